@@ -1,0 +1,134 @@
+"""The Gaudi chips that can be simulated, with the numbers of the real ones.
+
+Sources, per field: HAL is Habana's open graph compiler (`hal_reader/gaudi{1,2,3}/hal.h`, MIT); SMI
+is the `hl-smi` output of real machines; PRESS is Intel's published data.
+
+Invariants: sizes are bytes, clocks hertz, bandwidths bytes per second; nothing here is tuned or guessed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from habana_tf import settings
+
+_KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
+_MHZ, _GB = 10**6, 10**9
+
+
+@dataclass(frozen=True)
+class Chip:
+    """One generation of Gaudi."""
+
+    name: str
+    """As in HABANA_SIM_CHIP."""
+    device_type: str
+    """What `habana_device.get_type()` returns."""
+    product: str
+    """Name of the card (SMI)."""
+    hbm_bytes: int
+    """Device memory as `hl-smi` reports it (SMI: 32768, 98304 and 131072 MiB)."""
+    hbm_bandwidth: int
+    """Effective bandwidth used by Habana's cost model, not the peak (HAL)."""
+    sram_bytes: int
+    """On-chip memory (HAL)."""
+    sram_reserved_bytes: int
+    """Part of the SRAM kept for collectives (HAL); zero where the HAL has none."""
+    mme_engines: int
+    """Matrix engines (HAL)."""
+    mme_macs_per_cycle_bf16: int
+    """bf16 multiply-adds per cycle of all matrix engines together (HAL: sizes of the arrays)."""
+    mme_min_cycles: int
+    """Least cycles per output tile, the roll-up (HAL)."""
+    mme_clock: int
+    """Clock of the matrix engines (HAL; PRESS for Gaudi3, whose published peak needs 1750 MHz)."""
+    tpc_engines: int
+    """Vector processors (HAL)."""
+    tpc_vector_bytes: int
+    """Width of one vector (HAL)."""
+    tpc_clock: int
+    """Chip clock used by the cost model for vector work (HAL)."""
+    cache_line_bytes: int
+    """Alignment that memory accesses should have (HAL)."""
+    power_cap_watts: int
+    """Power limit (SMI for Gaudi2 and Gaudi3; Gaudi's is inferred from its card class)."""
+
+    @property
+    def peak_bf16_flops(self) -> float:
+        """Peak bf16 matrix throughput, floating-point operations per second."""
+        return 2.0 * self.mme_macs_per_cycle_bf16 * self.mme_clock
+
+
+_CHIPS = (
+    Chip(
+        name="gaudi",
+        device_type="GAUDI",
+        product="HL-205",
+        hbm_bytes=32 * _GIB,
+        hbm_bandwidth=950 * _GB,
+        sram_bytes=20 * _MIB,
+        sram_reserved_bytes=320 * _KIB,
+        mme_engines=2,
+        mme_macs_per_cycle_bf16=4 * 64 * 64,
+        mme_min_cycles=128,
+        mme_clock=1800 * _MHZ,
+        tpc_engines=8,
+        tpc_vector_bytes=256,
+        tpc_clock=1900 * _MHZ,
+        cache_line_bytes=128,
+        power_cap_watts=350,
+    ),
+    Chip(
+        name="gaudi2",
+        device_type="GAUDI2",
+        product="HL-225",
+        hbm_bytes=96 * _GIB,
+        hbm_bandwidth=1945 * _GB,
+        sram_bytes=48 * _MIB,
+        sram_reserved_bytes=320 * _KIB,
+        mme_engines=2,
+        mme_macs_per_cycle_bf16=2 * 256 * 256,
+        mme_min_cycles=256,
+        mme_clock=1650 * _MHZ,
+        tpc_engines=24,
+        tpc_vector_bytes=256,
+        tpc_clock=2000 * _MHZ,
+        cache_line_bytes=128,
+        power_cap_watts=600,
+    ),
+    Chip(
+        name="gaudi3",
+        device_type="GAUDI3",
+        product="HL-325L",
+        hbm_bytes=128 * _GIB,
+        hbm_bandwidth=2918 * _GB,
+        sram_bytes=96 * _MIB,
+        sram_reserved_bytes=0,
+        mme_engines=8,
+        mme_macs_per_cycle_bf16=8 * 256 * 256,
+        mme_min_cycles=512,
+        mme_clock=1750 * _MHZ,
+        tpc_engines=64,
+        tpc_vector_bytes=256,
+        tpc_clock=2000 * _MHZ,
+        cache_line_bytes=256,
+        power_cap_watts=850,
+    ),
+)
+
+
+def chips() -> tuple[Chip, ...]:
+    """All chips, oldest first."""
+    return _CHIPS
+
+
+def chip(name: str | None = None) -> Chip:
+    """The chip called `name`, by default the one HABANA_SIM_CHIP names now.
+
+    Raises SettingError for a wrong setting and ValueError for a wrong `name`.
+    """
+    wanted = settings.HABANA_SIM_CHIP.get() if name is None else name.lower()
+    for candidate in _CHIPS:
+        if candidate.name == wanted:
+            return candidate
+    raise ValueError(f"no chip is called {name!r}: use one of {', '.join(each.name for each in _CHIPS)}")

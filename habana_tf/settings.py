@@ -1,0 +1,262 @@
+"""Every environment variable of habana_tf, declared once.
+
+What: one module constant per variable, named as the variable itself. `HABANA_SIM_CHIP.get()` reads the
+environment at that moment, checks the text and returns a typed value; nothing is read at import and nothing
+is remembered.
+
+Why: scripts written for Gaudi set variables before or after `load_habana_module()`, in any order, so a value
+must be read where it is used. And a recipe must not be reused under a setting that would have changed it, so
+each variable says whether it is part of the recipe key.
+
+Invariants:
+- an unset or empty variable means its default; aliases are older names, tried in order after the name itself;
+- a value that is not allowed raises `SettingError`, which names the variable and what is allowed;
+- `key=True` puts the value into every recipe key; `key=False` is the exclusion list. A variable that only
+  decides *which* graph is compiled is excluded, because the cluster itself is in the key.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class SettingError(ValueError):
+    """An environment variable holds a value that is not allowed."""
+
+
+@dataclass(frozen=True)
+class Setting(Generic[T]):
+    """One environment variable.
+
+    `parse` turns non-empty text into the value or raises ValueError; `allowed` says in words what it accepts.
+    """
+
+    name: str
+    default: T
+    parse: Callable[[str], T]
+    allowed: str
+    meaning: str
+    key: bool
+    aliases: tuple[str, ...] = ()
+
+    def source(self) -> str | None:
+        """The name under which the environment sets this variable now, or None when the default holds."""
+        return next((name for name in (self.name, *self.aliases) if os.environ.get(name, "").strip()), None)
+
+    def get(self) -> T:
+        """The value now. Raises `SettingError` for text that is not allowed."""
+        source = self.source()
+        if source is None:
+            return self.default
+        text = os.environ[source].strip()
+        try:
+            return self.parse(text)
+        except ValueError as error:
+            hint = f"the default is {shown(self.default)}"
+            raise SettingError(f"{source}={text!r} is not allowed: use {self.allowed} ({hint})") from error
+
+
+def shown(value: object) -> str:
+    """A value as a user would type it."""
+    if value is None:
+        return "unset"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value) or "unset"
+    return str(value)
+
+
+def _choice(*choices: str) -> tuple[Callable[[str], str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError(text)
+        return text.lower()
+
+    return parse, "one of " + ", ".join(choices)
+
+
+def _integer(low: int, high: int | None = None) -> tuple[Callable[[str], int], str]:
+    def parse(text: str) -> int:
+        number = int(text)
+        if number < low or (high is not None and number > high):
+            raise ValueError(text)
+        return number
+
+    return parse, f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}"
+
+
+def _module_id(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(text)
+    return int(text)
+
+
+def _module_ids(text: str) -> tuple[int, ...]:
+    """Unique module ids in the order given."""
+    ids = tuple(_module_id(part.strip()) for part in text.split(","))
+    if len(set(ids)) != len(ids):
+        raise ValueError(text)
+    return ids
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Sorted unique names, so that two spellings of one list are one value."""
+    return tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
+
+
+def _switch(text: str) -> bool:
+    if text.lower() in ("1", "on", "true", "yes"):
+        return True
+    if text.lower() in ("0", "off", "false", "no"):
+        return False
+    raise ValueError(text)
+
+
+def _path(text: str) -> str | None:
+    return os.path.expanduser(text)
+
+
+_MODULE_ID: tuple[Callable[[str], int | None], str] = (_module_id, "one module id such as 3")
+_MODULE_IDS = (_module_ids, "different module ids separated by commas, such as 0,1,2,3")
+_NAMES = (_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
+_SWITCH = (_switch, "on or off")
+_PATH = (_path, "a directory")
+
+# --- the machine that is simulated ---
+
+HABANA_SIM_CHIP: Setting[str] = Setting(
+    "HABANA_SIM_CHIP",
+    "gaudi2",
+    *_choice("gaudi", "gaudi2", "gaudi3"),
+    meaning="Generation of the simulated cards.",
+    key=True,
+)
+HABANA_SIM_CARDS: Setting[int] = Setting(
+    "HABANA_SIM_CARDS",
+    8,
+    *_integer(1, 8),
+    meaning="Number of cards in the simulated machine; a Gaudi server has eight.",
+    key=False,
+)
+HABANA_VISIBLE_MODULES: Setting[tuple[int, ...]] = Setting(
+    "HABANA_VISIBLE_MODULES",
+    (),
+    *_MODULE_IDS,
+    meaning="Module ids of the cards this process may use; unset means all.",
+    key=False,
+)
+HLS_MODULE_ID: Setting[int | None] = Setting(
+    "HLS_MODULE_ID",
+    None,
+    *_MODULE_ID,
+    meaning="Module id of the card this process uses; unset means the first visible one.",
+    key=False,
+    aliases=("HLS1_MODULE_ID",),
+)
+
+# --- placement and clustering ---
+
+TF_PLACE_ON_CPU: Setting[tuple[str, ...]] = Setting(
+    "TF_PLACE_ON_CPU",
+    (),
+    *_NAMES,
+    meaning="Op types kept on the CPU; all_nodes keeps everything there.",
+    key=False,
+)
+TF_CPU_RUNTIME_FALLBACK: Setting[str] = Setting(
+    "TF_CPU_RUNTIME_FALLBACK",
+    "allow",
+    *_choice("allow", "forbid"),
+    meaning="What happens to a cluster that cannot be compiled: interpreted with one warning, or an error.",
+    key=False,
+)
+HABANA_SIM_CLUSTER_FUEL: Setting[int] = Setting(
+    "HABANA_SIM_CLUSTER_FUEL",
+    -1,
+    *_integer(-1),
+    meaning="Number of clusters to make, to bisect a wrong result; -1 is no limit.",
+    key=False,
+)
+HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
+    "HABANA_SIM_KERAS_JIT",
+    True,
+    *_SWITCH,
+    meaning="Let Keras 3 choose jit_compile=False by itself while HPU is loaded.",
+    key=False,
+)
+
+# --- the graph compiler ---
+
+HABANA_SIM_ISA: Setting[str] = Setting(
+    "HABANA_SIM_ISA",
+    "auto",
+    *_choice("auto", "portable", "avx2", "avx512", "amx"),
+    meaning="Instructions that compiled kernels may use; auto is the best this host CPU has.",
+    key=True,
+)
+HABANA_SIM_THREADS: Setting[int] = Setting(
+    "HABANA_SIM_THREADS",
+    0,
+    *_integer(0),
+    meaning="Threads that run a launch; 0 takes one per core this process may use.",
+    key=False,
+)
+HABANA_SIM_COMPILE: Setting[str] = Setting(
+    "HABANA_SIM_COMPILE",
+    "on",
+    *_choice("on", "forbid"),
+    meaning="forbid makes compiling a recipe an error: it shows that a warm cache compiles nothing.",
+    key=False,
+)
+TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(
+    "TF_RECIPE_CACHE_PATH",
+    None,
+    *_PATH,
+    meaning="Directory where compiled recipes are kept for later processes; unset keeps them in memory only.",
+    key=False,
+)
+
+# --- what it says about its work ---
+
+HABANA_SIM_LOG: Setting[str] = Setting(
+    "HABANA_SIM_LOG",
+    "info",
+    *_choice("debug", "info", "warning", "error", "off"),
+    meaning="Least severe message that is logged.",
+    key=False,
+)
+HBN_TF_GRAPH_DUMP: Setting[int] = Setting(
+    "HBN_TF_GRAPH_DUMP",
+    1,
+    *_integer(0),
+    meaning="Graph dumps: 0 none, 1 the final graph, 2 the graph after every phase.",
+    key=False,
+)
+TF_DUMP_GRAPH_PREFIX: Setting[str | None] = Setting(
+    "TF_DUMP_GRAPH_PREFIX",
+    None,
+    *_PATH,
+    meaning="Directory for graph dumps; unset writes none.",
+    key=False,
+)
+
+
+def declared() -> tuple[Setting[object], ...]:
+    """All settings, in the order of this file."""
+    return tuple(value for value in globals().values() if isinstance(value, Setting))
+
+
+def key_parts() -> tuple[tuple[str, str], ...]:
+    """(name, value) of every setting in the recipe key, in the order of this file."""
+    return tuple((setting.name, shown(setting.get())) for setting in declared() if setting.key)
+
+
+def excluded() -> tuple[str, ...]:
+    """Names of the settings that are not in the recipe key."""
+    return tuple(setting.name for setting in declared() if not setting.key)

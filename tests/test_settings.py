@@ -1,0 +1,133 @@
+"""Settings are read lazily, typed and checked, and each one is in the recipe key or on the exclusion list."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from habana_tf import settings
+
+PACKAGE = Path(settings.__file__).parent
+KERNELS = PACKAGE.parent / "kernels"
+
+# Frozen on purpose: who adds a variable decides here, too, whether it changes what a recipe computes.
+IN_KEY = {"HABANA_SIM_CHIP", "HABANA_SIM_ISA"}
+NOT_IN_KEY = {
+    "HABANA_SIM_CARDS",
+    "HABANA_VISIBLE_MODULES",
+    "HLS_MODULE_ID",
+    "TF_PLACE_ON_CPU",
+    "TF_CPU_RUNTIME_FALLBACK",
+    "HABANA_SIM_CLUSTER_FUEL",
+    "HABANA_SIM_KERAS_JIT",
+    "HABANA_SIM_THREADS",
+    "HABANA_SIM_COMPILE",
+    "TF_RECIPE_CACHE_PATH",
+    "HABANA_SIM_LOG",
+    "HBN_TF_GRAPH_DUMP",
+    "TF_DUMP_GRAPH_PREFIX",
+}
+# Variables of other programs, which we read by their rules and therefore do not declare.
+FOREIGN = re.compile(r"TF_CONFIG$|TF_CPP_|OMPI_|PMI_|HOROVOD_|XLA_|KERAS_|CUDA_|PATH$|HOME$|TMPDIR$|CI$")
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in settings.declared():
+        for name in (setting.name, *setting.aliases):
+            monkeypatch.delenv(name, raising=False)
+
+
+def test_every_setting_is_in_the_key_or_excluded() -> None:
+    assert {setting.name for setting in settings.declared()} == IN_KEY | NOT_IN_KEY
+    assert {name for name, _ in settings.key_parts()} == IN_KEY
+    assert set(settings.excluded()) == NOT_IN_KEY
+
+
+def test_constants_are_named_as_their_variables() -> None:
+    for setting in settings.declared():
+        assert getattr(settings, setting.name) is setting
+        assert setting.meaning.endswith(".")
+
+
+def test_every_variable_read_anywhere_is_declared() -> None:
+    known = {name for setting in settings.declared() for name in (setting.name, *setting.aliases)}
+    read = re.compile(r"""(?:environ(?:\.get\(|\.pop\(|\[)|getenv\()\s*["'](\w+)["']""")
+    sources = [*PACKAGE.rglob("*.py"), *KERNELS.rglob("*.cc"), *KERNELS.rglob("*.h")]
+    undeclared = {
+        f"{path.name}: {name}"
+        for path in sources
+        for name in read.findall(path.read_text())
+        if name not in known and not FOREIGN.match(name)
+    }
+    assert not undeclared
+
+
+def test_defaults_hold_when_unset_or_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    for setting in settings.declared():
+        assert setting.get() == setting.default
+        monkeypatch.setenv(setting.name, " ")
+        assert setting.get() == setting.default
+        assert setting.source() is None
+
+
+def test_values_are_read_at_each_access(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HABANA_SIM_CHIP", "Gaudi3")
+    assert settings.HABANA_SIM_CHIP.get() == "gaudi3"
+    monkeypatch.setenv("HABANA_SIM_CHIP", "gaudi")
+    assert settings.HABANA_SIM_CHIP.get() == "gaudi"
+    assert dict(settings.key_parts())["HABANA_SIM_CHIP"] == "gaudi"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("HABANA_SIM_CARDS", "4", 4),
+        ("HABANA_VISIBLE_MODULES", "4, 2", (4, 2)),
+        ("HLS_MODULE_ID", "0", 0),
+        ("TF_PLACE_ON_CPU", "MatMul,Conv2D,,MatMul", ("Conv2D", "MatMul")),
+        ("TF_PLACE_ON_CPU", "all_nodes", ("all_nodes",)),
+        ("HABANA_SIM_KERAS_JIT", "OFF", False),
+        ("HABANA_SIM_CLUSTER_FUEL", "-1", -1),
+        ("HBN_TF_GRAPH_DUMP", "2", 2),
+        ("TF_RECIPE_CACHE_PATH", "/x/recipes", "/x/recipes"),
+    ],
+)
+def test_values_are_typed(monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: object) -> None:
+    monkeypatch.setenv(name, text)
+    assert getattr(settings, name).get() == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("HABANA_SIM_CHIP", "gaudi4", "gaudi, gaudi2, gaudi3"),
+        ("HABANA_SIM_CARDS", "0", "from 1 to 8"),
+        ("HABANA_SIM_CARDS", "two", "from 1 to 8"),
+        ("HABANA_VISIBLE_MODULES", "1,1", "different module ids"),
+        ("HABANA_VISIBLE_MODULES", "0-3", "different module ids"),
+        ("HLS_MODULE_ID", "-1", "one module id"),
+        ("HABANA_SIM_CLUSTER_FUEL", "-2", "at least -1"),
+        ("HABANA_SIM_KERAS_JIT", "maybe", "on or off"),
+        ("HABANA_SIM_ISA", "sse", "portable, avx2, avx512, amx"),
+    ],
+)
+def test_wrong_values_say_what_is_allowed(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, allowed: str
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(settings.SettingError, match=rf"{name}='{text}'.*{allowed}"):
+        getattr(settings, name).get()
+
+
+def test_an_alias_works_and_the_name_wins(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLS1_MODULE_ID", "3")
+    assert settings.HLS_MODULE_ID.get() == 3
+    monkeypatch.setenv("HLS_MODULE_ID", "5")
+    assert settings.HLS_MODULE_ID.get() == 5
+    monkeypatch.delenv("HLS_MODULE_ID")
+    monkeypatch.setenv("HLS1_MODULE_ID", "x")
+    with pytest.raises(settings.SettingError, match="HLS1_MODULE_ID='x'"):
+        settings.HLS_MODULE_ID.get()
