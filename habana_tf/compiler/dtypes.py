@@ -1,0 +1,80 @@
+"""The element types of the primitives, and their names in TensorFlow, NumPy and LLVM."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+
+class DType(Enum):
+    """An element type: value = (name, bits, kind, TensorFlow's DataType number, LLVM type in registers).
+
+    `kind` is "f" float, "i" signed, "u" unsigned, "b" boolean. A boolean is one byte in memory (0 or 1).
+    """
+
+    BOOL = ("bool", 8, "b", 10, "i1")
+    I8 = ("int8", 8, "i", 6, "i8")
+    U8 = ("uint8", 8, "u", 4, "i8")
+    I16 = ("int16", 16, "i", 5, "i16")
+    U16 = ("uint16", 16, "u", 17, "i16")
+    I32 = ("int32", 32, "i", 3, "i32")
+    U32 = ("uint32", 32, "u", 22, "i32")
+    I64 = ("int64", 64, "i", 9, "i64")
+    U64 = ("uint64", 64, "u", 23, "i64")
+    BF16 = ("bfloat16", 16, "f", 14, "bfloat")
+    F16 = ("float16", 16, "f", 19, "half")
+    F32 = ("float32", 32, "f", 1, "float")
+    F64 = ("float64", 64, "f", 2, "double")
+
+    def __init__(self, label: str, bits: int, kind: str, tf_enum: int, llvm: str) -> None:
+        self.label = label
+        self.bits = bits
+        self.kind = kind
+        self.tf_enum = tf_enum
+        self.llvm = llvm
+
+    def __str__(self) -> str:
+        return self.label
+
+    __repr__ = __str__
+
+    @property
+    def bytes(self) -> int:
+        return self.bits // 8
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "f"
+
+    @property
+    def is_int(self) -> bool:
+        return self.kind in "iu"
+
+    @property
+    def accumulator(self) -> DType:
+        """The type in which sums and products of this type are kept: fp32 for the short floats, else itself."""
+        return DType.F32 if self in (DType.BF16, DType.F16) else self
+
+    @property
+    def numpy(self) -> Any:
+        """The NumPy dtype (bfloat16 from ml_dtypes, which TensorFlow brings)."""
+        import numpy as np
+
+        if self is DType.BF16:
+            import ml_dtypes
+
+            return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(self.label)
+
+
+_BY_TF = {d.tf_enum: d for d in DType}
+_BY_LABEL = {d.label: d for d in DType}
+
+
+def from_tf(tf_enum: int) -> DType | None:
+    """The element type for TensorFlow's DataType number; None for one the device has not (string, variant...)."""
+    return _BY_TF.get(tf_enum)
+
+
+def from_label(label: str) -> DType:
+    return _BY_LABEL[label]

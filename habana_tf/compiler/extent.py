@@ -1,0 +1,327 @@
+"""Integer expressions over loop variables and symbolic extents: shapes and memory offsets.
+
+An extent (one dimension of a shape) is a Python int, or an `Expr` when it is only known at run time. The same
+algebra describes where a kernel reads and writes: an offset is an `Expr` over the kernel's loop variables.
+
+An `Expr` is a canonical sum  const + sum(coefficient * atom)  with integer coefficients; an atom is a loop
+variable, a symbolic extent, a product of atoms, or a floor division or remainder by a positive int. The
+canonical form makes equal expressions compare equal and shows the stride of a variable at once.
+
+Invariants: an Expr that is constant is always a plain int (use the module's functions, not the constructors);
+variables are never negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from typing import Union
+
+
+@dataclass(frozen=True)
+class Var:
+    """A loop variable running over [0, extent)."""
+
+    name: str
+    extent: Extent
+
+
+@dataclass(frozen=True)
+class Sym:
+    """A symbolic extent: entry `index` of the recipe's run-time dims."""
+
+    index: int
+
+
+@dataclass(frozen=True)
+class Prod:
+    """A product of two or more atoms, in sorted order."""
+
+    factors: tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Div:
+    """Floor division of an expression by a positive constant."""
+
+    value: Expr
+    by: int
+
+
+@dataclass(frozen=True)
+class Mod:
+    """Remainder of an expression by a positive constant."""
+
+    value: Expr
+    by: int
+
+
+Atom = Union[Var, Sym, Prod, Div, Mod]
+
+
+@dataclass(frozen=True)
+class Expr:
+    """const + sum(coefficient * atom): see the module's docstring."""
+
+    terms: tuple[tuple[Atom, int], ...]
+    const: int
+
+    def __add__(self, other: Extent) -> Extent:
+        return add(self, other)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Extent) -> Extent:
+        return add(self, mul(other, -1))
+
+    def __rsub__(self, other: Extent) -> Extent:
+        return add(other, mul(self, -1))
+
+    def __mul__(self, other: Extent) -> Extent:
+        return mul(self, other)
+
+    __rmul__ = __mul__
+
+    def __floordiv__(self, other: int) -> Extent:
+        return div(self, other)
+
+    def __mod__(self, other: int) -> Extent:
+        return mod(self, other)
+
+    def __str__(self) -> str:
+        parts = [_show(a) if c == 1 else f"{c}*{_show(a)}" for a, c in self.terms]
+        if self.const or not parts:
+            parts.append(str(self.const))
+        return "+".join(parts)
+
+
+Extent = Union[int, Expr]
+
+
+def _show(atom: Atom) -> str:
+    match atom:
+        case Var(name=name):
+            return name
+        case Sym(index=index):
+            return f"s{index}"
+        case Prod(factors=factors):
+            return "*".join(map(_show, factors))
+        case Div(value=value, by=by):
+            return f"(({value})//{by})"
+        case Mod(value=value, by=by):
+            return f"(({value})%{by})"
+
+
+def _make(terms: dict[Atom, int], const: int) -> Extent:
+    kept = {a: c for a, c in terms.items() if c}
+    for atom, c in list(kept.items()):  # (x // d) * d * c + (x % d) * c  ==  x * c
+        if isinstance(atom, Mod) and kept.get(atom) == c:
+            quotient = Div(atom.value, atom.by)
+            if kept.get(quotient) == c * atom.by:
+                del kept[atom], kept[quotient]
+                return add(_make(kept, const), mul(atom.value, c))
+    if not kept:
+        return const
+    return Expr(tuple(sorted(kept.items(), key=lambda item: _show(item[0]))), const)
+
+
+def of(atom: Atom) -> Extent:
+    """The expression that is just this atom; a variable over one point is 0."""
+    if isinstance(atom, Var) and atom.extent == 1:
+        return 0
+    return Expr(((atom, 1),), 0)
+
+
+def var(name: str, extent: Extent) -> Extent:
+    return of(Var(name, extent))
+
+
+def sym(index: int) -> Extent:
+    return of(Sym(index))
+
+
+def add(a: Extent, b: Extent) -> Extent:
+    if isinstance(a, int) and isinstance(b, int):
+        return a + b
+    if a == 0:
+        return b
+    if b == 0:
+        return a
+    terms: dict[Atom, int] = {}
+    const = 0
+    for side in (a, b):
+        if isinstance(side, int):
+            const += side
+            continue
+        const += side.const
+        for atom, c in side.terms:
+            terms[atom] = terms.get(atom, 0) + c
+    return _make(terms, const)
+
+
+def mul(a: Extent, b: Extent) -> Extent:
+    if isinstance(a, int) and isinstance(b, int):
+        return a * b
+    if isinstance(a, int):
+        a, b = b, a
+    assert isinstance(a, Expr)
+    if isinstance(b, int):
+        return a if b == 1 else _make({atom: c * b for atom, c in a.terms}, a.const * b)
+    out: dict[Atom, int] = {}
+    for atom, c in a.terms:
+        for other, d in b.terms:
+            factors = (*_factors(atom), *_factors(other))
+            product = Prod(tuple(sorted(factors, key=_show)))
+            out[product] = out.get(product, 0) + c * d
+        if b.const:
+            out[atom] = out.get(atom, 0) + c * b.const
+    for other, d in b.terms:
+        if a.const:
+            out[other] = out.get(other, 0) + d * a.const
+    return _make(out, a.const * b.const)
+
+
+def _factors(atom: Atom) -> tuple[Atom, ...]:
+    return atom.factors if isinstance(atom, Prod) else (atom,)
+
+
+def product(values: Iterable[Extent]) -> Extent:
+    return reduce(mul, values, 1)
+
+
+def bounds(e: Extent) -> tuple[int, int | None]:
+    """Smallest and largest value; None for a largest value that is not known."""
+    if isinstance(e, int):
+        return e, e
+    low, high = e.const, e.const  # type: int, int | None
+    for atom, c in e.terms:
+        alow, ahigh = _atom_bounds(atom)
+        if c > 0:
+            low += c * alow
+            high = None if high is None or ahigh is None else high + c * ahigh
+        else:
+            high = None if high is None else high + c * alow
+            low = -(1 << 62) if ahigh is None else low + c * ahigh
+    return low, high
+
+
+def _atom_bounds(atom: Atom) -> tuple[int, int | None]:
+    match atom:
+        case Var(extent=extent):
+            return 0, (extent - 1 if isinstance(extent, int) else None)
+        case Sym():
+            return 0, None
+        case Prod():
+            return 0, None
+        case Mod(by=by):
+            return 0, by - 1
+        case Div(value=value, by=by):
+            low, high = bounds(value)
+            return low // by, None if high is None else high // by
+
+
+def div(e: Extent, by: int) -> Extent:
+    """Floor division by a positive constant."""
+    if by == 1:
+        return e
+    if isinstance(e, int):
+        return e // by
+    whole = {a: c // by for a, c in e.terms if c % by == 0}
+    rest = _make({a: c for a, c in e.terms if c % by}, e.const % by)
+    out = _make(dict(whole), e.const // by)
+    low, high = bounds(rest)
+    if low >= 0 and high is not None and high < by:
+        return out
+    if isinstance(rest, int):
+        return add(out, rest // by)
+    if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1 and isinstance(rest.terms[0][0], Div):
+        inner = rest.terms[0][0]
+        return add(out, div(inner.value, inner.by * by))
+    return add(out, of(Div(rest, by)))
+
+
+def mod(e: Extent, by: int) -> Extent:
+    """Remainder by a positive constant."""
+    if by == 1:
+        return 0
+    if isinstance(e, int):
+        return e % by
+    rest = _make({a: c % by for a, c in e.terms if c % by}, e.const % by)
+    if isinstance(rest, int):
+        return rest % by
+    low, high = bounds(rest)
+    if low >= 0 and high is not None and high < by:
+        return rest
+    return of(Mod(rest, by))
+
+
+def substitute(e: Extent, values: dict[Atom, Extent]) -> Extent:
+    """`e` with variables or symbols replaced."""
+    if isinstance(e, int):
+        return e
+    out: Extent = e.const
+    for atom, c in e.terms:
+        out = add(out, mul(_substitute_atom(atom, values), c))
+    return out
+
+
+def _substitute_atom(atom: Atom, values: dict[Atom, Extent]) -> Extent:
+    if atom in values:
+        return values[atom]
+    match atom:
+        case Prod(factors=factors):
+            return product(_substitute_atom(f, values) for f in factors)
+        case Div(value=value, by=by):
+            return div(substitute(value, values), by)
+        case Mod(value=value, by=by):
+            return mod(substitute(value, values), by)
+    return of(atom)
+
+
+def stride_of(e: Extent, v: Var) -> int | None:
+    """The constant by which `e` grows per step of `v` (0: not at all); None when it is not a constant."""
+    if isinstance(e, int):
+        return 0
+    stride = 0
+    for atom, c in e.terms:
+        if atom == v:
+            stride = c
+        elif mentions(atom, v):
+            return None
+    return stride
+
+
+def mentions(atom: Atom, v: Var) -> bool:
+    match atom:
+        case Prod(factors=factors):
+            return any(mentions(f, v) for f in factors)
+        case Div(value=value) | Mod(value=value):
+            return any(mentions(a, v) for a, _ in value.terms)
+    return atom == v
+
+
+def ravel(index: Iterable[Extent], shape: Iterable[Extent]) -> Extent:
+    """The row-major offset of a multi-dimensional index."""
+    offset: Extent = 0
+    for i, n in zip(index, shape, strict=True):
+        offset = add(mul(offset, n), i)
+    return offset
+
+
+def unravel(offset: Extent, shape: tuple[int, ...]) -> tuple[Extent, ...]:
+    """The multi-dimensional index of a row-major offset in a shape of constants."""
+    out: list[Extent] = []
+    for n in reversed(shape[1:]):
+        out.append(mod(offset, n))
+        offset = div(offset, n)
+    return (offset, *reversed(out)) if shape else ()
+
+
+def evaluate(e: Extent, dims: list[int]) -> int:
+    """The number an extent stands for, given the values of the symbolic extents."""
+    if isinstance(e, int):
+        return e
+    result = substitute(e, {Sym(i): n for i, n in enumerate(dims)})
+    assert isinstance(result, int), f"{e} still mentions a loop variable"
+    return result

@@ -1,0 +1,1 @@
+"""Passes over the placed graph, one file each, one visible pipeline (`pipeline.py`)."""

@@ -1,0 +1,323 @@
+"""A cluster: the set of HPU ops that one launch runs, and the form in which it travels.
+
+In a graph, in the recipe cache and to the compiler a cluster is a serialized GraphDef: `_Arg` nodes for its
+inputs, the ops under canonical names in topological order, `_Retval` nodes for its outputs. Original names are
+kept for people in the attribute `_name`, which is no part of the key.
+
+Variables are dataflow: an op that takes a resource is kept with the variable's *value* as input, and gives the
+new values of the variables it updates as its first outputs (see `lowering.table.Row`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..compiler.dtypes import DType, from_tf
+from ..lowering.table import lookup
+
+Ref = tuple[int, int]
+"""(node index, output index); node index -1 is the cluster's input number `output index`."""
+
+SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+"""Ops whose result follows from the shapes of their inputs."""
+
+
+@dataclass(frozen=True)
+class Arg:
+    """An input or output of a cluster. variable: it is the value of a variable (eager resource ops).
+
+    assigns: for an output, the index of the resource input whose variable gets it; -1 for none.
+    """
+
+    dtype: DType
+    host: bool
+    name: str = ""
+    variable: bool = False
+    assigns: int = -1
+
+
+@dataclass
+class ClusterNode:
+    """One op of a cluster: attrs are plain Python values (see `plain`), arg_slices maps OpDef argument names."""
+
+    index: int
+    op: str
+    name: str
+    inputs: tuple[Ref, ...]
+    attrs: dict[str, Any]
+    arg_slices: dict[str, slice]
+    proto: Any
+
+
+@dataclass
+class Cluster:
+    """inputs: device arguments first, then host ones. states: indices of the nodes with a random state."""
+
+    name: str
+    inputs: list[Arg]
+    nodes: list[ClusterNode]
+    outputs: list[Ref]
+    results: list[Arg]
+    states: list[int] = field(default_factory=list)
+
+    def fixed_inputs(self) -> list[int]:
+        """The inputs whose values fix a shape somewhere in the cluster."""
+        needed: set[int] = set()
+        seen: set[Ref] = set()
+
+        def need(ref: Ref) -> None:
+            if ref in seen:
+                return
+            seen.add(ref)
+            index, output = ref
+            if index < 0:
+                needed.add(output)
+            elif self.nodes[index].op not in SHAPE_ONLY:
+                for source in self.nodes[index].inputs:
+                    need(source)
+
+        for node in self.nodes:
+            row = lookup(node.op)
+            for name in row.fixed if row else ():
+                for ref in node.inputs[node.arg_slices[name]]:
+                    need(ref)
+        return sorted(needed)
+
+    def seeds(self) -> list[tuple[int, int]]:
+        """(seed, seed2) of each random state."""
+        return [(self.nodes[i].attrs.get("seed", 0), self.nodes[i].attrs.get("seed2", 0)) for i in self.states]
+
+
+def plain(value: Any) -> Any:
+    """An AttrValue as a Python value: types become DType (or TensorFlow's number when HPU has no such type)."""
+    kind = value.WhichOneof("value")
+    if kind == "type":
+        return from_tf(value.type) or value.type
+    if kind == "s":
+        return value.s.decode("utf-8", "surrogateescape")
+    if kind == "shape":
+        return None if value.shape.unknown_rank else tuple(d.size for d in value.shape.dim)
+    if kind == "tensor":
+        from tensorflow.python.framework import tensor_util
+
+        return tensor_util.MakeNdarray(value.tensor)
+    if kind == "list":
+        items = value.list
+        for field_name in ("i", "f", "b", "s", "type"):
+            values = list(getattr(items, field_name))
+            if values:
+                if field_name == "s":
+                    return [v.decode("utf-8", "surrogateescape") for v in values]
+                return [from_tf(v) or v for v in values] if field_name == "type" else values
+        return []
+    if kind in ("i", "f", "b"):
+        return getattr(value, kind)
+    return None
+
+
+def arg_slices(node: Any, op_def: Any) -> dict[str, slice]:
+    """Where each OpDef input argument stands in the node's list of data inputs."""
+    out, at = {}, 0
+    for arg in op_def.input_arg:
+        if arg.number_attr:
+            n = node.attr[arg.number_attr].i
+        elif arg.type_list_attr:
+            n = len(node.attr[arg.type_list_attr].list.type)
+        else:
+            n = 1
+        out[arg.name] = slice(at, at + n)
+        at += n
+    return out
+
+
+def output_types(node: Any, op_def: Any) -> list[int]:
+    """TensorFlow's DataType number of every output of a NodeDef."""
+    out: list[int] = []
+    for arg in op_def.output_arg:
+        if arg.type_list_attr:
+            out.extend(node.attr[arg.type_list_attr].list.type)
+            continue
+        tf_type = node.attr[arg.type_attr].type if arg.type_attr else arg.type
+        out.extend([tf_type] * (node.attr[arg.number_attr].i if arg.number_attr else 1))
+    return out
+
+
+def parse(data: bytes) -> Cluster:
+    """The cluster in a serialized GraphDef as this module's writers make it."""
+    from tensorflow.core.framework import graph_pb2
+    from tensorflow.python.framework import op_def_registry
+
+    graph = graph_pb2.GraphDef.FromString(data)
+    where: dict[str, int] = {}
+    inputs: dict[int, Arg] = {}
+    results: dict[int, tuple[Ref, Arg]] = {}
+    nodes: list[ClusterNode] = []
+
+    def ref(text: str) -> Ref:
+        name, _, output = text.partition(":")
+        index = where[name]
+        return (index, int(output or 0)) if index >= 0 else (-1, -1 - index)
+
+    name = "cluster"
+    for n in graph.node:
+        if n.op == "_Arg":
+            where[n.name] = -1 - n.attr["index"].i
+            inputs[n.attr["index"].i] = _arg(n)
+        elif n.op == "_Retval":
+            results[n.attr["index"].i] = (ref(n.input[0]), _arg(n))
+        elif n.op == "NoOp":
+            name = n.attr["_cluster"].s.decode()
+        else:
+            where[n.name] = len(nodes)
+            attrs = {k: plain(v) for k, v in n.attr.items() if not k.startswith("_")}
+            slices = arg_slices(n, op_def_registry.get(n.op))
+            shown = n.attr["_name"].s.decode() if "_name" in n.attr else n.name
+            nodes.append(ClusterNode(len(nodes), n.op, shown, tuple(map(ref, n.input)), attrs, slices, n))
+    states = [n.index for n in nodes if (row := lookup(n.op)) is not None and row.stateful_random]
+    order = sorted(results)
+    return Cluster(
+        name, [inputs[i] for i in sorted(inputs)], nodes, [results[i][0] for i in order],
+        [results[i][1] for i in order], states,
+    )  # fmt: skip
+
+
+def _arg(n: Any) -> Arg:
+    dtype = from_tf(n.attr["T"].type)
+    if dtype is None:
+        raise ValueError(f"cluster argument {n.name!r} has type {n.attr['T'].type}, which HPU has not")
+    assigns = n.attr["_assigns"].i if "_assigns" in n.attr else -1
+    return Arg(dtype, n.attr["_host"].b, n.attr["_name"].s.decode(), n.attr["_variable"].b, assigns)
+
+
+class Writer:
+    """Builds the serialized form of a cluster, node by node.
+
+    Inputs are added first (device arguments, then host ones), then nodes in topological order, then outputs.
+    Every method returns the reference string to use as an input of later nodes.
+    """
+
+    def __init__(self, name: str) -> None:
+        from tensorflow.core.framework import graph_pb2
+
+        self._graph = graph_pb2.GraphDef()
+        note = self._graph.node.add(name="cluster", op="NoOp")
+        note.attr["_cluster"].s = name.encode()
+        self._counts = {"_Arg": 0, "_Retval": 0, "n": 0}
+
+    def arg(self, arg: Arg) -> str:
+        return self._io("_Arg", "a", arg, None)
+
+    def node(self, proto: Any, inputs: Iterable[str]) -> str:
+        """Adds a copy of a NodeDef with other inputs; private and location attributes are left out."""
+        n = self._graph.node.add(name=f"n{self._counts['n']}", op=proto.op)
+        self._counts["n"] += 1
+        n.input.extend(inputs)
+        for key, value in proto.attr.items():
+            if not key.startswith("_"):
+                n.attr[key].CopyFrom(value)
+        n.attr["_name"].s = proto.attr["_name"].s if "_name" in proto.attr else proto.name.encode()
+        return n.name
+
+    def result(self, source: str, arg: Arg) -> str:
+        return self._io("_Retval", "r", arg, source)
+
+    def _io(self, op: str, prefix: str, arg: Arg, source: str | None) -> str:
+        index = self._counts[op]
+        self._counts[op] += 1
+        n = self._graph.node.add(name=f"{prefix}{index}", op=op)
+        if source is not None:
+            n.input.append(source)
+        n.attr["T"].type = arg.dtype.tf_enum
+        n.attr["index"].i = index
+        n.attr["_host"].b = arg.host
+        n.attr["_name"].s = arg.name.encode()
+        n.attr["_variable"].b = arg.variable
+        n.attr["_assigns"].i = arg.assigns
+        return n.name
+
+    def bytes(self) -> bytes:
+        return self._graph.SerializeToString(deterministic=True)
+
+
+def digest(data: bytes) -> str:
+    """A name-free SHA-256 of a serialized cluster: equal for equal computations whatever the ops were called."""
+    from tensorflow.core.framework import graph_pb2
+
+    graph = graph_pb2.GraphDef.FromString(data)
+    for n in graph.node:
+        for key in ("_name", "_cluster"):
+            if key in n.attr:
+                del n.attr[key]
+    return hashlib.sha256(graph.SerializeToString(deterministic=True)).hexdigest()
+
+
+def of_node(nodedef: bytes) -> bytes:
+    """The cluster of one for an eager op or an op left outside every cluster.
+
+    Device arguments come first, then host ones, in the order of the op's inputs; resource arguments become the
+    variable's value. Raises KeyError for an op without a row.
+    """
+    from tensorflow.core.framework import node_def_pb2
+    from tensorflow.python.framework import op_def_registry
+
+    node = node_def_pb2.NodeDef.FromString(nodedef)
+    op_def = op_def_registry.get(node.op)
+    row = lookup(node.op)
+    if row is None:
+        raise KeyError(f"{node.op} has no row in the op table")
+    slices = arg_slices(node, op_def)
+    entries: list[tuple[int, Arg]] = []
+    for arg in op_def.input_arg:
+        for at in range(slices[arg.name].start, slices[arg.name].stop):
+            resource = arg.name in (*row.variables, *row.updates)
+            tf_type = _variable_type(node) if resource else input_type(node, arg, at - slices[arg.name].start)
+            dtype = from_tf(tf_type)
+            if dtype is None:
+                raise KeyError(f"{node.op}: input {arg.name!r} has type {tf_type}, which HPU has not")
+            host = not resource and (arg.name in (*row.fixed, *row.host) or dtype is DType.I32)
+            entries.append((at, Arg(dtype, host, arg.name, resource)))
+    writer = Writer(node.op)
+    refs = {at: writer.arg(arg) for at, arg in sorted(entries, key=lambda e: (e[1].host, e[0]))}
+    del node.input[:]
+    me = writer.node(node, [refs[at] for at in range(len(entries))])
+    positions = {name: slices[name].start for name in row.updates}
+    outputs: list[Arg] = [Arg(entries[at][1].dtype, False, name, True, at) for name, at in positions.items()]
+    out_names = [a.name for a in op_def.output_arg for _ in range(_count(node, a))]
+    for name, tf_type in zip(out_names, output_types(node, op_def), strict=True):
+        dtype = from_tf(tf_type)
+        if dtype is None:
+            raise KeyError(f"{node.op}: output {name!r} has type {tf_type}, which HPU has not")
+        outputs.append(Arg(dtype, dtype is DType.I32 or name in row.host_outputs, name))
+    for k, out in enumerate(outputs):
+        writer.result(f"{me}:{k}" if k else me, out)
+    return writer.bytes()
+
+
+def _count(node: Any, arg: Any) -> int:
+    if arg.type_list_attr:
+        return len(node.attr[arg.type_list_attr].list.type)
+    return node.attr[arg.number_attr].i if arg.number_attr else 1
+
+
+def input_type(node: Any, arg: Any, position: int) -> int:
+    """TensorFlow's DataType number of an input argument of a NodeDef (`position` within a list argument)."""
+    if arg.type_list_attr:
+        return node.attr[arg.type_list_attr].list.type[position]
+    return node.attr[arg.type_attr].type if arg.type_attr else arg.type
+
+
+def _variable_type(node: Any) -> int:
+    """The element type of the variables of a resource op (attribute T or dtype)."""
+    for name in ("T", "dtype"):
+        if name in node.attr:
+            return node.attr[name].type
+    raise KeyError(f"{node.op}: no attribute tells the type of its variables")
+
+
+def info(data: bytes) -> tuple[list[int], list[tuple[int, int]]]:
+    """What the native kernel asks of a cluster: its fixed inputs, and the seeds of its random states."""
+    cluster = parse(data)
+    return cluster.fixed_inputs(), cluster.seeds()

@@ -1,0 +1,118 @@
+"""Lowers a cluster for given input shapes to a program of primitives.
+
+Walks the cluster's nodes in order and calls each op's lowering from the table. What a lowering may ask is the
+`Lowering` object: its input nodes, attributes, and the values of inputs that are known at compile time (fixed
+inputs of the cluster, constants, and whatever follows from shapes alone).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..compiler.extent import Extent
+from ..compiler.ir import Builder, Node, Program, ShapeError
+from ..graph.cluster import Cluster, ClusterNode
+from .table import Row, lookup
+
+
+class LoweringError(Exception):
+    """An op the compiler cannot take as it stands; the message names op, node and reason."""
+
+
+@dataclass
+class Lowering:
+    """One op being lowered.
+
+    b: the builder. inputs: its data inputs in order (variables are their values). op/name: for messages.
+    """
+
+    b: Builder
+    op: str
+    name: str
+    inputs: list[Node]
+    attrs: dict[str, Any]
+    row: Row
+    arg_slices: dict[str, slice]
+    fixed: dict[Node, Any] = field(default_factory=dict)
+    states: list[Extent] = field(default_factory=list)
+    state_index: int | None = None
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute as a plain value: int, float, bool, str, DType, list, NumPy array or tuple for a shape."""
+        return self.attrs.get(name, default)
+
+    def input(self, name: str) -> Node:
+        """The input of an OpDef argument name."""
+        return self.inputs[self.arg_slices[name]][0]
+
+    def input_list(self, name: str) -> list[Node]:
+        return self.inputs[self.arg_slices[name]]
+
+    def value(self, which: int | str) -> Any:
+        """The value (NumPy array) of an input that must be known at compile time; LoweringError if it is not."""
+        node = self.inputs[which] if isinstance(which, int) else self.input(which)
+        known = self.known(node)
+        if known is None:
+            raise LoweringError(f"{self.op} {self.name!r}: the value of input {which!r} is needed to fix a shape")
+        return known
+
+    def known(self, node: Node) -> Any | None:
+        """The value of a node if it is known at compile time, else None."""
+        from ..compiler.interpreter import constant
+
+        return constant(node, self.fixed)
+
+    def random_words(self, n: int) -> Node:
+        """n uint32 words from this op's own Philox state, reserving what TensorFlow's CPU kernel reserves."""
+        if self.state_index is None:
+            raise LoweringError(f"{self.op} {self.name!r} has no random state")
+        return self.b.random(self.b.state(self.state_index), n)
+
+    def reserve(self, samples: Extent) -> None:
+        """How many 128-bit samples one execution of this op takes from its state."""
+        assert self.state_index is not None
+        self.states[self.state_index] = samples
+
+    def error(self, reason: str) -> LoweringError:
+        shapes = ", ".join(str(list(n.shape)) for n in self.inputs)
+        return LoweringError(f"{self.op} {self.name!r} on shapes {shapes}: {reason}")
+
+
+def lower(cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None]) -> Program:
+    """The program of a cluster.
+
+    shapes: one per cluster input. values: NumPy arrays for the inputs that fix shapes, None for the others.
+    Raises LoweringError for an op without a row or one that its lowering refuses.
+    """
+    b = Builder()
+    made: dict[tuple[int, int], Node] = {}
+    fixed: dict[Node, Any] = {}
+    for i, arg in enumerate(cluster.inputs):
+        node = b.input(shapes[i], arg.dtype)
+        made[-1, i] = node
+        if values[i] is not None:
+            fixed[node] = values[i]
+    states: list[Extent] = [0] * len(cluster.states)
+    for index, n in enumerate(cluster.nodes):
+        inputs = [made[ref] for ref in n.inputs]
+        for k, out in enumerate(lower_node(b, n, inputs, fixed, states, cluster.states)):
+            made[index, k] = out
+    return Program(b.inputs, [made[ref] for ref in cluster.outputs], states)
+
+
+def lower_node(
+    b: Builder, n: ClusterNode, inputs: list[Node], fixed: dict[Node, Any], states: list[Extent], order: Sequence[int]
+) -> list[Node]:
+    """The output nodes of one cluster node."""
+    row = lookup(n.op)
+    if row is None:
+        raise LoweringError(f"{n.op} {n.name!r} has no row in the op table")
+    state = order.index(n.index) if n.index in order else None
+    context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state)
+    try:
+        result = row.lower(context)
+    except ShapeError as e:
+        raise LoweringError(f"{n.op} {n.name!r}: {e}") from e
+    return [result] if isinstance(result, Node) else list(result)
