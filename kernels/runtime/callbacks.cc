@@ -1,0 +1,88 @@
+#include "runtime/callbacks.h"
+
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+namespace habana {
+
+namespace {
+
+std::atomic<const Callbacks*> g_callbacks{nullptr};
+std::atomic<bool> g_withdrawn{false};
+std::atomic<bool> g_forked{false};
+std::atomic<int64_t> g_under_way{0};
+
+}  // namespace
+
+void SetCallbacks(const Callbacks& callbacks) {
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, [] { g_forked.store(true); }); });
+  g_callbacks.store(new Callbacks(callbacks));  // once per process; launches may outlive any owner
+  g_withdrawn.store(false);
+}
+
+bool WithdrawCallbacks(double timeout_seconds) {
+  g_withdrawn.store(true);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_seconds);
+  while (g_under_way.load() > 0) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+bool InForkedChild() { return g_forked.load(std::memory_order_relaxed); }
+
+Status ForkedChildStatus() {
+  return Status(Code::kFailedPrecondition,
+                "HPU cannot be used in a process forked after load_habana_module(): TensorFlow's and the "
+                "device's threads do not exist here. Start the process with the 'spawn' method instead: "
+                "multiprocessing.get_context('spawn')");
+}
+
+CallbackScope::CallbackScope() {
+  if (InForkedChild()) {
+    status_ = ForkedChildStatus();
+    return;
+  }
+  g_under_way.fetch_add(1);
+  const Callbacks* callbacks = g_callbacks.load();
+  if (callbacks == nullptr) {
+    status_ = Status(Code::kFailedPrecondition,
+                     "HPU has no compiler in this process: call habana_tf.load_habana_module() first");
+  } else if (g_withdrawn.load()) {
+    status_ = Status(Code::kCancelled, "HPU cannot compile any more: the Python interpreter is shutting down");
+  } else {
+    callbacks_ = callbacks;
+  }
+  if (callbacks_ == nullptr) g_under_way.fetch_sub(1);
+}
+
+CallbackScope::~CallbackScope() {
+  if (callbacks_ != nullptr) g_under_way.fetch_sub(1);
+}
+
+namespace {
+
+std::vector<Registration>& Registrations() {
+  static auto* registrations = new std::vector<Registration>;
+  return *registrations;
+}
+
+Card& TheCard() {
+  static auto* card = new Card;
+  return *card;
+}
+
+}  // namespace
+
+void SetRegistrations(std::vector<Registration> registrations) { Registrations() = std::move(registrations); }
+const std::vector<Registration>& GetRegistrations() { return Registrations(); }
+void SetCard(const Card& card) { TheCard() = card; }
+const Card& GetCard() { return TheCard(); }
+
+}  // namespace habana

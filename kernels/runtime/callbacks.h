@@ -1,0 +1,108 @@
+// The calls from native code into Python.
+//
+// Neither the runtime nor the plugin has a Python symbol. The bridge registers plain functions here and
+// withdraws them before the interpreter goes. Rules:
+//  - nobody holds a native lock while calling one (they take the GIL);
+//  - a call that finds them withdrawn, or the process forked, gets a status that says so;
+//  - Withdraw waits for calls under way.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/export.h"
+#include "runtime/program.h"
+#include "runtime/status.h"
+
+namespace habana {
+
+// What TensorFlow's Grappler tells about the graph at hand; the plugin implements it.
+class GraphItem {
+ public:
+  virtual ~GraphItem() = default;
+  virtual Status NodesToPreserve(std::vector<std::string>* names) = 0;
+  virtual Status FetchNodes(std::vector<std::string>* names) = 0;
+  // Serialized OpInfo.TensorProperties, one per output. Shapes are inferred at the first call.
+  virtual Status OutputProperties(const std::string& node, std::vector<std::string>* properties) = 0;
+};
+
+struct ClusterInfo {
+  std::vector<int> fixed;                               // inputs whose value belongs to the signature
+  std::vector<std::pair<uint64_t, uint64_t>> states;  // seed, seed2 of each random state
+};
+
+// What a resource op does when it does not run inside a launch; see plugin/variables.h.
+struct VariablePlan {
+  bool stock = false;                          // true: run TensorFlow's CPU kernel on copies
+  std::string cluster;                         // otherwise: the op's dataflow form
+  std::vector<int> variables;                  // op inputs that are resource handles, read before
+  std::vector<std::pair<int, int>> assigns;  // (program output, op input): stored after
+  std::vector<int> results;                    // program outputs that are the op's outputs, in order
+};
+
+struct Callbacks {
+  Status (*cluster_of_node)(const std::string& node_def, std::string* cluster);
+  Status (*variable_plan)(const std::string& node_def, VariablePlan* plan);
+  Status (*cluster_info)(const std::string& cluster, ClusterInfo* info);
+  // fixed[i] tells whether the value of input i belongs to the signature.
+  Status (*resolve)(const std::string& cluster, const std::vector<InputView>& inputs,
+                    const std::vector<char>& fixed, ProgramPtr* program);
+  Status (*optimize)(const char* graph, size_t nbytes, GraphItem* item, std::string* out, bool* changed);
+  // One line for a person: bytes in use and in total on the card.
+  Status (*memory_text)(std::string* text);
+  // The user's TFE_Context, or null when there is none.
+  Status (*eager_context)(void** context);
+  // Lets go of the GIL if this thread holds it, and takes it back: around waits for another thread.
+  void* (*release_gil)();
+  void (*restore_gil)(void* state);
+};
+
+HABANA_EXPORT void SetCallbacks(const Callbacks& callbacks);
+
+// No call starts after this; waits up to `timeout_seconds` for those under way. False when some remain.
+HABANA_EXPORT bool WithdrawCallbacks(double timeout_seconds);
+
+// True in a child that was forked after SetCallbacks.
+HABANA_EXPORT bool InForkedChild();
+HABANA_EXPORT Status ForkedChildStatus();
+
+// Access to the callbacks for the time of one call.
+class HABANA_EXPORT CallbackScope {
+ public:
+  CallbackScope();
+  ~CallbackScope();
+  CallbackScope(const CallbackScope&) = delete;
+  CallbackScope& operator=(const CallbackScope&) = delete;
+
+  const Status& status() const { return status_; }
+  const Callbacks* operator->() const { return callbacks_; }
+
+ private:
+  const Callbacks* callbacks_ = nullptr;
+  Status status_;
+};
+
+// Kernels that Python asks the plugin to register, set before TensorFlow loads it.
+struct Registration {
+  std::string op;
+  std::string kernel_def;         // serialized KernelDef: device type, constraints, host memory, priority
+  bool variable = false;          // a resource op
+  std::vector<int> forwardable;  // inputs whose buffer output 0 may take over
+};
+
+HABANA_EXPORT void SetRegistrations(std::vector<Registration> registrations);
+HABANA_EXPORT const std::vector<Registration>& GetRegistrations();
+
+// The card this process simulates, set before TensorFlow loads the plugin.
+struct Card {
+  std::string chip = "GAUDI2";
+  std::string bus_id;
+  int64_t hbm_bytes = int64_t{96} << 30;
+};
+
+HABANA_EXPORT void SetCard(const Card& card);
+HABANA_EXPORT const Card& GetCard();
+
+}  // namespace habana

@@ -1,0 +1,10 @@
+#include "runtime/counters.h"
+
+namespace habana {
+
+Counters& GetCounters() {
+  static Counters counters;
+  return counters;
+}
+
+}  // namespace habana

@@ -1,0 +1,200 @@
+#include "runtime/program.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+
+#include "runtime/counters.h"
+
+namespace habana {
+
+size_t DataTypeSize(int tf_dtype) {
+  switch (tf_dtype) {
+    case 4:   // uint8
+    case 6:   // int8
+    case 10:  // bool
+    case 11:  // qint8
+    case 12:  // quint8
+    case 24:  // float8_e5m2
+    case 25:  // float8_e4m3fn
+      return 1;
+    case 5:   // int16
+    case 14:  // bfloat16
+    case 15:  // qint16
+    case 16:  // quint16
+    case 17:  // uint16
+    case 19:  // half
+      return 2;
+    case 1:   // float
+    case 3:   // int32
+    case 13:  // qint32
+    case 22:  // uint32
+      return 4;
+    case 2:   // double
+    case 8:   // complex64
+    case 9:   // int64
+    case 23:  // uint64
+      return 8;
+    case 18:  // complex128
+      return 16;
+    default:
+      return 0;
+  }
+}
+
+Program::~Program() { std::free(constants_); }
+
+void Program::SetConstants(const void* data, size_t nbytes) {
+  std::free(constants_);
+  constants_ = nullptr;
+  constant_bytes_ = nbytes;
+  if (nbytes == 0) return;
+  const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
+  constants_ = static_cast<char*>(std::aligned_alloc(kAlignment, rounded));
+  std::memcpy(constants_, data, nbytes);
+}
+
+Status Program::Validate(size_t num_inputs_hint) const {
+  const auto bad = [this](const std::string& what) {
+    return Status(Code::kInternal, "program '" + name + "': " + what);
+  };
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Buffer& b = buffers[i];
+    const std::string which = "buffer " + std::to_string(i);
+    if (b.index < 0 || b.offset < 0 || b.nbytes < 0) return bad(which + " has a negative field");
+    const size_t end = static_cast<size_t>(b.offset + b.nbytes);
+    const size_t index = static_cast<size_t>(b.index);
+    switch (b.kind) {
+      case BufferKind::kInput:
+        if (index >= num_inputs_hint) return bad(which + " names a missing input");
+        break;
+      case BufferKind::kOutput:
+        if (index >= outputs.size()) return bad(which + " names a missing output");
+        if (end > outputs[index].nbytes) return bad(which + " reaches past its output");
+        break;
+      case BufferKind::kWorkspace:
+        if (end > workspace) return bad(which + " reaches past the workspace");
+        break;
+      case BufferKind::kConstants:
+        if (end > constant_bytes_) return bad(which + " reaches past the constants");
+        break;
+      case BufferKind::kState:
+        break;
+      default:
+        return bad(which + " has an unknown kind");
+    }
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Call& call = calls[i];
+    if (call.fn == nullptr) return bad("call " + std::to_string(i) + " has no code");
+    for (int id : call.buffers) {
+      if (id < 0 || static_cast<size_t>(id) >= buffers.size()) {
+        return bad("call " + std::to_string(i) + " names a missing buffer");
+      }
+    }
+  }
+  return {};
+}
+
+Status Program::Run(const LaunchArgs& args) const {
+  const auto start = std::chrono::steady_clock::now();
+  Counters& counters = GetCounters();
+  Status status;
+  if (body) {
+    status = body(*this, args);
+    counters.interpreted_launches.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    // Base addresses first, then one pointer per buffer of a call; both live until the last call is done.
+    thread_local std::vector<char*> bases;
+    thread_local std::vector<char*> pointers;
+    thread_local std::vector<RandomState> states;
+    states.assign(args.states, args.states + args.num_states);
+    bases.resize(buffers.size());
+    for (size_t i = 0; i < buffers.size(); ++i) {
+      const Buffer& b = buffers[i];
+      char* base = nullptr;
+      switch (b.kind) {
+        case BufferKind::kInput:
+          base = (*args.inputs)[static_cast<size_t>(b.index)].data;
+          break;
+        case BufferKind::kOutput:
+          base = args.outputs[b.index];
+          break;
+        case BufferKind::kWorkspace:
+          base = args.workspace;
+          break;
+        case BufferKind::kConstants:
+          base = constants_;
+          break;
+        case BufferKind::kState:
+          if (static_cast<size_t>(b.index) >= states.size()) {
+            return Status(Code::kInternal, "program '" + name + "': no random state " + std::to_string(b.index));
+          }
+          base = reinterpret_cast<char*>(&states[static_cast<size_t>(b.index)]);
+          break;
+      }
+      bases[i] = base == nullptr ? nullptr : base + b.offset;
+    }
+    FloatMode mode;
+    PoolLease pool;
+    for (const Call& call : calls) {
+      pointers.resize(call.buffers.size());
+      for (size_t i = 0; i < call.buffers.size(); ++i) {
+        pointers[i] = bases[static_cast<size_t>(call.buffers[i])];
+      }
+      pool.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(), call.grid, call.grain);
+    }
+  }
+  const auto spent = std::chrono::steady_clock::now() - start;
+  launches.fetch_add(1, std::memory_order_relaxed);
+  nanoseconds.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count(),
+                        std::memory_order_relaxed);
+  counters.launches.fetch_add(1, std::memory_order_relaxed);
+  return status;
+}
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  int64_t next = 1;
+  std::unordered_map<int64_t, std::shared_ptr<Program>> programs;
+};
+
+// Never destroyed: launches may run while the process exits.
+Registry& Programs() {
+  static Registry* registry = new Registry;
+  return *registry;
+}
+
+}  // namespace
+
+int64_t RegisterProgram(std::shared_ptr<Program> program) {
+  Registry& registry = Programs();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const int64_t handle = registry.next++;
+  registry.programs.emplace(handle, std::move(program));
+  return handle;
+}
+
+ProgramPtr FindProgram(int64_t handle) {
+  Registry& registry = Programs();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.programs.find(handle);
+  return it == registry.programs.end() ? nullptr : it->second;
+}
+
+bool FreeProgram(int64_t handle) {
+  std::shared_ptr<Program> last;  // destroyed after the lock is given back
+  Registry& registry = Programs();
+  std::lock_guard<std::mutex> lock(registry.mutex);
+  const auto it = registry.programs.find(handle);
+  if (it == registry.programs.end()) return false;
+  last = std::move(it->second);
+  registry.programs.erase(it);
+  return true;
+}
+
+}  // namespace habana

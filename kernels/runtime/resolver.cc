@@ -1,0 +1,206 @@
+#include "runtime/resolver.h"
+
+#include <condition_variable>
+#include <cstring>
+
+#include "runtime/counters.h"
+
+namespace habana {
+
+namespace {
+
+// Signatures one kernel object remembers; beyond it, it starts again (Python's own cache still answers).
+constexpr size_t kMaxSignatures = 4096;
+
+struct Flight {
+  std::mutex mutex;
+  std::condition_variable cv;
+  bool done = false;
+  Status status;
+  ProgramPtr program;
+};
+
+struct Flights {
+  std::mutex mutex;
+  std::unordered_map<std::string, std::shared_ptr<Flight>> by_key;
+};
+
+Flights& TheFlights() {
+  static Flights* flights = new Flights;
+  return *flights;
+}
+
+void BuildKey(const std::vector<InputView>& inputs, const std::vector<char>& fixed,
+              std::vector<int64_t>* key) {
+  key->clear();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const InputView& in = inputs[i];
+    const bool with_value = i < fixed.size() && fixed[i];
+    key->push_back((static_cast<int64_t>(in.dtype) << 32) | (with_value ? 1 << 16 : 0) | in.rank);
+    for (int d = 0; d < in.rank; ++d) key->push_back(in.dims[d]);
+    if (with_value) {
+      const size_t words = (in.nbytes + 7) / 8;
+      const size_t at = key->size();
+      key->resize(at + words, 0);
+      if (in.nbytes > 0) std::memcpy(key->data() + at, in.data, in.nbytes);
+    }
+  }
+}
+
+size_t Hash(const std::vector<int64_t>& key) {
+  uint64_t h = 0x9e3779b97f4a7c15ull ^ key.size();
+  for (int64_t word : key) {
+    h ^= static_cast<uint64_t>(word);
+    h *= 0xff51afd7ed558ccdull;
+    h ^= h >> 32;
+  }
+  return static_cast<size_t>(h);
+}
+
+}  // namespace
+
+ClusterKernel::ClusterKernel(std::string text, bool is_node) : text_(std::move(text)), is_node_(is_node) {}
+
+Status ClusterKernel::Prepare() {
+  if (prepared_.load(std::memory_order_acquire)) return {};
+  // Asked without a lock: two threads may both ask, and the first answer counts.
+  std::string cluster = text_;
+  ClusterInfo info;
+  {
+    CallbackScope python;
+    if (!python.status().ok()) return python.status();
+    if (is_node_) {
+      Status status = python->cluster_of_node(text_, &cluster);
+      if (!status.ok()) return status;
+    }
+    Status status = python->cluster_info(cluster, &info);
+    if (!status.ok()) return status;
+  }
+  std::lock_guard<std::mutex> lock(prepare_mutex_);
+  if (prepared_.load(std::memory_order_relaxed)) return {};
+  cluster_ = std::move(cluster);
+  for (int index : info.fixed) {
+    if (index < 0) return Status(Code::kInternal, "cluster_info: a negative input index");
+    if (static_cast<size_t>(index) >= fixed_.size()) fixed_.resize(static_cast<size_t>(index) + 1, 0);
+    fixed_[static_cast<size_t>(index)] = 1;
+  }
+  for (const auto& seeds : info.states) {
+    streams_.push_back(std::make_unique<RandomStream>(seeds.first, seeds.second));
+  }
+  prepared_.store(true, std::memory_order_release);
+  return {};
+}
+
+ProgramPtr ClusterKernel::Lookup(const std::vector<int64_t>& key, size_t hash) {
+  std::shared_lock<std::shared_mutex> lock(mutex_);
+  const auto it = programs_.find(hash);
+  if (it == programs_.end()) return nullptr;
+  for (const Entry& entry : it->second) {
+    if (entry.key == key) return entry.program;
+  }
+  return nullptr;
+}
+
+void ClusterKernel::Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program) {
+  std::unordered_map<size_t, std::vector<Entry>> dropped;  // destroyed after the lock is given back
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  if (size_ >= kMaxSignatures) {
+    dropped.swap(programs_);
+    size_ = 0;
+  }
+  std::vector<Entry>& bucket = programs_[hash];
+  for (const Entry& entry : bucket) {
+    if (entry.key == key) return;
+  }
+  bucket.push_back({key, program});
+  ++size_;
+}
+
+Status ClusterKernel::Find(const std::vector<InputView>& inputs, ProgramPtr* program) {
+  Status status = Prepare();
+  if (!status.ok()) return status;
+  thread_local std::vector<int64_t> scratch;
+  BuildKey(inputs, fixed_, &scratch);
+  const size_t hash = Hash(scratch);
+  *program = Lookup(scratch, hash);
+  if (*program != nullptr) return {};
+  const std::vector<int64_t> key = scratch;  // Python may launch on this thread while it resolves
+  return FindOrResolve(inputs, key, hash, program);
+}
+
+Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key,
+                                    size_t hash, ProgramPtr* program) {
+  GetCounters().misses.fetch_add(1, std::memory_order_relaxed);
+  std::string name = cluster_;
+  name.append(reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t));
+  Flights& flights = TheFlights();
+  for (;;) {
+    std::shared_ptr<Flight> flight;
+    bool mine = false;
+    {
+      std::lock_guard<std::mutex> lock(flights.mutex);
+      std::shared_ptr<Flight>& slot = flights.by_key[name];
+      if (slot == nullptr) {
+        slot = std::make_shared<Flight>();
+        mine = true;
+      }
+      flight = slot;
+    }
+    if (mine) {
+      Status status;
+      ProgramPtr found;
+      {
+        CallbackScope python;
+        status = python.status();
+        if (status.ok()) {
+          GetCounters().resolutions.fetch_add(1, std::memory_order_relaxed);
+          status = python->resolve(cluster_, inputs, fixed_, &found);
+        }
+      }
+      {
+        std::lock_guard<std::mutex> lock(flights.mutex);
+        flights.by_key.erase(name);
+      }
+      {
+        std::lock_guard<std::mutex> lock(flight->mutex);
+        flight->done = true;
+        flight->status = status;
+        flight->program = found;
+      }
+      flight->cv.notify_all();
+      if (!status.ok()) return status;
+      Insert(key, hash, found);
+      *program = found;
+      return {};
+    }
+    void* gil = nullptr;
+    {
+      CallbackScope python;
+      if (!python.status().ok()) return python.status();
+      gil = python->release_gil();
+      {
+        std::unique_lock<std::mutex> lock(flight->mutex);
+        flight->cv.wait(lock, [&] { return flight->done; });
+      }
+      python->restore_gil(gil);
+    }
+    if (flight->status.ok()) {
+      Insert(key, hash, flight->program);
+      *program = flight->program;
+      return {};
+    }
+    // Interrupting one thread's wait is not a verdict on the cluster: this thread asks for itself.
+    if (flight->status.code != static_cast<int>(Code::kCancelled)) return flight->status;
+  }
+}
+
+void ClusterKernel::ReserveStates(const Program& program, std::vector<RandomState>* states) {
+  states->resize(streams_.size());
+  for (size_t i = 0; i < streams_.size(); ++i) (*states)[i] = streams_[i]->Reserve(0);
+  for (const StateUse& use : program.states) {
+    const size_t index = static_cast<size_t>(use.index);
+    if (index < streams_.size()) (*states)[index] = streams_[index]->Reserve(use.reserve);
+  }
+}
+
+}  // namespace habana

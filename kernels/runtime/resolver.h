@@ -1,0 +1,59 @@
+// From the inputs of a launch to the program that runs them.
+//
+// One ClusterKernel per kernel object of TensorFlow. It knows the programs it has met by signature (types,
+// shapes, and the values of inputs that fix a shape) and holds the random streams of its cluster. A miss
+// asks Python; concurrent misses of one key in the process wait for the one under way.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "runtime/callbacks.h"
+#include "runtime/export.h"
+#include "runtime/program.h"
+#include "runtime/random_state.h"
+#include "runtime/status.h"
+
+namespace habana {
+
+class HABANA_EXPORT ClusterKernel {
+ public:
+  // `text` is a serialized cluster, or with `is_node` a serialized NodeDef whose cluster Python makes.
+  ClusterKernel(std::string text, bool is_node);
+
+  // Finds or makes the program for these inputs.
+  Status Find(const std::vector<InputView>& inputs, ProgramPtr* program);
+
+  // Copies of the random states for one launch of `program`; the streams move on.
+  void ReserveStates(const Program& program, std::vector<RandomState>* states);
+
+ private:
+  struct Entry {
+    std::vector<int64_t> key;
+    ProgramPtr program;
+  };
+
+  Status Prepare();
+  Status FindOrResolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key, size_t hash,
+                       ProgramPtr* program);
+  ProgramPtr Lookup(const std::vector<int64_t>& key, size_t hash);
+  void Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program);
+
+  std::string text_;
+  const bool is_node_;
+  std::atomic<bool> prepared_{false};
+  std::mutex prepare_mutex_;
+  std::string cluster_;
+  std::vector<char> fixed_;
+  std::vector<std::unique_ptr<RandomStream>> streams_;
+
+  std::shared_mutex mutex_;
+  std::unordered_map<size_t, std::vector<Entry>> programs_;
+  size_t size_ = 0;
+};
+
+}  // namespace habana

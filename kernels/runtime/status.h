@@ -1,0 +1,29 @@
+// A TensorFlow status code with its text, without TensorFlow.
+#pragma once
+
+#include <string>
+#include <utility>
+
+namespace habana {
+
+// The codes of tensorflow/c/tf_status.h that the runtime uses.
+enum class Code : int {
+  kOk = 0,
+  kCancelled = 1,
+  kInvalidArgument = 3,
+  kResourceExhausted = 8,
+  kFailedPrecondition = 9,
+  kUnimplemented = 12,
+  kInternal = 13,
+};
+
+struct Status {
+  int code = 0;
+  std::string message;
+
+  Status() = default;
+  Status(Code c, std::string text) : code(static_cast<int>(c)), message(std::move(text)) {}
+  bool ok() const { return code == 0; }
+};
+
+}  // namespace habana

@@ -1,0 +1,208 @@
+#include "runtime/thread_pool.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "runtime/callbacks.h"
+
+namespace habana {
+
+namespace {
+
+constexpr int kChunksPerThread = 4;
+constexpr auto kSpin = std::chrono::microseconds(50);
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int ProcessorsOfThisProcess() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// The process's pool. It is never destroyed: at exit its threads may still be asleep in it.
+class Pool {
+ public:
+  static Pool& Get() {
+    static Pool* pool = new Pool;
+    return *pool;
+  }
+
+  int threads() {
+    int n = threads_.load(std::memory_order_relaxed);
+    if (n == 0) {
+      n = ProcessorsOfThisProcess();
+      threads_.store(n, std::memory_order_relaxed);
+    }
+    return n;
+  }
+
+  void set_threads(int n) { threads_.store(n < 1 ? ProcessorsOfThisProcess() : n); }
+
+  bool TryLease() { return !leased_.exchange(true, std::memory_order_acquire); }
+  void EndLease() { leased_.store(false, std::memory_order_release); }
+
+  // Only the holder of the lease calls this.
+  void Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t chunk, int64_t chunks) {
+    StartWorkers();
+    fn_ = fn;
+    buffers_ = buffers;
+    dims_ = dims;
+    grid_ = grid;
+    chunk_ = chunk;
+    done_.store(0, std::memory_order_relaxed);
+    ++epoch_;
+    ticket_.store((epoch_ << 32) | static_cast<uint64_t>(chunks), std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) Wake(chunks - 1);
+    while (TakeChunk()) {
+    }
+    int spins = 0;
+    while (done_.load(std::memory_order_acquire) != chunks) {
+      Pause();
+      if (++spins > 20000) sched_yield();
+    }
+  }
+
+ private:
+  // Takes and does one chunk of the job at hand. The word holds the job's number and the chunks left, so a
+  // worker that comes late either takes a chunk of the newest job or nothing: it never sees a stale job.
+  bool TakeChunk() {
+    uint64_t word = ticket_.load(std::memory_order_acquire);
+    while ((word & 0xffffffffu) != 0) {
+      if (ticket_.compare_exchange_weak(word, word - 1, std::memory_order_acq_rel,
+                                        std::memory_order_acquire)) {
+        const int64_t begin = (static_cast<int64_t>(word & 0xffffffffu) - 1) * chunk_;
+        fn_(buffers_, dims_, begin, std::min(grid_, begin + chunk_));
+        done_.fetch_add(1, std::memory_order_release);
+        return true;
+      }
+    }
+    return false;
+  }
+
+  void StartWorkers() {
+    const int wanted = threads() - 1;
+    while (started_ < wanted) {
+      const int index = started_++;
+      std::thread([this, index] { Work(index); }).detach();
+    }
+  }
+
+  void Wake(int64_t wanted) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (wanted >= sleepers_.load(std::memory_order_relaxed)) {
+      wake_.notify_all();
+    } else {
+      for (int64_t i = 0; i < wanted; ++i) wake_.notify_one();
+    }
+  }
+
+  bool HasWork() const { return (ticket_.load(std::memory_order_seq_cst) & 0xffffffffu) != 0; }
+
+  void Work(int index) {
+    FloatMode mode;
+    for (;;) {
+      // A worker beyond a pool that was made smaller sleeps.
+      const bool wanted = index < threads() - 1;
+      if (wanted && TakeChunk()) continue;
+      const auto until = std::chrono::steady_clock::now() + kSpin;
+      bool work = false;
+      while (wanted && !(work = HasWork()) && std::chrono::steady_clock::now() < until) {
+        for (int i = 0; i < 16; ++i) Pause();
+      }
+      if (work) continue;
+      std::unique_lock<std::mutex> lock(mutex_);
+      sleepers_.fetch_add(1, std::memory_order_seq_cst);
+      if (!wanted || !HasWork()) wake_.wait(lock);
+      sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    }
+  }
+
+  std::atomic<int> threads_{0};
+  std::atomic<bool> leased_{false};
+  int started_ = 0;
+  uint64_t epoch_ = 0;
+  KernelFn fn_ = nullptr;
+  char** buffers_ = nullptr;
+  const int64_t* dims_ = nullptr;
+  int64_t grid_ = 0;
+  int64_t chunk_ = 0;
+  alignas(64) std::atomic<uint64_t> ticket_{0};
+  alignas(64) std::atomic<int64_t> done_{0};
+  alignas(64) std::atomic<int> sleepers_{0};
+  std::mutex mutex_;
+  std::condition_variable wake_;
+};
+
+}  // namespace
+
+void SetThreads(int n) { Pool::Get().set_threads(n); }
+int GetThreads() { return Pool::Get().threads(); }
+
+PoolLease::PoolLease() = default;
+
+PoolLease::~PoolLease() {
+  if (owned_) Pool::Get().EndLease();
+}
+
+void PoolLease::Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t grain) {
+  if (grid <= 0) return;
+  grain = std::max<int64_t>(1, grain);
+  Pool& pool = Pool::Get();
+  const int64_t threads = pool.threads();
+  if (grid > grain && threads > 1 && !tried_) {
+    tried_ = true;
+    owned_ = !InForkedChild() && pool.TryLease();
+  }
+  if (grid <= grain || threads <= 1 || !owned_) {
+    fn(buffers, dims, 0, grid);
+    return;
+  }
+  const int64_t even = (grid + threads * kChunksPerThread - 1) / (threads * kChunksPerThread);
+  const int64_t chunk = std::max({grain, even, grid / 0x7fffffff + 1});
+  pool.Run(fn, buffers, dims, grid, chunk, (grid + chunk - 1) / chunk);
+}
+
+#if defined(__x86_64__)
+
+FloatMode::FloatMode() : saved_(_mm_getcsr()) {
+  // Flush-to-zero (bit 15), denormals-are-zero (bit 6), rounding mode nearest (bits 13 and 14 clear).
+  _mm_setcsr((static_cast<unsigned>(saved_) | 0x8040u) & ~0x6000u);
+}
+FloatMode::~FloatMode() { _mm_setcsr(static_cast<unsigned>(saved_)); }
+
+#elif defined(__aarch64__)
+
+FloatMode::FloatMode() {
+  asm volatile("mrs %0, fpcr" : "=r"(saved_));
+  // Flush-to-zero (bit 24), rounding mode nearest (bits 22 and 23 clear).
+  const uint64_t mode = (saved_ | (1ull << 24)) & ~(3ull << 22);
+  asm volatile("msr fpcr, %0" : : "r"(mode));
+}
+FloatMode::~FloatMode() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
+
+#else
+
+FloatMode::FloatMode() : saved_(0) {}
+FloatMode::~FloatMode() { static_cast<void>(saved_); }
+
+#endif
+
+}  // namespace habana
