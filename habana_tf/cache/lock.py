@@ -1,0 +1,56 @@
+"""A lock per key between processes, all in one file.
+
+Each key locks its own byte of the lock file, so no lock files pile up and none is ever removed under a waiter.
+Open-file-description locks (Linux) are used: the kernel drops them when the holder dies, however it dies, and two
+descriptors of one process exclude each other.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+_FLOCK = struct.Struct("hhqqi0q")
+_HELD_ELSEWHERE = (errno.EAGAIN, errno.EACCES)
+
+
+@contextmanager
+def byte_lock(descriptor: int, digest: str, timeout: float) -> Iterator[bool]:
+    """Holds the lock of the key `digest` (hexadecimal) in the open file `descriptor`.
+
+    Yields whether it was taken within `timeout` seconds; who did not get it goes on without. Raises OSError where
+    the file system knows no locks.
+    """
+    start = int(digest[:15], 16)
+    taken = _wait(descriptor, start, time.monotonic() + timeout)
+    try:
+        yield taken
+    finally:
+        if taken:
+            # Released by name, not by closing: a child forked meanwhile holds a copy of the descriptor.
+            with suppress(OSError):
+                _set(descriptor, fcntl.F_UNLCK, start)
+
+
+def _wait(descriptor: int, start: int, deadline: float) -> bool:
+    pause = 0.001
+    while True:
+        try:
+            _set(descriptor, fcntl.F_WRLCK, start)
+            return True
+        except OSError as error:
+            if error.errno not in _HELD_ELSEWHERE:
+                raise
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+
+
+def _set(descriptor: int, kind: int, start: int) -> None:
+    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, start, 1, 0))
