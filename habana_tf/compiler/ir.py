@@ -52,71 +52,13 @@ VIEWS = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDO
 # Scalar functions of MAP by number of operands. Integer arithmetic wraps; `div` on floats is IEEE division, on
 # integers truncates; floordiv/floormod follow Python's sign rule; max/min return NaN if either side is NaN.
 UNARY = frozenset(
-    [
-        "neg",
-        "abs",
-        "sign",
-        "exp",
-        "expm1",
-        "log",
-        "log1p",
-        "sqrt",
-        "rsqrt",
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "asinh",
-        "acosh",
-        "atanh",
-        "tanh",
-        "sigmoid",
-        "erf",
-        "erfc",
-        "lgamma",
-        "floor",
-        "ceil",
-        "rint",
-        "trunc",
-        "isnan",
-        "isinf",
-        "isfinite",
-        "not",
-        "invert",
-        "cast",
-        "bitcast",
-    ]
+    (
+        "neg abs sign exp expm1 log log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh "
+        "sigmoid erf erfc lgamma floor ceil rint trunc isnan isinf isfinite not invert cast bitcast"
+    ).split()
 )
 BINARY = frozenset(
-    [
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "floordiv",
-        "floormod",
-        "truncmod",
-        "pow",
-        "atan2",
-        "max",
-        "min",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "and",
-        "or",
-        "xor",
-        "shl",
-        "shr",
-        "mulhi",
-    ]
+    ("add sub mul div floordiv floormod truncmod pow atan2 max min eq ne lt le gt ge and or xor shl shr mulhi").split()
 )
 COMPARE = frozenset(["eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite"])
 REDUCTIONS = frozenset(["sum", "prod", "max", "min", "argmax", "argmin"])
@@ -163,10 +105,12 @@ class Contraction:
 class Random:
     """arg of RANDOM: how the Philox counters map to elements.
 
-    `sequence`: element i of the flat output is word i%4 of the 128-bit block at counter + i//4.
+    Element i of the flat output is word i%4 of block i//4; block j stands at counter + (j//run)*skip + j%run
+    (a 128-bit sum). With run = skip = 1 the blocks follow each other without a gap.
     """
 
-    kind: str = "sequence"
+    run: int = 1
+    skip: int = 1
 
 
 @dataclass(frozen=True)
@@ -345,9 +289,13 @@ class Builder:
         """
         return self._node(Op.SCATTER, (base, updates, *coords), base.shape, base.dtype, (kind, tuple(axes)))
 
-    def random(self, state: Node, n: Extent) -> Node:
-        """n uint32 words of the Philox-4x32-10 stream at `state` (uint32[6]: counter, key)."""
-        return self._node(Op.RANDOM, (state,), (n,), DType.U32, Random())
+    def random(self, state: Node, n: Extent, run: int = 1, skip: int = 1) -> Node:
+        """n uint32 words of the Philox-4x32-10 stream at `state` (uint32[6]: counter, key).
+
+        `run` and `skip`: after every `run` blocks of 128 bits the stream goes on `skip` blocks after the first of
+        them (TensorFlow gives each group of results with rejection a stretch of its own).
+        """
+        return self._node(Op.RANDOM, (state,), (n,), DType.U32, Random(run, skip))
 
     def sort(self, x: Node, axis: int, descending: bool = False) -> Node:
         """Stable sort along `axis`: the int32 positions (argsort); gather with them for the values."""

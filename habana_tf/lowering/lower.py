@@ -64,11 +64,11 @@ class Lowering:
 
         return constant(node, self.fixed)
 
-    def random_words(self, n: int) -> Node:
-        """n uint32 words from this op's own Philox state, reserving what TensorFlow's CPU kernel reserves."""
+    def state(self) -> Node:
+        """This op's own Philox state; say with `reserve` how much of it one execution takes."""
         if self.state_index is None:
             raise LoweringError(f"{self.op} {self.name!r} has no random state")
-        return self.b.random(self.b.state(self.state_index), n)
+        return self.b.state(self.state_index)
 
     def reserve(self, samples: Extent) -> None:
         """How many 128-bit samples one execution of this op takes from its state."""
