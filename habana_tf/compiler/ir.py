@@ -197,7 +197,7 @@ class Builder:
 
         from .dtypes import from_label
 
-        array = np.ascontiguousarray(array)
+        array = np.asarray(array, order="C")  # unlike ascontiguousarray, leaves a scalar a scalar
         dtype = from_label(array.dtype.name)
         flat = array.reshape(-1)
         if flat.size and (flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all():

@@ -1,0 +1,158 @@
+"""The scalar functions of MAP in NumPy: part of the interpreter (see its docstring for the rules of rounding).
+
+Every function takes arrays of one type (short floats already widened to float32) and gives an array, which
+`apply_scalar` rounds to the result's type.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .dtypes import DType
+
+
+def apply_scalar(fn: str, out: DType, types: Sequence[DType], src: Sequence[Any]) -> Any:
+    """`fn` over arrays `src` of element types `types`, as an array of type `out`."""
+    if fn == "bitcast":
+        return np.asarray(src[0], order="C").view(out.numpy)
+    if fn == "cast":
+        return _cast(src[0], types[0], out)
+    if fn == "select":
+        return np.where(src[0], src[1], src[2])
+    wide = [s.astype(t.accumulator.numpy, copy=False) for s, t in zip(src, types, strict=True)]
+    return np.asarray(_FUNCTIONS[fn](*wide)).astype(out.numpy, copy=False)
+
+
+def _cast(x: Any, source: DType, out: DType) -> Any:
+    if out is DType.BOOL:
+        return x.astype(source.accumulator.numpy) != 0
+    if source in (DType.BF16, DType.F16) or (out in (DType.BF16, DType.F16) and source.is_int):
+        x = x.astype(np.float32)
+    return x.astype(out.numpy)
+
+
+def _by_python(fn: Callable[[float], float]) -> Callable[[Any], Any]:
+    """A function of Python's math module, evaluated in double precision; poles are infinite."""
+
+    def one(value: float) -> float:
+        try:
+            return fn(value)
+        except (ValueError, OverflowError):
+            return math.inf
+
+    def many(x: Any) -> Any:
+        flat = [one(v) for v in np.asarray(x, np.float64).reshape(-1).tolist()]
+        return np.array(flat, np.float64).reshape(x.shape).astype(x.dtype)
+
+    return many
+
+
+def _sigmoid(x: Any) -> Any:
+    return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(x.dtype)
+
+
+def _div(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "f":
+        return a / b
+    quotient = np.floor_divide(a, b)
+    inexact = (a - quotient * b != 0) & (b != 0)
+    return (quotient + (inexact & ((a < 0) != (b < 0)))).astype(a.dtype)
+
+
+def _floordiv(a: Any, b: Any) -> Any:
+    return np.floor(a / b) if a.dtype.kind == "f" else np.floor_divide(a, b)
+
+
+def _truncmod(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "f":
+        return np.fmod(a, b)
+    return np.where(b == 0, 0, a - _div(a, b) * b).astype(a.dtype)
+
+
+def _floormod(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "f":
+        rest = np.fmod(a, b)
+        return np.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+    return np.where(b == 0, 0, a - np.floor_divide(a, b) * b).astype(a.dtype)
+
+
+def _pow(a: Any, b: Any) -> Any:
+    if a.dtype.kind == "f":
+        return np.power(a, b)
+    out = np.power(a, np.maximum(b, 0))
+    if a.dtype.kind == "i":  # 1 / a ** -b, truncated
+        odd = (b & 1) != 0
+        inverse = np.where(a == 1, 1, np.where(a == -1, np.where(odd, -1, 1), 0))
+        out = np.where(b < 0, inverse, out)
+    return out.astype(a.dtype)
+
+
+def _mulhi(a: Any, b: Any) -> Any:
+    bits = a.dtype.itemsize * 8
+    product = a.astype(object) * b.astype(object)
+    return np.asarray(product >> bits).astype(a.dtype)
+
+
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "neg": np.negative,
+    "abs": np.abs,
+    "sign": np.sign,
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "tanh": np.tanh,
+    "sigmoid": _sigmoid,
+    "erf": _by_python(math.erf),
+    "erfc": _by_python(math.erfc),
+    "lgamma": _by_python(math.lgamma),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "rint": np.rint,
+    "trunc": np.trunc,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "isfinite": np.isfinite,
+    "not": np.logical_not,
+    "invert": np.invert,
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": _div,
+    "floordiv": _floordiv,
+    "floormod": _floormod,
+    "truncmod": _truncmod,
+    "pow": _pow,
+    "atan2": np.arctan2,
+    "max": np.maximum,
+    "min": np.minimum,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "shl": np.left_shift,
+    "shr": np.right_shift,
+    "mulhi": _mulhi,
+}
