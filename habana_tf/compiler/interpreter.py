@@ -7,7 +7,7 @@ runs a cluster that cannot be compiled. Clear before fast.
     bfloat16   a MAP computes in float32 and rounds once to nearest even; sums and products are kept in the
                accumulator type and rounded once
     integers   wrap; division and remainder by zero give 0; a float outside an integer type's range casts to an
-               unspecified value; a shift by less than 0 or by the width or more gives an unspecified value
+               unspecified value; a shift by the width or more (negative counts as such) leaves nothing but signs
     NaN        comparisons as IEEE 754; max, min and argmax/argmin let NaN through; sort puts NaN last (first
                when descending)
 """
@@ -215,17 +215,15 @@ def _scatter(node: Node, base: Any, updates: Any, *coords: Any) -> Any:
 
 def _random(node: Node, state: Any) -> Any:
     n = dims(node)[0]
-    return philox(state, -(-n // 4), node.arg.run, node.arg.skip).reshape(-1)[:n]
+    blocks = np.arange(-(-n // 4), dtype=np.uint64)
+    run, skip = np.uint64(node.arg.run), np.uint64(node.arg.skip)
+    return philox(state, blocks // run * skip + blocks % run).reshape(-1)[:n]
 
 
-def philox(state: Any, blocks: int, run: int = 1, skip: int = 1) -> Any:
-    """uint32[blocks, 4]: Philox-4x32-10 of a state (counter, key); block j is at counter + j//run*skip + j%run."""
-    low = int(state[0]) | int(state[1]) << 32
-    high = int(state[2]) | int(state[3]) << 32
-    step = np.arange(blocks, dtype=np.uint64)
-    step = step // np.uint64(run) * np.uint64(skip) + step % np.uint64(run)
-    lows = step + np.uint64(low)
-    highs = (lows < step).astype(np.uint64) + np.uint64(high)
+def philox(state: Any, steps: Any) -> Any:
+    """uint32[n, 4]: the Philox-4x32-10 blocks at counter + steps[i] (uint64[n]) of a state (counter, key)."""
+    lows = steps + np.uint64(int(state[0]) | int(state[1]) << 32)
+    highs = (lows < steps).astype(np.uint64) + np.uint64(int(state[2]) | int(state[3]) << 32)
     mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
     c0, c1, c2, c3 = lows & mask, lows >> shift, highs & mask, highs >> shift
     k0, k1 = int(state[4]), int(state[5])

@@ -178,7 +178,24 @@ def test_philox_known_vectors(counter, key, want):
 def test_philox_counter_carries_through_all_words():
     ones = np.array([0xFFFFFFFF, 0xFFFFFFFF, 5, 0, 1, 2], np.uint32)
     after = np.array([0, 0, 6, 0, 1, 2], np.uint32)
-    np.testing.assert_array_equal(philox(ones, 2)[1], philox(after, 1)[0])
+    steps = np.arange(2, dtype=np.uint64)
+    np.testing.assert_array_equal(philox(ones, steps)[1], philox(after, steps)[0])
+
+
+def test_random_words_run_through_the_blocks_and_may_skip():
+    state = np.array([7, 0, 0, 0, 1, 2], np.uint32)
+    b = Builder()
+    line, gaps = b.random(b.state(0), 10), b.random(b.state(0), 20, run=2, skip=5)
+    got, skipped = run(Program([], [line, gaps]), [], [state])
+    np.testing.assert_array_equal(got, philox(state, np.arange(3, dtype=np.uint64)).reshape(-1)[:10])
+    want = philox(state, np.array([0, 1, 5, 6, 10], np.uint64)).reshape(-1)
+    np.testing.assert_array_equal(skipped, want)
+
+
+def test_shifts_by_too_much():
+    x = i32(-8, 8, -8)
+    np.testing.assert_array_equal(apply(lambda b, x, y: b.map("shr", x, y), x, i32(1, 40, 32)), [-4, 0, -1])
+    np.testing.assert_array_equal(apply(lambda b, x, y: b.map("shl", x, y), x, i32(1, 40, -1)), [-16, 0, 0])
 
 
 def test_sort_is_stable_both_ways():
