@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Union
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Mod:
     by: int
 
 
-Atom = Union[Var, Sym, Prod, Div, Mod]
+Atom = Var | Sym | Prod | Div | Mod
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class Expr:
         return "+".join(parts)
 
 
-Extent = Union[int, Expr]
+Extent = int | Expr
 
 
 def _show(atom: Atom) -> str:
@@ -117,13 +116,20 @@ def _make(terms: dict[Atom, int], const: int) -> Extent:
     kept = {a: c for a, c in terms.items() if c}
     for atom, c in list(kept.items()):  # (x // d) * d * c + (x % d) * c  ==  x * c
         if isinstance(atom, Mod) and kept.get(atom) == c:
-            quotient = Div(atom.value, atom.by)
-            if kept.get(quotient) == c * atom.by:
+            quotient = _atom_of(div(atom.value, atom.by))
+            if quotient is not None and kept.get(quotient) == c * atom.by:
                 del kept[atom], kept[quotient]
                 return add(_make(kept, const), mul(atom.value, c))
     if not kept:
         return const
     return Expr(tuple(sorted(kept.items(), key=lambda item: _show(item[0]))), const)
+
+
+def _atom_of(e: Extent) -> Atom | None:
+    """The atom that an expression consists of, if it is just one."""
+    if isinstance(e, Expr) and e.const == 0 and len(e.terms) == 1 and e.terms[0][1] == 1:
+        return e.terms[0][0]
+    return None
 
 
 def of(atom: Atom) -> Extent:

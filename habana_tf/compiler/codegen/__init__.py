@@ -1,0 +1,1 @@
+"""Code generation: scheduled kernels to LLVM IR text, IR text to machine code."""

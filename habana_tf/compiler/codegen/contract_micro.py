@@ -1,0 +1,257 @@
+"""The micro-kernel of contractions: a register tile of fp32 sums, accumulated over nested k loops.
+
+A tile is R rows by V vectors of `lanes` columns. One k step loads V vectors of b and, per row, broadcasts one
+element of a (or loads V vectors of it, in a depthwise product), and does R*V fused multiply-adds:
+
+    acc[r][v] += a[row r] * b[vector v]          r < R, v < V; the sums stay in registers over all k loops
+
+Rows lie at constant byte distances from the tile's first one, so every address is a pointer plus a constant. Sums
+are taken in the order of the k loops, one product after the other (pairs of products for bf16 dot instructions,
+which also flush denormals).
+
+Element formats in memory: "f32"; "bf16", widened when loaded; "pair", two bf16 that are neighbours along the innermost
+k label, in one 32-bit word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from .emit import Function, Value
+
+SIZE = {"f32": 4, "bf16": 2, "pair": 4}
+UNROLLED = 280
+"""Multiply-adds of the largest k nest that is written out without a loop."""
+BODY = 64
+"""Multiply-adds that one turn of the innermost loop should have at least."""
+
+
+@dataclass(frozen=True)
+class KLoop:
+    """One k loop: trip count (an int, or an SSA i64 of at least 1) and the steps of both pointers in bytes.
+
+    `half`: after the last full pair one single element remains (formats "pair" only, innermost loop only).
+    """
+
+    trip: int | Value
+    a: int
+    b: int
+    half: bool = False
+
+
+@dataclass(frozen=True)
+class Micro:
+    """A tile's shape and formats. `rows` are byte distances in a; `active` the valid lanes of the last vector."""
+
+    lanes: int
+    rows: tuple[int, ...]
+    vectors: int
+    active: int
+    a_format: str
+    b_format: str
+    a_vector: bool = False
+    b_padded: bool = False
+    """b may be read past the last valid lane (it is packed)."""
+
+    @property
+    def type(self) -> str:
+        return f"<{self.lanes} x float>"
+
+    @property
+    def work(self) -> int:
+        return len(self.rows) * self.vectors
+
+    def mask(self, vector: int) -> str | None:
+        """The constant mask of a vector's valid lanes; None if all are."""
+        if vector < self.vectors - 1 or self.active == self.lanes:
+            return None
+        return mask_text(self.lanes, self.active)
+
+
+def mask_text(lanes: int, active: int) -> str:
+    return "<" + ", ".join(f"i1 {int(i < active)}" for i in range(lanes)) + ">"
+
+
+def masked_load(fn: Function, element: str, lanes: int, pointer: Value, mask: str | None) -> Value:
+    """A vector from memory; lanes outside the constant mask are not touched and come as zeros."""
+    size = {"float": 4, "i32": 4, "i16": 2, "bfloat": 2}[element]
+    type_ = f"<{lanes} x {element}>"
+    if mask is None:
+        return fn.load(type_, pointer, size)
+    suffix = {"float": "f32", "bfloat": "bf16"}.get(element, element)
+    name = f"llvm.masked.load.v{lanes}{suffix}.p0"
+    fn.declarations.add(f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
+    return fn.op(f"call {type_} @{name}(ptr align {size} {pointer}, <{lanes} x i1> {mask}, {type_} zeroinitializer)")
+
+
+def masked_store(fn: Function, element: str, lanes: int, value: Value, pointer: Value, mask: str | None) -> None:
+    size = {"float": 4, "i32": 4, "i16": 2, "bfloat": 2}[element]
+    type_ = f"<{lanes} x {element}>"
+    if mask is None:
+        fn.store(type_, value, pointer, size)
+        return
+    suffix = {"float": "f32", "bfloat": "bf16"}.get(element, element)
+    name = f"llvm.masked.store.v{lanes}{suffix}.p0"
+    fn.declarations.add(f"declare void @{name}({type_}, ptr, <{lanes} x i1>)")
+    fn.do(f"call void @{name}({type_} {value}, ptr align {size} {pointer}, <{lanes} x i1> {mask})")
+
+
+def at(fn: Function, pointer: Value, distance: int | Value) -> Value:
+    """`pointer` plus a byte distance."""
+    if str(distance) == "0":
+        return pointer
+    return fn.op(f"getelementptr i8, ptr {pointer}, i64 {distance}")
+
+
+@dataclass
+class Turns:
+    """A counted loop under construction: `carried` at the start of a turn; the body sets `next`."""
+
+    carried: list[Value]
+    next: list[Value] = field(default_factory=list)
+
+
+@contextmanager
+def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) -> Iterator[Turns]:
+    """A loop of at least one turn, tested at its end; afterwards `next` holds the final values."""
+    body, done = fn.new_block("turn"), fn.new_block("done")
+    before = fn.block
+    fn.branch(body)
+    fn.start(body)
+    count = fn.op("phi")
+    first = len(fn.lines) - 1
+    turns = Turns([fn.op("phi") for _ in carry])
+    phis = list(turns.carried)
+    yield turns
+    left = fn.op(f"add nsw i64 {count}, -1")
+    more = fn.op(f"icmp sgt i64 {left}, 0")
+    end = fn.block
+    fn.lines[first] = f"  {count} = phi i64 [ {trip}, %{before} ], [ {left}, %{end} ]"
+    for i, ((type_, start), phi, following) in enumerate(zip(carry, phis, turns.next, strict=True)):
+        fn.lines[first + 1 + i] = f"  {phi} = phi {type_} [ {start}, %{before} ], [ {following}, %{end} ]"
+    fn.do(f"br i1 {more}, label %{body}, label %{done}")
+    fn.start(done)
+
+
+class Accumulation:
+    """Emits one tile's sums: `run` returns acc[r][v] flattened row by row."""
+
+    def __init__(self, fn: Function, micro: Micro) -> None:
+        self.fn = fn
+        self.micro = micro
+
+    def run(self, loops: Sequence[KLoop], a: Value, b: Value, start: Sequence[Value] | None = None) -> list[Value]:
+        """Sums over `loops` (outermost first) from the addresses of the tile's first a and b element."""
+        acc = list(start) if start is not None else ["zeroinitializer"] * self.micro.work
+        if any(loop.trip == 0 and not loop.half for loop in loops):
+            return acc
+        return self._nest(list(loops), a, b, acc)
+
+    def _nest(self, loops: list[KLoop], a: Value, b: Value, acc: list[Value]) -> list[Value]:
+        if not loops:
+            return self._step(a, b, acc, False)
+        loop, inner = loops[0], loops[1:]
+        work = self.micro.work
+        for x in loops:
+            work = work * x.trip if isinstance(x.trip, int) else UNROLLED + 1
+        unroll = work <= UNROLLED
+        trip = loop.trip
+        if not unroll and (not isinstance(trip, int) or trip > 1):
+            turns, body = trip, 1
+            if not inner and isinstance(trip, int):
+                body = _body(trip, self.micro.work)
+                turns = trip // body
+            acc, a, b = self._turns(turns, body, loop, inner, a, b, acc)
+            trip = trip % body if isinstance(trip, int) else 0
+        assert isinstance(trip, int)
+        for i in range(trip):
+            acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc)
+        if loop.half:
+            acc = self._step(at(self.fn, a, trip * loop.a), at(self.fn, b, trip * loop.b), acc, True)
+        return acc
+
+    def _turns(
+        self, turns: int | Value, body: int, loop: KLoop, inner: list[KLoop], a: Value, b: Value, acc: list[Value]
+    ) -> tuple[list[Value], Value, Value]:
+        fn = self.fn
+        carry = [("ptr", a), ("ptr", b), *((self.micro.type, x) for x in acc)]
+        with repeat(fn, turns, carry) as t:
+            pa, pb, *sums = t.carried
+            for i in range(body):
+                sums = self._nest(inner, at(fn, pa, i * loop.a), at(fn, pb, i * loop.b), sums)
+            t.next = [at(fn, pa, body * loop.a), at(fn, pb, body * loop.b), *sums]
+        return t.next[2:], t.next[0], t.next[1]
+
+    def _step(self, a: Value, b: Value, acc: list[Value], half: bool) -> list[Value]:
+        micro, out = self.micro, []
+        stride = micro.lanes * SIZE[micro.b_format]
+        columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]
+        for r, distance in enumerate(micro.rows):
+            row = at(self.fn, a, distance)
+            element = "" if micro.a_vector else self._a(row, half)
+            for v in range(micro.vectors):
+                if micro.a_vector:
+                    size = SIZE[micro.a_format]
+                    element = self._vector(at(self.fn, row, v * micro.lanes * size), micro.a_format, micro.mask(v))
+                out.append(self._fma(element, columns[v], acc[r * micro.vectors + v]))
+        return out
+
+    def _fma(self, a: Value, b: Value, acc: Value) -> Value:
+        t, lanes = self.micro.type, self.micro.lanes
+        if self.micro.b_format == "pair":
+            pairs = f"<{2 * lanes} x bfloat>"
+            return self.fn.call(t, f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", (t, acc), (pairs, a), (pairs, b))
+        return self.fn.call(t, f"llvm.fmuladd.v{lanes}f32", (t, a), (t, b), (t, acc))
+
+    def _a(self, pointer: Value, half: bool) -> Value:
+        fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
+        if form == "f32":
+            return fn.splat(lanes, "float", fn.load("float", pointer, 4))
+        if form == "bf16":
+            # The element in both halves of a word, the lower half then cleared: bf16 is the top of an fp32.
+            word = fn.splat(2 * lanes, "i16", fn.load("i16", pointer, 2))
+            word = fn.op(f"bitcast <{2 * lanes} x i16> {word} to <{lanes} x i32>")
+            top = "<" + ", ".join(["i32 -65536"] * lanes) + ">"
+            return self._as_float(fn.op(f"and <{lanes} x i32> {word}, {top}"))
+        if half:
+            single = fn.load("i16", pointer, 2)
+            word = fn.op(f"zext i16 {single} to i32")
+        else:
+            word = fn.load("i32", pointer, 2)
+        word = fn.splat(lanes, "i32", word)
+        return fn.op(f"bitcast <{lanes} x i32> {word} to <{2 * lanes} x bfloat>")
+
+    def _b(self, pointer: Value, v: int) -> Value:
+        form = self.micro.b_format
+        return self._vector(pointer, form, None if self.micro.b_padded else self.micro.mask(v))
+
+    def _vector(self, pointer: Value, form: str, mask: str | None) -> Value:
+        fn, lanes = self.fn, self.micro.lanes
+        if form == "f32":
+            return masked_load(fn, "float", lanes, pointer, mask)
+        if form == "bf16":
+            return widen(fn, lanes, masked_load(fn, "i16", lanes, pointer, mask))
+        words = masked_load(fn, "i32", lanes, pointer, mask)
+        return fn.op(f"bitcast <{lanes} x i32> {words} to <{2 * lanes} x bfloat>")
+
+    def _as_float(self, words: Value) -> Value:
+        return self.fn.op(f"bitcast <{self.micro.lanes} x i32> {words} to {self.micro.type}")
+
+
+def widen(fn: Function, lanes: int, halves: Value) -> Value:
+    """<lanes x i16> holding bf16 to <lanes x float>."""
+    wide = fn.op(f"zext <{lanes} x i16> {halves} to <{lanes} x i32>")
+    shift = "<" + ", ".join(["i32 16"] * lanes) + ">"
+    wide = fn.op(f"shl <{lanes} x i32> {wide}, {shift}")
+    return fn.op(f"bitcast <{lanes} x i32> {wide} to <{lanes} x float>")
+
+
+def _body(trip: int, work: int) -> int:
+    """Steps per turn of the innermost loop: a divisor of the trip count if a small one does."""
+    least = max(1, -(-BODY // work))
+    for steps in range(least, 2 * least + 1):
+        if trip % steps == 0:
+            return steps
+    return min(least, trip)

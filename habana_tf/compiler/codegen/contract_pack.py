@@ -1,0 +1,283 @@
+"""Copies of a contraction's operands in the order its micro-kernel reads them.
+
+`pack_panel` copies a column panel of b to [k][width] 32-bit words: fp32 (bf16 is widened), or, for bf16 dot products,
+pairs of neighbours along the last k label (an odd one is paired with zero). It reads along the contiguous direction
+and transposes blocks of lanes x lanes in registers when that is k. Columns past the panel's end stay undefined.
+
+`pair_words` makes, of every element e of a, the word (e, e + step): the pairs a dot product broadcasts when a is not
+contiguous along k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..dtypes import DType
+from .contract_micro import at, masked_load, repeat, widen
+from .contract_spec import Label
+from .emit import Function, Value
+
+
+class PanelPacker:
+    """Emits the packing of one panel; `width` is the words per k step in the packed copy."""
+
+    def __init__(self, fn: Function, dtype: DType, lanes: int, width: int, dot: bool, column: int) -> None:
+        self.fn = fn
+        self.size = dtype.bytes
+        self.bf16 = dtype is DType.BF16
+        self.lanes = lanes
+        self.width = width
+        self.dot = dot
+        self.column = column * self.size  # bytes from one column to the next
+        self.element = "i16" if self.bf16 else "float"
+
+    def pack(
+        self, k: Sequence[Label], trips: Sequence[int | Value], source: Value, target: Value, vectors: int, active: int
+    ) -> None:
+        """Copies all k steps (`trips` per label, at least 1) of the columns that begin at `source`."""
+        steps = self.steps(k)
+        self._outer(list(zip(k, trips, steps, strict=True)), source, target, vectors, active)
+
+    def steps(self, k: Sequence[Label]) -> list[int]:
+        """Bytes in the packed copy from one index of a k label to the next (for the last: one pair if dot)."""
+        out, step = [], self.width * 4
+        for i, label in enumerate(reversed(k)):
+            out.insert(0, step)
+            step *= -(-label.extent // 2) if self.dot and i == 0 else label.extent
+        return out
+
+    def _outer(
+        self, loops: list[tuple[Label, int | Value, int]], source: Value, target: Value, vectors: int, active: int
+    ) -> None:
+        fn = self.fn
+        if len(loops) > 1:
+            label, trip, step = loops[0]
+            with repeat(fn, trip, [("ptr", source), ("ptr", target)]) as t:
+                p, q = t.carried
+                self._outer(loops[1:], p, q, vectors, active)
+                t.next = [at(fn, p, label.b * self.size), at(fn, q, step)]
+            return
+        if not loops:
+            one = Label("k", 1, 0, 0, 0, (), ())
+            self._rows(one, 1, 0, source, target, vectors, active)
+            return
+        label, trip, step = loops[0]
+        if self.column == self.size:
+            self._rows(label, trip, step, source, target, vectors, active)
+        elif label.b == 1:
+            self._transposed(label, trip, step, source, target, vectors, active)
+        else:
+            self._single(label, trip, step, source, target, vectors, active)
+
+    def _split(self, trip: int | Value, by: int) -> tuple[int | Value, int | Value]:
+        """trip // by and trip % by."""
+        if isinstance(trip, int):
+            return divmod(trip, by)
+        return self.fn.op(f"udiv i64 {trip}, {by}"), self.fn.op(f"urem i64 {trip}, {by}")
+
+    def _times(self, trip: int | Value, source: Value, target: Value, a: int, b: int) -> _Times:
+        return _Times(self.fn, trip, source, target, a, b)
+
+    # -- columns contiguous: copy rows ------------------------------------------------------------------------
+
+    def _rows(
+        self, label: Label, trip: int | Value, step: int, source: Value, target: Value, vectors: int, active: int
+    ) -> None:
+        fn, lanes, row = self.fn, self.lanes, label.b * self.size
+        if not self.dot:
+            with self._times(trip, source, target, row, step) as (p, q):
+                for v in range(vectors):
+                    x = self._load(p, v, vectors, active)
+                    if self.bf16:
+                        x = widen(fn, lanes, x)
+                    fn.store(f"<{lanes} x float>", x, at(fn, q, v * lanes * 4), 4)
+            return
+        full, odd = self._split(trip, 2)
+        with self._times(full, source, target, 2 * row, step) as (p, q):
+            for v in range(vectors):
+                self._interleave(
+                    self._load(p, v, vectors, active), self._load(at(fn, p, row), v, vectors, active), q, v
+                )
+        if odd == 0:
+            return
+        with self._times(odd, *self._after(full, source, target, 2 * row, step), 0, 0) as (p, q):
+            for v in range(vectors):
+                self._interleave(self._load(p, v, vectors, active), "zeroinitializer", q, v)
+
+    def _after(self, trip: int | Value, source: Value, target: Value, a: int, b: int) -> tuple[Value, Value]:
+        fn = self.fn
+        return at(fn, source, fn.int("mul", trip, a)), at(fn, target, fn.int("mul", trip, b))
+
+    def _load(self, p: Value, v: int, vectors: int, active: int) -> Value:
+        mask = None
+        if v == vectors - 1 and active < self.lanes:
+            mask = "<" + ", ".join(f"i1 {int(i < active)}" for i in range(self.lanes)) + ">"
+        return masked_load(self.fn, self.element, self.lanes, at(self.fn, p, v * self.lanes * self.size), mask)
+
+    def _interleave(self, first: Value, second: Value, q: Value, v: int) -> None:
+        fn, lanes = self.fn, self.lanes
+        order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
+        half = f"<{lanes} x i16>"
+        both = fn.op(f"shufflevector {half} {first}, {half} {second}, <{2 * lanes} x i32> <{order}>")
+        fn.store(f"<{2 * lanes} x i16>", both, at(fn, q, v * lanes * 4), 4)
+
+    # -- k contiguous: transpose blocks -----------------------------------------------------------------------
+
+    def _transposed(
+        self, label: Label, trip: int | Value, step: int, source: Value, target: Value, vectors: int, active: int
+    ) -> None:
+        fn, lanes = self.fn, self.lanes
+        word = 2 * self.size if self.dot else self.size
+        block = lanes * word // self.size
+        full, rest = self._split(trip, block)
+        kind = "i32" if self.dot else "float"
+        with self._times(full, source, target, lanes * word, lanes * step) as (p, q):
+            for v in range(vectors):
+                valid = active if v == vectors - 1 else lanes
+                lines = []
+                for i in range(valid):
+                    line = at(fn, p, (v * lanes + i) * self.column)
+                    x = fn.load(f"<{lanes} x {'i32' if self.dot else self.element}>", line, self.size)
+                    lines.append(widen(fn, lanes, x) if self.bf16 and not self.dot else x)
+                lines += ["zeroinitializer"] * (lanes - valid)
+                for i, x in enumerate(transpose(fn, kind, lines)):
+                    fn.store(f"<{lanes} x {kind}>", x, at(fn, q, i * step + v * lanes * 4), 4)
+        if rest != 0:
+            p, q = self._after(full, source, target, lanes * word, lanes * step)
+            with _Maybe(fn, rest):
+                self._single(label, rest, step, p, q, vectors, active)
+
+    # -- neither: element by element --------------------------------------------------------------------------
+
+    def _single(
+        self, label: Label, trip: int | Value, step: int, source: Value, target: Value, vectors: int, active: int
+    ) -> None:
+        fn, row = self.fn, label.b * self.size
+        columns = (vectors - 1) * self.lanes + active
+        if not self.dot:
+            with (
+                self._times(trip, source, target, row, step) as (p, q),
+                self._times(columns, p, q, self.column, 4) as (x, y),
+            ):
+                value = fn.load(self.element, x, self.size)
+                if self.bf16:
+                    value = fn.op(f"shl i32 {fn.op(f'zext i16 {value} to i32')}, 16")
+                fn.store("i32" if self.bf16 else "float", value, y, 4)
+            return
+        full, odd = self._split(trip, 2)
+        with (
+            self._times(full, source, target, 2 * row, step) as (p, q),
+            self._times(columns, p, q, self.column, 4) as (x, y),
+        ):
+            fn.store("i16", fn.load("i16", x, 2), y, 4)
+            fn.store("i16", fn.load("i16", at(fn, x, row), 2), at(fn, y, 2), 2)
+        if odd == 0:
+            return
+        p, q = self._after(full, source, target, 2 * row, step)
+        with self._times(odd, p, q, 0, 0) as (p, q), self._times(columns, p, q, self.column, 4) as (x, y):
+            fn.store("i32", fn.op(f"zext i16 {fn.load('i16', x, 2)} to i32"), y, 4)
+
+
+class _Maybe:
+    """A body that runs only if a count is not zero."""
+
+    def __init__(self, fn: Function, count: int | Value) -> None:
+        self.fn, self.count = fn, count
+
+    def __enter__(self) -> None:
+        self.after = ""
+        if not isinstance(self.count, int):
+            inside, self.after = self.fn.new_block("some"), self.fn.new_block("after")
+            test = self.fn.op(f"icmp sgt i64 {self.count}, 0")
+            self.fn.do(f"br i1 {test}, label %{inside}, label %{self.after}")
+            self.fn.start(inside)
+
+    def __exit__(self, *error: object) -> None:
+        if self.after:
+            self.fn.branch(self.after)
+            self.fn.start(self.after)
+
+
+class _Times:
+    """A loop, possibly of no turn, that moves two pointers; the body of a constant 0 is emitted but never run."""
+
+    def __init__(self, fn: Function, trip: int | Value, source: Value, target: Value, a: int, b: int) -> None:
+        self.fn, self.a, self.b = fn, a, b
+        self.maybe = _Maybe(fn, "0" if trip == 0 else trip)
+        self.loop = repeat(fn, trip, [("ptr", source), ("ptr", target)])
+
+    def __enter__(self) -> tuple[Value, Value]:
+        self.maybe.__enter__()
+        self.turns = self.loop.__enter__()
+        p, q = self.turns.carried
+        return p, q
+
+    def __exit__(self, *error: object) -> None:
+        if error[0] is not None:
+            return
+        p, q = self.turns.carried
+        self.turns.next = [at(self.fn, p, self.a), at(self.fn, q, self.b)]
+        self.loop.__exit__(None, None, None)
+        self.maybe.__exit__()
+
+
+def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
+    """A square block of vectors transposed in log2(lanes) rounds of shuffles."""
+    lanes, lines = len(lines), list(lines)
+    type_ = f"<{lanes} x {element}>"
+    s = 1
+    while s < lanes:
+        low = ", ".join(f"i32 {j if not j & s else lanes + j - s}" for j in range(lanes))
+        high = ", ".join(f"i32 {j + s if not j & s else lanes + j}" for j in range(lanes))
+        for i in range(lanes):
+            if not i & s:
+                x, y = lines[i], lines[i + s]
+                lines[i], lines[i + s] = (
+                    fn.op(f"shufflevector {type_} {x}, {type_} {y}, <{lanes} x i32> <{order}>") for order in (low, high)
+                )
+        s *= 2
+    return lines
+
+
+PAIR_BLOCK = 8192
+"""Elements that one work item of `pair_words` turns into words."""
+
+
+def pair_words(fn: Function, low: int, high: int, step: int, lanes: int) -> None:
+    """Emits: word[e - low] = (a[e], a[e + step]) for e in [low, high]; the second is undefined if not in there.
+
+    Buffer 0 is a (bf16), buffer 1 the words; a work item is PAIR_BLOCK elements.
+    """
+    a, words = fn.buffer(0), fn.buffer(1)
+    a = at(fn, a, 2 * low)
+    count = high - low + 1
+    valid_from, valid_to = max(0, -step), count - max(0, step)
+
+    def clamp(x: Value, least: Value, most: Value) -> Value:
+        x = fn.op(f"select i1 {fn.less(x, least)}, i64 {least}, i64 {x}")
+        return fn.minimum(x, most)
+
+    def one_by_one(start: Value, stop: Value) -> None:
+        with fn.loop(start, stop) as e:
+            other = clamp(fn.int("add", e.index, step), "0", str(count - 1))
+            first, second = (
+                fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', x), 2)} to i32") for x in (e.index, other)
+            )
+            word = fn.op(f"or i32 {first}, {fn.op(f'shl i32 {second}, 16')}")
+            fn.store("i32", word, fn.offset(words, "i32", e.index), 4)
+
+    with fn.loop("%begin", "%end") as item:
+        start = fn.int("mul", item.index, PAIR_BLOCK)
+        stop = fn.minimum(fn.int("add", start, PAIR_BLOCK), str(count))
+        first = clamp(str(valid_from), start, stop)
+        last = clamp(str(valid_to), first, stop)
+        last = fn.int("add", first, fn.op(f"and i64 {fn.int('sub', last, first)}, {-lanes}"))
+        one_by_one(start, first)
+        half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
+        order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
+        with fn.loop(first, last, lanes) as e:
+            x = fn.load(half, fn.offset(a, "i16", e.index), 2)
+            y = fn.load(half, fn.offset(a, "i16", fn.int("add", e.index, step)), 2)
+            both = fn.op(f"shufflevector {half} {x}, {half} {y}, <{2 * lanes} x i32> <{order}>")
+            fn.store(full, both, fn.offset(words, "i32", e.index), 4)
+        one_by_one(last, stop)

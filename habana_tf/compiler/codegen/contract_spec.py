@@ -1,0 +1,135 @@
+"""What a contraction is to the code generator: labels with extents, and affine operands.
+
+    out[labels in out] = sum over the other labels of  a[labels in a] * b[labels in b]
+
+Each tensor is a base buffer, a constant offset and one stride per label (0: the label is absent), so a sliding
+window, a reversed filter or a transposition is only a choice of strides, and a convolution is a product without a
+copy of its windows.
+
+`canonical` brings a spec to the one form that tiling and emission know: no labels of extent 1; `b` is the operand
+that shares the result's contiguous axis (the *lane label*); labels that are jointly affine in all tensors are one
+label. Labels come in four kinds: batch (in all three tensors), m (rows: a and out), n (columns: b and out), k (summed).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..dtypes import DType
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor over the spec's labels: strides in elements, 0 where a label is absent; negative ones are fine."""
+
+    dtype: DType
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class ContractSpec:
+    """`also` lists the strides of the tensors an epilogue touches: labels are merged only where all stay affine."""
+
+    extents: tuple[int, ...]
+    a: Operand
+    b: Operand
+    out: Operand
+    also: tuple[tuple[int, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        for strides in (self.a.strides, self.b.strides, self.out.strides, *self.also):
+            if len(strides) != len(self.extents):
+                raise ValueError(f"contraction: strides {strides} for labels of extents {self.extents}")
+        for operand in (self.a, self.b):
+            if operand.dtype not in (DType.F32, DType.BF16):
+                raise ValueError(f"contraction: operands are float32 or bfloat16, not {operand.dtype}")
+
+
+@dataclass(frozen=True)
+class Label:
+    """One label, or several merged ones (`sources`: the spec's labels, outer first)."""
+
+    kind: str
+    extent: int
+    a: int
+    b: int
+    out: int
+    also: tuple[int, ...]
+    sources: tuple[int, ...]
+
+    @property
+    def key(self) -> int:
+        """A name that survives a change of strides."""
+        return self.sources[-1]
+
+
+@dataclass(frozen=True)
+class Canonical:
+    """See the module's docstring. `batch`, `m`, `n`, `k` are in loop order, outermost first.
+
+    `lane` is the label the lanes of a vector run along: the last of `n`, or of `batch` (a depthwise product: then a
+    is read by vectors as well), or None if the result has one column.
+    """
+
+    spec: ContractSpec
+    a: Operand
+    b: Operand
+    swapped: bool
+    batch: tuple[Label, ...]
+    m: tuple[Label, ...]
+    n: tuple[Label, ...]
+    k: tuple[Label, ...]
+    lane: Label | None
+
+    @property
+    def columns(self) -> int:
+        return self.lane.extent if self.lane else 1
+
+    def labels(self) -> tuple[Label, ...]:
+        return self.batch + self.m + self.n + self.k
+
+
+def canonical(spec: ContractSpec) -> Canonical:
+    labels = []
+    for i, extent in enumerate(spec.extents):
+        if extent == 1:
+            continue
+        a, b, out = spec.a.strides[i], spec.b.strides[i], spec.out.strides[i]
+        kind = "k" if not out else "batch" if a and b else "n" if b else "m"
+        labels.append(Label(kind, extent, a, b, out, tuple(s[i] for s in spec.also), (i,)))
+    labels = _merge(labels)
+    lane = next((x for x in labels if x.out == 1), None)
+    swapped = lane is not None and lane.kind == "m"
+    if swapped:
+        turn = {"m": "n", "n": "m"}
+        labels = [replace(x, a=x.b, b=x.a, kind=turn.get(x.kind, x.kind)) for x in labels]
+        lane = next(x for x in labels if x.out == 1)
+    groups = {
+        kind: tuple(sorted((x for x in labels if x.kind == kind), key=lambda x: (-abs(x.out), x.sources)))
+        for kind in ("batch", "m", "n")
+    }
+    # Rows of a are walked with short steps innermost; b follows (or is packed into this order).
+    k = tuple(sorted((x for x in labels if x.kind == "k"), key=lambda x: (-abs(x.a), -abs(x.b), x.sources)))
+    a, b = (spec.b, spec.a) if swapped else (spec.a, spec.b)
+    return Canonical(spec, a, b, swapped, groups["batch"], groups["m"], groups["n"], k, lane)
+
+
+def _merge(labels: list[Label]) -> list[Label]:
+    """Joins p and q wherever a step of p is, in every tensor, as far as walking all of q."""
+
+    def steps(x: Label) -> tuple[int, ...]:
+        return (x.a, x.b, x.out, *x.also)
+
+    while True:
+        for p in labels:
+            for q in labels:
+                if p is not q and p.kind == q.kind and steps(p) == tuple(s * q.extent for s in steps(q)):
+                    joined = replace(q, extent=p.extent * q.extent, sources=p.sources + q.sources)
+                    labels = [joined if x is q else x for x in labels if x is not p]
+                    break
+            else:
+                continue
+            break
+        else:
+            return labels

@@ -1,0 +1,255 @@
+"""How a contraction is cut: register tile, loop order, packing, splits of k, and the grid.
+
+The tile's rows are a constant set: whole inner m labels times a part of the next one, so that a row's distance from
+the first is known when the kernel is written; the remaining rows make a second, one step smaller tile (13+13, not
+14+12). Its columns are up to four vectors along the lane label.
+
+Loop order, outermost first: [k chunk, batch, outer n, ...] then
+    b small (fits the second-level cache):  m..., row tiles, column panels     one a tile meets all of b while in L1
+    otherwise:                              panels, m..., row tiles            one packed b panel meets all rows
+A prefix of the order is the grid; the rest are loops within a work item.
+
+The sum is split into chunks of k with partial results, added up in fixed order by a second call, when there are too
+few tiles for the grid, or when a and b are far larger than the cache while the result is small. Nothing here depends
+on the number of threads: the numbers a contraction gives do not either.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from habana_tf.hardware.cpu import Isa, Target
+
+from ..dtypes import DType
+from .contract_spec import Canonical, Label
+
+L2 = 1 << 20
+"""Bytes of second-level cache per core that tiles are made for."""
+STACK = 160 << 10
+"""Largest packed panel that an item keeps on its stack."""
+ITEMS = 16
+"""Work items wanted in a call that is long enough to share."""
+SHARE = 400_000.0
+"""Multiply-adds (in vectors) below which a work item is not made smaller: about 100 microseconds."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The register tile. Labels `whole` lie in it entirely; `split` (if any) is cut in `tiles` parts, the first
+    `large` of them `size` long, the others size - 1."""
+
+    whole: tuple[Label, ...]
+    split: Label | None
+    size: int
+    tiles: int
+    large: int
+    vectors: int
+    panels: int
+    lanes: int
+    columns: int
+
+    @property
+    def width(self) -> int:
+        """Columns of a full panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def rows(self) -> int:
+        return self.size * math.prod(x.extent for x in self.whole)
+
+    @property
+    def tail_vectors(self) -> int:
+        """Vectors of the last panel."""
+        return -(-(self.columns - (self.panels - 1) * self.width) // self.lanes)
+
+    @property
+    def tail_active(self) -> int:
+        """Valid lanes in the last vector of all."""
+        return (self.columns - 1) % self.lanes + 1
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One loop: over a label's points ("label"), its row tiles ("rows"), blocks of row tiles ("rowblock", `size`
+    tiles each), column panels ("panels") or chunks of a k label ("chunk", `size` steps each)."""
+
+    kind: str
+    count: int
+    label: Label | None = None
+    size: int = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    tiling: Tiling
+    dims: tuple[Dim, ...]
+    grid_dims: int
+    """How many of `dims` make the grid."""
+    grain: int
+    pack: str
+    """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (a call of its own)."""
+    dot: bool
+    """bf16 dot products on pairs along the last k label."""
+    chunks: int
+
+    @property
+    def grid(self) -> int:
+        return math.prod(d.count for d in self.dims[: self.grid_dims])
+
+
+def _register_tiles(target: Target) -> tuple[int, dict[int, int]]:
+    """Lanes, and for each number of vectors the most rows whose sums stay in registers."""
+    if target.isa >= Isa.AVX512:
+        return 16, {1: 24, 2: 14, 3: 9, 4: 6}
+    if target.isa is Isa.AVX2:
+        return 8, {1: 10, 2: 6, 3: 4}
+    return 4, {1: 8, 2: 5, 3: 3}
+
+
+def tiling(c: Canonical, target: Target) -> Tiling:
+    """The tile with the least estimated time per k step over the whole result."""
+    lanes, shapes = _register_tiles(target)
+    best: tuple[float, Tiling] | None = None
+    needed = -(-c.columns // lanes)
+    for vectors, most in shapes.items():
+        if vectors > needed and vectors > 1:
+            continue
+        t = _rows(c, most)
+        panels = -(-needed // vectors)
+        tile = Tiling(*t, vectors, panels, lanes, c.columns)
+        outer = math.prod(x.extent for x in c.m) // (math.prod(x.extent for x in t[0]) * (t[1].extent if t[1] else 1))
+        whole = math.prod(x.extent for x in t[0])
+        cost = 0.0
+        for rows, tiles in ((t[2], t[4]), (t[2] - 1, t[3] - t[4])):
+            for v, count in ((vectors, panels - 1), (tile.tail_vectors, 1)):
+                work = rows * whole * v
+                loads = v + rows * whole * (v if c.lane in c.batch else 1)
+                cost += tiles * count * (max(work, 0.8 * loads, 5) + 0.15 * loads + 1)
+        cost *= outer
+        if best is None or cost < best[0]:
+            best = cost, tile
+    assert best is not None
+    return best[1]
+
+
+def _rows(c: Canonical, most: int) -> tuple[tuple[Label, ...], Label | None, int, int, int]:
+    whole: list[Label] = []
+    rows = 1
+    for label in reversed(c.m):
+        if rows * label.extent <= most:
+            whole.insert(0, label)
+            rows *= label.extent
+            continue
+        size = most // rows
+        tiles = -(-label.extent // size)
+        size = -(-label.extent // tiles)
+        return tuple(whole), label, size, tiles, label.extent - tiles * (size - 1)
+    return tuple(whole), None, 1, 1, 1
+
+
+def plan(c: Canonical, target: Target) -> Plan:
+    """The cut of a contraction for a CPU."""
+    t = tiling(c, target)
+    rows = math.prod(x.extent for x in c.m)
+    depth = math.prod(x.extent for x in c.k)
+    batch = math.prod(x.extent for x in c.batch if x is not c.lane)
+    dot = _dot(c, target, rows, depth)
+    size = 4 if c.b.dtype is DType.F32 or dot else 2
+    must_pack = dot or (c.lane is not None and c.lane.b != 1)
+    b_bytes = depth * c.columns * (2 if c.b.dtype is DType.BF16 else 4)
+    a_bytes = rows * depth * (2 if c.a.dtype is DType.BF16 else 4)
+    panel = depth * t.width * (2 if dot else 4)
+    tall = any(abs(x.b) * size >= 1024 for x in c.k) and rows >= 64 and panel > (16 << 10)
+    packed = must_pack or (tall and c.lane is not None and c.lane in c.n)
+    outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
+    outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
+    lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
+    row_dim = [Dim("rows", t.tiles, t.split)] if t.split else []
+    panel_dim = [Dim("panels", t.panels, c.lane)] if c.lane else []
+    outer_count = math.prod(d.count for d in lead)
+    tiles = outer_count * math.prod(d.count for d in outer_m) * t.tiles * t.panels
+    chunk, chunks = _chunks(c, depth, tiles, rows * c.columns * outer_count, a_bytes + b_bytes, batch)
+    head = [chunk] if chunk else []
+    work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
+    if not packed:
+        if b_bytes // chunks <= L2 // 2:
+            dims = head + lead + outer_m + row_dim + panel_dim
+        else:
+            dims = head + lead + panel_dim + outer_m + row_dim
+        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, chunks), work)
+    # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
+    inner: list[Dim] = outer_m + row_dim
+    front: list[Dim] = []
+    enough = 256
+    items = chunks * outer_count * t.panels
+    while items < ITEMS and inner:
+        first = inner[0]
+        per = rows // math.prod(d.count for d in front)
+        if first.kind == "label" and per // first.count >= enough:
+            front.append(inner.pop(0))
+            items *= first.count
+            continue
+        blocks = min(first.count, max(1, per // enough), -(-ITEMS // items))
+        if blocks > 1 and first.kind == "rows":
+            length = -(-first.count // blocks)
+            blocks = -(-first.count // length)
+            front.append(Dim("rowblock", blocks, first.label, length))
+            items *= blocks
+        break
+    fits = depth // chunks * t.width * (2 if dot else 4) <= STACK
+    if fits and (items >= ITEMS // 2 or work < SHARE):
+        dims = head + lead + front + panel_dim + inner
+        count = len(head + lead + front + panel_dim)
+        result = Plan(t, tuple(dims), count, 1, "item", dot, chunks)
+        return replace(result, grain=_grain(result.grid, work))
+    if b_bytes // chunks <= L2 // 2:
+        dims = head + lead + outer_m + row_dim + panel_dim
+    else:
+        dims = head + lead + panel_dim + outer_m + row_dim
+    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, chunks), work)
+
+
+def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
+    """Whether bf16 dot products pay: b must be packed in pairs, so there must be rows enough to use them."""
+    if not target.avx512_bf16 or c.a.dtype is not DType.BF16 or c.b.dtype is not DType.BF16:
+        return False
+    if not c.k or c.lane is None or c.lane not in c.n:
+        return False
+    return rows >= 24 and depth >= 8 and c.k[-1].extent >= 4
+
+
+def _chunks(c: Canonical, depth: int, tiles: int, results: int, nbytes: int, batch: int) -> tuple[Dim | None, int]:
+    """A split of the outermost k label that is long enough; None if the sum is better left whole."""
+    wanted = 1
+    if tiles < ITEMS:
+        wanted = min(-(-ITEMS // tiles), depth // 256)
+    if nbytes // batch > L2 and depth >= 2048:
+        by_cache = -(-nbytes // batch // (L2 // 2))
+        wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
+    wanted = min(wanted, 64)
+    if wanted <= 1 or not c.k:
+        return None, 1
+    label = c.k[0]
+    size = -(-label.extent // wanted)
+    count = -(-label.extent // size)
+    return (Dim("chunk", count, label, size), count) if count > 1 else (None, 1)
+
+
+def _finish(p: Plan, work: float) -> Plan:
+    """Chooses how much of the loop order is the grid."""
+    count, grid = 0, 1
+    while count < len(p.dims) and (grid < ITEMS or work / grid > SHARE):
+        grid *= p.dims[count].count
+        count += 1
+    return replace(p, grid_dims=count, grain=_grain(grid, work))
+
+
+def _grain(grid: int, work: float) -> int:
+    """Work items a thread should have at least: some ten microseconds."""
+    return max(1, min(grid, math.ceil(SHARE / 10 * grid / max(work, 1.0))))
+
+
+def work_of(dims: Sequence[Dim]) -> int:
+    return math.prod(d.count for d in dims)

@@ -1,0 +1,178 @@
+"""Writes LLVM IR as text: one function at a time, with structured loops.
+
+Text is what LLVM's parser takes anyway; writing it directly keeps a kernel's generation in the microseconds per
+instruction and lets two kernels be compared as strings. Every kernel has the signature of the runtime:
+
+    void kernel(ptr %bufs, ptr %dims, i64 %begin, i64 %end)
+
+A value is the name of an SSA register or a literal; the caller knows its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+Value = str
+
+
+@dataclass
+class Loop:
+    """A loop being emitted: its counter, the values it carries, and (set by the body) their next values."""
+
+    index: Value
+    carried: list[Value]
+    next: list[Value] = field(default_factory=list)
+    results: list[Value] = field(default_factory=list)
+
+
+class Function:
+    """One kernel under construction."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self._registers = 0
+        self._blocks = 0
+        self.block = "entry"
+
+    # -- straight-line code ---------------------------------------------------------------------------------
+
+    def op(self, text: str) -> Value:
+        """An instruction with a result."""
+        self._registers += 1
+        name = f"%v{self._registers}"
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def do(self, text: str) -> None:
+        """An instruction without a result."""
+        self.lines.append(f"  {text}")
+
+    def call(self, result: str, name: str, *args: tuple[str, Value]) -> Value:
+        """A call of an intrinsic or library function, declared on the way; args are (type, value)."""
+        self.declarations.add(f"declare {result} @{name}({', '.join(t for t, _ in args)})")
+        text = f"call {result} @{name}({', '.join(f'{t} {v}' for t, v in args)})"
+        if result == "void":
+            self.do(text)
+            return ""
+        return self.op(text)
+
+    def load(self, type_: str, pointer: Value, align: int, invariant: bool = False) -> Value:
+        tail = ", !invariant.load !0" if invariant else ""
+        return self.op(f"load {type_}, ptr {pointer}, align {align}{tail}")
+
+    def store(self, type_: str, value: Value, pointer: Value, align: int) -> None:
+        self.do(f"store {type_} {value}, ptr {pointer}, align {align}")
+
+    def offset(self, pointer: Value, element: str, index: Value) -> Value:
+        """The address of element `index` (i64)."""
+        return pointer if index == "0" else self.op(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
+
+    def splat(self, lanes: int, type_: str, value: Value) -> Value:
+        """A vector with `value` in every lane."""
+        if lanes == 1:
+            return value
+        vector = f"<{lanes} x {type_}>"
+        one = self.op(f"insertelement {vector} poison, {type_} {value}, i64 0")
+        return self.op(f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer")
+
+    def int(self, fn: str, a: Value | int, b: Value | int) -> Value:
+        """i64 arithmetic; constants fold."""
+        a, b = str(a), str(b)
+        if _literal(a) and _literal(b):
+            x, y = int(a), int(b)
+            folded = {"add": x + y, "sub": x - y, "mul": x * y}.get(fn)
+            if folded is not None:
+                return str(folded)
+        if (fn in ("add", "sub") and b == "0") or (fn in ("mul", "udiv", "sdiv") and b == "1"):
+            return a
+        if fn == "add" and a == "0" or fn == "mul" and a == "1":
+            return b
+        return self.op(f"{fn}{' nsw' if fn in ('add', 'sub', 'mul') else ''} i64 {a}, {b}")
+
+    def less(self, a: Value, b: Value) -> Value:
+        return self.op(f"icmp slt i64 {a}, {b}")
+
+    def minimum(self, a: Value, b: Value) -> Value:
+        return self.op(f"select i1 {self.less(a, b)}, i64 {a}, i64 {b}")
+
+    # -- control flow ---------------------------------------------------------------------------------------
+
+    def new_block(self, hint: str) -> str:
+        self._blocks += 1
+        return f"{hint}{self._blocks}"
+
+    def start(self, block: str) -> None:
+        self.lines.append(f"{block}:")
+        self.block = block
+
+    def branch(self, block: str) -> None:
+        self.do(f"br label %{block}")
+
+    @contextmanager
+    def loop(self, start: Value, stop: Value, step: int = 1, carry: Sequence[tuple[str, Value]] = ()) -> Iterator[Loop]:
+        """for index = start; index < stop; index += step. The body sets `next`, one value per carried value;
+        afterwards `results` holds the final ones."""
+        head, body, done = (self.new_block(h) for h in ("head", "body", "done"))
+        before = self.block
+        self.branch(head)
+        self.start(head)
+        index = self.op("phi")
+        index_line = len(self.lines) - 1
+        phis = [self.op("phi") for _ in carry]
+        test = self.op(f"icmp slt i64 {index}, {stop}")
+        self.do(f"br i1 {test}, label %{body}, label %{done}")
+        self.start(body)
+        loop = Loop(index, phis)
+        yield loop
+        following = self.op(f"add nsw i64 {index}, {step}")
+        self.branch(head)
+        self.lines[index_line] = f"  {index} = phi i64 [ {start}, %{before} ], [ {following}, %{self.block} ]"
+        if len(loop.next) != len(phis):
+            raise AssertionError(f"{self.name}: loop carries {len(phis)} values, body set {len(loop.next)}")
+        for k, ((type_, first), phi, nxt) in enumerate(zip(carry, phis, loop.next, strict=True)):
+            text = f"  {phi} = phi {type_} [ {first}, %{before} ], [ {nxt}, %{self.block} ]"
+            self.lines[index_line + 1 + k] = text
+        self.start(done)
+        loop.results = phis
+
+    @contextmanager
+    def when(self, condition: Value) -> Iterator[None]:
+        """The body runs only if `condition` (i1) holds."""
+        inside, after = self.new_block("then"), self.new_block("after")
+        self.do(f"br i1 {condition}, label %{inside}, label %{after}")
+        self.start(inside)
+        yield
+        self.branch(after)
+        self.start(after)
+
+    def buffer(self, index: int) -> Value:
+        """The base pointer of the kernel's buffer number `index`."""
+        slot = self.offset("%bufs", "ptr", str(index))
+        return self.op(f"load ptr, ptr {slot}, align 8, !invariant.load !0, !nonnull !0")
+
+    def dim(self, index: int) -> Value:
+        """The value of symbolic extent `index`."""
+        slot = self.offset("%dims", "i64", str(index))
+        return self.load("i64", slot, 8, invariant=True)
+
+    def text(self) -> str:
+        """The function's definition; body independent of its name, so that equal kernels have equal bodies."""
+        return f"define void @{self.name}(ptr noalias %bufs, ptr noalias %dims, i64 %begin, i64 %end) #0 " + self.body()
+
+    def body(self) -> str:
+        return "{\nentry:\n" + "\n".join(self.lines) + "\n  ret void\n}\n"
+
+
+def module(functions: Sequence[str], declarations: set[str], attributes: str) -> str:
+    """One module of function definitions."""
+    header = "\n".join(sorted(declarations))
+    tail = f"attributes #0 = {{ nounwind {attributes} }}\n!0 = !{{}}\n"
+    return f"{header}\n\n" + "\n".join(functions) + tail
+
+
+def _literal(text: str) -> bool:
+    return text.lstrip("-").isdigit()

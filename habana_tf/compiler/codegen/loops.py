@@ -1,0 +1,353 @@
+"""Code for `LoopKernel`: elementwise chains and reductions over one domain.
+
+The domain's axes are merged (`axes.py`), the outer ones become the grid, the middle ones plain loops, and one axis
+is walked with vectors. Which one: for a kernel that only stores, the last; for a reduction, the last reduced axis
+when memory is contiguous along it (*row*: lanes are summed up at the end), else the last kept one (*column*:
+each lane is a result of its own).
+
+    row     out[i]   = sum over j of x[i, j]       lanes along j, four accumulators, then across the lanes
+    column  out[j]   = sum over i of x[i, j]       lanes along j, up to four vectors side by side
+
+The order of every sum depends on shapes only, never on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from .. import extent as ext
+
+from ..extent import Extent, Var
+from ..ir import Node
+from ..kernels import Call, Code, LoopKernel
+from ..views import Index
+from .axes import Axis, accesses, domain_vars, index_of, merge
+from .emit import Function, Value
+from .expr import Evaluator, Guard, Val
+from .reduction import Accumulator
+
+ITEM = 4096
+"""Elements that a work item should at least have."""
+GRAIN = 16384
+"""Elements that are worth waking a second thread for."""
+CHUNK = 8192
+"""Longest stretch of the vector axis in one work item."""
+
+
+def emit_loop(kernel: LoopKernel, name: str, memory: dict[Node, int], nodes: list[Node], lanes: int) -> Code:
+    """The function of a loop kernel.
+
+    memory: number of each node kept in memory in `nodes`, the kernel's buffer list (loads first, then outputs).
+    lanes: fp32 lanes of a vector register.
+    """
+    fn = Function(name)
+    emitter = _Emitter(fn, kernel, memory, len(nodes), lanes)
+    grid, grain = emitter.emit()
+    return Code((Call(name, fn.text(), tuple(nodes), grid, grain),), frozenset(fn.declarations))
+
+
+class _Emitter:
+    def __init__(self, fn: Function, kernel: LoopKernel, memory: dict[Node, int], buffers: int, lanes: int) -> None:
+        self.fn = fn
+        self.kernel = kernel
+        self.memory = memory
+        outputs = set(kernel.outputs)
+        self.loads = {n: k for n, k in memory.items() if n not in outputs}
+        variables = domain_vars(kernel.domain)
+        index = tuple(ext.of(v) for v in variables)
+        roots = [(s.value, index) for s in kernel.stores] + [(r.src[0], index) for r in kernel.reduces]
+        found = accesses(roots, self.loads)
+        writes = [ext.ravel([ext.add(i, b) for i, b in zip(index, s.shift, strict=True)], s.target.shape)
+                  for s in kernel.stores]  # fmt: skip
+        kept = [k for k in range(len(kernel.domain)) if k not in kernel.axes]
+        if kernel.reduces:
+            writes.append(ext.ravel([index[k] for k in kept], [kernel.domain[k] for k in kept]))
+        if any(r.arg[0].startswith("arg") for r in kernel.reduces):
+            writes.extend(index[k] for k in kernel.axes)
+        self.axes = merge(kernel.domain, kernel.axes, [*found.loads, *found.other, *writes])
+        self.index = index_of(kernel.domain, self.axes)
+        self.vector = self._vector_axis(roots, variables)
+        lanes = lanes if self.vector is not None else 1
+        self.ev = Evaluator(fn, self.loads, lanes, self.vector.var if self.vector else None)
+        self.ev.written = {memory[n] for n in outputs}
+        self.ev.preload(buffers)
+        self.lanes = lanes
+
+    def _vector_axis(self, roots: Sequence[tuple[Node, Index]], variables: Sequence[Var]) -> Axis | None:
+        if not self.axes:
+            return None
+        reduced = [a for a in self.axes if a.reduced]
+        kept = [a for a in self.axes if not a.reduced]
+        if not reduced or not kept:
+            return self.axes[-1]
+        found = accesses([(n, self.index) for n, _ in roots], self.loads)
+
+        def votes(axis: Axis) -> int:
+            return sum(ext.stride_of(e, axis.var) == 1 for e in found.loads)
+
+        return reduced[-1] if votes(reduced[-1]) > votes(kept[-1]) else kept[-1]
+
+    def emit(self) -> tuple[Extent, int]:
+        """Writes the function; its grid and grain."""
+        row = self.vector is not None and self.vector.reduced
+        outer = [a for a in self.axes if a is not self.vector and not a.reduced]
+        inner = [a for a in self.axes if a is not self.vector and a.reduced]
+        if row or self.vector is None:
+            return self._row(outer, inner)
+        if inner or self.kernel.reduces:
+            return self._column(outer, inner)
+        return self._map(outer)
+
+    # -- work items -----------------------------------------------------------------------------------------
+
+    def _grid(self, outer: list[Axis], work: Extent, chunks: Extent) -> tuple[list[Axis], list[Axis], Extent, int]:
+        """Which outer axes are spread over work items and which are looped over inside: (grid axes, loop axes,
+        number of items, grain). work: elements per point of `outer`."""
+        loops: list[Axis] = []
+        grid = list(outer)
+        while grid and isinstance(work, int) and isinstance(grid[-1].extent, int) and chunks == 1:
+            if work >= ITEM or work * grid[-1].extent > 4 * ITEM and work >= ITEM // 4:
+                break
+            loops.insert(0, grid[-1])
+            work = work * grid.pop().extent  # type: ignore[operator]  # tested above
+        items = ext.mul(ext.product(a.extent for a in grid), chunks)
+        each = work if isinstance(work, int) else ITEM
+        return grid, loops, items, max(1, -(-GRAIN // max(each, 1)))
+
+    def _decode(self, item: Value, grid: Sequence[Axis]) -> None:
+        """Sets the grid axes' variables from the number of a work item."""
+        for k, axis in enumerate(reversed(grid)):
+            if k == len(grid) - 1:
+                self.ev.vars[axis.var] = item
+                return
+            size = self.ev.number(axis.extent)
+            self.ev.vars[axis.var] = self.fn.op(f"urem i64 {item}, {size}")
+            item = self.fn.op(f"udiv i64 {item}, {size}")
+
+    def _nest(self, stack: ExitStack, axes: Sequence[Axis]) -> None:
+        """Opens plain loops over axes."""
+        for axis in axes:
+            loop = stack.enter_context(self.fn.loop("0", self.ev.number(axis.extent)))
+            stack.enter_context(self.ev.scope())
+            self.ev.vars[axis.var] = loop.index
+
+    # -- elementwise ----------------------------------------------------------------------------------------
+
+    def _map(self, outer: list[Axis]) -> tuple[Extent, int]:
+        assert self.vector is not None
+        n = self.vector.extent
+        chunked = not isinstance(n, int) or n > 2 * CHUNK
+        chunks = ext.div(ext.add(n, CHUNK - 1), CHUNK) if chunked else 1
+        if not chunked and not outer and isinstance(n, int) and n >= 2 * ITEM:
+            chunked, chunks = True, -(-n // ITEM)
+        size = ITEM if not outer and isinstance(n, int) else CHUNK
+        if chunked:
+            chunks = ext.div(ext.add(n, size - 1), size)
+        grid, loops, items, grain = self._grid(outer, size if chunked else n, chunks)
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            item, start, stop = each.index, "0", self.ev.number(n)
+            if chunked:
+                count = self.ev.number(chunks)
+                part = item if not grid else self.fn.op(f"urem i64 {item}, {count}")
+                item = item if not grid else self.fn.op(f"udiv i64 {item}, {count}")
+                start = self.fn.int("mul", part, size)
+                stop = self.fn.minimum(self.fn.int("add", start, size), stop)
+            self._decode(item, grid)
+            with ExitStack() as stack:
+                self._nest(stack, loops)
+                self._along(start, stop, n if not chunked else None)
+        return items, grain
+
+    def _along(self, start: Value, stop: Value, n: Extent | None) -> None:
+        """Stores along the vector axis from start to stop; n: the count when it is all of a constant axis."""
+        whole = stop
+        rest: int | None = None
+        if isinstance(n, int):
+            rest = n % self.lanes
+            whole = str(n - rest)
+        else:
+            count = self.fn.int("sub", stop, start)
+            rest_value = self.fn.op(f"urem i64 {count}, {self.lanes}")
+            whole = self.fn.int("sub", stop, rest_value)
+        assert self.vector is not None
+        if whole != "0":
+            with self.fn.loop(start, whole, self.lanes) as loop, self.ev.scope():
+                self.ev.vars[self.vector.var] = loop.index
+                self._store_all()
+        if rest == 0:
+            return
+        with ExitStack() as stack:
+            if rest is None:
+                stack.enter_context(self.fn.when(self.fn.less(whole, stop)))
+            stack.enter_context(self.ev.scope())
+            stack.enter_context(self.ev.guarded(Guard(None, self._tail_mask(whole, stop, rest))))
+            self.ev.vars[self.vector.var] = whole
+            self._store_all()
+
+    def _tail_mask(self, start: Value, stop: Value, rest: int | None) -> Value:
+        """The lanes before `stop` of a vector that begins at `start`."""
+        if self.lanes == 1:
+            return "true"
+        if rest is not None:
+            return "<" + ", ".join(f"i1 {'true' if k < rest else 'false'}" for k in range(self.lanes)) + ">"
+        left = self.fn.splat(self.lanes, "i64", self.fn.int("sub", stop, start))
+        steps = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
+        return self.ev.many.op("icmp slt", steps, left, "i64")
+
+    def _store_all(self) -> None:
+        for s in self.kernel.stores:
+            value = self.ev.value(s.value, self.index)
+            at = ext.ravel([ext.add(i, b) for i, b in zip(self.index, s.shift, strict=True)], s.target.shape)
+            self.ev.store(self.memory[s.target], s.target.dtype, at, value)
+
+    # -- reductions -----------------------------------------------------------------------------------------
+
+    def _result_offset(self, r: Node) -> Extent:
+        kept = [self.index[k] for k in range(len(self.kernel.domain)) if k not in self.kernel.axes]
+        return ext.ravel(kept, r.shape)
+
+    def _position(self) -> Extent:
+        """The index along the one reduced axis of an argmax."""
+        return self.index[self.kernel.axes[0]]
+
+    def _column(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+        """Lanes are results; reduced axes are loops inside."""
+        assert self.vector is not None
+        n = self.vector.extent
+        side = 1
+        if isinstance(n, int):
+            side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
+        if self.kernel.stores:
+            side = min(side, 2)
+        width = side * self.lanes
+        tiles = ext.div(ext.add(n, width - 1), width)
+        masked = not (isinstance(n, int) and n % width == 0)
+        depth = ext.product(a.extent for a in inner)
+        work = ext.mul(depth, width)
+        grid, loops, items, grain = self._grid(outer, work, tiles)
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            count = self.ev.number(tiles)
+            tile = each.index if not grid and not loops else self.fn.op(f"urem i64 {each.index}, {count}")
+            item = each.index if not grid and not loops else self.fn.op(f"udiv i64 {each.index}, {count}")
+            self._decode(item, grid)
+            start = self.fn.int("mul", tile, width)
+            with ExitStack() as stack:
+                self._nest(stack, loops)
+                starts = [self.fn.int("add", start, k * self.lanes) for k in range(side)]
+                guards = [Guard(None, self._tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
+                sums = [[Accumulator(self.ev.many, r) for r in self.kernel.reduces] for _ in range(side)]
+                self._accumulate(inner, starts, guards, sums)
+                for k in range(side):
+                    with self.ev.scope(), self.ev.guarded(guards[k]):
+                        self.ev.vars[self.vector.var] = starts[k]
+                        for acc, r in zip(sums[k], self.kernel.reduces, strict=True):
+                            self.ev.store(self.memory[r], r.dtype, self._result_offset(r), Val(acc.result(), False))
+        return items, grain
+
+    def _accumulate(
+        self, inner: Sequence[Axis], starts: Sequence[Value], guards: Sequence[Guard], sums: list[list[Accumulator]]
+    ) -> None:
+        """Loops over the reduced axes `inner`, adding each point to the accumulators side by side."""
+        assert self.vector is not None
+        flat = [a for side in sums for a in side]
+        if inner:
+            axis, rest = inner[0], inner[1:]
+            carry = [c for a in flat for c in a.carry()]
+            with self.fn.loop("0", self.ev.number(axis.extent), 1, carry) as loop, self.ev.scope():
+                _restore(flat, loop.carried)
+                self.ev.vars[axis.var] = loop.index
+                self._accumulate(rest, starts, guards, sums)
+                loop.next = [v for a in flat for v in a.values]
+            _restore(flat, loop.results)
+            return
+        for start, guard, side in zip(starts, guards, sums, strict=True):
+            with self.ev.guarded(guard):
+                self.ev.vars[self.vector.var] = start
+                self._add(side, None)
+                self._store_all()
+
+    def _add(self, accumulators: Sequence[Accumulator], mask: Value | None) -> None:
+        for acc, r in zip(accumulators, self.kernel.reduces, strict=True):
+            value = self.ev.vector_of(r.src[0], self.index)
+            position = self.ev.numbers(self._position()) if acc.is_arg else None
+            acc.add(value, position, mask)
+
+    def _row(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+        """Lanes along the innermost reduced axis (or no lanes at all when nothing is left to loop over)."""
+        n: Extent = self.vector.extent if self.vector else 1
+        work = ext.mul(ext.product(a.extent for a in inner), n)
+        grid, loops, items, grain = self._grid(outer, work, 1)
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            self._decode(each.index, grid)
+            with ExitStack() as stack:
+                self._nest(stack, loops)
+                sums = [Accumulator(self.ev.many, r) for r in self.kernel.reduces]
+                self._rows(inner, n, sums)
+                for acc, r in zip(sums, self.kernel.reduces, strict=True):
+                    one = Evaluator(self.fn, self.loads, 1, None)
+                    one.vars, one.pointers, one.written = self.ev.vars, self.ev.pointers, self.ev.written
+                    one.store(self.memory[r], r.dtype, self._result_offset(r), Val(acc.across(), True))
+        return items, grain
+
+    def _rows(self, inner: Sequence[Axis], n: Extent, sums: list[Accumulator]) -> None:
+        if inner:
+            carry = [c for a in sums for c in a.carry()]
+            with self.fn.loop("0", self.ev.number(inner[0].extent), 1, carry) as loop, self.ev.scope():
+                _restore(sums, loop.carried)
+                self.ev.vars[inner[0].var] = loop.index
+                self._rows(inner[1:], n, sums)
+                loop.next = [v for a in sums for v in a.values]
+            _restore(sums, loop.results)
+        elif self.vector is None:
+            with self.ev.scope():
+                self._add(sums, None)
+                self._store_all()
+        else:
+            self._one_row(n, sums)
+
+    def _one_row(self, n: Extent, sums: list[Accumulator]) -> None:
+        """The vector axis from 0 to n: four vectors a turn, then one, then a masked rest."""
+        assert self.vector is not None
+        done: Value = "0"
+        stop = self.ev.number(n)
+        if not isinstance(n, int) or n >= 4 * self.lanes:
+            side = [[a.fresh() for a in sums] for _ in range(3)]
+            every = [*sums, *(a for s in side for a in s)]
+            done = self.fn.int("sub", stop, self.fn.op(f"urem i64 {stop}, {4 * self.lanes}"))
+            carry = [c for a in every for c in a.carry()]
+            with self.fn.loop("0", done, 4 * self.lanes, carry) as loop:
+                _restore(every, loop.carried)
+                for k, accumulators in enumerate([sums, *side]):
+                    with self.ev.scope():
+                        self.ev.vars[self.vector.var] = self.fn.int("add", loop.index, k * self.lanes)
+                        self._add(accumulators, None)
+                        self._store_all()
+                loop.next = [v for a in every for v in a.values]
+            _restore(every, loop.results)
+            for a, b, c, d in zip(sums, *side, strict=True):
+                b.combine(c)
+                a.combine(d)
+                a.combine(b)
+        whole = self.fn.int("sub", stop, self.fn.op(f"urem i64 {stop}, {self.lanes}"))
+        with self.fn.loop(done, whole, self.lanes, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
+            _restore(sums, loop.carried)
+            self.ev.vars[self.vector.var] = loop.index
+            self._add(sums, None)
+            self._store_all()
+            loop.next = [v for a in sums for v in a.values]
+        _restore(sums, loop.results)
+        if isinstance(n, int) and n % self.lanes == 0:
+            return
+        mask = self._tail_mask(whole, stop, n % self.lanes if isinstance(n, int) else None)
+        with self.ev.scope(), self.ev.guarded(Guard(None, mask)):
+            self.ev.vars[self.vector.var] = whole
+            self._add(sums, mask)
+            self._store_all()
+
+
+def _restore(accumulators: Sequence[Accumulator], values: Sequence[Value]) -> None:
+    at = 0
+    for a in accumulators:
+        a.values = list(values[at : at + len(a.values)])
+        at += len(a.values)
