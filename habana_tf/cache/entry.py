@@ -168,14 +168,13 @@ def _compressed(data: bytes) -> bytes | None:
 
 
 def _section(stored: memoryview, row: Mapping[str, Any]) -> bytes:
-    if not row["zlib"]:
-        return bytes(stored)
-    unpacker = zlib.decompressobj()
-    try:
-        # Bounded by the stated size, so that a wrong header cannot ask for endless memory.
-        data = unpacker.decompress(stored, row["bytes"])
-    except zlib.error as error:
-        raise EntryError(f"section {row['name']!r}: {error}") from error
-    if len(data) != row["bytes"] or not unpacker.eof:
+    data = bytes(stored)
+    if row["zlib"]:
+        try:
+            # Bounded by the stated size, so that a wrong header cannot ask for endless memory.
+            data = zlib.decompressobj().decompress(stored, row["bytes"] + 1)
+        except zlib.error as error:
+            raise EntryError(f"section {row['name']!r}: {error}") from error
+    if len(data) != row["bytes"]:
         raise EntryError(f"section {row['name']!r} has the wrong length")
     return data

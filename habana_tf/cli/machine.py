@@ -1,0 +1,76 @@
+"""`habana-tf info`: the simulated machine, the host that stands in for it, and versions."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from importlib import metadata
+from typing import Any
+
+from habana_tf.cli.output import CommandError, print_json, print_table, size
+
+_PACKAGES = ("habana-tf", "tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = commands.add_parser("info", help="chip, cards, host CPU and versions")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_info)
+
+
+def version(package: str) -> str | None:
+    """The installed version of a package, or None."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    from habana_tf.hardware.cards import CardError
+    from habana_tf.hardware.cpu import IsaError
+    from habana_tf.settings import SettingError
+
+    try:
+        facts = _facts()
+    except (SettingError, CardError, IsaError) as error:
+        raise CommandError(str(error), 2) from error
+    if arguments.json:
+        print_json(facts)
+        return 0
+    chip, cpu = facts["chip"], facts["cpu"]
+    rows = [
+        ("chip (simulated)", f"{chip['device_type']}, {chip['product']}, {size(chip['hbm_bytes'])} of HBM"),
+        ("cards", ", ".join(f"{card['module_id']} ({card['bus_id']})" for card in facts["cards"])),
+        ("card of this process", str(facts["chosen_module_id"])),
+        ("host CPU", f"{cpu['name']}, {cpu['architecture']}"),
+        ("kernels use", cpu["isa"] + (" with bf16" if cpu["avx512_bf16"] else "")),
+        *((name, number) for name, number in facts["versions"].items()),
+    ]
+    print_table(["", ""], rows)
+    return 0
+
+
+def _facts() -> dict[str, Any]:
+    from dataclasses import asdict
+
+    from habana_tf.hardware import cards, chips, cpu
+
+    target = cpu.target()
+    return {
+        "chip": asdict(chips.chip()),
+        "cards": [{"index": card.index, "module_id": card.module_id, "bus_id": card.bus_id} for card in cards.cards()],
+        "chosen_module_id": cards.chosen_card().module_id,
+        "cpu": {
+            "name": cpu.host().name,
+            "architecture": cpu.host().architecture,
+            "isa": target.isa.name.lower(),
+            "avx512_bf16": target.avx512_bf16,
+            "llvm_cpu": target.llvm_cpu,
+        },
+        "versions": {
+            "python": platform.python_version(),
+            **{package: number for package in _PACKAGES if (number := version(package)) is not None},
+        },
+    }

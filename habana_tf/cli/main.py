@@ -1,0 +1,71 @@
+"""`habana-tf`: look at recipes, the simulated machine and the settings.
+
+One module per command; each has `add_parser`, which declares it, and a function that runs it and returns the exit
+code. Commands import what they need when they run, so that `--help` is immediate.
+
+Exit codes: 0 done; 1 what was asked for is not there, damaged or refused; 2 wrong usage or a wrong setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from habana_tf.cli import machine, recipes, variables
+from habana_tf.cli.output import CommandError
+
+_EPILOG = """\
+examples:
+  TF_RECIPE_CACHE_PATH=/tmp/recipes habana-tf recipes list
+  habana-tf recipes list --path /tmp/recipes --sort compile --json
+  habana-tf recipes show 3fa9 --path /tmp/recipes
+  habana-tf info
+  habana-tf settings
+
+exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; `arguments` are those of the process by default. Returns the exit code."""
+    parser = _parser()
+    chosen = parser.parse_args(arguments)
+    try:
+        code: int = chosen.run(chosen)
+        sys.stdout.flush()
+        return code
+    except CommandError as error:
+        print(f"habana-tf: {error}", file=sys.stderr)
+        return error.code
+    except BrokenPipeError:
+        # The reader has seen enough (`| head`); nothing more can be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="habana-tf",
+        description="Look at the recipes, the machine and the settings of the simulated Gaudi.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action=_Version)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    recipes.add_parser(commands)
+    machine.add_parser(commands)
+    variables.add_parser(commands)
+    return parser
+
+
+class _Version(argparse.Action):
+    """Prints the version; asked for only then, because finding it takes time."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(f"habana-tf {machine.version('habana-tf') or '(not installed)'}")
+        parser.exit()

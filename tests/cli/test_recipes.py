@@ -1,0 +1,152 @@
+"""`recipes list` and `show` tell what is cached, damaged entries included, and change nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from habana_tf.cache.key import Key
+from habana_tf.cache.levels import RecipeCache
+
+
+def _put(name: str, ops: dict[str, int], inputs: list[Any], seconds: float, size: int = 100) -> str:
+    described = [{"dtype": "float32", "shape": shape} for shape in inputs]
+    key = Key.of([("cluster", name), ("inputs", described)])
+    header = {"ops": ops, "inputs": described, "outputs": described, "tools": {"llvm": "22.1"}, "memory": {"peak": 7}}
+    RecipeCache().store(key, name, header, {"object": os.urandom(size)}, seconds)
+    return key.digest
+
+
+@pytest.fixture
+def root(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of four recipes: a step for two batch sizes, and two eager ops."""
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path))
+    _put("step", {"MatMul": 2, "Relu": 1}, [[64, 10]], 2.0)
+    _put("step", {"MatMul": 2, "Relu": 1}, [[5, 10]], 1.0, size=5000)
+    _put("add", {"AddV2": 1}, [["n"]], 0.02)
+    _put("mul", {"Mul": 1}, [["n"]], 0.04)
+    for age, path in enumerate(sorted(tmp_path.rglob("*.recipe"))):
+        os.utime(path, (1e9 - age, 1e9 - age))
+    return tmp_path
+
+
+def test_the_list_folds_recipes_of_one_op(root: Path, run: Callable[..., Any]) -> None:
+    result = run("recipes", "list", "--sort", "compile")
+    assert result.code == 0
+    lines = result.out.splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["step", "step"]
+    assert "float32[64,10]" in lines[2] and "2.0 s" in lines[2] and "2 MatMul, Relu" in lines[2]
+    assert "float32[5,10]" in lines[3]
+    assert "(2 one-op recipes)" in lines[4] and "AddV2, Mul" in lines[4] and "60 ms" in lines[4]
+    assert "4 recipes" in lines[-1] and "compiled in 3.1 s" in lines[-1] and str(root) in lines[-1]
+
+
+def test_all_lists_each(root: Path, run: Callable[..., Any]) -> None:
+    lines = run("recipes", "list", "--all", "--sort", "name").out.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == ["add", "mul", "step", "step"]
+
+
+@pytest.mark.parametrize(
+    ("order", "fact"),
+    [
+        ("used", lambda row: -row["last_used"]),
+        ("size", lambda row: -row["file_bytes"]),
+        ("compile", lambda row: -row["header"]["compile_seconds"]),
+        ("name", lambda row: row["header"]["name"]),
+    ],
+)
+def test_json_has_every_recipe_in_order(
+    root: Path, run: Callable[..., Any], order: str, fact: Callable[[dict[str, Any]], Any]
+) -> None:
+    data = json.loads(run("recipes", "list", "--json", "--sort", order).out)
+    assert data["path"] == str(root)
+    assert len(data["recipes"]) == 4
+    assert [fact(row) for row in data["recipes"]] == sorted(fact(row) for row in data["recipes"])
+    assert data["recipes"][0]["header"]["tools"] == {"llvm": "22.1"}
+    assert data["unusable"] == []
+
+
+def test_a_damaged_recipe_is_named_and_left_alone(root: Path, run: Callable[..., Any]) -> None:
+    path = sorted(root.rglob("*.recipe"))[0]
+    path.write_bytes(path.read_bytes()[:-1])
+    result = run("recipes", "list")
+    assert result.code == 0
+    assert "3 recipes" in result.out
+    assert f"unusable: {path}: " in result.err and "bytes long instead of" in result.err
+    assert json.loads(run("recipes", "list", "--json").out)["unusable"][0]["path"] == str(path)
+    assert path.exists()
+
+
+def test_looking_is_not_using(root: Path, run: Callable[..., Any]) -> None:
+    before = {path: path.stat().st_mtime for path in root.rglob("*")}
+    run("recipes", "list")
+    run("recipes", "show", "add")
+    assert {path: path.stat().st_mtime for path in root.rglob("*")} == before
+
+
+def test_show_has_everything(root: Path, run: Callable[..., Any]) -> None:
+    digest = Key.of([("cluster", "add"), ("inputs", [{"dtype": "float32", "shape": ["n"]}])]).digest
+    for wanted in ("add", digest, digest[:10].upper()):
+        result = run("recipes", "show", wanted)
+        assert result.code == 0
+        for words in (
+            digest,
+            "AddV2",
+            "float32[n]",
+            "20 ms",
+            "digest verified",
+            "llvm: 22.1",
+            "peak: 7",
+            "object",
+            "cluster",
+        ):
+            assert words in result.out
+    data = json.loads(run("recipes", "show", "add", "--json").out)
+    assert data["header"]["digest"] == digest
+    assert data["section_bytes"] == {"object": 100}
+
+
+def test_an_ambiguous_name_lists_the_keys(root: Path, run: Callable[..., Any]) -> None:
+    result = run("recipes", "show", "step")
+    assert (result.code, result.out) == (1, "")
+    assert "2 recipes match 'step'" in result.err
+    assert "float32[64,10]" in result.err and "float32[5,10]" in result.err
+
+
+def test_show_verifies_the_payload(root: Path, run: Callable[..., Any]) -> None:
+    path = next(root.rglob("add-*.recipe"))
+    data = bytearray(path.read_bytes())
+    data[-60] ^= 1
+    path.write_bytes(data)
+    result = run("recipes", "show", "add")
+    assert result.code == 1
+    assert str(path) in result.err and "digest does not match" in result.err
+    assert path.exists()
+
+
+def test_what_is_not_there_is_code_1(root: Path, run: Callable[..., Any]) -> None:
+    result = run("recipes", "show", "nothing")
+    assert result.code == 1 and "no recipe in" in result.err
+    result = run("recipes", "list", "--path", str(root / "missing"))
+    assert result.code == 1 and "is not a directory" in result.err
+
+
+def test_a_directory_others_can_write_is_refused(root: Path, run: Callable[..., Any]) -> None:
+    root.chmod(0o777)
+    result = run("recipes", "list")
+    assert result.code == 1 and "chmod go-w" in result.err
+
+
+def test_without_a_directory_it_says_how_to_name_one(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run("recipes", "list")
+    assert result.code == 2
+    assert "set TF_RECIPE_CACHE_PATH or pass --path" in result.err
+
+
+def test_an_empty_cache(tmp_path: Path, run: Callable[..., Any]) -> None:
+    assert "0 recipes" in run("recipes", "list", "--path", str(tmp_path)).out
