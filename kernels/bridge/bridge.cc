@@ -150,33 +150,45 @@ std::string FromBytes(nb::handle object) {
   return std::string(bytes.c_str(), bytes.size());
 }
 
-Status ClusterOfNode(const std::string& node_def, std::string* cluster) {
-  return WithPython("making a cluster of a node",
-                    [&] { *cluster = FromBytes(Hook("cluster_of_node")(Bytes(node_def))); });
+// (cluster, order, fixed inputs, seeds)
+void ReadInfo(const nb::tuple& answer, ClusterInfo* info) {
+  info->cluster = FromBytes(answer[0]);
+  info->order = nb::cast<std::vector<int>>(answer[1]);
+  info->fixed = nb::cast<std::vector<int>>(answer[2]);
+  for (const auto& seeds : nb::cast<std::vector<std::pair<int64_t, int64_t>>>(answer[3])) {
+    info->states.emplace_back(static_cast<uint64_t>(seeds.first), static_cast<uint64_t>(seeds.second));
+  }
 }
 
-Status GetVariablePlan(const std::string& node_def, VariablePlan* plan) {
-  return WithPython("planning a resource op", [&] {
-    const nb::object answer = Hook("variable_plan")(Bytes(node_def));
-    if (answer.is_none()) {
-      plan->stock = true;
-      return;
-    }
-    const nb::tuple fields = nb::cast<nb::tuple>(answer);
-    plan->cluster = FromBytes(fields[0]);
-    plan->variables = nb::cast<std::vector<int>>(fields[1]);
-    plan->assigns = nb::cast<std::vector<std::pair<int, int>>>(fields[2]);
-    plan->results = nb::cast<std::vector<int>>(fields[3]);
+Status GetNodeInfo(const std::string& node_def, ClusterInfo* info) {
+  return WithPython("making a cluster of a node", [&] {
+    ReadInfo(nb::cast<nb::tuple>(Hook("node_info")(Bytes(node_def))), info);
   });
 }
 
 Status GetClusterInfo(const std::string& cluster, ClusterInfo* info) {
   return WithPython("reading a cluster", [&] {
-    const nb::tuple answer = nb::cast<nb::tuple>(Hook("cluster_info")(Bytes(cluster)));
-    info->fixed = nb::cast<std::vector<int>>(answer[0]);
-    for (const auto& seeds : nb::cast<std::vector<std::pair<int64_t, int64_t>>>(answer[1])) {
-      info->states.emplace_back(static_cast<uint64_t>(seeds.first), static_cast<uint64_t>(seeds.second));
+    ReadInfo(nb::cast<nb::tuple>(Hook("cluster_info")(Bytes(cluster))), info);
+  });
+}
+
+// ("stock", dtype, op, read_only, [(attr, serialized AttrValue)]) or ("dataflow", dtype, info, assigns, results)
+Status GetVariablePlan(const std::string& node_def, VariablePlan* plan) {
+  return WithPython("planning an op on variables", [&] {
+    const nb::tuple answer = nb::cast<nb::tuple>(Hook("variable_plan")(Bytes(node_def)));
+    plan->stock = nb::cast<std::string>(answer[0]) == "stock";
+    plan->dtype = nb::cast<int>(answer[1]);
+    if (plan->stock) {
+      plan->op = nb::cast<std::string>(answer[2]);
+      plan->read_only = nb::cast<bool>(answer[3]);
+      for (const auto& [name, value] : nb::cast<std::vector<std::pair<std::string, nb::bytes>>>(answer[4])) {
+        plan->attrs.emplace_back(name, FromBytes(value));
+      }
+      return;
     }
+    ReadInfo(nb::cast<nb::tuple>(answer[2]), &plan->info);
+    plan->assigns = nb::cast<std::vector<std::pair<int, int>>>(answer[3]);
+    plan->results = nb::cast<std::vector<int>>(answer[4]);
   });
 }
 
@@ -252,7 +264,7 @@ void Attach(nb::object hooks) {
   PyObject* old = g_hooks;
   g_hooks = hooks.release().ptr();
   Py_XDECREF(old);
-  SetCallbacks({ClusterOfNode, GetVariablePlan, GetClusterInfo, Resolve, Optimize, MemoryText, EagerContext,
+  SetCallbacks({GetNodeInfo, GetVariablePlan, GetClusterInfo, Resolve, Optimize, MemoryText, EagerContext,
                 ReleaseGil, RestoreGil});
 }
 
@@ -454,12 +466,13 @@ nb::dict CounterValues() {
   return values;
 }
 
-using RegistrationTuple = std::tuple<std::string, nb::bytes, bool, std::vector<int>>;
+using RegistrationTuple = std::tuple<std::string, std::vector<std::pair<std::string, int>>,
+                                     std::vector<std::string>, bool, bool>;
 
 void Register(const std::vector<RegistrationTuple>& rows) {
   std::vector<Registration> registrations;
-  for (const auto& [op, kernel_def, variable, forwardable] : rows) {
-    registrations.push_back({op, std::string(kernel_def.c_str(), kernel_def.size()), variable, forwardable});
+  for (const auto& [op, types, host, in_place, variable] : rows) {
+    registrations.push_back({op, types, host, in_place, variable});
   }
   SetRegistrations(std::move(registrations));
 }

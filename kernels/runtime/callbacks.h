@@ -28,22 +28,28 @@ class GraphItem {
   virtual Status OutputProperties(const std::string& node, std::vector<std::string>* properties) = 0;
 };
 
+// A cluster and what a kernel must know of it.
 struct ClusterInfo {
-  std::vector<int> fixed;                               // inputs whose value belongs to the signature
+  std::string cluster;
+  std::vector<int> order;                              // program input -> op input; empty: the same
+  std::vector<int> fixed;                              // program inputs whose value belongs to the signature
   std::vector<std::pair<uint64_t, uint64_t>> states;  // seed, seed2 of each random state
 };
 
-// What a resource op does when it does not run inside a launch; see plugin/variables.h.
+// How an op on resource variables runs outside a launch; see plugin/variables.h.
 struct VariablePlan {
-  bool stock = false;                          // true: run TensorFlow's CPU kernel on copies
-  std::string cluster;                         // otherwise: the op's dataflow form
-  std::vector<int> variables;                  // op inputs that are resource handles, read before
-  std::vector<std::pair<int, int>> assigns;  // (program output, op input): stored after
-  std::vector<int> results;                    // program outputs that are the op's outputs, in order
+  bool stock = false;                              // run TensorFlow's CPU kernel on copies of the variables
+  int dtype = 0;                                   // of the variables
+  bool read_only = false;                          // of a stock op: the variables stay as they are
+  std::string op;                                  // of a stock op: its name
+  std::vector<std::pair<std::string, std::string>> attrs;  // of a stock op: name, serialized AttrValue
+  ClusterInfo info;                                // otherwise: its dataflow form
+  std::vector<std::pair<int, int>> assigns;        // (program output, op input that names the variable)
+  std::vector<int> results;                        // program outputs that are the op's outputs, in order
 };
 
 struct Callbacks {
-  Status (*cluster_of_node)(const std::string& node_def, std::string* cluster);
+  Status (*node_info)(const std::string& node_def, ClusterInfo* info);
   Status (*variable_plan)(const std::string& node_def, VariablePlan* plan);
   Status (*cluster_info)(const std::string& cluster, ClusterInfo* info);
   // fixed[i] tells whether the value of input i belongs to the signature.
@@ -87,9 +93,10 @@ class HABANA_EXPORT CallbackScope {
 // Kernels that Python asks the plugin to register, set before TensorFlow loads it.
 struct Registration {
   std::string op;
-  std::string kernel_def;         // serialized KernelDef: device type, constraints, host memory, priority
-  bool variable = false;          // a resource op
-  std::vector<int> forwardable;  // inputs whose buffer output 0 may take over
+  std::vector<std::pair<std::string, int>> types;  // one TensorFlow data type per type attribute
+  std::vector<std::string> host;                   // arguments that live in host memory
+  bool in_place = false;                           // output 0 may take over an input's buffer
+  bool variable = false;                           // an op on resource variables
 };
 
 HABANA_EXPORT void SetRegistrations(std::vector<Registration> registrations);

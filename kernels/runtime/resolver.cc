@@ -61,29 +61,31 @@ size_t Hash(const std::vector<int64_t>& key) {
 
 ClusterKernel::ClusterKernel(std::string text, bool is_node) : text_(std::move(text)), is_node_(is_node) {}
 
+ClusterKernel::ClusterKernel(const ClusterInfo& info) : is_node_(false) { Adopt(info); }
+
 Status ClusterKernel::Prepare() {
   if (prepared_.load(std::memory_order_acquire)) return {};
   // Asked without a lock: two threads may both ask, and the first answer counts.
-  std::string cluster = text_;
   ClusterInfo info;
   {
     CallbackScope python;
     if (!python.status().ok()) return python.status();
-    if (is_node_) {
-      Status status = python->cluster_of_node(text_, &cluster);
-      if (!status.ok()) return status;
-    }
-    Status status = python->cluster_info(cluster, &info);
+    Status status = is_node_ ? python->node_info(text_, &info) : python->cluster_info(text_, &info);
     if (!status.ok()) return status;
   }
+  return Adopt(info);
+}
+
+Status ClusterKernel::Adopt(const ClusterInfo& info) {
   std::lock_guard<std::mutex> lock(prepare_mutex_);
   if (prepared_.load(std::memory_order_relaxed)) return {};
-  cluster_ = std::move(cluster);
   for (int index : info.fixed) {
-    if (index < 0) return Status(Code::kInternal, "cluster_info: a negative input index");
+    if (index < 0) return Status(Code::kInternal, "a cluster has a fixed input with a negative index");
     if (static_cast<size_t>(index) >= fixed_.size()) fixed_.resize(static_cast<size_t>(index) + 1, 0);
     fixed_[static_cast<size_t>(index)] = 1;
   }
+  cluster_ = info.cluster;
+  order_ = info.order;
   for (const auto& seeds : info.states) {
     streams_.push_back(std::make_unique<RandomStream>(seeds.first, seeds.second));
   }
@@ -117,8 +119,6 @@ void ClusterKernel::Insert(const std::vector<int64_t>& key, size_t hash, const P
 }
 
 Status ClusterKernel::Find(const std::vector<InputView>& inputs, ProgramPtr* program) {
-  Status status = Prepare();
-  if (!status.ok()) return status;
   thread_local std::vector<int64_t> scratch;
   BuildKey(inputs, fixed_, &scratch);
   const size_t hash = Hash(scratch);
@@ -126,6 +126,12 @@ Status ClusterKernel::Find(const std::vector<InputView>& inputs, ProgramPtr* pro
   if (*program != nullptr) return {};
   const std::vector<int64_t> key = scratch;  // Python may launch on this thread while it resolves
   return FindOrResolve(inputs, key, hash, program);
+}
+
+ProgramPtr ClusterKernel::FindKnown(const std::vector<InputView>& inputs) {
+  thread_local std::vector<int64_t> scratch;
+  BuildKey(inputs, fixed_, &scratch);
+  return Lookup(scratch, Hash(scratch));
 }
 
 Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key,

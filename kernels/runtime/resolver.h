@@ -24,9 +24,20 @@ class HABANA_EXPORT ClusterKernel {
  public:
   // `text` is a serialized cluster, or with `is_node` a serialized NodeDef whose cluster Python makes.
   ClusterKernel(std::string text, bool is_node);
+  // A cluster already known.
+  explicit ClusterKernel(const ClusterInfo& info);
 
-  // Finds or makes the program for these inputs.
+  // Asks Python about the cluster, once. Needed before any other call.
+  Status Prepare();
+
+  // The op input behind each program input; empty when they are the same.
+  const std::vector<int>& order() const { return order_; }
+
+  // Finds or makes the program for these inputs, given in program order.
   Status Find(const std::vector<InputView>& inputs, ProgramPtr* program);
+
+  // The program for these inputs if this kernel has met them before, else null. Never asks Python.
+  ProgramPtr FindKnown(const std::vector<InputView>& inputs);
 
   // Copies of the random states for one launch of `program`; the streams move on.
   void ReserveStates(const Program& program, std::vector<RandomState>* states);
@@ -37,17 +48,18 @@ class HABANA_EXPORT ClusterKernel {
     ProgramPtr program;
   };
 
-  Status Prepare();
+  Status Adopt(const ClusterInfo& info);
   Status FindOrResolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key, size_t hash,
                        ProgramPtr* program);
   ProgramPtr Lookup(const std::vector<int64_t>& key, size_t hash);
   void Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program);
 
-  std::string text_;
+  const std::string text_;
   const bool is_node_;
   std::atomic<bool> prepared_{false};
   std::mutex prepare_mutex_;
   std::string cluster_;
+  std::vector<int> order_;
   std::vector<char> fixed_;
   std::vector<std::unique_ptr<RandomStream>> streams_;
 

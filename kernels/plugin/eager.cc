@@ -1,0 +1,67 @@
+#include "plugin/eager.h"
+
+namespace habana {
+
+EagerOp::EagerOp(TFE_Context* context, const char* op, const char* device, TF_Status* status)
+    : status_(status), op_(nullptr) {
+  if (TF_GetCode(status_) != TF_OK) return;
+  op_ = TFE_NewOp(context, op, status_);
+  if (ok()) TFE_OpSetDevice(op_, device, status_);
+}
+
+EagerOp::~EagerOp() {
+  if (op_ != nullptr) TFE_DeleteOp(op_);
+}
+
+EagerOp& EagerOp::Input(const Handle& handle) {
+  if (ok()) TFE_OpAddInput(op_, handle.get(), status_);
+  return *this;
+}
+
+EagerOp& EagerOp::Type(const char* attr, int dtype) {
+  if (ok()) TFE_OpSetAttrType(op_, attr, static_cast<TF_DataType>(dtype));
+  return *this;
+}
+
+EagerOp& EagerOp::String(const char* attr, const std::string& value) {
+  if (ok()) TFE_OpSetAttrString(op_, attr, value.data(), value.size());
+  return *this;
+}
+
+EagerOp& EagerOp::Proto(const std::string& attr, const std::string& value) {
+  if (ok()) TFE_OpSetAttrValueProto(op_, attr.c_str(), value.data(), value.size(), status_);
+  return *this;
+}
+
+std::vector<Handle> EagerOp::Run(int num_results) {
+  std::vector<Handle> results;
+  if (!ok()) return results;
+  std::vector<TFE_TensorHandle*> raw(static_cast<size_t>(num_results) + 1, nullptr);
+  int count = num_results;
+  TFE_Execute(op_, raw.data(), &count, status_);
+  if (!ok()) return results;
+  for (int i = 0; i < count; ++i) results.emplace_back(raw[static_cast<size_t>(i)]);
+  return results;
+}
+
+Handle ReadVariable(TFE_Context* context, const char* device, const Handle& variable, int dtype, TF_Status* status) {
+  std::vector<Handle> results =
+      EagerOp(context, "ReadVariableOp", device, status).Input(variable).Type("dtype", dtype).Run(1);
+  return results.empty() ? Handle() : std::move(results[0]);
+}
+
+void AssignVariable(TFE_Context* context, const char* device, const Handle& variable, const Handle& value,
+                    int dtype, TF_Status* status) {
+  EagerOp(context, "AssignVariableOp", device, status).Input(variable).Input(value).Type("dtype", dtype).Run(0);
+}
+
+Handle NewVariable(TFE_Context* context, const char* device, int dtype, TF_Status* status) {
+  // ResourceHandle::ANONYMOUS_NAME of tensorflow/core/framework/resource_handle.h.
+  std::vector<Handle> results = EagerOp(context, "VarHandleOp", device, status)
+                                    .Type("dtype", dtype)
+                                    .String("shared_name", "cd2c89b7-88b7-44c8-ad83-06c2a9158347")
+                                    .Run(1);
+  return results.empty() ? Handle() : std::move(results[0]);
+}
+
+}  // namespace habana

@@ -1,0 +1,67 @@
+// Calls of TensorFlow ops from inside a kernel, through the C eager API on the user's context.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugin/status.h"
+#include "tensorflow/c/eager/c_api.h"
+#include "tensorflow/c/eager/c_api_experimental.h"
+
+namespace habana {
+
+inline constexpr char kHpu[] = "/device:HPU:0";
+inline constexpr char kCpu[] = "/device:CPU:0";
+
+// Owns a TFE_TensorHandle.
+class Handle {
+ public:
+  Handle() = default;
+  explicit Handle(TFE_TensorHandle* handle) : handle_(handle) {}
+  Handle(Handle&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Handle& operator=(Handle&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Handle() {
+    if (handle_ != nullptr) TFE_DeleteTensorHandle(handle_);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  TFE_TensorHandle* get() const { return handle_; }
+
+ private:
+  TFE_TensorHandle* handle_ = nullptr;
+};
+
+// One op to be run. The first error sticks and makes the rest do nothing.
+class EagerOp {
+ public:
+  EagerOp(TFE_Context* context, const char* op, const char* device, TF_Status* status);
+  ~EagerOp();
+  EagerOp(const EagerOp&) = delete;
+  EagerOp& operator=(const EagerOp&) = delete;
+
+  EagerOp& Input(const Handle& handle);
+  EagerOp& Type(const char* attr, int dtype);
+  EagerOp& String(const char* attr, const std::string& value);
+  EagerOp& Proto(const std::string& attr, const std::string& value);
+  std::vector<Handle> Run(int num_results);
+
+ private:
+  bool ok() const { return op_ != nullptr && TF_GetCode(status_) == TF_OK; }
+
+  TF_Status* status_;
+  TFE_Op* op_;
+};
+
+// A variable by its handle.
+Handle ReadVariable(TFE_Context* context, const char* device, const Handle& variable, int dtype, TF_Status* status);
+void AssignVariable(TFE_Context* context, const char* device, const Handle& variable, const Handle& value,
+                    int dtype, TF_Status* status);
+// A variable without a name; it goes with its last handle.
+Handle NewVariable(TFE_Context* context, const char* device, int dtype, TF_Status* status);
+
+}  // namespace habana

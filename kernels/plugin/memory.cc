@@ -1,0 +1,96 @@
+#include "plugin/memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "runtime/callbacks.h"
+#include "runtime/counters.h"
+#include "runtime/host_memory.h"
+
+namespace habana {
+
+namespace {
+
+constexpr uint64_t kHugePage = uint64_t{2} << 20;
+
+struct Regions {
+  std::mutex mutex;
+  std::map<char*, uint64_t> sizes;
+};
+
+Regions& TheRegions() {
+  static Regions* regions = new Regions;
+  return *regions;
+}
+
+// Bytes promised to TensorFlow that the host has not had to back yet. Called with the regions locked.
+int64_t UntouchedBytes(const Regions& regions) {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t step = page << 15;
+  std::vector<unsigned char> resident;
+  int64_t untouched = 0;
+  for (const auto& [start, size] : regions.sizes) {
+    for (uint64_t at = 0; at < size; at += step) {
+      const uint64_t length = std::min(step, size - at);
+      resident.assign((length + page - 1) / page, 0);
+      if (mincore(start + at, length, resident.data()) != 0) continue;
+      for (unsigned char flag : resident) untouched += (flag & 1) ? 0 : static_cast<int64_t>(page);
+    }
+  }
+  return untouched;
+}
+
+}  // namespace
+
+void* AllocateHbm(uint64_t bytes) {
+  const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const uint64_t size = std::max<uint64_t>(page, (bytes + page - 1) / page * page);
+  Counters& counters = GetCounters();
+  Regions& regions = TheRegions();
+  const HostMemory host = ReadHostMemory();
+  std::lock_guard<std::mutex> lock(regions.mutex);
+  if (counters.device_bytes.load() + static_cast<int64_t>(bytes) > GetCard().hbm_bytes) {
+    counters.hbm_refusals.fetch_add(1);
+    return nullptr;
+  }
+  const int64_t promised = UntouchedBytes(regions) + static_cast<int64_t>(size);
+  if (promised > host.available - HostMemoryReserve(host)) {
+    if (counters.host_memory_refusals.fetch_add(1) == 0) {
+      std::fprintf(stderr,
+                   "habana_tf: HPU:0 asks for %lld MiB, but the host memory that can still be taken is %lld MiB "
+                   "(%lld MiB kept in reserve); the simulated card is larger than this host\n",
+                   static_cast<long long>(promised >> 20), static_cast<long long>(host.available >> 20),
+                   static_cast<long long>(HostMemoryReserve(host) >> 20));
+    }
+    return nullptr;
+  }
+  void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (address == MAP_FAILED) {
+    counters.host_memory_refusals.fetch_add(1);
+    return nullptr;
+  }
+  // Large pages where they cannot blow up small regions: fewer faults and TLB misses in large launches.
+  if (size >= 2 * kHugePage) madvise(address, size, MADV_HUGEPAGE);
+  regions.sizes[static_cast<char*>(address)] = size;
+  counters.device_bytes.fetch_add(static_cast<int64_t>(size));
+  return address;
+}
+
+void FreeHbm(void* address, uint64_t) {
+  if (address == nullptr) return;
+  Regions& regions = TheRegions();
+  std::lock_guard<std::mutex> lock(regions.mutex);
+  const auto it = regions.sizes.find(static_cast<char*>(address));
+  if (it == regions.sizes.end()) return;
+  munmap(address, it->second);
+  GetCounters().device_bytes.fetch_sub(static_cast<int64_t>(it->second));
+  regions.sizes.erase(it);
+}
+
+}  // namespace habana

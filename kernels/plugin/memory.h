@@ -1,0 +1,12 @@
+// Simulated HBM: address space of the host, whose pages are taken when they are first touched.
+#pragma once
+
+#include <cstdint>
+
+namespace habana {
+
+// Null when the card is full or when the host cannot back the bytes; the latter is said on stderr.
+void* AllocateHbm(uint64_t bytes);
+void FreeHbm(void* address, uint64_t bytes);
+
+}  // namespace habana

@@ -1,0 +1,16 @@
+// The kernel of ops on resource variables that run outside a launch (eagerly, or left out of every cluster).
+//
+// The C ABI gives such an op its serialized resource handles, nothing more. With them it calls back into the
+// user's eager context: reads the variables, runs the op's dataflow form (or TensorFlow's CPU kernel on
+// copies), and assigns the new values.
+#pragma once
+
+#include "tensorflow/c/kernels.h"
+
+namespace habana {
+
+void* CreateVariableOp(TF_OpKernelConstruction* ctx);
+void ComputeVariableOp(void* kernel, TF_OpKernelContext* ctx);
+void DeleteVariableOp(void* kernel);
+
+}  // namespace habana
