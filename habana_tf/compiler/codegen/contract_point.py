@@ -1,0 +1,145 @@
+"""What follows a contraction's sums: the epilogue's interface, and the two epilogues of this package.
+
+An `Epilogue` is called once per accumulator vector, when its sums are final, with a `Point` that knows where in the
+result the vector lies. It emits the elementwise work fused to the contraction and all stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ..dtypes import DType
+from .contract_micro import mask_text, masked_store
+from .contract_spec import Canonical, Label
+from .emit import Function, Value
+
+
+@dataclass
+class Tile:
+    """A tile being emitted: where each label starts (SSA or literal, by key); addresses made once per tile."""
+
+    fn: Function
+    c: Canonical
+    starts: Mapping[int, Value]
+    bases: dict[tuple[int, ...], Value] = field(default_factory=dict)
+
+    def base(self, steps: tuple[int, ...], labels: Sequence[Label]) -> Value:
+        """sum(start * step) over labels."""
+        if steps not in self.bases:
+            total = "0"
+            for label, step in zip(labels, steps, strict=True):
+                if step:
+                    total = self.fn.int("add", total, self.fn.int("mul", self.starts.get(label.key, "0"), step))
+            self.bases[steps] = total
+        return self.bases[steps]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One vector of final sums. `value` is <lanes x float>, not yet rounded to the result's type.
+
+    Lane i stands `i` further along the lane label. Only the first `active` lanes are valid; where they are fewer
+    than `lanes`, `mask` is the text of the constant mask to load and store with.
+    """
+
+    value: Value
+    lanes: int
+    active: int
+    tile: Tile
+    within: Mapping[int, int]
+    """By label key: the vector's constant distance from the tile's start."""
+
+    @property
+    def mask(self) -> str | None:
+        return None if self.active == self.lanes else mask_text(self.lanes, self.active)
+
+    def offset(self, strides: Sequence[int], const: int = 0) -> Value:
+        """The element offset (i64) of lane 0 in a tensor with one stride per label of the spec."""
+        labels = self.tile.c.labels()
+        steps = tuple(self._step(label, strides) for label in labels)
+        distance = sum(self.within.get(label.key, 0) * step for label, step in zip(labels, steps, strict=True))
+        return self.tile.fn.int("add", self.tile.base(steps, labels), distance + const)
+
+    def lane_stride(self, strides: Sequence[int]) -> int:
+        """Elements from one lane to the next: 1 a vector in memory, 0 one value for all lanes."""
+        lane = self.tile.c.lane
+        return self._step(lane, strides) if lane else 0
+
+    def index(self, label: int) -> Value:
+        """The index (i64) of lane 0 along a label of the spec."""
+        fn, spec = self.tile.fn, self.tile.c.spec
+        if spec.extents[label] == 1:
+            return "0"
+        merged = next(x for x in self.tile.c.labels() if label in x.sources)
+        at = fn.int("add", self.tile.starts.get(merged.key, "0"), self.within.get(merged.key, 0))
+        place = merged.sources.index(label)
+        inner = 1
+        for other in merged.sources[place + 1 :]:
+            inner *= spec.extents[other]
+        at = fn.int("udiv", at, inner)
+        return fn.int("urem", at, spec.extents[label]) if place else at
+
+    def _step(self, label: Label, strides: Sequence[int]) -> int:
+        step = strides[label.sources[-1]]
+        reach = step
+        for inner, outer in zip(reversed(label.sources), list(reversed(label.sources))[1:], strict=False):
+            reach *= self.tile.c.spec.extents[inner]
+            if strides[outer] != reach:
+                raise ValueError(f"strides {strides} are not affine over merged labels; name them in the spec's `also`")
+        return step
+
+
+class Epilogue(Protocol):
+    """`buffers` are appended to the buffer list of the call that runs the epilogue; `begin` gets their pointers."""
+
+    @property
+    def buffers(self) -> Sequence[object]: ...
+
+    def begin(self, fn: Function, pointers: list[Value]) -> None: ...
+
+    def vector(self, fn: Function, p: Point) -> None: ...
+
+
+class StoreResult:
+    """The default: rounds to the result's type and stores."""
+
+    buffers: Sequence[object] = ("out",)
+
+    def __init__(self, c: Canonical) -> None:
+        self.out = c.spec.out
+
+    def begin(self, fn: Function, pointers: list[Value]) -> None:
+        self.pointer = pointers[0]
+
+    def vector(self, fn: Function, p: Point) -> None:
+        offset = p.offset(self.out.strides, self.out.offset)
+        value, element = p.value, "float"
+        if self.out.dtype is DType.BF16:
+            element = "bfloat"
+            value = fn.op(f"fptrunc <{p.lanes} x float> {value} to <{p.lanes} x bfloat>")
+        masked_store(fn, element, p.lanes, value, fn.offset(self.pointer, element, offset), p.mask)
+
+
+class StorePartial:
+    """Sums of one chunk of k, as fp32, densely in the order of the result's labels."""
+
+    def __init__(self, c: Canonical, temp: int) -> None:
+        self.buffers: Sequence[object] = (("temp", temp),)
+        steps = [0] * len(c.spec.extents)
+        size = 1
+        for i in sorted(range(len(steps)), key=lambda i: abs(c.spec.out.strides[i])):
+            if c.spec.out.strides[i] and c.spec.extents[i] > 1:
+                steps[i] = size
+                size *= c.spec.extents[i]
+        self.strides = tuple(steps)
+        self.size = size
+        self.chunk: Value = "0"
+
+    def begin(self, fn: Function, pointers: list[Value]) -> None:
+        self.pointer = pointers[0]
+
+    def vector(self, fn: Function, p: Point) -> None:
+        offset = fn.int("add", p.offset(self.strides), fn.int("mul", self.chunk, self.size))
+        masked_store(fn, "float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)
