@@ -310,7 +310,9 @@ def input_type(node: Any, arg: Any, position: int) -> int:
 
 
 def _variable_type(node: Any) -> int:
-    """The element type of the variables of a resource op (attribute T or dtype)."""
+    """The element type of the variables of a resource op: attribute T or dtype; int64 for a generator's state."""
+    if node.op.startswith(("Rng", "Stateful")):
+        return DType.I64.tf_enum
     for name in ("T", "dtype"):
         if name in node.attr:
             return node.attr[name].type

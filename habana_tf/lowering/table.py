@@ -30,8 +30,8 @@ Lower = Callable[["Lowering"], "Node | Sequence[Node]"]
 Generic = Literal["elementwise", "fill", "random"]
 
 FAMILIES = (
-    "math", "array", "reduction", "contraction", "nn", "pooling", "normalization", "loss", "random", "variables",
-    "optimizers", "indexing",
+    "math", "array", "reduction", "contraction", "depthwise", "nn", "pooling", "normalization", "loss", "random",
+    "variables", "optimizers", "indexing",
 )  # fmt: skip
 
 FLOATS = (DType.F32, DType.BF16)

@@ -1,0 +1,228 @@
+"""Matrix products, convolutions and their gradients: all of them are one CONTRACT with the right labels.
+
+Operands are never permuted or reshaped to please the product; the labels say which axis is which. A convolution
+contracts `windows(x)` with the filter over kernel offsets and channels, its filter gradient contracts the same
+windows with dy over positions, its input gradient contracts `spread(dy)` with the reversed filter (see `spatial`):
+
+    y [N,O..,F] = windows(x)[N,O..,C,K..] * w[K..,C,F]      dw[K..,C,F] = windows(x)[N,O..,C,K..] * dy[N,O..,F]
+    dx[N,S..,C] = spread(dy)[N,S..,F,K..] * reversed w[K..,C,F]
+
+bfloat16 and float32 products are accumulated in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+
+from ..compiler.ir import Contraction, Node
+from . import spatial
+from .lower import Lowering
+from .spatial import Axis
+from .table import FLOATS, op
+
+# -- matrix products ------------------------------------------------------------------------------------------
+
+
+def product(c: Lowering, a: Node, b: Node, la: Sequence[int], lb: Sequence[int], out: Sequence[int]) -> Node:
+    """CONTRACT with these labels; where a shared label has size 1 in one operand only, that operand repeats."""
+    sizes: dict[int, list[object]] = {}
+    for label, n in chain(zip(la, a.shape, strict=True), zip(lb, b.shape, strict=True)):
+        sizes.setdefault(label, []).append(n)
+    stretched = {label for label, found in sizes.items() if len(found) == 2 and found[0] != found[1] and 1 in found}
+
+    def without_ones(x: Node, labels: Sequence[int]) -> tuple[Node, tuple[int, ...]]:
+        left = [(label, n) for label, n in zip(labels, x.shape, strict=True) if not (label in stretched and n == 1)]
+        return c.b.reshape(x, [n for _, n in left]), tuple(label for label, _ in left)
+
+    a, ka = without_ones(a, la)
+    b, kb = without_ones(b, lb)
+    return c.b.contract(a, b, Contraction(ka, kb, tuple(out), a.dtype.accumulator))
+
+
+def _matmul(c: Lowering, a: Node, b: Node, transpose_a: bool, transpose_b: bool) -> Node:
+    if a.rank < 2 or b.rank < 2:
+        raise c.error("both operands must be matrices")
+    m, k, n = 0, 1, 2
+    la, lb = (k, m) if transpose_a else (m, k), (n, k) if transpose_b else (k, n)
+    batch = range(3, 3 + max(a.rank, b.rank) - 2)
+    first, second = batch[len(batch) - a.rank + 2 :], batch[len(batch) - b.rank + 2 :]
+    return product(c, a, b, (*first, *la), (*second, *lb), (*batch, m, n))
+
+
+@op("MatMul", T=FLOATS)
+def matmul(c: Lowering) -> Node:
+    a, b = c.inputs
+    if a.rank != 2 or b.rank != 2:
+        raise c.error("both operands must be matrices")
+    return _matmul(c, a, b, c.attr("transpose_a", False), c.attr("transpose_b", False))
+
+
+@op("BatchMatMul", "BatchMatMulV2", T=FLOATS)
+def batch_matmul(c: Lowering) -> Node:
+    return _matmul(c, c.inputs[0], c.inputs[1], c.attr("adj_x", False), c.attr("adj_y", False))
+
+
+@op("BatchMatMulV3", Ta=FLOATS, Tb=FLOATS, Tout=FLOATS)
+def batch_matmul_v3(c: Lowering) -> Node:
+    a, b = c.inputs
+    if a.dtype is not b.dtype or a.dtype is not c.attr("Tout"):
+        raise c.error("operands and result must have one type")
+    return _matmul(c, a, b, c.attr("adj_x", False), c.attr("adj_y", False))
+
+
+@op("Einsum", T=FLOATS)
+def einsum(c: Lowering) -> Node:
+    """One or two operands; an ellipsis stands for broadcast axes; a repeated label in one operand is refused."""
+    left, arrow, result = c.attr("equation").replace(" ", "").partition("->")
+    terms = left.split(",")
+    if not arrow or len(terms) != len(c.inputs) or len(terms) > 2:
+        raise c.error(f"equation {c.attr('equation')!r} is not supported on HPU")
+    hidden = [x.rank - len(t.replace("...", "")) for t, x in zip(terms, c.inputs, strict=True) if "..." in t]
+    dots = max(hidden, default=0)
+
+    def labels(term: str, rank: int) -> tuple[int, ...]:
+        before, ellipsis, after = term.partition("...")
+        n = rank - len(before) - len(after) if ellipsis else 0
+        out = (*map(ord, before), *range(dots - n, dots), *map(ord, after))
+        if len(set(out)) != len(out) or len(out) != rank:
+            raise c.error(f"term {term!r} of the equation is not supported on HPU for rank {rank}")
+        return out
+
+    found = [labels(t, x.rank) for t, x in zip(terms, c.inputs, strict=True)]
+    plain = result.replace("...", "")
+    out = labels(result, len(plain) + (dots if "..." in result else 0))
+    operands = []
+    for i, x in enumerate(c.inputs):  # labels of one operand alone are summed before the product
+        needed = {*out, *chain(*(f for j, f in enumerate(found) if j != i))}
+        alone = [k for k, label in enumerate(found[i]) if label not in needed]
+        operands.append(c.b.reduce("sum", x, alone))
+        found[i] = tuple(label for label in found[i] if label in needed)
+    if len(operands) == 1:
+        return c.b.permute(operands[0], [found[0].index(label) for label in out])
+    return product(c, operands[0], operands[1], found[0], found[1], out)
+
+
+# -- convolutions ---------------------------------------------------------------------------------------------
+
+
+class _Labels:
+    """Labels of a convolution: batch, group, channels in, channels out; positions and kernel offsets per axis."""
+
+    N, G, C, F = range(4)
+
+    def __init__(self, axes: Sequence[Axis]) -> None:
+        self.positions = tuple(range(4, 4 + len(axes)))
+        self.kernel = tuple(4 + len(axes) + i for i in spatial.kept(axes))
+
+
+class _Convolution:
+    """A convolution x[N,S..,C] * w[K..,C/groups,F] -> y[N,O..,F], to be asked for its value or a gradient."""
+
+    def __init__(self, c: Lowering, x_shape: Sequence[object], w_shape: Sequence[object]) -> None:
+        rank = len(w_shape) - 2
+        if len(x_shape) != rank + 2:
+            raise c.error(f"an input of rank {rank + 2} is needed")
+        sizes = [n for n in (*x_shape[1:], *w_shape) if isinstance(n, int)]
+        if len(sizes) != 2 * rank + 3:
+            raise c.error("all sizes but the batch must be known")
+        self.channels, kernels = sizes[rank], sizes[rank + 1 : -2]
+        self.inner, self.outer = sizes[-2:]
+        self.groups = self.channels // self.inner if self.inner else 1
+        if self.inner * self.groups != self.channels or self.outer % max(self.groups, 1):
+            raise c.error(f"{self.channels} channels do not fit a filter for {self.inner} channels, {self.outer} out")
+        self.c, self.b, self.rank = c, c.b, rank
+        self.axes = spatial.axes_of(c, sizes[:rank], kernels)
+        self.labels = _Labels(self.axes)
+        self.empty = 0 in kernels or any(a.out == 0 or a.size == 0 for a in self.axes)
+        self.grouped = self.groups > 1
+
+    def grouping(self, x: Node, axis: int) -> Node:
+        """The channel axis split into (group, channel of the group)."""
+        if not self.grouped:
+            return x
+        n = x.shape[axis]
+        assert isinstance(n, int)
+        return self.b.reshape(x, [*x.shape[:axis], self.groups, n // self.groups, *x.shape[axis + 1 :]])
+
+    def filter(self, w: Node) -> tuple[Node, tuple[int, ...]]:
+        """w without kernel axes of size 1, and its labels."""
+        w = self.b.reshape(w, [*(a.kernel for a in self.axes if a.kernel > 1), self.inner, self.outer])
+        lab = self.labels
+        last = (lab.G, lab.F) if self.grouped else (lab.F,)
+        return self.grouping(w, w.rank - 1), (*lab.kernel, lab.C, *last)
+
+    def channel(self, label: int) -> tuple[int, ...]:
+        return (self.labels.G, label) if self.grouped else (label,)
+
+    def seen(self, x: Node) -> tuple[Node, tuple[int, ...]]:
+        lab = self.labels
+        view = self.grouping(spatial.windows(self.b, x, self.axes), self.rank + 1)
+        return view, (lab.N, *lab.positions, *self.channel(lab.C), *lab.kernel)
+
+    def result(self, dy: Node) -> tuple[Node, tuple[int, ...]]:
+        lab = self.labels
+        return self.grouping(dy, self.rank + 1), (lab.N, *lab.positions, *self.channel(lab.F))
+
+    def forward(self, x: Node, w: Node) -> Node:
+        shape = [x.shape[0], *(a.out for a in self.axes), self.outer]
+        if self.empty:
+            return self.b.const(0, x.dtype, shape)
+        (view, la), (w, lb) = self.seen(x), self.filter(w)
+        out = (self.labels.N, *self.labels.positions, *self.channel(self.labels.F))
+        return self.b.reshape(product(self.c, view, w, la, lb, out), shape)
+
+    def filter_gradient(self, x: Node, dy: Node) -> Node:
+        shape = [*(a.kernel for a in self.axes), self.inner, self.outer]
+        if self.empty:
+            return self.b.const(0, x.dtype, shape)
+        (view, la), (dy, lb) = self.seen(x), self.result(dy)
+        out = (*self.labels.kernel, self.labels.C, *self.channel(self.labels.F))
+        return self.b.reshape(product(self.c, view, dy, la, lb, out), shape)
+
+    def input_gradient(self, w: Node, dy: Node) -> Node:
+        shape = [dy.shape[0], *(a.size for a in self.axes), self.channels]
+        if self.empty:
+            return self.b.const(0, dy.dtype, shape)
+        lab = self.labels
+        w, lb = self.filter(w)
+        if spatial.disjoint(self.axes) and any(a.stride > 1 for a in self.axes):
+            dy, la = self.result(dy)
+            pairs = zip(lab.positions, range(4 + self.rank, 4 + 2 * self.rank), strict=True)
+            out = (lab.N, *(i for i in chain(*pairs) if i in (*lab.positions, *lab.kernel)), *self.channel(lab.C))
+            dx = product(self.c, dy, w, la, lb, out)
+            blocks = [n for a in self.axes for n in (a.out, a.kernel)]
+            return spatial.unfold(self.b, self.b.reshape(dx, [dy.shape[0], *blocks, self.channels]), self.axes)
+        view = self.grouping(spatial.spread(self.b, dy, self.axes), self.rank + 1)
+        w = self.b.reverse(w, range(len(lab.kernel)))
+        la = (lab.N, *lab.positions, *self.channel(lab.F), *lab.kernel)
+        out = (lab.N, *lab.positions, *self.channel(lab.C))
+        return self.b.reshape(product(self.c, view, w, la, lb, out), shape)
+
+
+def input_shape(c: Lowering, w: Node, dy: Node) -> list[object]:
+    """The input's shape: from input_sizes, whose batch and channel entries may be missing."""
+    sizes = [int(n) for n in c.value("input_sizes")]
+    if len(sizes) == w.rank - 2:
+        return [dy.shape[0], *sizes, w.shape[-2]]
+    return [dy.shape[0], *sizes[1:]]
+
+
+@op("Conv2D", "Conv3D", T=FLOATS)
+def convolution(c: Lowering) -> Node:
+    x, w = c.inputs
+    return _Convolution(c, x.shape, w.shape).forward(x, w)
+
+
+@op("Conv2DBackpropInput", fixed=("input_sizes",), T=FLOATS)
+@op("Conv3DBackpropInputV2", fixed=("input_sizes",), T=FLOATS)
+def convolution_input_gradient(c: Lowering) -> Node:
+    w, dy = c.input("filter"), c.input("out_backprop")
+    return _Convolution(c, input_shape(c, w, dy), w.shape).input_gradient(w, dy)
+
+
+@op("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", fixed=("filter_sizes",), T=FLOATS)
+def convolution_filter_gradient(c: Lowering) -> Node:
+    x, dy = c.input("input"), c.input("out_backprop")
+    sizes = [int(n) for n in c.value("filter_sizes")]
+    return _Convolution(c, x.shape, sizes).filter_gradient(x, dy)

@@ -1,0 +1,85 @@
+"""Depthwise convolution and its gradients: one filter per channel.
+
+There is no sum over channels for the matrix engine to do, so these are products and sums over the window views
+of `spatial`, in float32, rounded once. Channels count as [C, M]: M results per input channel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..compiler.ir import Node
+from . import spatial
+from .contraction import input_shape
+from .lower import Lowering
+from .spatial import Axis
+from .table import FLOATS, op
+
+
+def _depthwise_axes(c: Lowering, x_shape: Sequence[object], w_shape: Sequence[object]) -> list[Axis]:
+    sizes = [n for n in (*x_shape[1:], *w_shape) if isinstance(n, int)]
+    if len(sizes) != 7 or sizes[2] != sizes[5]:
+        raise c.error("input [N, H, W, C] and filter [KH, KW, C, M] with known sizes are needed")
+    return spatial.axes_of(c, sizes[:2], sizes[3:5])
+
+
+def _per_channel(c: Lowering, w: Node, axes: Sequence[Axis], lead: int) -> Node:
+    """w[KH, KW, C, M] as float32 [1 x lead, C, M, K..] without kernel axes of size 1."""
+    k = [a.kernel for a in axes if a.kernel > 1]
+    w = c.b.permute(c.b.reshape(w, [*k, *w.shape[2:]]), [len(k), len(k) + 1, *range(len(k))])
+    return c.b.reshape(c.b.cast(w, w.dtype.accumulator), [1] * lead + list(w.shape))
+
+
+def _with_multiplier(c: Lowering, view: Node, m: object, joined: bool) -> Node:
+    """[N, P, P, C or C*M, K..] as float32 [N, P, P, C, 1 or M, K..]."""
+    n, ch = view.shape[3], int(m) if joined else 1  # type: ignore[call-overload]
+    assert isinstance(n, int)
+    shape = [*view.shape[:3], n // ch, ch, *view.shape[4:]]
+    return c.b.cast(c.b.reshape(view, shape), view.dtype.accumulator)
+
+
+@op("DepthwiseConv2dNative", T=FLOATS)
+def depthwise(c: Lowering) -> Node:
+    x, w = c.inputs
+    axes = _depthwise_axes(c, x.shape, w.shape)
+    shape = [x.shape[0], *(a.out for a in axes), _count(w)]
+    if 0 in shape[1:]:
+        return c.b.const(0, x.dtype, shape)
+    view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1, False)
+    terms = c.b.binary("mul", view, _per_channel(c, w, axes, 3))
+    return c.b.cast(c.b.reshape(c.b.reduce("sum", terms, range(5, terms.rank)), shape), x.dtype)
+
+
+def _count(w: Node) -> int:
+    """Output channels of a depthwise filter."""
+    n, m = w.shape[2:]
+    assert isinstance(n, int) and isinstance(m, int)
+    return n * m
+
+
+@op("DepthwiseConv2dNativeBackpropInput", fixed=("input_sizes",), T=FLOATS)
+def depthwise_input_gradient(c: Lowering) -> Node:
+    w, dy = c.input("filter"), c.input("out_backprop")
+    axes = _depthwise_axes(c, input_shape(c, w, dy), w.shape)
+    shape = [dy.shape[0], *(a.size for a in axes), w.shape[2]]
+    if 0 in dy.shape[1:] or 0 in shape[1:]:
+        return c.b.const(0, dy.dtype, shape)
+    view = _with_multiplier(c, spatial.spread(c.b, dy, axes), w.shape[3], True)
+    turned = c.b.reverse(w, (0, 1))
+    terms = c.b.binary("mul", view, _per_channel(c, turned, axes, 3))
+    return c.b.cast(c.b.reduce("sum", terms, range(4, terms.rank)), dy.dtype)
+
+
+@op("DepthwiseConv2dNativeBackpropFilter", fixed=("filter_sizes",), T=FLOATS)
+def depthwise_filter_gradient(c: Lowering) -> Node:
+    x, dy = c.input("input"), c.input("out_backprop")
+    sizes = [int(n) for n in c.value("filter_sizes")]
+    axes = _depthwise_axes(c, x.shape, sizes)
+    if 0 in dy.shape[1:] or 0 in sizes:
+        return c.b.const(0, x.dtype, sizes)
+    view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1, False)  # [N, O, O, C, 1, K..]
+    dy = _with_multiplier(c, dy, sizes[3], True)  # [N, O, O, C, M]
+    dy = c.b.reshape(dy, [*dy.shape, *[1] * (view.rank - 5)])
+    total = c.b.reduce("sum", c.b.binary("mul", view, dy), (0, 1, 2))  # [C, M, K..]
+    total = c.b.permute(total, [*range(2, total.rank), 0, 1])
+    return c.b.cast(c.b.reshape(total, sizes), x.dtype)

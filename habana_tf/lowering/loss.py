@@ -1,0 +1,53 @@
+"""Cross entropy with its gradient, as TensorFlow computes both at once.
+
+A class label outside the range gives NaN in the loss and in that row of the gradient, as on every accelerator:
+a kernel there cannot raise (TensorFlow's CPU kernel does).
+"""
+
+from __future__ import annotations
+
+from ..compiler.ir import Node, broadcast_shapes
+from .formula import Value, wrap
+from .lower import Lowering
+from .nn import shifted_exponentials
+from .table import FLOATS, INDEX, op
+
+
+@op("SoftmaxCrossEntropyWithLogits", T=FLOATS)
+def cross_entropy(c: Lowering) -> list[Node]:
+    features, labels = c.inputs
+    shape = broadcast_shapes(features.shape, labels.shape)
+    if len(shape) != 2:
+        raise c.error("logits and labels must be matrices")
+    features, labels = c.b.broadcast(features, shape), c.b.broadcast(labels, shape)
+    shifted, exponentials, total = shifted_exponentials(c, features)
+    wanted = wrap(c.b, labels)
+    loss = (wanted * (total.map("log") - shifted)).sum([1]).flat([1])
+    return [loss.done(features.dtype), (exponentials / total - wanted).done(features.dtype)]
+
+
+@op("SparseSoftmaxCrossEntropyWithLogits", T=FLOATS, Tlabels=INDEX)
+def sparse_cross_entropy(c: Lowering) -> list[Node]:
+    features, labels = c.inputs
+    if features.rank != 2 or labels.shape != features.shape[:1]:
+        raise c.error("logits [N, classes] and labels [N] are needed")
+    b, dtype = c.b, features.dtype
+    shifted, exponentials, total = shifted_exponentials(c, features)
+    classes = b.iota(features.shape, 1, labels.dtype)
+    row = b.reshape(labels, [labels.shape[0], 1])
+    is_label = Value(b, b.binary("eq", classes, row))
+    known = is_label.node.shape[1]
+    valid = Value(b, b.binary("and", *_bounds(c, row, known)))
+    losses = is_label.where(total.map("log") - shifted, 0.0).sum([1])
+    gradient = exponentials / total
+    gradient = is_label.where(gradient - 1.0, gradient)
+    nan = float("nan")
+    return [valid.where(losses, nan).flat([1]).done(dtype), valid.where(gradient, nan).done(dtype)]
+
+
+def _bounds(c: Lowering, row: Node, classes: object) -> tuple[Node, Node]:
+    """row >= 0 and row < classes."""
+    if not isinstance(classes, int):
+        raise c.error("the number of classes must be known")
+    below = c.b.binary("lt", row, c.b.const(classes, row.dtype))
+    return c.b.binary("ge", row, c.b.const(0, row.dtype)), below

@@ -1,0 +1,84 @@
+"""Fused batch normalization and its gradient, with exactly the outputs of TensorFlow's CPU kernels.
+
+x[N, .., C] may be bfloat16; everything per channel is float32 (V2 and V3) and so is all arithmetic.
+
+    training    mean, variance over all but C (two passes);
+                y = (x - mean) * (rsqrt(variance + epsilon) * scale) + offset;
+                batch_mean, batch_variance: the statistics, the variance with Bessel's correction, mixed with the
+                old ones by exponential_avg_factor; reserve 1 and 2: mean and uncorrected variance; reserve 3: empty
+    inference   mean and variance are the inputs, and are handed through in all four places
+
+An empty batch has NaN statistics and zero reserves, as in TensorFlow.
+"""
+
+from __future__ import annotations
+
+from ..compiler import extent as ext
+from ..compiler.dtypes import DType
+from ..compiler.ir import Node
+from .formula import Value, wrap
+from .lower import Lowering
+from .spatial import check_layout
+from .table import FLOATS, op
+
+
+def _channels(c: Lowering, x: Node) -> tuple[list[int], float]:
+    """The axes that statistics run over, and how many elements that is."""
+    check_layout(c)
+    if x.rank not in (4, 5):
+        raise c.error("an input of rank 4 or 5 is needed")
+    axes = list(range(x.rank - 1))
+    count = ext.product(x.shape[:-1])
+    if not isinstance(count, int):
+        raise c.error("the number of elements per channel must be known")
+    return axes, float(count)
+
+
+@op("FusedBatchNorm", T=(DType.F32,))
+@op("FusedBatchNormV2", "FusedBatchNormV3", T=FLOATS, U=(DType.F32,))
+def fused_batch_norm(c: Lowering) -> list[Node]:
+    b, x = c.b, c.inputs[0]
+    scale, offset, old_mean, old_variance = (wrap(b, n) for n in c.inputs[1:5])
+    axes, count = _channels(c, x)
+    wide = wrap(b, x)
+    if not c.attr("is_training", True):
+        mean, variance = old_mean, old_variance
+        kept = [mean, variance, mean, variance]
+    else:
+        mean = (wide.sum(axes) / max(count, 1.0)).flat(axes)
+        away = wide - mean
+        variance = ((away * away).sum(axes) / max(count, 1.0)).flat(axes)
+        factor = c.attr("exponential_avg_factor", 1.0)
+        batch_mean, batch_variance = mean, variance * (count / max(count - 1.0, 1.0))
+        if factor != 1.0:
+            batch_mean = old_mean * (1.0 - factor) + batch_mean * factor
+            batch_variance = old_variance * (1.0 - factor) + batch_variance * factor
+        kept = [batch_mean, batch_variance, mean, variance]
+    if count == 0:
+        nan, zero = (Value(b, b.const(v, DType.F32, x.shape[-1:])) for v in (float("nan"), 0.0))
+        kept = [nan, nan, zero, zero]
+    y = (wide - mean) * ((variance + c.attr("epsilon")).map("rsqrt") * scale) + offset
+    empty = [b.const(0, DType.F32, (0,))] if c.op == "FusedBatchNormV3" else []
+    return [y.done(x.dtype), *(k.node for k in kept), *empty]
+
+
+@op("FusedBatchNormGrad", T=(DType.F32,))
+@op("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=FLOATS, U=(DType.F32,))
+def fused_batch_norm_gradient(c: Lowering) -> list[Node]:
+    """With s = rsqrt(variance + epsilon), d = x - mean; in training
+    dx = scale * s * (dy - mean(dy) - d * s^2 * mean(dy * d)), in inference dx = scale * s * dy."""
+    b, x = c.b, c.inputs[1]
+    dy, wide, scale, mean, variance = (wrap(b, n) for n in c.inputs[:5])
+    axes, count = _channels(c, x)
+    inverse = (variance + c.attr("epsilon")).map("rsqrt")
+    away = wide - mean
+    d_offset = dy.sum(axes).flat(axes)
+    projection = (dy * away).sum(axes).flat(axes)
+    if c.attr("is_training", True):
+        n = max(count, 1.0)
+        centred = dy - d_offset / n - away * (inverse * inverse * (projection / n))
+    else:
+        centred = dy
+    dx = centred * (scale * inverse)
+    zero = b.const(0, DType.F32)
+    return [dx.done(x.dtype), (projection * inverse).node, d_offset.node, zero, zero]

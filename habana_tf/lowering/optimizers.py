@@ -1,0 +1,230 @@
+"""Optimizer steps: each rule is the formula of TensorFlow's training_ops kernel, written once.
+
+A rule takes the present values of its slots, the scalars and the gradient, and gives the new values of the
+slots in order. `@rule` makes two rows of it: ResourceApply<name> over whole variables, and where TensorFlow has
+it ResourceSparseApply<name>, which gathers the rows in `indices`, steps them, and scatters them back.
+
+The sparse form expects every index once, as Keras gives them; of a repeated index the last step stays, and an
+index out of range is ignored. bfloat16 is computed in float32 and rounded once per new value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ..compiler.dtypes import DType
+from ..compiler.ir import Node
+from .formula import Value
+from .lower import Lowering
+from .table import FLOATS, INDEX, op
+
+
+class Step:
+    """What a rule reads: operands by OpDef name, in float32, as formulas (`s.grad * s.lr`); boolean attributes."""
+
+    def __init__(self, c: Lowering, rows: Callable[[Node], Node], slots: Sequence[str]) -> None:
+        self._c, self._rows, self._slots = c, rows, slots
+
+    def __getattr__(self, name: str) -> Value:
+        node = self._c.input(name)
+        return Value(self._c.b, self._c.b.cast(self._rows(node) if name in self._slots else node, DType.F32))
+
+    def flag(self, name: str) -> bool:
+        return bool(self._c.attr(name, False))
+
+
+Rule = Callable[[Step], Sequence[Value]]
+
+
+def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Callable[[Rule], Rule]:
+    """Rows for a rule over the variables `slots`; a slot that the rule gives no new value for stays as it is."""
+
+    def lower_dense(step: Rule) -> Callable[[Lowering], Sequence[Node]]:
+        def lower(c: Lowering) -> Sequence[Node]:
+            values = step(Step(c, lambda n: n, slots))
+            return [v.done(c.input(slot).dtype) for v, slot in zip(values, slots, strict=True)]
+
+        return lower
+
+    def lower_sparse(step: Rule) -> Callable[[Lowering], Sequence[Node]]:
+        def lower(c: Lowering) -> Sequence[Node]:
+            indices = c.input("indices")
+            values = step(Step(c, lambda n: c.b.gather(n, [indices], [0]), slots))
+            return [
+                c.b.scatter(c.input(slot), v.done(c.input(slot).dtype), [indices], [0], "set")
+                for v, slot in zip(values, slots, strict=True)
+            ]
+
+        return lower
+
+    def add(step: Rule) -> Rule:
+        if dense:
+            op(f"ResourceApply{name}", T=FLOATS, updates=slots)(lower_dense(step))
+        if sparse:
+            op(f"ResourceSparseApply{name}", T=FLOATS, Tindices=INDEX, updates=slots)(lower_sparse(step))
+        return step
+
+    return add
+
+
+def _shrunk(s: Step, candidate: Value, rate: Value) -> Value:
+    """The proximal operator of l1 and l2: towards zero by rate * l1, then divided by 1 + rate * l2."""
+    kept = (candidate.map("abs") - rate * s.l1).max(0.0)
+    return candidate.map("sign") * kept / (rate * s.l2 + 1.0)
+
+
+@rule("GradientDescent", "var")
+def gradient_descent(s: Step) -> Sequence[Value]:
+    return [s.var - s.delta * s.alpha]
+
+
+@rule("ProximalGradientDescent", "var")
+def proximal_gradient_descent(s: Step) -> Sequence[Value]:
+    return [_shrunk(s, s.var - s.delta * s.alpha, s.alpha)]
+
+
+@rule("ProximalGradientDescent", "var", sparse=True, dense=False)
+def sparse_proximal_gradient_descent(s: Step) -> Sequence[Value]:
+    return [_shrunk(s, s.var - s.grad * s.alpha, s.alpha)]
+
+
+@rule("Momentum", "var", "accum", sparse=True)
+def momentum(s: Step) -> Sequence[Value]:
+    accum = s.accum * s.momentum + s.grad
+    if s.flag("use_nesterov"):
+        return [s.var - (s.grad * s.lr + accum * s.momentum * s.lr), accum]
+    return [s.var - accum * s.lr, accum]
+
+
+@rule("KerasMomentum", "var", "accum", sparse=True)
+def keras_momentum(s: Step) -> Sequence[Value]:
+    accum = s.accum * s.momentum - s.grad * s.lr
+    if s.flag("use_nesterov"):
+        return [s.var + (accum * s.momentum - s.grad * s.lr), accum]
+    return [s.var + accum, accum]
+
+
+def _moments(s: Step) -> tuple[Value, Value]:
+    grad = s.grad
+    return s.m + (grad - s.m) * (1.0 - s.beta1), s.v + (grad * grad - s.v) * (1.0 - s.beta2)
+
+
+def _adam_rate(s: Step) -> Value:
+    return s.lr * (1.0 - s.beta2_power).map("sqrt") / (1.0 - s.beta1_power)
+
+
+@rule("Adam", "var", "m", "v")
+def adam(s: Step) -> Sequence[Value]:
+    m, v = _moments(s)
+    step = s.grad * (1.0 - s.beta1) + s.beta1 * m if s.flag("use_nesterov") else m
+    return [s.var - step * _adam_rate(s) / (v.map("sqrt") + s.epsilon), m, v]
+
+
+@rule("AdamWithAmsgrad", "var", "m", "v", "vhat")
+def adam_with_amsgrad(s: Step) -> Sequence[Value]:
+    m, v = _moments(s)
+    vhat = s.vhat.max(v)
+    return [s.var - m * _adam_rate(s) / (vhat.map("sqrt") + s.epsilon), m, v, vhat]
+
+
+@rule("AdaMax", "var", "m", "v")
+def adamax(s: Step) -> Sequence[Value]:
+    m = s.m + (s.grad - s.m) * (1.0 - s.beta1)
+    v = (s.v * s.beta2).max(s.grad.map("abs"))
+    return [s.var - s.lr / (1.0 - s.beta1_power) * (m / (v + s.epsilon)), m, v]
+
+
+def _squares(s: Step) -> Value:
+    """Adagrad's accumulator after this step."""
+    return s.accum + s.grad * s.grad if s.flag("update_slots") else s.accum
+
+
+@rule("Adagrad", "var", "accum", sparse=True)
+def adagrad(s: Step) -> Sequence[Value]:
+    accum = _squares(s)
+    return [s.var - s.grad * s.lr * accum.map("rsqrt"), accum]
+
+
+@rule("AdagradV2", "var", "accum", sparse=True)
+def adagrad_v2(s: Step) -> Sequence[Value]:
+    accum = _squares(s)
+    return [s.var - s.grad * s.lr / (accum.map("sqrt") + s.epsilon), accum]
+
+
+@rule("ProximalAdagrad", "var", "accum", sparse=True)
+def proximal_adagrad(s: Step) -> Sequence[Value]:
+    accum = s.accum + s.grad * s.grad
+    rate = s.lr * accum.map("rsqrt")
+    return [_shrunk(s, s.var - s.grad * rate, rate), accum]
+
+
+@rule("AdagradDA", "var", "gradient_accumulator", "gradient_squared_accumulator", sparse=True)
+def adagrad_dual_averaging(s: Step) -> Sequence[Value]:
+    total = s.gradient_accumulator + s.grad
+    squares = s.gradient_squared_accumulator + s.grad * s.grad
+    kept = total.map("sign") * (total.map("abs") - s.l1 * s.global_step).max(0.0)
+    return [-(s.lr * kept) / (s.l2 * s.global_step * s.lr + squares.map("sqrt")), total, squares]
+
+
+@rule("Adadelta", "var", "accum", "accum_update", sparse=True)
+def adadelta(s: Step) -> Sequence[Value]:
+    accum = s.accum * s.rho + s.grad * s.grad * (1.0 - s.rho)
+    update = (s.accum_update + s.epsilon).map("sqrt") * (accum + s.epsilon).map("rsqrt") * s.grad
+    return [s.var - update * s.lr, accum, s.accum_update * s.rho + update * update * (1.0 - s.rho)]
+
+
+@rule("RMSProp", "var", "ms", "mom", sparse=True)
+def rmsprop(s: Step) -> Sequence[Value]:
+    ms = s.ms + (s.grad * s.grad - s.ms) * (1.0 - s.rho)
+    mom = s.mom * s.momentum + s.grad * s.lr / (ms + s.epsilon).map("sqrt")
+    return [s.var - mom, ms, mom]
+
+
+@rule("CenteredRMSProp", "var", "mg", "ms", "mom", sparse=True)
+def centered_rmsprop(s: Step) -> Sequence[Value]:
+    ms = s.ms + (s.grad * s.grad - s.ms) * (1.0 - s.rho)
+    mg = s.mg + (s.grad - s.mg) * (1.0 - s.rho)
+    mom = s.mom * s.momentum + s.grad * s.lr / (ms - mg * mg + s.epsilon).map("sqrt")
+    return [s.var - mom, mg, ms, mom]
+
+
+def _ftrl(s: Step, grad: Value) -> Sequence[Value]:
+    """`grad` is the gradient with L2 shrinkage; the accumulator takes the plain one.
+
+    With multiply_linear_by_lr the `linear` slot holds lr times what it holds otherwise.
+    """
+    scaled = s.flag("multiply_linear_by_lr")
+    accum = s.accum + s.grad * s.grad
+    root, old_root = accum.pow(-s.lr_power), s.accum.pow(-s.lr_power)
+    if scaled:
+        linear = s.linear + grad * s.lr - (root - old_root) * s.var
+        quadratic, bound = root + s.l2 * s.lr * 2.0, s.l1 * s.lr
+    else:
+        linear = s.linear + grad - (root - old_root) / s.lr * s.var
+        quadratic, bound = root / s.lr + s.l2 * 2.0, s.l1
+    pull = bound * linear.map("sign") - linear
+    return [linear.map("abs").test("gt", bound).where(pull / quadratic, 0.0), accum, linear]
+
+
+@rule("Ftrl", "var", "accum", "linear", sparse=True)
+def ftrl(s: Step) -> Sequence[Value]:
+    return _ftrl(s, s.grad)
+
+
+@rule("FtrlV2", "var", "accum", "linear", sparse=True)
+def ftrl_v2(s: Step) -> Sequence[Value]:
+    return _ftrl(s, s.grad + s.l2_shrinkage * s.var * 2.0)
+
+
+@rule("AddSign", "var", "m")
+def add_sign(s: Step) -> Sequence[Value]:
+    m = s.m * s.beta + s.grad * (1.0 - s.beta)
+    agreement = s.grad.map("sign") * m.map("sign")
+    return [s.var - s.lr * (s.alpha + s.sign_decay * agreement) * s.grad, m]
+
+
+@rule("PowerSign", "var", "m")
+def power_sign(s: Step) -> Sequence[Value]:
+    m = s.m * s.beta + s.grad * (1.0 - s.beta)
+    agreement = s.grad.map("sign") * m.map("sign")
+    return [s.var - s.lr * (s.logbase * s.sign_decay * agreement).map("exp") * s.grad, m]

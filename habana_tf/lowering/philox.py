@@ -1,0 +1,136 @@
+"""From Philox words to numbers, exactly as TensorFlow's random_distributions.h does on the CPU.
+
+A stream is a `state` (uint32[6]: 128-bit counter, 64-bit key). Every function gives the first n results of it:
+
+    uniform, normal, 32-bit integers   result i comes from word i (normal: words 2j, 2j+1 give results 2j, 2j+1)
+    64-bit integers                    result i comes from words 2i (low half) and 2i+1
+    truncated normal                   results 4g..4g+3 are the first four normals within two standard deviations
+                                       of a stretch of the stream that begins 256 g blocks after the counter
+
+bfloat16 results come from the same words as float32 ones (uniform: from seven bits of each).
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..compiler import extent as ext
+from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
+from ..compiler.ir import Builder, Node
+
+SAMPLES_PER_RESULT = 256
+"""Blocks of 128 bits that TensorFlow reserves for each result of an op."""
+
+CANDIDATES = 16
+"""Normals drawn per four truncated ones. A normal lies outside two standard deviations with probability 0.0455;
+13 or more of 16 do with probability 2e-15, and then the results that are missing are 0."""
+
+
+def uniform(b: Builder, state: Node, n: Extent, dtype: DType) -> Node:
+    """n numbers in [0, 1)."""
+    words = b.random(state, n)
+    if dtype is DType.BF16:
+        bits = b.binary("or", b.binary("and", words, b.const(0x7F, DType.U32)), b.const(0x3F80, DType.U32))
+        number = b.map("bitcast", b.cast(bits, DType.U16), dtype=DType.BF16)
+        return b.binary("sub", number, b.const(1, DType.BF16))
+    return _unit(b, words)
+
+
+def _unit(b: Builder, words: Node) -> Node:
+    """float32 in [0, 1) from the low 23 bits of words."""
+    bits = b.binary("or", b.binary("and", words, b.const(0x7FFFFF, DType.U32)), b.const(0x3F800000, DType.U32))
+    return b.binary("sub", b.map("bitcast", bits, dtype=DType.F32), b.const(1, DType.F32))
+
+
+def _box_muller(b: Builder, words: Node) -> Node:
+    """float32 normals of the same flat shape from an even number of words."""
+    pairs: Extent = ext.div(words.shape[0], 2)
+    table = b.reshape(words, (pairs, 2))
+    first = _unit(b, b.slice(table, (0, 0), (pairs, 1)))
+    second = _unit(b, b.slice(table, (0, 1), (pairs, 1)))
+    logarithm = b.map("log", b.binary("max", first, b.const(1e-7, DType.F32)))
+    radius = b.map("sqrt", b.binary("mul", logarithm, b.const(-2, DType.F32)))
+    turn = b.binary("mul", b.cast(second, DType.F64), b.const(2 * math.pi, DType.F64))  # as TensorFlow: rounded once
+    angle = b.cast(turn, DType.F32)
+    both = b.concat([b.map("mul", b.map(fn, angle), radius) for fn in ("sin", "cos")], 1)
+    return b.reshape(both, words.shape)
+
+
+def normal(b: Builder, state: Node, n: Extent, dtype: DType) -> Node:
+    """n standard normals."""
+    even = ext.mul(ext.div(ext.add(n, 1), 2), 2)
+    return b.cast(b.slice(_box_muller(b, b.random(state, even)), (0,), (n,)), dtype)
+
+
+def truncated_normal(b: Builder, state: Node, n: Extent, dtype: DType) -> Node:
+    """n standard normals within two standard deviations."""
+    groups = ext.div(ext.add(n, 3), 4)
+    words = b.random(state, ext.mul(groups, CANDIDATES), run=CANDIDATES // 4, skip=SAMPLES_PER_RESULT)
+    normals = b.reshape(_box_muller(b, words), (groups, 1, CANDIDATES))
+    inside = b.binary("lt", b.map("abs", normals), b.const(2, DType.F32))
+    place = b.scan("sum", b.cast(inside, DType.I32), 2, exclusive=True)
+    wanted = b.binary("eq", place, b.iota((groups, 4, CANDIDATES), 1, DType.I32))
+    taken = b.select(b.binary("and", wanted, inside), normals, b.const(0, DType.F32))
+    flat = b.reshape(b.reduce("sum", taken, (2,)), (ext.mul(groups, 4),))
+    return b.cast(b.slice(flat, (0,), (n,)), dtype)
+
+
+def integers(b: Builder, state: Node, n: Extent, dtype: DType) -> Node:
+    """n integers, uniform over the whole range of `dtype` (32 or 64 bits)."""
+    if dtype.bits == 32:
+        return b.map("bitcast", b.random(state, n), dtype=dtype)
+    words = b.reshape(b.random(state, ext.mul(n, 2)), (n, 2))
+    low, high = (b.cast(b.slice(words, (0, k), (n, 1)), DType.U64) for k in (0, 1))
+    joined = b.binary("or", low, b.binary("shl", high, b.const(32, DType.U64)))
+    return b.map("bitcast", b.reshape(joined, (n,)), dtype=dtype)
+
+
+def integers_between(b: Builder, state: Node, n: Extent, low: Node, high: Node) -> Node:
+    """n integers in [low, high), by remainder as TensorFlow does; low and high are scalars."""
+    signed, unsigned = low.dtype, DType.U32 if low.dtype.bits == 32 else DType.U64
+    start, stop = (b.map("bitcast", x, dtype=unsigned) for x in (low, high))
+    offset = b.binary("truncmod", integers(b, state, n, unsigned), b.binary("sub", stop, start))
+    return b.map("bitcast", b.binary("add", offset, start), dtype=signed)
+
+
+# -- states ---------------------------------------------------------------------------------------------------
+
+
+def halves(b: Builder, x: Node) -> Node:
+    """uint64[k] as uint32[2k], low half first."""
+    low = b.cast(x, DType.U32)
+    high = b.cast(b.binary("shr", x, b.const(32, DType.U64)), DType.U32)
+    k = x.shape[0]
+    return b.reshape(b.concat([b.reshape(low, (k, 1)), b.reshape(high, (k, 1))], 1), (ext.mul(k, 2),))
+
+
+def wholes(b: Builder, x: Node) -> Node:
+    """uint32[2k] as uint64[k]: the inverse of `halves`."""
+    k = ext.div(x.shape[0], 2)
+    table = b.reshape(x, (k, 2))
+    low, high = (b.reshape(b.cast(b.slice(table, (0, i), (k, 1)), DType.U64), (k,)) for i in (0, 1))
+    return b.binary("or", low, b.binary("shl", high, b.const(32, DType.U64)))
+
+
+def state_of(b: Builder, counter: Node, key: Node) -> Node:
+    """The state for a counter uint64[2] and a key uint64[1]."""
+    return halves(b, b.concat([counter, key], 0))
+
+
+def scrambled(b: Builder, seed: Node) -> tuple[Node, Node]:
+    """Counter uint64[2] and key uint64[1] that the stateless ops make of a seed (int32 or int64, [2])."""
+    words = halves(b, b.map("bitcast", b.cast(seed, DType.I64), dtype=DType.U64))
+    fixed = b.concat([b.const(word, DType.U32, (1,)) for word in (0x3EC8F720, 0x02461E29)], 0)
+    mixed = wholes(b, b.random(b.concat([words, fixed], 0), 4))
+    counter = b.concat([b.const(0, DType.U64, (1,)), b.slice(mixed, (1,), (1,))], 0)
+    return counter, b.slice(mixed, (0,), (1,))
+
+
+def skip(b: Builder, counter: Node, results: Node) -> Node:
+    """The counter uint64[2] after `results` (a uint64 scalar) results, modulo 2**64 blocks as in TensorFlow."""
+    blocks = b.reshape(b.binary("mul", results, b.const(SAMPLES_PER_RESULT, DType.U64)), (1,))
+    low, high = b.slice(counter, (0,), (1,)), b.slice(counter, (1,), (1,))
+    new = b.binary("add", low, blocks)
+    carry = b.cast(b.binary("lt", new, low), DType.U64)
+    return b.concat([new, b.binary("add", high, carry)], 0)

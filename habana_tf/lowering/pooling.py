@@ -1,0 +1,123 @@
+"""Max and average pooling and their gradients, over the window views of `spatial`.
+
+The gradient of max pooling goes to the first maximum of a window, as TensorFlow's does. Where windows do not
+overlap each input element belongs to one window at most, and the gradient needs no sum:
+
+    argmax[N, O1, O2, C] --repeat--> [N, O1, K1, O2, K2, C] == offset in the window ? dy : 0  --unfold--> [N, S.., C]
+
+Average pooling divides by the number of elements in the window, padding not counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..compiler.dtypes import DType
+from ..compiler.ir import Node
+from . import spatial
+from .lower import Lowering
+from .spatial import Axis
+from .table import FLOATS, op
+
+LOWEST = float("-inf")
+
+
+def _axes(c: Lowering, shape: Sequence[object]) -> list[Axis]:
+    ksize = c.attr("ksize")
+    spatial.check_layout(c)
+    if ksize[0] != 1 or ksize[-1] != 1:
+        raise c.error("pooling over the batch or the channels is not supported on HPU")
+    if len(shape) != len(ksize):
+        raise c.error(f"an input of rank {len(ksize)} is needed")
+    sizes = [n for n in shape[1:-1] if isinstance(n, int)]
+    if len(sizes) != len(ksize) - 2:
+        raise c.error("the spatial sizes must be known")
+    return spatial.axes_of(c, sizes, ksize[1:-1])
+
+
+def _output(x: Node, axes: Sequence[Axis]) -> list[object]:
+    return [x.shape[0], *(a.out for a in axes), x.shape[-1]]
+
+
+@op("MaxPool", "MaxPool3D", T=FLOATS)
+def max_pool(c: Lowering) -> Node:
+    x = c.inputs[0]
+    axes = _axes(c, x.shape)
+    if any(a.out == 0 for a in axes):
+        return c.b.const(0, x.dtype, [x.shape[0], *(a.out for a in axes), x.shape[-1]])
+    view = spatial.windows(c.b, x, axes, LOWEST)
+    return c.b.reduce("max", view, range(x.rank, view.rank))
+
+
+@op("MaxPoolGrad", T=FLOATS)
+@op("MaxPool3DGrad", T=FLOATS, TInput=FLOATS)
+def max_pool_gradient(c: Lowering) -> Node:
+    x, _, dy = c.inputs
+    b, axes = c.b, _axes(c, x.shape)
+    if any(a.out == 0 or a.size == 0 for a in axes):
+        return b.const(0, x.dtype, x.shape)
+    view = spatial.windows(b, x, axes, LOWEST)
+    offsets = 1
+    for a in axes:
+        offsets *= a.kernel
+    first = b.reduce("argmax", b.reshape(view, [*view.shape[: x.rank], offsets]), (x.rank,), DType.I32)
+    if spatial.disjoint(axes):
+        shape = [x.shape[0], *(n for a in axes for n in (a.out, a.kernel)), x.shape[-1]]
+        places = [0, *(1 + 2 * i for i in range(len(axes))), len(shape) - 1]
+        mine = b.map("eq", b.broadcast_in_dim(first, shape, places), _offsets(c, axes, shape, range(2, len(shape), 2)))
+        taken = b.select(mine, b.broadcast_in_dim(dy, shape, places), b.const(0, dy.dtype))
+        return spatial.unfold(b, taken, axes)
+    winner = spatial.spread(b, first, axes, -1)
+    many = [axes[i] for i in spatial.kept(axes)]
+    turned = _offsets(c, many, winner.shape, range(x.rank, winner.rank))
+    turned = b.map("sub", b.const(offsets - 1, DType.I32, winner.shape), turned)
+    taken = b.select(b.map("eq", winner, turned), spatial.spread(b, dy, axes), b.const(0, dy.dtype))
+    return b.reduce("sum", taken, range(x.rank, taken.rank))
+
+
+def _offsets(c: Lowering, axes: Sequence[Axis], shape: Sequence[object], places: Sequence[int]) -> Node:
+    """int32 of `shape`: the row-major offset in the window, whose axes stand at `places`."""
+    total = c.b.const(0, DType.I32, shape)  # type: ignore[arg-type]
+    for a, place in zip(axes, places, strict=True):
+        line = c.b.iota(shape, place, DType.I32)  # type: ignore[arg-type]
+        total = c.b.map("add", c.b.map("mul", total, c.b.const(a.kernel, DType.I32, total.shape)), line)
+    return total
+
+
+def _counts(c: Lowering, axes: Sequence[Axis]) -> Node:
+    """float32 [1, O.., 1]: how many input elements each window holds."""
+    import numpy as np
+
+    counts = np.ones([1] * (len(axes) + 2), np.float32)
+    for i, a in enumerate(axes):
+        begin = np.arange(a.out) * a.stride - a.low
+        line = np.minimum(begin + a.kernel, a.size) - np.maximum(begin, 0)
+        counts = counts * line.astype(np.float32).reshape([-1 if k == i + 1 else 1 for k in range(len(axes) + 2)])
+    return c.b.literal(counts)
+
+
+@op("AvgPool", "AvgPool3D", T=FLOATS)
+def average_pool(c: Lowering) -> Node:
+    x = c.inputs[0]
+    axes = _axes(c, x.shape)
+    if any(a.out == 0 for a in axes):
+        return c.b.const(0, x.dtype, [x.shape[0], *(a.out for a in axes), x.shape[-1]])
+    view = c.b.cast(spatial.windows(c.b, x, axes), x.dtype.accumulator)
+    total = c.b.reduce("sum", view, range(x.rank, view.rank))
+    return c.b.cast(c.b.binary("div", total, _counts(c, axes)), x.dtype)
+
+
+@op("AvgPoolGrad", "AvgPool3DGrad", fixed=("orig_input_shape",), T=FLOATS)
+def average_pool_gradient(c: Lowering) -> Node:
+    dy = c.input("grad")
+    shape = [dy.shape[0], *(int(n) for n in c.value("orig_input_shape")[1:])]
+    b, axes = c.b, _axes(c, shape)
+    if any(a.out == 0 or a.size == 0 for a in axes):
+        return b.const(0, dy.dtype, shape)
+    share = b.binary("div", b.cast(dy, dy.dtype.accumulator), _counts(c, axes))
+    if spatial.disjoint(axes):
+        blocks = [shape[0], *(n for a in axes for n in (a.out, a.kernel)), shape[-1]]
+        places = [0, *(1 + 2 * i for i in range(len(axes))), len(blocks) - 1]
+        return b.cast(spatial.unfold(b, b.broadcast_in_dim(share, blocks, places), axes), dy.dtype)
+    view = spatial.spread(b, share, axes)
+    return b.cast(b.reduce("sum", view, range(dy.rank, view.rank)), dy.dtype)

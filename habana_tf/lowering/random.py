@@ -1,0 +1,203 @@
+"""Random ops with TensorFlow's own numbers: what a seed gives on the CPU it gives here.
+
+Uniform numbers and integers are equal bit for bit; normals within a few units in the last place (another log, sin
+and cos). Seeds, keys and counters are run-time inputs, only `shape` is fixed. Three families share the
+distributions of `philox`:
+
+    RandomUniform...            a Philox state in the kernel, from the attributes seed and seed2
+    StatelessRandom...(V2)      a state made from the inputs (V1: seed; V2: counter and key)
+    Stateful..., RngSkip...     a state in a variable, int64[3]: counter (two words), key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from ..compiler import extent as ext
+from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
+from ..compiler.ir import Builder, Node
+from . import philox
+from .lower import Lowering
+from .table import FLOATS, INDEX, op
+
+INTEGERS = (DType.I32, DType.I64, DType.U32, DType.U64)
+PHILOX = 1
+THREEFRY = 2
+
+Draw = Callable[[Builder, Node, Extent, DType], Node]
+
+
+def _result(c: Lowering, state: Node, draw: Draw) -> Node:
+    """The draws of an op in its shape."""
+    shape = _shape(c)
+    return c.b.reshape(draw(c.b, state, ext.product(shape), _dtype(c)), shape)
+
+
+def _between(c: Lowering) -> Draw:
+    low, high = c.input("minval"), c.input("maxval")
+    return lambda b, state, n, _: philox.integers_between(b, state, n, low, high)
+
+
+def _shape(c: Lowering) -> list[Extent]:
+    return [n if isinstance(n, ext.Expr) else int(n) for n in c.value("shape")]
+
+
+def _dtype(c: Lowering) -> DType:
+    dtype: DType = c.attr("Tout") or c.attr("dtype")
+    return dtype
+
+
+# -- a state in the kernel ------------------------------------------------------------------------------------
+
+
+def _own(c: Lowering, draw: Draw) -> Node:
+    c.reserve(ext.mul(ext.product(_shape(c)), philox.SAMPLES_PER_RESULT))
+    return _result(c, c.state(), draw)
+
+
+@op("RandomUniform", fixed=("shape",), generic="random", stateful_random=True, dtype=FLOATS)
+def random_uniform(c: Lowering) -> Node:
+    return _own(c, philox.uniform)
+
+
+@op("RandomStandardNormal", fixed=("shape",), generic="random", stateful_random=True, dtype=FLOATS)
+def random_normal(c: Lowering) -> Node:
+    return _own(c, philox.normal)
+
+
+@op("TruncatedNormal", fixed=("shape",), generic="random", stateful_random=True, dtype=FLOATS)
+def random_truncated_normal(c: Lowering) -> Node:
+    return _own(c, philox.truncated_normal)
+
+
+@op("RandomUniformInt", fixed=("shape",), generic="random", stateful_random=True, Tout=INDEX)
+def random_integers(c: Lowering) -> Node:
+    return _own(c, _between(c))
+
+
+# -- a state from the inputs ----------------------------------------------------------------------------------
+
+
+def _given(c: Lowering) -> Node:
+    """The state of a stateless op: from seed (V1), or from counter and key (V2)."""
+    if "seed" in c.arg_slices:
+        counter, key = philox.scrambled(c.b, c.input("seed"))
+        return philox.state_of(c.b, counter, key)
+    counter, key = c.input("counter"), c.input("key")
+    algorithm = c.known(c.input("alg"))
+    if key.shape != (1,) or counter.rank != 1 or counter.shape == (1,):
+        raise c.error("key must have shape [1] and counter [2]; only the Philox algorithm is supported on HPU")
+    if algorithm is not None and int(algorithm) == THREEFRY:
+        raise c.error("the ThreeFry algorithm is not supported on HPU; use Philox")
+    return philox.state_of(c.b, c.b.slice(counter, (0,), (2,)), key)
+
+
+@op("StatelessRandomUniform", "StatelessRandomUniformV2", fixed=("shape",), generic="random", dtype=FLOATS)
+def stateless_uniform(c: Lowering) -> Node:
+    return _result(c, _given(c), philox.uniform)
+
+
+@op("StatelessRandomNormal", "StatelessRandomNormalV2", fixed=("shape",), generic="random", dtype=FLOATS)
+def stateless_normal(c: Lowering) -> Node:
+    return _result(c, _given(c), philox.normal)
+
+
+@op("StatelessTruncatedNormal", "StatelessTruncatedNormalV2", fixed=("shape",), generic="random", dtype=FLOATS)
+def stateless_truncated_normal(c: Lowering) -> Node:
+    return _result(c, _given(c), philox.truncated_normal)
+
+
+@op("StatelessRandomUniformInt", fixed=("shape",), generic="random", dtype=INDEX)
+@op("StatelessRandomUniformIntV2", fixed=("shape",), generic="random", dtype=INTEGERS)
+def stateless_integers(c: Lowering) -> Node:
+    return _result(c, _given(c), _between(c))
+
+
+@op("StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2", fixed=("shape",), generic="random",
+    dtype=INTEGERS)  # fmt: skip
+def stateless_full_integers(c: Lowering) -> Node:
+    return _result(c, _given(c), philox.integers)
+
+
+@op("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", Tseed=INDEX)
+def key_and_counter(c: Lowering) -> list[Node]:
+    counter, key = philox.scrambled(c.b, c.input("seed"))
+    algorithm = [c.b.const(PHILOX, DType.I32)] if c.op.endswith("Alg") else []
+    return [key, counter, *algorithm]
+
+
+@op("StatelessRandomGetAlg")
+def algorithm(c: Lowering) -> Node:
+    return c.b.const(PHILOX, DType.I32)
+
+
+# -- a state in a variable ------------------------------------------------------------------------------------
+
+
+def _advance(c: Lowering, results: Node) -> Node:
+    """The new value of the state variable after `results` (a uint64 scalar) results."""
+    words = _words(c)
+    counter = philox.skip(c.b, c.b.slice(words, (0,), (2,)), results)
+    after = c.b.concat([counter, c.b.slice(words, (2,), (1,))], 0)
+    return c.b.map("bitcast", after, dtype=DType.I64)
+
+
+def _words(c: Lowering) -> Node:
+    """The state variable as uint64[3]."""
+    state = c.input("resource")
+    if state.shape != (3,) or state.dtype is not DType.I64:
+        raise c.error("the generator's state must be int64[3]; only the Philox algorithm is supported on HPU")
+    name = "alg" if "alg" in c.arg_slices else "algorithm"
+    known = c.known(c.input(name))
+    if known is not None and int(known) == THREEFRY:
+        raise c.error("the ThreeFry algorithm is not supported on HPU; use Philox")
+    return c.b.map("bitcast", state, dtype=DType.U64)
+
+
+@op("RngReadAndSkip", host=("alg",), variables=("resource",), updates=("resource",))
+def read_and_skip(c: Lowering) -> list[Node]:
+    return [_advance(c, c.input("delta")), c.input("resource")]
+
+
+@op("RngSkip", host=("algorithm",), variables=("resource",), updates=("resource",))
+def skip(c: Lowering) -> Node:
+    return _advance(c, c.b.map("bitcast", c.input("delta"), dtype=DType.U64))
+
+
+def _kept(c: Lowering, draw: Draw) -> Sequence[Node]:
+    words = _words(c)
+    state = philox.state_of(c.b, c.b.slice(words, (0,), (2,)), c.b.slice(words, (2,), (1,)))
+    n = ext.product(_shape(c))
+    if not isinstance(n, int):
+        raise c.error("the shape must be known")
+    return [_advance(c, c.b.const(n, DType.U64)), _result(c, state, draw)]
+
+
+_stateful = partial(op, fixed=("shape",), host=("algorithm",), variables=("resource",), updates=("resource",))
+
+
+@_stateful("StatefulUniform", dtype=FLOATS)
+def stateful_uniform(c: Lowering) -> Sequence[Node]:
+    return _kept(c, philox.uniform)
+
+
+@_stateful("StatefulStandardNormalV2", dtype=FLOATS)
+def stateful_normal(c: Lowering) -> Sequence[Node]:
+    return _kept(c, philox.normal)
+
+
+@_stateful("StatefulTruncatedNormal", dtype=FLOATS)
+def stateful_truncated_normal(c: Lowering) -> Sequence[Node]:
+    return _kept(c, philox.truncated_normal)
+
+
+@_stateful("StatefulUniformInt", dtype=INTEGERS)
+def stateful_integers(c: Lowering) -> Sequence[Node]:
+    return _kept(c, _between(c))
+
+
+@_stateful("StatefulUniformFullInt", dtype=INTEGERS)
+def stateful_full_integers(c: Lowering) -> Sequence[Node]:
+    return _kept(c, philox.integers)
