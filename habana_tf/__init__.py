@@ -1,0 +1,48 @@
+"""habana_tf: a TensorFlow device `HPU` on a simulated Gaudi.
+
+    from habana_tf import load_habana_module
+    load_habana_module()
+
+Importing this package imports neither TensorFlow nor the compiler: every name below is looked up in its module
+when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .graph.report import placement_report as placement_report
+    from .loader import is_loaded as is_loaded
+    from .loader import is_op_override_allowed as is_op_override_allowed
+    from .loader import load_habana_module as load_habana_module
+    from .loader import set_op_override_allowed as set_op_override_allowed
+
+__version__ = "0.1.0"
+
+_WHERE = {
+    "load_habana_module": "loader",
+    "is_loaded": "loader",
+    "is_op_override_allowed": "loader",
+    "set_op_override_allowed": "loader",
+    "placement_report": "graph.report",
+}
+_MODULES = ("cache", "distribute", "habana_device", "hardware", "loader", "settings")
+
+__all__ = ["__version__", *sorted(_WHERE), *_MODULES]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name in _WHERE:
+        value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
+    elif name in _MODULES:
+        value = importlib.import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

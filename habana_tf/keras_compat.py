@@ -1,0 +1,109 @@
+"""Keras 3 beside HPU: `compile()` must not choose XLA.
+
+Keras 3 takes `jit_compile="auto"` for "XLA" as soon as TensorFlow has any device that is no CPU, and XLA knows
+no HPU: the first `fit` ends in "No JIT device registered for HPU". While HPU is loaded, "auto" means False here,
+which is what Keras itself chooses inside every distribution strategy. An explicit `jit_compile=True` is an error
+that says so.
+
+The wrap is installed by `load_habana_module()`, or when Keras is imported later; it is announced once, does
+nothing under HABANA_SIM_KERAS_JIT=off, and `uninstall()` takes it away. Keras 2 has no such trap.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from types import ModuleType
+from typing import Any
+
+from . import settings
+
+_log = logging.getLogger(__name__)
+_MODULE = "keras.src.trainers.trainer"
+_originals: dict[str, Any] = {}
+_announced = False
+
+
+def install() -> None:
+    """Wraps Keras 3 now, or as soon as it is imported."""
+    module = sys.modules.get(_MODULE)
+    if module is not None:
+        _wrap(module)
+    elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _AfterImport())
+
+
+def uninstall() -> None:
+    """Gives Keras its own behaviour back."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterImport)]
+    module = sys.modules.get(_MODULE)
+    if module is not None and _originals:
+        for name, value in _originals.items():
+            setattr(module.Trainer, name, value)
+    _originals.clear()
+
+
+def _wrap(module: ModuleType) -> None:
+    trainer = getattr(module, "Trainer", None)
+    resolve = getattr(trainer, "_resolve_auto_jit_compile", None)
+    prop = getattr(trainer, "jit_compile", None)
+    if _originals or trainer is None or resolve is None or not isinstance(prop, property) or prop.fset is None:
+        return
+    _originals.update(_resolve_auto_jit_compile=resolve, jit_compile=prop)
+    trainer._resolve_auto_jit_compile = _never(resolve)
+    trainer.jit_compile = property(prop.fget, _refuse(prop.fset), prop.fdel, prop.__doc__)
+
+
+def _never(resolve: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def _resolve_auto_jit_compile(self: Any) -> bool:
+        global _announced
+        if not settings.HABANA_SIM_KERAS_JIT.get():
+            return resolve(self)
+        if not _announced:
+            _announced = True
+            _log.info(
+                "Keras: jit_compile='auto' is taken as False, because XLA knows no HPU "
+                "(HABANA_SIM_KERAS_JIT=off leaves the choice to Keras)"
+            )
+        return False
+
+    return _resolve_auto_jit_compile
+
+
+def _refuse(fset: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    def set_jit_compile(self: Any, value: Any) -> None:
+        if value is True and settings.HABANA_SIM_KERAS_JIT.get():
+            raise ValueError(
+                "jit_compile=True asks for XLA, which knows no HPU. HPU compiles graphs by itself: call compile() "
+                "without jit_compile, or with jit_compile=False. To run this model on the CPU with XLA, set "
+                "HABANA_SIM_KERAS_JIT=off and place it under tf.device('/CPU:0')."
+            )
+        fset(self, value)
+
+    return set_jit_compile
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Wraps Keras' trainer module once it has been imported."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != _MODULE:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is not None and spec.loader is not None:
+            loader = spec.loader
+            execute = loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                execute(module)
+                _wrap(module)
+
+            loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

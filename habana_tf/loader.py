@@ -1,0 +1,221 @@
+"""`load_habana_module()`: gives this process its HPU.
+
+What: finds the card of this process, tells the plugin which kernels to register, loads it into TensorFlow, and
+makes sure that an op placed on `/HPU:0` really runs there.
+
+Why it is more than one call of TensorFlow: when ops ran before, TensorFlow's context is already built. The
+physical device then appears but the logical one does not, and `with tf.device('/HPU:0')` runs on the CPU without a
+word. So the context is built again, with the settings the user gave the old one.
+
+Invariants: idempotent; either the device works afterwards or there is an error; nothing here runs when TensorFlow
+or this package is only imported.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.machinery
+import importlib.util
+import logging
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from . import __version__, log, settings
+from .hardware.cards import Card, cards, chosen_card
+
+_log = logging.getLogger(__name__)
+
+TESTED = ((2, 15), (2, 21))
+"""First and last TensorFlow release this version is tested with."""
+
+_EXIT_SECONDS = 60.0
+"""How long the end of the process waits for a compilation under way on another thread."""
+
+_lock = threading.Lock()
+_loaded = False
+_op_override = True
+
+
+class LoadError(RuntimeError):
+    """HPU could not be made available; the message says what to do."""
+
+
+def is_loaded() -> bool:
+    """Whether this process has its HPU."""
+    return _loaded
+
+
+def is_op_override_allowed() -> bool:
+    """Whether Keras and TensorFlow composites may be replaced by fused HPU versions."""
+    return _op_override
+
+
+def set_op_override_allowed(allowed: bool) -> None:
+    """Allows or forbids fused HPU versions of Keras and TensorFlow composites."""
+    global _op_override
+    _op_override = bool(allowed)
+
+
+def load_habana_module(allow_op_override: bool | None = None) -> None:
+    """Registers the device `HPU` with TensorFlow. A second call changes at most the setting below.
+
+    It may be called at any time; variables, datasets and models made before go on working.
+
+    allow_op_override: see `set_op_override_allowed`; None keeps the setting (True at first).
+    Raises LoadError, hardware.cards.CardError or settings.SettingError.
+    """
+    global _loaded
+    if allow_op_override is not None:
+        set_op_override_allowed(allow_op_override)
+    with _lock:
+        if _loaded:
+            return
+        log.configure()
+        card = chosen_card()
+        _require_tensorflow()
+        native = _native()
+        _load_plugin(native, card)
+        _check_device()
+        from . import keras_compat
+
+        keras_compat.install()
+        _loaded = True
+    if log.level() <= logging.INFO:
+        print(_summary(card, native.host_memory()[0]), flush=True)
+
+
+def _require_tensorflow() -> None:
+    if "tensorflow" not in sys.modules and importlib.util.find_spec("tensorflow") is None:
+        raise LoadError(
+            "TensorFlow is not installed in this Python environment: pip install 'tensorflow>=2.15,<2.22' "
+            f"(Python here is {sys.executable})"
+        )
+    import tensorflow as tf
+
+    version = tuple(int(part) for part in tf.__version__.split(".")[:2])
+    if not TESTED[0] <= version <= TESTED[1]:
+        first, last = (".".join(map(str, release)) for release in TESTED)
+        _log.warning(
+            "TensorFlow %s is outside the tested range %s to %s: it may work, or not", tf.__version__, first, last
+        )
+
+
+def _native() -> Any:
+    """The bridge module, set up for this process."""
+    try:
+        from ._native import _bridge
+    except ImportError as error:
+        raise LoadError(
+            f"the native part of habana_tf cannot be loaded ({error}). Build it: pip install . in the source tree, "
+            "or cmake -S . -B build && cmake --build build"
+        ) from error
+    from . import runtime_hooks
+
+    threads = settings.HABANA_SIM_THREADS.get()
+    if threads:
+        _bridge.set_threads(threads)
+    _bridge.attach(runtime_hooks)
+    atexit.register(_bridge.withdraw, _EXIT_SECONDS)
+    return _bridge
+
+
+def plugin_path() -> Path:
+    """The file of the TensorFlow plugin. Raises LoadError when it was not built."""
+    spec = importlib.util.find_spec("habana_tf._native._bridge")
+    origin = spec.origin if spec is not None else None
+    if origin is not None:
+        path = Path(origin).parent / "libhabana_plugin.so"
+        if path.exists():
+            return path
+    raise LoadError(
+        "the TensorFlow plugin of habana_tf (libhabana_plugin.so) was not built, because TensorFlow was not "
+        "installed at that time. Build habana_tf again: pip install --no-build-isolation . in the source tree"
+    )
+
+
+def _load_plugin(native: Any, card: Card) -> None:
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import load_library
+
+    from . import runtime_hooks
+
+    path = plugin_path()
+    if not _registered():
+        native.set_card(card.chip.device_type, card.bus_id, card.chip.hbm_bytes)
+        native.set_registrations(runtime_hooks.registrations())
+        initialized = context._context is not None and context._context._initialized
+        try:
+            load_library.load_pluggable_device_library(str(path))
+        except Exception as error:
+            raise LoadError(f"TensorFlow did not take the plugin {path}: {error}") from error
+        if initialized:
+            _rebuild_context()
+
+
+def _registered() -> bool:
+    """Whether TensorFlow knows HPU already (an earlier call failed after that point)."""
+    import tensorflow as tf
+
+    return bool(tf.config.list_physical_devices("HPU"))
+
+
+_CARRIED = (
+    "_seed", "_rng", "_config", "_device_policy", "_mirroring_policy", "_default_is_async", "_jit_compile_rewrite",
+    "_server_def", "_set_server_def_retries", "_collective_ops_server_def", "_collective_leader",
+    "_collective_scoped_allocator_enabled_ops", "_collective_use_nccl_communication", "_collective_device_filters",
+    "_coordination_service_config", "_optimizer_jit", "_intra_op_parallelism_threads",
+    "_inter_op_parallelism_threads", "_soft_device_placement", "_log_device_placement", "_operation_timeout_in_ms",
+    "_enable_mlir_graph_optimization", "_optimizer_experimental_options", "_virtual_device_map",
+)  # fmt: skip
+"""What users set on TensorFlow's context: seeds, threads, placement, optimizers, collectives."""
+
+
+def _rebuild_context() -> None:
+    """Builds TensorFlow's context again, now with HPU, keeping the user's settings."""
+    from tensorflow.python.eager import context
+
+    old = context._context
+    hidden = set(old._physical_devices or ()) - set(old._visible_device_list)
+    context._reset_context()
+    new = context.context()
+    for name in _CARRIED:
+        if hasattr(old, name) and (name != "_rng" or old._seed is not None):
+            setattr(new, name, getattr(old, name))
+    new._initialize_physical_devices()
+    hidden_names = {device.name for device in hidden}
+    new._visible_device_list = [d for d in new._physical_devices if d.name not in hidden_names]
+
+
+def _check_device() -> None:
+    """One physical and one logical HPU, and an op that runs on it; or an error."""
+    import tensorflow as tf
+
+    physical = tf.config.list_physical_devices("HPU")
+    try:
+        logical = tf.config.list_logical_devices("HPU")
+        with tf.device("/device:HPU:0"):
+            where = tf.identity(tf.constant(1.0)).device
+    except Exception as error:
+        raise LoadError(f"the plugin is loaded, but HPU:0 does not work: {error}") from error
+    if len(physical) != 1 or len(logical) != 1 or not where.endswith("HPU:0"):
+        raise LoadError(
+            f"the plugin is loaded, but TensorFlow shows {len(physical)} physical and {len(logical)} logical HPU "
+            f"devices and placed an op of '/HPU:0' on {where!r}. If devices were hidden with "
+            "tf.config.set_visible_devices, include HPU; otherwise call load_habana_module() before other set-up"
+        )
+
+
+def _summary(card: Card, host_bytes: int) -> str:
+    import tensorflow as tf
+
+    gib = 1 << 30
+    count = len(cards())
+    text = (
+        f"habana_tf {__version__}: simulated {card.chip.device_type}, card {card.module_id} of {count}, "
+        f"{card.chip.hbm_bytes / gib:.0f} GiB HBM, TensorFlow {tf.__version__}"
+    )
+    if host_bytes < card.chip.hbm_bytes:
+        text += f"; this host has {host_bytes / gib:.1f} GiB, less than the card: host memory is the limit"
+    return text

@@ -1,0 +1,213 @@
+"""What native code asks of Python: one function per callback of kernels/runtime/callbacks.h.
+
+The bridge calls these under the GIL, from any thread, with no native lock held. They import what they need when
+they are called, so that loading the device imports neither compiler nor graph pass. An exception becomes a
+TensorFlow status: the one in its attribute `tf_code` if it has one, else INTERNAL with the place it was raised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ._native._bridge import GraphItem
+
+Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
+"""(cluster, op input behind each cluster input, inputs whose values fix a shape, seeds of the random states)"""
+
+DT_INT32, DT_INT64, DT_RESOURCE = 3, 9, 20
+_LAST_C_TYPE = 23
+"""TensorFlow's C API takes no kernel for the element types above (float8 and the short integers)."""
+
+
+def node_info(node_def: bytes) -> Info:
+    """The cluster of one op that runs by itself."""
+    from .graph import cluster
+
+    return _info(node_def, cluster.of_node(node_def))
+
+
+def cluster_info(data: bytes) -> Info:
+    """What an HpuLaunch must know of its cluster; its inputs are the cluster's, in the same order."""
+    from .graph import cluster
+
+    fixed, seeds = cluster.info(data)
+    return data, [], fixed, seeds
+
+
+def _info(node_def: bytes, data: bytes) -> Info:
+    from .graph import cluster
+
+    parsed = cluster.parse(data)
+    node, op_def = _node(node_def)
+    positions = {
+        name: iter(range(where.start, where.stop)) for name, where in cluster.arg_slices(node, op_def).items()
+    }
+    order = [next(positions[arg.name]) for arg in parsed.inputs]
+    return data, order, parsed.fixed_inputs(), parsed.seeds()
+
+
+def _node(node_def: bytes) -> tuple[Any, Any]:
+    from tensorflow.core.framework import node_def_pb2
+    from tensorflow.python.framework import op_def_registry
+
+    node = node_def_pb2.NodeDef.FromString(node_def)
+    return node, op_def_registry.get(node.op)
+
+
+def variable_plan(node_def: bytes) -> tuple[Any, ...]:
+    """How an op on resource variables runs outside a launch.
+
+    ("dataflow", dtype, info, [(result, op input)] to assign, [results] that are the op's outputs), or for an op
+    that HPU cannot lower: ("stock", dtype, op, reads only, [(attribute, serialized AttrValue)]).
+    """
+    from .graph import cluster
+    from .lowering import table
+
+    node, op_def = _node(node_def)
+    dtype = variable_type(node.op, {k: v.type for k, v in node.attr.items()})
+    row = table.lookup(node.op)
+    if row is not None and _takes(row, node):
+        data = cluster.of_node(node_def)
+        results = cluster.parse(data).results
+        assigns = [(k, r.assigns) for k, r in enumerate(results) if r.assigns >= 0]
+        outputs = [k for k, r in enumerate(results) if r.assigns < 0]
+        return "dataflow", dtype, _info(node_def, data), assigns, outputs
+    attrs = [(k, v.SerializeToString()) for k, v in node.attr.items() if not k.startswith("_")]
+    return "stock", dtype, node.op, node.op.startswith("ResourceGather"), attrs
+
+
+def _takes(row: Any, node: Any) -> bool:
+    """Whether the op table has these element types."""
+    return all(
+        node.attr[attr].type in {dtype.tf_enum for dtype in allowed} for attr, allowed in row.types.items()
+    )
+
+
+def variable_type(op: str, types: dict[str, int]) -> int:
+    """TensorFlow's number of the element type of an op's variables, from its type attributes."""
+    if op.startswith(("Rng", "Stateful")):  # the state of tf.random.Generator
+        return DT_INT64
+    return types.get("T") or types["dtype"]
+
+
+def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | None]]) -> int:
+    """The handle of the program that runs a cluster on inputs of these types, shapes and values."""
+    from .compiler import resolve as compiler
+
+    return compiler.resolve(data, signature)
+
+
+def optimize(graph: bytes, item: GraphItem) -> bytes | None:
+    """TensorFlow's placed graph after the graph pass, or None when there is nothing to do."""
+    from .graph import pipeline
+
+    return pipeline.optimize(graph, item)
+
+
+def memory_text() -> str:
+    """Bytes in use and in total on the card, for an out-of-memory error."""
+    import tensorflow as tf
+
+    from .hardware.cards import chosen_card
+
+    in_use = tf.config.experimental.get_memory_info("HPU:0")["current"]
+    return f"{in_use} bytes in use, {chosen_card().chip.hbm_bytes} bytes total"
+
+
+def eager_context() -> Any:
+    """The capsule of the user's eager context, or None."""
+    from tensorflow.python.eager import context
+
+    current = context.context()
+    current.ensure_initialized()
+    return current._handle
+
+
+def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], bool, bool]]:
+    """Kernels to register for HPU: (op, type per attribute, host arguments, in place, on variables).
+
+    First the rows of the op table, without what TensorFlow's own default kernels do on any device; then every
+    op on resource variables that has a CPU kernel and nothing for HPU: without a kernel such an op on an HPU
+    variable is a placement error that soft placement does not cure.
+    """
+    from tensorflow.python.framework import op_def_registry
+
+    from .lowering import table
+
+    kernels = _Kernels()
+    out = []
+    for row in table.registrations():
+        op_def = op_def_registry.get(row.op)
+        resources = [arg.name for arg in op_def.input_arg if arg.type == DT_RESOURCE]
+        if resources and kernels.has_default(row.op, dict(row.types)):
+            continue
+        out.append((row.op, list(row.types), [*row.host, *resources], row.in_place, bool(resources)))
+    have = {(op, tuple(sorted(types))) for op, types, *_ in out}
+    for op in kernels.variable_ops():
+        op_def = op_def_registry.get(op)
+        for combination in kernels.cpu_types(op):
+            if (op, tuple(sorted(combination.items()))) in have or kernels.has_default(op, combination):
+                continue
+            have.add((op, tuple(sorted(combination.items()))))
+            host = sorted(_host_arguments(op, op_def, combination))
+            out.append((op, list(combination.items()), host, False, True))
+    return out
+
+
+def _host_arguments(op: str, op_def: Any, types: dict[str, int]) -> Iterable[str]:
+    """Arguments of a stock resource op in host memory: handles, int32, and all but the variables' own type."""
+    own = variable_type(op, types) if types.get("T") or types.get("dtype") else None
+    for arg in (*op_def.input_arg, *op_def.output_arg):
+        dtype = arg.type or types.get(arg.type_attr)
+        if dtype in (DT_RESOURCE, DT_INT32) or (arg in op_def.input_arg and (dtype is None or dtype != own)):
+            yield arg.name
+
+
+class _Kernels:
+    """The kernels TensorFlow has in this process."""
+
+    _VARIABLE_OPS = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceGather",
+                     "ResourceStridedSlice", "ResourceCountUpTo", "Rng", "Stateful")  # fmt: skip
+
+    def __init__(self) -> None:
+        from tensorflow.python.framework import kernels
+
+        self._by_op: dict[str, list[Any]] = {}
+        for kernel in kernels.get_all_registered_kernels().kernel:
+            if not kernel.label:
+                self._by_op.setdefault(kernel.op, []).append(kernel)
+
+    def variable_ops(self) -> list[str]:
+        """Ops that take the handle of a resource variable."""
+        from tensorflow.python.framework import op_def_registry
+
+        out = []
+        for op in sorted(self._by_op):
+            op_def = op_def_registry.get(op)
+            if op.startswith(self._VARIABLE_OPS) and op_def is not None:
+                if any(arg.type == DT_RESOURCE and not arg.number_attr for arg in op_def.input_arg):
+                    out.append(op)
+        return out
+
+    def has_default(self, op: str, types: dict[str, int]) -> bool:
+        """Whether TensorFlow's kernel for any device takes these element types."""
+        return any(
+            all(types.get(c.name) in c.allowed_values.list.type for c in kernel.constraint)
+            for kernel in self._by_op.get(op, ())
+            if kernel.device_type == "DEFAULT"
+        )
+
+    def cpu_types(self, op: str) -> list[dict[str, int]]:
+        """The element types of the CPU kernels of an op, one dictionary per combination of type attributes."""
+        from itertools import product
+
+        out: list[dict[str, int]] = []
+        for kernel in self._by_op[op]:
+            if kernel.device_type != "CPU":
+                continue
+            names = [c.name for c in kernel.constraint]
+            allowed = [[t for t in c.allowed_values.list.type if t <= _LAST_C_TYPE] for c in kernel.constraint]
+            out.extend(dict(zip(names, types, strict=True)) for types in product(*allowed))
+        return out
