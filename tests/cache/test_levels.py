@@ -80,8 +80,8 @@ def test_memory_is_bounded_and_keeps_what_is_used(monkeypatch: pytest.MonkeyPatc
     recipes = RecipeCache(memory_bytes=2500)
     keys = [Key.of([("n", n)]) for n in range(3)]
     put(recipes, keys[0])
-    put(recipes, keys[1])
     put(recipes, keys[0])
+    put(recipes, keys[1])
     assert recipes.lookup(keys[0]) is not None
     put(recipes, keys[2])
     assert [recipes.lookup(key) is not None for key in keys] == [True, False, True]
@@ -116,6 +116,7 @@ def test_one_thread_compiles_and_the_others_get_it(on_disk: bool, root: Path, mo
     assert counts.misses + counts.memory_hits == 8
     assert counts.shared == counts.misses - 1
     assert counts.wait_seconds > 0
+    assert not recipes._in_flight, "nothing is kept for finished compilations"
 
 
 def test_other_keys_are_not_held_up(root: Path) -> None:

@@ -56,9 +56,7 @@ def test_visible_cards_keep_their_order(monkeypatch: pytest.MonkeyPatch) -> None
         ),
     ],
 )
-def test_a_missing_card_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str
-) -> None:
+def test_a_missing_card_is_an_error(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], message: str) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(CardError, match=message):

@@ -15,6 +15,7 @@ HASWELL = Host("x86_64", "haswell", V3)
 SKYLAKE = Host("x86_64", "skylake-avx512", V4)
 SAPPHIRE = Host("x86_64", "sapphirerapids", AMX)
 MASKED = Host("x86_64", "sapphirerapids", V3, AMX - V3)
+TILES_ONLY = Host("x86_64", "sapphirerapids", V3 | {"amx-tile", "amx-bf16"})
 GRAVITON = Host("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
 
 
@@ -26,6 +27,7 @@ GRAVITON = Host("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
         (SKYLAKE, Isa.AVX512, False),
         (SAPPHIRE, Isa.AMX, True),
         (MASKED, Isa.AVX2, False),
+        (TILES_ONLY, Isa.AVX2, False),
         (GRAVITON, Isa.PORTABLE, False),
     ],
 )
@@ -48,9 +50,7 @@ def test_what_a_virtual_machine_masks_is_masked_in_the_target() -> None:
         ("amx", "sapphirerapids", Isa.AMX, True),
     ],
 )
-def test_the_setting_caps(
-    monkeypatch: pytest.MonkeyPatch, setting: str, cpu_name: str, isa: Isa, bf16: bool
-) -> None:
+def test_the_setting_caps(monkeypatch: pytest.MonkeyPatch, setting: str, cpu_name: str, isa: Isa, bf16: bool) -> None:
     monkeypatch.setenv("HABANA_SIM_ISA", setting)
     chosen = target(SAPPHIRE)
     assert (chosen.llvm_cpu, chosen.isa, chosen.avx512_bf16) == (cpu_name, isa, bf16)
