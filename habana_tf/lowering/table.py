@@ -123,7 +123,7 @@ def lookup(name: str) -> Row | None:
 
 
 def registrations() -> list[Registration]:
-    """Kernel registrations for every row and every allowed combination of element types.
+    """Kernel registrations for every row and every combination of element types that the OpDef allows too.
 
     Arguments of type int32 live in host memory, by TensorFlow's convention for accelerators, as do those that
     fix a shape.
@@ -139,7 +139,9 @@ def registrations() -> list[Registration]:
         missing = set(row.types) - set(names)
         if missing:
             raise ValueError(f"op table: {row.op} has no type attributes {sorted(missing)}")
-        for combination in product(*(row.types[n] for n in names)):
+        allowed = {a.name: a.allowed_values.list.type for a in op_def.attr if a.HasField("allowed_values")}
+        choices = [[d for d in row.types[n] if n not in allowed or d.tf_enum in allowed[n]] for n in names]
+        for combination in product(*choices):
             chosen = dict(zip(names, combination, strict=True))
             host = {*row.fixed, *row.host, *row.host_outputs}
             for arg in (*op_def.input_arg, *op_def.output_arg):

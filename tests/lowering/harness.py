@@ -1,0 +1,161 @@
+"""Compares the lowering of an op with stock TensorFlow on the CPU.
+
+    check(lambda x, y: tf.raw_ops.AddV2(x=x, y=y), x, y)
+
+builds the cluster of the op(s) that the callable makes in a graph, with every array an input of the cluster (so
+that nothing is known at compile time but what the op table calls fixed), lowers it for the arrays' shapes, runs
+the program on every backend, and compares with what the callable gives when called eagerly on the CPU. Python
+constants inside the callable become Const nodes of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from habana_tf.compiler import interpreter
+from habana_tf.compiler.dtypes import from_tf
+from habana_tf.compiler.ir import Program
+from habana_tf.graph import cluster as clusters
+from habana_tf.lowering.lower import lower
+from habana_tf.lowering.table import lookup
+
+Backend = Callable[[Program, Sequence[Any], Sequence[Any]], list[Any]]
+
+BACKENDS: list[Backend] = [interpreter.run]
+"""What runs the lowered programs; every one of them must agree with stock TensorFlow."""
+
+TOLERANCE = {"float32": (1e-5, 1e-6), "bfloat16": (1.6e-2, 1e-2), "float16": (2e-3, 1e-3)}
+"""Relative and absolute tolerance per element type; integers and booleans are exact. bfloat16: two units in the
+last place, since TensorFlow rounds between the steps of many ops."""
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F32 = np.dtype(np.float32)
+
+quick = settings(max_examples=15, deadline=None, derandomize=True)
+"""For @given tests: few examples, the same ones in every run."""
+
+
+def make_cluster(fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[clusters.Cluster, list[int]]:
+    """The cluster of all ops that `fn` makes, and for each cluster input the index of its array."""
+    with tf.Graph().as_default() as graph:
+        holders = [tf.compat.v1.placeholder(a.dtype, a.shape) for a in arrays]
+        out = [t for t in tf.nest.flatten(fn(*holders)) if isinstance(t, tf.Tensor)]
+        ops = [op for op in graph.get_operations() if op.type != "Placeholder"]
+    which = {h.name: k for k, h in enumerate(holders)}
+    if len(ops) == 1 and len(out) == len(ops[0].outputs):
+        cluster = clusters.parse(clusters.of_node(ops[0].node_def.SerializeToString()))
+        slots = [slot for _, slot in cluster.nodes[0].inputs]
+        return cluster, [which[ops[0].inputs[slots.index(k)].name] for k in range(len(slots))]
+    return _whole_graph(holders, ops, out)
+
+
+def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[clusters.Cluster, list[int]]:
+    """A cluster of many ops; int32 arguments and those that fix a shape are host arguments, which come last."""
+    host = {h.name for h in holders if h.dtype == tf.int32}
+    for op in ops:
+        row = lookup(op.type)
+        slices = clusters.arg_slices(op.node_def, op.op_def)
+        host |= {i.name for name in (*row.fixed, *row.host) for i in op.inputs[slices[name]]}
+    writer = clusters.Writer("test")
+    order = sorted(range(len(holders)), key=lambda k: holders[k].name in host)
+    refs: dict[str, str] = {}
+    for k in order:
+        dtype = from_tf(holders[k].dtype.as_datatype_enum)
+        refs[holders[k].name] = writer.arg(clusters.Arg(dtype, holders[k].name in host, f"x{k}"))
+    for op in ops:
+        name = writer.node(op.node_def, [refs[i.name] for i in op.inputs])
+        refs.update({o.name: f"{name}:{k}" if k else name for k, o in enumerate(op.outputs)})
+    for o in out:
+        writer.result(refs[o.name], clusters.Arg(from_tf(o.dtype.as_datatype_enum), o.dtype == tf.int32))
+    return clusters.parse(writer.bytes()), order
+
+
+def lower_op(fn: Callable[..., Any], *arrays: Any) -> tuple[Program, list[Any]]:
+    """The program of `fn` for these arrays, and the arrays in the order of the program's inputs."""
+    cluster, order = make_cluster(fn, arrays)
+    given = [arrays[k] for k in order]
+    fixed = cluster.fixed_inputs()
+    values = [a if i in fixed else None for i, a in enumerate(given)]
+    return lower(cluster, [a.shape for a in given], values), given
+
+
+def evaluate(fn: Callable[..., Any], *arrays: Any, states: Sequence[Any] = ()) -> list[list[Any]]:
+    """For each backend, the outputs of `fn` on HPU."""
+    program, given = lower_op(fn, *map(np.asarray, arrays))
+    return [backend(program, given, states) for backend in BACKENDS]
+
+
+def reference(fn: Callable[..., Any], *arrays: Any) -> list[Any]:
+    """The outputs of `fn` by stock TensorFlow on the CPU."""
+    with tf.device("/CPU:0"):
+        out = tf.nest.flatten(fn(*map(tf.constant, arrays)))
+    return [t.numpy() for t in out if isinstance(t, tf.Tensor)]
+
+
+def check(
+    fn: Callable[..., Any], *arrays: Any, rtol: float | None = None, atol: float | None = None, nan: bool = True
+) -> None:
+    """Asserts that `fn` on HPU gives what stock TensorFlow gives: shapes, types and values.
+
+    rtol, atol: in the place of TOLERANCE. nan=False: elements that are NaN on either side are not compared (where
+    TensorFlow's own kernels disagree about NaN).
+    """
+    arrays = tuple(map(np.asarray, arrays))
+    wanted = reference(fn, *arrays)
+    for outputs in evaluate(fn, *arrays):
+        assert len(outputs) == len(wanted)
+        for got, want in zip(outputs, wanted, strict=True):
+            compare(got, want, rtol, atol, nan)
+
+
+def compare(got: Any, want: Any, rtol: float | None = None, atol: float | None = None, nan: bool = True) -> None:
+    """Asserts equal shape and type, and equal values within the tolerance of the type."""
+    assert got.shape == want.shape, f"shape {got.shape}, TensorFlow gives {want.shape}"
+    assert got.dtype == want.dtype, f"type {got.dtype}, TensorFlow gives {want.dtype}"
+    relative, absolute = TOLERANCE.get(want.dtype.name, (0.0, 0.0))
+    if want.dtype.name in TOLERANCE:
+        got, want = got.astype(np.float32), want.astype(np.float32)
+        if not nan:
+            both = ~(np.isnan(got) | np.isnan(want))
+            got, want = got[both], want[both]
+    np.testing.assert_allclose(
+        got, want, rtol=relative if rtol is None else rtol, atol=absolute if atol is None else atol
+    )
+
+
+# -- drawing inputs -------------------------------------------------------------------------------------------
+
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+
+SPECIAL = [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan")]
+
+
+def arrays(
+    dtype: Any, shape: Any = SHAPES, low: float = -4, high: float = 4, special: bool = False
+) -> st.SearchStrategy[Any]:
+    """Arrays of `dtype`: floats in [low, high] (`special`: also infinities and NaN), integers in [low, high]."""
+    dtype = np.dtype(dtype)
+    if dtype == np.bool_:
+        return hnp.arrays(np.bool_, shape)
+    if dtype.kind in "iu":
+        bottom = max(int(low), 0 if dtype.kind == "u" else int(low))
+        return hnp.arrays(dtype, shape, elements=st.integers(bottom, int(high)))
+    values = st.floats(low, high, width=32)
+    if special:
+        values = st.one_of(values, st.sampled_from(SPECIAL))
+    return hnp.arrays(np.float32, shape, elements=values).map(lambda x: x.astype(dtype))
+
+
+@st.composite
+def broadcastable(draw: Any, dtype: Any, count: int = 2, **options: Any) -> tuple[Any, ...]:
+    """`count` arrays whose shapes broadcast together."""
+    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=count, min_side=0, max_side=4, max_dims=3)).input_shapes
+    return tuple(draw(arrays(dtype, shape, **options)) for shape in shapes)

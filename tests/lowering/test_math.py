@@ -1,0 +1,280 @@
+"""Elementwise ops against stock TensorFlow: every op, drawn shapes and values, infinities and NaN."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from harness import BF16, F32, SHAPES, arrays, broadcastable, check, make_cluster, quick
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from habana_tf.compiler import extent as ext
+from habana_tf.compiler.dtypes import DType
+from habana_tf.compiler.interpreter import bind, run
+from habana_tf.lowering.lower import LoweringError, lower
+
+raw = tf.raw_ops
+FLOATS = pytest.mark.parametrize("dtype", [F32, BF16], ids=["float32", "bfloat16"])
+INTS = [np.dtype(n) for n in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")]
+SIGNED = [d for d in INTS if d.kind == "i"]
+
+
+def unary(name, **attrs):
+    """The op `name` as a callable; the argument's name is x, or features for activations."""
+    fn = getattr(raw, name)
+    argument = "features" if name in ACTIVATIONS else "x"
+    return lambda x: fn(**{argument: x}, **attrs)
+
+
+ACTIVATIONS = ["Softplus", "Softsign", "Elu", "Selu", "Relu", "Relu6", "LeakyRelu"]
+# Functions with their range of meaning; the rest of the line is drawn as well, where results are NaN or infinite.
+EVERYWHERE = ["Exp", "Expm1", "Sin", "Cos", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Sigmoid", "Erf", "Erfc",
+              "Floor", "Ceil", "Rint", "Round", "Neg", "Abs", "Square", "IsNan", "IsInf", "IsFinite", "Reciprocal",
+              "Inv", *ACTIVATIONS]  # fmt: skip
+SOMEWHERE = ["Log", "Log1p", "Sqrt", "Rsqrt", "Asin", "Acos", "Acosh", "Atanh", "Sign", "Lgamma", "Tan"]
+
+
+NO_BFLOAT16 = ["Rint", "Lgamma", "Mod", "TruncateMod", "Atan2"]
+"""Ops whose CPU kernel in TensorFlow has no bfloat16."""
+
+
+@FLOATS
+@pytest.mark.parametrize("name", [*EVERYWHERE, *SOMEWHERE])
+def test_unary(name, dtype):
+    if dtype == BF16 and name in NO_BFLOAT16:
+        return
+
+    @quick
+    @given(arrays(dtype, special=True))
+    def compare(x):
+        check(unary(name), x, rtol=2e-5 if dtype == F32 else None, nan=name in EVERYWHERE)
+
+    compare()
+
+
+@pytest.mark.parametrize("name", ["Neg", "Abs", "Sign", "Square", "Round", "Relu", "Relu6"])
+@pytest.mark.parametrize("dtype", [np.dtype("int32"), np.dtype("int64")], ids=str)
+def test_unary_integers(name, dtype):
+    check(unary(name), np.array([-7, -1, 0, 1, 5, 9], dtype))
+
+
+@FLOATS
+def test_leaky_relu_slope(dtype):
+    check(unary("LeakyRelu", alpha=0.3), np.array([-2, -0.0, 0, 3, np.inf, -np.inf], dtype))
+
+
+BINARY = ["AddV2", "Add", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "SquaredDifference", "Atan2", "Xdivy", "MulNoNan",
+          "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"]  # fmt: skip
+BINARY_FINITE = ["FloorDiv", "FloorMod", "Mod", "TruncateMod", "Maximum", "Minimum", "Xlogy", "Xlog1py"]
+
+
+def binary(name):
+    fn = getattr(raw, name)
+    return lambda x, y: fn(y=x, x=y) if name == "Atan2" else fn(x=x, y=y)
+
+
+@FLOATS
+@pytest.mark.parametrize("name", BINARY)
+def test_binary(name, dtype):
+    @quick
+    @given(broadcastable(dtype, special=True))
+    def compare(xy):
+        check(binary(name), *xy)
+
+    if dtype != BF16 or name not in NO_BFLOAT16:
+        compare()
+
+
+@FLOATS
+@pytest.mark.parametrize("name", BINARY_FINITE)
+def test_binary_without_nan(name, dtype):
+    @quick
+    @given(broadcastable(dtype, low=0.25))
+    def compare(xy):
+        check(binary(name), *xy, nan=False)
+
+    if dtype != BF16 or name not in NO_BFLOAT16:
+        compare()
+
+
+@FLOATS
+@pytest.mark.parametrize("name", ["FloorMod", "FloorDiv"])
+def test_remainders_of_negative_floats(name, dtype):
+    x = np.array([7, -7, 7, -7, 5.5, -5.5, 6], dtype)
+    y = np.array([2, 2, -2, -2, -1.5, 1.5, -3], dtype)
+    check(binary(name), x, y)
+
+
+@FLOATS
+def test_pow(dtype):
+    @quick
+    @given(broadcastable(dtype, low=0.125))
+    def compare(xy):
+        check(binary("Pow"), *xy, rtol=2e-5 if dtype == F32 else None)
+
+    compare()
+    check(binary("Pow"), np.array([-2, -2, 0, 0, 1, np.nan], dtype), np.array([3, 0.5, 0, -1, np.nan, 0], dtype))
+
+
+WRAPPING = ["AddV2", "Sub", "Mul", "Maximum", "Minimum", "Equal", "Less", "GreaterEqual", "NotEqual"]
+
+
+@pytest.mark.parametrize("dtype", INTS, ids=str)
+@pytest.mark.parametrize("name", WRAPPING)
+def test_binary_integers(name, dtype):
+    info = np.iinfo(dtype)
+    x = np.array([0, 1, info.max, info.min, info.max, 5], dtype)
+    y = np.array([3, 1, 1, info.max, info.max, 7], dtype)
+    check(binary(name), x, y)
+
+
+@pytest.mark.parametrize("name", ["FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Mod", "Div"])
+def test_integer_division(name):
+    x, y = np.array([7, -7, 7, -7, 0, 6], np.int32), np.array([2, 2, -2, -2, 5, -3], np.int32)
+    check(binary(name), x, y)
+    if name not in ("Mod", "TruncateMod"):
+        check(binary(name), np.abs(x).astype(np.uint8), np.abs(y).astype(np.uint8))
+
+
+def test_integer_powers():
+    check(binary("Pow"), np.array([2, -3, 0, 7], np.int32), np.array([10, 3, 0, 1], np.int32))
+    check(binary("Pow"), np.array([2, -3], np.int64), np.array([40, 3], np.int64))
+
+
+@pytest.mark.parametrize("name", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])
+def test_bits(name):
+    for dtype in INTS:
+        check(binary(name), np.array([[0b1100], [0b0101]], dtype), np.array([0b1010, 0b0111], dtype))
+
+
+@pytest.mark.parametrize("name", ["LeftShift", "RightShift"])
+def test_shifts_clamp_the_amount(name):
+    for dtype in SIGNED:
+        check(binary(name), np.array([-8, 8, 1, 100], dtype), np.array([1, 2, 0, 3], dtype))
+    check(binary(name), np.array([-8, 8, -1], np.int32), np.array([40, -3, 31], np.int32))
+    check(binary(name), np.array([200, 8], np.uint8), np.array([1, 9], np.uint8))
+
+
+def test_logic():
+    a, b = np.array([[True], [False]]), np.array([True, False])
+    for name in ("LogicalAnd", "LogicalOr"):
+        check(binary(name), a, b)
+    check(unary("LogicalNot"), a)
+    check(unary("Invert"), np.array([0, 5, -1], np.int32))
+    check(binary("Equal"), a, b)
+
+
+def test_equality_of_shapes_that_do_not_broadcast():
+    x, y = np.zeros(2, F32), np.zeros(3, F32)
+    for op in (raw.Equal, raw.NotEqual):
+        check(lambda x, y, op=op: op(x=x, y=y, incompatible_shape_error=False), x, y)
+    cluster, _ = make_cluster(binary("Equal"), [x, x])
+    with pytest.raises(LoweringError, match=r"Equal.*do not broadcast"):
+        lower(cluster, [x.shape, y.shape], [None, None])
+
+
+def test_approximate_equal():
+    x, y = np.array([1, 2, 3, np.nan], F32), np.array([1.005, 2.5, 3, np.nan], F32)
+    check(lambda x, y: raw.ApproximateEqual(x=x, y=y, tolerance=0.01), x, y)
+
+
+GRADS = ["TanhGrad", "SigmoidGrad", "SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"]
+FEATURE_GRADS = ["ReluGrad", "Relu6Grad", "SoftplusGrad", "SoftsignGrad", "LeakyReluGrad"]
+OUTPUT_GRADS = ["EluGrad", "SeluGrad"]
+
+
+@FLOATS
+@pytest.mark.parametrize("name", [*GRADS, *FEATURE_GRADS, *OUTPUT_GRADS])
+def test_gradients(name, dtype):
+    fn = getattr(raw, name)
+    if name in GRADS:
+        call = lambda a, g: fn(y=a, dy=g)  # noqa: E731
+    elif name in OUTPUT_GRADS:
+        call = lambda a, g: fn(gradients=g, outputs=a)  # noqa: E731
+    else:
+        call = lambda a, g: fn(gradients=g, features=a)  # noqa: E731
+
+    @quick
+    @given(st.data(), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
+    def compare(data, shape):
+        low = 0.125 if name in ("SqrtGrad", "RsqrtGrad") else -1.5
+        a, g = (data.draw(arrays(dtype, shape, low=low)) for _ in range(2))
+        check(call, a, g, atol=1e-5 if dtype == F32 else 5e-2)
+
+    compare()
+
+
+NAMES = ["float32", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_cast(source):
+    x = np.array([0, 1, 3, 100, 0.4, 1.7]).astype(BF16 if source == "bfloat16" else source)
+    for target in NAMES:
+        check(lambda x, t=target: raw.Cast(x=x, DstT=getattr(tf, t)), x, rtol=0, atol=0)
+
+
+def test_cast_rounds_to_even_or_truncates():
+    x = np.array([1.00390625, 1.01171875, -1.005, 3.3e38, np.inf, np.nan, 1e-40], F32)
+    for truncate in (False, True):
+        check(lambda x, t=truncate: raw.Cast(x=x, DstT=tf.bfloat16, Truncate=t), x, rtol=0, atol=0)
+    check(lambda x: raw.Cast(x=x, DstT=tf.int32), np.array([-1.7, -0.5, 2.9, 1e9], F32))
+
+
+@pytest.mark.parametrize("source,target", [("float32", "int32"), ("int32", "uint8"), ("uint8", "float32"),
+                                           ("int16", "bfloat16"), ("int64", "float32"), ("float32", "int16"),
+                                           ("int32", "int32")])  # fmt: skip
+def test_bitcast(source, target):
+    x = np.array([[1, 100, 7, 250], [3, 4, 5, 66]]).astype(source)
+    check(lambda x: raw.Bitcast(input=x, type=getattr(tf, target)), x)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, np.dtype("int32"), np.dtype("bool")], ids=str)
+def test_select_v2(dtype):
+    @quick
+    @given(st.data(), hnp.mutually_broadcastable_shapes(num_shapes=3, min_side=0, max_side=3, max_dims=3))
+    def compare(data, shapes):
+        c, t, e = (data.draw(arrays(d, s)) for d, s in zip((np.bool_, dtype, dtype), shapes.input_shapes, strict=True))
+        check(lambda c, t, e: raw.SelectV2(condition=c, t=t, e=e), c, t, e)
+
+    compare()
+
+
+def test_select():
+    t = np.arange(6, dtype=F32).reshape(2, 3)
+    for condition in (np.array(True), np.array([True, False]), t > 2):
+        check(lambda c, t, e: raw.Select(condition=c, x=t, y=e), condition, t, -t)
+
+
+@FLOATS
+def test_clip_by_value(dtype):
+    x = np.array([[-3, 0.5], [2, 9]], dtype)
+    for low, high in ((dtype.type(-1), dtype.type(2)), (x - dtype.type(1), x * dtype.type(0) + dtype.type(1))):
+        check(
+            lambda x, lo, hi: raw.ClipByValue(t=x, clip_value_min=lo, clip_value_max=hi),
+            x, np.asarray(low, dtype), np.asarray(high, dtype),
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, np.dtype("int32")], ids=str)
+def test_add_n(dtype):
+    @quick
+    @given(st.data(), SHAPES, st.integers(1, 4))
+    def compare(data, shape, count):
+        check(lambda *xs: raw.AddN(inputs=list(xs)), *(data.draw(arrays(dtype, shape)) for _ in range(count)))
+
+    compare()
+
+
+def test_elementwise_ops_lower_over_symbolic_shapes():
+    """Eager elementwise ops share one recipe over all shapes."""
+    x = np.ones((2, 3), F32)
+    for fn, count in ((unary("Softplus"), 1), (binary("AddV2"), 2), (binary("Xdivy"), 2)):
+        cluster, _ = make_cluster(fn, [x] * count)
+        program = lower(cluster, [(ext.sym(0),)] * count, [None] * count)
+        y = np.arange(1, 5, dtype=F32)
+        got = run(bind(program, [4]), [y] * count)[0]
+        np.testing.assert_allclose(got, fn(*[y] * count).numpy(), rtol=1e-5)
+        assert program.inputs[0].dtype is DType.F32
