@@ -8,6 +8,7 @@ runs a cluster that cannot be compiled. Clear before fast.
                accumulator type and rounded once
     integers   wrap; division and remainder by zero give 0; a float outside an integer type's range casts to an
                unspecified value; a shift by the width or more (negative counts as such) leaves nothing but signs
+               an integer's exponent counts as unsigned
     NaN        comparisons as IEEE 754; max, min and argmax/argmin let NaN through; sort puts NaN last (first
                when descending)
 """

@@ -83,12 +83,8 @@ def _floormod(a: Any, b: Any) -> Any:
 def _pow(a: Any, b: Any) -> Any:
     if a.dtype.kind == "f":
         return np.power(a, b)
-    out = np.power(a, np.maximum(b, 0))
-    if a.dtype.kind == "i":  # 1 / a ** -b, truncated
-        odd = (b & 1) != 0
-        inverse = np.where(a == 1, 1, np.where(a == -1, np.where(odd, -1, 1), 0))
-        out = np.where(b < 0, inverse, out)
-    return out.astype(a.dtype)
+    unsigned = np.dtype(f"u{a.dtype.itemsize}")  # exponents count as unsigned
+    return np.power(a.astype(unsigned), b.astype(unsigned)).astype(a.dtype)
 
 
 def _mulhi(a: Any, b: Any) -> Any:

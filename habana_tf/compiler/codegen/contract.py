@@ -15,19 +15,19 @@ nothing outside the operands' index ranges is read (bf16 pairs read two neighbou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
 from habana_tf.hardware.cpu import Target
 
 from ..dtypes import DType
-from .contract_micro import SIZE, Accumulation, KLoop, Micro, at, masked_load, repeat
+from .contract_micro import Accumulation, KLoop, Micro, at, masked_load, repeat
 from .contract_pack import PAIR_BLOCK, PanelPacker, pair_words
 from .contract_point import Epilogue, Point, StorePartial, StoreResult, Tile
 from .contract_spec import Canonical, ContractSpec, Label, Operand, canonical
-from .contract_tiles import Dim, Plan, plan, work_of
+from .contract_tiles import Dim, Plan, plan
 from .emit import Function, Value
 
 __all__ = ["ContractCode", "ContractSpec", "Epilogue", "KernelCall", "Operand", "Point", "emit_contract"]
@@ -70,6 +70,8 @@ def emit_contract(
     """The kernels of one contraction; function names begin with `name`. `cut` overrides the chosen plan."""
     c = canonical(spec)
     p = cut or plan(c, target)
+    if any(not x.extent for x in c.labels() if x.kind != "k"):
+        return ContractCode((), (), p)
     final = epilogue or StoreResult(c)
     calls: list[KernelCall] = []
     temps: list[int] = []
@@ -122,6 +124,9 @@ class _Place:
     chunk_trip: int | Value = 0
 
 
+_Body = Callable[[_Place, int, int, int], None]
+
+
 class _Kernel:
     """The main kernel: loops over tiles around the micro-kernel."""
 
@@ -146,8 +151,7 @@ class _Kernel:
             place = _Place()
             self._decode(item.index, place)
             self._inner(p.dims[p.grid_dims :], place)
-        grid = 0 if 0 in self.c.spec.extents and not _results(self.c) else p.grid
-        return KernelCall(fn, buffers, grid, p.grain)
+        return KernelCall(fn, buffers, p.grid, p.grain)
 
     # -- loops ------------------------------------------------------------------------------------------------
 
@@ -204,7 +208,7 @@ class _Kernel:
             self._enter(dim, loop.index, place)
             self._inner(dims[1:], place)
 
-    def _variants(self, place: _Place, by: tuple[bool, bool], body: object) -> None:
+    def _variants(self, place: _Place, by: tuple[bool, bool], body: _Body) -> None:
         """Emits `body(place, row tile size, vectors, active lanes)` for each form the tile may have here."""
         t = self.t
         sizes = [(t.size, t.large)] + ([(t.size - 1, t.tiles)] if t.large < t.tiles else [])
@@ -216,7 +220,7 @@ class _Kernel:
             with self._choice(place.panel, t.panels - 1, len(widths)) as choose:
                 for vectors, active in widths:
                     with choose():
-                        body(place, size, vectors, active)  # type: ignore[operator]
+                        body(place, size, vectors, active)
 
         if not by[0]:
             columns(t.size)
@@ -227,7 +231,7 @@ class _Kernel:
                     columns(size)
 
     @contextmanager
-    def _choice(self, value: Value, below: int, forms: int) -> Iterator[object]:
+    def _choice(self, value: Value, below: int, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
         """Two branches, the first for value < below; or one without a test."""
         fn = self.fn
         if forms == 1:
@@ -346,10 +350,6 @@ def _rows(c: Canonical, p: Plan, size: int) -> list[tuple[tuple[Label, int], ...
     ]
 
 
-def _results(c: Canonical) -> int:
-    return math.prod(x.extent for x in (*c.batch, *c.m, *c.n))
-
-
 def _chunk_extent(c: Canonical, p: Plan) -> int:
     """Steps of the packed copy along the first k label."""
     extent = next((d.size for d in p.dims if d.kind == "chunk"), c.k[0].extent)
@@ -372,7 +372,7 @@ def _pack_outer(c: Canonical) -> list[Label]:
     return [x for x in (*c.batch, *c.n) if x is not c.lane]
 
 
-def _pack_call(c: Canonical, p: Plan, name: str, source: object, temp: object) -> KernelCall:
+def _pack_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[int], object]) -> KernelCall:
     """Packs all of b: one work item per panel and block of the first k label."""
     outer = _pack_outer(c)
     panels = math.prod(x.extent for x in outer) * p.tiling.panels
@@ -388,7 +388,7 @@ def _pack_call(c: Canonical, p: Plan, name: str, source: object, temp: object) -
         if size < c.k[0].extent:
             dims.insert(0, Dim("chunk", -(-c.k[0].extent // size), c.k[0], size))
     whole = Plan(p.tiling, tuple(dims), len(dims), 1, "call", p.dot, 1)
-    buffer = temp(panels * _panel_bytes(c, p))  # type: ignore[operator]
+    buffer = temp(panels * _panel_bytes(c, p))
     kernel = _PackKernel(c, whole, name, source, buffer)
     return kernel.emit()
 
@@ -409,8 +409,8 @@ class _PackKernel(_Kernel):
             self._decode(item.index, place)
             self.raw = raw
             self._variants(place, (False, True), self._pack)
-        grain = max(1, p.grid * 16384 // max(1, work_of(p.dims) * 65536))
-        return KernelCall(fn, (self.a.buffer, self.b.buffer), p.grid, grain)
+        words = math.prod(x.extent for x in (*_pack_outer(self.c), *self.c.k)) * self.c.columns
+        return KernelCall(fn, (self.a.buffer, self.b.buffer), p.grid, max(1, p.grid * 16384 // words))
 
     def _pack(self, place: _Place, size: int, vectors: int, active: int) -> None:
         source = self._address(self.raw, "b", self.c.b.dtype.bytes, self.c.b.offset, place)
@@ -424,12 +424,12 @@ def _reach(c: Canonical) -> tuple[int, int]:
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0)
 
 
-def _pair_call(c: Canonical, name: str, lanes: int, source: object, temp: object) -> KernelCall:
+def _pair_call(c: Canonical, name: str, lanes: int, source: object, temp: Callable[[int], object]) -> KernelCall:
     low, high = (c.a.offset + r for r in _reach(c))
     fn = Function(name)
     pair_words(fn, low, high, c.k[-1].a, lanes)
     count = high - low + 1
-    buffer = temp(count * 4)  # type: ignore[operator]
+    buffer = temp(count * 4)
     return KernelCall(fn, (source, buffer), -(-count // PAIR_BLOCK), 4)
 
 
@@ -478,9 +478,7 @@ class _ReduceKernel(_Kernel):
                 where.append(Point("", lanes, valid, tile, within))
         offsets = [p.offset(self.layout.strides) for p in where]
         pointers = [fn.offset(self.pa, "float", o) for o in offsets]
-        first = [
-            masked_load(fn, "float", lanes, x, p.mask) for x, p in zip(pointers, where, strict=True)
-        ]
+        first = [masked_load(fn, "float", lanes, x, p.mask) for x, p in zip(pointers, where, strict=True)]
         with repeat(fn, self.chunks - 1, [("i64", str(self.layout.size * 4)), *((type_, x) for x in first)]) as t:
             shift, *sums = t.carried
             following = [
@@ -489,7 +487,3 @@ class _ReduceKernel(_Kernel):
             ]
             t.next = [fn.int("add", shift, self.layout.size * 4), *following]
         _finish(fn, c, self.p, self.out, None, place, rows, vectors, active, t.next[1:])
-
-
-# Kept for readers of plans: bytes per element of each format of the micro-kernel.
-FORMATS = SIZE

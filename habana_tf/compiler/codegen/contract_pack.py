@@ -40,7 +40,8 @@ class PanelPacker:
 
     def steps(self, k: Sequence[Label]) -> list[int]:
         """Bytes in the packed copy from one index of a k label to the next (for the last: one pair if dot)."""
-        out, step = [], self.width * 4
+        out: list[int] = []
+        step = self.width * 4
         for i, label in enumerate(reversed(k)):
             out.insert(0, step)
             step *= -(-label.extent // 2) if self.dot and i == 0 else label.extent
@@ -130,22 +131,35 @@ class PanelPacker:
         word = 2 * self.size if self.dot else self.size
         block = lanes * word // self.size
         full, rest = self._split(trip, block)
-        kind = "i32" if self.dot else "float"
+        whole = vectors if active == lanes else vectors - 1
         with self._times(full, source, target, lanes * word, lanes * step) as (p, q):
-            for v in range(vectors):
-                valid = active if v == vectors - 1 else lanes
-                lines = []
-                for i in range(valid):
-                    line = at(fn, p, (v * lanes + i) * self.column)
-                    x = fn.load(f"<{lanes} x {'i32' if self.dot else self.element}>", line, self.size)
-                    lines.append(widen(fn, lanes, x) if self.bf16 and not self.dot else x)
-                lines += ["zeroinitializer"] * (lanes - valid)
-                for i, x in enumerate(transpose(fn, kind, lines)):
-                    fn.store(f"<{lanes} x {kind}>", x, at(fn, q, i * step + v * lanes * 4), 4)
+            if whole:
+                with self._times(whole, p, q, lanes * self.column, lanes * 4) as (x, y):
+                    self._block(x, y, step, lanes)
+            if whole < vectors:
+                x, y = at(fn, p, whole * lanes * self.column), at(fn, q, whole * lanes * 4)
+                if whole:  # few columns after many: not worth the code of another block
+                    self._single(label, block, step, x, y, 1, active)
+                else:
+                    self._block(x, y, step, active)
         if rest != 0:
             p, q = self._after(full, source, target, lanes * word, lanes * step)
             with _Maybe(fn, rest):
                 self._single(label, rest, step, p, q, vectors, active)
+
+    def _block(self, source: Value, target: Value, step: int, valid: int) -> None:
+        """lanes words along k of `valid` columns."""
+        fn, lanes = self.fn, self.lanes
+        kind = "i32" if self.dot else "float"
+        lines = []
+        for i in range(valid):
+            x = fn.load(
+                f"<{lanes} x {'i32' if self.dot else self.element}>", at(fn, source, i * self.column), self.size
+            )
+            lines.append(widen(fn, lanes, x) if self.bf16 and not self.dot else x)
+        lines += ["zeroinitializer"] * (lanes - valid)
+        for i, x in enumerate(transpose(fn, kind, lines)):
+            fn.store(f"<{lanes} x {kind}>", x, at(fn, target, i * step), 4)
 
     # -- neither: element by element --------------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ class Canonical:
     """See the module's docstring. `batch`, `m`, `n`, `k` are in loop order, outermost first.
 
     `lane` is the label the lanes of a vector run along: the last of `n`, or of `batch` (a depthwise product: then a
-    is read by vectors as well), or None if the result has one column.
+    is read by vectors as well), or None if the result has one column (or lanes would have to be gathered).
     """
 
     spec: ContractSpec
@@ -100,6 +100,8 @@ def canonical(spec: ContractSpec) -> Canonical:
         labels.append(Label(kind, extent, a, b, out, tuple(s[i] for s in spec.also), (i,)))
     labels = _merge(labels)
     lane = next((x for x in labels if x.out == 1), None)
+    if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
+        lane = None
     swapped = lane is not None and lane.kind == "m"
     if swapped:
         turn = {"m": "n", "n": "m"}
@@ -111,8 +113,8 @@ def canonical(spec: ContractSpec) -> Canonical:
     }
     # Rows of a are walked with short steps innermost; b follows (or is packed into this order).
     k = tuple(sorted((x for x in labels if x.kind == "k"), key=lambda x: (-abs(x.a), -abs(x.b), x.sources)))
-    a, b = (spec.b, spec.a) if swapped else (spec.a, spec.b)
-    return Canonical(spec, a, b, swapped, groups["batch"], groups["m"], groups["n"], k, lane)
+    left, right = (spec.b, spec.a) if swapped else (spec.a, spec.b)
+    return Canonical(spec, left, right, swapped, groups["batch"], groups["m"], groups["n"], k, lane)
 
 
 def _merge(labels: list[Label]) -> list[Label]:

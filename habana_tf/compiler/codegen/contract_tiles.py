@@ -17,7 +17,6 @@ on the number of threads: the numbers a contraction gives do not either.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from habana_tf.hardware.cpu import Isa, Target
@@ -157,7 +156,7 @@ def plan(c: Canonical, target: Target) -> Plan:
     batch = math.prod(x.extent for x in c.batch if x is not c.lane)
     dot = _dot(c, target, rows, depth)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
-    must_pack = dot or (c.lane is not None and c.lane.b != 1)
+    must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * (2 if c.b.dtype is DType.BF16 else 4)
     a_bytes = rows * depth * (2 if c.a.dtype is DType.BF16 else 4)
     panel = depth * t.width * (2 if dot else 4)
@@ -170,9 +169,9 @@ def plan(c: Canonical, target: Target) -> Plan:
     panel_dim = [Dim("panels", t.panels, c.lane)] if c.lane else []
     outer_count = math.prod(d.count for d in lead)
     tiles = outer_count * math.prod(d.count for d in outer_m) * t.tiles * t.panels
-    chunk, chunks = _chunks(c, depth, tiles, rows * c.columns * outer_count, a_bytes + b_bytes, batch)
-    head = [chunk] if chunk else []
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
+    chunk, chunks = _chunks(c, dot, depth, tiles, rows * c.columns * outer_count, (a_bytes + b_bytes) // batch, work)
+    head = [chunk] if chunk else []
     if not packed:
         if b_bytes // chunks <= L2 // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
@@ -220,19 +219,24 @@ def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
     return rows >= 24 and depth >= 8 and c.k[-1].extent >= 4
 
 
-def _chunks(c: Canonical, depth: int, tiles: int, results: int, nbytes: int, batch: int) -> tuple[Dim | None, int]:
-    """A split of the outermost k label that is long enough; None if the sum is better left whole."""
+def _chunks(
+    c: Canonical, dot: bool, depth: int, tiles: int, results: int, nbytes: int, work: float
+) -> tuple[Dim | None, int]:
+    """A split of the outermost k label; None if the sum is better left whole."""
     wanted = 1
     if tiles < ITEMS:
-        wanted = min(-(-ITEMS // tiles), depth // 256)
-    if nbytes // batch > L2 and depth >= 2048:
-        by_cache = -(-nbytes // batch // (L2 // 2))
+        wanted = min(-(-ITEMS // tiles), depth // 256, int(work / (SHARE / 4)))
+    if nbytes > L2 and depth >= 2048:
+        by_cache = -(-nbytes // (L2 // 2))
         wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
-    wanted = min(wanted, 64)
-    if wanted <= 1 or not c.k:
+    if wanted <= 1:
         return None, 1
     label = c.k[0]
-    size = -(-label.extent // wanted)
+    size = -(-label.extent // min(wanted, 64))
+    if dot and len(c.k) == 1:  # pairs must not be cut
+        if label.extent % 2:
+            return None, 1
+        size += size % 2
     count = -(-label.extent // size)
     return (Dim("chunk", count, label, size), count) if count > 1 else (None, 1)
 
@@ -249,7 +253,3 @@ def _finish(p: Plan, work: float) -> Plan:
 def _grain(grid: int, work: float) -> int:
     """Work items a thread should have at least: some ten microseconds."""
     return max(1, min(grid, math.ceil(SHARE / 10 * grid / max(work, 1.0))))
-
-
-def work_of(dims: Sequence[Dim]) -> int:
-    return math.prod(d.count for d in dims)

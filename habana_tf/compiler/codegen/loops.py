@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from .. import extent as ext
-
 from ..extent import Extent, Var
 from ..ir import Node
 from ..kernels import Call, Code, LoopKernel

@@ -31,7 +31,8 @@ def blocks(fn: Function, state: Value, first: Value, lanes: int, run: int, skip:
     if run != 1 or skip != 1:
         group = fn.op(f"udiv {wide} {j}, {all_lanes(run, 'i64')}")
         rest = fn.op(f"urem {wide} {j}, {all_lanes(run, 'i64')}")
-        j = fn.op(f"add {wide} {fn.op(f'mul {wide} {group}, {all_lanes(skip, "i64")}')}, {rest}")
+        start = fn.op(f"mul {wide} {group}, {all_lanes(skip, 'i64')}")
+        j = fn.op(f"add {wide} {start}, {rest}")
 
     def pair(low: Value, high: Value) -> Value:
         a, b = fn.op(f"zext i32 {low} to i64"), fn.op(f"zext i32 {high} to i64")

@@ -1,0 +1,131 @@
+"""Contractions in the scheduler's terms: nodes to a `ContractSpec`, and fused elementwise work to an `Epilogue`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from habana_tf.hardware.cpu import Target
+
+from .. import extent as ext
+from ..extent import Extent, Var
+from ..ir import Contraction, Node
+from ..kernels import Call, Code, ContractKernel, Store
+from ..schedule import View, domain_index
+from ..views import Unfit, strides
+from .axes import accesses
+from .contract import ContractSpec, Operand, Point, emit_contract
+from .emit import Function, Value
+from .expr import Evaluator, Guard, Val
+
+
+def emit_contraction(
+    kernel: ContractKernel, name: str, views: tuple[View, View], reads: Sequence[Node], target: Target
+) -> Code:
+    """The functions of a contraction with its epilogue. reads: kept nodes that the epilogue loads."""
+    node = kernel.node
+    spec: Contraction = node.arg
+    labels = list(dict.fromkeys((*spec.out, *spec.a, *spec.b)))
+    sizes = _sizes(node, labels)
+    a, b = (
+        Operand(s.dtype, _per_label(labels, axes, v.strides), v.offset)
+        for s, axes, v in zip(node.src, (spec.a, spec.b), views, strict=True)
+    )
+    out_strides = _constant(strides(node.shape))
+    out = Operand(node.dtype, _per_label(labels, spec.out, out_strides))
+    plain = len(kernel.stores) == 1 and kernel.stores[0].target is node and kernel.stores[0].value is node
+    epilogue = None if plain else FusedEpilogue(kernel, labels, list(reads))
+    also = epilogue.strides if epilogue else ()
+    code = emit_contract(ContractSpec(sizes, a, b, out, tuple(also)), target, name, epilogue)
+    named: dict[object, Node] = {"a": views[0].base, "b": views[1].base, "out": node}
+    calls = [
+        Call(
+            c.name,
+            c.ir,
+            tuple(named[x] if isinstance(x, str) else x for x in c.buffers),  # type: ignore[misc]  # nodes or temps
+            c.grid,
+            c.grain,
+        )
+        for c in code.calls
+    ]
+    return Code(tuple(calls), code.declarations, code.temps)
+
+
+def _sizes(node: Node, labels: Sequence[int]) -> tuple[int, ...]:
+    spec: Contraction = node.arg
+    found: dict[int, Extent] = {}
+    for s, axes in zip(node.src, (spec.a, spec.b), strict=True):
+        found.update(zip(axes, s.shape, strict=True))
+    return _constant([found[x] for x in labels])
+
+
+def _constant(values: Sequence[Extent]) -> tuple[int, ...]:
+    out = [v for v in values if isinstance(v, int)]
+    if len(out) != len(values):
+        raise Unfit("contraction over run-time extents")
+    return tuple(out)
+
+
+def _per_label(labels: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
+    by_label = dict(zip(axes, steps, strict=True))
+    return tuple(by_label.get(x, 0) for x in labels)
+
+
+class FusedEpilogue:
+    """Elementwise stores on the result's shape, evaluated on each vector of sums."""
+
+    def __init__(self, kernel: ContractKernel, labels: Sequence[int], reads: list[Node]) -> None:
+        self.kernel = kernel
+        self.labels = labels
+        self.reads = reads
+        self.outputs = list(dict.fromkeys(s.target for s in kernel.stores))
+        self.buffers: Sequence[object] = (*self.reads, *self.outputs)
+        self.index = domain_index(kernel.node.shape)
+        loads: Mapping[Node, int] = {**{n: k for k, n in enumerate(self.reads)}, kernel.node: -1}
+        found = accesses([(s.value, self.index) for s in kernel.stores if s.value is not kernel.node], loads)
+        self.strides = [self.steps(e) for e in found.loads]
+
+    def steps(self, e: Extent) -> tuple[int, ...]:
+        """An index expression's stride per label."""
+        spec: Contraction = self.kernel.node.arg
+        out = [0] * len(self.labels)
+        for axis, label in enumerate(spec.out):
+            step = ext.stride_of(e, Var(f"x{axis}", self.kernel.node.shape[axis]))
+            if step is None:
+                raise Unfit(f"epilogue reads at {e}")
+            out[self.labels.index(label)] = step
+        return tuple(out)
+
+    def begin(self, fn: Function, pointers: list[Value]) -> None:
+        self.pointers = pointers
+
+    def vector(self, fn: Function, p: Point) -> None:
+        ev = _PointEvaluator(fn, {n: k for k, n in enumerate(self.reads)}, p, self)
+        ev.pointers = dict(enumerate(self.pointers))
+        ev.written = {len(self.reads) + k for k in range(len(self.outputs))}
+        ev.define(self.kernel.node, self.index, Val(p.value, False))
+        if p.mask is not None:
+            ev.guard = Guard(None, p.mask)
+        for s in self.kernel.stores:
+            self._store(ev, s)
+
+    def _store(self, ev: Evaluator, s: Store) -> None:
+        value = ev.value(s.value, self.index)
+        buffer = len(self.reads) + self.outputs.index(s.target)
+        ev.store(buffer, s.target.dtype, ext.ravel(self.index, s.target.shape), value)
+
+
+class _PointEvaluator(Evaluator):
+    """An evaluator whose index variables are the labels of a contraction at one vector of its result."""
+
+    def __init__(self, fn: Function, buffers: Mapping[Node, int], point: Point, epilogue: FusedEpilogue) -> None:
+        super().__init__(fn, buffers, point.lanes, Var("lanes", point.lanes))
+        self.point = point
+        self.epilogue = epilogue
+
+    def stride(self, e: Extent) -> int | None:
+        return 0 if isinstance(e, int) else self.point.lane_stride(self.epilogue.steps(e))
+
+    def number(self, e: Extent) -> Value:
+        if isinstance(e, int):
+            return str(e)
+        return self.point.offset(self.epilogue.steps(e), e.const)

@@ -1,0 +1,76 @@
+"""From scheduled kernels to one module of LLVM IR: equal functions once, each call with the buffers it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from habana_tf.hardware.cpu import Target
+
+from ..ir import Node
+from ..kernels import Code, ContractKernel, Kernel, LoopKernel
+from ..schedule import Schedule, reads_of
+from .emit import module
+from .epilogue import emit_contraction
+from .loops import emit_loop
+from .single import emit_single
+
+FLOAT_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Generated:
+    """ir: module text. codes: one per kernel; a call's `name` is a function of the module."""
+
+    ir: str
+    codes: tuple[Code, ...]
+    functions: int
+
+
+def generate(plan: Schedule, target: Target) -> Generated:
+    """Code for every kernel of a schedule."""
+    lanes = target.vector_bytes // FLOAT_BYTES
+    attributes = f'"target-cpu"="{target.llvm_cpu}" "target-features"="{target.llvm_features}"'
+    if target.vector_bytes == 64:
+        attributes += ' "prefer-vector-width"="512" "min-legal-vector-width"="512"'
+    names: dict[str, str] = {}
+    texts: list[str] = []
+    declarations: set[str] = set()
+    codes: list[Code] = []
+    for kernel in plan.kernels:
+        code = _emit(kernel, plan, target, lanes)
+        declarations |= code.declarations
+        calls = []
+        for call in code.calls:
+            body = call.ir[call.ir.index("(") :]
+            name = names.get(body)
+            if name is None:
+                name = names[body] = f"k{len(names)}"
+                texts.append(f"define void @{name}{body}")
+            calls.append(replace(call, name=name, ir=""))
+        codes.append(replace(code, calls=tuple(calls)))
+    return Generated(module(texts, declarations, attributes), tuple(codes), len(texts))
+
+
+def _emit(kernel: Kernel, plan: Schedule, target: Target, lanes: int) -> Code:
+    reads = reading_order(kernel, plan)
+    if isinstance(kernel, ContractKernel):
+        epilogue_reads, _ = reads_of(LoopKernel(kernel.node.shape, stores=kernel.stores), plan.kept, {}, _own(kernel))
+        return emit_contraction(
+            kernel, "k", plan.operands[kernel.node], [n for n in epilogue_reads if n is not kernel.node], target
+        )
+    nodes = [*reads, *dict.fromkeys(kernel.outputs)]
+    memory = {n: k for k, n in enumerate(nodes)}
+    if isinstance(kernel, LoopKernel):
+        return emit_loop(kernel, "k", memory, nodes, lanes)
+    return emit_single(kernel.node, "k", memory, nodes, lanes)
+
+
+def _own(kernel: ContractKernel) -> set[Node]:
+    return {kernel.node, *(s.value for s in kernel.stores)}
+
+
+def reading_order(kernel: Kernel, plan: Schedule) -> Sequence[Node]:
+    """The kept nodes a kernel reads and does not compute, in order of first use."""
+    reads, _ = reads_of(kernel, plan.kept, plan.operands, set(kernel.outputs))
+    return [n for n in reads if n not in kernel.outputs]

@@ -1,0 +1,125 @@
+"""Program to recipe: rewrite, schedule, generate, compile, and lay out the buffers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from habana_tf.hardware.cpu import Target
+
+from . import extent as ext
+from .codegen.generate import generate
+from .codegen.machine import compile_ir
+from .extent import Extent
+from .ir import Node, Op, Program
+from .kernels import ContractKernel, Kernel, LoopKernel
+from .recipe import Buffer, Kind, Launch, Recipe
+from .rewrite import rewrite
+from .schedule import schedule
+
+
+def compile_program(program: Program, name: str, target: Target) -> Recipe:
+    """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
+    program = rewrite(program)
+    plan = schedule(program)
+    generated = generate(plan, target)
+    layout = _Layout(program)
+    launches: list[Launch] = []
+    for code in generated.codes:
+        temps = [layout.temporary(n) for n in code.temps]
+        for call in code.calls:
+            if call.grid == 0:
+                continue
+            numbers = tuple(temps[b[1]] if isinstance(b, tuple) else layout.number(b) for b in call.buffers)
+            layout.used(numbers, len(launches))
+            launches.append(Launch(call.name, numbers, call.grid, call.grain))
+        layout.used(temps, len(launches) - 1)
+    return Recipe(
+        name,
+        launches,
+        layout.buffers(),
+        [(n.dtype, n.shape) for n in program.outputs],
+        list(program.states),
+        bytes(layout.constants),
+        compile_ir(generated.ir, target),
+        [explain(k) for k in plan.kernels],
+    )
+
+
+class _Layout:
+    """Gives every node in memory, and every temporary, its buffer."""
+
+    def __init__(self, program: Program) -> None:
+        self.constants = bytearray()
+        self._outputs = {n: k for k, n in enumerate(program.outputs)}
+        self._numbers: dict[Node, int] = {}
+        self._made: list[tuple[Kind, int, Extent]] = []
+        self._life: dict[int, tuple[int, int]] = {}
+
+    def number(self, node: Node) -> int:
+        if node not in self._numbers:
+            self._numbers[node] = self._add(*self._place(node))
+        return self._numbers[node]
+
+    def temporary(self, nbytes: int) -> int:
+        return self._add(Kind.WORKSPACE, 0, nbytes)
+
+    def used(self, numbers: tuple[int, ...] | list[int], call: int) -> None:
+        """Notes that a call works on these buffers."""
+        for n in numbers:
+            first, last = self._life.get(n, (call, call))
+            self._life[n] = (min(first, call), max(last, call))
+
+    def buffers(self) -> list[Buffer]:
+        return [Buffer(kind, index, n, *self._life.get(k, (0, 0))) for k, (kind, index, n) in enumerate(self._made)]
+
+    def _add(self, kind: Kind, index: int, nbytes: Extent) -> int:
+        self._made.append((kind, index, nbytes))
+        return len(self._made) - 1
+
+    def _place(self, node: Node) -> tuple[Kind, int, Extent]:
+        nbytes = ext.mul(node.numel, node.dtype.bytes)
+        if node in self._outputs:
+            return Kind.OUTPUT, self._outputs[node], nbytes
+        if node.op is Op.INPUT:
+            if isinstance(node.arg, tuple):
+                return Kind.STATE, node.arg[1], nbytes
+            return Kind.INPUT, node.arg, nbytes
+        if node.op is Op.CONST:
+            self.constants.extend(b"\0" * (-len(self.constants) % 64))
+            start = len(self.constants)
+            self.constants.extend(node.arg)
+            return Kind.CONSTANT, start, nbytes
+        return Kind.WORKSPACE, 0, nbytes
+
+
+def explain(kernel: Kernel) -> dict[str, Any]:
+    """A kernel for people: engine (MME for contractions, TPC for the rest), what it computes, over what shape."""
+    if isinstance(kernel, ContractKernel):
+        done = {"engine": "MME", "does": "contract", "shape": kernel.node.shape, "fused": _functions(kernel)}
+    elif isinstance(kernel, LoopKernel):
+        does = "reduce" if kernel.reduces else "map"
+        done = {"engine": "TPC", "does": does, "shape": kernel.domain, "fused": _functions(kernel)}
+    else:
+        done = {"engine": "TPC", "does": kernel.node.op.name.lower(), "shape": kernel.node.shape, "fused": {}}
+    done["shape"] = [n if isinstance(n, int) else str(n) for n in done["shape"]]  # type: ignore[attr-defined]
+    done["outputs"] = len(kernel.outputs)
+    return done
+
+
+def _functions(kernel: LoopKernel | ContractKernel) -> dict[str, int]:
+    """How often each scalar function stands in a kernel."""
+    stack = [s.value for s in kernel.stores]
+    if isinstance(kernel, LoopKernel):
+        stack += [r.src[0] for r in kernel.reduces]
+    count: Counter[str] = Counter(r.arg[0] for r in (kernel.reduces if isinstance(kernel, LoopKernel) else ()))
+    seen: set[Node] = set()
+    while stack:
+        n = stack.pop()
+        if n in seen or n.op in (Op.REDUCE, Op.CONTRACT, Op.SCATTER, Op.RANDOM, Op.SCAN):
+            continue
+        seen.add(n)
+        if n.op is Op.MAP:
+            count[n.arg] += 1
+        stack.extend(n.src)
+    return dict(sorted(count.items()))

@@ -1,0 +1,180 @@
+"""A recipe: what a cluster compiles to for given shapes, and how it becomes a program of the runtime.
+
+A recipe is plain data: machine code, the list of calls, the buffers they work on. Extents in it may be symbolic;
+`bind` puts in numbers, plans the workspace and hands the program to the runtime. `pack`/`unpack` are its form in
+the recipe cache.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from . import extent as ext
+from .codegen.machine import Loaded
+from .dtypes import DType, from_label
+from .extent import Extent
+from .plan import Lifetime, place
+
+
+class Kind(IntEnum):
+    """Where a buffer lies; the numbers are the runtime's."""
+
+    INPUT = 0
+    OUTPUT = 1
+    WORKSPACE = 2
+    CONSTANT = 3
+    STATE = 4
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """index: number of the input, output or state; byte offset of a constant. first/last: calls it lives through."""
+
+    kind: Kind
+    index: int
+    nbytes: Extent
+    first: int = 0
+    last: int = 0
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel call: a function of the machine code, its buffers (numbers), work items and grain."""
+
+    function: str
+    buffers: tuple[int, ...]
+    grid: Extent
+    grain: int
+
+
+@dataclass
+class Recipe:
+    """See the module's docstring. `kernels` explains each launch (engine, ops, shape) for people."""
+
+    name: str
+    launches: list[Launch]
+    buffers: list[Buffer]
+    outputs: list[tuple[DType, tuple[Extent, ...]]]
+    states: list[Extent]
+    constants: bytes
+    code: bytes
+    kernels: list[dict[str, Any]] = field(default_factory=list)
+    loaded: Loaded | None = None
+
+    def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:
+        """Offsets of the workspace buffers by number, the workspace's size, and the most bytes alive at once."""
+        numbers = [k for k, b in enumerate(self.buffers) if b.kind is Kind.WORKSPACE]
+        values = [
+            Lifetime(ext.evaluate(self.buffers[k].nbytes, list(dims)), self.buffers[k].first, self.buffers[k].last)
+            for k in numbers
+        ]
+        placed = place(values)
+        return dict(zip(numbers, placed.offsets, strict=True)), placed.total, placed.peak
+
+
+def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, target: Any) -> int:
+    """The runtime's program handle for a recipe with its symbolic extents set to `dims`.
+
+    shapes: the outputs' shapes where they differ from the recipe's own (a generic recipe works on collapsed axes).
+    """
+    from habana_tf._native import _bridge
+
+    numbers = list(dims)
+    offsets, total, _ = recipe.workspace(numbers)
+    if recipe.loaded is None and recipe.launches:
+        recipe.loaded = Loaded(recipe.code, target)
+    calls = []
+    for launch in recipe.launches:
+        grid = ext.evaluate(launch.grid, numbers)
+        assert recipe.loaded is not None
+        address = recipe.loaded.address(launch.function)
+        calls.append((address, list(launch.buffers), numbers, grid, launch.grain))
+    buffers = []
+    for k, b in enumerate(recipe.buffers):
+        nbytes = ext.evaluate(b.nbytes, numbers)
+        if b.kind is Kind.WORKSPACE:
+            buffers.append((int(b.kind), 0, offsets[k], nbytes))
+        elif b.kind is Kind.CONSTANT:
+            buffers.append((int(b.kind), 0, b.index, nbytes))
+        else:
+            buffers.append((int(b.kind), b.index, 0, nbytes))
+    own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
+    outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
+    states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
+    handle: int = _bridge.make_program(
+        recipe.name, calls, buffers, outputs, workspace=total, constants=recipe.constants, states=states,
+        keepalive=recipe,
+    )  # fmt: skip
+    return handle
+
+
+def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """(header fields for people and tools, sections) for the recipe cache."""
+    plan = {
+        "launches": [[x.function, list(x.buffers), _pack_extent(x.grid), x.grain] for x in recipe.launches],
+        "buffers": [[int(b.kind), b.index, _pack_extent(b.nbytes), b.first, b.last] for b in recipe.buffers],
+        "outputs": [[d.label, [_pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
+        "states": [_pack_extent(n) for n in recipe.states],
+    }
+    header: dict[str, Any] = {"kernels": recipe.kernels}
+    sections = {
+        "plan": json.dumps(plan, separators=(",", ":")).encode(),
+        "constants": recipe.constants,
+        "object": recipe.code,
+    }
+    return header, sections
+
+
+def unpack(name: str, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> Recipe:
+    """The recipe that `pack` made."""
+    plan = json.loads(sections["plan"])
+    return Recipe(
+        name,
+        [Launch(f, tuple(b), _unpack_extent(g), n) for f, b, g, n in plan["launches"]],
+        [Buffer(Kind(k), i, _unpack_extent(n), a, z) for k, i, n, a, z in plan["buffers"]],
+        [(from_label(d), tuple(_unpack_extent(n) for n in shape)) for d, shape in plan["outputs"]],
+        [_unpack_extent(n) for n in plan["states"]],
+        sections["constants"],
+        sections["object"],
+        list(header.get("kernels", ())),
+    )
+
+
+def _pack_extent(e: Extent) -> Any:
+    """An int as itself; an expression as {"c": const, "t": [[atom, coefficient], ...]}."""
+    return e if isinstance(e, int) else {"c": e.const, "t": [[_pack_atom(a), c] for a, c in e.terms]}
+
+
+def _pack_atom(atom: ext.Atom) -> Any:
+    match atom:
+        case ext.Sym(index=index):
+            return index
+        case ext.Prod(factors=factors):
+            return ["*", *map(_pack_atom, factors)]
+        case ext.Div(value=value, by=by):
+            return ["/", _pack_extent(value), by]
+        case ext.Mod(value=value, by=by):
+            return ["%", _pack_extent(value), by]
+    raise AssertionError(f"{atom} in a recipe")
+
+
+def _unpack_extent(data: Any) -> Extent:
+    if isinstance(data, int):
+        return data
+    out: Extent = data["c"]
+    for atom, c in data["t"]:
+        out = ext.add(out, ext.mul(_unpack_atom(atom), c))
+    return out
+
+
+def _unpack_atom(data: Any) -> Extent:
+    if isinstance(data, int):
+        return ext.sym(data)
+    if data[0] == "*":
+        return ext.product(_unpack_atom(f) for f in data[1:])
+    value = _unpack_extent(data[1])
+    return ext.div(value, data[2]) if data[0] == "/" else ext.mod(value, data[2])

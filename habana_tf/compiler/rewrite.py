@@ -1,0 +1,91 @@
+"""Rewrites of a program before it is scheduled.
+
+`finish_outputs` gives every output a node of its own (an output that is an input, or stands twice, becomes a copy).
+
+`split_reductions` turns a reduction with few results over much data into two, so that all threads work on it and
+sums stay short. The split depends on shapes only:
+
+    sum [64,26,26,32] -> [32]      becomes      sum [64,676,32] -> [64,32],  sum [64,32] -> [32]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .extent import Extent
+from .ir import Node, Op, Program
+
+SPLIT_DOMAIN = 65536
+"""Elements from which a reduction is worth splitting."""
+SPLIT_RESULTS = 512
+"""Results below which one pass has too few work items."""
+PARTS = 64
+
+
+def rewrite(program: Program) -> Program:
+    return split_reductions(finish_outputs(program))
+
+
+def finish_outputs(program: Program) -> Program:
+    outputs: list[Node] = []
+    for node in program.outputs:
+        if node.op in (Op.INPUT, Op.CONST) or node in outputs:
+            node = Node(Op.RESHAPE, (node,), node.shape, node.dtype)
+        outputs.append(node)
+    return Program(program.inputs, outputs, program.states)
+
+
+def split_reductions(program: Program) -> Program:
+    return _rebuild(program, _split)
+
+
+def _rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
+    """The program with `change` applied to every node, sources first."""
+    made: dict[Node, Node] = {}
+    for node in program.nodes():
+        src = tuple(made[s] for s in node.src)
+        same = all(a is b for a, b in zip(src, node.src, strict=True))
+        made[node] = change(node if same else Node(node.op, src, node.shape, node.dtype, node.arg))
+    return Program(program.inputs, [made[n] for n in program.outputs], program.states)
+
+
+def _split(node: Node) -> Node:
+    if node.op is not Op.REDUCE or node.arg[0].startswith("arg"):
+        return node
+    kind, axes = node.arg
+    x = node.src[0]
+    total, results = _count(x.shape), _count(node.shape)
+    if total is None or results is None or total < SPLIT_DOMAIN or results > SPLIT_RESULTS:
+        return node
+    for axis in axes:
+        n = x.shape[axis]
+        parts = _divisor(n, PARTS) if isinstance(n, int) else 1
+        if parts < 4:
+            continue
+        assert isinstance(n, int)
+        accumulate = x.dtype.accumulator
+        split = (*x.shape[:axis], parts, n // parts, *x.shape[axis + 1 :])
+        wide = Node(Op.RESHAPE, (x,), split, x.dtype)
+        if accumulate is not x.dtype:
+            wide = Node(Op.MAP, (wide,), split, accumulate, "cast")
+        inner = tuple(a if a < axis else a + 1 for a in axes)
+        shape = tuple(m for a, m in enumerate(split) if a not in inner)
+        partial = Node(Op.REDUCE, (wide,), shape, accumulate, (kind, inner))
+        place = sum(1 for a in range(axis) if a not in axes)
+        whole = Node(Op.REDUCE, (partial,), node.shape, accumulate, (kind, (place,)))
+        return whole if accumulate is node.dtype else Node(Op.MAP, (whole,), node.shape, node.dtype, "cast")
+    return node
+
+
+def _count(shape: tuple[Extent, ...]) -> int | None:
+    total = 1
+    for n in shape:
+        if not isinstance(n, int):
+            return None
+        total *= n
+    return total
+
+
+def _divisor(n: int, limit: int) -> int:
+    """The largest divisor of n up to `limit`."""
+    return max((d for d in range(1, min(n, limit) + 1) if n % d == 0), default=1)
