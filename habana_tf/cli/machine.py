@@ -7,9 +7,10 @@ import platform
 from importlib import metadata
 from typing import Any
 
+from habana_tf import __version__
 from habana_tf.cli.output import CommandError, print_json, print_table, size
 
-_PACKAGES = ("habana-tf", "tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
 
 
 def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -19,7 +20,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.set_defaults(run=_info)
 
 
-def version(package: str) -> str | None:
+def _version(package: str) -> str | None:
     """The installed version of a package, or None."""
     try:
         return metadata.version(package)
@@ -71,6 +72,7 @@ def _facts() -> dict[str, Any]:
         },
         "versions": {
             "python": platform.python_version(),
-            **{package: number for package in _PACKAGES if (number := version(package)) is not None},
+            "habana_tf": __version__,
+            **{package: number for package in _PACKAGES if (number := _version(package)) is not None},
         },
     }

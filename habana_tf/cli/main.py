@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from habana_tf import __version__
 from habana_tf.cli import machine, recipes, variables
 from habana_tf.cli.output import CommandError
 
@@ -52,20 +53,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action=_Version)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     recipes.add_parser(commands)
     machine.add_parser(commands)
     variables.add_parser(commands)
     return parser
-
-
-class _Version(argparse.Action):
-    """Prints the version; asked for only then, because finding it takes time."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, help="print the version and exit")
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        print(f"habana-tf {machine.version('habana-tf') or '(not installed)'}")
-        parser.exit()

@@ -40,8 +40,10 @@ def stored(store: Store, root: Path, entry: Entry) -> Path:
 
 
 @pytest.fixture
-def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    caplog.set_level(logging.WARNING)
+def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The messages logged so far, however the package's logger was configured before."""
+    caplog.set_level(logging.WARNING, logger="habana_tf")
+    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     return lambda: [record.getMessage() for record in caplog.records]
 
 

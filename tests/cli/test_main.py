@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from habana_tf import __version__
+
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
 
 
@@ -24,7 +26,7 @@ def test_help_has_examples_and_exit_codes(run: Callable[..., Any]) -> None:
 def test_version(run: Callable[..., Any]) -> None:
     result = run("--version")
     assert result.code == 0
-    assert result.out.startswith("habana-tf ")
+    assert result.out == f"habana-tf {__version__}\n"
 
 
 @pytest.mark.parametrize("arguments", [[], ["bake"], ["recipes"], ["recipes", "list", "--sort", "colour"]])
