@@ -128,7 +128,8 @@ def eager_context() -> Any:
 def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], bool, bool]]:
     """Kernels to register for HPU: (op, type per attribute, host arguments, in place, on variables).
 
-    First the rows of the op table, without what TensorFlow's own default kernels do on any device; then every
+    First the rows of the op table, without what TensorFlow's own default kernels do on any device (reshapes that
+    move nothing, variables, shape arithmetic in host memory); then every
     op on resource variables that has a CPU kernel and nothing for HPU: without a kernel such an op on an HPU
     variable is a placement error that soft placement does not cure.
     """
@@ -140,20 +141,28 @@ def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], bool, b
     out = []
     for row in table.registrations():
         op_def = op_def_registry.get(row.op)
-        resources = [arg.name for arg in op_def.input_arg if arg.type == DT_RESOURCE]
-        if resources and kernels.has_default(row.op, dict(row.types)):
+        if kernels.has_default(row.op, dict(row.types)):
             continue
+        resources = [arg.name for arg in op_def.input_arg if arg.type == DT_RESOURCE]
         out.append((row.op, list(row.types), [*row.host, *resources], row.in_place, bool(resources)))
-    have = {(op, tuple(sorted(types))) for op, types, *_ in out}
+    have: dict[str, list[dict[str, int]]] = {}
+    for op, types, *_ in out:
+        have.setdefault(op, []).append(dict(types))
     for op in kernels.variable_ops():
         op_def = op_def_registry.get(op)
         for combination in kernels.cpu_types(op):
-            if (op, tuple(sorted(combination.items()))) in have or kernels.has_default(op, combination):
+            known = have.setdefault(op, [])
+            if any(_overlap(combination, other) for other in known) or kernels.has_default(op, combination):
                 continue
-            have.add((op, tuple(sorted(combination.items()))))
+            known.append(combination)
             host = sorted(_host_arguments(op, op_def, combination))
             out.append((op, list(combination.items()), host, False, True))
     return out
+
+
+def _overlap(a: dict[str, int], b: dict[str, int]) -> bool:
+    """Whether two kernels with these type constraints could match the same node."""
+    return all(b[name] == dtype for name, dtype in a.items() if name in b)
 
 
 def _host_arguments(op: str, op_def: Any, types: dict[str, int]) -> Iterable[str]:

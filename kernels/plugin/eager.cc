@@ -33,6 +33,11 @@ EagerOp& EagerOp::Proto(const std::string& attr, const std::string& value) {
   return *this;
 }
 
+EagerOp& EagerOp::UnknownShape(const char* attr) {
+  if (ok()) TFE_OpSetAttrShape(op_, attr, nullptr, -1, status_);
+  return *this;
+}
+
 std::vector<Handle> EagerOp::Run(int num_results) {
   std::vector<Handle> results;
   if (!ok()) return results;
@@ -59,6 +64,7 @@ Handle NewVariable(TFE_Context* context, const char* device, int dtype, TF_Statu
   // ResourceHandle::ANONYMOUS_NAME of tensorflow/core/framework/resource_handle.h.
   std::vector<Handle> results = EagerOp(context, "VarHandleOp", device, status)
                                     .Type("dtype", dtype)
+                                    .UnknownShape("shape")
                                     .String("shared_name", "cd2c89b7-88b7-44c8-ad83-06c2a9158347")
                                     .Run(1);
   return results.empty() ? Handle() : std::move(results[0]);

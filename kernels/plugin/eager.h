@@ -47,6 +47,7 @@ class EagerOp {
   EagerOp& Input(const Handle& handle);
   EagerOp& Type(const char* attr, int dtype);
   EagerOp& String(const char* attr, const std::string& value);
+  EagerOp& UnknownShape(const char* attr);
   EagerOp& Proto(const std::string& attr, const std::string& value);
   std::vector<Handle> Run(int num_results);
 
