@@ -53,11 +53,14 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class ContractCode:
-    """The calls in order, each finished before the next begins; `temps` are workspace sizes in bytes."""
+    """The calls in order, each finished before the next begins; `temps` are workspace sizes in bytes.
+
+    An empty result has no calls and no plan.
+    """
 
     calls: tuple[KernelCall, ...]
     temps: tuple[int, ...]
-    plan: Plan
+    plan: Plan | None
 
     @property
     def declarations(self) -> frozenset[str]:
@@ -69,10 +72,10 @@ def emit_contract(
 ) -> ContractCode:
     """The kernels of one contraction; function names begin with `name`. `cut` overrides the chosen plan."""
     c = canonical(spec)
-    p = cut or plan(c, target)
     if any(not x.extent for x in c.labels() if x.kind != "k"):
-        return ContractCode((), (), p)
-    final = epilogue or StoreResult(c)
+        return ContractCode((), (), None)
+    p = cut or plan(c, target)
+    final = epilogue or StoreResult(c, target.avx512_bf16)
     calls: list[KernelCall] = []
     temps: list[int] = []
 

@@ -92,6 +92,10 @@ def masked_store(fn: Function, element: str, lanes: int, value: Value, pointer: 
     if mask is None:
         fn.store(type_, value, pointer, size)
         return
+    if mask == mask_text(lanes, 1):
+        # LLVM 22 for AVX-512 makes a truncation and a one-lane masked store into a scalar store of the wide element.
+        fn.store(element, fn.op(f"extractelement {type_} {value}, i64 0"), pointer, size)
+        return
     suffix = {"float": "f32", "bfloat": "bf16"}.get(element, element)
     name = f"llvm.masked.store.v{lanes}{suffix}.p0"
     fn.declarations.add(f"declare void @{name}({type_}, ptr, <{lanes} x i1>)")
@@ -246,6 +250,24 @@ def widen(fn: Function, lanes: int, halves: Value) -> Value:
     shift = "<" + ", ".join(["i32 16"] * lanes) + ">"
     wide = fn.op(f"shl <{lanes} x i32> {wide}, {shift}")
     return fn.op(f"bitcast <{lanes} x i32> {wide} to <{lanes} x float>")
+
+
+def narrow(fn: Function, lanes: int, value: Value) -> Value:
+    """<lanes x float> to <lanes x i16> holding bf16: nearest even, NaN stays NaN, for CPUs without an instruction."""
+    words = f"<{lanes} x i32>"
+
+    def all_(x: int) -> str:
+        return "<" + ", ".join([f"i32 {x}"] * lanes) + ">"
+
+    bits = fn.op(f"bitcast <{lanes} x float> {value} to {words}")
+    top = fn.op(f"lshr {words} {bits}, {all_(16)}")
+    odd = fn.op(f"and {words} {top}, {all_(1)}")
+    up = fn.op(f"add {words} {fn.op(f'add {words} {bits}, {all_(0x7FFF)}')}, {odd}")
+    rounded = fn.op(f"lshr {words} {up}, {all_(16)}")
+    nan = fn.op(f"fcmp uno <{lanes} x float> {value}, zeroinitializer")
+    quiet = fn.op(f"or {words} {top}, {all_(0x40)}")
+    out = fn.op(f"select <{lanes} x i1> {nan}, {words} {quiet}, {words} {rounded}")
+    return fn.op(f"trunc {words} {out} to <{lanes} x i16>")
 
 
 def _body(trip: int, work: int) -> int:

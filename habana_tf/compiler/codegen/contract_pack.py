@@ -58,11 +58,7 @@ class PanelPacker:
                 self._outer(loops[1:], p, q, vectors, active)
                 t.next = [at(fn, p, label.b * self.size), at(fn, q, step)]
             return
-        if not loops:
-            one = Label("k", 1, 0, 0, 0, (), ())
-            self._rows(one, 1, 0, source, target, vectors, active)
-            return
-        label, trip, step = loops[0]
+        label, trip, step = loops[0] if loops else (Label("k", 1, 0, 0, 0, (), ()), 1, 0)
         if self.column == self.size:
             self._rows(label, trip, step, source, target, vectors, active)
         elif label.b == 1:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..dtypes import DType
-from .contract_micro import mask_text, masked_store
+from .contract_micro import mask_text, masked_store, narrow
 from .contract_spec import Canonical, Label
 from .emit import Function, Value
 
@@ -107,8 +107,9 @@ class StoreResult:
 
     buffers: Sequence[object] = ("out",)
 
-    def __init__(self, c: Canonical) -> None:
+    def __init__(self, c: Canonical, bf16_instruction: bool) -> None:
         self.out = c.spec.out
+        self.bf16_instruction = bf16_instruction
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
@@ -117,8 +118,12 @@ class StoreResult:
         offset = p.offset(self.out.strides, self.out.offset)
         value, element = p.value, "float"
         if self.out.dtype is DType.BF16:
-            element = "bfloat"
-            value = fn.op(f"fptrunc <{p.lanes} x float> {value} to <{p.lanes} x bfloat>")
+            element = "i16"
+            if self.bf16_instruction:
+                value = fn.op(f"fptrunc <{p.lanes} x float> {value} to <{p.lanes} x bfloat>")
+                value = fn.op(f"bitcast <{p.lanes} x bfloat> {value} to <{p.lanes} x i16>")
+            else:
+                value = narrow(fn, p.lanes, value)
         masked_store(fn, element, p.lanes, value, fn.offset(self.pointer, element, offset), p.mask)
 
 

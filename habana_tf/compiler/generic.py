@@ -1,0 +1,86 @@
+"""One recipe for all shapes: eager ops over symbolic extents.
+
+An elementwise op only cares which axes of its inputs are walked and which are repeated. Neighbouring axes of one
+pattern are one axis, and its extent is a symbol:
+
+    [32, 26, 26, 8] + [8]         is  [s0, s1] + [s1]    with s0 = 21632, s1 = 8
+    [5, 7] * []                   is  [s0] * []          with s0 = 35
+
+Fill and random ops produce s0 elements, whatever their shape.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..graph.cluster import ClusterNode
+from ..lowering.table import Row
+from . import extent as ext
+from .extent import Extent
+
+
+@dataclass(frozen=True)
+class Generic:
+    """shapes and values to lower with; dims: the numbers behind the symbols; result: the outputs' real shape."""
+
+    shapes: list[tuple[Extent, ...]]
+    values: list[Any | None]
+    dims: list[int]
+    result: tuple[int, ...]
+
+
+def generalize(
+    row: Row, node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
+) -> Generic | None:
+    """The generic form of a launch of one op; None when these shapes have none (empty tensors, bad arguments)."""
+    if row.generic == "elementwise":
+        return _elementwise(shapes, values)
+    return _filled(node, shapes, values, row.fixed[0])
+
+
+def _elementwise(shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> Generic | None:
+    rank = max(map(len, shapes), default=0)
+    wide = [(1,) * (rank - len(s)) + s for s in shapes]
+    result = []
+    for sizes in zip(*wide, strict=True):
+        several = {n for n in sizes if n != 1}
+        if len(several) > 1 or 0 in several:
+            return None
+        result.append(several.pop() if several else 1)
+    dims: list[int] = []
+    patterns: list[tuple[bool, ...]] = []
+    for axis, n in enumerate(result):
+        if n == 1:
+            continue
+        pattern = tuple(s[axis] != 1 for s in wide)
+        if patterns and patterns[-1] == pattern:
+            dims[-1] *= n
+        else:
+            patterns.append(pattern)
+            dims.append(n)
+    collapsed: list[tuple[Extent, ...]] = []
+    for k in range(len(shapes)):
+        axes: list[Extent] = [ext.sym(d) if p[k] else 1 for d, p in enumerate(patterns)]
+        while axes and axes[0] == 1:
+            axes.pop(0)
+        collapsed.append(tuple(axes))
+    return Generic(collapsed, list(values), dims, tuple(result))
+
+
+def _filled(
+    node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None], fixed: str
+) -> Generic | None:
+    import numpy as np
+
+    _, at = node.inputs[node.arg_slices[fixed].start]
+    value = values[at]
+    if value is None or value.ndim != 1 or (value <= 0).any():
+        return None
+    result = tuple(int(n) for n in value)
+    symbolic = np.array([ext.sym(0)], dtype=object)
+    return Generic(
+        list(shapes), [symbolic if i == at else v for i, v in enumerate(values)], [math.prod(result)], result
+    )  # fmt: skip

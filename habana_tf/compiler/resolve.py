@@ -1,0 +1,259 @@
+"""From a cluster and the shapes it meets to a program the runtime can launch.
+
+Called by native code when a launch meets shapes for the first time. A recipe is looked for under its key: in this
+process, in the recipe cache, and compiled only when it is nowhere. A cluster of one op is keyed by its lowered
+program, so that eager ops that come to the same primitives share a recipe, and generic ones (elementwise, fill,
+random) are lowered over symbolic extents, so that one recipe serves all shapes. A larger cluster is keyed by what
+it was before lowering: a warm start does not lower at all.
+
+A program the code generator cannot take is interpreted, with one warning that names it; with
+TF_CPU_RUNTIME_FALLBACK=forbid that is an error.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from habana_tf import cache, settings
+from habana_tf.hardware.cpu import Target, target
+
+from ..graph.cluster import Cluster, digest, parse
+from ..lowering.lower import LoweringError, lower
+from ..lowering.table import lookup
+from . import extent as ext
+from .compile import compile_program
+from .dtypes import from_tf
+from .extent import Extent
+from .generic import Generic, generalize
+from .ir import Program
+from .recipe import Recipe, bind, pack, unpack
+from .views import Unfit
+
+log = logging.getLogger("habana_tf")
+
+Signature = Sequence[tuple[int, tuple[int, ...], bytes | None]]
+
+FAILED_PRECONDITION = 9
+UNIMPLEMENTED = 12
+
+
+class CompileForbidden(RuntimeError):
+    """HABANA_SIM_COMPILE=forbid, and a recipe is not in the cache."""
+
+    tf_code = FAILED_PRECONDITION
+
+
+class FallbackForbidden(RuntimeError):
+    """TF_CPU_RUNTIME_FALLBACK=forbid, and a cluster cannot be compiled."""
+
+    tf_code = UNIMPLEMENTED
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A cluster with the shapes and fixed values it met."""
+
+    data: bytes
+    cluster: Cluster
+    shapes: list[tuple[int, ...]]
+    values: list[Any | None]
+
+
+_recipes: dict[str, Recipe] = {}
+_lock = threading.Lock()
+
+
+def resolve(data: bytes, signature: Signature) -> int:
+    """The runtime's handle of the program for a serialized cluster on inputs of this signature.
+
+    signature: per input (TensorFlow's type number, shape, value or None). Raises LoweringError for arguments that
+    an op refuses.
+    """
+    cluster = _parsed(data)
+    request = _Request(data, cluster, [tuple(s) for _, s, _ in signature], [_value(x) for x in signature])
+    goal = target()
+    if len(cluster.nodes) == 1:
+        return _one_op(request, goal)
+    key = _key(goal, [("cluster", digest(data)), ("inputs", _inputs(request)), ("fixed", _fixed(request))])
+    try:
+        recipe = _recipe(key, request, lambda: _lowered(request), goal)
+    except Unfit as why:
+        return _interpreted(request, why)
+    return bind(recipe, (), None, goal)
+
+
+def _one_op(request: _Request, goal: Target) -> int:
+    node = request.cluster.nodes[0]
+    row = lookup(node.op)
+    form = generalize(row, node, request.shapes, request.values) if row and row.generic else None
+    try:
+        if form is not None:
+            program = lower(request.cluster, form.shapes, form.values)
+        else:
+            program = _lowered(request)
+        key = _key(goal, [("program", program_text(program))])
+        recipe = _recipe(key, request, lambda: program, goal)
+    except Unfit as why:
+        return _interpreted(request, why)
+    return bind(recipe, form.dims if form else (), _shapes(recipe, form), goal)
+
+
+def _shapes(recipe: Recipe, form: Generic | None) -> list[tuple[int, ...]] | None:
+    return None if form is None else [form.result] * len(recipe.outputs)
+
+
+def _lowered(request: _Request) -> Program:
+    return lower(request.cluster, request.shapes, request.values)
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(data: bytes) -> Cluster:
+    return parse(data)
+
+
+def _value(item: tuple[int, tuple[int, ...], bytes | None]) -> Any | None:
+    """A fixed input's value as a NumPy array."""
+    import numpy as np
+
+    tf_type, shape, value = item
+    dtype = from_tf(tf_type)
+    return None if value is None or dtype is None else np.frombuffer(value, dtype.numpy).reshape(shape)
+
+
+# -- recipes ------------------------------------------------------------------------------------------------
+
+
+def _recipe(key: cache.Key, request: _Request, program: Any, goal: Target) -> Recipe:
+    known = _recipes.get(key.digest)
+    if known is not None:
+        return known
+    entry = cache.lookup(key)
+    if entry is None:
+        with cache.compiling(key) as entry:
+            if entry is None:
+                entry = _compile(key, request, program(), goal)
+    recipe = unpack(entry.name, entry.header, entry.sections)
+    with _lock:
+        return _recipes.setdefault(key.digest, recipe)
+
+
+def _compile(key: cache.Key, request: _Request, program: Program, goal: Target) -> cache.Entry:
+    name = request.cluster.name
+    if settings.HABANA_SIM_COMPILE.get() == "forbid":
+        raise CompileForbidden(
+            f"{name}: no recipe in the cache for inputs {_inputs(request)} and HABANA_SIM_COMPILE=forbid; "
+            f"unset it, or point TF_RECIPE_CACHE_PATH at a cache that has the recipe"
+        )
+    start = time.perf_counter()
+    recipe = compile_program(program, name, goal)
+    seconds = time.perf_counter() - start
+    header, sections = pack(recipe)
+    header.update(
+        tools=_tools(),
+        ops=dict(sorted(Counter(n.op for n in request.cluster.nodes).items())),
+        inputs=[_described(n.dtype, n.shape) for n in program.inputs],
+        outputs=[_described(n.dtype, n.shape) for n in program.outputs],
+        memory=_memory(recipe),
+    )
+    log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
+    return cache.store(key, name, header, sections, seconds)
+
+
+def _described(dtype: Any, shape: Sequence[Extent]) -> dict[str, Any]:
+    return {"dtype": dtype.label, "shape": [n if isinstance(n, int) else str(n) for n in shape]}
+
+
+def _memory(recipe: Recipe) -> dict[str, int]:
+    """The plan's exact bytes; nothing for a recipe over symbolic extents, whose plan is made per shape."""
+    if any(not isinstance(b.nbytes, int) for b in recipe.buffers):
+        return {"constant_bytes": len(recipe.constants)}
+    _, total, peak = recipe.workspace()
+    return {"workspace_bytes": total, "peak_bytes": peak, "constant_bytes": len(recipe.constants)}
+
+
+def _interpreted(request: _Request, why: Unfit) -> int:
+    """A program whose body is the interpreter."""
+    from habana_tf._native import _bridge
+
+    from . import interpreter
+
+    name = request.cluster.name
+    if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid":
+        raise FallbackForbidden(f"{name} cannot be compiled ({why}) and TF_CPU_RUNTIME_FALLBACK=forbid")
+    log.warning("%s cannot be compiled (%s): it is interpreted, which is slow", name, why)
+    program = _lowered(request)
+
+    def body(inputs: list[memoryview], outputs: list[memoryview], states: list[bytes]) -> None:
+        import numpy as np
+
+        arrays = [np.frombuffer(m, n.dtype.numpy).reshape(n.shape) for m, n in zip(inputs, program.inputs, strict=True)]
+        words = [np.frombuffer(s, np.uint32) for s in states]
+        for target_, value in zip(outputs, interpreter.run(program, arrays, words), strict=True):
+            np.frombuffer(target_, np.uint8)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+    results = [(n.dtype.tf_enum, [int(d) for d in n.shape]) for n in program.outputs]  # type: ignore[arg-type]
+    states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
+    handle: int = _bridge.make_interpreted(name, results, states, body)
+    return handle
+
+
+# -- keys ---------------------------------------------------------------------------------------------------
+
+
+def _key(goal: Target, parts: list[tuple[str, object]]) -> cache.Key:
+    return cache.Key.of(
+        [*parts, ("compiler", compiler_version()), *goal.key_parts(), *settings.key_parts()]
+    )  # fmt: skip
+
+
+def _inputs(request: _Request) -> list[list[object]]:
+    return [[a.dtype.label, list(s)] for a, s in zip(request.cluster.inputs, request.shapes, strict=True)]
+
+
+def _fixed(request: _Request) -> list[list[object]]:
+    return [[i, v.tobytes()] for i, v in enumerate(request.values) if v is not None]
+
+
+def program_text(program: Program) -> str:
+    """A program as text: the same for the same computation, whatever its ops were called."""
+    lines = []
+    nodes = program.nodes()
+    number = {n: k for k, n in enumerate(nodes)}
+    for n in (*program.inputs, *nodes):
+        shape = ",".join(map(str, n.shape))
+        arg = hashlib.sha256(n.arg).hexdigest() if isinstance(n.arg, bytes) else n.arg
+        lines.append(f"{n.op.name}[{shape}]{n.dtype}{[number[s] for s in n.src]}{arg}")
+    lines.append(f"{[number[n] for n in program.outputs]} {[str(s) for s in program.states]}")
+    return "\n".join(lines)
+
+
+@functools.cache
+def compiler_version() -> str:
+    """SHA-256 over the sources of compiler and lowering: another compiler never meets this one's recipes."""
+    package = Path(__file__).parent.parent
+    total = hashlib.sha256()
+    for folder in ("compiler", "lowering"):
+        for path in sorted((package / folder).rglob("*.py")):
+            total.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+@functools.cache
+def _tools() -> dict[str, str]:
+    import llvmlite
+
+    import habana_tf
+
+    return {"habana_tf": habana_tf.__version__, "llvmlite": llvmlite.__version__}
+
+
+__all__ = ["CompileForbidden", "FallbackForbidden", "LoweringError", "resolve"]
