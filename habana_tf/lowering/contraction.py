@@ -92,15 +92,17 @@ def einsum(c: Lowering) -> Node:
     found = [labels(t, x.rank) for t, x in zip(terms, c.inputs, strict=True)]
     plain = result.replace("...", "")
     out = labels(result, len(plain) + (dots if "..." in result else 0))
-    operands = []
-    for i, x in enumerate(c.inputs):  # labels of one operand alone are summed before the product
+    dtype, operands = c.inputs[0].dtype, list(c.inputs)
+    for i in range(len(operands)):  # labels of one operand alone are summed before the product, not yet rounded
         needed = {*out, *chain(*(f for j, f in enumerate(found) if j != i))}
         alone = [k for k, label in enumerate(found[i]) if label not in needed]
-        operands.append(c.b.reduce("sum", x, alone))
-        found[i] = tuple(label for label in found[i] if label in needed)
+        if alone:
+            operands = [c.b.cast(x, dtype.accumulator) for x in operands]
+            operands[i] = c.b.reduce("sum", operands[i], alone)
+            found[i] = tuple(label for label in found[i] if label in needed)
     if len(operands) == 1:
-        return c.b.permute(operands[0], [found[0].index(label) for label in out])
-    return product(c, operands[0], operands[1], found[0], found[1], out)
+        return c.b.cast(c.b.permute(operands[0], [found[0].index(label) for label in out]), dtype)
+    return c.b.cast(product(c, operands[0], operands[1], found[0], found[1], out), dtype)
 
 
 # -- convolutions ---------------------------------------------------------------------------------------------

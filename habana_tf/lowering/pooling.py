@@ -1,6 +1,7 @@
 """Max and average pooling and their gradients, over the window views of `spatial`.
 
-The gradient of max pooling goes to the first maximum of a window, as TensorFlow's does. Where windows do not
+The gradient of max pooling goes to the first maximum of a window, as TensorFlow's does (but for MaxPool3DGrad on
+the CPU, which gives it to every maximum). Where windows do not
 overlap each input element belongs to one window at most, and the gradient needs no sum:
 
     argmax[N, O1, O2, C] --repeat--> [N, O1, K1, O2, K2, C] == offset in the window ? dy : 0  --unfold--> [N, S.., C]

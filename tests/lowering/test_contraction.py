@@ -1,0 +1,188 @@
+"""Matrix products and convolutions with their gradients against stock TensorFlow on the CPU.
+
+Tolerance: float32 sums in another order, so an error of a few units relative to the sum of absolute products;
+with operands in [-4, 4] and fewer than 400 of them that stays under 2e-5 relative, 2e-4 absolute.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from harness import F32, evaluate, lower_op, quick
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from rounding import check_both
+
+from habana_tf.compiler.ir import Op
+from habana_tf.lowering.lower import LoweringError
+
+SUMS = {"rtol": 2e-5, "atol": 2e-4}
+R = tf.raw_ops
+
+
+def normal(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng([seed, *shape]).normal(size=shape).astype(F32)
+
+
+sizes = st.integers(0, 5)
+
+
+@quick
+@given(sizes, sizes, sizes, st.booleans(), st.booleans())
+def test_matmul(m: int, k: int, n: int, ta: bool, tb: bool) -> None:
+    a, b = normal(*((k, m) if ta else (m, k))), normal(*((n, k) if tb else (k, n)), seed=1)
+    check_both(lambda x, y: R.MatMul(a=x, b=y, transpose_a=ta, transpose_b=tb), a, b, **SUMS)
+
+
+@quick
+@given(
+    st.sampled_from([((2,), (2,)), ((2, 3), (3,)), ((1, 3), (2, 1)), ((), (2,)), ((0,), (1,)), ((1,), (1,))]),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_batch_matmul_broadcasts(batch: Any, ax: bool, ay: bool) -> None:
+    first, second = batch
+    a, b = normal(*first, *((3, 2) if ax else (2, 3))), normal(*second, *((4, 3) if ay else (3, 4)), seed=1)
+    check_both(lambda x, y: R.BatchMatMulV2(x=x, y=y, adj_x=ax, adj_y=ay), a, b, **SUMS)
+    check_both(lambda x, y: R.BatchMatMulV3(x=x, y=y, adj_x=ax, adj_y=ay, Tout=x.dtype), a, b, **SUMS)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ab,bc->ac", [(2, 3), (3, 4)]),
+        ("abc,cde->abde", [(2, 3, 4), (4, 2, 3)]),
+        ("aecd,abcd->acbe", [(2, 3, 2, 4), (2, 5, 2, 4)]),
+        ("...ab,...bc->...ac", [(2, 1, 2, 3), (3, 3, 4)]),
+        ("abx,bc->ac", [(2, 3, 2), (3, 4)]),
+        ("a,b->ab", [(2,), (3,)]),
+        ("abc->ca", [(2, 3, 4)]),
+        ("...a->a...", [(2, 3, 4)]),
+    ],
+)
+def test_einsum(equation: str, shapes: Any) -> None:
+    operands = [normal(*s, seed=i) for i, s in enumerate(shapes)]
+    check_both(lambda *x: R.Einsum(inputs=list(x), equation=equation), *operands, **SUMS)
+
+
+def test_infinity_and_nan_go_through_products() -> None:
+    a = np.array([[np.inf, 1], [np.nan, 2], [1, 2]], F32)
+    check_both(lambda x, y: R.MatMul(a=x, b=y), a, normal(2, 2), **SUMS)
+
+
+@st.composite
+def convolutions(draw: Any, rank: int = 2, grouped: bool = True, dilated: bool = True) -> Any:
+    """Attributes and shapes of a convolution that TensorFlow's CPU kernels take."""
+    kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
+    stride = [draw(st.integers(1, 3))] * rank
+    dilation = [draw(st.sampled_from([1, 1, 2] if dilated else [1]))] * rank
+    size = [draw(st.integers(1, 8)) for _ in range(rank)]
+    padding = draw(st.sampled_from(["SAME", "VALID", "EXPLICIT"] if rank == 2 else ["SAME", "VALID"]))
+    pads = [draw(st.integers(0, 2)) if padding == "EXPLICIT" else 0 for _ in range(2 * rank)]
+    if padding != "SAME":
+        for i in range(rank):
+            assume(size[i] + pads[2 * i] + pads[2 * i + 1] >= (kernel[i] - 1) * dilation[i] + 1)
+    groups = draw(st.sampled_from([1, 1, 2])) if grouped else 1
+    channels, outer = draw(st.integers(1, 3)) * groups, draw(st.integers(1, 3)) * groups
+    batch = draw(st.integers(1, 3))
+    attrs: dict[str, Any] = {"strides": [1, *stride, 1], "dilations": [1, *dilation, 1], "padding": padding}
+    if padding == "EXPLICIT":
+        attrs["explicit_paddings"] = [0, 0, *pads, 0, 0]
+    return attrs, [batch, *size, channels], [*kernel, channels // groups, outer]
+
+
+def _output_shape(op: Any, attrs: Any, x: Any, w: Any) -> list[int]:
+    return list(op(input=tf.zeros(x), filter=tf.zeros(w), **attrs).shape)
+
+
+@quick
+@given(convolutions())
+def test_conv2d(case: Any) -> None:
+    attrs, x, w = case
+    check_both(lambda a, b: R.Conv2D(input=a, filter=b, **attrs), normal(*x), normal(*w, seed=1), **SUMS)
+
+
+def check_gradients(forward: Any, to_input: Any, to_filter: Any, case: Any) -> None:
+    attrs, xs, ws = case
+    dys = _output_shape(forward, attrs, xs, ws)
+    x, w, dy = normal(*xs), normal(*ws, seed=1), normal(*dys, seed=2)
+    check_both(lambda f, g: to_input(input_sizes=xs, filter=f, out_backprop=g, **attrs), w, dy, **SUMS)
+    check_both(lambda f, g: to_filter(input=f, filter_sizes=ws, out_backprop=g, **attrs), x, dy, **SUMS)
+
+
+@quick
+@given(convolutions(grouped=False, dilated=False))
+def test_conv2d_gradients(case: Any) -> None:
+    check_gradients(R.Conv2D, R.Conv2DBackpropInput, R.Conv2DBackpropFilter, case)
+
+
+@quick
+@given(convolutions())
+def test_conv2d_gradients_are_adjoint(case: Any) -> None:
+    """<conv(x, w), dy> = <x, dx> = <w, dw>: also for dilations and groups, where TensorFlow's CPU has no kernels."""
+    attrs, xs, ws = case
+    x, w = normal(*xs), normal(*ws, seed=1)
+    y = evaluate(lambda a, b: R.Conv2D(input=a, filter=b, **attrs), x, w)[0][0]
+    dy = normal(*y.shape, seed=2)
+    dx = evaluate(lambda f, g: R.Conv2DBackpropInput(input_sizes=xs, filter=f, out_backprop=g, **attrs), w, dy)[0][0]
+    dw = evaluate(lambda f, g: R.Conv2DBackpropFilter(input=f, filter_sizes=ws, out_backprop=g, **attrs), x, dy)[0][0]
+    total, scale = np.vdot(y, dy), np.abs(y * dy).sum() + 1e-3
+    assert abs(np.vdot(x, dx) - total) < 1e-4 * scale + 1e-4
+    assert abs(np.vdot(w, dw) - total) < 1e-4 * scale + 1e-4
+
+
+@quick
+@given(convolutions(rank=3, grouped=False, dilated=False))
+def test_conv3d(case: Any) -> None:
+    attrs, x, w = case
+    check_both(lambda a, b: R.Conv3D(input=a, filter=b, **attrs), normal(*x), normal(*w, seed=1), **SUMS)
+    check_gradients(R.Conv3D, R.Conv3DBackpropInputV2, R.Conv3DBackpropFilterV2, (attrs, x, w))
+
+
+def test_an_empty_batch_gives_an_empty_result_and_a_zero_filter_gradient() -> None:
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    (y,) = evaluate(lambda a, b: R.Conv2D(input=a, filter=b, **attrs), normal(0, 4, 4, 2), normal(3, 3, 2, 5))[0]
+    assert y.shape == (0, 4, 4, 5)
+    (dw,) = evaluate(
+        lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=[3, 3, 2, 5], out_backprop=g, **attrs),
+        normal(0, 4, 4, 2), normal(0, 4, 4, 5),
+    )[0]  # fmt: skip
+    assert dw.shape == (3, 3, 2, 5)
+    assert not dw.any()
+
+
+def test_input_sizes_may_leave_out_batch_and_channels() -> None:
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+    w, dy = normal(3, 3, 2, 5), normal(2, 4, 4, 5)
+    check_both(lambda f, g: R.Conv2DBackpropInput(input_sizes=[4, 4], filter=f, out_backprop=g, **attrs), w, dy, **SUMS)
+
+
+def test_channels_first_is_refused_with_advice() -> None:
+    with pytest.raises(LoweringError, match="channels_last"):
+        lower_op(
+            lambda a, b: R.Conv2D(input=a, filter=b, strides=[1] * 4, padding="SAME", data_format="NCHW"),
+            normal(1, 2, 4, 4), normal(3, 3, 2, 2),
+        )  # fmt: skip
+
+
+def test_a_one_by_one_convolution_is_a_plain_product() -> None:
+    program, _ = lower_op(
+        lambda a, b: R.Conv2D(input=a, filter=b, strides=[1, 1, 1, 1], padding="SAME"),
+        normal(2, 4, 4, 3), normal(1, 1, 3, 5),
+    )  # fmt: skip
+    assert {n.op for n in program.nodes()} <= {Op.INPUT, Op.RESHAPE, Op.CONTRACT}
+
+
+def test_forward_and_filter_gradient_see_the_same_windows() -> None:
+    """One window node for both, so that a code generator meets one access pattern."""
+    attrs = {"strides": [1, 1, 1, 1], "padding": "SAME"}
+
+    def both(x: Any, w: Any, dy: Any) -> Any:
+        return R.Conv2D(input=x, filter=w, **attrs), R.Conv2DBackpropFilter(
+            input=x, filter_sizes=[3, 3, 2, 5], out_backprop=dy, **attrs
+        )
+
+    program, _ = lower_op(both, normal(1, 4, 4, 2), normal(3, 3, 2, 5), normal(1, 4, 4, 5))
+    assert sum(n.op is Op.WINDOW for n in program.nodes()) == 1

@@ -1,0 +1,109 @@
+"""Max and average pooling with their gradients against stock TensorFlow on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from harness import BF16, F32, check, evaluate, lower_op, quick
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+from rounding import check_both
+
+from habana_tf.compiler.ir import Op
+
+R = tf.raw_ops
+
+
+def values(shape: Any, seed: int, ties: bool) -> Any:
+    """Normals, or small integers, so that many windows have more than one maximum."""
+    generator = np.random.default_rng([seed, *shape])
+    x = generator.integers(-2, 3, shape) if ties else generator.normal(size=shape)
+    return x.astype(F32).astype(BF16).astype(F32)
+
+
+@st.composite
+def cases(draw: Any) -> Any:
+    size, kernel = [[draw(st.integers(1, n)) for _ in range(2)] for n in (7, 3)]
+    stride = [draw(st.integers(1, 4)) for _ in range(2)]
+    padding = draw(st.sampled_from(["SAME", "VALID"]))
+    if padding == "VALID":
+        assume(all(n >= k for n, k in zip(size, kernel, strict=True)))
+    attrs = {"ksize": [1, *kernel, 1], "strides": [1, *stride, 1], "padding": padding}
+    return attrs, [draw(st.integers(1, 2)), *size, draw(st.integers(1, 3))]
+
+
+COMMON = ({"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}, [2, 7, 6, 3])
+OVERLAPPING = ({"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "SAME"}, [2, 7, 6, 3])
+
+
+@quick
+@given(cases(), st.booleans())
+@example(COMMON, True)
+@example(OVERLAPPING, True)
+def test_max_pool_and_gradient(case: Any, ties: bool) -> None:
+    attrs, shape = case
+    x = values(shape, 0, ties)
+    check_both(lambda a: R.MaxPool(input=a, **attrs), x, rtol=0, atol=0)
+    y = R.MaxPool(input=x, **attrs).numpy()
+    dy = values(y.shape, 1, False)
+    check_both(lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **attrs), x, y, dy)
+
+
+@quick
+@given(cases())
+@example(COMMON)
+@example(OVERLAPPING)
+def test_average_pool_and_gradient(case: Any) -> None:
+    attrs, shape = case
+    x = values(shape, 0, False)
+    check_both(lambda a: R.AvgPool(value=a, **attrs), x)
+    dy = values(R.AvgPool(value=x, **attrs).shape, 1, False)
+    check_both(lambda g: R.AvgPoolGrad(orig_input_shape=shape, grad=g, **attrs), dy)
+
+
+def test_pooling_in_three_dimensions() -> None:
+    x = np.random.default_rng(0).permutation(480).reshape(2, 5, 4, 6, 2).astype(F32) / 64 - 3  # no ties
+    for stride in (1, 2):
+        attrs = {"ksize": [1, 2, 2, 2, 1], "strides": [1, stride, stride, stride, 1], "padding": "SAME"}
+        check_both(lambda a, attrs=attrs: R.MaxPool3D(input=a, **attrs), x)
+        check_both(lambda a, attrs=attrs: R.AvgPool3D(input=a, **attrs), x)
+        y = R.MaxPool3D(input=x, **attrs).numpy()
+        dy = values(y.shape, 1, False)
+        check(lambda a, b, g, k=attrs: R.MaxPool3DGrad(orig_input=a, orig_output=b, grad=g, **k), x, y, dy)
+        check_both(lambda g, k=attrs: R.AvgPool3DGrad(orig_input_shape=x.shape, grad=g, **k), dy)
+
+
+def test_explicit_padding() -> None:
+    x = values([1, 5, 5, 2], 0, False)
+    attrs = {"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "EXPLICIT"}
+    pads = [0, 0, 1, 0, 2, 1, 0, 0]
+    (got,) = evaluate(lambda a: R.MaxPool(input=a, explicit_paddings=pads, **attrs), x)[0]
+    padded = np.pad(x, [(0, 0), (1, 0), (2, 1), (0, 0)], constant_values=-np.inf)
+    want = R.MaxPool(input=padded, **{**attrs, "padding": "VALID"}).numpy()
+    np.testing.assert_array_equal(got, want)
+
+
+def test_infinities_are_maxima_and_minima() -> None:
+    x = values([1, 4, 4, 1], 0, False)
+    x[0, 0, 0, 0], x[0, 3, 3, 0] = np.inf, -np.inf
+    check(lambda a: R.MaxPool(input=a, **COMMON[0]), x)
+    check(lambda a: R.AvgPool(value=a, **COMMON[0]), x)
+
+
+def test_an_empty_batch() -> None:
+    x = np.zeros((0, 4, 4, 1), F32)
+    check(lambda a: R.MaxPool(input=a, **COMMON[0]), x)
+    (dx,) = evaluate(
+        lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **COMMON[0]), x, x[:, :2, :2], x[:, :2, :2]
+    )[0]
+    assert dx.shape == x.shape
+
+
+def test_disjoint_windows_need_no_sum() -> None:
+    """Their gradient is one argmax and one elementwise pass."""
+    x = values(COMMON[1], 0, False)
+    y = R.MaxPool(input=x, **COMMON[0]).numpy()
+    program, _ = lower_op(lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **COMMON[0]), x, y, y)
+    assert [n.arg[0] for n in program.nodes() if n.op is Op.REDUCE] == ["argmax"]
