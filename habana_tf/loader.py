@@ -78,8 +78,9 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         native = _native()
         _load_plugin(native, card)
         _check_device()
-        from . import keras_compat
+        from . import fork, keras_compat
 
+        fork.guard()
         keras_compat.install()
         _loaded = True
     if log.level() <= logging.INFO:

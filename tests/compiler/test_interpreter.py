@@ -71,8 +71,8 @@ def test_signs_of_division():
 
 
 def test_integer_powers():
-    got = apply(lambda b, x, y: b.map("pow", x, y), i32(2, -1, -1, 1, 5, 3), i32(10, -3, -2, -9, -1, 0))
-    np.testing.assert_array_equal(got, [1024, -1, 1, 1, 0, 1])
+    got = apply(lambda b, x, y: b.map("pow", x, y), i32(2, -1, -1, 1, 5, 3, 7), i32(10, 3, 2, 9, 1, 0, 20))
+    np.testing.assert_array_equal(got, [1024, -1, 1, 1, 5, 1, np.int64(7**20).astype(np.int32)])
 
 
 def test_nan_rules():

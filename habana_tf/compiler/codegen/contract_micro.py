@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from .emit import Function, Value
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
-UNROLLED = 280
+UNROLLED = 90
 """Multiply-adds of the largest k nest that is written out without a loop."""
 BODY = 64
 """Multiply-adds that one turn of the innermost loop should have at least."""
@@ -190,6 +190,7 @@ class Accumulation:
 
     def _step(self, a: Value, b: Value, acc: list[Value], half: bool) -> list[Value]:
         micro, out = self.micro, []
+        self.fn.do('fence syncscope("singlethread") acq_rel')
         stride = micro.lanes * SIZE[micro.b_format]
         columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]
         for r, distance in enumerate(micro.rows):

@@ -160,7 +160,7 @@ def plan(c: Canonical, target: Target) -> Plan:
     b_bytes = depth * c.columns * (2 if c.b.dtype is DType.BF16 else 4)
     a_bytes = rows * depth * (2 if c.a.dtype is DType.BF16 else 4)
     panel = depth * t.width * (2 if dot else 4)
-    tall = any(abs(x.b) * size >= 1024 for x in c.k) and rows >= 64 and panel > (16 << 10)
+    tall = any(abs(x.b) * size >= 1024 for x in c.k) and rows >= 96 and panel > (16 << 10)
     packed = must_pack or (tall and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
