@@ -152,7 +152,7 @@ def _load_plugin(native: Any, card: Card) -> None:
         except Exception as error:
             raise LoadError(f"TensorFlow did not take the plugin {path}: {error}") from error
         if initialized:
-            _rebuild_context()
+            rebuild_context()
 
 
 def _registered() -> bool:
@@ -173,7 +173,7 @@ _CARRIED = (
 """What users set on TensorFlow's context: seeds, threads, placement, optimizers, collectives."""
 
 
-def _rebuild_context() -> None:
+def rebuild_context() -> None:
     """Builds TensorFlow's context again, now with HPU, keeping the user's settings."""
     from tensorflow.python.eager import context
 
