@@ -297,7 +297,7 @@ def select_v2(c: Lowering) -> Node:
     return c.b.select(*c.inputs)
 
 
-@op("Select", T=ALL, generic="elementwise")
+@op("Select", T=ALL)
 def select(c: Lowering) -> Node:
     """The old Select: a scalar condition, one of the full shape, or a vector that chooses rows."""
     b, (condition, t, e) = c.b, c.inputs

@@ -30,8 +30,8 @@ Lower = Callable[["Lowering"], "Node | Sequence[Node]"]
 Generic = Literal["elementwise", "fill", "random"]
 
 FAMILIES = (
-    "math", "array", "slicing", "layout", "reduction", "contraction", "depthwise", "nn", "pooling", "normalization", "loss", "random",
-    "variables", "optimizers", "indexing",
+    "math", "array", "slicing", "layout", "reduction", "indexing", "contraction", "depthwise", "nn", "pooling",
+    "normalization", "loss", "random", "variables", "optimizers",
 )  # fmt: skip
 
 FLOATS = (DType.F32, DType.BF16)
@@ -49,8 +49,7 @@ class Row:
     output shape; they live in host memory and enter the signature. host: further arguments read from host memory
     at run time. host_outputs: outputs left in host memory whatever their type. generic: eager launches share one
     recipe over all shapes. stateful_random: draws from a Philox state of its own (attrs seed, seed2).
-    variables: resource arguments whose value is read; updates: those that are assigned. default_kernel: outside
-    clusters TensorFlow's own DEFAULT kernel runs it (without a copy), so that no HPU kernel is registered.
+    variables: resource arguments whose value is read; updates: those that are assigned.
     in_place: ring collectives run this op with its output on its first input. view: moves no data.
     """
 
@@ -65,7 +64,6 @@ class Row:
     variables: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     in_place: bool = False
-    default_kernel: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +90,6 @@ def op(
     variables: Sequence[str] = (),
     updates: Sequence[str] = (),
     in_place: bool = False,
-    default_kernel: bool = False,
     **types: Sequence[DType],
 ) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; keyword arguments are those of `Row`, the rest are type attributes."""
@@ -103,7 +100,7 @@ def op(
                 raise ValueError(f"{name} has two rows in the op table")
             _rows[name] = Row(
                 name, lower, {k: tuple(v) for k, v in types.items()}, tuple(fixed), tuple(host), tuple(host_outputs),
-                generic, stateful_random, tuple(variables), tuple(updates), in_place, default_kernel,
+                generic, stateful_random, tuple(variables), tuple(updates), in_place,
             )  # fmt: skip
         return lower
 
@@ -136,7 +133,7 @@ def registrations() -> list[Registration]:
     out = []
     for row in rows().values():
         op_def = op_def_registry.get(row.op)
-        if op_def is None or row.default_kernel:  # None: not in this version of TensorFlow
+        if op_def is None:  # not in this version of TensorFlow
             continue
         names = [a.name for a in op_def.attr if a.type == "type" and a.name in row.types]
         missing = set(row.types) - set(names)

@@ -1,0 +1,353 @@
+"""Ops that make, join, split and reorder tensors without arithmetic: mostly views.
+
+Outside clusters TensorFlow's own DEFAULT kernels run many of them (Reshape, Shape, Identity...) without a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..compiler import extent as ext
+from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
+from ..compiler.ir import Node, Shape, broadcast_shapes
+from .lower import Lowering
+from .table import ALL, FLOATS, INDEX, op
+
+# -- what the lowerings of arguments share --------------------------------------------------------------------
+
+
+def ints(c: Lowering, which: int | str) -> list[int]:
+    """The numbers of an input that fixes a shape."""
+    return [int(v) for v in np.asarray(c.value(which)).reshape(-1)]
+
+
+def extents(c: Lowering, which: int | str) -> list[Extent]:
+    """The output shape in a fixed input; symbolic when one recipe serves all shapes."""
+    return [v if isinstance(v, ext.Expr) else int(v) for v in np.asarray(c.value(which)).reshape(-1)]
+
+
+def scalar(c: Lowering, which: int | str) -> int:
+    """The one number of an input that fixes a shape."""
+    values = ints(c, which)
+    if len(values) != 1:
+        raise c.error(f"input {which!r} must be one number, not {values}")
+    return values[0]
+
+
+def axis_of(c: Lowering, axis: int, rank: int) -> int:
+    """An axis counted from the front; negative ones count from the back."""
+    if not -rank <= axis < rank:
+        raise c.error(f"axis {axis} is not in [{-rank}, {rank})")
+    return axis % rank
+
+
+def constant_shape(c: Lowering, x: Node) -> tuple[int, ...]:
+    """The shape of a node, whose extents must all be numbers."""
+    out = tuple(n for n in x.shape if isinstance(n, int))
+    if len(out) != x.rank:
+        raise c.error("the shape is needed as numbers")
+    return out
+
+
+def static_slice(c: Lowering, x: Node, axis: int, begin: int, size: int) -> Node:
+    """x[begin : begin + size] along one axis."""
+    shape = list(x.shape)
+    shape[axis] = size
+    return c.b.slice(x, [begin if a == axis else 0 for a in range(x.rank)], shape)
+
+
+def insert_axis(c: Lowering, x: Node, axis: int) -> Node:
+    """x with a new axis of size 1 before `axis`."""
+    return c.b.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
+
+
+# -- identities -----------------------------------------------------------------------------------------------
+
+
+@op("Identity", "Snapshot", "StopGradient", "PreventGradient", T=ALL)
+def identity(c: Lowering) -> Node:
+    return c.inputs[0]
+
+
+@op("IdentityN")
+def identity_n(c: Lowering) -> Sequence[Node]:
+    return c.inputs
+
+
+@op("EnsureShape", T=ALL)
+def ensure_shape(c: Lowering) -> Node:
+    (x,), wanted = c.inputs, c.attr("shape")
+    if wanted is not None:
+        fits = len(wanted) == x.rank and all(w in (-1, n) for w, n in zip(wanted, x.shape, strict=True))
+        if not fits:
+            raise c.error(f"the tensor's shape is not compatible with the expected shape {list(wanted)}")
+    return x
+
+
+# -- creation -------------------------------------------------------------------------------------------------
+
+
+@op("Const", dtype=ALL)
+def const(c: Lowering) -> Node:
+    return c.b.literal(c.attr("value"))
+
+
+def _filled(c: Lowering, value: Node) -> Node:
+    """`value` in the shape that the first fixed input holds, which is symbolic in a generic recipe."""
+    shape = [n if isinstance(n, ext.Expr) else int(n) for n in c.value(c.row.fixed[0]).reshape(-1)]
+    if any(isinstance(n, int) and n < 0 for n in shape):
+        raise c.error(f"dims {shape} must be non-negative")
+    return c.b.broadcast(value, shape)
+
+
+@op("Fill", fixed=["dims"], generic="fill", T=ALL, index_type=INDEX)
+def fill(c: Lowering) -> Node:
+    if c.inputs[1].rank:
+        raise c.error("value must be a scalar")
+    return _filled(c, c.inputs[1])
+
+
+@op("Empty", fixed=["shape"], generic="fill", dtype=ALL)
+def empty(c: Lowering) -> Node:
+    return _filled(c, c.b.const(0, c.attr("dtype")))
+
+
+@op("ZerosLike", generic="elementwise", T=ALL)
+def zeros_like(c: Lowering) -> Node:
+    return c.b.const(0, c.inputs[0].dtype, c.inputs[0].shape)
+
+
+@op("OnesLike", generic="elementwise", T=ALL)
+def ones_like(c: Lowering) -> Node:
+    return c.b.const(1, c.inputs[0].dtype, c.inputs[0].shape)
+
+
+@op("Range", fixed=["start", "limit", "delta"], Tidx=(DType.F32, DType.BF16, DType.I32, DType.I64))
+def range_(c: Lowering) -> Node:
+    """start + i * delta; only the count is a constant, so that ranges of one length share a recipe."""
+    start, limit, delta = (np.asarray(c.value(i)).astype(c.inputs[i].dtype.accumulator.numpy).item() for i in range(3))
+    if delta == 0:
+        raise c.error("delta must not be zero")
+    if (limit - start) / delta < 0:
+        raise c.error(f"a range from {start} to {limit} does not go with delta {delta}")
+    n = -((start - limit) // delta) if isinstance(start, int) else int(np.ceil(abs((limit - start) / delta)))
+    b, dtype = c.b, c.inputs[0].dtype
+    wide = dtype.accumulator
+    first, step = (b.broadcast(b.cast(c.inputs[i], wide), (n,)) for i in (0, 2))
+    steps = b.cast(b.iota((n,), 0, DType.I64), wide)
+    return b.cast(b.map("add", first, b.map("mul", steps, step)), dtype)
+
+
+@op("LinSpace", fixed=["num"], T=FLOATS, Tidx=INDEX)
+def lin_space(c: Lowering) -> Node:
+    """start + i * (stop - start) / (num - 1), and exactly stop at the end."""
+    n = scalar(c, "num")
+    if n <= 0:
+        raise c.error(f"num must be positive, not {n}")
+    b, dtype = c.b, c.inputs[0].dtype
+    start, stop = (b.broadcast(b.cast(x, dtype.accumulator), (n,)) for x in c.inputs[:2])
+    step = b.map("div", b.map("sub", stop, start), b.const(max(n - 1, 1), dtype.accumulator, (n,)))
+    i = b.iota((n,), 0, DType.I32)
+    line = b.map("add", start, b.map("mul", b.cast(i, dtype.accumulator), step))
+    last = b.map("eq", i, b.const(n - 1 if n > 1 else -1, DType.I32, (n,)))
+    return b.cast(b.map("select", last, stop, line), dtype)
+
+
+@op("OneHot", fixed=["depth"], T=ALL, TI=(DType.U8, DType.I8, *INDEX))
+def one_hot(c: Lowering) -> Node:
+    b, (indices, _, on, off) = c.b, c.inputs
+    depth = scalar(c, "depth")
+    if depth < 0:
+        raise c.error(f"depth must be non-negative, not {depth}")
+    axis = indices.rank if c.attr("axis", -1) == -1 else axis_of(c, c.attr("axis"), indices.rank + 1)
+    shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
+    here = b.broadcast(b.cast(insert_axis(c, indices, axis), DType.I64), shape)
+    return b.select(b.map("eq", here, b.iota(shape, axis, DType.I64)), on, off)
+
+
+# -- shapes as values -----------------------------------------------------------------------------------------
+
+
+def _numbers(c: Lowering, values: Sequence[int], dtype: DType) -> Node:
+    return c.b.literal(np.array(values, dtype.numpy))
+
+
+@op("Shape", "ShapeN", host_outputs=["output"], T=ALL, out_type=INDEX)
+def shape(c: Lowering) -> Sequence[Node]:
+    return [_numbers(c, constant_shape(c, x), c.attr("out_type", DType.I32)) for x in c.inputs]
+
+
+@op("Size", host_outputs=["output"], T=ALL, out_type=INDEX)
+def size(c: Lowering) -> Node:
+    n = int(np.prod(constant_shape(c, c.inputs[0]), dtype=np.int64))
+    return c.b.const(n, c.attr("out_type", DType.I32))
+
+
+@op("Rank", host_outputs=["output"], T=ALL)
+def rank(c: Lowering) -> Node:
+    return c.b.const(c.inputs[0].rank, DType.I32)
+
+
+def _broadcast_values(c: Lowering) -> tuple[tuple[int, ...], tuple[int, ...], Shape]:
+    s0, s1 = tuple(ints(c, 0)), tuple(ints(c, 1))
+    return s0, s1, broadcast_shapes(s0, s1)
+
+
+@op("BroadcastArgs", fixed=["s0", "s1"], host_outputs=["r0"], T=INDEX)
+def broadcast_args(c: Lowering) -> Node:
+    return c.b.literal(np.array(_broadcast_values(c)[2], c.inputs[0].dtype.numpy))
+
+
+@op("BroadcastGradientArgs", fixed=["s0", "s1"], host_outputs=["r0", "r1"], T=INDEX)
+def broadcast_gradient_args(c: Lowering) -> Sequence[Node]:
+    """The axes over which the gradient of each operand of a broadcasting op is summed."""
+    s0, s1, common = _broadcast_values(c)
+    if s0 == s1:  # TensorFlow then gives no axes at all, not even those of size 1
+        return [_numbers(c, [], c.inputs[0].dtype)] * 2
+    out = []
+    for s in (s0, s1):
+        padded = (1,) * (len(common) - len(s)) + s
+        missing = len(common) - len(s)
+        axes = [i for i, n in enumerate(padded) if i < missing or n == 1]
+        out.append(_numbers(c, axes, c.inputs[0].dtype))
+    return out
+
+
+@op("ConcatOffset", fixed=["concat_dim", "shape"], host_outputs=["offset"], shape_type=INDEX)
+def concat_offset(c: Lowering) -> Sequence[Node]:
+    """Where each part of a concatenation begins."""
+    shapes = [ints(c, i) for i in range(1, len(c.inputs))]
+    axis = axis_of(c, scalar(c, 0), len(shapes[0]))
+    out, at = [], 0
+    for s in shapes:
+        out.append(_numbers(c, [at if i == axis else 0 for i in range(len(s))], c.inputs[1].dtype))
+        at += s[axis]
+    return out
+
+
+# -- other shapes of the same elements ------------------------------------------------------------------------
+
+
+@op("Reshape", fixed=["shape"], T=ALL, Tshape=INDEX)
+def reshape(c: Lowering) -> Node:
+    x, wanted = c.inputs[0], ints(c, "shape")
+    if wanted.count(-1) > 1 or any(n < -1 for n in wanted):
+        raise c.error(f"shape {wanted} may have one -1 and no other negative number")
+    have = ext.product(x.shape)
+    rest = int(np.prod([n for n in wanted if n != -1], dtype=np.int64))
+    if -1 in wanted:
+        if not isinstance(have, int) or rest == 0 and have != 0 or rest and have % rest:
+            raise c.error(f"{have} elements do not fill shape {wanted}")
+        wanted[wanted.index(-1)] = have // rest if rest else 0
+    elif have != rest:
+        raise c.error(f"the input has {have} elements, shape {wanted} has {rest}")
+    return c.b.reshape(x, wanted)
+
+
+@op("ExpandDims", fixed=["dim"], T=ALL, Tdim=INDEX)
+def expand_dims(c: Lowering) -> Node:
+    return insert_axis(c, c.inputs[0], axis_of(c, scalar(c, "dim"), c.inputs[0].rank + 1))
+
+
+@op("Squeeze", T=ALL)
+def squeeze(c: Lowering) -> Node:
+    (x,) = c.inputs
+    axes = {axis_of(c, a, x.rank) for a in c.attr("squeeze_dims") or ()}
+    if any(x.shape[a] != 1 for a in axes):
+        raise c.error(f"cannot squeeze axes {sorted(axes)}: not all are of size 1")
+    drop = axes or {a for a, n in enumerate(x.shape) if n == 1}
+    return c.b.reshape(x, [n for a, n in enumerate(x.shape) if a not in drop])
+
+
+@op("Transpose", "ConjugateTranspose", fixed=["perm"], T=ALL, Tperm=INDEX)
+def transpose(c: Lowering) -> Node:
+    x, perm = c.inputs[0], ints(c, "perm")
+    if len(perm) != x.rank:
+        raise c.error(f"perm {perm} must have {x.rank} entries")
+    perm = [axis_of(c, p, x.rank) for p in perm]
+    if sorted(perm) != list(range(x.rank)):
+        raise c.error(f"perm {perm} is not a permutation of the axes")
+    return c.b.permute(x, perm)
+
+
+@op("BroadcastTo", fixed=["shape"], T=ALL, Tidx=INDEX)
+def broadcast_to(c: Lowering) -> Node:
+    return c.b.broadcast(c.inputs[0], ints(c, "shape"))
+
+
+@op("Tile", fixed=["multiples"], T=ALL, Tmultiples=INDEX)
+def tile(c: Lowering) -> Node:
+    x, times = c.inputs[0], ints(c, "multiples")
+    if len(times) != x.rank or any(t < 0 for t in times):
+        raise c.error(f"multiples {times} must be {x.rank} non-negative numbers")
+    middle = [m for n in x.shape for m in (1, n)]
+    stretched = [m for n, t in zip(x.shape, times, strict=True) for m in (t, n)]
+    shape = [ext.mul(n, t) for n, t in zip(x.shape, times, strict=True)]
+    return c.b.reshape(c.b.expand(c.b.reshape(x, middle), stretched), shape)
+
+
+# -- joining and splitting ------------------------------------------------------------------------------------
+
+
+def _joined(c: Lowering, parts: Sequence[Node], axis: int) -> Node:
+    axis = axis_of(c, axis, parts[0].rank)
+    for p in parts:
+        if p.rank != parts[0].rank or any(
+            m != n for a, (m, n) in enumerate(zip(p.shape, parts[0].shape, strict=True)) if a != axis
+        ):
+            raise c.error(f"the parts must agree in all axes but axis {axis}")
+    return c.b.concat(parts, axis)
+
+
+@op("ConcatV2", fixed=["axis"], T=ALL, Tidx=INDEX)
+def concat_v2(c: Lowering) -> Node:
+    return _joined(c, c.input_list("values"), scalar(c, "axis"))
+
+
+@op("Concat", fixed=["concat_dim"], T=ALL)
+def concat(c: Lowering) -> Node:
+    return _joined(c, c.input_list("values"), scalar(c, "concat_dim"))
+
+
+@op("Pack", T=ALL)
+def pack(c: Lowering) -> Node:
+    axis = axis_of(c, c.attr("axis", 0), c.inputs[0].rank + 1)
+    if any(x.shape != c.inputs[0].shape for x in c.inputs):
+        raise c.error("all parts must have one shape")
+    return c.b.concat([insert_axis(c, x, axis) for x in c.inputs], axis)
+
+
+@op("Unpack", T=ALL)
+def unpack(c: Lowering) -> Sequence[Node]:
+    (x,), num = c.inputs, c.attr("num")
+    axis = axis_of(c, c.attr("axis", 0), x.rank)
+    if x.shape[axis] != num:
+        raise c.error(f"axis {axis} must have size num = {num}")
+    rest = [n for a, n in enumerate(x.shape) if a != axis]
+    return [c.b.reshape(static_slice(c, x, axis, i, 1), rest) for i in range(num)]
+
+
+@op("Split", fixed=["split_dim"], T=ALL)
+def split(c: Lowering) -> Sequence[Node]:
+    x, num = c.input("value"), c.attr("num_split")
+    axis = axis_of(c, scalar(c, "split_dim"), x.rank)
+    n = constant_shape(c, x)[axis]
+    if n % num:
+        raise c.error(f"axis {axis} does not split into {num} equal parts")
+    return [static_slice(c, x, axis, i * (n // num), n // num) for i in range(num)]
+
+
+@op("SplitV", fixed=["size_splits", "split_dim"], T=ALL, Tlen=(DType.I8, *INDEX))
+def split_v(c: Lowering) -> Sequence[Node]:
+    x, sizes = c.input("value"), ints(c, "size_splits")
+    axis = axis_of(c, scalar(c, "split_dim"), x.rank)
+    n = constant_shape(c, x)[axis]
+    if sizes.count(-1) == 1:
+        sizes[sizes.index(-1)] = n - sum(s for s in sizes if s != -1)
+    if any(s < 0 for s in sizes) or sum(sizes) != n:
+        raise c.error(f"size_splits {sizes} must be non-negative and sum to {n}, the size of axis {axis}")
+    starts = np.cumsum([0, *sizes])
+    return [static_slice(c, x, axis, int(at), s) for at, s in zip(starts, sizes, strict=False)]

@@ -1,0 +1,233 @@
+"""Ops that address elements by index: gathers, scatters, segment sums, stitches, top-k.
+
+Indices are run-time values. As on TensorFlow's other accelerators an index out of range is no error: a gather
+gives 0 for it, a scatter leaves it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ..compiler import extent as ext
+from ..compiler.dtypes import DType
+from ..compiler.ir import Node
+from .array import axis_of, constant_shape, insert_axis, ints, scalar, static_slice
+from .lower import Lowering
+from .table import ALL, FLOATS, INDEX, INTS, NUMERIC, op
+
+WIDE_INDEX = (DType.I16, *INDEX)
+
+# -- gathers --------------------------------------------------------------------------------------------------
+
+
+def gather_axis(c: Lowering, x: Node, indices: Node, axis: int, batch: int = 0) -> Node:
+    """x[b..., :, ..., indices[b..., i...], ...] for the first `batch` axes b in common.
+
+    The result's axes are x's before `axis`, those of the indices after the batch, x's after `axis`.
+    """
+    b = c.b
+    coords = [b.cast(b.iota(indices.shape, k, DType.I32), indices.dtype) for k in range(batch)]
+    out = b.gather(x, [*coords, indices], [*range(batch), axis])
+    before = axis - batch  # axes of x between the batch and `axis`; they follow the indices in `out`
+    order = [
+        *range(batch),
+        *range(indices.rank, indices.rank + before),
+        *range(batch, indices.rank),
+        *range(indices.rank + before, out.rank),
+    ]
+    return b.permute(out, order)
+
+
+@op("Gather", Tparams=ALL, Tindices=INDEX)
+def gather(c: Lowering) -> Node:
+    if not c.inputs[0].rank:
+        raise c.error("params must have at least one axis")
+    return gather_axis(c, c.inputs[0], c.inputs[1], 0)
+
+
+@op("GatherV2", fixed=["axis"], Tparams=ALL, Tindices=WIDE_INDEX, Taxis=INDEX)
+def gather_v2(c: Lowering) -> Node:
+    x, indices, _ = c.inputs
+    axis = axis_of(c, scalar(c, "axis"), x.rank)
+    batch = c.attr("batch_dims", 0)
+    batch = batch + indices.rank if batch < 0 else batch
+    if not 0 <= batch <= min(indices.rank, axis) or x.shape[:batch] != indices.shape[:batch]:
+        raise c.error(f"batch_dims {batch} must be common to params and indices and come before axis {axis}")
+    return gather_axis(c, x, indices, axis, batch)
+
+
+def coordinates(c: Lowering, indices: Node, rank: int) -> list[Node]:
+    """The coordinate tensors in the last axis of `indices`, which address up to `rank` leading axes."""
+    if not indices.rank:
+        raise c.error("indices must have at least one axis")
+    depth = constant_shape(c, indices)[-1]
+    if depth > rank:
+        raise c.error(f"indices address {depth} axes of a tensor that has {rank}")
+    last = indices.rank - 1
+    return [c.b.reshape(static_slice(c, indices, last, k, 1), indices.shape[:-1]) for k in range(depth)]
+
+
+@op("GatherNd", Tparams=ALL, Tindices=WIDE_INDEX)
+def gather_nd(c: Lowering) -> Node:
+    x, indices = c.inputs
+    coords = coordinates(c, indices, x.rank)
+    if not coords:
+        return c.b.broadcast(x, (*indices.shape[:-1], *x.shape))
+    return c.b.gather(x, coords, range(len(coords)))
+
+
+# -- scatters -------------------------------------------------------------------------------------------------
+
+
+def scatter_wide(
+    c: Lowering, base: Node, updates: Node, coords: Sequence[Node], kind: str, axes: Sequence[int] | None = None
+) -> Node:
+    """SCATTER over the leading axes; sums of short floats are kept in float32 and rounded once."""
+    b, dtype = c.b, base.dtype
+    wide = dtype if kind == "set" else dtype.accumulator
+    places = range(len(coords)) if axes is None else axes
+    return b.cast(b.scatter(b.cast(base, wide), b.cast(updates, wide), coords, places, kind), dtype)
+
+
+def scatter_nd_into(c: Lowering, base: Node, indices: Node, updates: Node, kind: str) -> Node:
+    """`base` with updates[i...] put at base[indices[i...]]."""
+    coords = coordinates(c, indices, base.rank)
+    wanted = (*indices.shape[:-1], *base.shape[len(coords) :])
+    if updates.shape != wanted:
+        raise c.error(f"updates must have shape {list(wanted)}")
+    if not coords:  # each update is for the whole tensor: an axis of size 1 to address
+        one = insert_axis(c, base, 0)
+        return c.b.reshape(
+            scatter_wide(c, one, updates, [c.b.const(0, indices.dtype, indices.shape[:-1])], kind), base.shape
+        )
+    return scatter_wide(c, base, updates, coords, kind)
+
+
+@op("ScatterNd", fixed=["shape"], T=ALL, Tindices=WIDE_INDEX)
+def scatter_nd(c: Lowering) -> Node:
+    indices, updates, _ = c.inputs
+    return scatter_nd_into(c, c.b.const(0, updates.dtype, ints(c, "shape")), indices, updates, "add")
+
+
+def _tensor_scatter(kind: str) -> Callable[[Lowering], Node]:
+    return lambda c: scatter_nd_into(c, c.inputs[0], c.inputs[1], c.inputs[2], kind)
+
+
+op("TensorScatterUpdate", T=ALL, Tindices=WIDE_INDEX)(_tensor_scatter("set"))
+for _name, _kind in {"Add": "add", "Sub": "sub", "Min": "min", "Max": "max"}.items():
+    op(f"TensorScatter{_name}", T=NUMERIC, Tindices=INDEX)(_tensor_scatter(_kind))
+
+
+@op("InvertPermutation", T=INDEX)
+def invert_permutation(c: Lowering) -> Node:
+    (x,) = c.inputs
+    if x.rank != 1:
+        raise c.error("needs a vector")
+    return c.b.scatter(c.b.const(0, x.dtype, x.shape), c.b.iota(x.shape, 0, x.dtype), [x], [0], "set")
+
+
+# -- segments -------------------------------------------------------------------------------------------------
+
+
+def _lowest(dtype: DType, highest: bool = False) -> float | int:
+    if dtype.is_float:
+        limit = float(np.finfo(np.float32).max) if dtype is DType.F32 else 3.3895313892515355e38
+        return limit if highest else -limit
+    info = np.iinfo(dtype.numpy)
+    return int(info.max if highest else info.min)
+
+
+def segments(c: Lowering, kind: str, start: float | int, count: int) -> Node:
+    """The rows of `data` combined by segment; negative segment ids are left out."""
+    data, ids = c.inputs[:2]
+    if data.shape[: ids.rank] != ids.shape:
+        raise c.error("data's shape must begin with that of segment_ids")
+    if count < 0:
+        raise c.error(f"num_segments must be non-negative, not {count}")
+    base = c.b.const(start, data.dtype, (count, *data.shape[ids.rank :]))
+    return scatter_wide(c, base, data, [ids], kind)
+
+
+def _unsorted(kind: str, start: Callable[[DType], float | int]) -> Callable[[Lowering], Node]:
+    return lambda c: segments(c, kind, start(c.inputs[0].dtype), scalar(c, "num_segments"))
+
+
+_UNSORTED: dict[str, tuple[str, Callable[[DType], float | int]]] = {
+    "Sum": ("add", lambda _: 0),
+    "Prod": ("mul", lambda _: 1),
+    "Max": ("max", _lowest),
+    "Min": ("min", lambda dtype: _lowest(dtype, highest=True)),
+}
+for _name, (_kind, _start) in _UNSORTED.items():
+    op(f"UnsortedSegment{_name}", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)(
+        _unsorted(_kind, _start)
+    )
+
+
+@op("SegmentSum", fixed=["segment_ids"], T=NUMERIC, Tindices=INDEX)
+def segment_sum(c: Lowering) -> Node:
+    """The last (greatest) id fixes the number of segments."""
+    ids = ints(c, "segment_ids")
+    if sorted(ids) != ids:
+        raise c.error("segment ids are not increasing")
+    return segments(c, "add", 0, ids[-1] + 1 if ids else 0)
+
+
+@op("SegmentSumV2", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)
+def segment_sum_v2(c: Lowering) -> Node:
+    return segments(c, "add", 0, scalar(c, "num_segments"))
+
+
+# -- stitch, top-k --------------------------------------------------------------------------------------------
+
+
+@op("DynamicStitch", "ParallelDynamicStitch", fixed=["indices"], T=ALL)
+def dynamic_stitch(c: Lowering) -> Node:
+    """Rows of all parts put where their indices say; the last writer of a row wins, rows of nobody are 0."""
+    b, n = c.b, c.attr("N")
+    parts, places = c.inputs[n:], [ints(c, i) for i in range(n)]
+    index_nodes = c.inputs[:n]
+    row = parts[0].shape[index_nodes[0].rank :]
+    for x, indices in zip(parts, index_nodes, strict=True):
+        if x.shape != (*indices.shape, *row):
+            raise c.error("each part must have its indices' shape, then a shape common to all parts")
+    rows = b.concat([b.reshape(x, (len(p), *row)) for x, p in zip(parts, places, strict=True)], 0)
+    flat = [i for p in places for i in p]
+    if any(i < 0 for i in flat):
+        raise c.error("indices must be non-negative")
+    source = [-1] * (max(flat, default=-1) + 1)
+    for at, i in enumerate(flat):
+        source[i] = at
+    if source == list(range(len(flat))):
+        return rows
+    if not source:
+        return b.const(0, rows.dtype, (0, *row))
+    return b.gather(rows, [b.literal(np.array(source, np.int32))], [0])
+
+
+def _top(c: Lowering, k: int) -> Sequence[Node]:
+    b, x = c.b, c.inputs[0]
+    if not x.rank:
+        raise c.error("input must have at least one axis")
+    n = constant_shape(c, x)[-1]
+    if not 0 <= k <= n:
+        raise c.error(f"k = {k} must be between 0 and the last axis, {n}")
+    flat = b.reshape(x, (ext.product(x.shape[:-1]), n))
+    order = static_slice(c, b.sort(flat, 1, descending=True), 1, 0, k)
+    rows = b.iota(order.shape, 0, DType.I32)
+    shape = (*x.shape[:-1], k)
+    return b.reshape(b.gather(flat, [rows, order], [0, 1]), shape), b.reshape(order, shape)
+
+
+@op("TopKV2", fixed=["k"], T=(*FLOATS, *INTS), Tk=WIDE_INDEX, index_type=WIDE_INDEX)
+def top_k_v2(c: Lowering) -> Sequence[Node]:
+    """The k largest along the last axis, in falling order; equal ones by rising position."""
+    values, indices = _top(c, scalar(c, "k"))
+    return values, c.b.cast(indices, c.attr("index_type", DType.I32))
+
+
+@op("TopK", T=(*FLOATS, *INTS))
+def top_k(c: Lowering) -> Sequence[Node]:
+    return _top(c, c.attr("k"))

@@ -1,0 +1,268 @@
+"""Slices: Slice, StridedSlice, its gradient and update, ReverseV2, Roll.
+
+Sizes are compile-time constants since they fix a shape. Where a slice begins is not: if `begin` comes from outside
+the cluster, it is read at run time although its value is known, so that v[i] is one program for every i. If it
+follows from constants or shapes inside the cluster, the slice is a view and costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ..compiler.dtypes import DType
+from ..compiler.ir import Node, Op
+from .array import axis_of, constant_shape, ints, static_slice
+from .lower import Lowering
+from .table import ALL, INDEX, op
+
+
+def at_run_time(node: Node) -> bool:
+    """Whether a value depends on any input of the cluster."""
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if n.op is Op.INPUT:
+            return True
+        if n not in seen:
+            seen.add(n)
+            stack.extend(n.src)
+    return False
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One axis of a slice: `size` elements from `begin` in steps of `step`.
+
+    start: the run-time scalar that says where to begin (negative: from the back) in the place of `begin`.
+    """
+
+    begin: int
+    size: int
+    step: int = 1
+    start: Node | None = None
+
+
+def element(c: Lowering, vector: Node, i: int) -> Node:
+    """Element i of a vector as a scalar."""
+    return c.b.reshape(static_slice(c, vector, 0, i, 1), ())
+
+
+def _line(c: Lowering, cut: Cut, extent: int, shape: Sequence[int], axis: int) -> Node:
+    """The positions that a run-time cut takes, along `axis` of `shape`."""
+    b, start = c.b, cut.start
+    assert start is not None
+    negative = b.map("lt", start, b.const(0, start.dtype))
+    start = b.map("add", start, b.select(negative, b.const(extent, start.dtype), b.const(0, start.dtype)))
+    steps = b.map("mul", b.iota(shape, axis, start.dtype), b.const(cut.step, start.dtype, shape))
+    return b.map("add", b.broadcast(start, shape), steps)
+
+
+def _positions(c: Lowering, extents: Sequence[int], cuts: Sequence[Cut]) -> tuple[list[int], list[Node]]:
+    """The axes cut at run time and, for each, the coordinates over the grid of all of them."""
+    axes = [a for a, cut in enumerate(cuts) if cut.start is not None]
+    grid = [cuts[a].size for a in axes]
+    return axes, [_line(c, cuts[a], extents[a], grid, k) for k, a in enumerate(axes)]
+
+
+def _view(cut: Cut) -> tuple[int, int]:
+    return (cut.begin, cut.step) if cut.start is None else (0, 1)
+
+
+def cut_out(c: Lowering, x: Node, cuts: Sequence[Cut]) -> Node:
+    """The elements of x that the cuts choose."""
+    b, extents = c.b, constant_shape(c, x)
+    views = [_view(cut) for cut in cuts]
+    sizes = [n if cut.start is not None else cut.size for n, cut in zip(extents, cuts, strict=True)]
+    x = b.slice(x, [v[0] for v in views], sizes, [v[1] for v in views])
+    axes, coords = _positions(c, extents, cuts)
+    if not axes:
+        return x
+    order = [*axes, *(a for a in range(x.rank) if a not in axes)]
+    return b.permute(b.gather(x, coords, axes), [order.index(a) for a in range(x.rank)])
+
+
+def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
+    """`base` with the elements that the cuts choose replaced by `value` (of the cuts' sizes)."""
+    b, extents = c.b, constant_shape(c, base)
+    full = [cut.start is None and cut.size == n and cut.step == 1 for cut, n in zip(cuts, extents, strict=True)]
+    axes = [a for a in range(base.rank) if not full[a]]
+    if not axes:
+        return value
+    grid = [cuts[a].size for a in axes]
+    coords = []
+    for k, a in enumerate(axes):
+        cut = cuts[a]
+        start = cut.start if cut.start is not None else b.const(cut.begin, DType.I64)
+        coords.append(_line(c, Cut(0, cut.size, cut.step, start), extents[a], grid, k))
+    updates = b.permute(value, [*axes, *(a for a in range(base.rank) if full[a])])
+    return b.scatter(base, updates, coords, axes, "set")
+
+
+# -- Slice ----------------------------------------------------------------------------------------------------
+
+
+@op("Slice", fixed=["begin", "size"], T=ALL, Index=INDEX)
+def slice_(c: Lowering) -> Node:
+    x, begin, size = c.inputs[0], ints(c, "begin"), ints(c, "size")
+    extents = constant_shape(c, x)
+    if len(begin) != x.rank or len(size) != x.rank:
+        raise c.error(f"begin {begin} and size {size} must have {x.rank} entries")
+    moving = at_run_time(c.inputs[1])
+    cuts = []
+    for axis, (at, count, n) in enumerate(zip(begin, size, extents, strict=True)):
+        count = n - at if count == -1 else count
+        if at < 0 or count < 0 or at + count > n:
+            raise c.error(f"begin {at} and size {count} do not fit axis {axis} of size {n}")
+        start = element(c, c.inputs[1], axis) if moving and 0 < count < n else None
+        cuts.append(Cut(at, count, 1, start))
+    return cut_out(c, x, cuts)
+
+
+# -- StridedSlice and its relatives -----------------------------------------------------------------------------
+
+
+def strided_cuts(c: Lowering, extents: Sequence[int], first: int) -> tuple[list[Cut], list[int]]:
+    """Cuts of each axis and the shape of the result, from the inputs begin, end, strides (at index `first`).
+
+    Follows Python's indexing as TensorFlow encodes it: bit i of the masks speaks of entry i of begin.
+    """
+    begin, end, strides = (ints(c, first + k) for k in range(3))
+    moving = at_run_time(c.inputs[first])
+
+    def masked(name: str, i: int) -> bool:
+        return bool(c.attr(f"{name}_mask", 0) >> i & 1)
+
+    entries = len(begin)
+    ellipses = [i for i in range(entries) if masked("ellipsis", i)]
+    if len(ellipses) > 1 or len(end) != entries or len(strides) != entries:
+        raise c.error("begin, end and strides must be of one length, with at most one ellipsis")
+    used = sum(not masked("new_axis", i) for i in range(entries) if i not in ellipses)
+    if used > len(extents):
+        raise c.error(f"{used} indices into {len(extents)} axes")
+    if not ellipses:
+        ellipses = [entries]
+    cuts: list[Cut] = []
+    shape: list[int] = []
+    for i in range(entries + (ellipses[0] == entries)):
+        if i == ellipses[0]:
+            for n in extents[len(cuts) : len(cuts) + len(extents) - used]:
+                cuts.append(Cut(0, n))
+                shape.append(n)
+        elif masked("new_axis", i):
+            shape.append(1)
+        else:
+            axis, n = len(cuts), extents[len(cuts)]
+            cut = _strided_cut(c, axis, n, (begin[i], end[i], strides[i]), masked, i)
+            variable = not masked("begin", i) or masked("shrink_axis", i)
+            if moving and variable and _moves(cut, n, begin[i]):
+                cut = Cut(cut.begin, cut.size, cut.step, element(c, c.inputs[first], i))
+            cuts.append(cut)
+            if not masked("shrink_axis", i):
+                shape.append(cut.size)
+    return cuts, shape
+
+
+def _strided_cut(
+    c: Lowering, axis: int, n: int, entry: tuple[int, int, int], masked: Callable[[str, int], bool], i: int
+) -> Cut:
+    first, last, step = entry
+    if step == 0:
+        raise c.error(f"strides[{i}] must be non-zero")
+    if masked("shrink_axis", i):
+        if step < 0:
+            raise c.error("only stride 1 allowed on non-range indexing")
+        if not -n <= first < n:
+            raise c.error(f"slice index {first} of dimension {axis} out of bounds")
+        return Cut(first % n, 1)
+    bounds = slice(None if masked("begin", i) else first, None if masked("end", i) else last, step)
+    at, stop, step = bounds.indices(n)
+    return Cut(at, len(range(at, stop, step)), step)
+
+
+def _moves(cut: Cut, n: int, begin: int) -> bool:
+    """Whether another `begin` could give the same size: not for whole or empty axes, nor for a clamped begin."""
+    return cut.size > 0 and (cut.size < n or cut.step != 1) and cut.begin in (begin, begin + n)
+
+
+_STRIDED = ("begin", "end", "strides")
+
+
+@op("StridedSlice", fixed=_STRIDED, T=ALL, Index=INDEX)
+def strided_slice(c: Lowering) -> Node:
+    cuts, shape = strided_cuts(c, constant_shape(c, c.inputs[0]), 1)
+    return c.b.reshape(cut_out(c, c.inputs[0], cuts), shape)
+
+
+@op("StridedSliceGrad", fixed=["shape", *_STRIDED], T=ALL, Index=INDEX)
+def strided_slice_grad(c: Lowering) -> Node:
+    """dy where the slice took its elements, 0 elsewhere."""
+    b, dy, whole = c.b, c.inputs[4], ints(c, "shape")
+    cuts, shape = strided_cuts(c, whole, 1)
+    if tuple(shape) != dy.shape:
+        raise c.error(f"dy must have the slice's shape {shape}")
+    dy = b.reshape(dy, [cut.size for cut in cuts])
+    if any(cut.size == 0 for cut in cuts):
+        return b.const(0, dy.dtype, whole)
+    if any(cut.start is not None for cut in cuts):
+        return put_in(c, b.const(0, dy.dtype, whole), dy, cuts)
+    dy = b.reverse(dy, [a for a, cut in enumerate(cuts) if cut.step < 0])
+    low, high, gaps = [], [], []
+    for cut, n in zip(cuts, whole, strict=True):
+        lowest = cut.begin if cut.step > 0 else cut.begin + (cut.size - 1) * cut.step
+        span = (cut.size - 1) * abs(cut.step) + 1
+        low.append(lowest)
+        high.append(n - lowest - span)
+        gaps.append(abs(cut.step) - 1 if cut.size > 1 else 0)
+    return b.pad(dy, low, high, 0, gaps)
+
+
+@op("TensorStridedSliceUpdate", fixed=_STRIDED, T=ALL, Index=INDEX)
+def tensor_strided_slice_update(c: Lowering) -> Node:
+    """`input` with a slice replaced by `value`, which may broadcast."""
+    return update_slice(c, c.inputs[0], c.inputs[4], 1)
+
+
+def update_slice(c: Lowering, x: Node, value: Node, first: int) -> Node:
+    """x with the slice that inputs first.. (begin, end, strides) choose replaced by `value`."""
+    cuts, shape = strided_cuts(c, constant_shape(c, x), first)
+    value = c.b.reshape(c.b.broadcast(value, shape), [cut.size for cut in cuts])
+    return x if any(cut.size == 0 for cut in cuts) else put_in(c, x, value, cuts)
+
+
+# -- ReverseV2, Roll ------------------------------------------------------------------------------------------
+
+
+@op("ReverseV2", fixed=["axis"], T=ALL, Tidx=INDEX)
+def reverse_v2(c: Lowering) -> Node:
+    x = c.inputs[0]
+    constant_shape(c, x)
+    axes = [axis_of(c, a, x.rank) for a in ints(c, "axis")]
+    if len(set(axes)) != len(axes):
+        raise c.error(f"axis {axes} names an axis twice")
+    return c.b.reverse(x, axes)
+
+
+@op("Roll", fixed=["axis"], host=["shift"], T=ALL, Tshift=INDEX, Taxis=INDEX)
+def roll(c: Lowering) -> Node:
+    """Elements move up by `shift` along each axis and re-enter at the front; shifts are run-time values."""
+    b, (x, shift, _) = c.b, c.inputs
+    axes = [axis_of(c, a, x.rank) for a in ints(c, "axis")]
+    if shift.numel != len(axes):
+        raise c.error("shift and axis must have the same size")
+    known = None if at_run_time(shift) else c.known(shift)
+    shifts = b.reshape(shift, (len(axes),))
+    for k, axis in enumerate(axes):
+        n = constant_shape(c, x)[axis]
+        if n == 0:
+            return x
+        if known is not None:
+            at = -int(known.reshape(-1)[k]) % n
+            x = b.concat([static_slice(c, x, axis, at, n - at), static_slice(c, x, axis, 0, at)], axis)
+        else:
+            back = b.broadcast(element(c, shifts, k), (n,))
+            source = b.map("floormod", b.map("sub", b.iota((n,), 0, shift.dtype), back), b.const(n, shift.dtype, (n,)))
+            moved = b.gather(x, [source], [axis])
+            x = b.permute(moved, [a + 1 if a < axis else 0 if a == axis else a for a in range(x.rank)])
+    return x
