@@ -176,6 +176,10 @@ def matmul(m: int, n: int, k: int, ta: bool = False, tb: bool = False, dtype: DT
     return Case.make([m, n, k], a, b, [n, 1, 0], dtype, dtype)
 
 
+def reversed_weight_gradient(m: int, n: int, k: int, dtype: DType) -> Case:
+    return Case.make([m, n, k], [-1, 0, -m], [0, -1, n], [n, 1, 0], dtype, dtype)
+
+
 def convolution(n: int, h: int, c: int, o: int, k: int, s: int, d: int, dtype: DType = F32) -> Case:
     """NHWC input that is padded already, HWIO filter."""
     oh = (h - (k - 1) * d - 1) // s + 1
@@ -215,6 +219,7 @@ SHAPES = {
     "tall weights are packed": lambda t: matmul(70, 520, 300, dtype=t),
     "ten classes": lambda t: matmul(64, 10, 300, dtype=t),
     "weight gradient": lambda t: matmul(200, 65, 33, ta=True, dtype=t),
+    "reversed operands": lambda t: reversed_weight_gradient(100, 100, 101, t),
     "input gradient": lambda t: matmul(65, 200, 33, tb=True, dtype=t),
     "ten classes, transposed": lambda t: matmul(65, 10, 50, tb=True, dtype=t),
     "long odd sum": lambda t: matmul(9, 20, 9001, dtype=t),

@@ -2,8 +2,8 @@
 
 `emit_contract` writes the kernels of one contraction as LLVM IR:
 
-    [pair_words(a)]  [pack b]  main: tiles of sums -> epilogue            the sum in one piece
-    [pair_words(a)]  [pack b]  main: tiles of partial sums; reduce: partial sums in fixed order -> epilogue
+    [spread a]  [pack b]  main: tiles of sums -> epilogue            the sum in one piece
+    [spread a]  [pack b]  main: tiles of partial sums; reduce: partial sums in fixed order -> epilogue
 
 What is cut how is `contract_tiles.plan`'s decision; the register tile is `contract_micro`'s, the packed copies are
 `contract_pack`'s. Products and sums are fp32 (fused multiply-add where the CPU has it); a bf16 result is rounded once.
@@ -17,14 +17,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 from habana_tf.hardware.cpu import Target
 
 from ..dtypes import DType
 from .contract_micro import Accumulation, KLoop, Micro, at, masked_load, repeat
-from .contract_pack import PAIR_BLOCK, PanelPacker, pair_words
+from .contract_pack import SPREAD, PanelPacker, spread
 from .contract_point import Epilogue, Point, StorePartial, StoreResult, Tile
 from .contract_spec import Canonical, ContractSpec, Label, Operand, canonical
 from .contract_tiles import Dim, Plan, plan
@@ -88,9 +88,9 @@ def emit_contract(
     b = _Source("bf16" if c.b.dtype is DType.BF16 else "f32", c.b.dtype.bytes, c.b.offset, names[1])
     if p.dot and c.k[-1].a == 1:
         a = _Source("pair", 2, c.a.offset, names[0])
-    elif p.dot:
-        calls.append(_pair_call(c, f"{name}_pairs", p.tiling.lanes, names[0], temp))
-        a = _Source("pair", 4, c.a.offset - _reach(c)[0], calls[-1].buffers[1])
+    elif p.dot or p.widen:
+        calls.append(_spread_call(c, p, f"{name}_spread", names[0], temp))
+        a = _Source("pair" if p.dot else "f32", 4, -_reach(c)[0], calls[-1].buffers[1])
     if p.pack == "call":
         calls.append(_pack_call(c, p, f"{name}_pack", names[1], temp))
         b = _Source("pair" if p.dot else "f32", 4, 0, calls[-1].buffers[1])
@@ -390,7 +390,7 @@ def _pack_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[
             size = -(-size // 64) * 64
         if size < c.k[0].extent:
             dims.insert(0, Dim("chunk", -(-c.k[0].extent // size), c.k[0], size))
-    whole = Plan(p.tiling, tuple(dims), len(dims), 1, "call", p.dot, 1)
+    whole = replace(p, dims=tuple(dims), grid_dims=len(dims), chunks=1)
     buffer = temp(panels * _panel_bytes(c, p))
     kernel = _PackKernel(c, whole, name, source, buffer)
     return kernel.emit()
@@ -427,13 +427,13 @@ def _reach(c: Canonical) -> tuple[int, int]:
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0)
 
 
-def _pair_call(c: Canonical, name: str, lanes: int, source: object, temp: Callable[[int], object]) -> KernelCall:
+def _spread_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[int], object]) -> KernelCall:
     low, high = (c.a.offset + r for r in _reach(c))
     fn = Function(name)
-    pair_words(fn, low, high, c.k[-1].a, lanes)
+    spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
     count = high - low + 1
     buffer = temp(count * 4)
-    return KernelCall(fn, (source, buffer), -(-count // PAIR_BLOCK), 4)
+    return KernelCall(fn, (source, buffer), -(-count // SPREAD), 4)
 
 
 def _reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> KernelCall:
@@ -443,7 +443,7 @@ def _reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final:
     while grid_dims < len(dims) and grid < 64:
         grid *= dims[grid_dims].count
         grid_dims += 1
-    whole = Plan(p.tiling, dims, grid_dims, 1, "none", False, 1)
+    whole = replace(p, dims=dims, grid_dims=grid_dims, pack="none", dot=False, chunks=1)
     kernel = _ReduceKernel(c, whole, name, _Source("f32", 4, 0, partial.buffers[0]), partial, final, p.chunks)
     return kernel.emit()
 

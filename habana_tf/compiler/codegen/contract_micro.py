@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from .emit import Function, Value
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
-UNROLLED = 90
+UNROLLED = 96
 """Multiply-adds of the largest k nest that is written out without a loop."""
 BODY = 64
 """Multiply-adds that one turn of the innermost loop should have at least."""
@@ -190,6 +190,7 @@ class Accumulation:
 
     def _step(self, a: Value, b: Value, acc: list[Value], half: bool) -> list[Value]:
         micro, out = self.micro, []
+        # Keeps the compiler from sharing loads among steps, which costs more registers than it saves loads; no code.
         self.fn.do('fence syncscope("singlethread") acq_rel')
         stride = micro.lanes * SIZE[micro.b_format]
         columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]

@@ -4,8 +4,8 @@
 pairs of neighbours along the last k label (an odd one is paired with zero). It reads along the contiguous direction
 and transposes blocks of lanes x lanes in registers when that is k. Columns past the panel's end stay undefined.
 
-`pair_words` makes, of every element e of a, the word (e, e + step): the pairs a dot product broadcasts when a is not
-contiguous along k.
+`spread` makes, of every element e of a bf16 operand, a 32-bit word: (e, e + step), the pairs a dot product broadcasts
+when a is not contiguous along k; or e as fp32.
 """
 
 from __future__ import annotations
@@ -249,19 +249,21 @@ def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
     return lines
 
 
-PAIR_BLOCK = 8192
-"""Elements that one work item of `pair_words` turns into words."""
+SPREAD = 8192
+"""Elements that one work item of `spread` turns into words."""
 
 
-def pair_words(fn: Function, low: int, high: int, step: int, lanes: int) -> None:
+def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> None:
     """Emits: word[e - low] = (a[e], a[e + step]) for e in [low, high]; the second is undefined if not in there.
 
-    Buffer 0 is a (bf16), buffer 1 the words; a work item is PAIR_BLOCK elements.
+    Without a step the words are the elements as fp32. Buffer 0 is a (bf16), buffer 1 the words; a work item is
+    `SPREAD` elements.
     """
     a, words = fn.buffer(0), fn.buffer(1)
     a = at(fn, a, 2 * low)
     count = high - low + 1
-    valid_from, valid_to = max(0, -step), count - max(0, step)
+    shift = step or 0
+    valid_from, valid_to = max(0, -shift), count - max(0, shift)
 
     def clamp(x: Value, least: Value, most: Value) -> Value:
         x = fn.op(f"select i1 {fn.less(x, least)}, i64 {least}, i64 {x}")
@@ -269,16 +271,17 @@ def pair_words(fn: Function, low: int, high: int, step: int, lanes: int) -> None
 
     def one_by_one(start: Value, stop: Value) -> None:
         with fn.loop(start, stop) as e:
-            other = clamp(fn.int("add", e.index, step), "0", str(count - 1))
-            first, second = (
-                fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', x), 2)} to i32") for x in (e.index, other)
-            )
-            word = fn.op(f"or i32 {first}, {fn.op(f'shl i32 {second}, 16')}")
+            other = clamp(fn.int("add", e.index, shift), "0", str(count - 1))
+            word = fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', other), 2)} to i32")
+            word = fn.op(f"shl i32 {word}, 16")
+            if step is not None:
+                first = fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', e.index), 2)} to i32")
+                word = fn.op(f"or i32 {first}, {word}")
             fn.store("i32", word, fn.offset(words, "i32", e.index), 4)
 
     with fn.loop("%begin", "%end") as item:
-        start = fn.int("mul", item.index, PAIR_BLOCK)
-        stop = fn.minimum(fn.int("add", start, PAIR_BLOCK), str(count))
+        start = fn.int("mul", item.index, SPREAD)
+        stop = fn.minimum(fn.int("add", start, SPREAD), str(count))
         first = clamp(str(valid_from), start, stop)
         last = clamp(str(valid_to), first, stop)
         last = fn.int("add", first, fn.op(f"and i64 {fn.int('sub', last, first)}, {-lanes}"))
@@ -286,8 +289,11 @@ def pair_words(fn: Function, low: int, high: int, step: int, lanes: int) -> None
         half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
         order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
         with fn.loop(first, last, lanes) as e:
-            x = fn.load(half, fn.offset(a, "i16", e.index), 2)
-            y = fn.load(half, fn.offset(a, "i16", fn.int("add", e.index, step)), 2)
-            both = fn.op(f"shufflevector {half} {x}, {half} {y}, <{2 * lanes} x i32> <{order}>")
-            fn.store(full, both, fn.offset(words, "i32", e.index), 4)
+            y = fn.load(half, fn.offset(a, "i16", fn.int("add", e.index, shift)), 2)
+            if step is None:
+                fn.store(f"<{lanes} x float>", widen(fn, lanes, y), fn.offset(words, "i32", e.index), 4)
+            else:
+                x = fn.load(half, fn.offset(a, "i16", e.index), 2)
+                both = fn.op(f"shufflevector {half} {x}, {half} {y}, <{2 * lanes} x i32> <{order}>")
+                fn.store(full, both, fn.offset(words, "i32", e.index), 4)
         one_by_one(last, stop)

@@ -91,6 +91,8 @@ class Plan:
     """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (a call of its own)."""
     dot: bool
     """bf16 dot products on pairs along the last k label."""
+    widen: bool
+    """a (bf16) is copied to fp32 first."""
     chunks: int
 
     @property
@@ -172,12 +174,13 @@ def plan(c: Canonical, target: Target) -> Plan:
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     chunk, chunks = _chunks(c, dot, depth, tiles, rows * c.columns * outer_count, (a_bytes + b_bytes) // batch, work)
     head = [chunk] if chunk else []
+    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4
     if not packed:
         if b_bytes // chunks <= L2 // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
         else:
             dims = head + lead + panel_dim + outer_m + row_dim
-        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, chunks), work)
+        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, chunks), work)
     # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
     inner: list[Dim] = outer_m + row_dim
     front: list[Dim] = []
@@ -201,13 +204,13 @@ def plan(c: Canonical, target: Target) -> Plan:
     if fits and (items >= ITEMS // 2 or work < SHARE):
         dims = head + lead + front + panel_dim + inner
         count = len(head + lead + front + panel_dim)
-        result = Plan(t, tuple(dims), count, 1, "item", dot, chunks)
+        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, chunks)
         return replace(result, grain=_grain(result.grid, work))
     if b_bytes // chunks <= L2 // 2:
         dims = head + lead + outer_m + row_dim + panel_dim
     else:
         dims = head + lead + panel_dim + outer_m + row_dim
-    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, chunks), work)
+    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, chunks), work)
 
 
 def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
@@ -225,7 +228,7 @@ def _chunks(
     """A split of the outermost k label; None if the sum is better left whole."""
     wanted = 1
     if tiles < ITEMS:
-        wanted = min(-(-ITEMS // tiles), depth // 256, int(work / (SHARE / 4)))
+        wanted = min(-(-ITEMS // tiles), depth // 256, int(work / (SHARE / 8)))
     if nbytes > L2 and depth >= 2048:
         by_cache = -(-nbytes // (L2 // 2))
         wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
