@@ -56,7 +56,23 @@ std::shared_ptr<void> Keep(nb::handle object) {
 // ---------------------------------------------------------------------------------------------------------
 // Python exceptions as statuses.
 
+// Whether Python is just making TensorFlow's exception of a failed op; raising another one there would leave
+// the caller with neither.
+bool MakingTensorFlowError() {
+  PyFrameObject* frame = PyEval_GetFrame();
+  if (frame == nullptr) return false;
+  PyCodeObject* code = PyFrame_GetCode(frame);
+  const char* file = PyUnicode_AsUTF8(code->co_filename);
+  const std::string name = file == nullptr ? "" : file;
+  Py_DECREF(reinterpret_cast<PyObject*>(code));
+  for (const std::string end : {"tensorflow/python/eager/core.py", "tensorflow/python/framework/errors_impl.py"}) {
+    if (name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0) return true;
+  }
+  return false;
+}
+
 int RaiseCarried(void* arg) {
+  if (MakingTensorFlowError() && Py_AddPendingCall(RaiseCarried, arg) == 0) return 0;
   PyObject* exception = static_cast<PyObject*>(arg);
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(exception)), exception);
   Py_DECREF(exception);
