@@ -148,7 +148,7 @@ def test_the_seed_is_no_part_of_the_program() -> None:
     )
     for seed in ([1, 2], [3, 4]):
         moved = [np.array(seed, np.int64) if a.dtype == np.int64 else a for a in given]
-        (want,) = reference(lambda: R.StatelessRandomUniform(shape=[4], seed=seed, dtype=tf.float32))
+        (want,) = reference(lambda s=seed: R.StatelessRandomUniform(shape=[4], seed=s, dtype=tf.float32))
         np.testing.assert_array_equal(interpreter.run(program, moved)[0], want)
 
 

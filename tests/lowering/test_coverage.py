@@ -1,0 +1,121 @@
+"""Every op that a Keras training step of a small convolutional network puts into its graph has a row.
+
+Traced under stock TensorFlow with whichever Keras is installed (2.15 or 3), for each optimizer it has. Left out:
+what moves data in, calls and control flow, which the graph pass deals with, and bookkeeping that stays on the host.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from habana_tf.compiler.dtypes import DType, from_tf
+from habana_tf.lowering.table import rows
+
+NOT_COMPUTED = {
+    "Placeholder", "NoOp", "Identity", "IdentityN", "Const", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp",
+    "PartitionedCall", "StatefulPartitionedCall", "If", "StatelessIf", "While", "StatelessWhile", "Switch", "Merge",
+    "IteratorGetNext", "OptionalHasValue", "OptionalGetValue", "IteratorGetNextAsOptional", "Assert", "StringFormat",
+    "_Arg", "_Retval", "OptionalFromValue", "OptionalNone",
+}  # fmt: skip
+"""Identity, Const and the reads and final assigns of variables are the cluster's own edges."""
+
+KERAS_3 = hasattr(tf.keras, "__version__") and int(tf.keras.__version__.split(".")[0]) >= 3
+
+
+def network(dtype: str) -> Any:
+    k = tf.keras
+    k.mixed_precision.set_global_policy(dtype)
+    try:
+        return k.Sequential(
+            [
+                k.Input((28, 28, 1)), k.layers.Conv2D(8, 3, activation="relu"), k.layers.BatchNormalization(),
+                k.layers.MaxPooling2D(), k.layers.Dropout(0.25), k.layers.Conv2D(8, 3, strides=2, padding="same"),
+                k.layers.ReLU(), k.layers.GlobalAveragePooling2D(), k.layers.Dense(16, activation="gelu"),
+                k.layers.Dense(10, dtype="float32"),
+            ]
+        )  # fmt: skip
+    finally:
+        k.mixed_precision.set_global_policy("float32")
+
+
+def functions_of(graph_def: Any) -> list[Any]:
+    """The NodeDefs of a graph and of every function in its library."""
+    return [*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)]
+
+
+def missing(nodes: list[Any]) -> set[str]:
+    """Ops without a row, and ops whose row does not take the element type used."""
+    out = set()
+    for n in nodes:
+        row = rows().get(n.op)
+        if n.op in NOT_COMPUTED:
+            continue
+        if row is None:
+            out.add(n.op)
+            continue
+        for name, allowed in row.types.items():
+            if n.attr[name].type and from_tf(n.attr[name].type) not in allowed:
+                out.add(f"{n.op}({name}={tf.as_dtype(n.attr[name].type).name})")
+    return out
+
+
+def step_graph(optimizer: Any, dtype: str, evaluate: bool = False) -> Any:
+    """The graph of one training (or test) step, gradients, update and metrics included."""
+    model = network(dtype)
+    model.compile(
+        optimizer=optimizer, loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"],
+        **({"jit_compile": False} if KERAS_3 else {}),
+    )  # fmt: skip
+    x, y = tf.TensorSpec((None, 28, 28, 1)), tf.TensorSpec((None,), tf.int64)
+    if KERAS_3:  # metrics and slots are made by fit, outside the step
+        model.optimizer.build(model.trainable_variables)
+        model._symbolic_build(data_batch=(np.zeros((2, 28, 28, 1), np.float32), np.zeros(2, np.int64)))
+    step = model.test_step if evaluate else model.train_step
+    concrete = tf.function(lambda a, b: step((a, b))).get_concrete_function(x, y)
+    return concrete.graph.as_graph_def()
+
+
+def optimizers() -> dict[str, Any]:
+    k = tf.keras.optimizers
+    made = {
+        "SGD": lambda: k.SGD(0.1), "momentum": lambda: k.SGD(0.1, momentum=0.9),
+        "nesterov": lambda: k.SGD(0.1, momentum=0.9, nesterov=True), "RMSprop": lambda: k.RMSprop(0.01, momentum=0.9),
+        "centered": lambda: k.RMSprop(0.01, centered=True), "Adam": lambda: k.Adam(),
+        "amsgrad": lambda: k.Adam(amsgrad=True), "AdamW": lambda: k.AdamW(0.01),
+        "clipped": lambda: k.Adam(clipnorm=1.0),
+        "global norm": lambda: k.Adam(global_clipnorm=1.0),
+        "schedule": lambda: k.SGD(k.schedules.CosineDecay(0.1, 100)),
+    }  # fmt: skip
+    if not KERAS_3:
+        old = k.legacy
+        made |= {
+            "legacy SGD": lambda: old.SGD(0.1), "legacy momentum": lambda: old.SGD(0.1, momentum=0.9),
+            "legacy RMSprop": lambda: old.RMSprop(0.01, momentum=0.9), "legacy Adam": lambda: old.Adam(),
+            "legacy centered": lambda: old.RMSprop(0.01, centered=True), "legacy Adagrad": lambda: old.Adagrad(),
+            "legacy amsgrad": lambda: old.Adam(amsgrad=True), "legacy Adadelta": lambda: old.Adadelta(),
+            "legacy Adamax": lambda: old.Adamax(), "legacy Ftrl": lambda: old.Ftrl(), "legacy Nadam": lambda: old.Nadam(),
+        }  # fmt: skip
+    return made
+
+
+@pytest.mark.parametrize("name", optimizers())
+def test_a_training_step(name: str) -> None:
+    graph = step_graph(optimizers()[name](), "float32")
+    nodes = functions_of(graph)
+    assert {"Conv2DBackpropFilter", "MaxPoolGrad", "BiasAddGrad"} <= {n.op for n in nodes}
+    assert missing(nodes) == set()
+
+
+def test_a_training_step_in_mixed_precision() -> None:
+    nodes = functions_of(step_graph(tf.keras.optimizers.Adam(), "mixed_bfloat16"))
+    assert any(n.op == "Conv2D" and from_tf(n.attr["T"].type) is DType.BF16 for n in nodes)
+    assert missing(nodes) == set()
+
+
+def test_a_test_step() -> None:
+    nodes = functions_of(step_graph(tf.keras.optimizers.SGD(), "float32", evaluate=True))
+    assert missing(nodes) == set()
