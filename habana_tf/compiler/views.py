@@ -35,6 +35,8 @@ def reshape_index(index: Index, shape: tuple[Extent, ...], source: tuple[Extent,
     Works on the smallest groups of axes with equal element counts, so that axes which the reshape leaves alone
     stay simple.
     """
+    if 0 in shape:
+        return (0,) * len(source)
     out: list[Extent] = []
     i = j = 0
     while i < len(shape) or j < len(source):

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .emit import Function, Value
+from .emit import BYTES, Function, Value, first_lanes
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
 UNROLLED = 96
@@ -67,39 +67,21 @@ class Micro:
         """The constant mask of a vector's valid lanes; None if all are."""
         if vector < self.vectors - 1 or self.active == self.lanes:
             return None
-        return mask_text(self.lanes, self.active)
-
-
-def mask_text(lanes: int, active: int) -> str:
-    return "<" + ", ".join(f"i1 {int(i < active)}" for i in range(lanes)) + ">"
+        return first_lanes(self.lanes, self.active)
 
 
 def masked_load(fn: Function, element: str, lanes: int, pointer: Value, mask: str | None) -> Value:
-    """A vector from memory; lanes outside the constant mask are not touched and come as zeros."""
-    size = {"float": 4, "i32": 4, "i16": 2, "bfloat": 2}[element]
-    type_ = f"<{lanes} x {element}>"
+    """A vector from memory; lanes outside the constant mask (if any) are not touched and come as zeros."""
     if mask is None:
-        return fn.load(type_, pointer, size)
-    suffix = {"float": "f32", "bfloat": "bf16"}.get(element, element)
-    name = f"llvm.masked.load.v{lanes}{suffix}.p0"
-    fn.declarations.add(f"declare {type_} @{name}(ptr, <{lanes} x i1>, {type_})")
-    return fn.op(f"call {type_} @{name}(ptr align {size} {pointer}, <{lanes} x i1> {mask}, {type_} zeroinitializer)")
+        return fn.load(f"<{lanes} x {element}>", pointer, BYTES[element])
+    return fn.masked_load(element, lanes, pointer, mask)
 
 
 def masked_store(fn: Function, element: str, lanes: int, value: Value, pointer: Value, mask: str | None) -> None:
-    size = {"float": 4, "i32": 4, "i16": 2, "bfloat": 2}[element]
-    type_ = f"<{lanes} x {element}>"
     if mask is None:
-        fn.store(type_, value, pointer, size)
-        return
-    if mask == mask_text(lanes, 1):
-        # LLVM 22 for AVX-512 makes a truncation and a one-lane masked store into a scalar store of the wide element.
-        fn.store(element, fn.op(f"extractelement {type_} {value}, i64 0"), pointer, size)
-        return
-    suffix = {"float": "f32", "bfloat": "bf16"}.get(element, element)
-    name = f"llvm.masked.store.v{lanes}{suffix}.p0"
-    fn.declarations.add(f"declare void @{name}({type_}, ptr, <{lanes} x i1>)")
-    fn.do(f"call void @{name}({type_} {value}, ptr align {size} {pointer}, <{lanes} x i1> {mask})")
+        fn.store(f"<{lanes} x {element}>", value, pointer, BYTES[element])
+    else:
+        fn.masked_store(element, lanes, value, pointer, mask)
 
 
 def at(fn: Function, pointer: Value, distance: int | Value) -> Value:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..dtypes import DType
-from .contract_micro import mask_text, masked_store, narrow
+from .contract_micro import masked_store, narrow
 from .contract_spec import Canonical, Label
-from .emit import Function, Value
+from .emit import Function, Value, first_lanes
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Point:
 
     @property
     def mask(self) -> str | None:
-        return None if self.active == self.lanes else mask_text(self.lanes, self.active)
+        return None if self.active == self.lanes else first_lanes(self.lanes, self.active)
 
     def offset(self, strides: Sequence[int], const: int = 0) -> Value:
         """The element offset (i64) of lane 0 in a tensor with one stride per label of the spec."""

@@ -159,10 +159,12 @@ def plan(c: Canonical, target: Target) -> Plan:
     dot = _dot(c, target, rows, depth)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
-    b_bytes = depth * c.columns * (2 if c.b.dtype is DType.BF16 else 4)
-    a_bytes = rows * depth * (2 if c.a.dtype is DType.BF16 else 4)
+    b_bytes = depth * c.columns * c.b.dtype.bytes
+    # Windows overlap: a's memory is what its labels span, if that is less than their product.
+    span = 1 + sum(abs(x.a) * (x.extent - 1) for x in c.m + c.k)
+    a_bytes = min(rows * depth, span) * c.a.dtype.bytes
     panel = depth * t.width * (2 if dot else 4)
-    tall = any(abs(x.b) * size >= 1024 for x in c.k) and rows >= 96 and panel > (16 << 10)
+    tall = bool(c.k) and min(abs(x.b) for x in c.k) * size >= 512 and rows >= 96 and panel > (16 << 10)
     packed = must_pack or (tall and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
@@ -235,7 +237,8 @@ def _chunks(
     if wanted <= 1:
         return None, 1
     label = c.k[0]
-    size = -(-label.extent // min(wanted, 64))
+    wanted = min(1 << (wanted - 1).bit_length(), 64)
+    size = -(-label.extent // wanted)
     if dot and len(c.k) == 1:  # pairs must not be cut
         if label.extent % 2:
             return None, 1

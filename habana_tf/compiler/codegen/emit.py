@@ -16,6 +16,19 @@ from dataclasses import dataclass, field
 
 Value = str
 
+BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
+"""Size of an element in memory by its LLVM type."""
+
+
+def suffix(lane: str) -> str:
+    """An LLVM type as it stands in the names of intrinsics."""
+    return {"float": "f32", "double": "f64", "bfloat": "bf16", "half": "f16"}.get(lane, lane)
+
+
+def first_lanes(lanes: int, active: int) -> Value:
+    """The constant mask of the first `active` lanes."""
+    return "<" + ", ".join(f"i1 {int(k < active)}" for k in range(lanes)) + ">"
+
 
 @dataclass
 class Loop:
@@ -66,6 +79,40 @@ class Function:
 
     def store(self, type_: str, value: Value, pointer: Value, align: int) -> None:
         self.do(f"store {type_} {value}, ptr {pointer}, align {align}")
+
+    def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value) -> Value:
+        """A vector from memory; lanes outside the mask are not touched and come as zeros."""
+        vector, bits = f"<{lanes} x {lane}>", f"<{lanes} x i1>"
+        name = f"llvm.masked.load.v{lanes}{suffix(lane)}.p0"
+        self.declarations.add(f"declare {vector} @{name}(ptr, {bits}, {vector})")
+        at = f"ptr align {BYTES[lane]} {pointer}"
+        return self.op(f"call {vector} @{name}({at}, {bits} {mask}, {vector} zeroinitializer)")
+
+    def masked_store(self, lane: str, lanes: int, value: Value, pointer: Value, mask: Value) -> None:
+        """A vector to memory; lanes outside the mask are left alone."""
+        vector, bits = f"<{lanes} x {lane}>", f"<{lanes} x i1>"
+        if mask == first_lanes(lanes, 1):
+            # LLVM 22 for AVX-512 turns a truncation and a one-lane masked store into a store of the wide element.
+            self.store(lane, self.op(f"extractelement {vector} {value}, i64 0"), pointer, BYTES[lane])
+            return
+        name = f"llvm.masked.store.v{lanes}{suffix(lane)}.p0"
+        self.declarations.add(f"declare void @{name}({vector}, ptr, {bits})")
+        self.do(f"call void @{name}({vector} {value}, ptr align {BYTES[lane]} {pointer}, {bits} {mask})")
+
+    def gather(self, lane: str, lanes: int, pointers: Value, mask: Value) -> Value:
+        """One element from each lane's pointer; lanes outside the mask come as zeros."""
+        vector, bits, address = f"<{lanes} x {lane}>", f"<{lanes} x i1>", f"<{lanes} x ptr>"
+        name = f"llvm.masked.gather.v{lanes}{suffix(lane)}.v{lanes}p0"
+        self.declarations.add(f"declare {vector} @{name}({address}, {bits}, {vector})")
+        at = f"{address} align {BYTES[lane]} {pointers}"
+        return self.op(f"call {vector} @{name}({at}, {bits} {mask}, {vector} zeroinitializer)")
+
+    def scatter(self, lane: str, lanes: int, value: Value, pointers: Value, mask: Value) -> None:
+        """One element to each lane's pointer."""
+        vector, bits, address = f"<{lanes} x {lane}>", f"<{lanes} x i1>", f"<{lanes} x ptr>"
+        name = f"llvm.masked.scatter.v{lanes}{suffix(lane)}.v{lanes}p0"
+        self.declarations.add(f"declare void @{name}({vector}, {address}, {bits})")
+        self.do(f"call void @{name}({vector} {value}, {address} align {BYTES[lane]} {pointers}, {bits} {mask})")
 
     def offset(self, pointer: Value, element: str, index: Value) -> Value:
         """The address of element `index` (i64)."""

@@ -365,10 +365,7 @@ class Evaluator:
                     return self._one_lane(buffer, dtype, self.fn.int("add", base, self.number(offset)), mask)
                 raw = self.fn.load(vector, address, size, invariant)
             else:
-                raw = self.fn.call(
-                    vector, f"llvm.masked.load.v{self.lanes}{_suffix(lane)}.p0", ("ptr", address),
-                    ("i32", str(size)), (self.many.type("i1"), mask), (vector, "zeroinitializer"),
-                )  # fmt: skip
+                raw = self.fn.masked_load(lane, self.lanes, address, mask)
             return Val(self.many.from_memory(raw, dtype), False)
         offsets = self.numbers(offset)
         if base != "0":
@@ -391,12 +388,7 @@ class Evaluator:
             raw = self.fn.load(lane, self.fn.offset(self.pointer(buffer), lane, offsets), size)
             return Val(self.one.from_memory(raw, dtype), False)
         pointers = self.fn.op(f"getelementptr {lane}, ptr {self.pointer(buffer)}, <{self.lanes} x i64> {offsets}")
-        vector = self.many.type(lane)
-        raw = self.fn.call(
-            vector, f"llvm.masked.gather.v{self.lanes}{_suffix(lane)}.v{self.lanes}p0",
-            (f"<{self.lanes} x ptr>", pointers), ("i32", str(size)),
-            (self.many.type("i1"), mask or self.many.constant("true", "i1")), (vector, "zeroinitializer"),
-        )  # fmt: skip
+        raw = self.fn.gather(lane, self.lanes, pointers, mask or self.many.constant("true", "i1"))
         return Val(self.many.from_memory(raw, dtype), False)
 
     def store(self, buffer: int, dtype: DType, offset: Extent, value: Val) -> None:
@@ -421,20 +413,9 @@ class Evaluator:
             self.fn.store(vector, raw, address, size)
         elif stride == 1:
             assert mask is not None
-            self.fn.call(
-                "void", f"llvm.masked.store.v{self.lanes}{_suffix(lane)}.p0", (vector, raw), ("ptr", address),
-                ("i32", str(size)), (self.many.type("i1"), mask),
-            )  # fmt: skip
+            self.fn.masked_store(lane, self.lanes, raw, address, mask)
         else:
             pointers = self.fn.op(
                 f"getelementptr {lane}, ptr {self.pointer(buffer)}, <{self.lanes} x i64> {self.numbers(offset)}"
             )
-            self.fn.call(
-                "void", f"llvm.masked.scatter.v{self.lanes}{_suffix(lane)}.v{self.lanes}p0", (vector, raw),
-                (f"<{self.lanes} x ptr>", pointers), ("i32", str(size)),
-                (self.many.type("i1"), mask or self.many.constant("true", "i1")),
-            )  # fmt: skip
-
-
-def _suffix(lane: str) -> str:
-    return {"float": "f32", "double": "f64", "bfloat": "bf16", "half": "f16"}.get(lane, lane)
+            self.fn.scatter(lane, self.lanes, raw, pointers, mask or self.many.constant("true", "i1"))

@@ -22,7 +22,7 @@ from ..ir import Node
 from ..kernels import Call, Code, LoopKernel
 from ..views import Index
 from .axes import Axis, accesses, domain_vars, index_of, merge
-from .emit import Function, Value
+from .emit import Function, Value, first_lanes
 from .expr import Evaluator, Guard, Val
 from .reduction import Accumulator
 
@@ -189,7 +189,7 @@ class _Emitter:
         if self.lanes == 1:
             return "true"
         if rest is not None:
-            return "<" + ", ".join(f"i1 {'true' if k < rest else 'false'}" for k in range(self.lanes)) + ">"
+            return first_lanes(self.lanes, rest)
         left = self.fn.splat(self.lanes, "i64", self.fn.int("sub", stop, start))
         steps = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
         return self.ev.many.op("icmp slt", steps, left, "i64")

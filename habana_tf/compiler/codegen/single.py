@@ -52,10 +52,7 @@ def _random(fn: Function, node: Node, lanes: int) -> tuple[Extent, int]:
             limit = fn.splat(words, "i64", left)
             steps = "<" + ", ".join(f"i64 {k}" for k in range(words)) + ">"
             mask = fn.op(f"icmp slt <{words} x i64> {steps}, {limit}")
-            fn.call(
-                "void", f"llvm.masked.store.v{words}i32.p0", (vector, flat), ("ptr", address), ("i32", "4"),
-                (f"<{words} x i1>", mask),
-            )  # fmt: skip
+            fn.masked_store("i32", words, flat, address, mask)
     return ext.div(ext.add(n, words - 1), words), 256
 
 

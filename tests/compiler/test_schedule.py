@@ -1,0 +1,134 @@
+"""What is kept, what is fused, and that the order of kernels is one that can run."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from habana_tf.compiler.dtypes import DType
+from habana_tf.compiler.ir import Builder, Contraction, Node, Op, Program
+from habana_tf.compiler.kernels import ContractKernel, LoopKernel
+from habana_tf.compiler.rewrite import rewrite
+from habana_tf.compiler.schedule import Schedule, reads_of, schedule
+from habana_tf.compiler.views import Unfit
+
+from .running import check
+
+F = DType.F32
+
+
+def _plan(b: Builder, *outputs: Node) -> Schedule:
+    return schedule(rewrite(Program(b.inputs, list(outputs))))
+
+
+def _matmul(b: Builder, x: Node, w: Node) -> Node:
+    return b.contract(x, w, Contraction((0, 1), (1, 2), (0, 2)))
+
+
+def test_an_elementwise_chain_is_one_kernel_without_intermediate_buffers() -> None:
+    b = Builder()
+    x, y = b.input((64, 32), F), b.input((32,), F)
+    out = b.map("tanh", b.binary("mul", b.map("exp", x), y))
+    plan = _plan(b, out)
+    assert len(plan.kernels) == 1
+    assert plan.kept == {x, y, out}
+
+
+def test_bias_and_relu_are_the_epilogue_of_a_matmul_whose_own_result_is_not_stored() -> None:
+    b = Builder()
+    x, w, bias = b.input((64, 32), F), b.input((32, 48), F), b.input((48,), F)
+    out = b.binary("max", b.binary("add", _matmul(b, x, w), bias), b.const(0, F))
+    plan = _plan(b, out)
+    (kernel,) = plan.kernels
+    assert isinstance(kernel, ContractKernel)
+    assert [s.target for s in kernel.stores] == [out]
+
+
+def test_a_gradient_and_its_bias_sum_read_memory_once() -> None:
+    b = Builder()
+    dy, y = b.input((64, 48), F), b.input((64, 48), F)
+    dx = b.select(b.binary("gt", y, b.const(0, F)), dy, b.const(0, F))
+    plan = _plan(b, dx, b.reduce("sum", dx, [0]))
+    (kernel,) = plan.kernels
+    assert isinstance(kernel, LoopKernel) and len(kernel.stores) == 1 and len(kernel.reduces) == 1
+
+
+def test_a_value_needed_at_another_index_is_not_passed_in_registers() -> None:
+    b = Builder()
+    x = b.input((40, 40), F)
+    y = b.map("exp", x)
+    plan = _plan(b, y, b.binary("add", b.permute(y, (1, 0)), x))
+    assert len(plan.kernels) == 2
+
+
+def test_an_expensive_value_that_is_repeated_is_computed_once_per_element() -> None:
+    b = Builder()
+    x, v = b.input((1000, 32), F), b.input((32,), F)
+    plan = _plan(b, b.binary("mul", x, b.map("rsqrt", v)))
+    assert [k.domain for k in plan.kernels if isinstance(k, LoopKernel)] == [(1, 32), (1000, 32)]
+
+
+def test_fusing_never_makes_a_cycle() -> None:
+    b = Builder()
+    x = b.input((64, 64), F)
+    a = b.map("exp", x)
+    total = b.reshape(b.reduce("sum", a, [0]), (1, 64))
+    c = b.binary("div", a, total)  # reads a at the same index, but also what is computed from a
+    plan = _plan(b, a, c)
+    written: set[Node] = set(b.inputs)
+    for kernel in plan.kernels:
+        reads, _ = reads_of(kernel, plan.kept, plan.operands, set(kernel.outputs))
+        assert set(reads) <= written
+        written |= set(kernel.outputs)
+    check(Program(b.inputs, [a, c]), [np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)])
+
+
+def test_sort_has_no_kernel_and_says_so() -> None:
+    b = Builder()
+    x = b.input((8,), F)
+    with pytest.raises(Unfit, match="sort"):
+        _plan(b, b.sort(x, 0))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_random_graphs_compute_what_the_interpreter_computes(data: st.DataObject) -> None:
+    b = Builder()
+    rows, columns = data.draw(st.sampled_from([(8, 12), (33, 17), (64, 64)]))
+    pool = [b.input((rows, columns), F), b.input((rows, columns), F)]
+    row, column = b.input((columns,), F), b.input((rows, 1), F)
+    outputs: list[Node] = []
+    for _ in range(data.draw(st.integers(3, 14))):
+        x = data.draw(st.sampled_from(pool))
+        kind = data.draw(
+            st.sampled_from(["map", "binary", "row", "sum0", "sum1", "softmax", "keep", "matmul", "argmax"])
+        )
+        if kind == "map":
+            pool.append(b.map(data.draw(st.sampled_from(["tanh", "neg", "sigmoid"])), x))
+        elif kind == "binary":
+            pool.append(
+                b.binary(data.draw(st.sampled_from(["add", "sub", "max"])), x, data.draw(st.sampled_from(pool)))
+            )
+        elif kind == "row":
+            pool.append(b.binary("add", x, data.draw(st.sampled_from([row, column]))))
+        elif kind == "sum0":
+            pool.append(b.binary("sub", x, b.reduce("max", x, [0])))
+        elif kind == "sum1":
+            pool.append(b.binary("mul", b.map("tanh", x), b.map("tanh", b.reshape(b.reduce("sum", x, [1]), (rows, 1)))))
+        elif kind == "softmax":
+            e = b.map("exp", b.binary("sub", x, b.reshape(b.reduce("max", x, [1]), (rows, 1))))
+            pool.append(b.binary("div", e, b.reshape(b.reduce("sum", e, [1]), (rows, 1))))
+        elif kind == "matmul":
+            square = b.contract(x, b.map("tanh", x), Contraction((0, 1), (2, 1), (0, 2)))
+            pool.append(b.binary("add", b.map("tanh", b.contract(square, x, Contraction((0, 1), (1, 2), (0, 2)))), row))
+        elif kind == "argmax":
+            outputs.append(b.reduce("argmax", b.map("rint", x), [1], DType.I32))
+        else:
+            outputs.append(x)
+    outputs.append(pool[-1])
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=[int(n) for n in i.shape]).astype(np.float32) for i in b.inputs]
+    kept = [o for o in dict.fromkeys(outputs) if o.op is not Op.INPUT and o.dtype.is_float] or [pool[-1]]
+    check(Program(b.inputs, kept), arrays, rtol=2e-3, atol=2e-3)
