@@ -238,6 +238,11 @@ class Writer:
         n.attr["_assigns"].i = arg.assigns
         return n.name
 
+    def named(self, name: str) -> bytes:
+        """The serialized form under another name, for one that is made from the content."""
+        self._graph.node[0].attr["_cluster"].s = name.encode()
+        return self.bytes()
+
     def bytes(self) -> bytes:
         return self._graph.SerializeToString(deterministic=True)
 
@@ -273,7 +278,7 @@ def of_node(nodedef: bytes) -> bytes:
     for arg in op_def.input_arg:
         for at in range(slices[arg.name].start, slices[arg.name].stop):
             resource = arg.name in (*row.variables, *row.updates)
-            tf_type = _variable_type(node) if resource else input_type(node, arg, at - slices[arg.name].start)
+            tf_type = variable_type(node) if resource else input_type(node, arg, at - slices[arg.name].start)
             dtype = from_tf(tf_type)
             if dtype is None:
                 raise KeyError(f"{node.op}: input {arg.name!r} has type {tf_type}, which HPU has not")
@@ -309,7 +314,7 @@ def input_type(node: Any, arg: Any, position: int) -> int:
     return node.attr[arg.type_attr].type if arg.type_attr else arg.type
 
 
-def _variable_type(node: Any) -> int:
+def variable_type(node: Any) -> int:
     """The element type of the variables of a resource op: attribute T or dtype; int64 for a generator's state."""
     if node.op.startswith(("Rng", "Stateful")):
         return DType.I64.tf_enum

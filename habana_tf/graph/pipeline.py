@@ -1,0 +1,99 @@
+"""The graph pass: one visible list of phases, from TensorFlow's placed graph to launches.
+
+TensorFlow's Grappler calls `optimize` for every function, after placement and after its own optimizers, and twice. A
+graph that has launches already is only checked for nodes without a kernel; `None` means that nothing was to be done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import settings
+from . import clusters, constants, dump, flow, launch, placement, report, selects, variables
+from .flow import Flow
+from .placement import Placement
+from .shapes import Shapes
+from .view import View
+
+
+@dataclass
+class Work:
+    """One graph on its way through the phases."""
+
+    view: View
+    shapes: Shapes
+    excluded: frozenset[str] = frozenset()
+    flow: Flow = field(default_factory=lambda: Flow([], {}, []))
+    placement: Placement = field(default_factory=Placement)
+    groups: list[clusters.Group] = field(default_factory=list)
+    launches: list[launch.Launch] = field(default_factory=list)
+
+
+def _place(work: Work) -> None:
+    work.placement = placement.place(work.view, settings.TF_PLACE_ON_CPU.get(), work.excluded)
+    placement.keep_names(work.view, work.placement)
+
+
+def _selects(work: Work) -> None:
+    work.flow = selects.convert(work.view, flow.analyse(work.view), work.shapes)
+    placement.judge_new(work.view, work.placement)
+    constants.free(work.view, work.flow, work.placement)
+
+
+def _variables(work: Work) -> None:
+    variables.convert(work.view, work.flow, work.placement)
+
+
+def _clusters(work: Work) -> None:
+    work.groups = clusters.grow(work.view, work.flow, work.placement)
+
+
+def _launches(work: Work) -> None:
+    work.launches = launch.encapsulate(work.view, work.flow, work.groups)
+
+
+PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
+    ("placement", _place),  # first: every later phase asks what HPU takes
+    ("selects", _selects),  # before variables: it takes reads and assigns out of branches
+    ("variables", _variables),  # before clusters: an update in the graph would be in the way of a cluster
+    ("clusters", _clusters),
+    ("launches", _launches),
+)
+
+
+def optimize(graph_def: bytes, item: Any) -> bytes | None:
+    """The graph with clusters replaced by launches; None if HPU has nothing to do in it.
+
+    item: TensorFlow's Grappler item (`nodes_to_preserve()`, `fetch_nodes()`, `output_properties(node)`).
+    """
+    begin = time.perf_counter()
+    preserved = frozenset(item.nodes_to_preserve()) if item is not None else frozenset[str]()
+    fetched = frozenset(item.fetch_nodes()) if item is not None else frozenset[str]()
+    view = View.parse(graph_def, preserved | fetched, fetched)
+    if any(node.op == "HpuLaunch" for node in view.nodes):
+        return view.write() if placement.rescue(view) else None
+    before = report.census(view)
+    fuel = settings.HABANA_SIM_CLUSTER_FUEL.get()
+    numbers = dump.Dumps()
+    work = Work(view, Shapes(item))
+    while True:
+        numbers.write("placed", work.view)
+        for name, phase in PHASES:
+            if name == "launches" and 0 <= fuel < len(work.groups):
+                break
+            phase(work)
+            numbers.write(name, work.view)
+        else:
+            break
+        # out of fuel: once more without the clusters that are too many
+        spent = frozenset(n.proto.name for group in work.groups[fuel:] for n in group.nodes)
+        work = Work(View.parse(graph_def, view.preserved, fetched), Shapes(item), work.excluded | spent)
+    if not work.launches and not work.placement.moved:
+        report.record(before, work.placement, work.launches, time.perf_counter() - begin)
+        return None
+    out = work.view.write()
+    report.record(before, work.placement, work.launches, time.perf_counter() - begin)
+    return out

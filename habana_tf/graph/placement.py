@@ -1,0 +1,222 @@
+"""Which nodes HPU takes into clusters, and for every other node why not.
+
+What: a node is a candidate when TensorFlow's placer put it on HPU and the op table has a row with its element types.
+`TF_PLACE_ON_CPU` moves nodes to the CPU. As the last safety net an HPU node without any kernel for HPU is moved to
+the CPU too: TensorFlow's own optimizers make ops after placement, and such a node would fail the whole graph.
+
+Why here: the table is the one place that knows what HPU can run; later phases ask `Placement.takes(node)` only.
+
+Invariants: the program's word holds. A node on the CPU stays there, whoever put it there. A node that takes a resource
+is never moved, since it must stay where its variable is.
+
+    HPU: MatMul float    -> candidate            CPU: MatMul float   -> PLACED_ON_CPU
+    HPU: MatMul complex  -> DTYPE                HPU: Square, no row -> moved to the CPU, CORE_REWRITE
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..compiler.dtypes import from_tf
+from ..lowering.table import Row, lookup
+from .ops import (
+    CONTROL_FLOW,
+    RESOURCE,
+    STRING,
+    STRUCTURAL,
+    VARIANT,
+    argument_names,
+    attr,
+    device_type,
+    facts,
+    has_kernel,
+    input_types,
+    on_cpu,
+    output_types,
+)
+from .reasons import Reason
+from .view import Node, View
+
+_BOUNDARY = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "HpuLaunch"})
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient", "If", "While",
+                    "StatelessIf", "StatelessWhile", "Case", "StatelessCase", "For", "_If", "_While"})  # fmt: skip
+_VARIABLE_IO = frozenset({"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp",
+                          "DestroyResourceOp", "_VarHandlesOp", "DisableCopyOnRead"})  # fmt: skip
+_NEUTRAL = _BOUNDARY | _VARIABLE_IO | {"NoOp", "Const"}
+"""Never a candidate and never counted: the rim of a graph, what stands between variables and a launch, and what a
+launch takes along where it needs it."""
+
+
+@dataclass
+class Placement:
+    """The verdict on every node: a row for a candidate, else a reason (None: boundary of the graph, not counted)."""
+
+    rows: dict[Node, Row | None] = field(default_factory=dict)
+    reasons: dict[Node, Reason | None] = field(default_factory=dict)
+    moved: int = 0
+    """Nodes moved to the CPU."""
+
+    def takes(self, node: Node) -> bool:
+        return node in self.rows
+
+    def row(self, node: Node) -> Row | None:
+        return self.rows.get(node)
+
+    def refuse(self, node: Node, reason: Reason) -> None:
+        self.rows.pop(node, None)
+        self.reasons[node] = reason
+
+    def follow(self, old: Node, new: Node) -> None:
+        """`new` takes the place of `old` in the verdict."""
+        if old in self.rows:
+            self.rows[new] = self.rows.pop(old)
+        else:
+            self.reasons[new] = self.reasons.get(old)
+
+
+def place(view: View, on_cpu_ops: Iterable[str] = (), excluded: frozenset[str] = frozenset()) -> Placement:
+    """Judges every node and moves those that must go to the CPU.
+
+    on_cpu_ops: the setting TF_PLACE_ON_CPU, op types or `all_nodes`. excluded: names of nodes that a former round
+    found out of fuel.
+    """
+    chosen = frozenset(on_cpu_ops)
+    everything = "all_nodes" in chosen
+    placement = Placement()
+    for node in view.nodes:
+        if node.name in excluded:
+            placement.reasons[node] = Reason.FUEL
+            continue
+        if device_type(node.device) != "HPU":
+            placement.reasons[node] = _off_device(node)
+            continue
+        reason = _refusal(node)
+        if (everything or node.op in chosen) and _movable(node):
+            reason = Reason.SETTING
+            _move(node, placement)
+        elif reason in (Reason.NO_ROW, Reason.DTYPE) and not _runs_on_hpu(node) and _movable(node):
+            reason = Reason.CORE_REWRITE
+            _move(node, placement)
+        if reason is None and node.op not in _NEUTRAL:
+            placement.rows[node] = lookup(node.op)
+        else:
+            placement.reasons[node] = reason
+    return placement
+
+
+def judge_new(view: View, placement: Placement) -> None:
+    """Judges the nodes that a rewrite made since, or made into another op."""
+    for node in view.nodes:
+        if not node.alive:
+            placement.rows.pop(node, None)
+            placement.reasons.pop(node, None)
+        elif node.original_name is None and node not in placement.rows and node.name not in view.preserved:
+            reason = _refusal(node) if device_type(node.device) == "HPU" else _off_device(node)
+            if reason is None and node.op not in _NEUTRAL:
+                placement.rows[node] = lookup(node.op)
+                placement.reasons.pop(node, None)
+            else:
+                placement.reasons[node] = reason
+
+
+def keep_names(view: View, placement: Placement) -> None:
+    """Lets a preserved candidate compute under another name, so that it can be in a cluster.
+
+    An Identity with the old name and the old control inputs stands behind it. Only for ops with one output; a
+    preserved op that updates variables keeps its name anyway (`variables.py`).
+    """
+    for node in list(view.nodes):
+        if node.name not in view.preserved or not placement.takes(node):
+            continue
+        row = placement.row(node)
+        types = output_types(node)
+        if row is not None and (row.variables or row.updates):
+            continue
+        if len(types) != 1:
+            placement.refuse(node, Reason.PRESERVED)
+            continue
+        placement.reasons[view.front(node, types[0])] = None
+
+
+def _refusal(node: Node) -> Reason | None:
+    """Why an HPU node cannot be in a cluster; None for a candidate or a node that is never counted."""
+    op = node.op
+    if op in _NEUTRAL:
+        return None
+    if op in CONTROL_FLOW:
+        return Reason.CONTROL_FLOW
+    if op in _CALLS:
+        return Reason.CALL
+    known = facts(op)
+    if known is None:
+        return Reason.UNKNOWN
+    row = lookup(op)
+    if row is None:
+        return _kind(node) or (Reason.SIDE_EFFECT if known.stateful else Reason.NO_ROW)
+    if known.stateful and not (row.stateful_random or row.updates or row.variables):
+        return Reason.SIDE_EFFECT
+    for name in known.type_attrs:
+        tf_type = attr(node, name).type
+        dtype = from_tf(tf_type)
+        if dtype is None:
+            return _kind(node) or Reason.DTYPE
+        if name in row.types and dtype not in row.types[name]:
+            return Reason.DTYPE
+    resources = {*row.variables, *row.updates}
+    for name, tf_type in zip(argument_names(node), input_types(node), strict=True):
+        if tf_type == RESOURCE and name in resources:
+            continue
+        if from_tf(tf_type) is None:
+            return _kind(node) or Reason.DTYPE
+    if any(from_tf(t) is None for t in output_types(node)):
+        return _kind(node) or Reason.DTYPE
+    return None
+
+
+def _kind(node: Node) -> Reason | None:
+    """The reason that lies in the kind of tensors a node works on."""
+    types = {*input_types(node), *output_types(node)}
+    if VARIANT in types:
+        return Reason.VARIANT
+    if RESOURCE in types:
+        return Reason.RESOURCE
+    if STRING in types:
+        return Reason.STRING
+    return None
+
+
+def _off_device(node: Node) -> Reason | None:
+    """Why a node that is not on HPU is where it is, as far as the placed graph tells."""
+    if node.op in _NEUTRAL:
+        return None
+    reason = _refusal(node)
+    return Reason.PLACED_ON_CPU if reason is None else reason
+
+
+def _movable(node: Node) -> bool:
+    """Whether a node may leave HPU: it takes no resource, TensorFlow needs it nowhere else, the CPU can run it."""
+    if node.op in _BOUNDARY or node.op in CONTROL_FLOW or node.op in STRUCTURAL or node.op in _CALLS:
+        return False
+    if RESOURCE in input_types(node) or RESOURCE in output_types(node):
+        return False
+    return facts(node.op) is not None and has_kernel(node, "CPU")
+
+
+def _runs_on_hpu(node: Node) -> bool:
+    return has_kernel(node, "HPU") or has_kernel(node, "DEFAULT")
+
+
+def _move(node: Node, placement: Placement) -> None:
+    node.device = on_cpu(node.device)
+    placement.moved += 1
+
+
+def rescue(view: View) -> int:
+    """Moves HPU nodes that no kernel could run to the CPU, in a graph that has its launches; returns how many."""
+    placement = Placement()
+    for node in view.nodes:
+        judged = device_type(node.device) != "HPU" or node.op in _NEUTRAL or lookup(node.op) is not None
+        if not judged and _movable(node) and not _runs_on_hpu(node):
+            _move(node, placement)
+    return placement.moved

@@ -1,0 +1,27 @@
+"""Why a node is not in a cluster: one enum, counted in every report."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Reason(Enum):
+    """The value is the sentence shown to people."""
+
+    NO_ROW = "HPU has no such op"
+    DTYPE = "HPU has this op, but not for this element type"
+    STRING = "works on strings"
+    RESOURCE = "works on a resource that is not a variable"
+    VARIANT = "works on variants (lists, optionals, datasets)"
+    CONTROL_FLOW = "control flow"
+    CALL = "calls a function, which is placed by itself"
+    SIDE_EFFECT = "has an effect outside the graph"
+    UNKNOWN = "TensorFlow does not know this op"
+    PLACED_ON_CPU = "placed on the CPU by the program or by TensorFlow's placer"
+    SETTING = "kept on the CPU by TF_PLACE_ON_CPU"
+    CORE_REWRITE = "made by a TensorFlow optimizer after placement; no HPU kernel"
+    FOR_THE_HOST = "a small value that only the host needs"
+    ORDER = "its variable is also used by an op outside the cluster in an order that must be kept"
+    TRIVIAL = "not worth a launch by itself"
+    PRESERVED = "TensorFlow asks for several of its outputs by name"
+    FUEL = "HABANA_SIM_CLUSTER_FUEL is used up"

@@ -1,0 +1,153 @@
+"""What the graph pass did, for people and as JSON.
+
+One record per graph: how many of its nodes run on HPU, its launches, and which ops stay on the CPU and why. One log
+line says it when the graph is optimized; `placement_report()` gives all graphs of the process.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from .launch import Launch
+from .ops import device_type
+from .placement import Placement
+from .reasons import Reason
+from .view import View
+
+_log = logging.getLogger("habana_tf")
+_lock = threading.Lock()
+_records: list[GraphRecord] = []
+
+
+@dataclass(frozen=True)
+class Census:
+    """What a graph holds before the pass: nodes that compute (its rim and constants are not counted), per op."""
+
+    nodes: int
+    total: int
+
+
+@dataclass(frozen=True)
+class GraphRecord:
+    """One graph. nodes: all of it; on_hpu: those that run on HPU, in a launch or by themselves.
+
+    refused: (op, reason, on the CPU) -> how many. seconds: what the pass took.
+    """
+
+    nodes: int
+    on_hpu: int
+    in_launches: int
+    launches: tuple[Launch, ...]
+    refused: dict[tuple[str, Reason, bool], int]
+    seconds: float
+
+    def line(self) -> str:
+        """One line for the log."""
+        count = len(self.launches)
+        text = f"graph of {self.nodes} nodes: {self.on_hpu} on HPU, {self.in_launches} of them in "
+        text += f"{count} cluster{'' if count == 1 else 's'}"
+        cpu: Counter[str] = Counter()
+        why: dict[str, Reason] = {}
+        for (op, reason, is_cpu), n in self.refused.items():
+            if is_cpu:
+                cpu[op] += n
+                why.setdefault(op, reason)
+        if cpu:
+            shown = [f"{op} x{n} ({why[op].value})" for op, n in sorted(cpu.items(), key=lambda i: (-i[1], i[0]))]
+            text += f"; on the CPU: {', '.join(shown[:8])}" + (f" and {len(shown) - 8} more ops" * (len(shown) > 8))
+        return text
+
+
+@dataclass(frozen=True)
+class PlacementReport:
+    """Every graph that was optimized in this process. `print(report)` shows a table."""
+
+    graphs: tuple[GraphRecord, ...] = ()
+    totals: Counter[tuple[str, Reason, bool]] = field(default_factory=Counter)
+
+    def to_json(self) -> str:
+        """{graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...]}], refused: [...]}"""
+        return json.dumps({"graphs": [_graph(g) for g in self.graphs], "refused": _refused(self.totals)}, indent=2)
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+
+        graphs = Table(title="HPU placement", title_justify="left")
+        for column in ("graph", "nodes", "on HPU", "in launches", "clusters", "ms"):
+            graphs.add_column(column, justify="right")
+        for k, g in enumerate(self.graphs):
+            names = ", ".join(c.name for c in g.launches)
+            graphs.add_row(str(k), str(g.nodes), str(g.on_hpu), str(g.in_launches), names, f"{g.seconds * 1e3:.0f}")
+        reasons = Table(title="Ops outside clusters", title_justify="left")
+        for column in ("op", "count", "where", "reason"):
+            reasons.add_column(column, justify="right" if column == "count" else "left")
+        for row in _refused(self.totals):
+            reasons.add_row(row["op"], str(row["count"]), row["device"], row["text"])
+        return Group(graphs, reasons)
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        out = StringIO()
+        Console(file=out, width=120).print(self.__rich__())
+        return out.getvalue()
+
+
+def _graph(g: GraphRecord) -> dict[str, Any]:
+    launches = [{"name": c.name, "node": c.node, "ops": c.ops, "inputs": c.inputs, "outputs": c.outputs}
+                for c in g.launches]  # fmt: skip
+    return {
+        "nodes": g.nodes, "on_hpu": g.on_hpu, "in_launches": g.in_launches, "seconds": round(g.seconds, 6),
+        "launches": launches, "refused": _refused(g.refused),
+    }  # fmt: skip
+
+
+def _refused(counts: dict[tuple[str, Reason, bool], int]) -> list[dict[str, Any]]:
+    order = sorted(counts.items(), key=lambda i: (not i[0][2], -i[1], i[0][0], i[0][1].name))
+    return [
+        {"op": op, "count": n, "device": "CPU" if cpu else "HPU", "reason": reason.name, "text": reason.value}
+        for (op, reason, cpu), n in order
+    ]
+
+
+def census(view: View) -> Census:
+    """Counts a graph before the pass."""
+    return Census(sum(1 for n in view.nodes if device_type(n.device) == "HPU"), len(view.nodes))
+
+
+def record(before: Census, placement: Placement, launches: list[Launch], seconds: float) -> None:
+    """Remembers what was done to a graph, and says it in one line."""
+    refused: Counter[tuple[str, Reason, bool]] = Counter()
+    for node, reason in placement.reasons.items():
+        if reason is not None:
+            refused[node.op, reason, device_type(node.device) != "HPU"] += 1
+    in_launches = sum(sum(launch.ops.values()) for launch in launches)
+    moved = placement.moved
+    made = GraphRecord(before.total, before.nodes - moved, in_launches, tuple(launches), dict(refused), seconds)
+    with _lock:
+        _records.append(made)
+    _log.info("%s", made.line())
+
+
+def placement_report() -> PlacementReport:
+    """Where the ops of every graph of this process run, and why."""
+    with _lock:
+        graphs = tuple(_records)
+    totals: Counter[tuple[str, Reason, bool]] = Counter()
+    for g in graphs:
+        totals.update(g.refused)
+    return PlacementReport(graphs, totals)
+
+
+def reset() -> None:
+    """Forgets all graphs."""
+    with _lock:
+        _records.clear()

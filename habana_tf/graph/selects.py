@@ -1,0 +1,226 @@
+"""Conds that only select become selects.
+
+What: a lowered cond, Switch nodes in front and Merge nodes behind, whose branches hold nothing but cheap ops without
+effect is computed on both sides, and each Merge becomes a SelectV2 on the predicate.
+
+Why: Keras puts two conds on the batch size behind every batch normalization ("keep the old moving mean if the batch is
+empty"). A launch cannot reach across a Merge, so each of them would cut the training step in three.
+
+Invariants: nothing runs that could fail or be seen, on the side that would not have been taken. So every op on a
+branch must be total and without effect (`TOTAL`, or `TOTAL_IF_EQUAL` on operands of equal shape), reads of variables
+included; assignments are not. Both sides of a Merge must have the same shape, known before the run, because SelectV2
+broadcasts. Conds on the CPU are left alone: the program or the input pipeline wants them there. Inner conds first.
+
+    batch_mean ─ Switch(p):1 ─ Identity ────────┐                 batch_mean ─ Identity ─┐
+    handle ───── Switch(p):0 ─ ReadVariableOp ──┴ Merge    ->     handle ─ ReadVariableOp ┴ SelectV2(p, ., .)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..compiler.dtypes import from_tf
+from ..lowering.table import lookup
+from .flow import Flow, Literal, analyse, predicate
+from .ops import FORWARDING, device_type, output_types
+from .shapes import Shapes
+from .view import Node, Ref, View
+
+TOTAL = FORWARDING | frozenset({
+    "Const", "NoOp", "ReadVariableOp", "Cast", "Shape", "Size", "Rank", "ZerosLike", "OnesLike", "Neg", "Abs", "Sign",
+    "Square", "Sqrt", "Rsqrt", "Exp", "Log", "Log1p", "Tanh", "Sigmoid", "Relu", "LogicalNot", "IsFinite", "IsNan",
+    "IsInf", "Reciprocal", "ExpandDims",
+})  # fmt: skip
+"""Ops that succeed on every input their types allow."""
+
+TOTAL_IF_EQUAL = frozenset({
+    "Add", "AddV2", "Sub", "Mul", "RealDiv", "DivNoNan", "Maximum", "Minimum", "Greater", "GreaterEqual", "Less",
+    "LessEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr", "SelectV2", "SquaredDifference",
+})  # fmt: skip
+"""Ops that succeed if their operands have one shape, or are scalars."""
+
+
+def convert(view: View, flow: Flow, shapes: Shapes) -> Flow:
+    """Rewrites the conds it can; returns the flow of the graph as it is then (the same object if nothing changed)."""
+    merges = [n for n in flow.order if n.op == "Merge"]
+    if not merges:
+        return flow
+    conds: dict[Ref, _Cond] = {}
+    for merge in merges:
+        literal = _resolved(merge, flow)
+        if literal is not None:
+            conds.setdefault(literal[:2], _Cond(literal[:2])).merges[merge] = literal[2]
+    depth = dict.fromkeys(conds, 0)
+    for node in flow.order:
+        condition = flow.condition(node)
+        for literal in condition:
+            if (key := literal[:2]) in conds and literal[2] >= 0:
+                conds[key].inside.append(node)
+                depth[key] = max(depth[key], len(condition))
+        if node.op == "Switch" and (key := predicate(node)) in conds:
+            conds[key].switches.append(node)
+    edit = _Edit(view, flow, shapes)
+    changed = False
+    for key in sorted(conds, key=lambda k: -depth[k]):  # the innermost are the deepest
+        if edit.only_selects(conds[key]):
+            edit.flatten(conds[key])
+            changed = True
+    return analyse(view) if changed else flow
+
+
+def _side(ref: Ref, flow: Flow) -> frozenset[Literal]:
+    node, output = ref
+    condition = flow.condition(node)
+    return condition | {(*predicate(node), output)} if node.op == "Switch" else condition
+
+
+def _resolved(merge: Node, flow: Flow) -> Literal | None:
+    """The predicate that a Merge resolves, with the branch of its first input."""
+    if len(merge.inputs) != 2 or any(n.op == "NextIteration" for n, _ in merge.inputs):
+        return None
+    first, second = (_side(ref, flow) for ref in merge.inputs)
+    mine, others = list(first - second), list(second - first)
+    if len(mine) != 1 or len(others) != 1 or mine[0][:2] != others[0][:2] or {mine[0][2], others[0][2]} != {0, 1}:
+        return None
+    return mine[0]
+
+
+@dataclass
+class _Cond:
+    """One cond: its predicate, the nodes on its branches, its Switches, and the Merges that end it.
+
+    A Merge comes with the branch of its first input. Switches of inner conds are among `inside` only.
+    """
+
+    key: Ref
+    inside: list[Node] = field(default_factory=list)
+    switches: list[Node] = field(default_factory=list)
+    merges: dict[Node, int] = field(default_factory=dict)
+
+
+class _Edit:
+    """Checks and rewrites conds of one graph, keeping track of who uses whom."""
+
+    def __init__(self, view: View, flow: Flow, shapes: Shapes) -> None:
+        self.view, self.flow, self.shapes = view, flow, shapes
+        self.consumers = view.consumers()
+
+    def only_selects(self, cond: _Cond) -> bool:
+        """Whether a cond may be replaced by selects."""
+        cond.inside = [n for n in cond.inside if n.alive]
+        everything = {*cond.inside, *cond.switches, *cond.merges}
+        if any(n.name in self.view.preserved for n in everything):
+            return False
+        switches = set(cond.switches)
+        for node in cond.inside:
+            if node not in switches and not self._harmless(node):
+                return False
+        for node in (*cond.inside, *cond.switches):
+            if any(c.op == "Merge" and c.alive and c not in cond.merges for c in self.consumers[node]):
+                return False
+        return all(self._selects(m) for m in cond.merges)
+
+    def _harmless(self, node: Node) -> bool:
+        if node.op in TOTAL:
+            return True
+        if node.op not in TOTAL_IF_EQUAL:
+            return False
+        shapes = {s for ref in node.inputs if (s := self.shapes.get(ref)) != ()}
+        return len(shapes) <= 1 and None not in shapes
+
+    def _outputs_used(self, node: Node) -> set[int]:
+        return {k for c in self.consumers[node] if c.alive for n, k in c.inputs if n is node}
+
+    def _selects(self, merge: Node) -> bool:
+        uses = self._outputs_used(merge)
+        if not uses:
+            return True
+        if uses != {0} or device_type(merge.device) != "HPU":
+            return False
+        row = lookup("SelectV2")
+        dtype = from_tf(output_types(merge)[0])
+        if row is None or dtype is None or dtype not in row.types.get("T", ()):
+            return False
+        first, second = (self.shapes.get(ref) for ref in merge.inputs)
+        return first is not None and first == second
+
+    def flatten(self, cond: _Cond) -> None:
+        """Lets both sides run, and selects where a Merge was."""
+        switches = set(cond.switches)
+        through = {n: n.inputs[0] for n in cond.switches}
+        # a control edge from one of these told which branch is taken, and nothing else
+        pivots = {n for n in cond.switches if n.inputs[0] == n.inputs[1]}
+        tells: set[Node] = set()
+        for node in cond.inside:
+            folded = node.op == "Const" and tells.issuperset(node.controls)  # by constant folding
+            if folded or (node.op == "Identity" and node.inputs[0][0] in pivots):
+                tells.add(node)
+
+        def past(ref: Ref) -> Ref:
+            while ref[0] in through:
+                ref = through[ref[0]]
+            return ref
+
+        def waits(node: Node) -> list[Node]:
+            """What a node waited for by control, without what only told the branch."""
+            out: dict[Node, None] = {}
+            for source in node.controls:
+                if source in tells:
+                    out.update(dict.fromkeys(waits(source)))
+                    for switch, _ in source.inputs:
+                        out.update(dict.fromkeys(waits(switch)))
+                elif source in switches:
+                    out.update(dict.fromkeys(waits(source)))
+                else:
+                    out[source] = None
+            return list(out)
+
+        edges: dict[Node, tuple[list[Ref], list[Node]]] = {}
+        for node in (*cond.inside, *cond.merges):
+            controls = dict.fromkeys(waits(node))
+            for source, _ in node.inputs:
+                if source in switches:
+                    controls.update(dict.fromkeys(waits(source)))
+            edges[node] = ([past(ref) for ref in node.inputs], list(controls))
+        telling = {m for m in cond.merges if not self._outputs_used(m)}
+        pred = past(cond.switches[0].inputs[1])
+        for node, (inputs, waited) in edges.items():
+            self._connect(node, inputs, waited)
+        self.shapes.know(pred, ())
+        for merge, branch in cond.merges.items():
+            if merge in telling:
+                self._junction(merge, tells)
+            else:
+                self._select(merge, pred, branch)
+        self._sweep([*cond.switches, *cond.inside])
+
+    def _connect(self, node: Node, inputs: list[Ref], controls: list[Node]) -> None:
+        node.inputs, node.controls = inputs, controls
+        for source in node.sources():
+            self.consumers[source].append(node)
+
+    def _select(self, merge: Node, pred: Ref, branch: int) -> None:
+        from tensorflow.core.framework import node_def_pb2
+
+        yes, no = merge.inputs if branch == 1 else merge.inputs[::-1]
+        proto = node_def_pb2.NodeDef(name=merge.name, op="SelectV2", device=merge.device)
+        proto.attr["T"].type = merge.proto.attr["T"].type
+        merge.op, merge.proto = "SelectV2", proto
+        self._connect(merge, [pred, yes, no], merge.controls)
+        self.shapes.know((merge, 0), self.shapes.get(yes))
+
+    def _junction(self, merge: Node, tells: set[Node]) -> None:
+        """A Merge that only tells "the cond is done" becomes a NoOp that waits for both sides."""
+        from tensorflow.core.framework import node_def_pb2
+
+        waiting = dict.fromkeys((*(n for n, _ in merge.inputs if n not in tells), *merge.controls))
+        merge.op, merge.proto = "NoOp", node_def_pb2.NodeDef(name=merge.name, op="NoOp", device=merge.device)
+        self._connect(merge, [], list(waiting))
+
+    def _sweep(self, nodes: list[Node]) -> None:
+        """Removes what nobody needs any more, users before what they used."""
+        for node in reversed(nodes):
+            if not node.alive or not (node.op in FORWARDING or node.op in ("Switch", "NoOp", "Const")):
+                continue
+            if not any(c.alive and node in c.sources() for c in self.consumers[node]):
+                self.view.remove(node)

@@ -1,0 +1,430 @@
+"""Variables become dataflow.
+
+What: an op of the op table that reads or updates variables takes their values instead, and gives the new ones. Behind
+it stands an `AssignVariableOp` under the op's old name, which only swaps the variable's buffer. A read that comes
+after a write in the same step becomes the value written. Reads of one variable with no write before them are one.
+
+Why: an op that updates a variable in place cannot be inside a recipe, and an op outside cuts the step in pieces:
+Adam reads every moment it has just written.
+
+    v ─ AssignAdd(v, d) ··> ReadVariableOp(v) ─ mul
+ -> v ─ ReadVariableOp ─ AssignAdd'(value, d) ─┬─ mul          (AssignAdd', mul: cluster)
+    v ───────────────────────────────────────  └─ AssignVariableOp(v, .)
+
+Order. The name of the update now belongs to the AssignVariableOp, so whoever waited for the update by control waits
+for the assignment. Two kinds of nodes need not wait, because what they do cannot be seen: candidates without effect,
+and reads (a read takes its value by data now). Their control edge from an update is dropped, and what they owed is paid
+by the first node behind them that could be seen: it waits for the assignment (`_Debts`). So every path from an update
+to a visible node remains a path.
+
+Invariants: an access never sees a write it did not see before, nor misses one. A value is handed on only if *all*
+writes of that variable ordered before the reader are in it; otherwise the memory is read, at the place of the access.
+Within a loop or a branch an edge is dropped only if the node stays in its class (`flow.py`) without it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..lowering.table import Row
+from . import cluster
+from .flow import ROOT, Class, Flow
+from .ops import CONTROL_FLOW, RESOURCE, argument_names, attr, input_types, output_types
+from .placement import Placement
+from .reasons import Reason
+from .view import Node, Ref, View
+
+_PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+"""They run Python, which may do anything to any variable."""
+
+_ASKS = frozenset({"VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "_Retval"})
+"""They take a handle and leave the variable's value alone."""
+
+JUNCTION_FROM = 4
+"""From so many assignments on, a waiting node waits for one NoOp that waits for them."""
+
+
+Key = tuple[str, ...]
+Handles = dict[int, "Key | None"]
+"""Input position -> which variable (None: not known)."""
+
+
+def handle_key(ref: Ref) -> Key | None:
+    """What tells variables apart: where the handle enters the graph; None if that is not known."""
+    node, output = ref
+    while node.op in ("Identity", "Switch", "Enter"):
+        node, output = node.inputs[0]
+    if node.op == "VarHandleOp":
+        shared = attr(node, "shared_name").s.decode()
+        return ("VarHandleOp", attr(node, "container").s.decode(), shared or node.name)
+    if node.op in ("_Arg", "_DeviceArg", "Placeholder"):
+        return (node.name, str(output))
+    return None
+
+
+@dataclass
+class _Write:
+    """An access that changes a variable, or may: a bit in the masks of what came before.
+
+    value: what the variable holds after it, if it is known as a tensor. cover: the writes that are in that value.
+    """
+
+    bit: int
+    node: Node
+    cls: Class
+    value: Ref | None = None
+    cover: int = 0
+
+
+@dataclass
+class _Variable:
+    """reads: the one read of the value from before the step, per class."""
+
+    writes: list[_Write] = field(default_factory=list)
+    mask: int = 0
+    reads: dict[Class, Node] = field(default_factory=dict)
+
+
+def convert(view: View, flow: Flow, placement: Placement) -> None:
+    """Rewrites the graph in one walk along `flow.order`; `flow.classes` learns of the nodes it makes."""
+    accesses = _accesses(flow, placement)
+    if accesses:
+        _Walk(view, flow, placement, accesses).run()
+
+
+def _accesses(flow: Flow, placement: Placement) -> dict[Node, Handles]:
+    """The nodes that take handles of possible variables, each with the positions of those."""
+    out: dict[Node, Handles] = {}
+    carriers: set[Node] = set()
+    for node in flow.order:
+        if node.op in ("VarHandleOp", "_Arg", "_DeviceArg", "Placeholder"):
+            if RESOURCE in output_types(node):
+                carriers.add(node)
+            continue
+        row = placement.row(node)
+        certain = node.op in ("ReadVariableOp", "AssignVariableOp") or bool(row and (row.variables or row.updates))
+        if not certain and carriers.isdisjoint(n for n, _ in node.inputs):
+            continue
+        if node.op in CONTROL_FLOW or node.op == "Identity":
+            carriers.add(node)
+            continue
+        types = input_types(node)
+        taken: Handles = {
+            k: handle_key(ref)
+            for k, ref in enumerate(node.inputs)
+            if (certain or ref[0] in carriers) and (k >= len(types) or types[k] == RESOURCE)
+        }
+        if taken:
+            out[node] = taken
+    return out
+
+
+class _Debts:
+    """Who still has to wait for whom: masks over the nodes whose control edges were dropped."""
+
+    def __init__(self, view: View, flow: Flow) -> None:
+        self.view, self.flow = view, flow
+        self.of: dict[Node, int] = {}
+        self._bits: dict[Node, int] = {}
+        self._nodes: list[Node] = []
+        self._junctions: dict[int, Node] = {}
+
+    def bit(self, node: Node) -> int:
+        if node not in self._bits:
+            self._bits[node] = 1 << len(self._nodes)
+            self._nodes.append(node)
+        return self._bits[node]
+
+    def pay(self, node: Node, owed: int) -> None:
+        """Makes a node wait for everything in `owed`."""
+        owed &= ~self._bits.get(node, 0)
+        if not owed:
+            return
+        waits = [n for k, n in enumerate(self._nodes) if owed >> k & 1]
+        if len(waits) < JUNCTION_FROM or any(self.flow.classes[n] != ROOT for n in waits):
+            for source in waits:
+                node.add_control(source)
+            return
+        if owed not in self._junctions:
+            junction = self.view.add(f"{waits[-1].name}/and_before", "NoOp", waits[-1].device)
+            junction.controls = waits
+            self.flow.classes[junction] = ROOT
+            self._junctions[owed] = junction
+        node.add_control(self._junctions[owed])
+
+
+class _Walk:
+    def __init__(self, view: View, flow: Flow, placement: Placement, accesses: dict[Node, Handles]) -> None:
+        self.view, self.flow, self.placement, self.accesses = view, flow, placement, accesses
+        self.debts = _Debts(view, flow)
+        self.variables: dict[Key, _Variable] = {}
+        self.before: dict[Node, int] = {}
+        """The writes that come before a node by any path, and itself."""
+        self.unknown = 0
+        """Writes that may touch any variable."""
+        self.bits = 0
+        self.instead: dict[Ref, Ref] = {}
+        self.instead_control: dict[Node, Node] = {}
+        self.assigns: set[Node] = set()
+        self.preserved = {n for n in flow.order if n.name in view.preserved}
+        self.managed = {n: row for n in accesses if (row := self._row(n)) is not None}
+
+    def _row(self, node: Node) -> Row | None:
+        """The row of a candidate whose handles are all known, different, and variables of the row."""
+        row = self.placement.row(node)
+        if row is None:
+            return None
+        names = argument_names(node)
+        taken = self.accesses[node]
+        ours = {*row.variables, *row.updates}
+        if None in taken.values() or len(set(taken.values())) < len(taken) or any(names[k] not in ours for k in taken):
+            self.placement.refuse(node, Reason.ORDER)
+            return None
+        return row
+
+    def run(self) -> None:
+        for node in self.flow.order:
+            before = owed = 0
+            for source in node.sources():
+                before |= self.before.get(source, 0)  # a loop's back edge has none yet
+                owed |= self.debts.of.get(source, 0)
+            self.before[node] = before
+            if self.instead:
+                node.inputs = [self.instead.get(ref, ref) for ref in node.inputs]
+            if self.instead_control and node.controls:
+                node.controls = list(dict.fromkeys(self.instead_control.get(c, c) for c in node.controls))
+            taken = self.accesses.get(node)
+            if taken is None:
+                self._settle(node, owed)
+            elif node.op == "ReadVariableOp":
+                self._read(node, taken[0], owed)
+            elif node in self.managed:
+                self._compute(node, taken, self.managed[node], owed)
+            else:
+                self._other(node, taken)
+                self.debts.pay(node, owed)
+
+    def _settle(self, node: Node, owed: int) -> None:
+        """A node that has nothing to do with variables waits, or, if it cannot be seen, owes."""
+        if node.op in _PYTHON:
+            self.unknown |= self._mark(node)
+        if (node.op == "NoOp" or self.placement.takes(node)) and node not in self.preserved:
+            if any(c in self.assigns for c in node.controls):
+                owed |= self._drop(node, self.assigns)
+            self.debts.of[node] = owed
+        else:
+            self.debts.pay(node, owed)
+
+    def _drop(self, node: Node, which: set[Node] | None) -> int:
+        """Drops control inputs (those in `which`, or all) and returns them as a debt.
+
+        Drops none if the node would leave its loop or branch.
+        """
+        dropped = [c for c in node.controls if which is None or c in which]
+        kept = [c for c in node.controls if c not in dropped]
+        cls = self.flow.classes[node]
+        if cls != ROOT and not self.flow.holds(cls, node.inputs, kept):
+            return 0
+        node.controls = kept
+        debt = 0
+        for source in dropped:
+            debt |= self.debts.bit(source)
+        return debt
+
+    def _mark(self, node: Node) -> int:
+        bit = 1 << self.bits
+        self.bits += 1
+        self.before[node] |= bit
+        return bit
+
+    def _variable(self, key: Key) -> _Variable:
+        return self.variables.setdefault(key, _Variable())
+
+    # --- reads ---
+
+    def _read(self, node: Node, key: Key | None, owed: int) -> None:
+        cls = self.flow.classes[node]
+        if key is None:
+            self.debts.pay(node, owed)
+            return
+        variable = self._variable(key)
+        prior = self.before[node] & (variable.mask | self.unknown)
+        write = self._latest(variable, cls, prior) if prior else None
+        if prior and (write is None or write.value is None or prior & ~write.cover):
+            self.debts.pay(node, owed)  # it reads the memory, where it stands
+        elif write is not None and write.value is not None:
+            self._replace(node, write.value, write.node, owed)
+        elif cls[0]:  # in a loop the control edges also order the iterations
+            if cls in variable.reads and set(node.controls) <= set(variable.reads[cls].controls):
+                self._replace(node, (variable.reads[cls], 0), variable.reads[cls], owed)
+            else:
+                self.debts.pay(node, owed)
+                variable.reads.setdefault(cls, node)
+        elif cls in variable.reads:
+            self._replace(node, (variable.reads[cls], 0), variable.reads[cls], owed)
+        elif node in self.preserved and (owed or node.controls):
+            fresh = self._new_read(node, node.inputs[0], [])
+            self._drop(fresh, None)
+            variable.reads[cls] = fresh
+            self._replace(node, (fresh, 0), fresh, owed)
+        else:
+            self.debts.of[node] = owed | self._drop(node, None)
+            variable.reads[cls] = node
+
+    def _replace(self, node: Node, value: Ref, control: Node, owed: int) -> None:
+        """A read is not needed: `value` is its data, and who waited for it waits for `control`."""
+        self.instead[node, 0] = value
+        if node in self.preserved:
+            node.add_control(control)
+            self.debts.pay(node, owed)
+            if node.name not in self.view.fetched:
+                self._to_noop(node)
+            return
+        self._vanish(node, control, owed)
+
+    def _vanish(self, node: Node, control: Node, owed: int) -> None:
+        """Removes a node; those behind it inherit what it waited for."""
+        self.instead_control[node] = control
+        for source in node.controls:
+            owed |= self.debts.bit(source)
+        self.debts.of[node] = owed
+        self.view.remove(node)
+
+    def _to_noop(self, node: Node) -> None:
+        from tensorflow.core.framework import node_def_pb2
+
+        node.op, node.proto = "NoOp", node_def_pb2.NodeDef(name=node.name, op="NoOp", device=node.device)
+        node.inputs = []
+
+    def _latest(self, variable: _Variable, cls: Class, prior: int) -> _Write | None:
+        """The last write of a class among those in a mask."""
+        return next((w for w in reversed(variable.writes) if w.cls == cls and w.bit & prior), None)
+
+    def _new_read(self, near: Node, handle: Ref, controls: list[Node]) -> Node:
+        read = self.view.add(f"{near.name}/read", "ReadVariableOp", near.device)
+        read.proto.attr["dtype"].type = cluster.variable_type(near.proto)
+        read.inputs = [handle]
+        read.controls = list(controls)
+        self.flow.classes[read] = self.flow.classes[near]
+        return read
+
+    # --- ops of the table that take variables ---
+
+    def _compute(self, node: Node, taken: Handles, row: Row, owed: int) -> None:
+        """Splits an op of the table into what computes, which goes into a cluster, and what assigns."""
+        cls = self.flow.classes[node]
+        handles = {k: node.inputs[k] for k in taken}
+        names = argument_names(node)
+        inner = self.view.add(f"{node.name}/compute", node.op, node.device, node.proto)
+        inner.virtual = True
+        inner.inputs = list(node.inputs)
+        self.placement.follow(node, inner)
+        self.flow.classes[inner] = cls
+        covers: dict[int, int] = {}
+        for k, key in taken.items():
+            assert key is not None
+            updated = names[k] in row.updates
+            inner.inputs[k], covers[k] = self._value(node, self._variable(key), handles[k], updated, owed)
+        inner.controls = list(node.controls)
+        self._drop(inner, None)
+        self._drop(inner, self.assigns)
+        updates = [k for name in row.updates for k in taken if names[k] == name]
+        for at in range(len(output_types(node))):
+            self.instead[node, at] = (inner, len(updates) + at)
+        if not updates:
+            self._replace_reader(node, inner, owed)
+            return
+        bit = self._mark(node)
+        others = [self._assign(node, f"{node.name}/{names[k]}", handles[k], (inner, at))
+                  for at, k in enumerate(updates) if at]  # fmt: skip
+        dtype = cluster.variable_type(node.proto)
+        self._make_assign(node, dtype, handles[updates[0]], (inner, 0))
+        for other in others:
+            other.controls = list(node.controls)
+            self.debts.pay(other, owed)
+        self.debts.pay(node, owed)
+        for other in others:
+            node.add_control(other)
+        for at, k in enumerate(updates):
+            key = taken[k]
+            assert key is not None
+            variable = self._variable(key)
+            variable.mask |= bit
+            variable.writes.append(_Write(bit, node, cls, (inner, at), covers[k] | bit))
+        self.assigns.add(node)
+
+    def _replace_reader(self, node: Node, inner: Node, owed: int) -> None:
+        """An op that only read its variables has no effect left."""
+        if node in self.preserved:
+            self.debts.pay(node, owed)
+            if node.name in self.view.fetched and len(output_types(node)) == 1:
+                tf_type = output_types(node)[0]
+                from tensorflow.core.framework import node_def_pb2
+
+                node.op = "Identity"
+                node.proto = node_def_pb2.NodeDef(name=node.name, op="Identity", device=node.device)
+                node.proto.attr["T"].type = tf_type
+                node.inputs = [(inner, 0)]
+            else:
+                self._to_noop(node)
+                node.add_control(inner)
+            return
+        self._vanish(node, inner, owed)
+
+    def _value(self, node: Node, variable: _Variable, handle: Ref, updated: bool, owed: int) -> tuple[Ref, int]:
+        """A variable's value as a node must see it, and the writes that are in it.
+
+        An update takes the value of the last update even if no edge orders the two: each must happen.
+        """
+        cls = self.flow.classes[node]
+        prior = self.before[node] & (variable.mask | self.unknown)
+        write = next((w for w in reversed(variable.writes) if w.cls == cls and (updated or w.bit & prior)), None)
+        if write is not None and write.value is not None and not prior & ~write.cover:
+            if updated:
+                node.add_control(write.node)
+            return write.value, write.cover
+        if not prior and write is None:
+            if cls not in variable.reads:
+                variable.reads[cls] = self._new_read(node, handle, node.controls)
+                self._drop(variable.reads[cls], None if not cls[0] else self.assigns)
+            return (variable.reads[cls], 0), 0
+        read = self._new_read(node, handle, node.controls)
+        if write is not None:
+            read.add_control(write.node)
+        self.debts.pay(read, owed)
+        return (read, 0), prior | (write.cover if write is not None else 0)
+
+    def _assign(self, near: Node, name: str, handle: Ref, value: Ref) -> Node:
+        node = self.view.add(name, "AssignVariableOp", near.device)
+        self._make_assign(node, cluster.variable_type(near.proto), handle, value)
+        self.flow.classes[node] = self.flow.classes[near]
+        return node
+
+    def _make_assign(self, node: Node, dtype: int, handle: Ref, value: Ref) -> None:
+        from tensorflow.core.framework import node_def_pb2
+
+        node.op = "AssignVariableOp"
+        node.proto = node_def_pb2.NodeDef(name=node.name, op=node.op, device=node.device)
+        node.proto.attr["dtype"].type = dtype
+        node.inputs = [handle, value]
+
+    # --- everything else that takes a handle ---
+
+    def _other(self, node: Node, taken: Handles) -> None:
+        if node.op in _ASKS:
+            return
+        bit = self._mark(node)
+        cls = self.flow.classes[node]
+        for key in taken.values():
+            if key is None:
+                self.unknown |= bit
+                continue
+            variable = self._variable(key)
+            prior = self.before[node] & (variable.mask | self.unknown)
+            variable.mask |= bit
+            if node.op == "AssignVariableOp":
+                variable.writes.append(_Write(bit, node, cls, node.inputs[1], prior | bit))
+                if cls == ROOT:
+                    self.assigns.add(node)
+            else:
+                variable.writes.append(_Write(bit, node, cls))
