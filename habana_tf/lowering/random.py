@@ -49,6 +49,13 @@ def _dtype(c: Lowering) -> DType:
     return dtype
 
 
+def _check_algorithm(c: Lowering, algorithm: Node) -> None:
+    """Refuses ThreeFry where the algorithm is known."""
+    known = c.known(algorithm)
+    if known is not None and int(known) == THREEFRY:
+        raise c.error("the ThreeFry algorithm is not supported on HPU; use Philox")
+
+
 # -- a state in the kernel ------------------------------------------------------------------------------------
 
 
@@ -86,11 +93,9 @@ def _given(c: Lowering) -> Node:
         counter, key = philox.scrambled(c.b, c.input("seed"))
         return philox.state_of(c.b, counter, key)
     counter, key = c.input("counter"), c.input("key")
-    algorithm = c.known(c.input("alg"))
+    _check_algorithm(c, c.input("alg"))
     if key.shape != (1,) or counter.rank != 1 or counter.shape == (1,):
         raise c.error("key must have shape [1] and counter [2]; only the Philox algorithm is supported on HPU")
-    if algorithm is not None and int(algorithm) == THREEFRY:
-        raise c.error("the ThreeFry algorithm is not supported on HPU; use Philox")
     return philox.state_of(c.b, c.b.slice(counter, (0,), (2,)), key)
 
 
@@ -149,10 +154,8 @@ def _words(c: Lowering) -> Node:
     state = c.input("resource")
     if state.shape != (3,) or state.dtype is not DType.I64:
         raise c.error("the generator's state must be int64[3]; only the Philox algorithm is supported on HPU")
-    name = "alg" if "alg" in c.arg_slices else "algorithm"
-    known = c.known(c.input(name))
-    if known is not None and int(known) == THREEFRY:
-        raise c.error("the ThreeFry algorithm is not supported on HPU; use Philox")
+    for name in {"alg", "algorithm"} & set(c.arg_slices):
+        _check_algorithm(c, c.input(name))
     return c.b.map("bitcast", state, dtype=DType.U64)
 
 

@@ -97,7 +97,8 @@ def optimizers() -> dict[str, Any]:
             "legacy RMSprop": lambda: old.RMSprop(0.01, momentum=0.9), "legacy Adam": lambda: old.Adam(),
             "legacy centered": lambda: old.RMSprop(0.01, centered=True), "legacy Adagrad": lambda: old.Adagrad(),
             "legacy amsgrad": lambda: old.Adam(amsgrad=True), "legacy Adadelta": lambda: old.Adadelta(),
-            "legacy Adamax": lambda: old.Adamax(), "legacy Ftrl": lambda: old.Ftrl(), "legacy Nadam": lambda: old.Nadam(),
+            "legacy Adamax": lambda: old.Adamax(), "legacy Ftrl": lambda: old.Ftrl(),
+            "legacy Nadam": lambda: old.Nadam(),
         }  # fmt: skip
     return made
 

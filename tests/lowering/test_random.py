@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import resources
 import tensorflow as tf
-from harness import compare, evaluate, lower_op, quick, reference
+from harness import compare, evaluate, lower_op, make_cluster, quick, reference
 from hypothesis import given
 from hypothesis import strategies as st
 
+from habana_tf.compiler import extent as ext
 from habana_tf.compiler import interpreter
 from habana_tf.compiler.ir import Op
+from habana_tf.lowering.lower import lower
 
 R = tf.raw_ops
 SHAPES = [np.array(shape, np.int32) for shape in ((), (0,), (1,), (3,), (4,), (7, 3), (64, 5))]
@@ -177,6 +179,37 @@ def test_generators(shape: Any) -> None:
     bounds = {"minval": np.array(-3, np.int64), "maxval": np.array(2**40, np.int64)}
     resources.check("StatefulUniformInt", variables, {**inputs, **bounds})
     resources.check("StatefulUniformFullInt", variables, inputs, dtype=tf.uint32)
+
+
+DRAWS = {
+    "RandomUniform": tf.float32, "RandomStandardNormal": tf.float32, "TruncatedNormal": tf.bfloat16,
+    "StatelessRandomUniformFullIntV2": tf.int64,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_one_program_draws_every_size(name: str) -> None:
+    """Eager random ops share a recipe over all sizes: the extent is a symbol until it is bound."""
+    attrs = {"dtype": DRAWS[name], **({} if name.startswith("Stateless") else {"seed": 3, "seed2": 4})}
+    inputs = {"shape": np.array([5], np.int32)}
+    if name.startswith("Stateless"):
+        inputs |= {"key": np.array([3], np.uint64), "counter": np.zeros(2, np.uint64), "alg": np.array(1, np.int32)}
+    cluster, order = make_cluster(
+        lambda *x: getattr(R, name)(**dict(zip(inputs, x, strict=True)), **attrs), list(inputs.values())
+    )
+    (shape,) = cluster.fixed_inputs()
+    arrays = [list(inputs.values())[k] for k in order]
+    values: list[Any] = [None] * len(arrays)
+    values[shape] = [ext.sym(0)]
+    symbolic = lower(cluster, [a.shape for a in arrays], values)
+    for n in (0, 1, 5, 64):
+        arrays[shape] = values[shape] = np.array([n], np.int32)
+        number = lower(cluster, [a.shape for a in arrays], values)
+        bound = interpreter.bind(symbolic, [n])
+        states = [seeded(3, 4)]
+        (want,), (got,) = (interpreter.run(p, arrays, states) for p in (number, bound))
+        assert bound.states == number.states
+        compare(got, want, **EXACT)
 
 
 def test_uniform_is_one_pass() -> None:
