@@ -13,7 +13,7 @@ import numpy as np
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
-from .array import axis_of, constant_shape, insert_axis, ints, scalar, static_slice
+from .array import axis_of, constant_shape, ints, scalar, static_slice
 from .lower import Lowering
 from .table import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 
@@ -97,11 +97,8 @@ def scatter_nd_into(c: Lowering, base: Node, indices: Node, updates: Node, kind:
     wanted = (*indices.shape[:-1], *base.shape[len(coords) :])
     if updates.shape != wanted:
         raise c.error(f"updates must have shape {list(wanted)}")
-    if not coords:  # each update is for the whole tensor: an axis of size 1 to address
-        one = insert_axis(c, base, 0)
-        return c.b.reshape(
-            scatter_wide(c, one, updates, [c.b.const(0, indices.dtype, indices.shape[:-1])], kind), base.shape
-        )
+    if not coords:
+        raise c.error("indices address no axis")
     return scatter_wide(c, base, updates, coords, kind)
 
 
@@ -207,8 +204,10 @@ def dynamic_stitch(c: Lowering) -> Node:
     return b.gather(rows, [b.literal(np.array(source, np.int32))], [0])
 
 
-def _top(c: Lowering, k: int) -> Sequence[Node]:
-    b, x = c.b, c.inputs[0]
+@op("TopKV2", fixed=["k"], T=(*FLOATS, *INTS), Tk=WIDE_INDEX, index_type=WIDE_INDEX)
+def top_k(c: Lowering) -> Sequence[Node]:
+    """The k largest along the last axis, in falling order; equal ones by rising position."""
+    b, x, k = c.b, c.inputs[0], scalar(c, "k")
     if not x.rank:
         raise c.error("input must have at least one axis")
     n = constant_shape(c, x)[-1]
@@ -218,16 +217,5 @@ def _top(c: Lowering, k: int) -> Sequence[Node]:
     order = static_slice(c, b.sort(flat, 1, descending=True), 1, 0, k)
     rows = b.iota(order.shape, 0, DType.I32)
     shape = (*x.shape[:-1], k)
-    return b.reshape(b.gather(flat, [rows, order], [0, 1]), shape), b.reshape(order, shape)
-
-
-@op("TopKV2", fixed=["k"], T=(*FLOATS, *INTS), Tk=WIDE_INDEX, index_type=WIDE_INDEX)
-def top_k_v2(c: Lowering) -> Sequence[Node]:
-    """The k largest along the last axis, in falling order; equal ones by rising position."""
-    values, indices = _top(c, scalar(c, "k"))
-    return values, c.b.cast(indices, c.attr("index_type", DType.I32))
-
-
-@op("TopK", T=(*FLOATS, *INTS))
-def top_k(c: Lowering) -> Sequence[Node]:
-    return _top(c, c.attr("k"))
+    values = b.reshape(b.gather(flat, [rows, order], [0, 1]), shape)
+    return values, b.cast(b.reshape(order, shape), c.attr("index_type", DType.I32))

@@ -15,6 +15,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 import tensorflow as tf
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,7 +25,7 @@ from habana_tf.compiler import interpreter
 from habana_tf.compiler.dtypes import from_tf
 from habana_tf.compiler.ir import Program
 from habana_tf.graph import cluster as clusters
-from habana_tf.lowering.lower import lower
+from habana_tf.lowering.lower import LoweringError, lower
 from habana_tf.lowering.table import lookup
 
 Backend = Callable[[Program, Sequence[Any], Sequence[Any]], list[Any]]
@@ -43,10 +44,15 @@ quick = settings(max_examples=15, deadline=None, derandomize=True)
 """For @given tests: few examples, the same ones in every run."""
 
 
-def make_cluster(fn: Callable[..., Any], arrays: Sequence[Any]) -> tuple[clusters.Cluster, list[int]]:
-    """The cluster of all ops that `fn` makes, and for each cluster input the index of its array."""
+def make_cluster(
+    fn: Callable[..., Any], arrays: Sequence[Any], shaped: bool = True
+) -> tuple[clusters.Cluster, list[int]]:
+    """The cluster of all ops that `fn` makes, and for each cluster input the index of its array.
+
+    shaped=False hides the shapes from TensorFlow, which then cannot refuse the arguments on its own.
+    """
     with tf.Graph().as_default() as graph:
-        holders = [tf.compat.v1.placeholder(a.dtype, a.shape) for a in arrays]
+        holders = [tf.compat.v1.placeholder(a.dtype, a.shape if shaped else None) for a in arrays]
         out = [t for t in tf.nest.flatten(fn(*holders)) if isinstance(t, tf.Tensor)]
         ops = [op for op in graph.get_operations() if op.type != "Placeholder"]
     which = {h.name: k for k, h in enumerate(holders)}
@@ -78,9 +84,9 @@ def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[cl
     return clusters.parse(writer.bytes()), order
 
 
-def lower_op(fn: Callable[..., Any], *arrays: Any) -> tuple[Program, list[Any]]:
+def lower_op(fn: Callable[..., Any], *arrays: Any, shaped: bool = True) -> tuple[Program, list[Any]]:
     """The program of `fn` for these arrays, and the arrays in the order of the program's inputs."""
-    cluster, order = make_cluster(fn, arrays)
+    cluster, order = make_cluster(fn, arrays, shaped)
     given = [arrays[k] for k in order]
     fixed = cluster.fixed_inputs()
     values = [a if i in fixed else None for i, a in enumerate(given)]
@@ -91,6 +97,13 @@ def evaluate(fn: Callable[..., Any], *arrays: Any, states: Sequence[Any] = ()) -
     """For each backend, the outputs of `fn` on HPU."""
     program, given = lower_op(fn, *map(np.asarray, arrays))
     return [backend(program, given, states) for backend in BACKENDS]
+
+
+def refusal(fn: Callable[..., Any], *arrays: Any) -> str:
+    """The message with which the lowering refuses these arguments."""
+    with pytest.raises(LoweringError) as caught:
+        lower_op(fn, *map(np.asarray, arrays), shaped=False)
+    return str(caught.value)
 
 
 def reference(fn: Callable[..., Any], *arrays: Any) -> list[Any]:

@@ -1,0 +1,93 @@
+"""Padding, block and diagonal ops against stock TensorFlow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from harness import BF16, F32, arrays, check, evaluate, quick, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+raw = tf.raw_ops
+I32 = np.dtype("int32")
+CUBES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4)
+
+
+@quick
+@given(st.data(), CUBES, st.sampled_from([F32, BF16, I32]))
+def test_pad(data, shape, dtype):
+    x = data.draw(arrays(dtype, shape))
+    pairs = np.array([[data.draw(st.integers(0, 2)) for _ in range(2)] for _ in shape], np.int32)
+    check(lambda x, p: raw.Pad(input=x, paddings=p), x, pairs)
+    check(
+        lambda x, p, v: raw.PadV2(input=x, paddings=p, constant_values=v),
+        x, pairs.astype(np.int64), np.array(7, dtype),
+    )  # fmt: skip
+
+
+@quick
+@given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, min_side=2, max_side=4))
+def test_mirror_pad(data, shape):
+    mode = data.draw(st.sampled_from(["REFLECT", "SYMMETRIC"]))
+    most = [n - (mode == "REFLECT") for n in shape]
+    x = data.draw(arrays(F32, shape))
+    pairs = np.array([[data.draw(st.integers(0, m)) for _ in range(2)] for m in most], np.int32)
+    check(lambda x, p: raw.MirrorPad(input=x, paddings=p, mode=mode), x, pairs)
+    grown = np.arange(np.prod(shape + pairs.sum(1)), dtype=F32).reshape(shape + pairs.sum(1))
+    check(lambda x, p: raw.MirrorPadGrad(input=x, paddings=p, mode=mode), grown, pairs)
+
+
+def test_mirror_pad_refuses():
+    fn = lambda x, p: raw.MirrorPad(input=x, paddings=p, mode="REFLECT")  # noqa: E731
+    assert "no greater than 1" in refusal(fn, np.zeros(2, F32), np.int32([[2, 0]]))
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16, np.dtype("uint8")], ids=str)
+def test_space_and_depth(dtype):
+    """NCHW has no CPU kernel: it must be NHWC with the axes moved."""
+    x = np.arange(2 * 4 * 6 * 8).reshape(2, 4, 6, 8).astype(dtype)
+    for fn in (raw.SpaceToDepth, raw.DepthToSpace):
+        check(lambda x, fn=fn: fn(input=x, block_size=2), x)
+        last = evaluate(lambda x, fn=fn: fn(input=x, block_size=2), x)[0][0]
+        first = evaluate(lambda x, fn=fn: fn(input=x, block_size=2, data_format="NCHW"), x.transpose(0, 3, 1, 2))
+        np.testing.assert_array_equal(first[0][0].astype(F32), last.transpose(0, 3, 1, 2).astype(F32))
+
+
+def test_space_and_batch():
+    x = np.arange(2 * 5 * 4 * 3, dtype=F32).reshape(2, 5, 4, 3)
+    blocks, pairs = np.int32([2, 3]), np.int32([[1, 0], [0, 2]])
+    space_to_batch = lambda x, k, p: raw.SpaceToBatchND(input=x, block_shape=k, paddings=p)  # noqa: E731
+    batch_to_space = lambda x, k, p: raw.BatchToSpaceND(input=x, block_shape=k, crops=p)  # noqa: E731
+    check(space_to_batch, x, blocks, pairs)
+    check(batch_to_space, space_to_batch(x, blocks, pairs).numpy(), blocks, pairs)
+
+
+@quick
+@given(st.data(), hnp.array_shapes(min_dims=2, max_dims=3, min_side=0, max_side=4))
+def test_matrix_band_part(data, shape):
+    x = data.draw(arrays(F32, shape))
+    lower, upper = (np.int64(data.draw(st.integers(-1, n))) for n in shape[-2:])
+    check(lambda x, lo, hi: raw.MatrixBandPart(input=x, num_lower=lo, num_upper=hi), x, lower, upper)
+
+
+@quick
+@given(st.data(), hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=4))
+def test_diagonals(data, shape):
+    x = data.draw(arrays(F32, shape))
+    n = min(shape[-2:])
+    d = data.draw(arrays(F32, (*shape[:-2], n)))
+    zero = np.int32(0)
+    check(lambda x: raw.MatrixDiagPart(input=x), x)
+    check(lambda x, k, p: raw.MatrixDiagPartV3(input=x, k=k, padding_value=p), x, zero, np.float32(0))
+    check(lambda x, d: raw.MatrixSetDiag(input=x, diagonal=d), x, d)
+    check(lambda x, d, k: raw.MatrixSetDiagV3(input=x, diagonal=d, k=k), x, d, zero)
+    check(lambda d: raw.MatrixDiag(diagonal=d), d)
+    for rows, columns in ((-1, -1), shape[-2:], (n + 2, n)):
+        check(
+            lambda d, k, r, c, p: raw.MatrixDiagV3(diagonal=d, k=k, num_rows=r, num_cols=c, padding_value=p),
+            d, zero, np.int32(rows), np.int32(columns), np.float32(9),
+        )  # fmt: skip
+    part = lambda x, k, p: raw.MatrixDiagPartV3(input=x, k=k, padding_value=p)  # noqa: E731
+    assert "main diagonal" in refusal(part, x, np.int32(1), np.float32(0))
