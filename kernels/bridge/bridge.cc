@@ -65,8 +65,10 @@ bool MakingTensorFlowError() {
   const char* file = PyUnicode_AsUTF8(code->co_filename);
   const std::string name = file == nullptr ? "" : file;
   Py_DECREF(reinterpret_cast<PyObject*>(code));
-  for (const std::string end : {"tensorflow/python/eager/core.py", "tensorflow/python/framework/errors_impl.py"}) {
-    if (name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0) return true;
+  for (const std::string end :
+       {"tensorflow/python/eager/core.py", "tensorflow/python/framework/errors_impl.py"}) {
+    if (name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0)
+      return true;
   }
   return false;
 }
@@ -177,18 +179,17 @@ void ReadInfo(const nb::tuple& answer, ClusterInfo* info) {
 }
 
 Status GetNodeInfo(const std::string& node_def, ClusterInfo* info) {
-  return WithPython("making a cluster of a node", [&] {
-    ReadInfo(nb::cast<nb::tuple>(Hook("node_info")(Bytes(node_def))), info);
-  });
+  return WithPython("making a cluster of a node",
+                    [&] { ReadInfo(nb::cast<nb::tuple>(Hook("node_info")(Bytes(node_def))), info); });
 }
 
 Status GetClusterInfo(const std::string& cluster, ClusterInfo* info) {
-  return WithPython("reading a cluster", [&] {
-    ReadInfo(nb::cast<nb::tuple>(Hook("cluster_info")(Bytes(cluster))), info);
-  });
+  return WithPython("reading a cluster",
+                    [&] { ReadInfo(nb::cast<nb::tuple>(Hook("cluster_info")(Bytes(cluster))), info); });
 }
 
-// ("stock", dtype, op, read_only, [(attr, serialized AttrValue)]) or ("dataflow", dtype, info, assigns, results)
+// ("stock", dtype, op, read_only, [(attr, serialized AttrValue)]) or ("dataflow", dtype, info, assigns,
+// results)
 Status GetVariablePlan(const std::string& node_def, VariablePlan* plan) {
   return WithPython("planning an op on variables", [&] {
     const nb::tuple answer = nb::cast<nb::tuple>(Hook("variable_plan")(Bytes(node_def)));
@@ -208,8 +209,8 @@ Status GetVariablePlan(const std::string& node_def, VariablePlan* plan) {
   });
 }
 
-Status Resolve(const std::string& cluster, const std::vector<InputView>& inputs, const std::vector<char>& fixed,
-               ProgramPtr* program) {
+Status Resolve(const std::string& cluster, const std::vector<InputView>& inputs,
+               const std::vector<char>& fixed, ProgramPtr* program) {
   return WithPython("compiling a cluster", [&] {
     nb::list signature;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -257,7 +258,8 @@ Status Optimize(const char* graph, size_t nbytes, GraphItem* item, std::string* 
 }
 
 Status MemoryText(std::string* text) {
-  return WithPython("reading memory statistics", [&] { *text = nb::cast<std::string>(Hook("memory_text")()); });
+  return WithPython("reading memory statistics",
+                    [&] { *text = nb::cast<std::string>(Hook("memory_text")()); });
 }
 
 Status EagerContext(void** context) {
@@ -341,7 +343,8 @@ int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls
 nb::object MemoryView(void* data, size_t nbytes, bool writable) {
   static char nothing[1];
   char* start = data == nullptr ? nothing : static_cast<char*>(data);
-  PyObject* view = PyMemoryView_FromMemory(start, static_cast<Py_ssize_t>(nbytes), writable ? PyBUF_WRITE : PyBUF_READ);
+  PyObject* view =
+      PyMemoryView_FromMemory(start, static_cast<Py_ssize_t>(nbytes), writable ? PyBUF_WRITE : PyBUF_READ);
   if (view == nullptr) throw nb::python_error();
   return nb::steal(view);
 }
@@ -436,7 +439,8 @@ nb::list RunProgram(int64_t handle, nb::sequence inputs, nb::sequence states) {
   const nb::object frombuffer = nb::module_::import_("numpy").attr("frombuffer");
   nb::list arrays;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    PyObject* bytes = PyByteArray_FromStringAndSize(outputs[i], static_cast<Py_ssize_t>(program->outputs[i].nbytes));
+    PyObject* bytes =
+        PyByteArray_FromStringAndSize(outputs[i], static_cast<Py_ssize_t>(program->outputs[i].nbytes));
     if (bytes == nullptr) throw nb::python_error();
     arrays.append(frombuffer(nb::steal(bytes), "uint8"));
   }
@@ -482,8 +486,8 @@ nb::dict CounterValues() {
   return values;
 }
 
-using RegistrationTuple = std::tuple<std::string, std::vector<std::pair<std::string, int>>,
-                                     std::vector<std::string>, bool, bool>;
+using RegistrationTuple =
+    std::tuple<std::string, std::vector<std::pair<std::string, int>>, std::vector<std::string>, bool, bool>;
 
 void Register(const std::vector<RegistrationTuple>& rows) {
   std::vector<Registration> registrations;
@@ -507,13 +511,12 @@ NB_MODULE(_bridge, m) {
   nb::set_leak_warnings(false);
   m.doc() = "Calls between Python and habana_tf's native runtime.";
 
-  m.def("make_program", &MakeProgram, nb::arg("name"), nb::arg("calls"), nb::arg("buffers"), nb::arg("outputs"),
-        nb::arg("workspace") = 0, nb::arg("constants") = nb::bytes("", 0),
+  m.def("make_program", &MakeProgram, nb::arg("name"), nb::arg("calls"), nb::arg("buffers"),
+        nb::arg("outputs"), nb::arg("workspace") = 0, nb::arg("constants") = nb::bytes("", 0),
         nb::arg("states") = std::vector<StateTuple>(), nb::arg("keepalive") = nb::none());
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
-  m.def("run_program", &RunProgram, nb::arg("handle"), nb::arg("inputs"),
-        nb::arg("states") = nb::list());
+  m.def("run_program", &RunProgram, nb::arg("handle"), nb::arg("inputs"), nb::arg("states") = nb::list());
   m.def("free_program", &Free, nb::arg("handle"));
   m.def("program_stats", &ProgramStats, nb::arg("handle"));
   m.def("set_threads", &SetThreads, nb::arg("n"));

@@ -49,7 +49,8 @@ std::vector<Handle> EagerOp::Run(int num_results) {
   return results;
 }
 
-Handle ReadVariable(TFE_Context* context, const char* device, const Handle& variable, int dtype, TF_Status* status) {
+Handle ReadVariable(TFE_Context* context, const char* device, const Handle& variable, int dtype,
+                    TF_Status* status) {
   std::vector<Handle> results =
       EagerOp(context, "ReadVariableOp", device, status).Input(variable).Type("dtype", dtype).Run(1);
   return results.empty() ? Handle() : std::move(results[0]);
@@ -57,7 +58,11 @@ Handle ReadVariable(TFE_Context* context, const char* device, const Handle& vari
 
 void AssignVariable(TFE_Context* context, const char* device, const Handle& variable, const Handle& value,
                     int dtype, TF_Status* status) {
-  EagerOp(context, "AssignVariableOp", device, status).Input(variable).Input(value).Type("dtype", dtype).Run(0);
+  EagerOp(context, "AssignVariableOp", device, status)
+      .Input(variable)
+      .Input(value)
+      .Type("dtype", dtype)
+      .Run(0);
 }
 
 Handle NewVariable(TFE_Context* context, const char* device, int dtype, TF_Status* status) {

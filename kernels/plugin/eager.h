@@ -59,7 +59,8 @@ class EagerOp {
 };
 
 // A variable by its handle.
-Handle ReadVariable(TFE_Context* context, const char* device, const Handle& variable, int dtype, TF_Status* status);
+Handle ReadVariable(TFE_Context* context, const char* device, const Handle& variable, int dtype,
+                    TF_Status* status);
 void AssignVariable(TFE_Context* context, const char* device, const Handle& variable, const Handle& value,
                     int dtype, TF_Status* status);
 // A variable without a name; it goes with its last handle.

@@ -1,4 +1,6 @@
 // TF_InitKernel: the op HpuLaunch, and the HPU kernels that the op table asks for.
+#include "tensorflow/c/kernels.h"
+
 #include <cstdio>
 #include <string>
 
@@ -7,7 +9,6 @@
 #include "plugin/variables.h"
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
-#include "tensorflow/c/kernels.h"
 #include "tensorflow/c/ops.h"
 
 namespace habana {
@@ -43,7 +44,8 @@ void RegisterLaunchOp() {
 
 void RegisterLaunchKernel() {
   TfStatus status;
-  TF_KernelBuilder* kernel = TF_NewKernelBuilder("HpuLaunch", "HPU", CreateLaunch, ComputeLaunch, DeleteLaunch);
+  TF_KernelBuilder* kernel =
+      TF_NewKernelBuilder("HpuLaunch", "HPU", CreateLaunch, ComputeLaunch, DeleteLaunch);
   TF_KernelBuilder_HostMemory(kernel, "host_args");
   TF_KernelBuilder_HostMemory(kernel, "host_results");
   TF_RegisterKernelBuilder("HpuLaunch", kernel, status.get());
@@ -55,8 +57,8 @@ void RegisterKernel(const Registration& row) {
   TF_KernelBuilder* kernel =
       row.variable
           ? TF_NewKernelBuilder(row.op.c_str(), "HPU", CreateVariableOp, ComputeVariableOp, DeleteVariableOp)
-          : TF_NewKernelBuilder(row.op.c_str(), "HPU", row.in_place ? CreateInPlaceOp : CreateOp, ComputeLaunch,
-                                DeleteLaunch);
+          : TF_NewKernelBuilder(row.op.c_str(), "HPU", row.in_place ? CreateInPlaceOp : CreateOp,
+                                ComputeLaunch, DeleteLaunch);
   std::string what = row.op;
   for (const auto& [attr, type] : row.types) {
     what += " " + attr + "=" + std::to_string(type);

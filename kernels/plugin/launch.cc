@@ -55,7 +55,8 @@ struct LaunchKernel {
   ClusterKernel cluster;
   bool in_place;
 
-  LaunchKernel(std::string text, bool is_node, bool take_over) : cluster(std::move(text), is_node), in_place(take_over) {}
+  LaunchKernel(std::string text, bool is_node, bool take_over)
+      : cluster(std::move(text), is_node), in_place(take_over) {}
 };
 
 bool Aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment == 0; }
@@ -108,10 +109,11 @@ Status OutOfMemory(const std::string& name, const std::string& what, size_t aske
                      std::to_string(asked) + " bytes; " + usage;
   if (host_ran_short) {
     const HostMemory host = ReadHostMemory();
-    text += "; the host memory of this machine ran short first (" + std::to_string(host.available) + " of " +
-            std::to_string(host.total) +
-            " bytes available): the simulated card is larger than its host. Use a smaller batch or model, or a "
-            "host with more memory";
+    text +=
+        "; the host memory of this machine ran short first (" + std::to_string(host.available) + " of " +
+        std::to_string(host.total) +
+        " bytes available): the simulated card is larger than its host. Use a smaller batch or model, or a "
+        "host with more memory";
   } else {
     text += ". Use a smaller batch or model";
   }
@@ -182,8 +184,9 @@ Status Launch(LaunchKernel* kernel, TF_OpKernelContext* ctx) {
   Status found = kernel->cluster.Find(scratch->inputs, &program);
   if (!found.ok()) return found;
   if (program->outputs.size() != static_cast<size_t>(TF_NumOutputs(ctx))) {
-    return Status(Code::kInternal, "program '" + program->name + "' has " + std::to_string(program->outputs.size()) +
-                                       " outputs, its op has " + std::to_string(TF_NumOutputs(ctx)));
+    return Status(Code::kInternal, "program '" + program->name + "' has " +
+                                       std::to_string(program->outputs.size()) + " outputs, its op has " +
+                                       std::to_string(TF_NumOutputs(ctx)));
   }
 
   const int64_t refusals = GetCounters().host_memory_refusals.load();
@@ -211,8 +214,8 @@ Status Launch(LaunchKernel* kernel, TF_OpKernelContext* ctx) {
         }
       }
       int forwarded = -1;
-      tensor = TF_ForwardInputOrAllocateOutput(ctx, candidates, count, 0, output.dims.data(), rank, &forwarded,
-                                               status.get());
+      tensor = TF_ForwardInputOrAllocateOutput(ctx, candidates, count, 0, output.dims.data(), rank,
+                                               &forwarded, status.get());
     } else {
       tensor = TF_AllocateOutput(ctx, static_cast<int>(i), static_cast<TF_DataType>(output.dtype),
                                  output.dims.data(), rank, output.nbytes, status.get());
@@ -248,8 +251,8 @@ Status Launch(LaunchKernel* kernel, TF_OpKernelContext* ctx) {
     if (workspace == nullptr) return exhausted("the workspace", program->workspace);
   }
   kernel->cluster.ReserveStates(*program, &scratch->states);
-  Status ran = program->Run({&scratch->inputs, scratch->outputs.data(), workspace, scratch->states.data(),
-                             scratch->states.size()});
+  Status ran = program->Run(
+      {&scratch->inputs, scratch->outputs.data(), workspace, scratch->states.data(), scratch->states.size()});
   if (!ran.ok()) return ran;
   for (const auto& [address, index] : scratch->copies_out) {
     std::memcpy(address, scratch->outputs[index], program->outputs[index].nbytes);

@@ -62,15 +62,17 @@ void* AllocateHbm(uint64_t bytes) {
   const int64_t promised = UntouchedBytes(regions) + static_cast<int64_t>(size);
   if (promised > host.available - HostMemoryReserve(host)) {
     if (counters.host_memory_refusals.fetch_add(1) == 0) {
-      std::fprintf(stderr,
-                   "habana_tf: HPU:0 asks for %lld MiB, but the host memory that can still be taken is %lld MiB "
-                   "(%lld MiB kept in reserve); the simulated card is larger than this host\n",
-                   static_cast<long long>(promised >> 20), static_cast<long long>(host.available >> 20),
-                   static_cast<long long>(HostMemoryReserve(host) >> 20));
+      std::fprintf(
+          stderr,
+          "habana_tf: HPU:0 asks for %lld MiB, but the host memory that can still be taken is %lld MiB "
+          "(%lld MiB kept in reserve); the simulated card is larger than this host\n",
+          static_cast<long long>(promised >> 20), static_cast<long long>(host.available >> 20),
+          static_cast<long long>(HostMemoryReserve(host) >> 20));
     }
     return nullptr;
   }
-  void* address = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* address =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (address == MAP_FAILED) {
     counters.host_memory_refusals.fetch_add(1);
     return nullptr;

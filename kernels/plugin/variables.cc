@@ -62,8 +62,8 @@ class VariableLocks {
 // An input of the op: a variable, or a plain tensor in memory this process can read.
 struct OpInput {
   bool variable = false;
-  Handle handle;           // of the variable
-  Handle value;            // of the variable, as last read
+  Handle handle;  // of the variable
+  Handle value;   // of the variable, as last read
   std::vector<int64_t> dims;
   InputView view{};
 };
@@ -174,8 +174,9 @@ class VariableOp {
           elements *= input.dims.back();
         }
         view.nbytes = static_cast<size_t>(elements) * DataTypeSize(plan_->dtype);
-        view.data = view.nbytes == 0 ? nullptr
-                                     : static_cast<char*>(TFE_TensorHandleDevicePointer(input.value.get(), status.get()));
+        view.data = view.nbytes == 0
+                        ? nullptr
+                        : static_cast<char*>(TFE_TensorHandleDevicePointer(input.value.get(), status.get()));
         if (!status.ok()) return FromTf(status.get());
       }
       view.dims = input.dims.data();
@@ -222,8 +223,9 @@ class VariableOp {
       outputs[static_cast<size_t>(output)] = static_cast<char*>(TF_TensorData(tensor));
       // The handle owns the tensor from here on, and with it the variable it is assigned to.
       new_values[static_cast<size_t>(output)] = Handle(TFE_NewTensorHandleFromDeviceMemory(
-          context_, kHpu, static_cast<TF_DataType>(out.dtype), out.dims.data(), rank, TF_TensorData(tensor), out.nbytes,
-          [](void*, size_t, void* owner) { TF_DeleteTensor(static_cast<TF_Tensor*>(owner)); }, tensor, status.get()));
+          context_, kHpu, static_cast<TF_DataType>(out.dtype), out.dims.data(), rank, TF_TensorData(tensor),
+          out.nbytes, [](void*, size_t, void* owner) { TF_DeleteTensor(static_cast<TF_Tensor*>(owner)); },
+          tensor, status.get()));
       if (!status.ok()) return FromTf(status.get());
     }
     for (size_t i = 0; i < plan_->results.size(); ++i) {
@@ -270,7 +272,8 @@ class VariableOp {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (!inputs_[i].variable) continue;
       copies[i] = NewVariable(context_, kCpu, plan_->dtype, status.get());
-      if (status.ok()) AssignVariable(context_, kCpu, copies[i], inputs_[i].value, plan_->dtype, status.get());
+      if (status.ok())
+        AssignVariable(context_, kCpu, copies[i], inputs_[i].value, plan_->dtype, status.get());
       if (!status.ok()) return FromTf(status.get());
     }
     const int num_outputs = TF_NumOutputs(ctx_);

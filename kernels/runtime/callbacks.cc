@@ -55,7 +55,8 @@ CallbackScope::CallbackScope() {
     status_ = Status(Code::kFailedPrecondition,
                      "HPU has no compiler in this process: call habana_tf.load_habana_module() first");
   } else if (g_withdrawn.load()) {
-    status_ = Status(Code::kCancelled, "HPU cannot compile any more: the Python interpreter is shutting down");
+    status_ =
+        Status(Code::kCancelled, "HPU cannot compile any more: the Python interpreter is shutting down");
   } else {
     callbacks_ = callbacks;
   }

@@ -31,21 +31,21 @@ class GraphItem {
 // A cluster and what a kernel must know of it.
 struct ClusterInfo {
   std::string cluster;
-  std::vector<int> order;                              // program input -> op input; empty: the same
-  std::vector<int> fixed;                              // program inputs whose value belongs to the signature
+  std::vector<int> order;                             // program input -> op input; empty: the same
+  std::vector<int> fixed;                             // program inputs whose value belongs to the signature
   std::vector<std::pair<uint64_t, uint64_t>> states;  // seed, seed2 of each random state
 };
 
 // How an op on resource variables runs outside a launch; see plugin/variables.h.
 struct VariablePlan {
-  bool stock = false;                              // run TensorFlow's CPU kernel on copies of the variables
-  int dtype = 0;                                   // of the variables
-  bool read_only = false;                          // of a stock op: the variables stay as they are
-  std::string op;                                  // of a stock op: its name
+  bool stock = false;      // run TensorFlow's CPU kernel on copies of the variables
+  int dtype = 0;           // of the variables
+  bool read_only = false;  // of a stock op: the variables stay as they are
+  std::string op;          // of a stock op: its name
   std::vector<std::pair<std::string, std::string>> attrs;  // of a stock op: name, serialized AttrValue
-  ClusterInfo info;                                // otherwise: its dataflow form
-  std::vector<std::pair<int, int>> assigns;        // (program output, op input that names the variable)
-  std::vector<int> results;                        // program outputs that are the op's outputs, in order
+  ClusterInfo info;                                        // otherwise: its dataflow form
+  std::vector<std::pair<int, int>> assigns;  // (program output, op input that names the variable)
+  std::vector<int> results;                  // program outputs that are the op's outputs, in order
 };
 
 struct Callbacks {

@@ -130,7 +130,8 @@ Status Program::Run(const LaunchArgs& args) const {
           break;
         case BufferKind::kState:
           if (static_cast<size_t>(b.index) >= states.size()) {
-            return Status(Code::kInternal, "program '" + name + "': no random state " + std::to_string(b.index));
+            return Status(Code::kInternal,
+                          "program '" + name + "': no random state " + std::to_string(b.index));
           }
           base = reinterpret_cast<char*>(&states[static_cast<size_t>(b.index)]);
           break;
@@ -144,7 +145,8 @@ Status Program::Run(const LaunchArgs& args) const {
       for (size_t i = 0; i < call.buffers.size(); ++i) {
         pointers[i] = bases[static_cast<size_t>(call.buffers[i])];
       }
-      pool.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(), call.grid, call.grain);
+      pool.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(), call.grid,
+               call.grain);
     }
   }
   const auto spent = std::chrono::steady_clock::now() - start;

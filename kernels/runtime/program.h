@@ -86,7 +86,7 @@ class HABANA_EXPORT Program {
   std::vector<Output> outputs;
   std::vector<StateUse> states;
   size_t workspace = 0;
-  InterpretedBody body;            // set for interpreted programs only
+  InterpretedBody body;             // set for interpreted programs only
   std::shared_ptr<void> keepalive;  // what the code belongs to
 
   mutable std::atomic<int64_t> launches{0};

@@ -1,0 +1,322 @@
+"""`load_habana_module()`: in every order with TensorFlow's own set-up, on good machines and bad ones."""
+
+from __future__ import annotations
+
+import pytest
+from tests.child import python
+
+
+def test_importing_the_package_is_light() -> None:
+    done = python(
+        """
+        import sys, time
+        start = time.perf_counter()
+        import habana_tf
+        spent = time.perf_counter() - start
+        heavy = {"tensorflow", "numpy", "llvmlite", "google.protobuf"} & set(sys.modules)
+        assert not heavy, heavy
+        assert spent < 0.05, spent
+        assert habana_tf.__version__
+        assert not habana_tf.is_loaded()
+        """
+    )
+    assert done.stdout == ""
+
+
+def test_importing_tensorflow_next_to_the_package_changes_nothing() -> None:
+    python(
+        """
+        import habana_tf
+        import tensorflow as tf
+        assert not tf.config.list_physical_devices("HPU")
+        assert not habana_tf.is_loaded()
+        """
+    )
+
+
+def test_one_line_says_what_was_loaded_and_the_second_call_is_silent() -> None:
+    done = python(
+        """
+        import habana_tf
+        assert habana_tf.load_habana_module() is None
+        assert habana_tf.load_habana_module() is None
+        assert habana_tf.is_loaded()
+        from habana_tf import habana_device
+        assert habana_device.get_type() == "GAUDI"
+        """,
+        HABANA_SIM_CHIP="gaudi",
+        HABANA_SIM_CARDS="4",
+        HLS_MODULE_ID="3",
+        HABANA_SIM_LOG="info",
+    )
+    (line,) = done.stdout.splitlines()
+    for part in ("habana_tf", "simulated GAUDI,", "card 3 of 4", "32 GiB HBM", "TensorFlow"):
+        assert part in line
+
+
+def test_load_after_ops_have_run_keeps_everything_working() -> None:
+    python(
+        """
+        import numpy as np, tensorflow as tf
+        tf.random.set_seed(7)
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.set_soft_device_placement(True)
+        tf.config.optimizer.set_experimental_options({"constant_folding": True})
+        v = tf.Variable([1.0, 2.0])
+        x = tf.constant([3.0, 4.0])
+        iterator = iter(tf.data.Dataset.range(10).batch(2))
+        next(iterator)
+        @tf.function
+        def f(a):
+            return a * 2.0
+        f(x)
+        first = tf.random.uniform([2]).numpy()
+
+        import habana_tf
+        habana_tf.load_habana_module()
+        assert len(tf.config.list_logical_devices("HPU")) == 1
+        assert tf.config.threading.get_intra_op_parallelism_threads() == 1
+        assert tf.config.optimizer.get_experimental_options()["constant_folding"] is True
+        with tf.device("/HPU:0"):
+            assert tf.identity(x).device.endswith("HPU:0")
+        with tf.device("/CPU:0"):
+            assert next(iterator).numpy().tolist() == [2, 3]
+            assert f(x).numpy().tolist() == [6.0, 8.0]
+            assert f(tf.constant([1.0])).numpy().tolist() == [2.0]
+            assert v.numpy().tolist() == [1.0, 2.0]
+            v.assign_add(x)
+            assert v.numpy().tolist() == [4.0, 6.0]
+            # The seed's sequence of op seeds goes on where it was.
+            second = tf.random.uniform([2]).numpy()
+            tf.random.set_seed(7)
+            assert np.array_equal(tf.random.uniform([2]).numpy(), first)
+            assert np.array_equal(tf.random.uniform([2]).numpy(), second)
+        """
+    )
+
+
+def test_load_between_building_and_using_a_keras_model() -> None:
+    python(
+        """
+        import numpy as np, tensorflow as tf
+        model = tf.keras.Sequential([tf.keras.Input([3]), tf.keras.layers.Dense(2)])
+        x = np.ones([4, 3], np.float32)
+        before = model(x).numpy()
+        import habana_tf
+        habana_tf.load_habana_module()
+        with tf.device("/CPU:0"):
+            assert np.allclose(model(x).numpy(), before)
+            model.compile("sgd", "mse")
+            model.fit(x, np.zeros([4, 2], np.float32), verbose=0)
+        """
+    )
+
+
+def test_loading_and_the_first_op_add_little_memory() -> None:
+    python(
+        """
+        import tensorflow as tf
+        tf.constant(1.0) + 1.0
+        from tensorflow.python.framework import kernels
+        def resident():
+            with open("/proc/self/statm") as f:
+                return int(f.read().split()[1]) * 4096 / 1e6
+        before = resident()
+        import habana_tf
+        habana_tf.load_habana_module()
+        with tf.device("/HPU:0"):
+            tf.identity(tf.constant([1.0, 2.0])).numpy()
+        assert resident() - before < 50, resident() - before
+        """,
+        HABANA_SIM_CHIP="gaudi3",
+    )
+
+
+@pytest.mark.parametrize(
+    "settings, words",
+    [
+        ({"HLS_MODULE_ID": "9"}, ["HLS_MODULE_ID", "9", "8 card"]),
+        ({"HABANA_VISIBLE_MODULES": "0,12"}, ["HABANA_VISIBLE_MODULES", "12"]),
+        ({"HABANA_SIM_CHIP": "gaudi9"}, ["HABANA_SIM_CHIP", "gaudi2"]),
+    ],
+)
+def test_a_card_that_does_not_exist_is_an_error_before_tensorflow_is_touched(
+    settings: dict[str, str], words: list[str]
+) -> None:
+    done = python("import habana_tf; habana_tf.load_habana_module()", check=False, **settings)
+    assert done.returncode != 0
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "tensorflow" not in done.stdout
+
+
+def test_without_tensorflow_the_error_says_what_to_install() -> None:
+    done = python(
+        """
+        import importlib.util
+        find = importlib.util.find_spec
+        importlib.util.find_spec = lambda name, *a: None if name == "tensorflow" else find(name, *a)
+        import habana_tf
+        habana_tf.load_habana_module()
+        """,
+        check=False,
+    )
+    assert "LoadError" in done.stderr
+    assert "pip install 'tensorflow" in done.stderr
+
+
+def test_a_plugin_that_was_not_built_says_how_to_build_it() -> None:
+    done = python(
+        """
+        from pathlib import Path
+        exists = Path.exists
+        Path.exists = lambda self: self.name != "libhabana_plugin.so" and exists(self)
+        import habana_tf
+        habana_tf.load_habana_module()
+        """,
+        check=False,
+    )
+    assert "libhabana_plugin.so" in done.stderr
+    assert "was not built" in done.stderr
+
+
+def test_another_tensorflow_is_a_warning_not_a_refusal() -> None:
+    done = python(
+        """
+        import tensorflow as tf
+        import habana_tf.loader as loader
+        loader.TESTED = ((2, 1), (2, 2))
+        loader.load_habana_module()
+        assert loader.is_loaded()
+        """
+    )
+    assert "outside the tested range 2.1 to 2.2" in done.stderr
+
+
+def test_op_override_is_remembered() -> None:
+    python(
+        """
+        import habana_tf
+        assert habana_tf.is_op_override_allowed()
+        habana_tf.load_habana_module(allow_op_override=False)
+        assert not habana_tf.is_op_override_allowed()
+        habana_tf.load_habana_module()
+        assert not habana_tf.is_op_override_allowed()
+        habana_tf.load_habana_module(True)
+        assert habana_tf.is_op_override_allowed()
+        """
+    )
+
+
+def test_a_forked_child_gets_an_error_that_says_spawn() -> None:
+    done = python(
+        """
+        import os, signal
+        import tensorflow as tf
+        import habana_tf
+        habana_tf.load_habana_module()
+        with tf.device("/HPU:0"):
+            x = tf.identity(tf.constant([1.0, 2.0]))
+
+        def on_cpu():
+            with tf.device("/CPU:0"):
+                assert (tf.constant(1.0) + 1.0).numpy() == 2.0
+            print("cpu is fine")
+
+        def on_card():
+            with tf.device("/HPU:0"):
+                tf.constant([3.0])
+
+        for name, use in (("op", lambda: x + x), ("constant", on_card), ("numpy", x.numpy),
+                          ("function", lambda: tf.function(lambda a: a * 2.0 + 1.0)(x)), ("cpu", on_cpu)):
+            pid = os.fork()
+            if pid == 0:
+                signal.alarm(20)
+                try:
+                    use()
+                except Exception as error:
+                    print(name, "spawn" in str(error))
+                os.sys.stdout.flush()
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0, name
+        """
+    )
+    assert done.stdout.splitlines() == ["op True", "constant True", "numpy True", "function True", "cpu is fine"]
+
+
+def test_the_process_ends_while_launches_and_compilations_run() -> None:
+    done = python(
+        """
+        import threading, time
+        import numpy as np, tensorflow as tf
+        import habana_tf
+        from habana_tf import runtime_hooks
+        habana_tf.load_habana_module()
+        runtime_hooks.resolve = lambda c, s: time.sleep(1.0) or 1 / 0
+
+        def work():
+            with tf.device("/HPU:0"):
+                while True:
+                    try:
+                        tf.identity(tf.constant([1.0])) * tf.constant([2.0])
+                    except tf.errors.OpError:
+                        pass
+
+        for _ in range(4):
+            threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.5)
+        print("end")
+        """
+    )
+    assert done.stdout.splitlines() == ["end"]
+
+
+KERAS3 = """
+import keras, numpy as np, tensorflow as tf
+x, y = np.ones([8, 3], np.float32), np.zeros([8, 1], np.float32)
+import habana_tf
+habana_tf.load_habana_module()
+model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+"""
+
+
+def has_keras_3() -> bool:
+    from importlib.metadata import version
+
+    return int(version("keras").split(".")[0]) >= 3
+
+
+@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
+def test_a_plain_keras_3_compile_does_not_choose_xla() -> None:
+    done = python(
+        KERAS3
+        + """
+model.compile("sgd", "mse")
+assert model.jit_compile is False
+try:
+    model.compile("sgd", "mse", jit_compile=True)
+except ValueError as error:
+    assert "without jit_compile" in str(error)
+else:
+    raise AssertionError("jit_compile=True was taken")
+from habana_tf import keras_compat
+keras_compat.uninstall()
+model.compile("sgd", "mse")
+assert model.jit_compile is True
+""",
+        HABANA_SIM_LOG="info",
+    )
+    assert done.stderr.count("jit_compile='auto' is taken as False") == 1
+
+
+@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
+def test_keras_3_imported_after_loading_is_wrapped_too_and_the_setting_opts_out() -> None:
+    script = """
+import habana_tf
+habana_tf.load_habana_module()
+import keras
+model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+print(model.jit_compile)
+"""
+    assert python(script).stdout.split() == ["False"]
+    assert python(script, HABANA_SIM_KERAS_JIT="off").stdout.split() == ["True"]
