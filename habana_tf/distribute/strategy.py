@@ -1,0 +1,81 @@
+"""`HPUStrategy`: synchronous training with one card per process.
+
+What: TensorFlow's multi-worker strategy (`tf.distribute.MultiWorkerMirroredStrategy`) whose local device is HPU:0.
+Scripts use it as that class: `scope()`, `run`, `reduce`, Keras' `compile` and `fit`, batches of the global size.
+
+Why a subclass: TensorFlow's own counts GPUs and TPUs only and would silently train on the CPU. Nothing else of it
+has to change, so many workers are the same class with another cluster.
+
+Invariants:
+- the variables made under the scope and the steps run by the strategy are on HPU:0, or making the strategy fails;
+- a process has exactly one replica: its card. Other workers' devices are never counted;
+- with one worker there is no partial-batch handling: no worker can run out of data before another, so the
+  conditionals that stock TensorFlow wraps around every input and every batch normalization have nothing to decide.
+  A smaller last batch is trained on as it is; the end of the data ends the epoch. With several workers they stay,
+  because there an uneven end would hang the collectives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.python.distribute import collective_all_reduce_strategy as stock
+from tensorflow.python.distribute import collective_util, distribute_lib
+
+from .. import loader
+
+
+class HPUStrategy(stock.CollectiveAllReduceStrategy):
+    """One worker per card; gradients are summed over the workers.
+
+    cluster_resolver: a `tf.distribute.cluster_resolver.ClusterResolver`; None reads TF_CONFIG. Without a cluster
+        there is one worker, this process.
+    communication_options: a `tf.distribute.experimental.CommunicationOptions`.
+    Loads the HPU if `load_habana_module()` was not called before; raises what that raises.
+    """
+
+    def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
+        loader.load_habana_module()
+        resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        if resolver.cluster_spec().as_dict():
+            loader.rebuild_context()
+        with _without_startup_warnings():
+            extended = _HPUExtended(self, resolver, communication_options or collective_util.Options())
+            distribute_lib.Strategy.__init__(self, extended)
+
+
+class _HPUExtended(stock.CollectiveAllReduceExtended):
+    """What the strategy does: everything as in TensorFlow, on HPU:0."""
+
+    def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
+        return (f"{worker_device}/device:HPU:0",), "HPU"
+
+    @property
+    def enable_partial_batch_handling(self) -> bool:
+        """Read by tf.data's distributed iterators and by Keras 2's batch normalization."""
+        return bool(self._num_workers > 1)
+
+
+@contextlib.contextmanager
+def _without_startup_warnings() -> Iterator[None]:
+    """Drops TensorFlow's remarks that the strategy is made after start-up: HPU is always loaded before it."""
+    logger = logging.getLogger("tensorflow")
+
+    def keep(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith(_STARTUP_REMARKS)
+
+    logger.addFilter(keep)
+    try:
+        yield
+    finally:
+        logger.removeFilter(keep)
+
+
+_STARTUP_REMARKS = (
+    "Collective ops is not configured at program startup",
+    "Enabling collective ops after program startup",
+)
