@@ -1,0 +1,1 @@
+"""Step times on HPU beside stock TensorFlow on the CPU: `make bench`."""

@@ -1,0 +1,174 @@
+"""Compares HPU with stock TensorFlow on the CPU, and prints JSON lines and a table.
+
+    python tests/benchmarks/bench.py --models mlp lenet --precision fp32 bf16 --pairs 5
+
+Machines are noisy, so every number is a comparison within one run. One pair is a run on HPU and a run of each stock
+mode (default and jit_compile=True), right after each other in fresh processes with the same number of threads; the
+order turns around from pair to pair. The ratio of a pair is the stock step time over HPU's, so more than 1 means that
+HPU is faster; it is taken against the stock mode that is fastest over all pairs.
+
+On HPU every other run starts with an empty recipe cache (cold), the others with the recipes of the one before (warm).
+`resnet50` is built and compiled only: no step.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+WORKER = Path(__file__).with_name("worker.py")
+STOCK = ("default", "xla")
+TRAINED = ("mlp", "lenet")
+BUILT = "resnet50"
+
+Run = dict[str, Any]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    options = _parser().parse_args(arguments)
+    lines = []
+    for model in options.models:
+        for precision in options.precision if model != BUILT else ["fp32"]:
+            line = summary(model, precision, options.threads, pairs(model, precision, options))
+            lines.append(line)
+            print(json.dumps(line), flush=True)
+    print("\n" + table(lines))
+    if options.json:
+        Path(options.json).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description="Step times on HPU beside stock TensorFlow on the CPU.")
+    parser.add_argument("--models", nargs="+", choices=[*TRAINED, BUILT], default=[*TRAINED, BUILT])
+    parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=300, help="steps per run")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for HPU and stock alike")
+    parser.add_argument("--json", metavar="FILE", help="write the JSON lines there too")
+    return parser
+
+
+def pairs(model: str, precision: str, options: argparse.Namespace) -> list[dict[str, Run]]:
+    """What the workers measured: per pair one run per device, by device."""
+    devices = ["hpu", *(STOCK if model != BUILT else STOCK[:1])]
+    out = []
+    with tempfile.TemporaryDirectory() as folder:
+        for pair in range(options.pairs):
+            recipes = Path(folder) / f"recipes{pair // 2}"
+            order = devices if pair % 2 == 0 else devices[::-1]
+            out.append({device: _run(model, device, precision, recipes, options) for device in order})
+    return out
+
+
+def _run(model: str, device: str, precision: str, recipes: Path, options: argparse.Namespace) -> Run:
+    command = [sys.executable, str(WORKER), "--model", model, "--device", device, "--precision", precision]
+    command += ["--threads", str(options.threads), "--steps", str(options.steps)]
+    environment = {**os.environ, "TF_RECIPE_CACHE_PATH": str(recipes)}
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{model} on {device} in {precision} failed:\n{done.stderr[-4000:]}")
+    result: Run = json.loads(done.stdout.splitlines()[-1])
+    return result
+
+
+def summary(model: str, precision: str, threads: int, measured: list[dict[str, Run]]) -> dict[str, Any]:
+    """One JSON line: times in milliseconds per step and seconds to the first step, and ratios."""
+    line: dict[str, Any] = {
+        "model": model,
+        "precision": precision,
+        "threads": threads,
+        "pairs": len(measured),
+        "tensorflow": measured[0]["hpu"]["tensorflow"],
+    }
+    what = "build" if model == BUILT else "step"
+    devices = [device for device in ("hpu", *STOCK) if device in measured[0]]
+    for device in devices:
+        runs = [pair[device] for pair in measured]
+        line[device] = _build_times(runs) if model == BUILT else _step_times(runs)
+    best = min(devices[1:], key=lambda device: statistics.median(_typical(pair[device]) for pair in measured))
+    ratios = [_typical(pair[best]) / _typical(pair["hpu"]) for pair in measured]
+    line["best_stock"] = best
+    line[f"{what}_ratio"] = {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
+    return _rounded(line)
+
+
+def _typical(run: Run) -> float:
+    """The time of a run that is compared, in seconds."""
+    return run["build"] if "build" in run else statistics.median(run["steps"])
+
+
+def _build_times(runs: list[Run]) -> dict[str, Any]:
+    return {f"build_s{kind}": statistics.median(run["build"] for run in some) for kind, some in _starts(runs).items()}
+
+
+def _step_times(runs: list[Run]) -> dict[str, Any]:
+    steps = [step * 1e3 for run in runs for step in run["steps"]]
+    times = {"step_ms": {"median": statistics.median(steps), "lower_quartile": statistics.quantiles(steps, n=4)[0]}}
+    starts = {
+        f"first_step_s{kind}": statistics.median(run["first_step"] for run in some)
+        for kind, some in _starts(runs).items()
+    }
+    return {**times, **starts}
+
+
+def _starts(runs: list[Run]) -> dict[str, list[Run]]:
+    """Runs by how they started: on HPU cold or warm."""
+    if "compiled" not in runs[0]:
+        return {"": runs}
+    kinds = {"_cold": [r for r in runs if r["compiled"]], "_warm": [r for r in runs if not r["compiled"]]}
+    return {kind: some for kind, some in kinds.items() if some}
+
+
+def _rounded(value: Any) -> Any:
+    """Numbers with the digits that mean something."""
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(each) for key, each in value.items()}
+    return value
+
+
+def table(lines: list[dict[str, Any]]) -> str:
+    """The lines for people; times are medians."""
+    head = [
+        "model",
+        "precision",
+        "HPU",
+        "stock",
+        "stock XLA",
+        "ratio (spread)",
+        "first step: HPU cold",
+        "warm",
+        "stock",
+    ]
+    rows = [head, *(_row(line) for line in lines)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def _row(line: dict[str, Any]) -> list[str]:
+    hpu, stock, xla = line["hpu"], line["default"], line.get("xla")
+    ratio = line.get("step_ratio") or line["build_ratio"]
+    spread = f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})"
+    if "step_ms" not in hpu:
+        cold, warm, plain = _seconds(hpu, "build_s_cold"), _seconds(hpu, "build_s_warm"), _seconds(stock, "build_s")
+        return [f"{line['model']} build", line["precision"], "", "", "", spread, cold, warm, plain]
+    times = [f"{each['step_ms']['median']:.2f} ms" if each else "" for each in (hpu, stock, xla)]
+    starts = [_seconds(hpu, "first_step_s_cold"), _seconds(hpu, "first_step_s_warm"), _seconds(stock, "first_step_s")]
+    return [line["model"], line["precision"], *times, spread, *starts]
+
+
+def _seconds(times: dict[str, Any], name: str) -> str:
+    return f"{times[name]:.2f} s" if name in times else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""Times one configuration in this process and prints one JSON line.
+
+    python worker.py --model lenet --device hpu --precision bf16 --threads 2 --steps 200
+
+What is timed is what a user waits for: `model.fit` on data in memory. A callback notes when each step ends, so the
+times include Keras and the input pipeline, alike for every device. Run in a fresh process each time, because neither
+TensorFlow's threads nor its devices can be set up twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from typing import Any
+
+WARM_UP = 0.2
+"""Part of the steps, at the start, that is not counted."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--device", choices=["hpu", "default", "xla"], required=True)
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--steps", type=int, default=200)
+    arguments = parser.parse_args()
+
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ["HABANA_SIM_THREADS"] = str(arguments.threads)
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(arguments.threads)
+    tf.config.threading.set_inter_op_parallelism_threads(arguments.threads)
+    if arguments.device == "hpu":
+        os.environ.setdefault("HABANA_SIM_LOG", "warning")
+        import habana_tf
+
+        habana_tf.load_habana_module()
+    if arguments.precision == "bf16":
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    tf.keras.utils.set_random_seed(1)
+    measured = _build() if arguments.model == "resnet50" else _train(arguments)
+    print(json.dumps({"tensorflow": tf.__version__, **measured, **_recipes(arguments.device)}))
+
+
+def _train(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Wall time from `fit` to the end of the first step, and the time of each later step, in seconds."""
+    import models
+    import tensorflow as tf
+
+    class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
+        _supports_tf_logs = True  # Keras then leaves the losses where they are
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.ends: list[float] = []
+
+        def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+            self.ends.append(time.perf_counter())
+
+    benchmark = models.MODELS[arguments.model]
+    model = models.compiled(benchmark.build(), xla=arguments.device == "xla")
+    data, clock = benchmark.data(), Clock()
+    start = time.perf_counter()
+    history = model.fit(data, steps_per_epoch=arguments.steps, epochs=1, verbose=0, callbacks=[clock])
+    steps = [after - before for before, after in zip(clock.ends, clock.ends[1:], strict=False)]
+    return {
+        "first_step": clock.ends[0] - start,
+        "steps": steps[int(len(steps) * WARM_UP) :],
+        "loss": float(history.history["loss"][-1]),
+    }
+
+
+def _build() -> dict[str, Any]:
+    """Seconds to build and compile Keras' ResNet50, without a step."""
+    import tensorflow as tf
+
+    start = time.perf_counter()
+    model = tf.keras.applications.ResNet50(weights=None)
+    model.compile(optimizer=tf.keras.optimizers.Adam(), loss="sparse_categorical_crossentropy", metrics=["accuracy"])
+    return {"build": time.perf_counter() - start}
+
+
+def _recipes(device: str) -> dict[str, Any]:
+    """How many recipes were compiled, which shows whether the start was cold."""
+    if device != "hpu":
+        return {}
+    from habana_tf import cache
+
+    counts = cache.stats().counts()
+    return {"compiled": counts.compiled, "compile_seconds": counts.compile_seconds}
+
+
+if __name__ == "__main__":
+    main()
