@@ -30,7 +30,7 @@ _WHERE = {
 }
 _MODULES = ("cache", "distribute", "habana_device", "hardware", "loader", "settings")
 
-__all__ = ["__version__", *sorted(_WHERE), *_MODULES]  # noqa: PLE0604
+__all__ = ["__version__", *sorted(_WHERE), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

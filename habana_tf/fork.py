@@ -52,7 +52,7 @@ def _forked(kind: Any, own_file: str) -> type:
         # The context's own methods (entering tf.device, telling eager mode from graph mode) are harmless.
         return sys._getframe(2).f_code.co_filename == own_file or "CPU" in (device or "")
 
-    class ForkedContext(kind):  # type: ignore[misc]
+    class ForkedContext(kind):
         @property
         def _thread_local_data(self) -> Any:
             data = self.__dict__["_thread_local_data"]

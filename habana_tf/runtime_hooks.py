@@ -41,9 +41,7 @@ def _info(node_def: bytes, data: bytes) -> Info:
 
     parsed = cluster.parse(data)
     node, op_def = _node(node_def)
-    positions = {
-        name: iter(range(where.start, where.stop)) for name, where in cluster.arg_slices(node, op_def).items()
-    }
+    positions = {name: iter(range(where.start, where.stop)) for name, where in cluster.arg_slices(node, op_def).items()}
     order = [next(positions[arg.name]) for arg in parsed.inputs]
     return data, order, parsed.fixed_inputs(), parsed.seeds()
 
@@ -65,7 +63,7 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
     from .graph import cluster
     from .lowering import table
 
-    node, op_def = _node(node_def)
+    node, _ = _node(node_def)
     dtype = variable_type(node.op, {k: v.type for k, v in node.attr.items()})
     row = table.lookup(node.op)
     if row is not None and _takes(row, node):
@@ -80,9 +78,7 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
 
 def _takes(row: Any, node: Any) -> bool:
     """Whether the op table has these element types."""
-    return all(
-        node.attr[attr].type in {dtype.tf_enum for dtype in allowed} for attr, allowed in row.types.items()
-    )
+    return all(node.attr[attr].type in {dtype.tf_enum for dtype in allowed} for attr, allowed in row.types.items())
 
 
 def variable_type(op: str, types: dict[str, int]) -> int:
@@ -195,9 +191,10 @@ class _Kernels:
         out = []
         for op in sorted(self._by_op):
             op_def = op_def_registry.get(op)
-            if op.startswith(self._VARIABLE_OPS) and op_def is not None:
-                if any(arg.type == DT_RESOURCE and not arg.number_attr for arg in op_def.input_arg):
-                    out.append(op)
+            if op_def is None or not op.startswith(self._VARIABLE_OPS):
+                continue
+            if any(arg.type == DT_RESOURCE and not arg.number_attr for arg in op_def.input_arg):
+                out.append(op)
         return out
 
     def has_default(self, op: str, types: dict[str, int]) -> bool:

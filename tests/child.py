@@ -30,9 +30,7 @@ def environment(**extra: str) -> dict[str, str]:
     return {**env, "TF_CPP_MIN_LOG_LEVEL": "2", "HABANA_SIM_LOG": "warning", "PYTHONPATH": str(ROOT), **extra}
 
 
-def python(
-    script: str, *, check: bool = True, timeout: float = 120, **extra: str
-) -> subprocess.CompletedProcess[str]:
+def python(script: str, *, check: bool = True, timeout: float = 120, **extra: str) -> subprocess.CompletedProcess[str]:
     """Runs a script in a fresh process; with `check`, a failure shows what it printed."""
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)],

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
 from tests.child import on_hpu
 
 F32, I32, I64 = 1, 3, 9
@@ -82,9 +83,7 @@ def launch(
         "Tin", [a.dtype.as_datatype_enum for a in args], "Thost", [a.dtype.as_datatype_enum for a in host],
         "Tout", list(out), "Thost_out", list(host_out), "cluster", cluster, "cluster_name", b"test",
     )  # fmt: skip
-    return execute.execute(
-        b"HpuLaunch", len(out) + len(host_out), [*args, *host], attrs, context.context(), name=None
-    )
+    return execute.execute(b"HpuLaunch", len(out) + len(host_out), [*args, *host], attrs, context.context(), name=None)
 
 
 def f32(view: Any) -> np.ndarray:
