@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from llvmlite import binding as llvm
 
-from habana_tf.compiler.codegen import emit
+from habana_tf.compiler.codegen import contract_loops, emit
 from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, Operand, emit_contract
 from habana_tf.compiler.codegen.contract_point import Point
 from habana_tf.compiler.codegen.contract_spec import canonical
@@ -324,8 +324,11 @@ class ScaleAndBias:
             fn.store("i64", code, fn.offset(self.pointers[2], "i64", out), 8)
 
 
+@pytest.mark.parametrize("inline", [0, 1_000_000])
 @pytest.mark.parametrize("samples", [2, 16])
-def test_epilogue(samples: int) -> None:
+def test_epilogue(samples: int, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the sum in one piece and split; written out per vector and in a loop over the tile."""
+    monkeypatch.setattr(contract_loops, "INLINE", inline)
     case = filter_gradient(samples, 28, 2, 18, 3)
     bias = (0, 0, 0, 1, 0, 0, 0)
     spec = ContractSpec(case.spec.extents, case.spec.a, case.spec.b, case.spec.out, (bias, case.spec.out.strides))

@@ -1,0 +1,248 @@
+"""The kernels of a contraction: the main one, the packing of b, the reduction of partial sums, the spreading of a."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from .contract_loops import Place, TileLoops
+from .contract_micro import Accumulation, KLoop, Micro, at, masked_load, repeat
+from .contract_pack import SPREAD, PanelPacker, spread
+from .contract_point import Epilogue, StorePartial, Tile
+from .contract_spec import Canonical, Label
+from .contract_tiles import Dim, Plan
+from .emit import Function, Value
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One kernel launch. `buffers` are "a", "b", "out", ("temp", i), or what the epilogue asked for."""
+
+    function: Function
+    buffers: tuple[object, ...]
+    grid: int
+    grain: int
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+    @property
+    def ir(self) -> str:
+        return self.function.text()
+
+
+@dataclass(frozen=True)
+class Source:
+    """How the micro-kernel reads an operand: format, bytes per stride unit, constant offset, buffer."""
+
+    form: str
+    unit: int
+    offset: int
+    buffer: object
+
+
+class MainKernel(TileLoops):
+    """Tiles of products of a and b, given to the epilogue (or kept as partial sums)."""
+
+    def __init__(
+        self, c: Canonical, p: Plan, name: str, a: Source, b: Source, out: Epilogue, partial: StorePartial | None
+    ) -> None:
+        super().__init__(c, p, name)
+        self.a, self.b, self.partial = a, b, partial
+        self.out = partial or out
+        self.packer = _packer(self.fn, c, p)
+
+    def emit(self) -> KernelCall:
+        fn, p = self.fn, self.p
+        self.reserve(self.out)
+        if p.pack == "item":
+            steps = self.packer.steps(self.c.k)
+            size = steps[0] * _chunk_extent(self.c, p) if self.c.k else p.tiling.width * 4
+            self.stack = fn.op(f"alloca [{size} x i8], align 64")
+        self.pa, self.pb = fn.buffer(0), fn.buffer(1)
+        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        self.items(self._item)
+        return KernelCall(fn, (self.a.buffer, self.b.buffer, *self.out.buffers), p.grid, p.grain)
+
+    def _item(self, place: Place) -> None:
+        if self.p.pack == "item":
+            self.variants(place, (False, True), self._pack)
+        self.inner(self.p.dims[self.p.grid_dims :], place, self._tile)
+
+    def _pack(self, place: Place, size: int, vectors: int, active: int) -> None:
+        source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, place)
+        self.packer.pack(self.c.k, _trips(self.c, place), source, self.stack, vectors, active)
+
+    def _tile(self, place: Place, size: int, vectors: int, active: int) -> None:
+        fn, c, p = self.fn, self.c, self.p
+        rows = self.rows(size)
+        a = self.address(self.pa, "a", self.a.unit, self.a.offset, place)
+        if p.pack == "none":
+            b = self.address(self.pb, "b", self.b.unit, self.b.offset, place)
+            b_steps = [x.b * self.b.unit for x in c.k]
+            b_form = self.b.form
+        else:
+            b = self.stack if p.pack == "item" else _packed(self, self.packer, self.pb, place)
+            b_steps = self.packer.steps(c.k)
+            b_form = "pair" if p.dot else "f32"
+        loops = []
+        for label, step in zip(c.k, b_steps, strict=True):
+            trip: int | Value = place.chunk_trip if label is place.chunk_label else label.extent
+            half = False
+            a_step = label.a * self.a.unit
+            if p.dot and label is c.k[-1]:
+                half = label.extent % 2 == 1
+                trip = trip // 2 if isinstance(trip, int) else fn.op(f"lshr i64 {trip}, 1")
+                a_step *= 2
+            loops.append(KLoop(trip, a_step, step, half))
+        micro = Micro(
+            self.t.lanes,
+            tuple(sum(label.a * self.a.unit * i for label, i in row) for row in rows),
+            vectors,
+            active,
+            self.a.form,
+            b_form,
+            a_vector=c.lane in c.batch if c.lane else False,
+            b_padded=p.pack != "none",
+        )
+        sums = Accumulation(fn, micro).run(loops, a, b)
+        if self.partial:
+            self.partial.chunk = place.chunk
+        self.finish(self.out, place, size, vectors, active, sums)
+
+
+def _trips(c: Canonical, place: Place) -> list[int | Value]:
+    return [place.chunk_trip if x is place.chunk_label else x.extent for x in c.k]
+
+
+def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -> Value:
+    """The panel's place in the packed copy of b: [outer b labels][panel][k][width]."""
+    fn, c, p = kernel.fn, kernel.c, kernel.p
+    index = "0"
+    for label in _pack_outer(c):
+        index = fn.int("add", fn.int("mul", index, label.extent), place.starts[label.key])
+    index = fn.int("add", fn.int("mul", index, p.tiling.panels), place.panel)
+    steps = packer.steps(c.k)
+    offset = fn.int("mul", index, _panel_bytes(c, p))
+    if place.chunk_label is not None:
+        step = steps[0] // 2 if p.dot and len(steps) == 1 else steps[0]
+        offset = fn.int("add", offset, fn.int("mul", place.starts[place.chunk_label.key], step))
+    return at(fn, base, offset)
+
+
+def _chunk_extent(c: Canonical, p: Plan) -> int:
+    """Steps of the packed copy along the first k label."""
+    extent = next((d.size for d in p.dims if d.kind == "chunk"), c.k[0].extent)
+    return -(-extent // 2) if p.dot and len(c.k) == 1 else extent
+
+
+def _packer(fn: Function, c: Canonical, p: Plan) -> PanelPacker:
+    column = c.lane.b if c.lane else 1
+    return PanelPacker(fn, c.b.dtype, p.tiling.lanes, p.tiling.width, p.dot, column)
+
+
+def _panel_bytes(c: Canonical, p: Plan) -> int:
+    if not c.k:
+        return p.tiling.width * 4
+    extent = -(-c.k[0].extent // 2) if p.dot and len(c.k) == 1 else c.k[0].extent
+    return _packer(Function(""), c, p).steps(c.k)[0] * extent
+
+
+def _pack_outer(c: Canonical) -> list[Label]:
+    return [x for x in (*c.batch, *c.n) if x is not c.lane]
+
+
+def pack_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[int], object]) -> KernelCall:
+    """Packs all of b: one work item per panel and block of the first k label."""
+    outer = _pack_outer(c)
+    panels = math.prod(x.extent for x in outer) * p.tiling.panels
+    words = panels * _panel_bytes(c, p) // 4
+    blocks = max(1, min(words // 32768, 64))
+    dims = [Dim("label", x.extent, x) for x in outer]
+    if c.lane:
+        dims.append(Dim("panels", p.tiling.panels, c.lane))
+    if c.k and blocks > 1:
+        size = -(-c.k[0].extent // -(-blocks // panels))
+        if len(c.k) == 1:
+            size = -(-size // 64) * 64
+        if size < c.k[0].extent:
+            dims.insert(0, Dim("chunk", -(-c.k[0].extent // size), c.k[0], size))
+    whole = replace(p, dims=tuple(dims), grid_dims=len(dims), chunks=1)
+    buffer = temp(panels * _panel_bytes(c, p))
+    return _PackKernel(c, whole, name).emit(source, buffer)
+
+
+class _PackKernel(TileLoops):
+    """Packs b for all tiles of the next call."""
+
+    def emit(self, source: object, target: object) -> KernelCall:
+        fn, c, p = self.fn, self.c, self.p
+        raw, packed = fn.buffer(0), fn.buffer(1)
+        packer = _packer(fn, c, p)
+
+        def pack(place: Place, size: int, vectors: int, active: int) -> None:
+            panel = self.address(raw, "b", c.b.dtype.bytes, c.b.offset, place)
+            packer.pack(c.k, _trips(c, place), panel, _packed(self, packer, packed, place), vectors, active)
+
+        self.items(lambda place: self.variants(place, (False, True), pack))
+        words = math.prod(x.extent for x in (*_pack_outer(c), *c.k)) * c.columns
+        return KernelCall(fn, (source, target), p.grid, max(1, p.grid * 16384 // words))
+
+
+def reach(c: Canonical) -> tuple[int, int]:
+    """Lowest and highest element offset of a, relative to its constant offset."""
+    reaches = [x.a * (x.extent - 1) for x in c.labels()]
+    return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0)
+
+
+def spread_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[int], object]) -> KernelCall:
+    low, high = (c.a.offset + r for r in reach(c))
+    fn = Function(name)
+    spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
+    count = high - low + 1
+    buffer = temp(count * 4)
+    return KernelCall(fn, (source, buffer), -(-count // SPREAD), 4)
+
+
+def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> KernelCall:
+    """Adds the chunks' partial sums in order and runs the epilogue."""
+    dims = tuple(d for d in p.dims if d.kind not in ("chunk", "rowblock"))
+    grid_dims, grid = 0, 1
+    while grid_dims < len(dims) and grid < 64:
+        grid *= dims[grid_dims].count
+        grid_dims += 1
+    whole = replace(p, dims=dims, grid_dims=grid_dims, pack="none", dot=False, chunks=1)
+    return _ReduceKernel(c, whole, name).emit(partial, p.chunks, final)
+
+
+class _ReduceKernel(TileLoops):
+    """Tiles of sums over the chunks' partial results."""
+
+    def emit(self, partial: StorePartial, chunks: int, out: Epilogue) -> KernelCall:
+        fn, p = self.fn, self.p
+        self.reserve(out)
+        base = fn.buffer(0)
+        out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
+        vector, step = f"<{self.t.lanes} x float>", partial.size * 4
+
+        def load(pointer: Value, mask: str | None) -> Value:
+            return masked_load(fn, "float", self.t.lanes, pointer, mask)
+
+        def tile(place: Place, size: int, vectors: int, active: int) -> None:
+            points = self.points(Tile(fn, self.c, dict(place.starts)), size, vectors, active)
+            where = [(fn.offset(base, "float", x.offset(partial.strides)), x.mask) for x in points]
+            first = [load(*x) for x in where]
+            with repeat(fn, chunks - 1, [("i64", str(step)), *((vector, x) for x in first)]) as t:
+                shift, *sums = t.carried
+                following = [
+                    fn.op(f"fadd {vector} {total}, {load(at(fn, pointer, shift), mask)}")
+                    for total, (pointer, mask) in zip(sums, where, strict=True)
+                ]
+                t.next = [fn.int("add", shift, step), *following]
+            self.finish(out, place, size, vectors, active, t.next[1:])
+
+        self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile))
+        share = max(1, p.grid * 32768 // (chunks * partial.size))
+        return KernelCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, p.grid))

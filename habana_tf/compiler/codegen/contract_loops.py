@@ -1,0 +1,248 @@
+"""The loops of a contraction's kernels: from a work item's number to the tiles it stands for.
+
+`TileLoops` walks a plan's dims (grid first, then loops), keeps in a `Place` where each label starts, and emits a body
+once per form of tile: full and one-smaller row tile, full and last column panel. `finish` hands a tile's sums to the
+epilogue, inline or, when that would be much code, in a small loop over the tile kept on the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from itertools import product
+
+from .contract_micro import at
+from .contract_point import Epilogue, Point, Tile
+from .contract_spec import Canonical, Label
+from .contract_tiles import Dim, Plan
+from .emit import Function, Value
+
+INLINE = 480
+"""Instructions of epilogue that one tile may have inline."""
+
+
+@dataclass
+class Place:
+    """Where in the loops the code being emitted is."""
+
+    starts: dict[int, Value] = field(default_factory=dict)
+    row_tile: Value = "0"
+    row_tiles: tuple[Value, Value] | None = None
+    panel: Value = "0"
+    chunk: Value = "0"
+    chunk_label: Label | None = None
+    chunk_trip: int | Value = 0
+
+
+Body = Callable[[Place, int, int, int], None]
+"""Emits code for (place, row tile size, vectors, active lanes of the last vector)."""
+
+
+class TileLoops:
+    """Base of the kernels that work tile by tile."""
+
+    def __init__(self, c: Canonical, p: Plan, name: str) -> None:
+        self.c, self.p, self.t = c, p, p.tiling
+        self.fn = Function(name)
+        self.stack_tile = ""
+
+    def items(self, body: Callable[[Place], None]) -> None:
+        """All work items of the call; `body` gets the place of one."""
+        with self.fn.loop("%begin", "%end") as item:
+            place = Place()
+            self._decode(item.index, place)
+            body(place)
+
+    def _decode(self, item: Value, place: Place) -> None:
+        """Sets `place` from a work item's number (its last grid dimension varies fastest)."""
+        dims = self.p.dims[: self.p.grid_dims]
+        entered = []
+        for i, dim in reversed(list(enumerate(dims))):
+            index = item
+            if i:
+                index = self.fn.int("urem", item, dim.count) if dim.count > 1 else "0"
+                item = self.fn.int("udiv", item, dim.count)
+            entered.append((dim, index))
+        for dim, index in reversed(entered):
+            self.enter(dim, index, place)
+
+    def enter(self, dim: Dim, index: Value, place: Place) -> None:
+        fn, t = self.fn, self.t
+        if dim.kind == "rowblock":
+            low = fn.int("mul", index, dim.size)
+            place.row_tiles = low, fn.minimum(fn.int("add", low, dim.size), str(t.tiles))
+            return
+        assert dim.label is not None
+        start = index
+        if dim.kind == "rows":
+            place.row_tile = index
+            start = fn.int("mul", index, t.size)
+            if t.large < t.tiles:
+                beyond = fn.int("sub", index, t.large)
+                positive = fn.op(f"call i64 @llvm.smax.i64(i64 {beyond}, i64 0)")
+                fn.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
+                start = fn.int("sub", start, positive)
+        elif dim.kind == "panels":
+            place.panel = index
+            start = fn.int("mul", index, t.width)
+        elif dim.kind == "chunk":
+            start = fn.int("mul", index, dim.size)
+            place.chunk, place.chunk_label, place.chunk_trip = index, dim.label, dim.size
+            if dim.label.extent % dim.size:
+                place.chunk_trip = fn.minimum(fn.int("sub", dim.label.extent, start), str(dim.size))
+        place.starts[dim.label.key] = start
+
+    def inner(self, dims: tuple[Dim, ...], place: Place, body: Body) -> None:
+        """Loops over `dims`; the body once per form of tile inside."""
+        if not dims:
+            self.variants(place, (True, True), body)
+            return
+        dim = dims[0]
+        low, high = "0", str(dim.count)
+        if dim.kind == "rows" and place.row_tiles:
+            low, high = place.row_tiles
+        with self.fn.loop(low, high) as loop:
+            self.enter(dim, loop.index, place)
+            self.inner(dims[1:], place, body)
+
+    def variants(self, place: Place, by: tuple[bool, bool], body: Body) -> None:
+        """Emits `body(place, row tile size, vectors, active lanes)` for each form the tile may have here."""
+        t = self.t
+        sizes = [(t.size, t.large)] + ([(t.size - 1, t.tiles)] if t.large < t.tiles else [])
+        full = (t.vectors, t.lanes)
+        tail = (t.tail_vectors, t.tail_active)
+        widths = [tail] if t.panels == 1 or full == tail else [full, tail]
+
+        def columns(size: int) -> None:
+            with self._choice(place.panel, t.panels - 1, len(widths)) as choose:
+                for vectors, active in widths:
+                    with choose():
+                        body(place, size, vectors, active)
+
+        if not by[0]:
+            columns(t.size)
+            return
+        with self._choice(place.row_tile, t.large, len(sizes)) as choose:
+            for size, _ in sizes:
+                with choose():
+                    columns(size)
+
+    @contextmanager
+    def _choice(self, value: Value, below: int, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+        """Two branches, the first for value < below; or one without a test."""
+        fn = self.fn
+        if forms == 1:
+
+            @contextmanager
+            def only() -> Iterator[None]:
+                yield
+
+            yield only
+            return
+        blocks = [fn.new_block("first"), fn.new_block("second")]
+        after = fn.new_block("chosen")
+        test = fn.less(value, str(below))
+        fn.do(f"br i1 {test}, label %{blocks[0]}, label %{blocks[1]}")
+
+        @contextmanager
+        def next_() -> Iterator[None]:
+            fn.start(blocks.pop(0))
+            yield
+            fn.branch(after)
+
+        yield next_
+        fn.start(after)
+
+    def address(self, pointer: Value, side: str, unit: int, offset: int, place: Place) -> Value:
+        fn, total = self.fn, str(offset)
+        for label in self.c.labels():
+            step = getattr(label, side)
+            if step and label.key in place.starts:
+                total = fn.int("add", total, fn.int("mul", place.starts[label.key], step))
+        return at(fn, pointer, fn.int("mul", total, unit))
+
+    # -- results ----------------------------------------------------------------------------------------------
+
+    def reserve(self, out: Epilogue) -> None:
+        """To be called first: takes stack for a tile if the epilogue is too long to stand inline."""
+        most = self.t.rows * self.t.vectors
+        if _length(out, self.c, self.t.lanes) * most > INLINE:
+            self.stack_tile = self.fn.op(f"alloca [{most * self.t.lanes * 4} x i8], align 64")
+
+    def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
+        """Hands a tile's final sums (row by row) to the epilogue."""
+        if self.stack_tile:
+            self._finish_in_loops(out, place, size, vectors, active, sums)
+            return
+        tile = Tile(self.fn, self.c, dict(place.starts))
+        for point, value in zip(self.points(tile, size, vectors, active), sums, strict=True):
+            out.vector(self.fn, Point(value, point.lanes, point.active, tile, point.within))
+
+    def points(self, tile: Tile, size: int, vectors: int, active: int) -> list[Point]:
+        """Where the tile's vectors lie, row by row; values are left empty."""
+        lanes, found = self.t.lanes, []
+        for row in self.rows(size):
+            for v in range(vectors):
+                within = {label.key: i for label, i in row}
+                if self.c.lane:
+                    within[self.c.lane.key] = v * lanes
+                found.append(Point("", lanes, active if v == vectors - 1 else lanes, tile, within))
+        return found
+
+    def _finish_in_loops(
+        self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]
+    ) -> None:
+        fn, lanes, vector = self.fn, self.t.lanes, f"<{self.t.lanes} x float>"
+        for i, value in enumerate(sums):
+            fn.store(vector, value, at(fn, self.stack_tile, i * lanes * 4), 64 if lanes == 16 else 16)
+
+        def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> None:
+            if self.c.lane:
+                start = starts.get(self.c.lane.key, "0")
+                starts = {**starts, self.c.lane.key: fn.int("add", start, fn.int("mul", v, lanes))}
+            place_ = fn.int("mul", fn.int("add", fn.int("mul", row, vectors), v), lanes * 4)
+            value = fn.load(vector, at(fn, self.stack_tile, place_), 64 if lanes == 16 else 16)
+            out.vector(fn, Point(value, lanes, valid, Tile(fn, self.c, starts), {}))
+
+        def rows(labels: list[tuple[Label, int]], starts: dict[int, Value], row: Value) -> None:
+            if labels:
+                label, extent = labels[0]
+                with fn.loop("0", str(extent)) as i:
+                    inner = {**starts, label.key: fn.int("add", starts.get(label.key, "0"), i.index)}
+                    rows(labels[1:], inner, fn.int("add", fn.int("mul", row, extent), i.index))
+                return
+            full = vectors if active == lanes else vectors - 1
+            if full:
+                with fn.loop("0", str(full)) as v:
+                    emit(starts, row, v.index, lanes)
+            if full < vectors:
+                emit(starts, row, str(full), active)
+
+        rows(self.row_labels(size), dict(place.starts), "0")
+
+    def row_labels(self, size: int) -> list[tuple[Label, int]]:
+        """The labels that a tile's rows span, outermost first, with how many of their points."""
+        labels = [(self.t.split, size)] if self.t.split else []
+        labels += [(x, x.extent) for x in self.t.whole]
+        return sorted(labels, key=lambda pair: self.c.m.index(pair[0]))
+
+    def rows(self, size: int) -> list[tuple[tuple[Label, int], ...]]:
+        """The tile's rows: per row its index along each label of the tile."""
+        labels = self.row_labels(size)
+        return [
+            tuple((label, i) for (label, _), i in zip(labels, point, strict=True))
+            for point in product(*(range(extent) for _, extent in labels))
+        ]
+
+
+def _length(out: Epilogue, c: Canonical, lanes: int) -> int:
+    """Instructions of an epilogue per vector, tried out aside; what vectors share is left out."""
+    fn = Function("probe")
+    out.begin(fn, [f"%p{i}" for i in range(len(out.buffers))])
+    tile = Tile(fn, c, {label.key: "%start" for label in c.labels()})
+    before = 0
+    for _ in range(2):
+        before = len(fn.lines)
+        out.vector(fn, Point("%sum", lanes, lanes, tile, {}))
+    return len(fn.lines) - before
