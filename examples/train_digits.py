@@ -93,11 +93,11 @@ def main() -> None:
             metrics=["accuracy"],
         )
     model.fit(x[training], y[training], batch_size=BATCH, epochs=epochs, validation_data=(x[validation], y[validation]))
-    _, accuracy = model.evaluate(x[test], y[test], verbose=0)
+    _, accuracy = model.evaluate(x[test], y[test], batch_size=BATCH, verbose=0)
     seconds = time.perf_counter() - start
 
     print(f"\nTest accuracy: {accuracy:.1%} of {len(test)} images, after {seconds:.1f} s in all.\n")
-    print(habana_tf.placement_report(), "\n")
+    print(habana_tf.placement_report())
     tell_recipes()
 
 

