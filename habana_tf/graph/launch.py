@@ -109,7 +109,8 @@ class _Maker:
         self._attributes(node, name, data, device_args, arguments[len(device_args) :], results, host_results)
         node.inputs = list(arguments)
         waits = (c for member in self.group.nodes for c in member.controls)
-        node.controls = list(dict.fromkeys(c for c in waits if c not in members))
+        fed = {n for n, _ in arguments}
+        node.controls = list(dict.fromkeys(c for c in waits if c not in members and c not in fed))
         self.flow.classes[node] = self.group.cls
         at = {ref: (node, k) for k, ref in enumerate(results)}
         self.types.update({(node, k): self._type(ref) for k, ref in enumerate(results)})

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import settings
-from . import clusters, constants, dump, flow, launch, placement, report, selects, variables
+from . import clusters, constants, detours, dump, flow, launch, placement, report, selects, variables
 from .flow import Flow
 from .placement import Placement
 from .shapes import Shapes
@@ -35,6 +35,7 @@ class Work:
 def _place(work: Work) -> None:
     work.placement = placement.place(work.view, settings.TF_PLACE_ON_CPU.get(), work.excluded)
     placement.keep_names(work.view, work.placement)
+    detours.bypass(work.view, work.placement)
 
 
 def _selects(work: Work) -> None:
