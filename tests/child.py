@@ -20,14 +20,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+PATH = os.pathsep.join(filter(None, sys.path))
+"""Children import from where the tests import: the installed package, or else the sources."""
 _children: dict[str, subprocess.Popen[str]] = {}
 
 
 def environment(**extra: str) -> dict[str, str]:
     """This process's environment for a child, without settings of the device but those given."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("HABANA_", "HLS", "TF_RECIPE", "TF_CONFIG"))}
-    return {**env, "TF_CPP_MIN_LOG_LEVEL": "2", "HABANA_SIM_LOG": "warning", "PYTHONPATH": str(ROOT), **extra}
+    return {**env, "TF_CPP_MIN_LOG_LEVEL": "2", "HABANA_SIM_LOG": "warning", "PYTHONPATH": PATH, **extra}
 
 
 def python(script: str, *, check: bool = True, timeout: float = 120, **extra: str) -> subprocess.CompletedProcess[str]:
