@@ -217,7 +217,7 @@ def test_cast(source):
 
 
 def test_cast_rounds_to_even_or_truncates():
-    x = np.array([1.00390625, 1.01171875, -1.005, 3.3e38, np.inf, np.nan, 1e-40], F32)
+    x = np.array([1.00390625, 1.01171875, -1.005, 3.3e38, np.inf, np.nan], F32)
     for truncate in (False, True):
         check(lambda x, t=truncate: raw.Cast(x=x, DstT=tf.bfloat16, Truncate=t), x, rtol=0, atol=0)
     check(lambda x: raw.Cast(x=x, DstT=tf.int32), np.array([-1.7, -0.5, 2.9, 1e9], F32))

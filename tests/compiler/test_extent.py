@@ -1,0 +1,114 @@
+"""The algebra of extents and offsets: canonical forms, and agreement with plain integers."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from habana_tf.compiler import extent as ext
+from habana_tf.compiler.extent import Expr, Var
+
+ROW, COLUMN = Var("i", 6), Var("j", 4)
+N = ext.sym(0)
+quick = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+@st.composite
+def expressions(draw, depth=3):
+    """An expression over i, j and the symbol s0, built by the module's functions."""
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from([ext.of(ROW), ext.of(COLUMN), N, 0, 1, 3]))
+    kind = draw(st.sampled_from(["add", "mul", "div", "mod", "scale"]))
+    a = draw(expressions(depth - 1))
+    if kind == "add":
+        return ext.add(a, draw(expressions(depth - 1)))
+    if kind == "mul":
+        return ext.mul(a, draw(expressions(depth - 1)))
+    if kind == "scale":
+        return ext.mul(a, draw(st.integers(0, 8)))
+    by = draw(st.integers(1, 8))
+    return ext.div(a, by) if kind == "div" else ext.mod(a, by)
+
+
+def value(e, i, j, n):
+    out = ext.substitute(e, {ROW: i, COLUMN: j, ext.Sym(0): n})
+    assert isinstance(out, int)
+    return out
+
+
+def everywhere():
+    return itertools.product(range(6), range(4), (0, 1, 5))
+
+
+@quick
+@given(expressions(), expressions(), st.integers(1, 9))
+def test_operations_agree_with_integers(a, b, by):
+    for point in everywhere():
+        x, y = value(a, *point), value(b, *point)
+        assert value(ext.add(a, b), *point) == x + y
+        assert value(ext.mul(a, b), *point) == x * y
+        assert value(ext.div(a, by), *point) == x // by
+        assert value(ext.mod(a, by), *point) == x % by
+
+
+@quick
+@given(expressions())
+def test_bounds_hold(e):
+    low, high = ext.bounds(e)
+    for point in everywhere():
+        assert low <= value(e, *point) and (high is None or value(e, *point) <= high)
+
+
+@quick
+@given(expressions())
+def test_strides_hold(e):
+    stride = ext.stride_of(e, ROW)
+    if stride is not None:
+        for i, j, n in everywhere():
+            if i + 1 < 6:
+                assert value(e, i + 1, j, n) - value(e, i, j, n) == stride
+
+
+@quick
+@given(expressions(), expressions())
+def test_equal_sums_compare_equal(a, b):
+    assert ext.add(a, b) == ext.add(b, a)
+    assert ext.mul(a, b) == ext.mul(b, a)
+    assert ext.add(ext.add(a, b), ext.mul(b, -1)) == a
+
+
+def test_constants_are_plain_integers():
+    i = ext.of(ROW)
+    assert ext.add(i, ext.mul(i, -1)) == 0 and isinstance(ext.add(i, ext.mul(i, -1)), int)
+    assert ext.var("k", 1) == 0
+
+
+def test_quotient_and_remainder_join():
+    flat = ext.add(ext.mul(ext.of(ROW), 4), ext.of(COLUMN))
+    assert ext.div(flat, 4) == ext.of(ROW) and ext.mod(flat, 4) == ext.of(COLUMN)
+    odd = ext.add(ext.mul(ext.of(ROW), 2), ext.of(COLUMN))
+    assert ext.add(ext.mul(ext.div(odd, 5), 5), ext.mod(odd, 5)) == odd
+    assert ext.div(ext.div(odd, 3), 5) == ext.div(odd, 15)
+
+
+def test_ravel_and_unravel_are_inverse():
+    shape = (3, 4, 5)
+    index = (ext.var("a", 3), ext.var("b", 4), ext.var("c", 5))
+    assert ext.unravel(ext.ravel(index, shape), shape) == index
+    assert ext.unravel(7, ()) == ()
+
+
+def test_operators_and_text():
+    e = 2 * N + 3 - ext.of(ROW)
+    assert isinstance(e, Expr)
+    assert str(e) == "-1*i+2*s0+3"
+    assert str((N * N) // 2) == "((s0*s0)//2)" and str(N % 3) == "((s0)%3)"
+    assert ext.evaluate(ext.product((N, 2, N)), [5]) == 50
+
+
+def test_evaluate_refuses_a_loop_variable():
+    with pytest.raises(AssertionError, match="loop variable"):
+        ext.evaluate(ext.of(ROW), [3])
