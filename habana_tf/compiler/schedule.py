@@ -309,20 +309,20 @@ def _fits(g: _Group, me: _Group) -> bool:
     k, new = g.kernel, me.kernel
     assert isinstance(new, LoopKernel)
     index = domain_index(new.domain)
-    related = False
+    follows = shares = False
     written = set(k.outputs) | ({k.node} if isinstance(k, ContractKernel) else set())
     for node, at in me.reads.items():
         if node in written:
             if isinstance(k, LoopKernel) and node in k.reduces or node.op is Op.CONCAT or at != {index}:
                 return False
-            related = True
+            follows = True
         elif node in g.reads:
-            related = True
+            shares = True
     if any(n in g.reads for n in new.outputs):
         return False
     if isinstance(k, ContractKernel):
         return (
-            not new.reduces and k.node in me.reads and len(k.stores) + len(new.stores) <= 4
+            not new.reduces and follows and len(k.stores) + len(new.stores) <= 4
             and g.size + me.size <= MAX_EPILOGUE and _affine(me, new)
         )  # fmt: skip
     if not isinstance(k, LoopKernel) or len(k.outputs) + len(new.outputs) > MAX_STORES:
@@ -332,7 +332,7 @@ def _fits(g: _Group, me: _Group) -> bool:
     if any(r.op is Op.CONCAT or any(s.shift) for s in (*k.stores, *new.stores) for r in (s.target,)):
         return False
     numel = ext.product(new.domain)
-    return related or (isinstance(numel, int) and numel <= TINY)
+    return follows or shares or (isinstance(numel, int) and numel <= TINY)
 
 
 def _affine(me: _Group, kernel: LoopKernel) -> bool:

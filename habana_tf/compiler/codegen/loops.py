@@ -24,7 +24,7 @@ from ..views import Index
 from .axes import Axis, accesses, domain_vars, index_of, merge
 from .emit import Function, Value, first_lanes
 from .expr import Evaluator, Guard, Val
-from .reduction import Accumulator
+from .reduction import POSITION, Accumulator
 
 ITEM = 4096
 """Elements that a work item should at least have."""
@@ -269,7 +269,9 @@ class _Emitter:
     def _add(self, accumulators: Sequence[Accumulator], mask: Value | None) -> None:
         for acc, r in zip(accumulators, self.kernel.reduces, strict=True):
             value = self.ev.vector_of(r.src[0], self.index)
-            position = self.ev.numbers(self._position()) if acc.is_arg else None
+            position = None
+            if acc.is_arg:
+                position = self.ev.many.convert("trunc", self.ev.numbers(self._position()), "i64", POSITION)
             acc.add(value, position, mask)
 
     def _row(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:

@@ -13,6 +13,9 @@ from ..ir import Node
 from .emit import Value
 from .scalar import Scalar, literal, register_type
 
+POSITION = "i32"
+"""The type in which argmax and argmin carry positions."""
+
 
 class Accumulator:
     """The state of one REDUCE node over `ops.lanes` lanes."""
@@ -25,14 +28,14 @@ class Accumulator:
         self.lane = register_type(self.dtype)
         self.is_arg = self.kind.startswith("arg")
         start = ops.constant(literal(identity(self.kind, self.dtype), self.dtype), self.lane)
-        self.values: list[Value] = [start, ops.constant("0", "i64")] if self.is_arg else [start]
+        self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]
 
     def fresh(self) -> Accumulator:
         return Accumulator(self.ops, self.node)
 
     def carry(self) -> list[tuple[str, Value]]:
         """(type, value) of what a loop must carry."""
-        types = [self.ops.type(self.lane), self.ops.type("i64")]
+        types = [self.ops.type(self.lane), self.ops.type(POSITION)]
         return list(zip(types, self.values, strict=False))
 
     def add(self, value: Value, position: Value | None, mask: Value | None) -> None:
@@ -75,7 +78,7 @@ class Accumulator:
         if self.ops.lanes == 1:
             acc.values = list(self.values)
         else:
-            types = [self.ops.type(self.lane), self.ops.type("i64")]
+            types = [self.ops.type(self.lane), self.ops.type(POSITION)]
             acc.values = [
                 self.ops.fn.op(f"extractelement {t} {v}, i64 {k}") for t, v in zip(types, self.values, strict=False)
             ]
@@ -98,15 +101,15 @@ class Accumulator:
             both = ops.op("and", nan_new, nan_old, "i1")
             equal = ops.op("or", equal, both, "i1")
             better = ops.choose(nan_old, ops.constant("false", "i1"), better, "i1")
-        earlier = ops.op("icmp slt", position, at, "i64")
+        earlier = ops.op("icmp slt", position, at, POSITION)
         take = ops.op("or", better, ops.op("and", equal, earlier, "i1"), "i1")
         if mask is not None:
             take = ops.op("and", take, mask, "i1")
-        self.values = [ops.choose(take, value, best, self.lane), ops.choose(take, position, at, "i64")]
+        self.values = [ops.choose(take, value, best, self.lane), ops.choose(take, position, at, POSITION)]
 
     def _finish(self, ops: Scalar, values: list[Value]) -> Value:
         if self.is_arg:
-            return ops.cast(values[1], DType.I64, self.node.dtype)
+            return ops.cast(values[1], DType.I32, self.node.dtype)
         return values[0]
 
 
