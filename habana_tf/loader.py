@@ -76,8 +76,10 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         card = chosen_card()
         _require_tensorflow()
         native = _native()
-        _load_plugin(native, card)
+        started = _load_plugin(native, card)
         _check_device()
+        if not started:
+            rebuild_context()  # as at program start-up: collectives and devices can still be configured
         from . import fork, keras_compat
 
         fork.guard()
@@ -136,23 +138,25 @@ def plugin_path() -> Path:
     )
 
 
-def _load_plugin(native: Any, card: Card) -> None:
+def _load_plugin(native: Any, card: Card) -> bool:
+    """Registers HPU with TensorFlow. Returns whether TensorFlow's context had been built before."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import load_library
 
     from . import runtime_hooks
 
     path = plugin_path()
+    started = context._context is not None and context._context._initialized
     if not _registered():
         native.set_card(card.chip.device_type, card.bus_id, card.chip.hbm_bytes)
         native.set_registrations(runtime_hooks.registrations())
-        initialized = context._context is not None and context._context._initialized
         try:
             load_library.load_pluggable_device_library(str(path))
         except Exception as error:
             raise LoadError(f"TensorFlow did not take the plugin {path}: {error}") from error
-        if initialized:
+        if started:
             rebuild_context()
+    return started
 
 
 def _registered() -> bool:
@@ -174,7 +178,10 @@ _CARRIED = (
 
 
 def rebuild_context() -> None:
-    """Builds TensorFlow's context again, now with HPU, keeping the user's settings."""
+    """Builds TensorFlow's context again, now with HPU, keeping the user's settings.
+
+    The new context is not started: as in a fresh process, devices and collectives can be configured.
+    """
     from tensorflow.python.eager import context
 
     old = context._context

@@ -96,6 +96,20 @@ def test_load_after_ops_have_run_keeps_everything_working() -> None:
     )
 
 
+def test_after_loading_devices_and_collectives_can_still_be_configured() -> None:
+    python(
+        """
+        import tensorflow as tf
+        import habana_tf
+        habana_tf.load_habana_module()
+        two = [tf.config.LogicalDeviceConfiguration()] * 2
+        tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
+        assert len(tf.config.list_logical_devices("CPU")) == 2
+        assert len(tf.config.list_logical_devices("HPU")) == 1
+        """
+    )
+
+
 def test_load_between_building_and_using_a_keras_model() -> None:
     python(
         """
@@ -269,6 +283,41 @@ def test_the_process_ends_while_launches_and_compilations_run() -> None:
         """
     )
     assert done.stdout.splitlines() == ["end"]
+
+
+@pytest.mark.parametrize("where", ["eager", "function"])
+def test_ctrl_c_while_compiling_ends_in_a_keyboard_interrupt(where: str) -> None:
+    done = python(
+        f"""
+        import os, signal, threading, time
+        import tensorflow as tf
+        import habana_tf
+        from habana_tf import runtime_hooks
+        habana_tf.load_habana_module()
+        compile = runtime_hooks.resolve
+        calls = []
+
+        def resolve(cluster, signature):
+            calls.append(1)
+            if len(calls) == 1:
+                threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+                for _ in range(10):
+                    time.sleep(0.1)
+            return compile(cluster, signature)
+
+        runtime_hooks.resolve = resolve
+        with tf.device("/HPU:0"):
+            x = tf.identity(tf.constant([1.0, 2.0]))
+            step = tf.function(lambda a: a * a + 1.0) if {where!r} == "function" else lambda a: a * a + 1.0
+            try:
+                step(x)
+                time.sleep(0.1)
+            except KeyboardInterrupt:
+                print("interrupted")
+            print(step(x).numpy().tolist())
+        """
+    )
+    assert done.stdout.splitlines() == ["interrupted", "[2.0, 5.0]"]
 
 
 KERAS3 = """
