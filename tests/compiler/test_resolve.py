@@ -1,0 +1,127 @@
+"""From clusters and signatures to programs: what shares a recipe, what is interpreted, what is refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from habana_tf import cache
+from habana_tf._native import _bridge
+from habana_tf.compiler import resolve as resolver
+from habana_tf.compiler.dtypes import from_label
+from habana_tf.compiler.resolve import CompileForbidden, FallbackForbidden, resolve
+from habana_tf.graph import cluster
+from habana_tf.lowering.lower import LoweringError
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No recipe is known at the start of a test."""
+    monkeypatch.setattr(resolver, "_recipes", {})
+    monkeypatch.setattr(cache, "_PROCESS", cache.RecipeCache())
+    yield
+
+
+def _cluster(op: str, name: str = "node", inputs: int = 2, **attrs: Any) -> bytes:
+    from tensorflow.core.framework import node_def_pb2
+
+    node = node_def_pb2.NodeDef(op=op, name=name, input=[f"x{k}" for k in range(inputs)])
+    for key, value in attrs.items():
+        if isinstance(value, str):
+            node.attr[key].type = from_label(value).tf_enum
+        elif isinstance(value, bool):
+            node.attr[key].b = value
+        else:
+            node.attr[key].i = value
+    return cluster.of_node(node.SerializeToString())
+
+
+def _run(data: bytes, *arrays: Any) -> list[Any]:
+    """Resolves for these inputs (those that fix a shape by value) and runs."""
+    fixed = cluster.parse(data).fixed_inputs()
+    signature = [
+        (from_label(a.dtype.name).tf_enum, a.shape, a.tobytes() if k in fixed else None) for k, a in enumerate(arrays)
+    ]
+    handle = resolve(data, signature)
+    out: list[Any] = _bridge.run_program(handle, list(arrays))
+    _bridge.free_program(handle)
+    return out
+
+
+def _floats(*shape: int) -> Any:
+    return np.random.default_rng(0).normal(size=shape).astype(np.float32)
+
+
+def test_one_recipe_serves_all_shapes_and_names_of_an_elementwise_op() -> None:
+    for k, shape in enumerate([(3, 5), (7,), (2, 3, 4, 5), (1000, 17)]):
+        x = _floats(*shape)
+        (out,) = _run(_cluster("AddV2", f"add_{k}", T="float32"), x, x)
+        np.testing.assert_array_equal(out.view(np.float32).reshape(shape), x + x)
+    assert cache.stats().counts().compiled == 1
+
+
+def test_broadcasting_patterns_have_recipes_of_their_own() -> None:
+    data = _cluster("Mul", T="float32")
+    for shape in [(4, 6), (9, 2)]:
+        x, y = _floats(*shape), _floats(shape[1])
+        (out,) = _run(data, x, y)
+        np.testing.assert_array_equal(out.view(np.float32).reshape(shape), x * y)
+    assert cache.stats().counts().compiled == 1
+    _run(data, _floats(4, 6), _floats(4, 6))
+    assert cache.stats().counts().compiled == 2
+
+
+def test_empty_tensors_work() -> None:
+    (out,) = _run(_cluster("AddV2", T="float32"), _floats(0, 3), _floats(3))
+    assert out.size == 0
+
+
+def test_a_second_process_would_compile_nothing(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
+    data = _cluster("MatMul", T="float32", transpose_a=False, transpose_b=True)
+    x, y = _floats(33, 20), _floats(9, 20)
+    first = _run(data, x, y)
+    monkeypatch.setattr(resolver, "_recipes", {})
+    monkeypatch.setattr(cache, "_PROCESS", cache.RecipeCache())
+    monkeypatch.setenv("HABANA_SIM_COMPILE", "forbid")
+    second = _run(data, x, y)
+    np.testing.assert_array_equal(first[0], second[0])
+    np.testing.assert_allclose(second[0].view(np.float32).reshape(33, 9), x @ y.T, rtol=1e-5, atol=1e-5)
+    assert (cache.stats().counts().compiled, cache.stats().counts().disk_hits) == (0, 1)
+    with pytest.raises(CompileForbidden, match="TF_RECIPE_CACHE_PATH"):
+        _run(data, _floats(34, 20), y)
+
+
+def test_what_cannot_be_compiled_is_interpreted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    data = _cluster("TopKV2", T="float32", sorted=True, Tk="int32", index_type="int32")
+    x = _floats(4, 9)
+    with caplog.at_level(logging.WARNING, logger="habana_tf"):
+        values, places = _run(data, x, np.array(3, np.int32))
+    np.testing.assert_array_equal(values.view(np.float32).reshape(4, 3), -np.sort(-x, 1)[:, :3])
+    np.testing.assert_array_equal(places.view(np.int32).reshape(4, 3), np.argsort(-x, 1, "stable")[:, :3])
+    assert "TopKV2" in caplog.text and "interpreted" in caplog.text
+
+
+def test_interpretation_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_CPU_RUNTIME_FALLBACK", "forbid")
+    data = _cluster("TopKV2", T="float32", sorted=True, Tk="int32", index_type="int32")
+    with pytest.raises(FallbackForbidden, match="TopKV2"):
+        _run(data, _floats(4, 9), np.array(3, np.int32))
+
+
+def test_arguments_that_an_op_refuses_name_it() -> None:
+    data = _cluster("MatMul", "layer/mm", T="float32", transpose_a=False, transpose_b=False)
+    with pytest.raises(LoweringError, match="MatMul 'layer/mm'"):
+        _run(data, _floats(3, 4), _floats(5, 6))
+
+
+def test_the_instruction_set_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _cluster("AddV2", T="float32")
+    _run(data, _floats(3), _floats(3))
+    monkeypatch.setenv("HABANA_SIM_ISA", "portable")
+    _run(data, _floats(3), _floats(3))
+    assert cache.stats().counts().compiled == 2
