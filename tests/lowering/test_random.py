@@ -1,7 +1,7 @@
 """Random ops give TensorFlow's own numbers: uniform and integers bit for bit, normals within a few units.
 
-A normal is radius * sin or cos. HPU's log, sin and cos may each be a unit off TensorFlow's, so the tolerance is
-relative to the radius (at most 6): 2e-6 absolute, 2e-6 relative.
+A normal is radius * sin or cos of an angle. HPU's log, sin and cos and one angle in a thousand may be a unit off
+TensorFlow's, so the tolerance is absolute, relative to the radius (at most 5.7) times a unit of the angle (5e-7).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from habana_tf.lowering.lower import lower
 
 R = tf.raw_ops
 SHAPES = [np.array(shape, np.int32) for shape in ((), (0,), (1,), (3,), (4,), (7, 3), (64, 5))]
-CLOSE = {"rtol": 2e-6, "atol": 2e-6}
+CLOSE = {"rtol": 2e-6, "atol": 3e-6}
 EXACT = {"rtol": 0.0, "atol": 0.0}
 FLOATS = [tf.float32, tf.bfloat16]
 
 
 def close(dtype: Any) -> dict[str, float]:
     """bfloat16: a float32 a unit off may round to the next bfloat16."""
-    return CLOSE if dtype == tf.float32 else {"rtol": 2.0**-7, "atol": 2e-6}
+    return CLOSE if dtype == tf.float32 else {"rtol": 2.0**-7, "atol": 3e-6}
 
 
 def check(fn: Any, *arrays: Any, rtol: float, atol: float) -> None:
