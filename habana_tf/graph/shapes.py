@@ -41,7 +41,7 @@ class Shapes:
         properties = self._item.output_properties(node.original_name)
         if output >= len(properties):
             return None
-        from tensorflow.core.framework import op_performance_data_pb2
+        from tensorflow.core.grappler.costs import op_performance_data_pb2
 
         shape = op_performance_data_pb2.OpInfo.TensorProperties.FromString(properties[output]).shape
         return _extents(shape)
