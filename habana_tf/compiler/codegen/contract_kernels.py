@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
 from .contract_loops import Place, TileLoops
 from .contract_micro import Accumulation, KLoop, Micro, at, masked_load, repeat
 from .contract_pack import SPREAD, PanelPacker, spread
@@ -56,14 +57,21 @@ class MainKernel(TileLoops):
 
     def emit(self) -> KernelCall:
         fn, p = self.fn, self.p
-        self.reserve(self.out)
+        self.reserve(self.out, always=p.amx > 0)
+        if p.amx:
+            sizes = range(self.t.size, self.t.size - 1 - (self.t.large < self.t.tiles), -1)
+            self.configurations = Configurations(fn, [configuration(self._groups(size), p.amx) for size in sizes])
         if p.pack == "item":
             steps = self.packer.steps(self.c.k)
             size = steps[0] * _chunk_extent(self.c, p) if self.c.k else p.tiling.width * 4
             self.stack = fn.op(f"alloca [{size} x i8], align 64")
         self.pa, self.pb = fn.buffer(0), fn.buffer(1)
         self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        if p.amx:
+            self.configurations.start()
         self.items(self._item)
+        if p.amx:
+            release(fn)
         return KernelCall(fn, (self.a.buffer, self.b.buffer, *self.out.buffers), p.grid, p.grain)
 
     def _item(self, place: Place) -> None:
@@ -77,7 +85,6 @@ class MainKernel(TileLoops):
 
     def _tile(self, place: Place, size: int, vectors: int, active: int) -> None:
         fn, c, p = self.fn, self.c, self.p
-        rows = self.rows(size)
         a = self.address(self.pa, "a", self.a.unit, self.a.offset, place)
         if p.pack == "none":
             b = self.address(self.pb, "b", self.b.unit, self.b.offset, place)
@@ -94,12 +101,21 @@ class MainKernel(TileLoops):
             a_step = label.a * self.a.unit
             if p.dot and label is c.k[-1]:
                 half = label.extent % 2 == 1
-                trip = trip // 2 if isinstance(trip, int) else fn.op(f"lshr i64 {trip}, 1")
-                a_step *= 2
+                pairs = p.amx or 1
+                trip = trip // (2 * pairs) if isinstance(trip, int) else fn.op(f"udiv i64 {trip}, {2 * pairs}")
+                a_step, step = a_step * 2 * pairs, step * pairs
             loops.append(KLoop(trip, a_step, step, half))
+        if self.partial:
+            self.partial.chunk = place.chunk
+        if p.amx:
+            parts = self._groups(size)
+            self.configurations.use(configuration(parts, p.amx))
+            TileProducts(fn, parts, vectors, p.amx, self.t.width).run(loops, a, b, self.stack_tile)
+            self.finish_stacked(self.out, place, size, vectors, active)
+            return
         micro = Micro(
             self.t.lanes,
-            tuple(sum(label.a * self.a.unit * i for label, i in row) for row in rows),
+            self._distances(size),
             vectors,
             active,
             self.a.form,
@@ -108,9 +124,14 @@ class MainKernel(TileLoops):
             b_padded=p.pack != "none",
         )
         sums = Accumulation(fn, micro).run(loops, a, b)
-        if self.partial:
-            self.partial.chunk = place.chunk
         self.finish(self.out, place, size, vectors, active, sums)
+
+    def _distances(self, size: int) -> tuple[int, ...]:
+        """The tile's rows: bytes in a from the first."""
+        return tuple(sum(label.a * self.a.unit * i for label, i in row) for row in self.rows(size))
+
+    def _groups(self, size: int) -> list[Group]:
+        return groups(self._distances(size))
 
 
 def _trips(c: Canonical, place: Place) -> list[int | Value]:

@@ -164,16 +164,20 @@ class TileLoops:
 
     # -- results ----------------------------------------------------------------------------------------------
 
-    def reserve(self, out: Epilogue) -> None:
+    def reserve(self, out: Epilogue, always: bool = False) -> None:
         """To be called first: takes stack for a tile if the epilogue is too long to stand inline."""
         most = self.t.rows * self.t.vectors
-        if _length(out, self.c, self.t.lanes) * most > INLINE:
+        if always or _length(out, self.c, self.t.lanes) * most > INLINE:
             self.stack_tile = self.fn.op(f"alloca [{most * self.t.lanes * 4} x i8], align 64")
 
     def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
         """Hands a tile's final sums (row by row) to the epilogue."""
         if self.stack_tile:
-            self._finish_in_loops(out, place, size, vectors, active, sums)
+            for i, value in enumerate(sums):
+                self.fn.store(
+                    f"<{self.t.lanes} x float>", value, at(self.fn, self.stack_tile, i * self.t.lanes * 4), 16
+                )
+            self.finish_stacked(out, place, size, vectors, active)
             return
         tile = Tile(self.fn, self.c, dict(place.starts))
         for point, value in zip(self.points(tile, size, vectors, active), sums, strict=True):
@@ -190,19 +194,16 @@ class TileLoops:
                 found.append(Point("", lanes, active if v == vectors - 1 else lanes, tile, within))
         return found
 
-    def _finish_in_loops(
-        self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]
-    ) -> None:
+    def finish_stacked(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
+        """Hands the sums that lie in `stack_tile`, row by row, to the epilogue."""
         fn, lanes, vector = self.fn, self.t.lanes, f"<{self.t.lanes} x float>"
-        for i, value in enumerate(sums):
-            fn.store(vector, value, at(fn, self.stack_tile, i * lanes * 4), 64 if lanes == 16 else 16)
 
         def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> None:
             if self.c.lane:
                 start = starts.get(self.c.lane.key, "0")
                 starts = {**starts, self.c.lane.key: fn.int("add", start, fn.int("mul", v, lanes))}
             place_ = fn.int("mul", fn.int("add", fn.int("mul", row, vectors), v), lanes * 4)
-            value = fn.load(vector, at(fn, self.stack_tile, place_), 64 if lanes == 16 else 16)
+            value = fn.load(vector, at(fn, self.stack_tile, place_), 16)
             out.vector(fn, Point(value, lanes, valid, Tile(fn, self.c, starts), {}))
 
         def rows(labels: list[tuple[Label, int]], starts: dict[int, Value], row: Value) -> None:

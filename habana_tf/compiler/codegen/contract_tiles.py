@@ -94,6 +94,8 @@ class Plan:
     widen: bool
     """a (bf16) is copied to fp32 first."""
     chunks: int
+    amx: int = 0
+    """Pairs per step of AMX products; 0: sums in vector registers."""
 
     @property
     def grid(self) -> int:
@@ -152,11 +154,12 @@ def _rows(c: Canonical, most: int) -> tuple[tuple[Label, ...], Label | None, int
 
 def plan(c: Canonical, target: Target) -> Plan:
     """The cut of a contraction for a CPU."""
-    t = tiling(c, target)
     rows = math.prod(x.extent for x in c.m)
     depth = math.prod(x.extent for x in c.k)
     batch = math.prod(x.extent for x in c.batch if x is not c.lane)
     dot = _dot(c, target, rows, depth)
+    amx = _amx(c, target) if dot else 0
+    t = _amx_tiling(c) if amx else tiling(c, target)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * c.b.dtype.bytes
@@ -174,7 +177,9 @@ def plan(c: Canonical, target: Target) -> Plan:
     outer_count = math.prod(d.count for d in lead)
     tiles = outer_count * math.prod(d.count for d in outer_m) * t.tiles * t.panels
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
-    chunk, chunks = _chunks(c, dot, depth, tiles, rows * c.columns * outer_count, (a_bytes + b_bytes) // batch, work)
+    unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
+    results = rows * c.columns * outer_count
+    chunk, chunks = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work)
     head = [chunk] if chunk else []
     widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4
     if not packed:
@@ -182,7 +187,7 @@ def plan(c: Canonical, target: Target) -> Plan:
             dims = head + lead + outer_m + row_dim + panel_dim
         else:
             dims = head + lead + panel_dim + outer_m + row_dim
-        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, chunks), work)
+        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, chunks, amx), work)
     # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
     inner: list[Dim] = outer_m + row_dim
     front: list[Dim] = []
@@ -206,13 +211,13 @@ def plan(c: Canonical, target: Target) -> Plan:
     if fits and (items >= ITEMS // 2 or work < SHARE):
         dims = head + lead + front + panel_dim + inner
         count = len(head + lead + front + panel_dim)
-        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, chunks)
+        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, chunks, amx)
         return replace(result, grain=_grain(result.grid, work))
     if b_bytes // chunks <= L2 // 2:
         dims = head + lead + outer_m + row_dim + panel_dim
     else:
         dims = head + lead + panel_dim + outer_m + row_dim
-    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, chunks), work)
+    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, chunks, amx), work)
 
 
 def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
@@ -224,8 +229,26 @@ def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
     return rows >= 24 and depth >= 8 and c.k[-1].extent >= 4
 
 
+def _amx(c: Canonical, target: Target) -> int:
+    """Pairs per AMX step: most of 16 that divide the last k label; 0 if AMX does not fit."""
+    if target.isa < Isa.AMX or not c.m or c.k[-1].a != 1 or c.k[-1].extent % 2:
+        return 0
+    pairs = c.k[-1].extent // 2
+    return next((d for d in range(16, 7, -1) if pairs % d == 0), 0)
+
+
+def _amx_tiling(c: Canonical) -> Tiling:
+    """Two groups of rows by two vectors where there are rows enough, else one group by up to four."""
+    last = c.m[-1].extent
+    t = _rows(c, 32 if last > 16 else 2 * last)
+    two = t[2] * math.prod(x.extent for x in t[0]) > min(last, 16)
+    needed = -(-c.columns // 16)
+    vectors = min(needed, 2 if two else 4)
+    return Tiling(*t, vectors, -(-needed // vectors), 16, c.columns)
+
+
 def _chunks(
-    c: Canonical, dot: bool, depth: int, tiles: int, results: int, nbytes: int, work: float
+    c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float
 ) -> tuple[Dim | None, int]:
     """A split of the outermost k label; None if the sum is better left whole."""
     wanted = 1
@@ -239,10 +262,10 @@ def _chunks(
     label = c.k[0]
     wanted = min(1 << (wanted - 1).bit_length(), 64)
     size = -(-label.extent // wanted)
-    if dot and len(c.k) == 1:  # pairs must not be cut
-        if label.extent % 2:
+    if len(c.k) == 1:
+        if label.extent % unit:
             return None, 1
-        size += size % 2
+        size = -(-size // unit) * unit
     count = -(-label.extent // size)
     return (Dim("chunk", count, label, size), count) if count > 1 else (None, 1)
 

@@ -1,0 +1,146 @@
+"""Tiles of sums in AMX registers, for bf16 products where a is contiguous along k.
+
+An AMX register holds up to 16 rows of 64 bytes. Four of them are the sums of a tile, in one of two shapes:
+
+    two groups of rows x two vectors of columns        one group of rows x up to four vectors
+
+A group is up to 16 rows at equal distances in a. One step takes `depth` pairs of neighbours along k: a register of a
+per group (rows x pairs), one of packed b per vector (pairs x 16 columns), and one product for each register of sums.
+The sums end in memory, from where the epilogue takes them.
+
+The kernel must be allowed to use AMX first (`hardware.cpu.host` asks the system for it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .contract_micro import KLoop, at, repeat
+from .emit import Function, Value
+
+SUMS, A, B = 0, 4, 6
+"""First register of the sums, of a, and of b (two, used in turn)."""
+REGISTER = 64
+"""Bytes of a register's row: 16 sums, 16 pairs."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows of a register: byte distance of the first from the tile's start, how many, bytes between them."""
+
+    first: int
+    rows: int
+    step: int
+
+
+def groups(rows: Sequence[int]) -> list[Group]:
+    """The rows of a tile (byte distances in a) as one or two groups; ValueError if they do not lie so."""
+
+    def group(part: Sequence[int]) -> Group:
+        step = part[1] - part[0] if len(part) > 1 else 0
+        if len(part) > 16 or any(y - x != step for x, y in pairwise(part)):
+            raise ValueError(f"rows at {part} do not fit a tile register")
+        return Group(part[0], len(part), step)
+
+    try:
+        return [group(rows)]
+    except ValueError:
+        half = (len(rows) + 1) // 2
+        return [group(rows[:half]), group(rows[half:])]
+
+
+def configuration(parts: Sequence[Group], depth: int) -> bytes:
+    """The 64 bytes of LDTILECFG (palette 1): bytes per row and rows of each register, for any number of vectors."""
+    widths, rows = [0] * 16, [0] * 16
+    for g, part in enumerate(parts):
+        for register in range(A // len(parts) * g, A // len(parts) * (g + 1)):
+            widths[SUMS + register], rows[SUMS + register] = REGISTER, part.rows
+        widths[A + g], rows[A + g] = depth * 4, part.rows
+    for register in (B, B + 1):
+        widths[register], rows[register] = REGISTER, depth
+    return bytes([1] + [0] * 15) + b"".join(x.to_bytes(2, "little") for x in widths) + bytes(rows)
+
+
+class Configurations:
+    """The register configurations a kernel uses; changing one costs hundreds of cycles, so only when it differs."""
+
+    def __init__(self, fn: Function, forms: Sequence[bytes]) -> None:
+        """To be called at the function's entry."""
+        self.fn, self.forms = fn, list(dict.fromkeys(forms))
+        places = [fn.op("alloca [64 x i8], align 64") for _ in self.forms]
+        self.current = fn.op("alloca i64, align 8")
+        for place, form in zip(places, self.forms, strict=True):
+            for i in range(0, 64, 8):
+                word = int.from_bytes(form[i : i + 8], "little", signed=True)
+                fn.store("i64", str(word), at(fn, place, i), 8)
+        self.places = places
+
+    def start(self) -> None:
+        """Before the first work item."""
+        self._set(0)
+
+    def use(self, form: bytes) -> None:
+        if len(self.forms) == 1:
+            return
+        wanted = self.forms.index(form)
+        now = self.fn.load("i64", self.current, 8)
+        with self.fn.when(self.fn.op(f"icmp ne i64 {now}, {wanted}")):
+            self._set(wanted)
+
+    def _set(self, index: int) -> None:
+        self.fn.call("void", "llvm.x86.ldtilecfg", ("ptr", self.places[index]))
+        self.fn.store("i64", str(index), self.current, 8)
+
+
+class TileProducts:
+    """Emits one form of tile; `depth` pairs per step, `vectors` of 16 columns, b packed `width` words per pair."""
+
+    def __init__(self, fn: Function, parts: Sequence[Group], vectors: int, depth: int, width: int) -> None:
+        if len(parts) * vectors > A:
+            raise ValueError(f"{len(parts)} groups of rows and {vectors} vectors are more than four tile registers")
+        self.fn, self.parts, self.vectors, self.depth, self.width = fn, parts, vectors, depth, width
+
+    def run(self, loops: Sequence[KLoop], a: Value, b: Value, target: Value) -> None:
+        """Sums over `loops` (the last one steps `depth` pairs) to `target`, row by row of `vectors` * 16 sums."""
+        for g in range(len(self.parts)):
+            for v in range(self.vectors):
+                self._do("tilezero", ("i8", self._sums(g, v)))
+        self._nest(list(loops), a, b)
+        row, line = 0, self.vectors * REGISTER
+        for g, part in enumerate(self.parts):
+            for v in range(self.vectors):
+                place = at(self.fn, target, row * line + v * REGISTER)
+                self._do("tilestored64", ("i8", self._sums(g, v)), ("ptr", place), ("i64", line))
+            row += part.rows
+
+    def _nest(self, loops: list[KLoop], a: Value, b: Value) -> None:
+        if not loops:
+            self._step(a, b)
+            return
+        loop = loops[0]
+        with repeat(self.fn, loop.trip, [("ptr", a), ("ptr", b)]) as t:
+            pa, pb = t.carried
+            self._nest(loops[1:], pa, pb)
+            t.next = [at(self.fn, pa, loop.a), at(self.fn, pb, loop.b)]
+
+    def _step(self, a: Value, b: Value) -> None:
+        for g, part in enumerate(self.parts):
+            self._do("tileloadd64", ("i8", A + g), ("ptr", at(self.fn, a, part.first)), ("i64", part.step))
+        for v in range(self.vectors):
+            register = B + v % 2
+            self._do("tileloadd64", ("i8", register), ("ptr", at(self.fn, b, v * REGISTER)), ("i64", self.width * 4))
+            for g in range(len(self.parts)):
+                self._do("tdpbf16ps", ("i8", self._sums(g, v)), ("i8", A + g), ("i8", register))
+
+    def _sums(self, g: int, v: int) -> int:
+        return SUMS + A // len(self.parts) * g + v
+
+    def _do(self, name: str, *args: tuple[str, Value | int]) -> None:
+        self.fn.call("void", f"llvm.x86.{name}", *((t, str(x)) for t, x in args))
+
+
+def release(fn: Function) -> None:
+    """Gives the registers back: to be called when a kernel that configured them ends."""
+    fn.call("void", "llvm.x86.tilerelease")

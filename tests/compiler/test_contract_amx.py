@@ -1,0 +1,174 @@
+"""AMX kernels against einsum, on any CPU: the tile instructions are replaced by an emulation in NumPy."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+
+import numpy as np
+import pytest
+from llvmlite import binding as llvm
+
+from habana_tf.compiler.codegen import emit
+from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
+from habana_tf.compiler.codegen.contract_amx import Group, configuration, groups
+from habana_tf.compiler.dtypes import DType
+from habana_tf.hardware.cpu import Isa, Target, host, target
+
+from . import test_contract as shapes
+
+BF16 = DType.BF16
+AMX = Target(Isa.AMX, True, "sapphirerapids", "")
+
+pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="AMX is of x86-64")
+
+
+class Registers:
+    """The tile registers as the instruction set reference has them; what hardware faults on, asserts."""
+
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+        self.widths: list[int] = []
+        self.data = np.zeros((8, 16, 64), np.uint8)
+        self.configured = self.products = 0
+        i8, i64, ptr = ctypes.c_int8, ctypes.c_int64, ctypes.c_void_p
+        self.functions = {
+            "ldtilecfg": ctypes.CFUNCTYPE(None, ptr)(self.ldtilecfg),
+            "tilerelease": ctypes.CFUNCTYPE(None)(self.tilerelease),
+            "tilezero": ctypes.CFUNCTYPE(None, i8)(self.tilezero),
+            "tileloadd64": ctypes.CFUNCTYPE(None, i8, ptr, i64)(self.tileloadd64),
+            "tilestored64": ctypes.CFUNCTYPE(None, i8, ptr, i64)(self.tilestored64),
+            "tdpbf16ps": ctypes.CFUNCTYPE(None, i8, i8, i8)(self.tdpbf16ps),
+        }
+        self.errors: list[str] = []
+
+    def check(self, condition: bool, what: str) -> None:
+        if not condition:
+            self.errors.append(what)
+
+    def ldtilecfg(self, address: int) -> None:
+        data = ctypes.string_at(address, 64)
+        self.check(data[0] == 1 and not any(data[1:16]), "palette")
+        self.widths = list(np.frombuffer(data[16:32], np.uint16))
+        self.rows = list(data[48:56])
+        self.check(max(self.widths) <= 64 and max(self.rows) <= 16, "configuration")
+        self.check(not any(data[32:48]) and not any(data[56:]), "reserved bytes")
+        self.check(all((w == 0) == (r == 0) for w, r in zip(self.widths, self.rows, strict=True)), "empty register")
+        self.data[:] = 0
+        self.configured += 1
+
+    def tilerelease(self) -> None:
+        self.check(bool(self.rows), "released without configuration")
+        self.rows, self.widths = [], []
+
+    def used(self, *registers: int) -> bool:
+        ok = bool(self.rows) and all(self.rows[t] for t in registers)
+        self.check(ok, f"registers {registers} are not configured")
+        return ok
+
+    def tilezero(self, t: int) -> None:
+        if self.used(t):
+            self.data[t] = 0
+
+    def tileloadd64(self, t: int, address: int, stride: int) -> None:
+        if self.used(t):
+            self.data[t] = 0
+            for r in range(self.rows[t]):
+                line = ctypes.string_at(address + r * stride, int(self.widths[t]))
+                self.data[t, r, : self.widths[t]] = np.frombuffer(line, np.uint8)
+
+    def tilestored64(self, t: int, address: int, stride: int) -> None:
+        if self.used(t):
+            for r in range(self.rows[t]):
+                line = self.data[t, r, : self.widths[t]].tobytes()
+                ctypes.memmove(address + r * stride, line, len(line))
+
+    def tdpbf16ps(self, sums: int, a: int, b: int) -> None:
+        if not self.used(sums, a, b):
+            return
+        m, k, n = self.rows[sums], self.rows[b], self.widths[sums] // 4
+        self.check(self.rows[a] == m and self.widths[a] == 4 * k and self.widths[b] == 4 * n, "shapes of a product")
+        left = shapes.from_bf16(self.data[a].view(np.uint16)[:m, : 2 * k].copy()).reshape(m, k, 2)
+        right = shapes.from_bf16(self.data[b].view(np.uint16)[:k, : 2 * n].copy()).reshape(k, n, 2)
+        total = self.data[sums].view(np.float32)
+        total[:m, :n] += np.einsum("mkp,knp->mn", left, right, dtype=np.float32)
+        self.products += 1
+
+
+def emulate(monkeypatch: pytest.MonkeyPatch) -> Registers:
+    """Makes `shapes.run` execute AMX kernels on the emulation, with the host's instructions for the rest."""
+    registers = Registers()
+    usual = shapes.compile_
+
+    def compile_(code: ContractCode, tgt: Target) -> object:
+        for name, function in registers.functions.items():
+            llvm.add_symbol(f"emulated_{name}", ctypes.cast(function, ctypes.c_void_p).value)
+        for call in code.calls:
+            fn = call.function
+            fn.lines = [line.replace("@llvm.x86.t", "@emulated_t").replace("@llvm.x86.ld", "@emulated_ld")
+                        for line in fn.lines]  # fmt: skip
+            fn.declarations = {
+                d.replace("@llvm.x86.t", "@emulated_t").replace("@llvm.x86.ld", "@emulated_ld") for d in fn.declarations
+            }
+        return usual(code, tgt if tgt is not AMX else target())
+
+    monkeypatch.setattr(shapes, "compile_", compile_)
+    return registers
+
+
+CASES = {
+    "rows of 32": lambda: shapes.matmul(64, 96, 64, dtype=BF16),
+    "uneven rows and columns": lambda: shapes.matmul(75, 70, 96, dtype=BF16),
+    "14 pairs a step": lambda: shapes.matmul(40, 40, 56, dtype=BF16),
+    "one vector": lambda: shapes.matmul(100, 10, 64, dtype=BF16),
+    "transposed b": lambda: shapes.matmul(40, 40, 64, tb=True, dtype=BF16),
+    "split sum": lambda: shapes.matmul(32, 32, 4096, dtype=BF16),
+    "11 wide image": lambda: shapes.convolution(3, 13, 32, 64, 3, 1, 1, BF16),
+    "26 wide image": lambda: shapes.convolution(1, 28, 16, 16, 3, 1, 1, BF16),
+    "strided": lambda: shapes.convolution(2, 19, 16, 20, 3, 2, 1, BF16),
+    "input gradient": lambda: shapes.input_gradient(2, 7, 20, 32, 3, BF16),
+}
+
+
+@pytest.mark.skipif(not target().avx512_bf16, reason="the rest of the kernel is for AVX-512")
+@pytest.mark.parametrize("name", CASES)
+def test_products(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    registers = emulate(monkeypatch)
+    code = CASES[name]().check(AMX)
+    assert not registers.errors
+    assert code.plan is not None and code.plan.amx
+    assert registers.products
+    assert not registers.rows, "registers were not released"
+
+
+@pytest.mark.skipif(not target().avx512_bf16, reason="the rest of the kernel is for AVX-512")
+def test_strided_a_uses_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    registers = emulate(monkeypatch)
+    shapes.matmul(64, 64, 64, ta=True, dtype=BF16).check(AMX)
+    assert not registers.configured
+
+
+@pytest.mark.skipif(host().isa >= Isa.AMX, reason="this CPU runs the instructions themselves in test_contract")
+def test_instructions_assemble() -> None:
+    """LLVM accepts the intrinsics and gives each its instruction."""
+    shapes._initialized()
+    code = emit_contract(shapes.convolution(3, 13, 32, 64, 3, 1, 1, BF16).spec, AMX, "kernel")
+    text = emit.module([call.ir for call in code.calls], set(code.declarations), "")
+    machine = llvm.Target.from_default_triple().create_target_machine(cpu=AMX.llvm_cpu, opt=2)
+    assembly = machine.emit_assembly(llvm.parse_assembly(text))
+    for instruction in ("ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"):
+        assert instruction in assembly
+
+
+def test_groups() -> None:
+    assert groups([0, 8, 16]) == [Group(0, 3, 8)]
+    assert groups([0, 8, 100, 108]) == [Group(0, 2, 8), Group(100, 2, 8)]
+    assert [g.rows for g in groups(list(range(0, 4 * 27, 4)))] == [14, 13]
+    with pytest.raises(ValueError, match="do not fit"):
+        groups([0, 1, 3, 7, 8, 9])
+
+
+def test_configuration() -> None:
+    data = configuration([Group(0, 14, 4), Group(56, 13, 4)], 16)
+    assert len(data) == 64 and data[0] == 1
+    assert list(data[48:56]) == [14, 14, 13, 13, 14, 13, 16, 16]
