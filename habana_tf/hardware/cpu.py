@@ -90,6 +90,20 @@ class Target:
         )
 
 
+def _tiles_allowed() -> bool:
+    """Asks the system for this process's use of AMX tile data, without which the first tile instruction is fatal.
+
+    Linux's arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA), for all threads; other systems are not asked.
+    """
+    import ctypes
+    import sys
+
+    if sys.platform != "linux":
+        return False
+    system_call, request, tile_data = 158, 0x1023, 18
+    return ctypes.CDLL(None).syscall(system_call, request, tile_data) == 0
+
+
 @functools.cache
 def host() -> Host:
     """The host CPU; asked once, because it does not change."""
@@ -97,6 +111,8 @@ def host() -> Host:
 
     features = binding.get_host_cpu_features()
     present = frozenset(name for name, has in features.items() if has)
+    if "amx-tile" in present and not _tiles_allowed():
+        present = frozenset(name for name in present if not name.startswith("amx-"))
     return Host(platform.machine(), binding.get_host_cpu_name(), present, frozenset(features) - present)
 
 
@@ -111,9 +127,7 @@ def target(cpu: Host | None = None) -> Target:
         return _native(cpu)
     isa = Isa[wanted.upper()]
     if isa > cpu.isa:
-        missing = sorted(
-            feature for level in Isa if level <= isa for feature in _REQUIRED[level] - cpu.features
-        )
+        missing = sorted(feature for level in Isa if level <= isa for feature in _REQUIRED[level] - cpu.features)
         raise IsaError(
             f"HABANA_SIM_ISA={wanted}, but this CPU ({cpu.name}) lacks {', '.join(missing)}: "
             f"use auto, or at most {cpu.isa.name.lower()}"

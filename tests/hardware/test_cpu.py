@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from llvmlite import binding
 
+from habana_tf.hardware import cpu
 from habana_tf.hardware.cpu import Host, Isa, IsaError, host, target
 
 V3 = frozenset({"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"})
@@ -39,6 +40,16 @@ def test_auto_takes_the_best(monkeypatch: pytest.MonkeyPatch, cpu: Host, isa: Is
 
 def test_what_a_virtual_machine_masks_is_masked_in_the_target() -> None:
     assert "-amx-tile" in target(MASKED).llvm_features.split(",")
+
+
+def test_tiles_need_the_systems_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(binding, "get_host_cpu_features", lambda: dict.fromkeys(AMX, True))
+    for allowed in (True, False):
+        monkeypatch.setattr(cpu, "_tiles_allowed", lambda allowed=allowed: allowed)
+        found = cpu.host.__wrapped__()
+        assert ("amx-tile" in found.features) == allowed
+        assert ("amx-tile" in found.lacks) != allowed
+        assert found.isa is (Isa.AMX if allowed else Isa.AVX512)
 
 
 @pytest.mark.parametrize(
