@@ -21,7 +21,7 @@ VENV := .venv
 VENV_LATEST := .venv-latest
 # Pinned, because every release of these finds something new; the rest are for types.
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 filelock llvmlite numpy rich
-PIP := -m pip --disable-pip-version-check install --quiet
+PIP := -m pip --disable-pip-version-check install -qq
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # --- what is built from what ---
@@ -108,7 +108,7 @@ $(VENV)/.tools: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
 build/wheel/.built: $(VENV)/.tensorflow-$(TENSORFLOW) $(SOURCES)
 	@echo "Building habana_tf"
 	@rm -rf build/wheel && mkdir -p build/wheel
-	@$(VENV)/bin/python -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps -w build/wheel .
+	@$(VENV)/bin/python -m pip --disable-pip-version-check wheel -qq --no-build-isolation --no-deps -w build/wheel .
 	@touch $@
 
 define install_wheel
@@ -141,6 +141,6 @@ horovod: $(VENV)/.tensorflow-$(TENSORFLOW) ## Adds Horovod with MPI and Gloo; co
 	@ls $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl >/dev/null 2>&1 || { \
 		echo "Compiling Horovod $(HOROVOD) (a few minutes, once)"; mkdir -p $(HOROVOD_WHEELS); \
 		HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 $(VENV)/bin/python -m pip \
-		--disable-pip-version-check wheel --quiet --no-build-isolation --no-deps -w $(HOROVOD_WHEELS) horovod==$(HOROVOD); }
+		--disable-pip-version-check wheel -qq --no-build-isolation --no-deps -w $(HOROVOD_WHEELS) horovod==$(HOROVOD); }
 	@$(VENV)/bin/python $(PIP) --no-deps $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl
 	@$(VENV)/bin/horovodrun --check-build
