@@ -196,6 +196,23 @@ def test_a_launch_larger_than_the_card_names_bytes_asked_in_use_and_total() -> N
     assert f"{96 << 30} bytes total" in text
 
 
+@on_hpu
+def test_a_launch_larger_than_the_host_says_host_memory() -> None:
+    import tensorflow as tf
+
+    from habana_tf._native import _bridge
+
+    bytes_asked = _bridge.host_memory()[0] + (1 << 30)
+    x = tf.zeros([1])
+    with programs(lambda c, s: program([(F32, [bytes_asked // 4])], doubled)):
+        try:
+            launch(make_cluster(["x"], name="larger than the host"), [x])
+        except tf.errors.ResourceExhaustedError as error:
+            assert "host memory" in str(error) or bytes_asked > 96 << 30
+        else:
+            raise AssertionError("more than the host's memory fitted")
+
+
 # --- copies between host and card ---
 
 
@@ -342,6 +359,55 @@ def test_random_state_lives_in_the_kernel_and_moves_on_by_what_is_reserved() -> 
             launch(cluster, [x], out=())
     # counter: low words count blocks, high words hold seed2; key holds seed. As TensorFlow's GuardedPhiloxRandom.
     assert states_seen == [[0, 0, 11, 0, 7, 0], [5, 2, 11, 0, 7, 0], [10, 4, 11, 0, 7, 0]]
+
+
+@on_hpu
+def test_sums_take_over_the_buffer_of_an_input_nobody_else_holds() -> None:
+    """The contract of TensorFlow's ring collectives, which run Add and Div in place."""
+    import tensorflow as tf
+
+    from habana_tf import runtime_hooks
+
+    @tf.function
+    def five(x: Any) -> Any:
+        return x + x + x + x + x
+
+    x = tf.constant(np.ones([1 << 20], np.float32))
+    real, runtime_hooks.optimize = runtime_hooks.optimize, lambda graph, item: None  # every op by itself
+    try:
+        five(x)
+        before = tf.config.experimental.get_memory_info("HPU:0")["current"]
+        tf.config.experimental.reset_memory_stats("HPU:0")
+        y = five(x)
+    finally:
+        runtime_hooks.optimize = real
+    grown = tf.config.experimental.get_memory_info("HPU:0")["peak"] - before
+    assert np.array_equal(y, 5 * x.numpy())
+    # Four sums: with every result in a new buffer, two would be alive at once.
+    assert grown < 2 * (4 << 20), grown
+
+
+@on_hpu
+def test_a_broken_graph_pass_is_told_and_counted_and_the_function_still_runs() -> None:
+    import tensorflow as tf
+
+    from habana_tf import runtime_hooks
+
+    def optimize(graph: bytes, item: Any) -> bytes | None:
+        raise RuntimeError("a broken pass")
+
+    @tf.function
+    def function(a: Any) -> Any:
+        return tf.tanh(a * 2.0) + 1.0
+
+    before = counters()["optimize_errors"]
+    real, runtime_hooks.optimize = runtime_hooks.optimize, optimize
+    try:
+        got = function(tf.constant([0.0]))
+    finally:
+        runtime_hooks.optimize = real
+    assert got.numpy().tolist() == [1.0]
+    assert counters()["optimize_errors"] > before
 
 
 @on_hpu
@@ -543,6 +609,24 @@ def test_lack_of_memory_while_compiling_is_resource_exhausted() -> None:
 
 
 @on_hpu
+def test_a_program_that_would_read_past_an_input_is_refused() -> None:
+    import tensorflow as tf
+
+    from habana_tf._native import _bridge
+
+    def resolve(cluster: bytes, signature: list[Any]) -> int:
+        return _bridge.make_program("test", [], [(0, 0, 0, 4096)], [(F32, [1])])
+
+    with programs(resolve):
+        try:
+            launch(make_cluster(["x"], name="past the end"), [tf.ones([1])])
+        except tf.errors.InternalError as error:
+            assert "reaches past its input" in str(error)
+        else:
+            raise AssertionError("the launch succeeded")
+
+
+@on_hpu
 def test_a_program_that_does_not_fit_its_op_is_an_error() -> None:
     import tensorflow as tf
 
@@ -578,14 +662,17 @@ def in_threads(work: Callable[[], None], n: int) -> None:
 
 
 @on_hpu
-def test_sixteen_threads_on_one_cold_function_resolve_once() -> None:
+def test_sixteen_threads_on_one_cold_function_compile_one_at_a_time() -> None:
     import tensorflow as tf
 
     resolved = []
+    busy = threading.Lock()
 
     def resolve(cluster: bytes, signature: list[Any]) -> int:
+        assert busy.acquire(blocking=False), "two threads compile the same cluster"
         resolved.append(threading.get_ident())
         time.sleep(0.2)
+        busy.release()
         return program([(F32, signature[0][1])], doubled)
 
     cluster = make_cluster(["x"], name="cold")
@@ -600,7 +687,8 @@ def test_sixteen_threads_on_one_cold_function_resolve_once() -> None:
 
     with programs(resolve):
         in_threads(work, 16)
-    assert len(resolved) == 1
+    # TensorFlow may trace a cold function twice; each of the two has a kernel of its own that asks once.
+    assert len(resolved) <= 2
 
 
 @on_hpu

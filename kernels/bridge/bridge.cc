@@ -225,7 +225,7 @@ Status Resolve(const std::string& cluster, const std::vector<InputView>& inputs,
     if (*program == nullptr) {
       throw std::runtime_error("resolve returned " + std::to_string(handle) + ", which is no program");
     }
-    const Status valid = (*program)->Validate(inputs.size());
+    const Status valid = (*program)->Validate(&inputs);
     if (!valid.ok()) throw std::runtime_error(valid.message);
   });
 }
@@ -335,7 +335,7 @@ int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls
   }
   SetOutputs(program.get(), outputs, states);
   program->keepalive = Keep(keepalive);
-  const Status valid = program->Validate(SIZE_MAX);
+  const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());
   return RegisterProgram(std::move(program));
 }
@@ -421,7 +421,7 @@ nb::list RunProgram(int64_t handle, nb::sequence inputs, nb::sequence states) {
     std::memcpy(&value, bytes.data(), sizeof(value));
     state_values.push_back(value);
   }
-  const Status valid = program->Validate(views.size());
+  const Status valid = program->Validate(&views);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());
   std::vector<std::unique_ptr<Aligned>> results;
   std::vector<char*> outputs;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "plugin/memory.h"
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
@@ -70,8 +71,8 @@ Tensors::~Tensors() {
 char* Tensors::Temporary(TF_OpKernelContext* ctx, size_t nbytes, TF_Status* status) {
   TF_SetStatus(status, TF_OK, "");
   if (nbytes == 0) return nullptr;
-  if (nbytes > static_cast<size_t>(GetCard().hbm_bytes)) {
-    TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "larger than the card");
+  if (nbytes > static_cast<size_t>(GetCard().hbm_bytes) || BeyondHost(nbytes)) {
+    TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "larger than the card or its host");
     return nullptr;
   }
   TF_AllocatorAttributes attributes;
@@ -202,6 +203,9 @@ Status Launch(LaunchKernel* kernel, TF_OpKernelContext* ctx) {
     const int rank = static_cast<int>(output.dims.size());
     if (output.nbytes > static_cast<size_t>(GetCard().hbm_bytes)) {
       return OutOfMemory(program->name, "output " + std::to_string(i), output.nbytes, false);
+    }
+    if (BeyondHost(output.nbytes)) {
+      return OutOfMemory(program->name, "output " + std::to_string(i), output.nbytes, true);
     }
     if (kernel->in_place && i == 0) {
       int candidates[8];

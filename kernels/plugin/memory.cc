@@ -84,6 +84,19 @@ void* AllocateHbm(uint64_t bytes) {
   return address;
 }
 
+bool BeyondHost(uint64_t bytes) {
+  constexpr uint64_t kLarge = uint64_t{256} << 20;
+  if (bytes < kLarge) return false;
+  const HostMemory host = ReadHostMemory();
+  Counters& counters = GetCounters();
+  if (static_cast<int64_t>(bytes) <=
+      host.available - HostMemoryReserve(host) + counters.device_bytes.load()) {
+    return false;
+  }
+  counters.host_memory_refusals.fetch_add(1);
+  return true;
+}
+
 void FreeHbm(void* address, uint64_t) {
   if (address == nullptr) return;
   Regions& regions = TheRegions();

@@ -7,6 +7,10 @@ namespace habana {
 
 // Null when the card is full or when the host cannot back the bytes; the latter is said on stderr.
 void* AllocateHbm(uint64_t bytes);
+// Whether the host could not back a tensor of this size even if the card held nothing else. TensorFlow's
+// allocator would find out too, but only after waiting ten seconds for memory to come free.
+bool BeyondHost(uint64_t bytes);
+
 void FreeHbm(void* address, uint64_t bytes);
 
 }  // namespace habana

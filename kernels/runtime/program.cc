@@ -56,7 +56,7 @@ void Program::SetConstants(const void* data, size_t nbytes) {
   std::memcpy(constants_, data, nbytes);
 }
 
-Status Program::Validate(size_t num_inputs_hint) const {
+Status Program::Validate(const std::vector<InputView>* inputs) const {
   const auto bad = [this](const std::string& what) {
     return Status(Code::kInternal, "program '" + name + "': " + what);
   };
@@ -68,7 +68,9 @@ Status Program::Validate(size_t num_inputs_hint) const {
     const size_t index = static_cast<size_t>(b.index);
     switch (b.kind) {
       case BufferKind::kInput:
-        if (index >= num_inputs_hint) return bad(which + " names a missing input");
+        if (inputs == nullptr) break;
+        if (index >= inputs->size()) return bad(which + " names a missing input");
+        if (end > (*inputs)[index].nbytes) return bad(which + " reaches past its input");
         break;
       case BufferKind::kOutput:
         if (index >= outputs.size()) return bad(which + " names a missing output");

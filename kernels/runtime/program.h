@@ -96,8 +96,8 @@ class HABANA_EXPORT Program {
   const char* constants() const { return constants_; }
   size_t constant_bytes() const { return constant_bytes_; }
 
-  // Checks indices and extents once, so that the executor need not.
-  Status Validate(size_t num_inputs_hint) const;
+  // Checks indices and extents once, so that the executor need not; with `inputs`, theirs too.
+  Status Validate(const std::vector<InputView>* inputs) const;
   Status Run(const LaunchArgs& args) const;
 
  private:

@@ -154,8 +154,9 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
     }
     if (mine) {
       Status status;
-      ProgramPtr found;
-      {
+      // The one who asked before may have finished between this thread's look and its turn.
+      ProgramPtr found = Lookup(key, hash);
+      if (found == nullptr) {
         CallbackScope python;
         status = python.status();
         if (status.ok()) {
@@ -163,6 +164,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
           status = python->resolve(cluster_, inputs, fixed_, &found);
         }
       }
+      if (status.ok()) Insert(key, hash, found);
       {
         std::lock_guard<std::mutex> lock(flights.mutex);
         flights.by_key.erase(name);
@@ -174,10 +176,8 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
         flight->program = found;
       }
       flight->cv.notify_all();
-      if (!status.ok()) return status;
-      Insert(key, hash, found);
       *program = found;
-      return {};
+      return status;
     }
     void* gil = nullptr;
     {

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
+#include <fstream>
 #include <mutex>
 #include <thread>
 
@@ -31,10 +33,25 @@ void Pause() {
 #endif
 }
 
+// Processors that the container's quota pays for (cgroup version 2, then 1); 0 without a quota.
+int ProcessorsOfQuota() {
+  double quota = 0;
+  double period = 0;
+  std::ifstream two("/sys/fs/cgroup/cpu.max");  // "max 100000" or "200000 100000"
+  if (!(two >> quota >> period)) {
+    std::ifstream limit("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+    std::ifstream window("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    if (!(limit >> quota) || !(window >> period)) return 0;
+  }
+  return quota > 0 && period > 0 ? std::max(1, static_cast<int>(std::ceil(quota / period))) : 0;
+}
+
 int ProcessorsOfThisProcess() {
   cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  int n = static_cast<int>(std::thread::hardware_concurrency());
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) n = CPU_COUNT(&set);
+  const int quota = ProcessorsOfQuota();
+  return std::max(1, quota > 0 ? std::min(n, quota) : n);
 }
 
 // The process's pool. It is never destroyed: at exit its threads may still be asleep in it.
