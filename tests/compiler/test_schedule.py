@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from habana_tf.compiler.dtypes import DType
 from habana_tf.compiler.ir import Builder, Contraction, Node, Op, Program
 from habana_tf.compiler.kernels import ContractKernel, LoopKernel
+from habana_tf.compiler.reads import reads_of
 from habana_tf.compiler.rewrite import rewrite
-from habana_tf.compiler.schedule import Schedule, reads_of, schedule
+from habana_tf.compiler.schedule import Schedule, schedule
 from habana_tf.compiler.views import Unfit
 
 from .running import check

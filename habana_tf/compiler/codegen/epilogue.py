@@ -9,8 +9,9 @@ from habana_tf.hardware.cpu import Target
 from .. import extent as ext
 from ..extent import Extent, Var
 from ..ir import Contraction, Node
+from ..keep import View
 from ..kernels import Call, Code, ContractKernel, Store
-from ..schedule import View, domain_index
+from ..reads import domain_index
 from ..views import Unfit, strides
 from .axes import accesses
 from .contract import ContractSpec, Operand, Point, emit_contract

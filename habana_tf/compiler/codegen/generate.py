@@ -9,7 +9,8 @@ from habana_tf.hardware.cpu import Target
 
 from ..ir import Node
 from ..kernels import Code, ContractKernel, Kernel, LoopKernel
-from ..schedule import Schedule, reads_of
+from ..reads import reads_of
+from ..schedule import Schedule
 from .emit import module
 from .epilogue import emit_contraction
 from .loops import emit_loop

@@ -1,0 +1,117 @@
+"""Which values are kept in memory: every other one is recomputed in the kernels that read it.
+
+Kept are what has a kernel of its own (reductions, contractions...), what leaves the program, what contractions and
+gathers read, and elementwise values that are dear and read more than once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from . import extent as ext
+from .ir import VIEWS, Node, Op, Program
+from .views import Index, Unfit, source_of
+
+ALWAYS_KEPT = frozenset({Op.INPUT, Op.RANDOM, Op.SCATTER, Op.SCAN, Op.SORT, Op.REDUCE, Op.CONTRACT, Op.CONCAT})
+_DEAR = frozenset(
+    "exp expm1 log log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh sigmoid erf erfc lgamma pow atan2 "
+    "div floordiv floormod truncmod sqrt rsqrt".split()
+)
+CHEAP = 3
+"""Scalar operations up to which a value read several times is computed again rather than kept."""
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor read with constant strides: element (i, j, ...) is at offset + i * strides[0] + ... of `base`."""
+
+    base: Node
+    strides: tuple[int, ...]
+    offset: int
+
+
+def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]]) -> set[Node]:
+    """The kept nodes of a program. `operands` gets, for each contraction, its operands as strided views."""
+    kept = {n for n in nodes if n.op in ALWAYS_KEPT or (n.op is Op.CONST and isinstance(n.arg, bytes))}
+    kept.update(program.outputs)
+    users: dict[Node, list[Node]] = {}
+    for n in nodes:
+        for s in n.src:
+            users.setdefault(s, []).append(n)
+    for n in nodes:  # what must be in memory for its reader's sake
+        if n.op is Op.SORT:
+            raise Unfit("sort has no kernel")
+        if n.op is Op.CONTRACT:
+            a, b = (_operand(s, kept) for s in n.src)
+            kept.update((a.base, b.base))
+            operands[n] = (a, b)
+        elif n.op is Op.GATHER:
+            kept.add(n.src[0])
+    cost: dict[Node, int] = {}
+    for n in nodes:
+        if n in kept:
+            cost[n] = 1
+            continue
+        cost[n] = own = _cost(n, cost)
+        if n.op is Op.CONST or own <= CHEAP:
+            continue
+        repeated = any(_repeats(u, n) for u in users.get(n, ()))
+        if repeated or _reads(n, users) > 1:
+            kept.add(n)
+            cost[n] = 1
+    return kept
+
+
+def _cost(n: Node, cost: dict[Node, int]) -> int:
+    """Scalar operations for one element of an inlined node."""
+    total = sum(cost[s] for s in n.src)
+    if n.op is Op.MAP:
+        return total + (8 if n.arg in _DEAR else 1)
+    if n.op in (Op.GATHER, Op.PAD):
+        return total + 2
+    return max(total, 1) if n.op in VIEWS else total
+
+
+def _repeats(user: Node, n: Node) -> bool:
+    """Whether a view reads elements of `n` more than once."""
+    if user.op is Op.EXPAND:
+        return True
+    if user.op is Op.WINDOW:
+        return any(k > s for k, s in zip(user.arg[1], user.arg[2], strict=True))
+    return False
+
+
+def _reads(n: Node, users: dict[Node, list[Node]]) -> int:
+    """How many places read an inlined node, looking through views."""
+    count = 0
+    for u in users.get(n, ()):
+        if u.op in (Op.RESHAPE, Op.PERMUTE):
+            count += max(1, _reads(u, users))
+        else:
+            count += 1
+    return count
+
+
+def _operand(node: Node, kept: set[Node]) -> View:
+    """The strided view that a contraction reads; its base has to be kept."""
+    base = node
+    while base not in kept and base.op in VIEWS and base.op not in (Op.PAD, Op.CONCAT):
+        base = base.src[0]
+    return _strided(node, base) or _strided(node, node)  # type: ignore[return-value]  # the second always fits
+
+
+def _strided(node: Node, base: Node) -> View | None:
+    variables = [ext.Var(f"x{k}", n) for k, n in enumerate(node.shape)]
+    index: Index = tuple(ext.of(v) for v in variables)
+    at = node
+    try:
+        while at is not base:
+            at, index, _ = source_of(at, index)
+    except Unfit:
+        return None
+    offset = ext.ravel(index, base.shape)
+    steps = [ext.stride_of(offset, v) for v in variables]
+    if any(s is None for s in steps):
+        return None
+    rest = offset if isinstance(offset, int) else offset.const
+    return View(base, tuple(s for s in steps if s is not None), rest)
