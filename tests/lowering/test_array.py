@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import BF16, F32, SHAPES, arrays, check, evaluate, lower_op, quick, reference, refusal
+from harness import BF16, F32, SHAPES, arrays, check, evaluate, lower_op, make_cluster, quick, reference, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+from habana_tf.compiler import extent as ext
+from habana_tf.compiler.interpreter import bind, run
+from habana_tf.lowering.lower import lower
 
 raw = tf.raw_ops
 TYPES = [F32, BF16, np.dtype("int32"), np.dtype("int64"), np.dtype("bool"), np.dtype("uint8")]
@@ -60,6 +64,14 @@ def test_fill(shape, dtype, index):
     check(lambda d, v: raw.Fill(dims=d, value=v), np.array(shape, index), np.ones((), dtype))
     got = evaluate(lambda d: raw.Empty(shape=d, dtype=tf.as_dtype(dtype), init=True), np.array(shape, np.int32))[0][0]
     assert got.shape == shape and got.dtype == dtype
+
+
+def test_fill_lowers_over_a_symbolic_count():
+    """Eager fills share one recipe over all shapes."""
+    cluster, _ = make_cluster(lambda v, d: raw.Fill(dims=d, value=v), [np.float32(3), np.int32([2])])
+    program = lower(cluster, [(), (1,)], [None, np.array([ext.sym(0)], dtype=object)])
+    got = run(bind(program, [5]), [np.array(3, F32), np.array([5], np.int32)])[0]
+    np.testing.assert_array_equal(got, [3] * 5)
 
 
 @pytest.mark.parametrize(
