@@ -274,20 +274,25 @@ class _Walk:
     def _replace(self, node: Node, value: Ref, control: Node, owed: int) -> None:
         """A read is not needed: `value` is its data, and who waited for it waits for `control`."""
         self.instead[node, 0] = value
-        if node in self.preserved:
-            node.add_control(control)
-            self.debts.pay(node, owed)
-            if node.name not in self.view.fetched:
-                self._to_noop(node)
+        if node not in self.preserved:
+            self._vanish(node, control, owed)
             return
-        self._vanish(node, control, owed)
+        node.add_control(control)
+        self._owe(node, owed)
+        self.debts.pay(node, owed)
+        if node.name not in self.view.fetched:
+            self._to_noop(node)
+
+    def _owe(self, node: Node, owed: int) -> None:
+        """Those who take another tensor than this node's, now, still have to wait for what it waited for."""
+        for source in node.controls:
+            owed |= self.debts.bit(source)
+        self.debts.of[node] = owed
 
     def _vanish(self, node: Node, control: Node, owed: int) -> None:
         """Removes a node; those behind it inherit what it waited for."""
         self.instead_control[node] = control
-        for source in node.controls:
-            owed |= self.debts.bit(source)
-        self.debts.of[node] = owed
+        self._owe(node, owed)
         self.view.remove(node)
 
     def _to_noop(self, node: Node) -> None:
@@ -356,6 +361,7 @@ class _Walk:
     def _replace_reader(self, node: Node, inner: Node, owed: int) -> None:
         """An op that only read its variables has no effect left."""
         if node in self.preserved:
+            self._owe(node, owed)
             self.debts.pay(node, owed)
             if node.name in self.view.fetched and len(output_types(node)) == 1:
                 tf_type = output_types(node)[0]
