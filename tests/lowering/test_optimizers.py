@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from harness import F32, quick
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 from resources import check, check_rounded, run
@@ -85,7 +85,7 @@ def operands(rule: str, shape: Any, grad_shape: Any, seed: int) -> tuple[dict[st
 
 
 @pytest.mark.parametrize("rule", RULES)
-@quick
+@settings(quick, max_examples=4)
 @given(array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4), st.integers(0, 99))
 def test_dense(rule: str, shape: Any, seed: int) -> None:
     variables, inputs = operands(rule, shape, shape, seed)
