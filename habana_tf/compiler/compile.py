@@ -96,15 +96,14 @@ class _Layout:
 def explain(kernel: Kernel) -> dict[str, Any]:
     """A kernel for people: engine (MME for contractions, TPC for the rest), what it computes, over what shape."""
     if isinstance(kernel, ContractKernel):
-        done = {"engine": "MME", "does": "contract", "shape": kernel.node.shape, "fused": _functions(kernel)}
+        engine, does, shape, fused = "MME", "contract", kernel.node.shape, _functions(kernel)
     elif isinstance(kernel, LoopKernel):
-        does = "reduce" if kernel.reduces else "map"
-        done = {"engine": "TPC", "does": does, "shape": kernel.domain, "fused": _functions(kernel)}
+        engine, does, shape = "TPC", "reduce" if kernel.reduces else "map", kernel.domain
+        fused = _functions(kernel)
     else:
-        done = {"engine": "TPC", "does": kernel.node.op.name.lower(), "shape": kernel.node.shape, "fused": {}}
-    done["shape"] = [n if isinstance(n, int) else str(n) for n in done["shape"]]  # type: ignore[attr-defined]
-    done["outputs"] = len(kernel.outputs)
-    return done
+        engine, does, shape, fused = "TPC", kernel.node.op.name.lower(), kernel.node.shape, {}
+    sizes = [n if isinstance(n, int) else str(n) for n in shape]
+    return {"engine": engine, "does": does, "shape": sizes, "fused": fused, "outputs": len(kernel.outputs)}
 
 
 def _functions(kernel: LoopKernel | ContractKernel) -> dict[str, int]:

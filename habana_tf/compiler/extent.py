@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,10 @@ def _factors(atom: Atom) -> tuple[Atom, ...]:
 
 
 def product(values: Iterable[Extent]) -> Extent:
-    return reduce(mul, values, 1)
+    out: Extent = 1
+    for v in values:
+        out = mul(out, v)
+    return out
 
 
 def bounds(e: Extent) -> tuple[int, int | None]:

@@ -195,7 +195,10 @@ def _interpreted(request: _Request, why: Unfit) -> int:
     def body(inputs: list[memoryview], outputs: list[memoryview], states: list[bytes]) -> None:
         import numpy as np
 
-        arrays = [np.frombuffer(m, n.dtype.numpy).reshape(n.shape) for m, n in zip(inputs, program.inputs, strict=True)]
+        arrays = [
+            np.frombuffer(m, a.dtype.numpy).reshape(shape)
+            for m, a, shape in zip(inputs, request.cluster.inputs, request.shapes, strict=True)
+        ]
         words = [np.frombuffer(s, np.uint32) for s in states]
         for target_, value in zip(outputs, interpreter.run(program, arrays, words), strict=True):
             np.frombuffer(target_, np.uint8)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,7 +16,14 @@ from hypothesis import strategies as st
 from llvmlite import binding as llvm
 
 from habana_tf.compiler.codegen import contract_loops, emit
-from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, Operand, emit_contract
+from habana_tf.compiler.codegen.contract import (
+    ContractCode,
+    ContractSpec,
+    Guard,
+    Operand,
+    accepts_guards,
+    emit_contract,
+)
 from habana_tf.compiler.codegen.contract_point import Point
 from habana_tf.compiler.codegen.contract_spec import canonical
 from habana_tf.compiler.codegen.contract_tiles import plan
@@ -83,6 +91,18 @@ def from_bf16(bits: np.ndarray) -> np.ndarray:
     return (bits.astype(np.uint32) << 16).view(np.float32)
 
 
+def padded(operand: Operand, data: np.ndarray, extents: tuple[int, ...]) -> np.ndarray:
+    """The operand over all labels: zero outside its guards."""
+    axes = [e if s else 1 for e, s in zip(extents, operand.strides, strict=True)]
+    index = np.indices(axes, sparse=True)
+    offset = sum((i * s for i, s in zip(index, operand.strides, strict=True)), operand.offset)
+    inside: np.ndarray = np.ones([1] * len(axes), bool)
+    for guard in operand.guards:
+        value = sum((i * c for i, c in zip(index, guard.coefs, strict=True)), guard.const)
+        inside = inside & (0 <= value) & (value < guard.size)
+    return np.broadcast_to(np.where(inside, data[np.clip(offset, 0, data.size - 1)], 0), extents)
+
+
 @dataclass
 class Case:
     """A spec with operands that lie in memory exactly as long as they must be."""
@@ -112,9 +132,11 @@ class Case:
             wide = (from_bf16(data) if data.dtype == np.uint16 else data).astype(np.float64)
             # Absent labels stay as axes of stride 0, so that a label in neither operand counts too.
             view = np.lib.stride_tricks.as_strided(
-                wide[operand.offset :], self.spec.extents, [8 * s for s in operand.strides]
+                wide[operand.offset :] if operand.offset >= 0 else wide,
+                self.spec.extents,
+                [8 * s for s in operand.strides],
             )
-            views.append(view)
+            views.append(padded(operand, wide, self.spec.extents) if operand.guards else view)
             subscripts.append(list(range(len(self.spec.extents))))
         kept = [i for i, s in enumerate(self.spec.out.strides) if s]
         kept.sort(key=lambda i: -self.spec.out.strides[i])
@@ -206,6 +228,41 @@ def input_gradient(n: int, h: int, c: int, o: int, k: int, dtype: DType = F32) -
     return Case.make(extents, a, b, dense(extents, [0, 1, 2, 3]), dtype, dtype)
 
 
+def padded_convolution(
+    n: int, h: int, c: int, o: int, k: int, s: int, d: int, pad: int, out: int, dtype: DType, reverse: bool = False
+) -> Case:
+    """NHWC input whose padding (`pad` before, what `out` needs after) is not in memory."""
+    extents = [n, out, out, o, k, k, c]
+    a = (h * h * c, s * h * c, s * c, 0, d * h * c, d * c, 1)
+    b = (0, 0, 0, c, -k * c * o, -c * o, 1) if reverse else (0, 0, 0, 1, k * c * o, c * o, o)
+    guards = tuple(
+        Guard(tuple(s if i == m else d if i == w else 0 for i in range(7)), -pad, h) for m, w in ((1, 4), (2, 5))
+    )
+    rng = np.random.default_rng(n + h)
+    data = []
+    for size in (n * h * h * c, k * k * c * o):
+        values = rng.standard_normal(size).astype(np.float32)
+        data.append(to_bf16(values) if dtype is BF16 else values)
+    offset = (k * k - 1) * c * o if reverse else 0
+    spec = ContractSpec(
+        tuple(extents),
+        Operand(dtype, a, -pad * (h + 1) * c, guards),
+        Operand(dtype, b, offset),
+        Operand(dtype, tuple(dense(extents, [0, 1, 2, 3]))),
+    )
+    assert accepts_guards(spec)
+    return Case(spec, *data)
+
+
+def padded_depthwise(n: int, h: int, c: int, dtype: DType) -> Case:
+    extents = [n, h, h, c, 3, 3]
+    guards = (Guard((0, 1, 0, 0, 1, 0), -1, h), Guard((0, 0, 1, 0, 0, 1), -1, h))
+    case = Case.make(extents, [h * h * c, h * c, c, 1, 0, 0], [0, 0, 0, 1, 3 * c, c], [1] * 6, dtype, dtype)
+    a = Operand(dtype, (h * h * c, h * c, c, 1, h * c, c), -(h + 1) * c, guards)
+    out = Operand(dtype, tuple(dense(extents, [0, 1, 2, 3])))
+    return Case(ContractSpec(tuple(extents), a, case.spec.b, out), case.a, case.b)
+
+
 def depthwise(n: int, h: int, c: int, k: int, dtype: DType = F32) -> Case:
     oh = h - k + 1
     extents = [n, oh, oh, c, k, k]
@@ -235,6 +292,13 @@ SHAPES = {
     "digits filter gradient": lambda t: filter_gradient(16, 28, 1, 32, 3, t),
     "filter gradient": lambda t: filter_gradient(8, 13, 32, 64, 3, t),
     "conv input gradient": lambda t: input_gradient(3, 13, 32, 64, 3, t),
+    "same, positions in one tile": lambda t: padded_convolution(2, 11, 16, 40, 3, 1, 1, 1, 11, t),
+    "same, positions over tiles": lambda t: padded_convolution(2, 30, 16, 20, 3, 1, 1, 1, 30, t),
+    "same, wide filter": lambda t: padded_convolution(1, 20, 8, 20, 7, 1, 1, 3, 20, t),
+    "same, strided": lambda t: padded_convolution(2, 29, 8, 20, 3, 2, 1, 1, 15, t),
+    "same, dilated": lambda t: padded_convolution(2, 21, 8, 20, 3, 1, 2, 2, 21, t),
+    "same, tiny image": lambda t: padded_convolution(5, 2, 8, 33, 3, 1, 1, 1, 2, t),
+    "input gradient, not padded": lambda t: padded_convolution(3, 11, 64, 32, 3, 1, 1, 2, 13, t, reverse=True),
     "depthwise": lambda t: depthwise(2, 9, 40, 3, t),
 }
 
@@ -296,6 +360,27 @@ def test_the_result_chooses_the_sides() -> None:
     assert c.lane is not None and c.lane.extent == 4
 
 
+@pytest.mark.parametrize("tgt", TARGETS, ids=lambda t: f"{t.isa.name}-{t.llvm_cpu}")
+@pytest.mark.parametrize("make", [
+    lambda: padded_convolution(2, 28, 1, 32, 3, 1, 1, 1, 28, F32),
+    lambda: padded_depthwise(2, 9, 40, F32),
+    lambda: padded_depthwise(1, 30, 20, F32),
+], ids=["one channel", "depthwise", "wide depthwise"])  # fmt: skip
+def test_padding_of_fp32(make: Callable[[], Case], tgt: Target) -> None:
+    make().check(tgt)
+
+
+def test_padding_that_must_be_in_memory() -> None:
+    one_channel = padded_convolution(2, 28, 8, 32, 3, 1, 1, 1, 28, BF16).spec
+    strides = (*one_channel.a.strides[:6], 28 * 28)
+    planes_first = ContractSpec(
+        one_channel.extents, Operand(BF16, strides, 0, one_channel.a.guards), one_channel.b, one_channel.out
+    )
+    assert not accepts_guards(planes_first)
+    with pytest.raises(ValueError, match="in memory"):
+        emit_contract(planes_first, target(), "kernel")
+
+
 class ScaleAndBias:
     """relu(sum * 2 + bias), stored twice: a checked use of everything a Point offers."""
 
@@ -319,8 +404,8 @@ class ScaleAndBias:
             code = "0"
             for label, stride in enumerate(self.spec.out.strides):
                 if stride:
-                    index = fn.int("add", p.index(label), lane if stride == 1 else 0)
-                    code = fn.int("add", fn.int("mul", code, 100), index)
+                    index = fn.integer("add", p.index(label), lane if stride == 1 else 0)
+                    code = fn.integer("add", fn.integer("mul", code, 100), index)
             fn.store("i64", code, fn.offset(self.pointers[2], "i64", out), 8)
 
 

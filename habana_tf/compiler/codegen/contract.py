@@ -22,10 +22,20 @@ from habana_tf.hardware.cpu import Target
 from ..dtypes import DType
 from .contract_kernels import KernelCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
 from .contract_point import Epilogue, Point, StorePartial, StoreResult
-from .contract_spec import ContractSpec, Operand, canonical
+from .contract_spec import ContractSpec, Guard, Operand, accepts_guards, canonical
 from .contract_tiles import Plan, plan
 
-__all__ = ["ContractCode", "ContractSpec", "Epilogue", "KernelCall", "Operand", "Point", "emit_contract"]
+__all__ = [
+    "ContractCode",
+    "ContractSpec",
+    "Epilogue",
+    "Guard",
+    "KernelCall",
+    "Operand",
+    "Point",
+    "accepts_guards",
+    "emit_contract",
+]
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,8 @@ def emit_contract(
 ) -> ContractCode:
     """The kernels of one contraction; function names begin with `name`. `cut` overrides the chosen plan."""
     c = canonical(spec)
+    if not accepts_guards(spec):
+        raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
     if any(not x.extent for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
     p = cut or plan(c, target)

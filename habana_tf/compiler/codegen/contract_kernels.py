@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
+from .contract_guard import guarded
 from .contract_loops import Place, TileLoops
 from .contract_micro import Accumulation, KLoop, Micro, at, masked_load, repeat
 from .contract_pack import SPREAD, PanelPacker, spread
@@ -105,6 +106,7 @@ class MainKernel(TileLoops):
                 trip = trip // (2 * pairs) if isinstance(trip, int) else fn.op(f"udiv i64 {trip}, {2 * pairs}")
                 a_step, step = a_step * 2 * pairs, step * pairs
             loops.append(KLoop(trip, a_step, step, half))
+        loops, a, b = guarded(self, place, size, self.a.unit, loops, a, b)
         if self.partial:
             self.partial.chunk = place.chunk
         if p.amx:
@@ -143,13 +145,13 @@ def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index = "0"
     for label in _pack_outer(c):
-        index = fn.int("add", fn.int("mul", index, label.extent), place.starts[label.key])
-    index = fn.int("add", fn.int("mul", index, p.tiling.panels), place.panel)
+        index = fn.integer("add", fn.integer("mul", index, label.extent), place.starts[label.key])
+    index = fn.integer("add", fn.integer("mul", index, p.tiling.panels), place.panel)
     steps = packer.steps(c.k)
-    offset = fn.int("mul", index, _panel_bytes(c, p))
+    offset = fn.integer("mul", index, _panel_bytes(c, p))
     if place.chunk_label is not None:
         step = steps[0] // 2 if p.dot and len(steps) == 1 else steps[0]
-        offset = fn.int("add", offset, fn.int("mul", place.starts[place.chunk_label.key], step))
+        offset = fn.integer("add", offset, fn.integer("mul", place.starts[place.chunk_label.key], step))
     return at(fn, base, offset)
 
 
@@ -261,7 +263,7 @@ class _ReduceKernel(TileLoops):
                     fn.op(f"fadd {vector} {total}, {load(at(fn, pointer, shift), mask)}")
                     for total, (pointer, mask) in zip(sums, where, strict=True)
                 ]
-                t.next = [fn.int("add", shift, step), *following]
+                t.next = [fn.integer("add", shift, step), *following]
             self.finish(out, place, size, vectors, active, t.next[1:])
 
         self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile))

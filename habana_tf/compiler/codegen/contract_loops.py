@@ -61,8 +61,8 @@ class TileLoops:
         for i, dim in reversed(list(enumerate(dims))):
             index = item
             if i:
-                index = self.fn.int("urem", item, dim.count) if dim.count > 1 else "0"
-                item = self.fn.int("udiv", item, dim.count)
+                index = self.fn.integer("urem", item, dim.count) if dim.count > 1 else "0"
+                item = self.fn.integer("udiv", item, dim.count)
             entered.append((dim, index))
         for dim, index in reversed(entered):
             self.enter(dim, index, place)
@@ -70,27 +70,27 @@ class TileLoops:
     def enter(self, dim: Dim, index: Value, place: Place) -> None:
         fn, t = self.fn, self.t
         if dim.kind == "rowblock":
-            low = fn.int("mul", index, dim.size)
-            place.row_tiles = low, fn.minimum(fn.int("add", low, dim.size), str(t.tiles))
+            low = fn.integer("mul", index, dim.size)
+            place.row_tiles = low, fn.minimum(fn.integer("add", low, dim.size), str(t.tiles))
             return
         assert dim.label is not None
         start = index
         if dim.kind == "rows":
             place.row_tile = index
-            start = fn.int("mul", index, t.size)
+            start = fn.integer("mul", index, t.size)
             if t.large < t.tiles:
-                beyond = fn.int("sub", index, t.large)
+                beyond = fn.integer("sub", index, t.large)
                 positive = fn.op(f"call i64 @llvm.smax.i64(i64 {beyond}, i64 0)")
                 fn.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
-                start = fn.int("sub", start, positive)
+                start = fn.integer("sub", start, positive)
         elif dim.kind == "panels":
             place.panel = index
-            start = fn.int("mul", index, t.width)
+            start = fn.integer("mul", index, t.width)
         elif dim.kind == "chunk":
-            start = fn.int("mul", index, dim.size)
+            start = fn.integer("mul", index, dim.size)
             place.chunk, place.chunk_label, place.chunk_trip = index, dim.label, dim.size
             if dim.label.extent % dim.size:
-                place.chunk_trip = fn.minimum(fn.int("sub", dim.label.extent, start), str(dim.size))
+                place.chunk_trip = fn.minimum(fn.integer("sub", dim.label.extent, start), str(dim.size))
         place.starts[dim.label.key] = start
 
     def inner(self, dims: tuple[Dim, ...], place: Place, body: Body) -> None:
@@ -159,8 +159,8 @@ class TileLoops:
         for label in self.c.labels():
             step = getattr(label, side)
             if step and label.key in place.starts:
-                total = fn.int("add", total, fn.int("mul", place.starts[label.key], step))
-        return at(fn, pointer, fn.int("mul", total, unit))
+                total = fn.integer("add", total, fn.integer("mul", place.starts[label.key], step))
+        return at(fn, pointer, fn.integer("mul", total, unit))
 
     # -- results ----------------------------------------------------------------------------------------------
 
@@ -201,8 +201,8 @@ class TileLoops:
         def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> None:
             if self.c.lane:
                 start = starts.get(self.c.lane.key, "0")
-                starts = {**starts, self.c.lane.key: fn.int("add", start, fn.int("mul", v, lanes))}
-            place_ = fn.int("mul", fn.int("add", fn.int("mul", row, vectors), v), lanes * 4)
+                starts = {**starts, self.c.lane.key: fn.integer("add", start, fn.integer("mul", v, lanes))}
+            place_ = fn.integer("mul", fn.integer("add", fn.integer("mul", row, vectors), v), lanes * 4)
             value = fn.load(vector, at(fn, self.stack_tile, place_), 16)
             out.vector(fn, Point(value, lanes, valid, Tile(fn, self.c, starts), {}))
 
@@ -210,8 +210,8 @@ class TileLoops:
             if labels:
                 label, extent = labels[0]
                 with fn.loop("0", str(extent)) as i:
-                    inner = {**starts, label.key: fn.int("add", starts.get(label.key, "0"), i.index)}
-                    rows(labels[1:], inner, fn.int("add", fn.int("mul", row, extent), i.index))
+                    inner = {**starts, label.key: fn.integer("add", starts.get(label.key, "0"), i.index)}
+                    rows(labels[1:], inner, fn.integer("add", fn.integer("mul", row, extent), i.index))
                 return
             full = vectors if active == lanes else vectors - 1
             if full:

@@ -29,16 +29,33 @@ BODY = 64
 
 
 @dataclass(frozen=True)
+class Row:
+    """A row of the tile: its number, byte distance in a, and, if it may lie in padding, the address to read instead
+    (`move`, bytes from its own) and the condition (i1) that it does not."""
+
+    number: int
+    distance: int
+    move: Value = "0"
+    valid: Value | None = None
+
+
+Cases = tuple[tuple["bool | tuple[Value, Value]", ...], ...]
+"""Per k step and row: in memory, in padding, or (move, valid) where only the running kernel knows."""
+
+
+@dataclass(frozen=True)
 class KLoop:
     """One k loop: trip count (an int, or an SSA i64 of at least 1) and the steps of both pointers in bytes.
 
     `half`: after the last full pair one single element remains (formats "pair" only, innermost loop only).
+    `cases`: padding along this loop; its steps are then written out, each for its own rows.
     """
 
     trip: int | Value
     a: int
     b: int
     half: bool = False
+    cases: Cases | None = None
 
 
 @dataclass(frozen=True)
@@ -133,58 +150,96 @@ class Accumulation:
         acc = list(start) if start is not None else ["zeroinitializer"] * self.micro.work
         if any(loop.trip == 0 and not loop.half for loop in loops):
             return acc
-        return self._nest(list(loops), a, b, acc)
+        rows = [Row(i, distance) for i, distance in enumerate(self.micro.rows)]
+        return self._nest(list(loops), a, b, acc, rows)
 
-    def _nest(self, loops: list[KLoop], a: Value, b: Value, acc: list[Value]) -> list[Value]:
+    def _nest(self, loops: list[KLoop], a: Value, b: Value, acc: list[Value], rows: list[Row]) -> list[Value]:
+        if not rows:
+            return acc
         if not loops:
-            return self._step(a, b, acc, False)
+            return self._step(a, b, acc, rows, False)
         loop, inner = loops[0], loops[1:]
-        work = self.micro.work
+        trip = loop.trip
+        if loop.cases is not None:
+            for i, case in enumerate(loop.cases):
+                some = self._inside(rows, case)
+                acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc, some)
+            return acc
+        work = len(rows) * self.micro.vectors
+        step = work
         for x in loops:
             work = work * x.trip if isinstance(x.trip, int) else UNROLLED + 1
         unroll = work <= UNROLLED
-        trip = loop.trip
         if not unroll and (not isinstance(trip, int) or trip > 1):
             turns, body = trip, 1
             if not inner and isinstance(trip, int):
-                body = _body(trip, self.micro.work)
+                body = _body(trip, step)
                 turns = trip // body
-            acc, a, b = self._turns(turns, body, loop, inner, a, b, acc)
+            acc, a, b = self._turns(turns, body, loop, inner, a, b, acc, rows)
             trip = trip % body if isinstance(trip, int) else 0
         assert isinstance(trip, int)
         for i in range(trip):
-            acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc)
+            acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc, rows)
         if loop.half:
-            acc = self._step(at(self.fn, a, trip * loop.a), at(self.fn, b, trip * loop.b), acc, True)
+            acc = self._step(at(self.fn, a, trip * loop.a), at(self.fn, b, trip * loop.b), acc, rows, True)
         return acc
 
     def _turns(
-        self, turns: int | Value, body: int, loop: KLoop, inner: list[KLoop], a: Value, b: Value, acc: list[Value]
-    ) -> tuple[list[Value], Value, Value]:
-        fn = self.fn
-        carry = [("ptr", a), ("ptr", b), *((self.micro.type, x) for x in acc)]
-        with repeat(fn, turns, carry) as t:
-            pa, pb, *sums = t.carried
+        self, turns: int | Value, body: int, loop: KLoop, inner: list[KLoop], a: Value, b: Value, acc: list[Value],
+        rows: list[Row],
+    ) -> tuple[list[Value], Value, Value]:  # fmt: skip
+        fn, vectors = self.fn, self.micro.vectors
+        live = [row.number * vectors + v for row in rows for v in range(vectors)]
+        acc = list(acc)
+        with repeat(fn, turns, [("ptr", a), ("ptr", b), *((self.micro.type, acc[i]) for i in live)]) as t:
+            pa, pb, *carried = t.carried
+            sums = list(acc)
+            for i, x in zip(live, carried, strict=True):
+                sums[i] = x
             for i in range(body):
-                sums = self._nest(inner, at(fn, pa, i * loop.a), at(fn, pb, i * loop.b), sums)
-            t.next = [at(fn, pa, body * loop.a), at(fn, pb, body * loop.b), *sums]
-        return t.next[2:], t.next[0], t.next[1]
+                sums = self._nest(inner, at(fn, pa, i * loop.a), at(fn, pb, i * loop.b), sums, rows)
+            t.next = [at(fn, pa, body * loop.a), at(fn, pb, body * loop.b), *(sums[i] for i in live)]
+        for i, x in zip(live, t.next[2:], strict=True):
+            acc[i] = x
+        return acc, t.next[0], t.next[1]
 
-    def _step(self, a: Value, b: Value, acc: list[Value], half: bool) -> list[Value]:
-        micro, out = self.micro, []
+    def _inside(self, rows: list[Row], case: tuple[bool | tuple[Value, Value], ...]) -> list[Row]:
+        """The rows that are not in padding for certain."""
+        found = []
+        for row in rows:
+            state = case[row.number]
+            if isinstance(state, tuple):
+                move, valid = state
+                if row.valid is not None:
+                    valid = self.fn.op(f"and i1 {row.valid}, {valid}")
+                found.append(Row(row.number, row.distance, self.fn.integer("add", row.move, move), valid))
+            elif state:
+                found.append(row)
+        return found
+
+    def _step(self, a: Value, b: Value, acc: list[Value], rows: list[Row], half: bool) -> list[Value]:
+        micro, out = self.micro, list(acc)
         # Keeps the compiler from sharing loads among steps, which costs more registers than it saves loads; no code.
         self.fn.do('fence syncscope("singlethread") acq_rel')
         stride = micro.lanes * SIZE[micro.b_format]
         columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]
-        for r, distance in enumerate(micro.rows):
-            row = at(self.fn, a, distance)
-            element = "" if micro.a_vector else self._a(row, half)
+        for row in rows:
+            place = at(self.fn, at(self.fn, a, row.move), row.distance)
+            element = "" if micro.a_vector else self._a(place, row.valid, half)
             for v in range(micro.vectors):
                 if micro.a_vector:
                     size = SIZE[micro.a_format]
-                    element = self._vector(at(self.fn, row, v * micro.lanes * size), micro.a_format, micro.mask(v))
-                out.append(self._fma(element, columns[v], acc[r * micro.vectors + v]))
+                    element = self._vector(at(self.fn, place, v * micro.lanes * size), micro.a_format, micro.mask(v))
+                    element = self._or_zero(row.valid, micro.type, element)
+                i = row.number * micro.vectors + v
+                out[i] = self._fma(element, columns[v], acc[i])
         return out
+
+    def _or_zero(self, valid: Value | None, type_: str, x: Value) -> Value:
+        if valid is None:
+            return x
+        zero = {"float": "0.0", "i16": "0", "i32": "0"}.get(type_, "zeroinitializer")
+        return self.fn.op(f"select i1 {valid}, {type_} {x}, {type_} {zero}")
 
     def _fma(self, a: Value, b: Value, acc: Value) -> Value:
         t, lanes = self.micro.type, self.micro.lanes
@@ -193,13 +248,14 @@ class Accumulation:
             return self.fn.call(t, f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", (t, acc), (pairs, a), (pairs, b))
         return self.fn.call(t, f"llvm.fmuladd.v{lanes}f32", (t, a), (t, b), (t, acc))
 
-    def _a(self, pointer: Value, half: bool) -> Value:
+    def _a(self, pointer: Value, valid: Value | None, half: bool) -> Value:
         fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
         if form == "f32":
-            return fn.splat(lanes, "float", fn.load("float", pointer, 4))
+            return fn.splat(lanes, "float", self._or_zero(valid, "float", fn.load("float", pointer, 4)))
         if form == "bf16":
             # The element in both halves of a word, the lower half then cleared: bf16 is the top of an fp32.
-            word = fn.splat(2 * lanes, "i16", fn.load("i16", pointer, 2))
+            half_word = self._or_zero(valid, "i16", fn.load("i16", pointer, 2))
+            word = fn.splat(2 * lanes, "i16", half_word)
             word = fn.op(f"bitcast <{2 * lanes} x i16> {word} to <{lanes} x i32>")
             top = "<" + ", ".join(["i32 -65536"] * lanes) + ">"
             return self._as_float(fn.op(f"and <{lanes} x i32> {word}, {top}"))
@@ -208,7 +264,7 @@ class Accumulation:
             word = fn.op(f"zext i16 {single} to i32")
         else:
             word = fn.load("i32", pointer, 2)
-        word = fn.splat(lanes, "i32", word)
+        word = fn.splat(lanes, "i32", self._or_zero(valid, "i32", word))
         return fn.op(f"bitcast <{lanes} x i32> {word} to <{2 * lanes} x bfloat>")
 
     def _b(self, pointer: Value, v: int) -> Value:

@@ -103,7 +103,7 @@ class PanelPacker:
 
     def _after(self, trip: int | Value, source: Value, target: Value, a: int, b: int) -> tuple[Value, Value]:
         fn = self.fn
-        return at(fn, source, fn.int("mul", trip, a)), at(fn, target, fn.int("mul", trip, b))
+        return at(fn, source, fn.integer("mul", trip, a)), at(fn, target, fn.integer("mul", trip, b))
 
     def _load(self, p: Value, v: int, vectors: int, active: int) -> Value:
         mask = None
@@ -271,7 +271,7 @@ def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> N
 
     def one_by_one(start: Value, stop: Value) -> None:
         with fn.loop(start, stop) as e:
-            other = clamp(fn.int("add", e.index, shift), "0", str(count - 1))
+            other = clamp(fn.integer("add", e.index, shift), "0", str(count - 1))
             word = fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', other), 2)} to i32")
             word = fn.op(f"shl i32 {word}, 16")
             if step is not None:
@@ -280,16 +280,16 @@ def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> N
             fn.store("i32", word, fn.offset(words, "i32", e.index), 4)
 
     with fn.loop("%begin", "%end") as item:
-        start = fn.int("mul", item.index, SPREAD)
-        stop = fn.minimum(fn.int("add", start, SPREAD), str(count))
+        start = fn.integer("mul", item.index, SPREAD)
+        stop = fn.minimum(fn.integer("add", start, SPREAD), str(count))
         first = clamp(str(valid_from), start, stop)
         last = clamp(str(valid_to), first, stop)
-        last = fn.int("add", first, fn.op(f"and i64 {fn.int('sub', last, first)}, {-lanes}"))
+        last = fn.integer("add", first, fn.op(f"and i64 {fn.integer('sub', last, first)}, {-lanes}"))
         one_by_one(start, first)
         half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
         order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
         with fn.loop(first, last, lanes) as e:
-            y = fn.load(half, fn.offset(a, "i16", fn.int("add", e.index, shift)), 2)
+            y = fn.load(half, fn.offset(a, "i16", fn.integer("add", e.index, shift)), 2)
             if step is None:
                 fn.store(f"<{lanes} x float>", widen(fn, lanes, y), fn.offset(words, "i32", e.index), 4)
             else:

@@ -31,7 +31,7 @@ class Tile:
             total = "0"
             for label, step in zip(labels, steps, strict=True):
                 if step:
-                    total = self.fn.int("add", total, self.fn.int("mul", self.starts.get(label.key, "0"), step))
+                    total = self.fn.integer("add", total, self.fn.integer("mul", self.starts.get(label.key, "0"), step))
             self.bases[steps] = total
         return self.bases[steps]
 
@@ -60,7 +60,7 @@ class Point:
         labels = self.tile.c.labels()
         steps = tuple(self._step(label, strides) for label in labels)
         distance = sum(self.within.get(label.key, 0) * step for label, step in zip(labels, steps, strict=True))
-        return self.tile.fn.int("add", self.tile.base(steps, labels), distance + const)
+        return self.tile.fn.integer("add", self.tile.base(steps, labels), distance + const)
 
     def lane_stride(self, strides: Sequence[int]) -> int:
         """Elements from one lane to the next: 1 a vector in memory, 0 one value for all lanes."""
@@ -73,13 +73,13 @@ class Point:
         if spec.extents[label] == 1:
             return "0"
         merged = next(x for x in self.tile.c.labels() if label in x.sources)
-        at = fn.int("add", self.tile.starts.get(merged.key, "0"), self.within.get(merged.key, 0))
+        at = fn.integer("add", self.tile.starts.get(merged.key, "0"), self.within.get(merged.key, 0))
         place = merged.sources.index(label)
         inner = 1
         for other in merged.sources[place + 1 :]:
             inner *= spec.extents[other]
-        at = fn.int("udiv", at, inner)
-        return fn.int("urem", at, spec.extents[label]) if place else at
+        at = fn.integer("udiv", at, inner)
+        return fn.integer("urem", at, spec.extents[label]) if place else at
 
     def _step(self, label: Label, strides: Sequence[int]) -> int:
         step = strides[label.sources[-1]]
@@ -146,5 +146,5 @@ class StorePartial:
         self.pointer = pointers[0]
 
     def vector(self, fn: Function, p: Point) -> None:
-        offset = fn.int("add", p.offset(self.strides), fn.int("mul", self.chunk, self.size))
+        offset = fn.integer("add", p.offset(self.strides), fn.integer("mul", self.chunk, self.size))
         masked_store(fn, "float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)

@@ -19,12 +19,25 @@ from ..dtypes import DType
 
 
 @dataclass(frozen=True)
+class Guard:
+    """Padding with zeros that is not in memory: the operand is 0 unless 0 <= const + sum(coefs * index) < size."""
+
+    coefs: tuple[int, ...]
+    const: int
+    size: int
+
+
+@dataclass(frozen=True)
 class Operand:
-    """A tensor over the spec's labels: strides in elements, 0 where a label is absent; negative ones are fine."""
+    """A tensor over the spec's labels: strides in elements, 0 where a label is absent; negative ones are fine.
+
+    What is outside a guard is never read. See `accepts_guards` for where they may stand.
+    """
 
     dtype: DType
     strides: tuple[int, ...]
     offset: int = 0
+    guards: tuple[Guard, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +70,8 @@ class Label:
     out: int
     also: tuple[int, ...]
     sources: tuple[int, ...]
+    guards: tuple[int, ...] = ()
+    """Its coefficient in each guard of the operands."""
 
     @property
     def key(self) -> int:
@@ -97,7 +112,8 @@ def canonical(spec: ContractSpec) -> Canonical:
             continue
         a, b, out = spec.a.strides[i], spec.b.strides[i], spec.out.strides[i]
         kind = "k" if not out else "batch" if a and b else "n" if b else "m"
-        labels.append(Label(kind, extent, a, b, out, tuple(s[i] for s in spec.also), (i,)))
+        coefs = tuple(g.coefs[i] for g in (*spec.a.guards, *spec.b.guards))
+        labels.append(Label(kind, extent, a, b, out, tuple(s[i] for s in spec.also), (i,), coefs))
     labels = _merge(labels)
     lane = next((x for x in labels if x.out == 1), None)
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
@@ -117,11 +133,44 @@ def canonical(spec: ContractSpec) -> Canonical:
     return Canonical(spec, left, right, swapped, groups["batch"], groups["m"], groups["n"], k, lane)
 
 
+WINDOW = 8
+"""The largest extent of a guarded k label: each of its points is written out in code."""
+
+
+def accepts_guards(spec: ContractSpec) -> bool:
+    """Whether `emit_contract` takes this spec's guards; if not, the padded operand must be a copy in memory.
+
+    Each must lie on the operand that does not share the result's last axis and tie one of its own labels to one
+    summed label of few points, of which at least one is always inside; for bf16 the last summed axis must be
+    contiguous and free of guards. So are images under forward convolutions and input gradients.
+    """
+    c = canonical(spec)
+    guards = c.a.guards
+    if c.b.guards or not guards:
+        return not c.b.guards
+    tied = set()
+    for number, guard in enumerate(guards):
+        labels = [x for x in c.labels() if x.guards[number]]
+        if sorted(x.kind for x in labels) != ["k", "m"]:
+            return False
+        k, m = sorted(labels, key=lambda x: x.kind)
+        if k in tied or k.extent > WINDOW or k.guards[number] < 0 or len(k.sources) + len(m.sources) > 2:
+            return False
+        if m.a * k.guards[number] != k.a * m.guards[number]:
+            return False
+        tied.add(k)
+        inside = [[0 <= guard.const + m.guards[number] * i + k.guards[number] * j < guard.size
+                   for j in range(k.extent)] for i in range(m.extent)]  # fmt: skip
+        if not all(map(any, inside)):
+            return False
+    return c.a.dtype is DType.F32 or (c.k[-1].a == 1 and c.k[-1] not in tied)
+
+
 def _merge(labels: list[Label]) -> list[Label]:
     """Joins p and q wherever a step of p is, in every tensor, as far as walking all of q."""
 
     def steps(x: Label) -> tuple[int, ...]:
-        return (x.a, x.b, x.out, *x.also)
+        return (x.a, x.b, x.out, *x.also, *x.guards)
 
     while True:
         for p in labels:

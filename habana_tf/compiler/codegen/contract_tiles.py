@@ -102,6 +102,12 @@ class Plan:
         return math.prod(d.count for d in self.dims[: self.grid_dims])
 
 
+def row_starts(t: Tiling, size: int) -> list[int]:
+    """Where along the split label the row tiles of this size begin."""
+    starts = [i * t.size - max(0, i - t.large) for i in range(t.tiles)]
+    return starts[: t.large] if size == t.size else starts[t.large :]
+
+
 def _register_tiles(target: Target) -> tuple[int, dict[int, int]]:
     """Lanes, and for each number of vectors the most rows whose sums stay in registers."""
     if target.isa >= Isa.AVX512:
@@ -181,7 +187,7 @@ def plan(c: Canonical, target: Target) -> Plan:
     results = rows * c.columns * outer_count
     chunk, chunks = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work)
     head = [chunk] if chunk else []
-    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4
+    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4 and not c.a.guards
     if not packed:
         if b_bytes // chunks <= L2 // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
@@ -231,7 +237,7 @@ def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
 
 def _amx(c: Canonical, target: Target) -> int:
     """Pairs per AMX step: most of 16 that divide the last k label; 0 if AMX does not fit."""
-    if target.isa < Isa.AMX or not c.m or c.k[-1].a != 1 or c.k[-1].extent % 2:
+    if target.isa < Isa.AMX or c.a.guards or not c.m or c.k[-1].a != 1 or c.k[-1].extent % 2:
         return 0
     pairs = c.k[-1].extent // 2
     return next((d for d in range(16, 7, -1) if pairs % d == 0), 0)
@@ -257,9 +263,9 @@ def _chunks(
     if nbytes > L2 and depth >= 2048:
         by_cache = -(-nbytes // (L2 // 2))
         wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
-    if wanted <= 1:
+    label = c.k[0] if c.k else None
+    if wanted <= 1 or label is None or any(label.guards):
         return None, 1
-    label = c.k[0]
     wanted = min(1 << (wanted - 1).bit_length(), 64)
     size = -(-label.extent // wanted)
     if len(c.k) == 1:

@@ -126,7 +126,7 @@ class Function:
         one = self.op(f"insertelement {vector} poison, {type_} {value}, i64 0")
         return self.op(f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer")
 
-    def int(self, fn: str, a: Value | int, b: Value | int) -> Value:
+    def integer(self, fn: str, a: Value | int, b: Value | int) -> Value:
         """i64 arithmetic; constants fold."""
         a, b = str(a), str(b)
         if _literal(a) and _literal(b):

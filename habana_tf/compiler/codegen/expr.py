@@ -90,8 +90,8 @@ class Evaluator:
                 return known[e]
         total: Value = "0"
         for atom, c in e.terms:
-            total = self.fn.int("add", total, self.fn.int("mul", self._atom(atom), c))
-        total = self.fn.int("add", total, e.const)
+            total = self.fn.integer("add", total, self.fn.integer("mul", self._atom(atom), c))
+        total = self.fn.integer("add", total, e.const)
         self._numbers[-1][e] = total
         return total
 
@@ -104,10 +104,10 @@ class Evaluator:
             case ext.Prod(factors=factors):
                 out: Value = "1"
                 for f in factors:
-                    out = self.fn.int("mul", out, self._atom(f))
+                    out = self.fn.integer("mul", out, self._atom(f))
                 return out
             case ext.Div(value=value, by=by):
-                return self.fn.int("udiv", self.number(value), by)
+                return self.fn.integer("udiv", self.number(value), by)
             case ext.Mod(value=value, by=by):
                 return self.fn.op(f"urem i64 {self.number(value)}, {by}")
 
@@ -351,18 +351,18 @@ class Evaluator:
         invariant = buffer not in self.written
         stride = self.stride(offset)
         if stride == 0:
-            at = self.fn.int("add", base, self.number(offset))
+            at = self.fn.integer("add", base, self.number(offset))
             if self.guard.scalar is not None:
                 at = self.fn.op(f"select i1 {self.guard.scalar}, i64 {at}, i64 0")
             raw = self.fn.load(lane, self.fn.offset(self.pointer(buffer), lane, at), size, invariant)
             return Val(self.one.from_memory(raw, dtype), True)
         if stride == 1:
-            address = self.fn.offset(self.pointer(buffer), lane, self.fn.int("add", base, self.number(offset)))
+            address = self.fn.offset(self.pointer(buffer), lane, self.fn.integer("add", base, self.number(offset)))
             vector = self.many.type(lane)
             mask = self.mask()
             if self.lanes == 1 or mask is None:
                 if mask is not None:
-                    return self._one_lane(buffer, dtype, self.fn.int("add", base, self.number(offset)), mask)
+                    return self._one_lane(buffer, dtype, self.fn.integer("add", base, self.number(offset)), mask)
                 raw = self.fn.load(vector, address, size, invariant)
             else:
                 raw = self.fn.masked_load(lane, self.lanes, address, mask)

@@ -109,7 +109,7 @@ class _Emitter:
             if work >= ITEM or work * grid[-1].extent > 4 * ITEM and work >= ITEM // 4:
                 break
             loops.insert(0, grid[-1])
-            work = work * grid.pop().extent  # type: ignore[operator]  # tested above
+            work = work * grid.pop().extent
         items = ext.mul(ext.product(a.extent for a in grid), chunks)
         each = work if isinstance(work, int) else ITEM
         return grid, loops, items, max(1, -(-GRAIN // max(each, 1)))
@@ -150,8 +150,8 @@ class _Emitter:
                 count = self.ev.number(chunks)
                 part = item if not grid else self.fn.op(f"urem i64 {item}, {count}")
                 item = item if not grid else self.fn.op(f"udiv i64 {item}, {count}")
-                start = self.fn.int("mul", part, size)
-                stop = self.fn.minimum(self.fn.int("add", start, size), stop)
+                start = self.fn.integer("mul", part, size)
+                stop = self.fn.minimum(self.fn.integer("add", start, size), stop)
             self._decode(item, grid)
             with ExitStack() as stack:
                 self._nest(stack, loops)
@@ -166,9 +166,9 @@ class _Emitter:
             rest = n % self.lanes
             whole = str(n - rest)
         else:
-            count = self.fn.int("sub", stop, start)
+            count = self.fn.integer("sub", stop, start)
             rest_value = self.fn.op(f"urem i64 {count}, {self.lanes}")
-            whole = self.fn.int("sub", stop, rest_value)
+            whole = self.fn.integer("sub", stop, rest_value)
         assert self.vector is not None
         if whole != "0":
             with self.fn.loop(start, whole, self.lanes) as loop, self.ev.scope():
@@ -190,7 +190,7 @@ class _Emitter:
             return "true"
         if rest is not None:
             return first_lanes(self.lanes, rest)
-        left = self.fn.splat(self.lanes, "i64", self.fn.int("sub", stop, start))
+        left = self.fn.splat(self.lanes, "i64", self.fn.integer("sub", stop, start))
         steps = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
         return self.ev.many.op("icmp slt", steps, left, "i64")
 
@@ -230,10 +230,10 @@ class _Emitter:
             tile = each.index if not grid and not loops else self.fn.op(f"urem i64 {each.index}, {count}")
             item = each.index if not grid and not loops else self.fn.op(f"udiv i64 {each.index}, {count}")
             self._decode(item, grid)
-            start = self.fn.int("mul", tile, width)
+            start = self.fn.integer("mul", tile, width)
             with ExitStack() as stack:
                 self._nest(stack, loops)
-                starts = [self.fn.int("add", start, k * self.lanes) for k in range(side)]
+                starts = [self.fn.integer("add", start, k * self.lanes) for k in range(side)]
                 guards = [Guard(None, self._tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
                 sums = [[Accumulator(self.ev.many, r) for r in self.kernel.reduces] for _ in range(side)]
                 self._accumulate(inner, starts, guards, sums)
@@ -315,13 +315,13 @@ class _Emitter:
         if not isinstance(n, int) or n >= 4 * self.lanes:
             side = [[a.fresh() for a in sums] for _ in range(3)]
             every = [*sums, *(a for s in side for a in s)]
-            done = self.fn.int("sub", stop, self.fn.op(f"urem i64 {stop}, {4 * self.lanes}"))
+            done = self.fn.integer("sub", stop, self.fn.op(f"urem i64 {stop}, {4 * self.lanes}"))
             carry = [c for a in every for c in a.carry()]
             with self.fn.loop("0", done, 4 * self.lanes, carry) as loop:
                 _restore(every, loop.carried)
                 for k, accumulators in enumerate([sums, *side]):
                     with self.ev.scope():
-                        self.ev.vars[self.vector.var] = self.fn.int("add", loop.index, k * self.lanes)
+                        self.ev.vars[self.vector.var] = self.fn.integer("add", loop.index, k * self.lanes)
                         self._add(accumulators, None)
                         self._store_all()
                 loop.next = [v for a in every for v in a.values]
@@ -330,7 +330,7 @@ class _Emitter:
                 b.combine(c)
                 a.combine(d)
                 a.combine(b)
-        whole = self.fn.int("sub", stop, self.fn.op(f"urem i64 {stop}, {self.lanes}"))
+        whole = self.fn.integer("sub", stop, self.fn.op(f"urem i64 {stop}, {self.lanes}"))
         with self.fn.loop(done, whole, self.lanes, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
             _restore(sums, loop.carried)
             self.ev.vars[self.vector.var] = loop.index

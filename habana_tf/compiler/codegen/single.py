@@ -39,12 +39,12 @@ def _random(fn: Function, node: Node, lanes: int) -> tuple[Extent, int]:
     ev = Evaluator(fn, {}, lanes, None)
     total = ev.number(n)
     with fn.loop("%begin", "%end") as item:
-        first = fn.int("mul", item.index, lanes)
+        first = fn.integer("mul", item.index, lanes)
         vectors = blocks(fn, state, first, lanes, node.arg.run, node.arg.skip)
         flat = _interleave(fn, vectors, lanes)
-        start = fn.int("mul", item.index, words)
+        start = fn.integer("mul", item.index, words)
         address = fn.offset(out, "i32", start)
-        left = fn.int("sub", total, start)
+        left = fn.integer("sub", total, start)
         vector = f"<{words} x i32>"
         if isinstance(n, int) and n % words == 0:
             fn.store(vector, flat, address, 4)
@@ -102,7 +102,7 @@ def _scatter(fn: Function, node: Node, memory: Mapping[Node, int], count: int, l
             x = ev.one.cast(ev.value(c, tuple(index[:lead])).name, c.dtype, DType.I64)
             ok = fn.op(f"icmp ult i64 {x}, {ev.number(node.shape[a])}")
             inside = fn.op(f"and i1 {inside}, {ok}")
-            at = fn.int("add", at, fn.int("mul", x, ev.number(steps[a])))
+            at = fn.integer("add", at, fn.integer("mul", x, ev.number(steps[a])))
         stack.enter_context(fn.when(inside))
         stack.enter_context(ev.scope())
         new = ev.value(updates, (*index, *(inner_index[a] for a in rest)))
@@ -145,7 +145,7 @@ def _scan(fn: Function, node: Node, memory: Mapping[Node, int], count: int) -> t
         with fn.loop("0", n, 1, [(lane, start)]) as loop, ev.scope():
             v = Var("s", node.shape[scan.axis])
             at = loop.index
-            ev.vars[v] = fn.int("sub", fn.int("sub", n, "1"), at) if scan.reverse else at
+            ev.vars[v] = fn.integer("sub", fn.integer("sub", n, "1"), at) if scan.reverse else at
             index[scan.axis] = ext.of(v)
             full = tuple(index[a] for a in range(node.rank))
             value = ev.value(x, full)
