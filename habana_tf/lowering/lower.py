@@ -20,6 +20,9 @@ from .table import Row, lookup
 class LoweringError(Exception):
     """An op the compiler cannot take as it stands; the message names op, node and reason."""
 
+    tf_code = 3
+    """TensorFlow's INVALID_ARGUMENT."""
+
 
 @dataclass
 class Lowering:
