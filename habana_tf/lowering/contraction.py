@@ -7,6 +7,9 @@ windows with dy over positions, its input gradient contracts `spread(dy)` with t
     y [N,O..,F] = windows(x)[N,O..,C,K..] * w[K..,C,F]      dw[K..,C,F] = windows(x)[N,O..,C,K..] * dy[N,O..,F]
     dx[N,S..,C] = spread(dy)[N,S..,F,K..] * reversed w[K..,C,F]
 
+An input gradient with a stride is done phase by phase, so that nothing is multiplied by the zeros between dy's
+elements; where windows do not overlap, it is one plain product.
+
 bfloat16 and float32 products are accumulated in float32 and rounded once.
 """
 
@@ -121,23 +124,13 @@ class _Labels:
 class _Convolution:
     """A convolution x[N,S..,C] * w[K..,C/groups,F] -> y[N,O..,F], to be asked for its value or a gradient."""
 
-    def __init__(self, c: Lowering, x_shape: Sequence[object], w_shape: Sequence[object]) -> None:
-        rank = len(w_shape) - 2
-        if len(x_shape) != rank + 2:
-            raise c.error(f"an input of rank {rank + 2} is needed")
-        sizes = [n for n in (*x_shape[1:], *w_shape) if isinstance(n, int)]
-        if len(sizes) != 2 * rank + 3:
-            raise c.error("all sizes but the batch must be known")
-        self.channels, kernels = sizes[rank], sizes[rank + 1 : -2]
-        self.inner, self.outer = sizes[-2:]
-        self.groups = self.channels // self.inner if self.inner else 1
-        if self.inner * self.groups != self.channels or self.outer % max(self.groups, 1):
-            raise c.error(f"{self.channels} channels do not fit a filter for {self.inner} channels, {self.outer} out")
-        self.c, self.b, self.rank = c, c.b, rank
-        self.axes = spatial.axes_of(c, sizes[:rank], kernels)
-        self.labels = _Labels(self.axes)
-        self.empty = 0 in kernels or any(a.out == 0 or a.size == 0 for a in self.axes)
-        self.grouped = self.groups > 1
+    def __init__(self, c: Lowering, axes: Sequence[Axis], inner: int, outer: int, groups: int) -> None:
+        self.c, self.b, self.rank, self.axes = c, c.b, len(axes), axes
+        self.inner, self.outer, self.groups = inner, outer, groups
+        self.channels = inner * groups
+        self.labels = _Labels(axes)
+        self.empty = any(a.out == 0 or a.size == 0 or a.kernel == 0 for a in axes)
+        self.grouped = groups > 1
 
     def grouping(self, x: Node, axis: int) -> Node:
         """The channel axis split into (group, channel of the group)."""
@@ -186,20 +179,68 @@ class _Convolution:
         shape = [dy.shape[0], *(a.size for a in self.axes), self.channels]
         if self.empty:
             return self.b.const(0, dy.dtype, shape)
+        if any(a.stride > 1 for a in self.axes):
+            if spatial.disjoint(self.axes):
+                return self._disjoint_gradient(w, dy)
+            if all(a.dilation == 1 for a in self.axes):
+                return self._phase_gradient(w, dy)
         lab = self.labels
-        w, lb = self.filter(w)
-        if spatial.disjoint(self.axes) and any(a.stride > 1 for a in self.axes):
-            dy, la = self.result(dy)
-            pairs = zip(lab.positions, range(4 + self.rank, 4 + 2 * self.rank), strict=True)
-            out = (lab.N, *(i for i in chain(*pairs) if i in (*lab.positions, *lab.kernel)), *self.channel(lab.C))
-            dx = product(self.c, dy, w, la, lb, out)
-            blocks = [n for a in self.axes for n in (a.out, a.kernel)]
-            return spatial.unfold(self.b, self.b.reshape(dx, [dy.shape[0], *blocks, self.channels]), self.axes)
         view = self.grouping(spatial.spread(self.b, dy, self.axes), self.rank + 1)
+        w, lb = self.filter(w)
         w = self.b.reverse(w, range(len(lab.kernel)))
         la = (lab.N, *lab.positions, *self.channel(lab.F), *lab.kernel)
         out = (lab.N, *lab.positions, *self.channel(lab.C))
         return self.b.reshape(product(self.c, view, w, la, lb, out), shape)
+
+    def _disjoint_gradient(self, w: Node, dy: Node) -> Node:
+        """Every input element belongs to one window at most: one product over F alone, then into place."""
+        lab = self.labels
+        (dy, la), (w, lb) = self.result(dy), self.filter(w)
+        pairs = zip(lab.positions, range(4 + self.rank, 4 + 2 * self.rank), strict=True)
+        out = (lab.N, *(i for i in chain(*pairs) if i in (*lab.positions, *lab.kernel)), *self.channel(lab.C))
+        dx = product(self.c, dy, w, la, lb, out)
+        blocks = [n for a in self.axes for n in (a.out, a.kernel)]
+        return spatial.unfold(self.b, self.b.reshape(dx, [dy.shape[0], *blocks, self.channels]), self.axes)
+
+    def _phase_gradient(self, w: Node, dy: Node) -> Node:
+        """A stride without products by zero: input positions of one remainder by the stride see the same part of
+        the filter, and each such phase is the input gradient of a convolution with stride 1.
+
+            position i + low = q * stride + r       dx[q, r] = sum over j of dy[q - j] * w[r + j * stride]
+        """
+        b, batch = self.b, dy.shape[0]
+        counts = [-(-(a.size + a.low) // a.stride) for a in self.axes]
+
+        def phases(found: tuple[int, ...]) -> Node:
+            """[N, Q1, S1, .., C] with the phases of the axes before `axis` given, those after joined."""
+            axis = len(found)
+            if axis < self.rank:
+                return b.concat([phases((*found, r)) for r in range(self.axes[axis].stride)], 2 + 2 * axis)
+            begin = [*found, 0, 0]
+            sizes = [max(-(-(a.kernel - r) // a.stride), 0) for a, r in zip(self.axes, found, strict=True)]
+            part = b.slice(w, begin, [*sizes, *w.shape[-2:]], [*(a.stride for a in self.axes), 1, 1])
+            axes = [Axis(q, k, 1, 1, 0, 0, a.out) for q, k, a in zip(counts, sizes, self.axes, strict=True)]
+            dx = _Convolution(self.c, axes, self.inner, self.outer, self.groups).input_gradient(part, dy)
+            return b.reshape(dx, [batch, *(n for q in counts for n in (q, 1)), self.channels])
+
+        whole = [q * a.stride for q, a in zip(counts, self.axes, strict=True)]
+        dx = b.reshape(phases(()), [batch, *whole, self.channels])
+        return b.slice(dx, [0, *(a.low for a in self.axes), 0], [batch, *(a.size for a in self.axes), self.channels])
+
+
+def _convolution(c: Lowering, x_shape: Sequence[object], w_shape: Sequence[object]) -> _Convolution:
+    """The convolution of an op for the shapes of its input and filter."""
+    rank = len(w_shape) - 2
+    if len(x_shape) != rank + 2:
+        raise c.error(f"an input of rank {rank + 2} is needed")
+    sizes = [n for n in (*x_shape[1:], *w_shape) if isinstance(n, int)]
+    if len(sizes) != 2 * rank + 3:
+        raise c.error("all sizes but the batch must be known")
+    channels, (inner, outer) = sizes[rank], sizes[-2:]
+    groups = channels // inner if inner else 1
+    if inner * groups != channels or outer % max(groups, 1):
+        raise c.error(f"{channels} channels do not fit a filter for {inner} channels, {outer} out")
+    return _Convolution(c, spatial.axes_of(c, sizes[:rank], sizes[rank + 1 : -2]), inner, outer, groups)
 
 
 def input_shape(c: Lowering, w: Node, dy: Node) -> list[object]:
@@ -213,18 +254,18 @@ def input_shape(c: Lowering, w: Node, dy: Node) -> list[object]:
 @op("Conv2D", "Conv3D", T=FLOATS)
 def convolution(c: Lowering) -> Node:
     x, w = c.inputs
-    return _Convolution(c, x.shape, w.shape).forward(x, w)
+    return _convolution(c, x.shape, w.shape).forward(x, w)
 
 
 @op("Conv2DBackpropInput", fixed=("input_sizes",), T=FLOATS)
 @op("Conv3DBackpropInputV2", fixed=("input_sizes",), T=FLOATS)
 def convolution_input_gradient(c: Lowering) -> Node:
     w, dy = c.input("filter"), c.input("out_backprop")
-    return _Convolution(c, input_shape(c, w, dy), w.shape).input_gradient(w, dy)
+    return _convolution(c, input_shape(c, w, dy), w.shape).input_gradient(w, dy)
 
 
 @op("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", fixed=("filter_sizes",), T=FLOATS)
 def convolution_filter_gradient(c: Lowering) -> Node:
     x, dy = c.input("input"), c.input("out_backprop")
     sizes = [int(n) for n in c.value("filter_sizes")]
-    return _Convolution(c, x.shape, sizes).filter_gradient(x, dy)
+    return _convolution(c, x.shape, sizes).filter_gradient(x, dy)

@@ -186,3 +186,17 @@ def test_forward_and_filter_gradient_see_the_same_windows() -> None:
 
     program, _ = lower_op(both, normal(1, 4, 4, 2), normal(3, 3, 2, 5), normal(1, 4, 4, 5))
     assert sum(n.op is Op.WINDOW for n in program.nodes()) == 1
+
+
+def test_a_strided_input_gradient_multiplies_no_zeros() -> None:
+    """5x5 windows with stride 2, as in a transposed convolution: four phases, no zeros between dy's elements."""
+    attrs = {"strides": [1, 2, 2, 1], "padding": "SAME"}
+
+    def fn(f: Any, g: Any) -> Any:
+        return R.Conv2DBackpropInput(input_sizes=[2, 8, 8, 3], filter=f, out_backprop=g, **attrs)
+
+    w, dy = normal(5, 5, 3, 4), normal(2, 4, 4, 4, seed=1)
+    check_both(fn, w, dy, **SUMS)
+    program, _ = lower_op(fn, w, dy)
+    assert sum(n.op is Op.CONTRACT for n in program.nodes()) == 4
+    assert not any(n.op is Op.PAD and any(n.arg[2]) for n in program.nodes())
