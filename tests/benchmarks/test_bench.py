@@ -1,0 +1,68 @@
+"""The benchmark's arithmetic, and one short run of a worker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.benchmarks import bench
+from tests.child import environment
+
+
+def run(step_ms: float, first: float, compiled: int | None = None) -> dict[str, Any]:
+    steps = [step_ms * k / 1e3 for k in (0.9, 1.0, 1.0, 1.1)]
+    recipes = {} if compiled is None else {"compiled": compiled}
+    return {"tensorflow": "2.15.1", "first_step": first, "steps": steps, **recipes}
+
+
+PAIRS = [
+    {"hpu": run(4, 6.0, compiled=9), "default": run(8, 2.0), "xla": run(6, 3.0)},
+    {"hpu": run(5, 2.5, compiled=0), "default": run(8, 2.0), "xla": run(10, 3.0)},
+    {"hpu": run(4, 7.0, compiled=9), "default": run(8, 2.0), "xla": run(6, 3.0)},
+]
+
+
+def test_ratio_is_against_the_best_stock_mode_over_all_pairs() -> None:
+    line = bench.summary("mlp", "fp32", 2, PAIRS)
+    assert line["best_stock"] == "xla"
+    assert line["step_ratio"] == {"median": 1.5, "min": 1.5, "max": 2.0}
+    assert line["hpu"]["step_ms"]["median"] == 4.2  # of all steps together
+    assert line["hpu"]["step_ms"]["lower_quartile"] < line["hpu"]["step_ms"]["median"]
+
+
+def test_cold_and_warm_starts_apart() -> None:
+    line = bench.summary("mlp", "fp32", 2, PAIRS)
+    assert line["hpu"]["first_step_s_cold"] == 6.5
+    assert line["hpu"]["first_step_s_warm"] == 2.5
+    assert line["default"]["first_step_s"] == 2.0
+
+
+def test_table_has_a_row_per_line() -> None:
+    lines = [bench.summary("mlp", precision, 2, PAIRS) for precision in ("fp32", "bf16")]
+    head, *rows = bench.table(lines).splitlines()
+    assert head.startswith("model") and [row.split()[1] for row in rows] == ["fp32", "bf16"]
+    assert "1.50 (1.50 to 2.00)" in rows[0] and "6.50 s" in rows[0]
+
+
+def test_build_only() -> None:
+    pairs = [
+        {"hpu": {"tensorflow": "2.15.1", "build": 6.0, "compiled": 3}, "default": {"tensorflow": "", "build": 3.0}}
+    ]
+    line = bench.summary("resnet50", "fp32", 2, pairs)
+    assert line["build_ratio"]["median"] == 0.5 and line["hpu"]["build_s_cold"] == 6.0
+    assert "resnet50 build" in bench.table([line])
+
+
+@pytest.mark.parametrize("device", ["hpu", "default"])
+def test_worker_measures_every_step(device: str) -> None:
+    command = [sys.executable, str(bench.WORKER), "--model", "mlp", "--device", device, "--threads", "1"]
+    done = subprocess.run([*command, "--steps", "11"], env=environment(), capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-4000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert len(result["steps"]) == 8  # ten between eleven ends, of which a fifth warms up
+    assert all(0 < step < 5 for step in result["steps"]) and result["first_step"] > 0
+    assert ("compiled" in result) == (device == "hpu")
