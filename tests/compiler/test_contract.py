@@ -99,7 +99,7 @@ def padded(operand: Operand, data: np.ndarray, extents: tuple[int, ...]) -> np.n
     inside: np.ndarray = np.ones([1] * len(axes), bool)
     for guard in operand.guards:
         value = sum((i * c for i, c in zip(index, guard.coefs, strict=True)), guard.const)
-        inside = inside & (0 <= value) & (value < guard.size)
+        inside = inside & (value >= 0) & (value < guard.size)
     return np.broadcast_to(np.where(inside, data[np.clip(offset, 0, data.size - 1)], 0), extents)
 
 
