@@ -23,7 +23,10 @@ namespace habana {
 namespace {
 
 constexpr int kChunksPerThread = 4;
-constexpr auto kSpin = std::chrono::microseconds(50);
+// How long an idle worker looks for work before it sleeps: while a launch holds the pool its next call is
+// near, and waking a thread costs more than most calls take.
+constexpr auto kSpinInLaunch = std::chrono::microseconds(500);
+constexpr auto kSpinAfterLaunch = std::chrono::microseconds(50);
 
 void Pause() {
 #if defined(__x86_64__)
@@ -133,17 +136,29 @@ class Pool {
 
   bool HasWork() const { return (ticket_.load(std::memory_order_seq_cst) & 0xffffffffu) != 0; }
 
+  bool LookForWork() const {
+    const auto start = std::chrono::steady_clock::now();
+    for (;;) {
+      for (int i = 0; i < 16; ++i) {
+        if (HasWork()) return true;
+        Pause();
+      }
+      const auto waited = std::chrono::steady_clock::now() - start;
+      if (waited > kSpinInLaunch) return false;
+      if (waited > kSpinAfterLaunch) {
+        if (!leased_.load(std::memory_order_relaxed)) return false;
+        sched_yield();
+      }
+    }
+  }
+
   void Work(int index) {
     FloatMode mode;
     for (;;) {
       // A worker beyond a pool that was made smaller sleeps.
       const bool wanted = index < threads() - 1;
       if (wanted && TakeChunk()) continue;
-      const auto until = std::chrono::steady_clock::now() + kSpin;
-      bool work = false;
-      while (wanted && !(work = HasWork()) && std::chrono::steady_clock::now() < until) {
-        for (int i = 0; i < 16; ++i) Pause();
-      }
+      const bool work = wanted && LookForWork();
       if (work) continue;
       std::unique_lock<std::mutex> lock(mutex_);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
