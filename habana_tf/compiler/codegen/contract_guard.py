@@ -30,7 +30,7 @@ def guarded(
     for number, guard in enumerate(kernel.c.a.guards):
         k, m = sorted((x for x in kernel.c.labels() if x.guards[number]), key=lambda x: x.kind)
         i = kernel.c.k.index(k)
-        if m in kernel.t.whole or m is kernel.t.split:
+        if m in kernel.t.whole or (m is kernel.t.split and kernel.t.size > 1):
             loops[i] = _by_row(kernel, place, size, unit, loops[i], guard, m, m.guards[number], k.guards[number])
         else:
             loops[i], a, b = _from_to(kernel, place, loops[i], guard, m, k, number, a, b)
