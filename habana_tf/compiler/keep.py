@@ -45,7 +45,7 @@ def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, V
             a, b = (_operand(s, kept) for s in n.src)
             kept.update((a.base, b.base))
             operands[n] = (a, b)
-        elif n.op is Op.GATHER:
+        elif n.op in (Op.GATHER, Op.RANDOM):
             kept.add(n.src[0])
     cost: dict[Node, int] = {}
     for n in nodes:
