@@ -78,8 +78,8 @@ def depthwise_filter_gradient(c: Lowering) -> Node:
     if 0 in dy.shape[1:] or 0 in sizes:
         return c.b.const(0, x.dtype, sizes)
     view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1, False)  # [N, O, O, C, 1, K..]
+    view = c.b.permute(view, [0, 1, 2, *range(5, view.rank), 3, 4])  # [N, O, O, K.., C, 1]
     dy = _with_multiplier(c, dy, sizes[3], True)  # [N, O, O, C, M]
-    dy = c.b.reshape(dy, [*dy.shape, *[1] * (view.rank - 5)])
-    total = c.b.reduce("sum", c.b.binary("mul", view, dy), (0, 1, 2))  # [C, M, K..]
-    total = c.b.permute(total, [*range(2, total.rank), 0, 1])
+    dy = c.b.reshape(dy, [*dy.shape[:3], *[1] * (view.rank - 5), *dy.shape[3:]])
+    total = c.b.reduce("sum", c.b.binary("mul", view, dy), (0, 1, 2))  # [K.., C, M]
     return c.b.cast(c.b.reshape(total, sizes), x.dtype)

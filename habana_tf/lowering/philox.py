@@ -13,6 +13,7 @@ bfloat16 results come from the same words as float32 ones (uniform: from seven b
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
@@ -87,13 +88,13 @@ def truncated_normal(b: Builder, state: Node, n: Extent, dtype: DType) -> Node:
     """n standard normals within two standard deviations."""
     groups = ext.div(ext.add(n, 3), 4)
     words = b.random(state, ext.mul(groups, CANDIDATES), run=CANDIDATES // 4, skip=SAMPLES_PER_RESULT)
-    normals = b.reshape(_box_muller(b, words), (groups, 1, CANDIDATES))
+    normals = b.reshape(_box_muller(b, words), (groups, CANDIDATES))
     inside = b.binary("lt", b.map("abs", normals), b.const(2, DType.F32))
-    place = b.scan("sum", b.cast(inside, DType.I32), 2, exclusive=True)
-    wanted = b.binary("eq", place, b.iota((groups, 4, CANDIDATES), 1, DType.I32))
-    taken = b.select(b.binary("and", wanted, inside), normals, b.const(0, DType.F32))
-    flat = b.reshape(b.reduce("sum", taken, (2,)), (ext.mul(groups, 4),))
-    return b.cast(b.slice(flat, (0,), (n,)), dtype)
+    place = b.scan("sum", b.cast(inside, DType.I32), 1, exclusive=True)
+    place = b.select(inside, place, b.const(4, DType.I32))  # nowhere
+    results = b.const(0, DType.F32, (groups, 4))
+    results = b.scatter(results, normals, [b.iota(place.shape, 0, DType.I32), place], (0, 1), "set")
+    return b.cast(b.slice(b.reshape(results, (ext.mul(groups, 4),)), (0,), (n,)), dtype)
 
 
 def integers(b: Builder, state: Node, n: Extent, dtype: DType) -> Node:
@@ -117,40 +118,53 @@ def integers_between(b: Builder, state: Node, n: Extent, low: Node, high: Node) 
 # -- states ---------------------------------------------------------------------------------------------------
 
 
-def halves(b: Builder, x: Node) -> Node:
-    """uint64[k] as uint32[2k], low half first."""
-    low = b.cast(x, DType.U32)
-    high = b.cast(b.binary("shr", x, b.const(32, DType.U64)), DType.U32)
-    k = x.shape[0]
-    return b.reshape(b.concat([b.reshape(low, (k, 1)), b.reshape(high, (k, 1))], 1), (ext.mul(k, 2),))
+# A handful of numbers each: put together by selects, which are one elementwise pass, not by concatenation.
 
 
-def wholes(b: Builder, x: Node) -> Node:
-    """uint32[2k] as uint64[k]: the inverse of `halves`."""
-    k = ext.div(x.shape[0], 2)
-    table = b.reshape(x, (k, 2))
-    low, high = (b.reshape(b.cast(b.slice(table, (0, i), (k, 1)), DType.U64), (k,)) for i in (0, 1))
-    return b.binary("or", low, b.binary("shl", high, b.const(32, DType.U64)))
+def items(b: Builder, x: Node) -> list[Node]:
+    """The elements of a short vector, as vectors of one."""
+    n = x.shape[0]
+    assert isinstance(n, int)
+    return [b.slice(x, (k,), (1,)) for k in range(n)]
+
+
+def vector(b: Builder, parts: Sequence[Node]) -> Node:
+    """Vectors of one put together: the inverse of `items`."""
+    line = b.iota((len(parts),), 0, DType.I32)
+    out = b.broadcast(parts[-1], line.shape)
+    for k, part in enumerate(parts[:-1]):
+        out = b.select(b.binary("eq", line, b.const(k, DType.I32)), part, out)
+    return out
 
 
 def state_of(b: Builder, counter: Node, key: Node) -> Node:
-    """The state for a counter uint64[2] and a key uint64[1]."""
-    return halves(b, b.concat([counter, key], 0))
+    """The state for a counter uint64[2] and a key uint64[1]: their halves, low first."""
+    words = []
+    for x in (*items(b, counter), key):
+        words += [b.cast(x, DType.U32), b.cast(b.binary("shr", x, b.const(32, DType.U64)), DType.U32)]
+    return vector(b, words)
 
 
 def scrambled(b: Builder, seed: Node) -> tuple[Node, Node]:
     """Counter uint64[2] and key uint64[1] that the stateless ops make of a seed (int32 or int64, [2])."""
-    words = halves(b, b.map("bitcast", b.cast(seed, DType.I64), dtype=DType.U64))
-    fixed = b.concat([b.const(word, DType.U32, (1,)) for word in (0x3EC8F720, 0x02461E29)], 0)
-    mixed = wholes(b, b.random(b.concat([words, fixed], 0), 4))
-    counter = b.concat([b.const(0, DType.U64, (1,)), b.slice(mixed, (1,), (1,))], 0)
-    return counter, b.slice(mixed, (0,), (1,))
+    given = b.map("bitcast", b.cast(seed, DType.I64), dtype=DType.U64)
+    fixed = b.const(0x02461E293EC8F720, DType.U64, (1,))
+    mixed = [b.cast(x, DType.U64) for x in items(b, b.random(state_of(b, given, fixed), 4))]
+
+    def joined(low: Node, high: Node) -> Node:
+        return b.binary("or", low, b.binary("shl", high, b.const(32, DType.U64)))
+
+    counter = vector(b, [b.const(0, DType.U64, (1,)), joined(mixed[2], mixed[3])])
+    return counter, joined(mixed[0], mixed[1])
 
 
-def skip(b: Builder, counter: Node, results: Node) -> Node:
-    """The counter uint64[2] after `results` (a uint64 scalar) results, modulo 2**64 blocks as in TensorFlow."""
+def skip(b: Builder, counter: Node, results: Node) -> list[Node]:
+    """The two words of the counter (uint64[2]) after `results` (a uint64 scalar) results.
+
+    The distance is taken modulo 2**64 blocks, as in TensorFlow.
+    """
     blocks = b.reshape(b.binary("mul", results, b.const(SAMPLES_PER_RESULT, DType.U64)), (1,))
-    low, high = b.slice(counter, (0,), (1,)), b.slice(counter, (1,), (1,))
+    low, high = items(b, counter)
     new = b.binary("add", low, blocks)
     carry = b.cast(b.binary("lt", new, low), DType.U64)
-    return b.concat([new, b.binary("add", high, carry)], 0)
+    return [new, b.binary("add", high, carry)]

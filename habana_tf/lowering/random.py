@@ -145,7 +145,7 @@ def _advance(c: Lowering, results: Node) -> Node:
     """The new value of the state variable after `results` (a uint64 scalar) results."""
     words = _words(c)
     counter = philox.skip(c.b, c.b.slice(words, (0,), (2,)), results)
-    after = c.b.concat([counter, c.b.slice(words, (2,), (1,))], 0)
+    after = philox.vector(c.b, [*counter, c.b.slice(words, (2,), (1,))])
     return c.b.map("bitcast", after, dtype=DType.I64)
 
 
