@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from . import extent as ext
 from .extent import Extent
 from .ir import VIEWS, Node, Op
-from .keep import View
 from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
+from .operands import View
 from .reads import domain_index, reads_of
 from .views import Index
 

@@ -1,16 +1,15 @@
 """Which values are kept in memory: every other one is recomputed in the kernels that read it.
 
 Kept are what has a kernel of its own (reductions, contractions...), what leaves the program, what contractions and
-gathers read, and elementwise values that are dear and read more than once.
+gathers read, random states, and elementwise values that are dear and read more than once.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from . import extent as ext
 from .ir import VIEWS, Node, Op, Program
-from .views import Index, Unfit, source_of
+from .operands import View, padding_to_copy
+from .operands import operands as operands_of
+from .views import Unfit
 
 ALWAYS_KEPT = frozenset({Op.INPUT, Op.RANDOM, Op.SCATTER, Op.SCAN, Op.SORT, Op.REDUCE, Op.CONTRACT, Op.CONCAT})
 _DEAR = frozenset(
@@ -21,15 +20,6 @@ CHEAP = 3
 """Scalar operations up to which a value read several times is computed again rather than kept."""
 
 
-@dataclass(frozen=True)
-class View:
-    """A tensor read with constant strides: element (i, j, ...) is at offset + i * strides[0] + ... of `base`."""
-
-    base: Node
-    strides: tuple[int, ...]
-    offset: int
-
-
 def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]]) -> set[Node]:
     """The kept nodes of a program. `operands` gets, for each contraction, its operands as strided views."""
     kept = {n for n in nodes if n.op in ALWAYS_KEPT or (n.op is Op.CONST and isinstance(n.arg, bytes))}
@@ -38,13 +28,13 @@ def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, V
     for n in nodes:
         for s in n.src:
             users.setdefault(s, []).append(n)
+    copied = padding_to_copy([n for n in nodes if n.op is Op.CONTRACT], kept)
     for n in nodes:  # what must be in memory for its reader's sake
         if n.op is Op.SORT:
             raise Unfit("sort has no kernel")
         if n.op is Op.CONTRACT:
-            a, b = (_operand(s, kept) for s in n.src)
-            kept.update((a.base, b.base))
-            operands[n] = (a, b)
+            operands[n] = operands_of(n, kept, copied)
+            kept.update(v.base for v in operands[n])
         elif n.op in (Op.GATHER, Op.RANDOM):
             kept.add(n.src[0])
     cost: dict[Node, int] = {}
@@ -90,28 +80,3 @@ def _reads(n: Node, users: dict[Node, list[Node]]) -> int:
         else:
             count += 1
     return count
-
-
-def _operand(node: Node, kept: set[Node]) -> View:
-    """The strided view that a contraction reads; its base has to be kept."""
-    base = node
-    while base not in kept and base.op in VIEWS and base.op not in (Op.PAD, Op.CONCAT):
-        base = base.src[0]
-    return _strided(node, base) or _strided(node, node)  # type: ignore[return-value]  # the second always fits
-
-
-def _strided(node: Node, base: Node) -> View | None:
-    variables = [ext.Var(f"x{k}", n) for k, n in enumerate(node.shape)]
-    index: Index = tuple(ext.of(v) for v in variables)
-    at = node
-    try:
-        while at is not base:
-            at, index, _ = source_of(at, index)
-    except Unfit:
-        return None
-    offset = ext.ravel(index, base.shape)
-    steps = [ext.stride_of(offset, v) for v in variables]
-    if any(s is None for s in steps):
-        return None
-    rest = offset if isinstance(offset, int) else offset.const
-    return View(base, tuple(s for s in steps if s is not None), rest)

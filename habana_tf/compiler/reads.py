@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from . import extent as ext
 from .extent import Extent
 from .ir import Node, Op
-from .keep import ALWAYS_KEPT, View
+from .keep import ALWAYS_KEPT
 from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
+from .operands import View
 from .views import Index, source_of
 
 

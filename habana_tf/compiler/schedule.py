@@ -16,8 +16,9 @@ from . import extent as ext
 from .extent import Extent
 from .fuse import drop_unread, fuse
 from .ir import Node, Op, Program
-from .keep import View, keep
+from .keep import keep
 from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel, Store, store
+from .operands import View
 
 
 @dataclass

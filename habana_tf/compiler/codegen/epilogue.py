@@ -9,12 +9,12 @@ from habana_tf.hardware.cpu import Target
 from .. import extent as ext
 from ..extent import Extent, Var
 from ..ir import Contraction, Node
-from ..keep import View
 from ..kernels import Call, Code, ContractKernel, Store
+from ..operands import View, labels_of, specification
 from ..reads import domain_index
-from ..views import Unfit, strides
+from ..views import Unfit
 from .axes import accesses
-from .contract import ContractSpec, Operand, Point, emit_contract
+from .contract import Point, emit_contract
 from .emit import Function, Value
 from .expr import Evaluator, Guard, Val
 
@@ -24,19 +24,11 @@ def emit_contraction(
 ) -> Code:
     """The functions of a contraction with its epilogue. reads: kept nodes that the epilogue loads."""
     node = kernel.node
-    spec: Contraction = node.arg
-    labels = list(dict.fromkeys((*spec.out, *spec.a, *spec.b)))
-    sizes = _sizes(node, labels)
-    a, b = (
-        Operand(s.dtype, _per_label(labels, axes, v.strides), v.offset)
-        for s, axes, v in zip(node.src, (spec.a, spec.b), views, strict=True)
-    )
-    out_strides = _constant(strides(node.shape))
-    out = Operand(node.dtype, _per_label(labels, spec.out, out_strides))
+    labels = labels_of(node)
     plain = len(kernel.stores) == 1 and kernel.stores[0].target is node and kernel.stores[0].value is node
-    epilogue = None if plain else FusedEpilogue(kernel, labels, list(reads))
+    epilogue = None if plain else FusedEpilogue(kernel, labels, list(reads), target.avx512_bf16)
     also = epilogue.strides if epilogue else ()
-    code = emit_contract(ContractSpec(sizes, a, b, out, tuple(also)), target, name, epilogue)
+    code = emit_contract(specification(node, views, also), target, name, epilogue)
     named: dict[object, Node] = {"a": views[0].base, "b": views[1].base, "out": node}
     calls = [
         Call(
@@ -51,31 +43,15 @@ def emit_contraction(
     return Code(tuple(calls), code.declarations, code.temps)
 
 
-def _sizes(node: Node, labels: Sequence[int]) -> tuple[int, ...]:
-    spec: Contraction = node.arg
-    found: dict[int, Extent] = {}
-    for s, axes in zip(node.src, (spec.a, spec.b), strict=True):
-        found.update(zip(axes, s.shape, strict=True))
-    return _constant([found[x] for x in labels])
-
-
-def _constant(values: Sequence[Extent]) -> tuple[int, ...]:
-    out = [v for v in values if isinstance(v, int)]
-    if len(out) != len(values):
-        raise Unfit("contraction over run-time extents")
-    return tuple(out)
-
-
-def _per_label(labels: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
-    by_label = dict(zip(axes, steps, strict=True))
-    return tuple(by_label.get(x, 0) for x in labels)
-
-
 class FusedEpilogue:
-    """Elementwise stores on the result's shape, evaluated on each vector of sums."""
+    """Elementwise stores on the result's shape, evaluated on each vector of sums.
 
-    def __init__(self, kernel: ContractKernel, labels: Sequence[int], reads: list[Node]) -> None:
+    bf16: the CPU rounds to bfloat16 in one instruction.
+    """
+
+    def __init__(self, kernel: ContractKernel, labels: Sequence[int], reads: list[Node], bf16: bool) -> None:
         self.kernel = kernel
+        self.bf16 = bf16
         self.labels = labels
         self.reads = reads
         self.outputs = list(dict.fromkeys(s.target for s in kernel.stores))
@@ -97,6 +73,7 @@ class FusedEpilogue:
         return tuple(out)
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
+        fn.bf16 = self.bf16
         self.pointers = pointers
 
     def vector(self, fn: Function, p: Point) -> None:
