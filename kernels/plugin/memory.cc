@@ -46,6 +46,22 @@ int64_t UntouchedBytes(const Regions& regions) {
   return untouched;
 }
 
+// Address space without pages. Large regions start at a large page and ask for such pages: fewer faults and
+// TLB misses in large launches; small ones must not grow by them.
+void* Map(uint64_t size) {
+  const bool large = size >= 2 * kHugePage;
+  const uint64_t room = large ? size + kHugePage : size;
+  void* raw = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (raw == MAP_FAILED) return nullptr;
+  if (!large) return raw;
+  char* start = static_cast<char*>(raw);
+  const uint64_t skip = (kHugePage - reinterpret_cast<uintptr_t>(raw) % kHugePage) % kHugePage;
+  if (skip > 0) munmap(start, skip);
+  if (room - skip > size) munmap(start + skip + size, room - skip - size);
+  madvise(start + skip, size, MADV_HUGEPAGE);
+  return start + skip;
+}
+
 }  // namespace
 
 void* AllocateHbm(uint64_t bytes) {
@@ -71,14 +87,11 @@ void* AllocateHbm(uint64_t bytes) {
     }
     return nullptr;
   }
-  void* address =
-      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (address == MAP_FAILED) {
+  void* address = Map(size);
+  if (address == nullptr) {
     counters.host_memory_refusals.fetch_add(1);
     return nullptr;
   }
-  // Large pages where they cannot blow up small regions: fewer faults and TLB misses in large launches.
-  if (size >= 2 * kHugePage) madvise(address, size, MADV_HUGEPAGE);
   regions.sizes[static_cast<char*>(address)] = size;
   counters.device_bytes.fetch_add(static_cast<int64_t>(size));
   return address;

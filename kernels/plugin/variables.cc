@@ -152,7 +152,13 @@ class VariableOp {
     for (OpInput& input : inputs_) {
       if (!input.variable) continue;
       input.value = ReadVariable(context_, kHpu, input.handle, plan_->dtype, status.get());
-      if (!status.ok()) return FromTf(status.get());
+      if (!status.ok()) {
+        Status failed = FromTf(status.get());
+        failed.message +=
+            " [an op on HPU variables that runs outside a launch reads them through TensorFlow's "
+            "eager context; it cannot see the variables of a TF1 session]";
+        return failed;
+      }
     }
     return {};
   }
