@@ -41,10 +41,11 @@ class Loop:
 
 
 class Function:
-    """One kernel under construction."""
+    """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, bf16: bool = False) -> None:
         self.name = name
+        self.bf16 = bf16
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self._registers = 0

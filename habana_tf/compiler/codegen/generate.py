@@ -63,8 +63,8 @@ def _emit(kernel: Kernel, plan: Schedule, target: Target, lanes: int) -> Code:
     nodes = [*reads, *dict.fromkeys(kernel.outputs)]
     memory = {n: k for k, n in enumerate(nodes)}
     if isinstance(kernel, LoopKernel):
-        return emit_loop(kernel, "k", memory, nodes, lanes)
-    return emit_single(kernel.node, "k", memory, nodes, lanes)
+        return emit_loop(kernel, "k", memory, nodes, lanes, target.avx512_bf16)
+    return emit_single(kernel.node, "k", memory, nodes, lanes, target.avx512_bf16)
 
 
 def _own(kernel: ContractKernel) -> set[Node]:

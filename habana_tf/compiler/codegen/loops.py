@@ -34,13 +34,15 @@ CHUNK = 8192
 """Longest stretch of the vector axis in one work item."""
 
 
-def emit_loop(kernel: LoopKernel, name: str, memory: dict[Node, int], nodes: list[Node], lanes: int) -> Code:
+def emit_loop(
+    kernel: LoopKernel, name: str, memory: dict[Node, int], nodes: list[Node], lanes: int, bf16: bool
+) -> Code:
     """The function of a loop kernel.
 
     memory: number of each node kept in memory in `nodes`, the kernel's buffer list (loads first, then outputs).
-    lanes: fp32 lanes of a vector register.
+    lanes: fp32 lanes of a vector register. bf16: the CPU rounds to bfloat16 in one instruction.
     """
-    fn = Function(name)
+    fn = Function(name, bf16)
     emitter = _Emitter(fn, kernel, memory, len(nodes), lanes)
     grid, grain = emitter.emit()
     return Code((Call(name, fn.text(), tuple(nodes), grid, grain),), frozenset(fn.declarations))

@@ -34,8 +34,12 @@ def register_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of one element in memory."""
-    return "i8" if dtype is DType.BOOL else dtype.llvm
+    """The LLVM type of one element in memory.
+
+    bfloat16 is a plain word: without instructions for it LLVM calls functions of the compiler's run-time library,
+    which nobody links, wherever it meets the type.
+    """
+    return {DType.BOOL: "i8", DType.BF16: "i16"}.get(dtype, dtype.llvm)
 
 
 def float_literal(value: float, type_: str = "float") -> str:
@@ -419,13 +423,29 @@ class Scalar:
         """A register value as it is stored."""
         if dtype is DType.BOOL:
             return self.convert("zext", a, "i1", "i8")
-        if dtype in (DType.BF16, DType.F16):
-            return self.convert("fptrunc", a, "float", dtype.llvm)
+        if dtype is DType.BF16:
+            return self._narrow(a)
+        if dtype is DType.F16:
+            return self.convert("fptrunc", a, "float", "half")
         return a
+
+    def _narrow(self, a: Value) -> Value:
+        """float to bfloat16, nearest even."""
+        if self.fn.bf16:
+            return self.convert("bitcast", self.convert("fptrunc", a, "float", "bfloat"), "bfloat", "i16")
+        bits = self.convert("bitcast", a, "float", "i32")
+        odd = self.op("and", self.op("lshr", bits, self.i(16), "i32"), self.i(1), "i32")
+        up = self.op("add", self.op("add", bits, self.i(0x7FFF), "i32"), odd, "i32")
+        quiet = self.op("or", bits, self.i(0x400000), "i32")
+        word = self.choose(self.op("fcmp uno", a, a), quiet, up, "i32")
+        return self.convert("trunc", self.op("lshr", word, self.i(16), "i32"), "i32", "i16")
 
     def from_memory(self, a: Value, dtype: DType) -> Value:
         if dtype is DType.BOOL:
             return self.op("icmp ne", a, self.i(0, "i8"), "i8")
-        if dtype in (DType.BF16, DType.F16):
-            return self.convert("fpext", a, dtype.llvm, "float")
+        if dtype is DType.BF16:
+            bits = self.op("shl", self.convert("zext", a, "i16", "i32"), self.i(16), "i32")
+            return self.convert("bitcast", bits, "i32", "float")
+        if dtype is DType.F16:
+            return self.convert("fpext", a, "half", "float")
         return a

@@ -17,9 +17,9 @@ from .philox import blocks
 from .scalar import register_type
 
 
-def emit_single(node: Node, name: str, memory: Mapping[Node, int], nodes: list[Node], lanes: int) -> Code:
+def emit_single(node: Node, name: str, memory: Mapping[Node, int], nodes: list[Node], lanes: int, bf16: bool) -> Code:
     """The function of RANDOM, SCATTER or SCAN; arguments as in `loops.emit_loop`."""
-    fn = Function(name)
+    fn = Function(name, bf16)
     if node.op is Op.RANDOM:
         grid, grain = _random(fn, node, lanes)
     elif node.op is Op.SCATTER:
