@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,9 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from llvmlite import binding as llvm
 
-from habana_tf.compiler.codegen import contract_loops, emit
+from habana_tf.compiler.codegen import contract_loops, emit, machine
 from habana_tf.compiler.codegen.contract import (
     ContractCode,
     ContractSpec,
@@ -45,34 +43,20 @@ def targets() -> list[Target]:
 TARGETS = targets()
 
 
-@functools.cache
-def _initialized() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-
-
-def compile_(code: ContractCode, tgt: Target) -> object:
-    _initialized()
+def compile_(code: ContractCode, tgt: Target) -> machine.Loaded:
     text = emit.module([call.ir for call in code.calls], set(code.declarations), "")
-    module = llvm.parse_assembly(text)
-    module.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=tgt.llvm_cpu, features=tgt.llvm_features, opt=2, reloc="pic", codemodel="small"
-    )
-    engine = llvm.create_mcjit_compiler(module, machine)
-    engine.finalize_object()
-    return engine
+    return machine.Loaded(machine.compile_ir(text, tgt), tgt)
 
 
 def run(code: ContractCode, tgt: Target, buffers: dict[object, np.ndarray], cuts: int = 3) -> None:
     """Runs the calls; each grid is done in `cuts` pieces, last first, as threads might."""
     if not code.calls:
         return
-    engine = compile_(code, tgt)
+    loaded = compile_(code, tgt)
     temps = {("temp", i): np.full(size // 4 + 1, np.nan, np.float32) for i, size in enumerate(code.temps)}
     signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     for call in code.calls:
-        function = signature(engine.get_function_address(call.name))  # type: ignore[attr-defined]
+        function = signature(loaded.address(call.name))
         pointers = (ctypes.c_void_p * len(call.buffers))()
         for i, b in enumerate(call.buffers):
             pointers[i] = {**temps, **buffers}[b].ctypes.data
@@ -303,8 +287,11 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("tgt", TARGETS, ids=lambda t: f"{t.isa.name}-{t.llvm_cpu}")
-@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+# AVX-512 without bf16 products differs from the host's own target in bf16 only.
+KINDS = [(d, t) for t in TARGETS for d in (F32, BF16) if d is BF16 or t is TARGETS[0] or t.isa is not Isa.AVX512]
+
+
+@pytest.mark.parametrize(("dtype", "tgt"), KINDS, ids=lambda x: x.label if isinstance(x, DType) else x.llvm_cpu)
 @pytest.mark.parametrize("name", SHAPES)
 def test_networks(name: str, dtype: DType, tgt: Target) -> None:
     SHAPES[name](dtype).check(tgt)

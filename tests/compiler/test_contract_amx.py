@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import binding as llvm
 
-from habana_tf.compiler.codegen import emit
+from habana_tf.compiler.codegen import emit, machine
 from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
 from habana_tf.compiler.codegen.contract_amx import Group, configuration, groups
 from habana_tf.compiler.dtypes import DType
@@ -100,7 +100,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Registers:
     registers = Registers()
     usual = shapes.compile_
 
-    def compile_(code: ContractCode, tgt: Target) -> object:
+    def compile_(code: ContractCode, tgt: Target) -> machine.Loaded:
         for name, function in registers.functions.items():
             llvm.add_symbol(f"emulated_{name}", ctypes.cast(function, ctypes.c_void_p).value)
         for call in code.calls:
@@ -151,11 +151,8 @@ def test_strided_a_uses_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(host().isa >= Isa.AMX, reason="this CPU runs the instructions themselves in test_contract")
 def test_instructions_assemble() -> None:
     """LLVM accepts the intrinsics and gives each its instruction."""
-    shapes._initialized()
     code = emit_contract(shapes.convolution(3, 13, 32, 64, 3, 1, 1, BF16).spec, AMX, "kernel")
-    text = emit.module([call.ir for call in code.calls], set(code.declarations), "")
-    machine = llvm.Target.from_default_triple().create_target_machine(cpu=AMX.llvm_cpu, opt=2)
-    assembly = machine.emit_assembly(llvm.parse_assembly(text))
+    assembly = machine.assembly(emit.module([call.ir for call in code.calls], set(code.declarations), ""), AMX)
     for instruction in ("ldtilecfg", "tilezero", "tileloadd", "tdpbf16ps", "tilestored", "tilerelease"):
         assert instruction in assembly
 
