@@ -176,20 +176,31 @@ class _Edit:
             return list(out)
 
         edges: dict[Node, tuple[list[Ref], list[Node]]] = {}
+        asked: dict[Node, dict[Ref, None]] = {}
         for node in (*cond.inside, *cond.merges):
             controls = dict.fromkeys(waits(node))
+            asked[node] = {}
             for source, _ in node.inputs:
                 if source in switches:
                     controls.update(dict.fromkeys(waits(source)))
+            for source in node.sources():
+                asked[node].update(asked.get(source, {}))
+                if source in switches:
+                    asked[node][past(source.inputs[1])] = None
             edges[node] = ([past(ref) for ref in node.inputs], list(controls))
         telling = {m for m in cond.merges if not self._outputs_used(m)}
-        pred = past(cond.switches[0].inputs[1])
         for node, (inputs, waited) in edges.items():
+            if node.op == "ReadVariableOp":  # what the predicate waited for may be a write of this variable
+                waited.extend(n for n, _ in asked[node])
             self._connect(node, inputs, waited)
-        self.shapes.know(pred, ())
         for merge, branch in cond.merges.items():
+            # two conds may have one predicate, behind Identity nodes that wait for different things
+            pred, *others = asked[merge]
+            self.shapes.know(pred, ())
+            for other, _ in others:
+                merge.add_control(other)
             if merge in telling:
-                self._junction(merge, tells)
+                self._junction(merge, pred[0], tells)
             else:
                 self._select(merge, pred, branch)
         self._sweep([*cond.switches, *cond.inside])
@@ -209,11 +220,11 @@ class _Edit:
         self._connect(merge, [pred, yes, no], merge.controls)
         self.shapes.know((merge, 0), self.shapes.get(yes))
 
-    def _junction(self, merge: Node, tells: set[Node]) -> None:
-        """A Merge that only tells "the cond is done" becomes a NoOp that waits for both sides."""
+    def _junction(self, merge: Node, pred: Node, tells: set[Node]) -> None:
+        """A Merge that only tells "the cond is done" becomes a NoOp that waits for both sides and the predicate."""
         from tensorflow.core.framework import node_def_pb2
 
-        waiting = dict.fromkeys((*(n for n, _ in merge.inputs if n not in tells), *merge.controls))
+        waiting = dict.fromkeys((pred, *(n for n, _ in merge.inputs if n not in tells), *merge.controls))
         merge.op, merge.proto = "NoOp", node_def_pb2.NodeDef(name=merge.name, op="NoOp", device=merge.device)
         self._connect(merge, [], list(waiting))
 

@@ -63,6 +63,18 @@ def build(make: Callable[[], Any], cpu: Collection[str] = ()) -> graph_pb2.Graph
     return out
 
 
+def inferred(graph: graph_pb2.GraphDef) -> dict[str, list[Any]]:
+    """The static shapes of a graph, as `Item` takes them."""
+    g = tf.Graph()
+    with g.as_default():
+        tf.import_graph_def(graph_pb2.GraphDef.FromString(opened(graph).SerializeToString()), name="")
+    shapes = {op.name: [o.shape for o in op.outputs] for op in g.get_operations()}
+    return {
+        k: [None if s.rank is None else [-1 if d is None else d for d in s.as_list()] for s in v]
+        for k, v in shapes.items()
+    }
+
+
 def variable(name: str, shape: Iterable[int] = ()) -> tf.Tensor:
     """The handle of a float variable."""
     return tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=tuple(shape), shared_name=name, name=name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pytest
 import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,7 +13,7 @@ from tensorflow.core.framework import graph_pb2
 from habana_tf.graph import pipeline
 from habana_tf.graph.view import View
 
-from .harness import HPU, Item, build, cluster_ops, launches, read, run, v1, variable
+from .harness import Item, build, inferred, read, run, v1, variable
 
 VARIABLES = ("v0", "v1", "v2")
 FEED = {"x": np.array([1.0, -2.0], "f4"), "p": True, "q": False}
@@ -142,7 +141,7 @@ def test_computes_the_same(steps: list[tuple[Any, ...]], function: bool, everyth
     graph = pruned(graph, fetch)
     # a function's effects are preserved by name, a session's graph has nothing but what it fetches
     effects = [n.name for n in graph.node if n.op.startswith(("Assign", "ReadVar", "ResourceApply"))]
-    item = Item(preserve=effects if function else [], fetch=[fetch])
+    item = Item(preserve=effects if function else [], fetch=[fetch], shapes=inferred(graph))
     out = optimized(graph, item)
     if out is None:
         return
