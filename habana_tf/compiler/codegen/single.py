@@ -14,7 +14,7 @@ from ..views import Unfit, strides
 from .emit import Function, Value
 from .expr import Evaluator, Val
 from .philox import blocks
-from .scalar import register_type
+from .scalar import memory_type, register_type
 
 
 def emit_single(node: Node, name: str, memory: Mapping[Node, int], nodes: list[Node], lanes: int, bf16: bool) -> Code:
@@ -118,7 +118,7 @@ def _scatter(fn: Function, node: Node, memory: Mapping[Node, int], count: int, l
 
 def _store_at(fn: Function, ev: Evaluator, buffer: int, dtype: DType, at: Value, value: Val) -> None:
     raw = ev.one.to_memory(value.name, dtype)
-    lane = "i8" if dtype is DType.BOOL else dtype.llvm
+    lane = memory_type(dtype)
     fn.store(lane, raw, fn.offset(ev.pointer(buffer), lane, at), dtype.bytes)
 
 
