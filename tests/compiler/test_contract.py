@@ -281,6 +281,7 @@ SHAPES = {
     "same, wide filter": lambda t: padded_convolution(1, 20, 8, 20, 7, 1, 1, 3, 20, t),
     "same, strided": lambda t: padded_convolution(2, 29, 8, 20, 3, 2, 1, 1, 15, t),
     "same, dilated": lambda t: padded_convolution(2, 21, 8, 20, 3, 1, 2, 2, 21, t),
+    "same, long enough to widen first": lambda t: padded_convolution(4, 24, 32, 32, 3, 1, 1, 1, 24, t),
     "same, tiny image": lambda t: padded_convolution(5, 2, 8, 33, 3, 1, 1, 1, 2, t),
     "input gradient, not padded": lambda t: padded_convolution(3, 11, 64, 32, 3, 1, 1, 2, 13, t, reverse=True),
     "depthwise": lambda t: depthwise(2, 9, 40, 3, t),

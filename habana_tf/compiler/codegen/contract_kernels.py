@@ -215,9 +215,13 @@ class _PackKernel(TileLoops):
 
 
 def reach(c: Canonical) -> tuple[int, int]:
-    """Lowest and highest element offset of a, relative to its constant offset."""
-    reaches = [x.a * (x.extent - 1) for x in c.labels()]
-    return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0)
+    """Lowest and highest element offset of a that is in memory, relative to its constant offset."""
+    ends = [(0, x.a * (x.extent - 1)) for x in c.labels() if not any(x.guards)]
+    for number, guard in enumerate(c.a.guards):
+        label = next(x for x in c.m if x.guards[number])
+        step = label.a // label.guards[number]
+        ends.append((-guard.const * step, (guard.size - 1 - guard.const) * step))
+    return sum(min(e) for e in ends), sum(max(e) for e in ends)
 
 
 def spread_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[int], object]) -> KernelCall:

@@ -159,8 +159,9 @@ def accepts_guards(spec: ContractSpec) -> bool:
         if m.a * k.guards[number] != k.a * m.guards[number]:
             return False
         tied.add(k)
-        inside = [[0 <= guard.const + m.guards[number] * i + k.guards[number] * j < guard.size
-                   for j in range(k.extent)] for i in range(m.extent)]  # fmt: skip
+        by_m, by_k = m.guards[number], k.guards[number]
+        ends = (0, m.extent - 1) if by_k <= guard.size else range(m.extent)  # without gaps the ends are the worst
+        inside = ((0 <= guard.const + by_m * i + by_k * j < guard.size for j in range(k.extent)) for i in ends)
         if not all(map(any, inside)):
             return False
     return c.a.dtype is DType.F32 or (c.k[-1].a == 1 and c.k[-1] not in tied)

@@ -187,7 +187,7 @@ def plan(c: Canonical, target: Target) -> Plan:
     results = rows * c.columns * outer_count
     chunk, chunks = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work)
     head = [chunk] if chunk else []
-    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4 and not c.a.guards
+    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4
     if not packed:
         if b_bytes // chunks <= L2 // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
