@@ -13,8 +13,9 @@ the host needs a value early holds no more than what that value depends on. Line
     conv(0) relu(0)        mul(1)          shape ───────┴ reshape      all one group, `sum(other)` too
 
 Then what is not worth a launch is taken out again, and the levels are counted anew, which may join others: groups of
-views and constants only; groups of a few small integers or predicates that come from the host and go to it (they are
-moved to the CPU); Identity and NoOp nodes at the rim of a group.
+nothing but views, constants and arithmetic on int32, which is the host's anyway; groups of a few small integers or
+predicates that come from the host and go to it (they are moved to the CPU); Identity and NoOp nodes at the rim of a
+group.
 
 Invariants: deterministic, the order within a group is topological, groups are in an order in which they can run.
 """
@@ -24,7 +25,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .flow import ROOT, Class, Flow
-from .ops import BOOL, CONTROL_FLOW, INT32, STRUCTURAL, device_type, has_kernel, on_cpu, output_types
+from .ops import BOOL, CONTROL_FLOW, INT32, STRUCTURAL, device_type, has_kernel, input_types, on_cpu, output_types
 from .placement import Placement
 from .reasons import Reason
 from .view import Node, View
@@ -100,7 +101,7 @@ def _leave(group: Group, consumers: dict[Node, list[Node]], placement: Placement
     """The nodes of a group that shall not be in one."""
     inside = set(group.nodes)
     if not any(n.virtual for n in group.nodes):
-        if all(n.op in _LIGHT for n in group.nodes):
+        if all(n.op in _LIGHT or _host_arithmetic(n) for n in group.nodes):
             for node in group.nodes:
                 _refuse(node, placement, Reason.TRIVIAL)
             return group.nodes
@@ -129,6 +130,12 @@ def _leave(group: Group, consumers: dict[Node, list[Node]], placement: Placement
             _refuse(node, placement, Reason.TRIVIAL)
             out.append(node)
     return out
+
+
+def _host_arithmetic(node: Node) -> bool:
+    """Whether a node works on int32 in host memory and TensorFlow brings a kernel for that (a loop's counter, say)."""
+    types = {*input_types(node), *output_types(node)}
+    return INT32 in types and types <= {INT32, BOOL} and has_kernel(node, "DEFAULT")
 
 
 def _refuse(node: Node, placement: Placement, reason: Reason) -> None:

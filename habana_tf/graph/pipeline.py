@@ -80,10 +80,15 @@ def optimize(graph_def: bytes, item: Any) -> bytes | None:
             gc.enable()
 
 
+def _names(tensors: list[str]) -> frozenset[str]:
+    """The nodes behind names of tensors or nodes."""
+    return frozenset(name.lstrip("^").split(":")[0] for name in tensors)
+
+
 def _optimize(graph_def: bytes, item: Any) -> bytes | None:
     begin = time.perf_counter()
-    preserved = frozenset(item.nodes_to_preserve()) if item is not None else frozenset[str]()
-    fetched = frozenset(item.fetch_nodes()) if item is not None else frozenset[str]()
+    preserved = _names(item.nodes_to_preserve()) if item is not None else frozenset[str]()
+    fetched = _names(item.fetch_nodes()) if item is not None else frozenset[str]()
     view = View.parse(graph_def, preserved | fetched, fetched)
     if any(node.op == "HpuLaunch" for node in view.nodes):
         return view.write() if placement.rescue(view) else None

@@ -93,12 +93,12 @@ def place(view: View, on_cpu_ops: Iterable[str] = (), excluded: frozenset[str] =
             continue
         reason = _refusal(node)
         if (everything or node.op in chosen) and _movable(node):
-            reason = Reason.SETTING
+            reason = None if node.op in _NEUTRAL else Reason.SETTING
             _move(node, placement)
         elif reason in (Reason.NO_ROW, Reason.DTYPE) and not _runs_on_hpu(node) and _movable(node):
             reason = Reason.CORE_REWRITE
             _move(node, placement)
-        if reason is None and node.op not in _NEUTRAL:
+        if reason is None and node.op not in _NEUTRAL and device_type(node.device) == "HPU":
             placement.rows[node] = lookup(node.op)
         else:
             placement.reasons[node] = reason

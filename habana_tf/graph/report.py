@@ -134,7 +134,7 @@ def record(before: Census, placement: Placement, launches: list[Launch], seconds
     made = GraphRecord(before.total, before.nodes - moved, in_launches, tuple(launches), dict(refused), seconds)
     with _lock:
         _records.append(made)
-    _log.info("%s", made.line())
+    _log.log(logging.INFO if launches else logging.DEBUG, "%s", made.line())
 
 
 def placement_report() -> PlacementReport:
