@@ -222,42 +222,6 @@ def test_op_override_is_remembered() -> None:
     )
 
 
-def test_a_forked_child_gets_an_error_that_says_spawn() -> None:
-    done = python(
-        """
-        import os, signal
-        import tensorflow as tf
-        import habana_tf
-        habana_tf.load_habana_module()
-        with tf.device("/HPU:0"):
-            x = tf.identity(tf.constant([1.0, 2.0]))
-
-        def on_cpu():
-            with tf.device("/CPU:0"):
-                assert (tf.constant(1.0) + 1.0).numpy() == 2.0
-            print("cpu is fine")
-
-        def on_card():
-            with tf.device("/HPU:0"):
-                tf.constant([3.0])
-
-        for name, use in (("op", lambda: x + x), ("constant", on_card), ("numpy", x.numpy),
-                          ("function", lambda: tf.function(lambda a: a * 2.0 + 1.0)(x)), ("cpu", on_cpu)):
-            pid = os.fork()
-            if pid == 0:
-                signal.alarm(20)
-                try:
-                    use()
-                except Exception as error:
-                    print(name, "spawn" in str(error))
-                os.sys.stdout.flush()
-                os._exit(0)
-            assert os.waitpid(pid, 0)[1] == 0, name
-        """
-    )
-    assert done.stdout.splitlines() == ["op True", "constant True", "numpy True", "function True", "cpu is fine"]
-
-
 def test_the_process_ends_while_launches_and_compilations_run() -> None:
     done = python(
         """
@@ -318,55 +282,3 @@ def test_ctrl_c_while_compiling_ends_in_a_keyboard_interrupt(where: str) -> None
         """
     )
     assert done.stdout.splitlines() == ["interrupted", "[2.0, 5.0]"]
-
-
-KERAS3 = """
-import keras, numpy as np, tensorflow as tf
-x, y = np.ones([8, 3], np.float32), np.zeros([8, 1], np.float32)
-import habana_tf
-habana_tf.load_habana_module()
-model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
-"""
-
-
-def has_keras_3() -> bool:
-    from importlib.metadata import version
-
-    return int(version("keras").split(".")[0]) >= 3
-
-
-@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
-def test_a_plain_keras_3_compile_does_not_choose_xla() -> None:
-    done = python(
-        KERAS3
-        + """
-model.compile("sgd", "mse")
-assert model.jit_compile is False
-try:
-    model.compile("sgd", "mse", jit_compile=True)
-except ValueError as error:
-    assert "without jit_compile" in str(error)
-else:
-    raise AssertionError("jit_compile=True was taken")
-from habana_tf import keras_compat
-keras_compat.uninstall()
-model.compile("sgd", "mse")
-assert model.jit_compile is True
-""",
-        HABANA_SIM_LOG="info",
-    )
-    assert done.stderr.count("jit_compile='auto' is taken as False") == 1
-
-
-@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
-def test_keras_3_imported_after_loading_is_wrapped_too_and_the_setting_opts_out() -> None:
-    script = """
-import habana_tf
-habana_tf.load_habana_module()
-import keras
-model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-print(model.jit_compile)
-"""
-    assert python(script).stdout.split() == ["False"]
-    assert python(script, HABANA_SIM_KERAS_JIT="off").stdout.split() == ["True"]

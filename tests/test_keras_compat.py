@@ -1,0 +1,58 @@
+"""Keras 3's plain `compile()` beside HPU."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.child import python
+
+KERAS3 = """
+import keras, numpy as np, tensorflow as tf
+x, y = np.ones([8, 3], np.float32), np.zeros([8, 1], np.float32)
+import habana_tf
+habana_tf.load_habana_module()
+model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+"""
+
+
+def has_keras_3() -> bool:
+    from importlib.metadata import version
+
+    return int(version("keras").split(".")[0]) >= 3
+
+
+@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
+def test_a_plain_keras_3_compile_does_not_choose_xla() -> None:
+    done = python(
+        KERAS3
+        + """
+model.compile("sgd", "mse")
+assert model.jit_compile is False
+try:
+    model.compile("sgd", "mse", jit_compile=True)
+except ValueError as error:
+    assert "without jit_compile" in str(error)
+else:
+    raise AssertionError("jit_compile=True was taken")
+from habana_tf import keras_compat
+keras_compat.uninstall()
+model.compile("sgd", "mse")
+assert model.jit_compile is True
+""",
+        HABANA_SIM_LOG="info",
+    )
+    assert done.stderr.count("jit_compile='auto' is taken as False") == 1
+
+
+@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
+def test_keras_3_imported_after_loading_is_wrapped_too_and_the_setting_opts_out() -> None:
+    script = """
+import habana_tf
+habana_tf.load_habana_module()
+import keras
+model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+print(model.jit_compile)
+"""
+    assert python(script).stdout.split() == ["False"]
+    assert python(script, HABANA_SIM_KERAS_JIT="off").stdout.split() == ["True"]

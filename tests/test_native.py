@@ -1,0 +1,198 @@
+"""The native runtime through its bridge, without TensorFlow: programs, threads, random states, host memory."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+import pytest
+
+from habana_tf._native import _bridge
+
+F32 = 1
+N = 10_000
+
+# y[i] = 2 * x[i] + dims[0] for the work items [begin, end)
+KERNEL = """
+define void @kernel(ptr %buffers, ptr %dims, i64 %begin, i64 %end) {
+entry:
+  %x = load ptr, ptr %buffers
+  %slot = getelementptr ptr, ptr %buffers, i64 1
+  %y = load ptr, ptr %slot
+  %add = load i64, ptr %dims
+  %addf = sitofp i64 %add to float
+  br label %loop
+loop:
+  %i = phi i64 [%begin, %entry], [%next, %loop]
+  %from = getelementptr float, ptr %x, i64 %i
+  %v = load float, ptr %from
+  %two = fmul float %v, 2.0
+  %w = fadd float %two, %addf
+  %to = getelementptr float, ptr %y, i64 %i
+  store float %w, ptr %to
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %end
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel() -> Iterator[tuple[int, Any]]:
+    """Address of the kernel above, and what keeps it alive."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(KERNEL), machine)
+    engine.finalize_object()
+    yield engine.get_function_address("kernel"), engine
+
+
+@pytest.fixture(autouse=True)
+def four_threads() -> Iterator[None]:
+    before = _bridge.get_threads()
+    _bridge.set_threads(4)
+    yield
+    _bridge.set_threads(before)
+
+
+def chain(kernel: tuple[int, Any], calls: int, grain: int) -> int:
+    """A program that applies the kernel `calls` times, through the workspace."""
+    address, engine = kernel
+    where = [(0, 0, 0, 4 * N), (2, 0, 0, 4 * N), (2, 0, 4 * N, 4 * N), (1, 0, 0, 4 * N)]
+    steps = []
+    source = 0
+    for i in range(calls):
+        target = 3 if i == calls - 1 else 1 + i % 2
+        steps.append((address, [source, target], [1], N, grain))
+        source = target
+    return _bridge.make_program("chain", steps, where, [(F32, [N])], 8 * N, keepalive=engine)
+
+
+def expected(x: np.ndarray, calls: int) -> np.ndarray:
+    for _ in range(calls):
+        x = 2 * x + 1
+    return x
+
+
+@pytest.mark.parametrize("grain", [1, 100, N // 2, N, 10 * N])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_every_work_item_is_done_once_and_calls_follow_each_other(
+    kernel: tuple[int, Any], grain: int, threads: int
+) -> None:
+    _bridge.set_threads(threads)
+    program = chain(kernel, 7, grain)
+    x = np.arange(N, dtype=np.float32)
+    for _ in range(20):
+        (y,) = _bridge.run_program(program, [x])
+        np.testing.assert_array_equal(y.view(np.float32), expected(x, 7))
+    assert _bridge.program_stats(program)["launches"] == 20
+    assert _bridge.free_program(program)
+
+
+def test_concurrent_launches_share_the_pool_without_waiting_for_it(kernel: tuple[int, Any]) -> None:
+    program = chain(kernel, 9, 100)
+    wrong = []
+
+    def work(seed: int) -> None:
+        x = np.random.default_rng(seed).normal(size=N).astype(np.float32)
+        for _ in range(30):
+            (y,) = _bridge.run_program(program, [x])
+            if not np.array_equal(y.view(np.float32), expected(x, 9)):
+                wrong.append(seed)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+        assert not t.is_alive()
+    assert not wrong
+
+
+def test_constants_and_shapes_arrive(kernel: tuple[int, Any]) -> None:
+    address, engine = kernel
+    constants = np.arange(6, dtype=np.float32)
+    program = _bridge.make_program(
+        "constants", [(address, [0, 1], [5], 6, 100)], [(3, 0, 0, 24), (1, 0, 0, 24)], [(F32, [2, 3])],
+        0, constants.tobytes(), [], engine,
+    )  # fmt: skip
+    (y,) = _bridge.run_program(program, [])
+    np.testing.assert_array_equal(y.view(np.float32), 2 * constants + 5)
+
+
+@pytest.mark.parametrize(
+    "calls, buffers, what",
+    [
+        ([(1, [1], [], 1, 1)], [(0, 0, 0, 4)], "missing buffer"),
+        ([(0, [0], [], 1, 1)], [(0, 0, 0, 4)], "no code"),
+        ([], [(1, 0, 4, 4)], "past its output"),
+        ([], [(1, 1, 0, 4)], "missing output"),
+        ([], [(2, 0, 0, 65)], "past the workspace"),
+        ([], [(3, 0, 0, 9)], "past the constants"),
+        ([], [(9, 0, 0, 4)], "unknown kind"),
+        ([], [(0, 0, -4, 4)], "negative"),
+    ],
+)
+def test_a_program_with_a_fault_is_refused_when_it_is_made(calls: Any, buffers: Any, what: str) -> None:
+    with pytest.raises(ValueError, match=what):
+        _bridge.make_program("faulty", calls, buffers, [(F32, [1])], 64, b"12345678")
+
+
+def test_a_program_keeps_its_code_alive_as_long_as_it_lives() -> None:
+    class Code:
+        pass
+
+    code = Code()
+    watch = weakref.ref(code)
+    program = _bridge.make_program("alive", [], [], [], keepalive=code)
+    del code
+    gc.collect()
+    assert watch() is not None
+    assert _bridge.free_program(program)
+    gc.collect()
+    assert watch() is None
+    assert not _bridge.free_program(program)
+
+
+def test_an_interpreted_program_sees_inputs_outputs_and_states() -> None:
+    state = np.arange(6, dtype=np.uint32).tobytes()
+
+    def body(ins: list[memoryview], outs: list[memoryview], states: list[bytes]) -> None:
+        assert states == [state]
+        assert ins[0].readonly
+        np.frombuffer(outs[0], np.float32)[:] = np.frombuffer(ins[0], np.float32) + 1
+
+    program = _bridge.make_interpreted("interpreted", [(F32, [3])], [(0, 1)], body)
+    (y,) = _bridge.run_program(program, [np.zeros(3, np.float32)], [state])
+    assert y.view(np.float32).tolist() == [1.0, 1.0, 1.0]
+
+
+def test_an_exception_in_an_interpreted_program_is_raised_with_its_place() -> None:
+    def body(ins: list[memoryview], outs: list[memoryview], states: list[bytes]) -> None:
+        raise LookupError("not here")
+
+    program = _bridge.make_interpreted("raises", [], [], body)
+    with pytest.raises(RuntimeError, match=r"LookupError: not here.*test_native\.py:\d+"):
+        _bridge.run_program(program, [])
+
+
+def test_host_memory_is_what_the_kernel_says_or_less() -> None:
+    total, available = _bridge.host_memory()
+    with open("/proc/meminfo") as f:
+        kernel_total = int(f.readline().split()[1]) * 1024
+    assert 0 < available <= total <= kernel_total
+
+
+def test_all_processors_are_used_unless_told_otherwise() -> None:
+    import os
+
+    _bridge.set_threads(0)
+    assert 1 <= _bridge.get_threads() <= len(os.sched_getaffinity(0))
