@@ -514,6 +514,21 @@ def test_concurrent_updates_of_one_variable_are_not_lost() -> None:
 
 
 @on_hpu
+def test_asynchronous_eager_execution_does_not_wait_for_itself() -> None:
+    import tensorflow as tf
+
+    table = tf.Variable(TABLE)  # stock kernel
+    small = tf.Variable(TABLE.astype(np.float32))  # dataflow form
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        for v in (table, small):
+            v.scatter_add(tf.IndexedSlices(tf.ones([1, 3], v.dtype), tf.constant([2])))
+            np.testing.assert_array_equal(v.numpy()[2], TABLE[2] + 1)
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
+
+
+@on_hpu
 def test_reading_an_uninitialized_variable_is_tensorflows_error() -> None:
     import tensorflow as tf
 

@@ -2,6 +2,22 @@
 
 namespace habana {
 
+SynchronousOps::SynchronousOps(TFE_Context* context)
+    : context_(context), before_(TFE_ContextGetExecutorForThread(context)) {
+  if (!TFE_ExecutorIsAsync(before_)) return;
+  mine_ =
+      TFE_NewExecutor(/*is_async=*/false, /*enable_streaming_enqueue=*/false, /*in_flight_nodes_limit=*/0);
+  TFE_ContextSetExecutorForThread(context_, mine_);
+}
+
+SynchronousOps::~SynchronousOps() {
+  if (mine_ != nullptr) {
+    TFE_ContextSetExecutorForThread(context_, before_);
+    TFE_DeleteExecutor(mine_);
+  }
+  TFE_DeleteExecutor(before_);
+}
+
 EagerOp::EagerOp(TFE_Context* context, const char* op, const char* device, TF_Status* status)
     : status_(status), op_(nullptr) {
   if (TF_GetCode(status_) != TF_OK) return;

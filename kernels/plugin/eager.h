@@ -36,6 +36,21 @@ class Handle {
   TFE_TensorHandle* handle_ = nullptr;
 };
 
+// While in scope, ops that this thread runs are done when their call returns. A kernel may be running on the
+// very thread that an asynchronous context would hand them to, and would wait for itself.
+class SynchronousOps {
+ public:
+  explicit SynchronousOps(TFE_Context* context);
+  ~SynchronousOps();
+  SynchronousOps(const SynchronousOps&) = delete;
+  SynchronousOps& operator=(const SynchronousOps&) = delete;
+
+ private:
+  TFE_Context* context_;
+  TFE_Executor* before_;
+  TFE_Executor* mine_ = nullptr;
+};
+
 // One op to be run. The first error sticks and makes the rest do nothing.
 class EagerOp {
  public:

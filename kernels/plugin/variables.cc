@@ -79,6 +79,7 @@ class VariableOp {
     if (status.ok()) status = GetInputs();
     if (!status.ok()) return status;
     GetCounters().variable_ops.fetch_add(1, std::memory_order_relaxed);
+    const SynchronousOps synchronous(context_);
     return plan_->stock ? RunStock() : RunDataflow();
   }
 
