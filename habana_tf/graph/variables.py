@@ -395,6 +395,9 @@ class _Walk:
                 self._drop(variable.reads[cls], None if not cls[0] else self.assigns)
             return (variable.reads[cls], 0), 0
         read = self._new_read(node, handle, node.controls)
+        for source, _ in node.inputs:  # the order may lie in what the op is given
+            if source is not handle[0]:
+                read.add_control(source)
         if write is not None:
             read.add_control(write.node)
         self.debts.pay(read, owed)

@@ -83,7 +83,10 @@ class Program:
                     )
                 else:
                     op = {"add": tf.raw_ops.AssignAddVariableOp, "sub": tf.raw_ops.AssignSubVariableOp,
-                          "assign": tf.raw_ops.AssignVariableOp}[kind]  # fmt: skip
+                          "assign": tf.raw_ops.AssignVariableOp, "foreign": tf.raw_ops.AssignSubVariableOp,
+                          }[kind]  # fmt: skip
+                    if kind == "foreign":  # an update that no cluster can take
+                        self.cpu.add(self.name)
                     made = op(resource=handle, value=self.value(a), name=self.name)
             self.written[which], self.readers[which] = [made], []
         if isinstance(made, tf.Tensor):
@@ -115,7 +118,7 @@ class Program:
         return v1.while_loop(lambda i, y: i < 3, body, [0, value], name=self.name)[1]
 
 
-KINDS = ["unary"] * 3 + ["binary"] * 4 + ["read"] * 3 + ["add", "sub", "assign", "descend", "add"] + [
+KINDS = ["unary"] * 3 + ["binary"] * 4 + ["read"] * 3 + ["add", "sub", "assign", "descend", "foreign"] + [
     "select", "select", "loop", "group", "constant"]  # fmt: skip
 STEP = st.tuples(
     st.sampled_from(KINDS),

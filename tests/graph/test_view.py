@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+import tensorflow as tf
+
+from habana_tf.graph.view import View, natural
+
+from .harness import build, inputs, v1, view
+
+
+def chain() -> None:
+    x = v1.placeholder(tf.float32, (2,), "x")
+    a, b = tf.split(x, 2, name="s")
+    with tf.control_dependencies([tf.abs(a, name="a")]):
+        tf.identity(b, "y")
+
+
+def test_reads_data_and_control_edges() -> None:
+    v = view(build(chain))
+    assert inputs(v.by_name["y"]) == ["s:1", "^a"]
+    assert v.by_name["y"].inputs == [(v.by_name["s"], 1)]
+
+
+def test_writes_what_it_read() -> None:
+    graph = build(chain)
+    graph.versions.producer = 1234
+    written = graph.FromString(view(graph).write())
+    assert {n.name: n for n in written.node} == {n.name: n for n in graph.node}
+    assert written.versions.producer == 1234
+
+
+def test_writes_what_changed_and_nothing_else() -> None:
+    graph = build(chain)
+    v = view(graph)
+    y = v.by_name["y"]
+    y.inputs, y.controls, y.device = [(v.by_name["x"], 0)], [], "/device:CPU:0"
+    new = v.add("y", "NoOp", "/device:HPU:0")
+    new.add_control(y)
+    new.add_control(y)
+    v.remove(v.by_name["a"])
+    written = {n.name: n for n in graph.FromString(v.write()).node}
+    assert list(written["y"].input) == ["x"] and written["y"].device == "/device:CPU:0"
+    assert list(written["y_1"].input) == ["^y"]
+    assert "a" not in written and written["x"] == next(n for n in graph.node if n.name == "x")
+
+
+def test_order_depends_on_names_and_edges_only() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        ys = [tf.nn.relu(x, name=f"y_{k}") for k in range(12)]
+        tf.add_n(ys, name="sum")
+
+    graph = build(make)
+    expected = [n.name for n in view(graph).topological()]
+    assert expected.index("y_9") < expected.index("y_10")
+    nodes = list(graph.node)
+    random.Random(0).shuffle(nodes)
+    shuffled = type(graph)(node=nodes)
+    assert [n.name for n in view(shuffled).topological()] == expected
+
+
+def test_topological_order_passes_loops_and_finds_cycles() -> None:
+    def make() -> None:
+        v1.while_loop(lambda i: i < 3, lambda i: i + 1, [0], name="w")
+
+    order = [n.name for n in view(build(make)).topological()]
+    assert order.index("w/Merge") < order.index("w/Less") < order.index("w/Exit")
+    v = view(build(chain))
+    v.by_name["x"].add_control(v.by_name["y"])
+    with pytest.raises(ValueError, match="cycle"):
+        v.topological()
+
+
+def test_natural_order() -> None:
+    assert sorted(["dense_10", "dense_9", "dense", "a1b2", "a1b10"], key=natural) == [
+        "a1b2", "a1b10", "dense", "dense_9", "dense_10",
+    ]  # fmt: skip
+
+
+def test_front_keeps_the_name_and_leaves_users_alone() -> None:
+    v: View = view(build(chain))
+    s, y = v.by_name["s"], v.by_name["y"]
+    front = v.front(s, 1)
+    assert (front.name, s.name) == ("s", "s/compute") and inputs(front) == ["s/compute"]
+    assert inputs(y) == ["s/compute:1", "^a"]
