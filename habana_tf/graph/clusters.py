@@ -12,8 +12,8 @@ the host needs a value early holds no more than what that value depends on. Line
     conv ─ relu ─ PyFunc ─ mul             conv ─ bias ─┐
     conv(0) relu(0)        mul(1)          shape ───────┴ reshape      all one group, `sum(other)` too
 
-Then what is not worth a launch is taken out again, and the levels are counted anew, which may join others: groups of
-nothing but views, constants and arithmetic on int32, which is the host's anyway; groups of a few small integers or
+Then what is not worth a launch is taken out again, and the levels are counted anew, which may join others: parts of
+nothing but views and arithmetic on int32, which is the host's anyway; groups of a few small integers or
 predicates that come from the host and go to it (they are moved to the CPU); Identity and NoOp nodes at the rim of a
 group.
 
@@ -100,21 +100,22 @@ def _levels(order: list[Node], consumers: dict[Node, list[Node]], members: dict[
 def _leave(group: Group, consumers: dict[Node, list[Node]], placement: Placement) -> list[Node]:
     """The nodes of a group that shall not be in one."""
     inside = set(group.nodes)
-    if not any(n.virtual for n in group.nodes):
-        if all(n.op in _LIGHT or _host_arithmetic(n) for n in group.nodes):
-            for node in group.nodes:
-                _refuse(node, placement, Reason.TRIVIAL)
-            return group.nodes
-        if _for_the_host(group, inside, consumers):
-            for node in group.nodes:
-                node.device = on_cpu(node.device)
-                _refuse(node, placement, Reason.FOR_THE_HOST)
-                placement.moved += 1
-                for source, _ in node.inputs:
-                    if source.op == "Const" and all(c in inside for c in consumers[source]):
-                        source.device = node.device
-            return group.nodes
-    out = []
+    if not any(n.virtual for n in group.nodes) and _for_the_host(group, inside, consumers):
+        for node in group.nodes:
+            node.device = on_cpu(node.device)
+            _refuse(node, placement, Reason.FOR_THE_HOST)
+            placement.moved += 1
+            for source, _ in node.inputs:
+                if source.op == "Const" and all(c in inside for c in consumers[source]):
+                    source.device = node.device
+        return group.nodes
+    out = [
+        n for part in _parts([n for n in group.nodes if n.op != "NoOp"]) if all(_cheap(m) for m in part) for n in part
+    ]
+    for node in out:
+        _refuse(node, placement, Reason.TRIVIAL)
+    if out:
+        return out
     for node in group.nodes:
         if node.op not in STRUCTURAL:
             continue
@@ -132,10 +133,34 @@ def _leave(group: Group, consumers: dict[Node, list[Node]], placement: Placement
     return out
 
 
-def _host_arithmetic(node: Node) -> bool:
-    """Whether a node works on int32 in host memory and TensorFlow brings a kernel for that (a loop's counter, say)."""
+def _cheap(node: Node) -> bool:
+    """Whether a launch gains nothing by a node: it moves no data, or works on int32 in host memory (a loop's counter,
+    say) and TensorFlow brings a kernel for that."""
+    if node.virtual:
+        return False
+    if node.op in _LIGHT:
+        return True
     types = {*input_types(node), *output_types(node)}
     return INT32 in types and types <= {INT32, BOOL} and has_kernel(node, "DEFAULT")
+
+
+def _parts(nodes: list[Node]) -> list[list[Node]]:
+    """Nodes by what they are connected with through data, in order."""
+    parent = {n: n for n in nodes}
+
+    def root(node: Node) -> Node:
+        while parent[node] is not node:
+            parent[node] = node = parent[parent[node]]
+        return node
+
+    for node in nodes:
+        for source, _ in node.inputs:
+            if source in parent:
+                parent[root(source)] = root(node)
+    parts: dict[Node, list[Node]] = {}
+    for node in nodes:
+        parts.setdefault(root(node), []).append(node)
+    return list(parts.values())
 
 
 def _refuse(node: Node, placement: Placement, reason: Reason) -> None:
@@ -150,6 +175,7 @@ def _for_the_host(group: Group, inside: set[Node], consumers: dict[Node, list[No
     """
     if group.cls[0] or sum(1 for n in group.nodes if n.op not in _LIGHT) > SMALL_GROUP:
         return False
+    used = False
     for node in group.nodes:
         if node.op in _HEAVY or "Conv" in node.op or (node.op != "NoOp" and not has_kernel(node, "CPU")):
             return False
@@ -160,7 +186,8 @@ def _for_the_host(group: Group, inside: set[Node], consumers: dict[Node, list[No
                 continue
             if consumer.op not in CONTROL_FLOW and device_type(consumer.device) == "HPU":
                 return False
+            used = True
             types = output_types(node)
             if any(n is node and types[k] not in (INT32, _INT64, BOOL) for n, k in consumer.inputs):
                 return False
-    return True
+    return used

@@ -60,7 +60,7 @@ def test_a_read_after_a_write_is_the_value_written() -> None:
 
 def test_reads_before_any_write_are_one() -> None:
     def make() -> None:
-        x, handle = start()
+        _x, handle = start()
         a, b = read(handle, "a"), read(handle, "b")
         tf.add(a, b, name="sum")
 
@@ -154,7 +154,7 @@ def test_many_debts_are_one_junction() -> None:
 
 def test_ops_that_only_read_take_the_value() -> None:
     def make() -> None:
-        x, _ = start()
+        _x, _ = start()
         handle = variable("t", (5, 2))
         tf.abs(tf.raw_ops.ResourceGather(resource=handle, indices=[1, 2], dtype=tf.float32, name="g"), name="y")
 

@@ -1,0 +1,31 @@
+from __future__ import annotations
+
+import tensorflow as tf
+
+from habana_tf.graph import constants
+
+from .harness import build, inputs, prepared, v1
+
+
+def test_what_a_constant_waits_for_moves_to_its_users() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        with tf.control_dependencies([tf.abs(x, name="a")]):
+            c = tf.constant([2], name="c")
+        tf.reshape(x, c, name="y")
+
+    v, f, placed = prepared(build(make))
+    constants.free(v, f, placed)
+    assert inputs(v.by_name["c"]) == [] and inputs(v.by_name["y"]) == ["x", "c", "^a"]
+
+
+def test_a_constant_stays_in_its_branch() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        p = v1.placeholder(tf.bool, (), "p")
+        v1.cond(p, lambda: tf.abs(x) + 1.0, lambda: x, name="c")
+
+    v, f, placed = prepared(build(make))
+    constants.free(v, f, placed)
+    constant = next(n for n in v.alive() if n.op == "Const")
+    assert f.holds(f.classes[constant], [], constant.controls) and constant.controls

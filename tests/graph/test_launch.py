@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from habana_tf.graph import cluster, clusters, launch, pipeline
+from habana_tf.graph.view import View
+
+from .harness import CPU, HPU, Item, build, cluster_ops, launches, prepared, v1
+
+
+def encapsulated(
+    make: Callable[[], object], cpu: tuple[str, ...] = ()
+) -> tuple[graph_pb2.GraphDef, list[launch.Launch]]:
+    v, f, placed = prepared(build(make, cpu))
+    made = launch.encapsulate(v, f, clusters.grow(v, f, placed))
+    out = graph_pb2.GraphDef.FromString(v.write())
+    View(out).topological()
+    return out, made
+
+
+def by_name(graph: graph_pb2.GraphDef) -> dict[str, list[str]]:
+    return {n.name: list(n.input) for n in graph.node}
+
+
+def test_members_become_one_launch_named_by_content() -> None:
+    def make(prefix: str = "") -> None:
+        x = v1.placeholder(tf.float32, (2,), f"{prefix}x")
+        v1.py_func(lambda a: a, [tf.tanh(tf.abs(x, name=f"{prefix}a") * 2.0)], tf.float32, name="seen")
+
+    out, made = encapsulated(make)
+    (node,) = launches(out)
+    assert node.name == made[0].name and node.name.startswith("cluster_") and node.device == HPU
+    assert cluster_ops(node) == ["Abs", "Mul", "Tanh"]
+    assert made[0].ops == {"Abs": 1, "Mul": 1, "Tanh": 1}
+    assert list(node.input) == ["x"] and by_name(out)["seen"] == [node.name]
+    assert not any(n.op == "Const" for n in out.node)  # taken along
+    assert node.attr["cluster_name"].s.decode() == node.name
+    other, _ = encapsulated(lambda: make("other_"))
+    assert launches(other)[0].name == node.name
+
+
+def test_control_edges_in_and_out() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        with tf.control_dependencies([v1.py_func(lambda a: a, [x], tf.float32, name="first")]):
+            y = tf.abs(x, name="y")
+        z = tf.tanh(y, name="z")
+        with tf.control_dependencies([z]):
+            v1.py_func(lambda a: a, [x], tf.float32, name="then")
+
+    out, _ = encapsulated(make)
+    (node,) = launches(out)
+    assert list(node.input) == ["x", "^first"]
+    assert by_name(out)["then"] == ["x", f"^{node.name}"]
+
+
+def test_host_and_device_arguments_and_results() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (4,), "x")
+        shape = v1.placeholder(tf.int64, (2,), "shape")
+        n = v1.placeholder(tf.int32, (), "n")
+        y = tf.reshape(tf.abs(x), shape * tf.constant([1, 1], tf.int64))
+        k = tf.bitwise.bitwise_and(tf.shape(y)[0], n, name="k")
+        v1.py_func(lambda a, b: a, [y, k], tf.float32, name="seen")
+
+    out, _ = encapsulated(make)
+    (node,) = launches(out)
+    assert list(node.input) == ["x", "shape", "n"] or list(node.input) == ["x", "n", "shape"]
+    types = {k: list(node.attr[k].list.type) for k in ("Tin", "Thost", "Tout", "Thost_out")}
+    assert types["Tin"] == [1] and sorted(types["Thost"]) == [3, 9]
+    assert types["Tout"] == [1] and types["Thost_out"] == [3]
+    parsed = cluster.parse(node.attr["cluster"].s)
+    fixed = {parsed.inputs[i].name for i in parsed.fixed_inputs()}
+    assert fixed == {"shape"}
+    assert {a.name for a in parsed.inputs if a.host} == {"shape", "n"}
+
+
+def test_copies_are_seen_through() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        y = tf.abs(tf.identity(x, "in"), name="y")
+        v1.py_func(lambda a: a, [tf.identity(y, "out")], tf.float32, name="seen")
+
+    out, _ = encapsulated(make)
+    (node,) = launches(out)
+    assert cluster_ops(node) == ["Abs"] and list(node.input) == ["x"] and by_name(out)["seen"] == [node.name]
+
+
+def test_a_large_constant_is_an_argument() -> None:
+    big = np.arange(launch.MAX_CONST_BYTES // 4 + 1, dtype="f4")
+
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (), "x")
+        tf.abs(x + tf.constant(big, name="big"), name="y")
+
+    out, _ = encapsulated(make)
+    assert list(launches(out)[0].input) == ["x", "big"]
+
+
+def test_equal_clusters_share_the_name_of_the_content() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        y = tf.tanh(tf.abs(x, name="a"), name="cpu")
+        tf.tanh(tf.abs(y, name="b"), name="cpu2")
+
+    out, made = encapsulated(make, cpu=("cpu", "cpu2"))
+    assert len({m.name for m in made}) == 1 and [n.name for n in launches(out)] == [made[0].name, made[0].name + "_2"]
+
+
+def test_random_ops_are_not_doubled() -> None:
+    def make() -> None:
+        r = tf.random.uniform((2,), seed=3, name="r")
+        a = tf.abs(r, name="a")
+        tf.abs(tf.tanh(a, name="cpu") + r, name="b")
+
+    _out, made = encapsulated(make, cpu=("cpu",))
+    assert sum(m.ops.get("RandomUniform", 0) for m in made) == 1
+
+
+def test_several_outputs_and_versions() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2, 2), "x")
+        top, at = tf.math.top_k(x, 1, name="top")
+        v1.py_func(lambda a, b: a, [top * 2.0, at], tf.float32, name="seen")
+
+    graph = build(make)
+    data = pipeline.optimize(graph.SerializeToString(), Item())
+    if data is None:
+        return
+    out = graph_pb2.GraphDef.FromString(data)
+    assert out.versions == graph.versions
+    assert all(n.device in (HPU, CPU) for n in out.node)
+
+
+def test_a_launch_reads_what_another_made() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        a = tf.abs(x, name="a")
+        tf.add(tf.tanh(a, name="cpu"), a, name="b")
+
+    out, _ = encapsulated(make, cpu=("cpu",))
+    first, second = launches(out)
+    assert sorted(second.input) == sorted(["cpu", first.name])

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+
+import pytest
+import tensorflow as tf
+
+from habana_tf.graph import pipeline, report
+
+from .harness import Item, build, v1
+
+
+@pytest.fixture(autouse=True)
+def clean() -> Iterator[None]:
+    report.reset()
+    yield
+    report.reset()
+
+
+def make() -> None:
+    x = v1.placeholder(tf.float32, (2,), "x")
+    v1.py_func(lambda a: a, [tf.tanh(tf.abs(x)) + 1.0], tf.float32, name="seen")
+    tf.tanh(x, name="pinned")
+
+
+def test_one_line_and_one_record_per_graph(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("habana_tf")
+    propagate, logger.propagate = logger.propagate, True
+    try:
+        with caplog.at_level(logging.INFO, logger="habana_tf"):
+            data = pipeline.optimize(build(make, cpu=("pinned",)).SerializeToString(), Item())
+            assert data is not None and pipeline.optimize(data, Item()) is None
+    finally:
+        logger.propagate = propagate
+    lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("graph of")]
+    assert len(lines) == 1
+    assert lines[0].startswith("graph of 7 nodes: 5 on HPU, 3 of them in 1 cluster; on the CPU: ")
+    assert "PyFunc x1" in lines[0] and "Tanh x1 (placed on the CPU" in lines[0]
+    assert len(report.placement_report().graphs) == 1
+
+
+def test_the_report_is_a_table_and_json() -> None:
+    for _ in range(2):
+        pipeline.optimize(build(make, cpu=("pinned",)).SerializeToString(), Item())
+    got = report.placement_report()
+    data = json.loads(got.to_json())
+    assert [g["in_launches"] for g in data["graphs"]] == [3, 3]
+    assert data["graphs"][0]["launches"][0]["ops"] == {"Abs": 1, "AddV2": 1, "Tanh": 1}
+    reasons = {(r["op"], r["reason"], r["device"]): r["count"] for r in data["refused"]}
+    assert reasons == {("Tanh", "PLACED_ON_CPU", "CPU"): 2, ("PyFunc", "SIDE_EFFECT", "CPU"): 2}
+    text = str(got)
+    assert "HPU placement" in text and data["graphs"][0]["launches"][0]["name"] in text and "PyFunc" in text
