@@ -32,12 +32,6 @@ class Tensors {
   // Device memory for the time of this launch, 64-byte aligned; null and a status when there is none.
   char* Temporary(TF_OpKernelContext* ctx, size_t nbytes, TF_Status* status);
   void Add(TF_Tensor* tensor) { tensors_.push_back(tensor); }
-  // Gives up the tensor added last.
-  TF_Tensor* Release() {
-    TF_Tensor* tensor = tensors_.back();
-    tensors_.pop_back();
-    return tensor;
-  }
 
  private:
   std::vector<TF_Tensor*> tensors_;

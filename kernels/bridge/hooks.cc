@@ -1,0 +1,131 @@
+#include "bridge/hooks.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+
+namespace habana {
+
+namespace {
+
+// The hooks object. Leaked on purpose: it outlives every launch.
+PyObject* g_hooks = nullptr;
+
+nb::object Hook(const char* name) { return nb::getattr(nb::handle(g_hooks), name); }
+
+// (cluster, order, fixed inputs, seeds)
+void ReadInfo(const nb::tuple& answer, ClusterInfo* info) {
+  info->cluster = FromBytes(answer[0]);
+  info->order = nb::cast<std::vector<int>>(answer[1]);
+  info->fixed = nb::cast<std::vector<int>>(answer[2]);
+  for (const auto& seeds : nb::cast<std::vector<std::pair<int64_t, int64_t>>>(answer[3])) {
+    info->states.emplace_back(static_cast<uint64_t>(seeds.first), static_cast<uint64_t>(seeds.second));
+  }
+}
+
+Status GetNodeInfo(const std::string& node_def, ClusterInfo* info) {
+  return WithPython("making a cluster of a node",
+                    [&] { ReadInfo(nb::cast<nb::tuple>(Hook("node_info")(Bytes(node_def))), info); });
+}
+
+Status GetClusterInfo(const std::string& cluster, ClusterInfo* info) {
+  return WithPython("reading a cluster",
+                    [&] { ReadInfo(nb::cast<nb::tuple>(Hook("cluster_info")(Bytes(cluster))), info); });
+}
+
+// ("stock", dtype, op, read_only, [(attr, serialized AttrValue)]) or ("dataflow", dtype, info, assigns,
+// results)
+Status GetVariablePlan(const std::string& node_def, VariablePlan* plan) {
+  return WithPython("planning an op on variables", [&] {
+    const nb::tuple answer = nb::cast<nb::tuple>(Hook("variable_plan")(Bytes(node_def)));
+    plan->stock = nb::cast<std::string>(answer[0]) == "stock";
+    plan->dtype = nb::cast<int>(answer[1]);
+    if (plan->stock) {
+      plan->op = nb::cast<std::string>(answer[2]);
+      plan->read_only = nb::cast<bool>(answer[3]);
+      for (const auto& [name, value] : nb::cast<std::vector<std::pair<std::string, nb::bytes>>>(answer[4])) {
+        plan->attrs.emplace_back(name, FromBytes(value));
+      }
+      return;
+    }
+    ReadInfo(nb::cast<nb::tuple>(answer[2]), &plan->info);
+    plan->assigns = nb::cast<std::vector<std::pair<int, int>>>(answer[3]);
+    plan->results = nb::cast<std::vector<int>>(answer[4]);
+  });
+}
+
+Status Resolve(const std::string& cluster, const std::vector<InputView>& inputs,
+               const std::vector<char>& fixed, ProgramPtr* program) {
+  return WithPython("compiling a cluster", [&] {
+    nb::list signature;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      nb::list dims;
+      for (int d = 0; d < inputs[i].rank; ++d) dims.append(inputs[i].dims[d]);
+      nb::object value = nb::none();
+      if (i < fixed.size() && fixed[i]) value = nb::bytes(inputs[i].data, inputs[i].nbytes);
+      signature.append(nb::make_tuple(inputs[i].dtype, nb::tuple(dims), value));
+    }
+    const int64_t handle = nb::cast<int64_t>(Hook("resolve")(Bytes(cluster), signature));
+    *program = FindProgram(handle);
+    if (*program == nullptr) {
+      throw std::runtime_error("resolve returned " + std::to_string(handle) + ", which is no program");
+    }
+    const Status valid = (*program)->Validate(&inputs);
+    if (!valid.ok()) throw std::runtime_error(valid.message);
+  });
+}
+
+Status Optimize(const char* graph, size_t nbytes, GraphItem* item, std::string* out, bool* changed) {
+  return WithPython("optimizing a graph", [&] {
+    const nb::object view = nb::cast(ItemView{item});
+    struct Invalidate {
+      nb::handle view;
+      ~Invalidate() { nb::cast<ItemView&>(view).item = nullptr; }
+    } invalidate{view};
+    const nb::object answer = Hook("optimize")(nb::bytes(graph, nbytes), view);
+    *changed = !answer.is_none();
+    if (*changed) *out = FromBytes(answer);
+  });
+}
+
+Status MemoryText(std::string* text) {
+  return WithPython("reading memory statistics",
+                    [&] { *text = nb::cast<std::string>(Hook("memory_text")()); });
+}
+
+Status EagerContext(void** context) {
+  return WithPython("looking up the eager context", [&] {
+    const nb::object capsule = Hook("eager_context")();
+    *context = nullptr;
+    if (capsule.is_none()) return;
+    *context = PyCapsule_GetPointer(capsule.ptr(), PyCapsule_GetName(capsule.ptr()));
+    if (*context == nullptr) throw nb::python_error();
+  });
+}
+
+void* ReleaseGil() { return PyGILState_Check() ? PyEval_SaveThread() : nullptr; }
+
+void RestoreGil(void* state) {
+  if (state != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+}
+
+}  // namespace
+
+void Attach(nb::object hooks) {
+  PyObject* old = g_hooks;
+  g_hooks = hooks.release().ptr();
+  Py_XDECREF(old);
+  SetCallbacks({GetNodeInfo, GetVariablePlan, GetClusterInfo, Resolve, Optimize, MemoryText, EagerContext,
+                ReleaseGil, RestoreGil});
+}
+
+bool Withdraw(double timeout_seconds) {
+  nb::gil_scoped_release gil;
+  return WithdrawCallbacks(timeout_seconds);
+}
+
+bool Attached() { return g_hooks != nullptr; }
+
+}  // namespace habana

@@ -1,0 +1,187 @@
+#include "bridge/programs.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "bridge/hooks.h"
+#include "runtime/program.h"
+
+namespace habana {
+
+namespace {
+
+void SetOutputs(Program* program, const std::vector<OutputTuple>& outputs,
+                const std::vector<StateTuple>& states) {
+  for (const auto& [dtype, dims] : outputs) {
+    const size_t size = DataTypeSize(dtype);
+    if (size == 0) throw nb::value_error("an output has a data type that is not a plain number");
+    int64_t elements = 1;
+    for (int64_t d : dims) {
+      if (d < 0) throw nb::value_error("an output has a negative extent");
+      elements *= d;
+    }
+    program->outputs.push_back({dtype, dims, static_cast<size_t>(elements) * size});
+  }
+  for (const auto& [index, reserve] : states) {
+    if (index < 0) throw nb::value_error("a random state has a negative index");
+    program->states.push_back({index, reserve});
+  }
+}
+
+nb::object MemoryView(void* data, size_t nbytes, bool writable) {
+  static char nothing[1];
+  char* start = data == nullptr ? nothing : static_cast<char*>(data);
+  PyObject* view =
+      PyMemoryView_FromMemory(start, static_cast<Py_ssize_t>(nbytes), writable ? PyBUF_WRITE : PyBUF_READ);
+  if (view == nullptr) throw nb::python_error();
+  return nb::steal(view);
+}
+
+// A 64-byte aligned copy or result.
+struct Aligned {
+  char* data;
+  explicit Aligned(size_t nbytes)
+      : data(static_cast<char*>(
+            std::aligned_alloc(kAlignment, (nbytes + kAlignment) / kAlignment * kAlignment))) {}
+  ~Aligned() { std::free(data); }
+  Aligned(const Aligned&) = delete;
+  Aligned& operator=(const Aligned&) = delete;
+};
+
+}  // namespace
+
+int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
+                    const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
+                    int64_t workspace, nb::bytes constants, const std::vector<StateTuple>& states,
+                    nb::object keepalive) {
+  DropDead();
+  auto program = std::make_shared<Program>();
+  program->name = name;
+  if (workspace < 0) throw nb::value_error("a program has a negative workspace");
+  program->workspace = static_cast<size_t>(workspace);
+  program->SetConstants(constants.c_str(), constants.size());
+  for (const auto& [kind, index, offset, nbytes] : buffers) {
+    program->buffers.push_back({static_cast<BufferKind>(kind), index, offset, nbytes});
+  }
+  for (const auto& [address, ids, dims, grid, grain] : calls) {
+    program->calls.push_back({reinterpret_cast<KernelFn>(address), ids, dims, grid, grain});
+  }
+  SetOutputs(program.get(), outputs, states);
+  program->keepalive = Keep(keepalive);
+  const Status valid = program->Validate(nullptr);
+  if (!valid.ok()) throw nb::value_error(valid.message.c_str());
+  return RegisterProgram(std::move(program));
+}
+
+int64_t MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,
+                        const std::vector<StateTuple>& states, nb::object callable) {
+  DropDead();
+  auto program = std::make_shared<Program>();
+  program->name = name;
+  SetOutputs(program.get(), outputs, states);
+  program->keepalive = Keep(callable);
+  program->body = [](const Program& self, const LaunchArgs& args) {
+    CallbackScope python;
+    // Without hooks (programs run from Python's own tests) the caller's GIL vouches for the interpreter.
+    if (!python.status().ok() && Attached()) return python.status();
+    return WithPython("interpreting a cluster", [&] {
+      nb::list inputs;
+      nb::list outputs_list;
+      nb::list states_list;
+      for (const InputView& in : *args.inputs) inputs.append(MemoryView(in.data, in.nbytes, false));
+      for (size_t i = 0; i < self.outputs.size(); ++i) {
+        outputs_list.append(MemoryView(args.outputs[i], self.outputs[i].nbytes, true));
+      }
+      for (size_t i = 0; i < args.num_states; ++i) {
+        states_list.append(nb::bytes(reinterpret_cast<const char*>(&args.states[i]), sizeof(RandomState)));
+      }
+      const nb::handle body(static_cast<PyObject*>(self.keepalive.get()));
+      body(inputs, outputs_list, states_list);
+    });
+  };
+  return RegisterProgram(std::move(program));
+}
+
+nb::list RunProgram(int64_t handle, nb::sequence inputs, nb::sequence states) {
+  const ProgramPtr program = FindProgram(handle);
+  if (program == nullptr) throw nb::value_error("no such program");
+  std::vector<std::unique_ptr<Aligned>> copies;
+  std::vector<std::vector<int64_t>> shapes;
+  std::vector<InputView> views;
+  for (nb::handle input : inputs) {
+    if (!nb::cast<bool>(nb::getattr(nb::getattr(input, "flags"), "c_contiguous"))) {
+      throw nb::value_error("run_program takes C-contiguous arrays");
+    }
+    const nb::object interface = nb::getattr(input, "__array_interface__");
+    const nb::object address = interface["data"][0];
+    const size_t nbytes = nb::cast<size_t>(nb::getattr(input, "nbytes"));
+    shapes.push_back(nb::cast<std::vector<int64_t>>(nb::getattr(input, "shape")));
+    copies.push_back(std::make_unique<Aligned>(nbytes));
+    if (nbytes > 0) {
+      std::memcpy(copies.back()->data, reinterpret_cast<const void*>(nb::cast<uintptr_t>(address)), nbytes);
+    }
+    views.push_back({0, 0, nullptr, copies.back()->data, nbytes});
+  }
+  for (size_t i = 0; i < views.size(); ++i) {
+    views[i].rank = static_cast<int>(shapes[i].size());
+    views[i].dims = shapes[i].data();
+  }
+  std::vector<RandomState> state_values;
+  for (nb::handle state : states) {
+    const std::string bytes = FromBytes(state);
+    if (bytes.size() != sizeof(RandomState)) throw nb::value_error("a random state has 24 bytes");
+    RandomState value;
+    std::memcpy(&value, bytes.data(), sizeof(value));
+    state_values.push_back(value);
+  }
+  const Status valid = program->Validate(&views);
+  if (!valid.ok()) throw nb::value_error(valid.message.c_str());
+  std::vector<std::unique_ptr<Aligned>> results;
+  std::vector<char*> outputs;
+  for (const Output& output : program->outputs) {
+    results.push_back(std::make_unique<Aligned>(output.nbytes));
+    outputs.push_back(results.back()->data);
+  }
+  Aligned workspace(program->workspace);
+  Status status;
+  {
+    nb::gil_scoped_release gil;
+    status = program->Run({&views, outputs.data(), workspace.data, state_values.data(), state_values.size()});
+  }
+  if (!status.ok()) throw std::runtime_error(status.message);
+  const nb::object frombuffer = nb::module_::import_("numpy").attr("frombuffer");
+  nb::list arrays;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    PyObject* bytes =
+        PyByteArray_FromStringAndSize(outputs[i], static_cast<Py_ssize_t>(program->outputs[i].nbytes));
+    if (bytes == nullptr) throw nb::python_error();
+    arrays.append(frombuffer(nb::steal(bytes), "uint8"));
+  }
+  return arrays;
+}
+
+bool Free(int64_t handle) {
+  const bool freed = FreeProgram(handle);
+  DropDead();
+  return freed;
+}
+
+nb::dict ProgramStats(int64_t handle) {
+  const ProgramPtr program = FindProgram(handle);
+  if (program == nullptr) throw nb::value_error("no such program");
+  nb::dict stats;
+  stats["name"] = program->name;
+  stats["launches"] = program->launches.load();
+  stats["nanoseconds"] = program->nanoseconds.load();
+  stats["calls"] = program->calls.size();
+  stats["workspace"] = program->workspace;
+  stats["constants"] = program->constant_bytes();
+  stats["interpreted"] = static_cast<bool>(program->body);
+  return stats;
+}
+
+}  // namespace habana
