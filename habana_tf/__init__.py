@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from .loader import is_op_override_allowed as is_op_override_allowed
     from .loader import load_habana_module as load_habana_module
     from .loader import set_op_override_allowed as set_op_override_allowed
+    from .memory import memory_report as memory_report
 
 __version__ = "0.1.0"
 
@@ -27,6 +28,7 @@ _WHERE = {
     "is_op_override_allowed": "loader",
     "set_op_override_allowed": "loader",
     "placement_report": "graph.report",
+    "memory_report": "memory",
 }
 _MODULES = ("cache", "distribute", "habana_device", "hardware", "loader", "settings")
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import logging
+import math
 import threading
 import time
 from collections import Counter
@@ -23,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from habana_tf import cache, settings
+from habana_tf import cache, memory, settings
 from habana_tf.hardware.cpu import Target, target
 
 from ..graph.cluster import Cluster, digest, parse
@@ -88,7 +89,18 @@ def resolve(data: bytes, signature: Signature) -> int:
         recipe = _recipe(key, request, lambda: _lowered(request), goal)
     except Unfit as why:
         return _interpreted(request, why)
+    memory.record(_plan(request, recipe))
     return bind(recipe, (), None, goal)
+
+
+def _plan(request: _Request, recipe: Recipe) -> memory.LaunchMemory:
+    """The exact bytes of a launch."""
+    cluster = request.cluster
+    inputs = [math.prod(s) * a.dtype.bytes for a, s in zip(cluster.inputs, request.shapes, strict=True)]
+    outputs = [ext.evaluate(ext.product(s), []) * d.bytes for d, s in recipe.outputs]
+    updates = sum(n for n, a in zip(outputs, cluster.results, strict=True) if a.variable)
+    _, total, alive = recipe.workspace()
+    return memory.LaunchMemory(cluster.name, sum(inputs), sum(outputs), updates, total, alive)
 
 
 def _one_op(request: _Request, goal: Target) -> int:

@@ -27,7 +27,7 @@ SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 
 @dataclass(frozen=True)
 class Arg:
-    """An input or output of a cluster. variable: it is the value of a variable (eager resource ops).
+    """An input or output of a cluster. variable: it is the value of a variable, present or new.
 
     assigns: for an output, the index of the resource input whose variable gets it; -1 for none.
     """

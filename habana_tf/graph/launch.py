@@ -244,7 +244,8 @@ class _Maker:
             for k in range(count):
                 text[node, k] = f"{made}:{k}" if k else made
         for ref in results:
-            writer.result(text[ref], cluster.Arg(self._type(ref), ref in host_results, ref[0].proto.name))
+            kept = any(c.op == "AssignVariableOp" and ref in c.inputs for c in self.consumers.get(ref[0], ()))
+            writer.result(text[ref], cluster.Arg(self._type(ref), ref in host_results, ref[0].proto.name, kept))
         data = writer.bytes()
         name = f"cluster_{cluster.digest(data)[:12]}"
         return name, writer.named(name)

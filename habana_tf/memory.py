@@ -1,0 +1,104 @@
+"""Memory on the card: TensorFlow's own figures, and beside them the exact bytes of each launch's plan.
+
+TensorFlow's allocator rounds sizes up and knows nothing of what a launch needs inside. `memory_report()` puts both
+side by side. A launch that updates variables writes their new values beside the old ones, because TensorFlow swaps
+the buffers only afterwards; a card would write in place. So each launch has two peaks: what this host needs, and
+what the card would.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any
+
+_lock = threading.Lock()
+_plans: dict[tuple[str, int, int, int], LaunchMemory] = {}
+
+
+@dataclass(frozen=True)
+class LaunchMemory:
+    """One cluster on given shapes, in bytes. updates: the part of `outputs` that replaces variables.
+
+    alive: most of the workspace in use at one moment; workspace: what is set aside for it.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    updates: int
+    workspace: int
+    alive: int
+
+    @property
+    def host_peak(self) -> int:
+        """Bytes needed here while it runs."""
+        return self.inputs + self.outputs + self.workspace
+
+    @property
+    def card_peak(self) -> int:
+        """Bytes a card would need: variables are updated in place, and the plan wastes nothing."""
+        return self.inputs + self.outputs - self.updates + self.alive
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """hbm: bytes of the card. current and peak: TensorFlow's `get_memory_info('HPU:0')`. launches: exact plans."""
+
+    hbm: int
+    current: int
+    peak: int
+    launches: tuple[LaunchMemory, ...]
+
+    def to_json(self) -> str:
+        """{hbm, current, peak, launches: [{name, inputs, ..., host_peak, card_peak}]}, all in bytes."""
+        rows = [{**asdict(x), "host_peak": x.host_peak, "card_peak": x.card_peak} for x in self.launches]
+        shown = {"hbm": self.hbm, "current": self.current, "peak": self.peak, "launches": rows}
+        return json.dumps(shown, indent=2)
+
+    def __rich__(self) -> Any:
+        from rich.table import Table
+
+        title = f"HPU:0: {_mib(self.current)} in use, {_mib(self.peak)} at most, of {_mib(self.hbm)}"
+        table = Table(title=title, title_justify="left")
+        for column in ("launch", "inputs", "outputs", "workspace", "peak here", "peak on a card"):
+            table.add_column(column, justify="left" if column == "launch" else "right")
+        for x in self.launches:
+            sizes = (x.inputs, x.outputs, x.workspace, x.host_peak, x.card_peak)
+            table.add_row(x.name, *map(_mib, sizes))
+        return table
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=110)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+
+def record(plan: LaunchMemory) -> None:
+    """Notes the plan of a launch that was bound to shapes."""
+    with _lock:
+        _plans[plan.name, plan.inputs, plan.outputs, plan.workspace] = plan
+
+
+def memory_report() -> MemoryReport:
+    """The memory of this process's card. Raises RuntimeError when the device is not loaded."""
+    from .loader import is_loaded
+
+    if not is_loaded():
+        raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
+    import tensorflow as tf
+
+    from .hardware.cards import chosen_card
+
+    known = tf.config.experimental.get_memory_info("HPU:0")
+    with _lock:
+        launches = tuple(_plans.values())
+    return MemoryReport(chosen_card().chip.hbm_bytes, known["current"], known["peak"], launches)
+
+
+def _mib(n: int) -> str:
+    return f"{n / (1 << 20):,.1f} MiB"

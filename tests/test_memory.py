@@ -1,0 +1,68 @@
+"""The memory report: TensorFlow's figures beside the plan's, for people and as JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from habana_tf import memory
+from habana_tf.memory import LaunchMemory, MemoryReport, memory_report
+
+from .child import python
+
+MIB = 1 << 20
+
+
+def test_a_card_updates_variables_in_place_and_this_host_does_not() -> None:
+    plan = LaunchMemory("step", inputs=10 * MIB, outputs=6 * MIB, updates=5 * MIB, workspace=4 * MIB, alive=3 * MIB)
+    assert (plan.host_peak, plan.card_peak) == (20 * MIB, 14 * MIB)
+
+
+def test_it_prints_and_is_json() -> None:
+    report = MemoryReport(96 << 30, 3 * MIB, 7 * MIB, (LaunchMemory("step", MIB, MIB, 0, MIB, MIB),))
+    assert "98,304.0 MiB" in str(report) and "step" in str(report)
+    known = json.loads(report.to_json())
+    assert known["launches"][0]["card_peak"] == 3 * MIB and known["peak"] == 7 * MIB
+
+
+def test_without_the_device_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("habana_tf.loader.is_loaded", lambda: False)
+    with pytest.raises(RuntimeError, match="load_habana_module"):
+        memory_report()
+
+
+def test_a_plan_is_noted_once_per_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_plans", {})
+    for rows in (1, 2, 2):
+        memory.record(LaunchMemory("step", rows, 1, 0, 1, 1))
+    assert len(memory._plans) == 2
+
+
+def test_a_training_step_has_an_exact_plan() -> None:
+    done = python(
+        """
+        import json
+        import tensorflow as tf
+        import habana_tf
+
+        habana_tf.load_habana_module()
+        with tf.device("/HPU:0"):
+            w = tf.Variable(tf.ones((64, 32)))
+
+            @tf.function
+            def step(x):
+                y = tf.reduce_sum(tf.tanh(tf.matmul(x, w)))
+                w.assign_sub(0.1 * tf.matmul(x, tf.matmul(x, w), transpose_a=True))
+                return y
+
+            step(tf.ones((16, 64)))
+        print(habana_tf.memory_report().to_json())
+        """
+    )
+    report = json.loads(done.stdout[done.stdout.index("{") :])
+    (launch,) = report["launches"]
+    assert launch["inputs"] >= 64 * 32 * 4 + 16 * 64 * 4
+    assert launch["updates"] == 64 * 32 * 4
+    assert launch["outputs"] == 64 * 32 * 4 + 4
+    assert report["peak"] >= launch["outputs"]
