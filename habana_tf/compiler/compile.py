@@ -11,6 +11,7 @@ from . import extent as ext
 from .codegen.generate import generate
 from .codegen.machine import compile_ir
 from .extent import Extent
+from .interpreter import evaluate
 from .ir import Node, Op, Program
 from .kernels import ContractKernel, Kernel, LoopKernel
 from .recipe import Buffer, Kind, Launch, Recipe
@@ -88,7 +89,7 @@ class _Layout:
         if node.op is Op.CONST:
             self.constants.extend(b"\0" * (-len(self.constants) % 64))
             start = len(self.constants)
-            self.constants.extend(node.arg)
+            self.constants.extend(evaluate(node, []).tobytes())
             return Kind.CONSTANT, start, nbytes
         return Kind.WORKSPACE, 0, nbytes
 
