@@ -20,7 +20,7 @@ HAS_TWO := $(filter-out $(LATEST),$(TENSORFLOW))
 VENV := .venv
 VENV_LATEST := .venv-latest
 # Pinned, because every release of these finds something new; the rest are for types.
-LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 filelock llvmlite numpy rich
+LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 llvmlite numpy rich
 PIP := -m pip --disable-pip-version-check install -qq
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
@@ -51,7 +51,7 @@ test: $(VENV)/.installed $(if $(HAS_TWO),test-latest) ## All tests; ARGS="-k pat
 	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, Keras 3, the demo.
-LATEST_TESTS := tests/test_loader.py tests/test_device.py tests/distribute tests/examples
+LATEST_TESTS := tests/test_loader.py tests/device tests/distribute tests/examples
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3
 	@mkdir -p $(RUN)

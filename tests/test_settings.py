@@ -114,9 +114,7 @@ def test_values_are_typed(monkeypatch: pytest.MonkeyPatch, name: str, text: str,
         ("HABANA_SIM_ISA", "sse", "portable, avx2, avx512, amx"),
     ],
 )
-def test_wrong_values_say_what_is_allowed(
-    monkeypatch: pytest.MonkeyPatch, name: str, text: str, allowed: str
-) -> None:
+def test_wrong_values_say_what_is_allowed(monkeypatch: pytest.MonkeyPatch, name: str, text: str, allowed: str) -> None:
     monkeypatch.setenv(name, text)
     with pytest.raises(settings.SettingError, match=rf"{name}='{text}'.*{allowed}"):
         getattr(settings, name).get()

@@ -74,9 +74,7 @@ def chosen_card() -> Card:
     )
 
 
-def _missing(
-    setting: settings.Setting[tuple[int, ...]] | settings.Setting[int | None], module: int
-) -> CardError:
+def _missing(setting: settings.Setting[tuple[int, ...]] | settings.Setting[int | None], module: int) -> CardError:
     last = len(cards()) - 1
     return CardError(
         f"{setting.source()} asks for the card with module id {module}, but this simulated machine has "
