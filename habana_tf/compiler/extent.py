@@ -239,6 +239,10 @@ def div(e: Extent, by: int) -> Extent:
     rest = _make({a: c for a, c in e.terms if c % by}, e.const % by)
     out = _make(dict(whole), e.const // by)
     low, high = bounds(rest)
+    if -(1 << 32) < low < 0:  # generated divisions are unsigned
+        turns = -(low // by)
+        rest, out = add(rest, turns * by), add(out, -turns)
+        low, high = bounds(rest)
     if low >= 0 and high is not None and high < by:
         return out
     if isinstance(rest, int):

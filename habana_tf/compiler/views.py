@@ -105,7 +105,7 @@ def source_of(node: Node, index: Index) -> tuple[Node, Index, list[Range]]:
                 at = ext.add(i, -lo)
                 if gap:
                     ranges.append(Range(at, ext.add(ext.mul(ext.add(n, -1), gap + 1), 1), gap + 1))
-                    at = ext.div(at, gap + 1) if ext.bounds(at)[0] >= 0 else ext.of(ext.Div(at, gap + 1))  # type: ignore[arg-type]
+                    at = ext.div(at, gap + 1)
                 elif lo or hi:
                     ranges.append(Range(at, n))
                 inner.append(at)

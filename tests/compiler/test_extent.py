@@ -55,6 +55,18 @@ def test_operations_agree_with_integers(a, b, by):
 
 
 @quick
+@given(st.integers(-9, 9), st.integers(-9, 9), st.integers(-9, 9), st.integers(2, 7))
+def test_only_numbers_that_are_not_negative_are_divided(a, b, c, by):
+    """Generated divisions are unsigned: a reversed axis must not give them a negative number."""
+    e = ext.add(ext.add(ext.mul(ext.of(ROW), a), ext.mul(ext.of(COLUMN), b)), c)
+    quotient = ext.div(e, by)
+    for i, j in itertools.product(range(6), range(4)):
+        assert value(quotient, i, j, 0) == (a * i + b * j + c) // by
+    for atom, _ in quotient.terms if isinstance(quotient, Expr) else ():
+        assert not isinstance(atom, ext.Div) or ext.bounds(atom.value)[0] >= 0
+
+
+@quick
 @given(expressions())
 def test_bounds_hold(e):
     low, high = ext.bounds(e)

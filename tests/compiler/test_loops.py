@@ -16,7 +16,7 @@ from habana_tf.compiler.ir import Builder, Node, Program
 from .running import check, compiled
 
 QUICK = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 SHAPES = st.lists(st.sampled_from([0, 1, 2, 3, 5, 16, 17, 33, 70]), min_size=0, max_size=4).filter(
     lambda s: math.prod(s) <= 20000
