@@ -50,8 +50,9 @@ test: $(VENV)/.installed $(if $(HAS_TWO),test-latest) ## All tests; ARGS="-k pat
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(ARGS)
 
-# What depends on TensorFlow's release: loading, the device, the strategy, Keras 3, the demo.
-LATEST_TESTS := tests/test_loader.py tests/device tests/distribute tests/examples
+# What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
+LATEST_TESTS := tests/test_loader.py tests/test_keras_compat.py tests/test_fork.py tests/test_training.py tests/device \
+	tests/distribute tests/graph/test_end_to_end.py tests/examples
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3
 	@mkdir -p $(RUN)

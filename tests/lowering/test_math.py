@@ -40,16 +40,22 @@ NO_BFLOAT16 = ["Rint", "Lgamma", "Mod", "TruncateMod", "Atan2"]
 """Ops whose CPU kernel in TensorFlow has no bfloat16."""
 
 
+SOFTPLUS_BF16 = 2.5e-2
+"""TensorFlow takes x for softplus(x) from x = 2.85 on, where bfloat16 still tells them apart."""
+
+
 @FLOATS
 @pytest.mark.parametrize("name", [*EVERYWHERE, *SOMEWHERE])
 def test_unary(name, dtype):
     if dtype == BF16 and name in NO_BFLOAT16:
         return
 
+    rtol = 2e-5 if dtype == F32 else SOFTPLUS_BF16 if name == "Softplus" else None
+
     @quick
     @given(arrays(dtype, special=True))
     def compare(x):
-        check(unary(name), x, rtol=2e-5 if dtype == F32 else None, nan=name in EVERYWHERE)
+        check(unary(name), x, rtol=rtol, nan=name in EVERYWHERE)
 
     compare()
 
