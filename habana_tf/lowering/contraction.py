@@ -20,6 +20,7 @@ from itertools import chain
 
 from ..compiler.ir import Contraction, Node
 from . import spatial
+from .channels import channels_last
 from .lower import Lowering
 from .spatial import Axis
 from .table import FLOATS, op
@@ -252,6 +253,7 @@ def input_shape(c: Lowering, w: Node, dy: Node) -> list[object]:
 
 
 @op("Conv2D", "Conv3D", T=FLOATS)
+@channels_last("input")
 def convolution(c: Lowering) -> Node:
     x, w = c.inputs
     return _convolution(c, x.shape, w.shape).forward(x, w)
@@ -259,12 +261,14 @@ def convolution(c: Lowering) -> Node:
 
 @op("Conv2DBackpropInput", fixed=("input_sizes",), T=FLOATS)
 @op("Conv3DBackpropInputV2", fixed=("input_sizes",), T=FLOATS)
+@channels_last("out_backprop", sizes="input_sizes")
 def convolution_input_gradient(c: Lowering) -> Node:
     w, dy = c.input("filter"), c.input("out_backprop")
     return _convolution(c, input_shape(c, w, dy), w.shape).input_gradient(w, dy)
 
 
 @op("Conv2DBackpropFilter", "Conv3DBackpropFilterV2", fixed=("filter_sizes",), T=FLOATS)
+@channels_last("input", "out_backprop", results=())
 def convolution_filter_gradient(c: Lowering) -> Node:
     x, dy = c.input("input"), c.input("out_backprop")
     sizes = [int(n) for n in c.value("filter_sizes")]

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ..compiler.ir import Node
 from . import spatial
+from .channels import channels_last
 from .contraction import input_shape
 from .lower import Lowering
 from .spatial import Axis
@@ -39,6 +40,7 @@ def _with_multiplier(c: Lowering, view: Node, m: object, joined: bool) -> Node:
 
 
 @op("DepthwiseConv2dNative", T=FLOATS)
+@channels_last("input")
 def depthwise(c: Lowering) -> Node:
     x, w = c.inputs
     axes = _depthwise_axes(c, x.shape, w.shape)
@@ -58,6 +60,7 @@ def _count(w: Node) -> int:
 
 
 @op("DepthwiseConv2dNativeBackpropInput", fixed=("input_sizes",), T=FLOATS)
+@channels_last("out_backprop", sizes="input_sizes")
 def depthwise_input_gradient(c: Lowering) -> Node:
     w, dy = c.input("filter"), c.input("out_backprop")
     axes = _depthwise_axes(c, input_shape(c, w, dy), w.shape)
@@ -71,6 +74,7 @@ def depthwise_input_gradient(c: Lowering) -> Node:
 
 
 @op("DepthwiseConv2dNativeBackpropFilter", fixed=("filter_sizes",), T=FLOATS)
+@channels_last("input", "out_backprop", results=())
 def depthwise_filter_gradient(c: Lowering) -> Node:
     x, dy = c.input("input"), c.input("out_backprop")
     sizes = [int(n) for n in c.value("filter_sizes")]

@@ -16,15 +16,14 @@ from __future__ import annotations
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
+from .channels import channels_last
 from .formula import Value, wrap
 from .lower import Lowering
-from .spatial import check_layout
 from .table import FLOATS, op
 
 
 def _channels(c: Lowering, x: Node) -> tuple[list[int], float]:
     """The axes that statistics run over, and how many elements that is."""
-    check_layout(c)
     if x.rank not in (4, 5):
         raise c.error("an input of rank 4 or 5 is needed")
     axes = list(range(x.rank - 1))
@@ -36,6 +35,7 @@ def _channels(c: Lowering, x: Node) -> tuple[list[int], float]:
 
 @op("FusedBatchNorm", T=(DType.F32,))
 @op("FusedBatchNormV2", "FusedBatchNormV3", T=FLOATS, U=(DType.F32,))
+@channels_last("x")
 def fused_batch_norm(c: Lowering) -> list[Node]:
     b, x = c.b, c.inputs[0]
     scale, offset, old_mean, old_variance = (wrap(b, n) for n in c.inputs[1:5])
@@ -64,6 +64,7 @@ def fused_batch_norm(c: Lowering) -> list[Node]:
 
 @op("FusedBatchNormGrad", T=(DType.F32,))
 @op("FusedBatchNormGradV2", "FusedBatchNormGradV3", T=FLOATS, U=(DType.F32,))
+@channels_last("y_backprop", "x")
 def fused_batch_norm_gradient(c: Lowering) -> list[Node]:
     """With s = rsqrt(variance + epsilon), d = x - mean; in training
     dx = scale * s * (dy - mean(dy) - d * s^2 * mean(dy * d)), in inference dx = scale * s * dy."""

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
 from . import spatial
+from .channels import channels_last
 from .lower import Lowering
 from .spatial import Axis
 from .table import FLOATS, op
@@ -25,7 +26,6 @@ LOWEST = float("-inf")
 
 def _axes(c: Lowering, shape: Sequence[object]) -> list[Axis]:
     ksize = c.attr("ksize")
-    spatial.check_layout(c)
     if ksize[0] != 1 or ksize[-1] != 1:
         raise c.error("pooling over the batch or the channels is not supported on HPU")
     if len(shape) != len(ksize):
@@ -41,6 +41,7 @@ def _output(x: Node, axes: Sequence[Axis]) -> list[object]:
 
 
 @op("MaxPool", "MaxPool3D", T=FLOATS)
+@channels_last("input")
 def max_pool(c: Lowering) -> Node:
     x = c.inputs[0]
     axes = _axes(c, x.shape)
@@ -52,6 +53,7 @@ def max_pool(c: Lowering) -> Node:
 
 @op("MaxPoolGrad", T=FLOATS)
 @op("MaxPool3DGrad", T=FLOATS, TInput=FLOATS)
+@channels_last("orig_input", "orig_output", "grad")
 def max_pool_gradient(c: Lowering) -> Node:
     x, _, dy = c.inputs
     b, axes = c.b, _axes(c, x.shape)
@@ -98,6 +100,7 @@ def _counts(c: Lowering, axes: Sequence[Axis]) -> Node:
 
 
 @op("AvgPool", "AvgPool3D", T=FLOATS)
+@channels_last("value")
 def average_pool(c: Lowering) -> Node:
     x = c.inputs[0]
     axes = _axes(c, x.shape)
@@ -109,6 +112,7 @@ def average_pool(c: Lowering) -> Node:
 
 
 @op("AvgPoolGrad", "AvgPool3DGrad", fixed=("orig_input_shape",), T=FLOATS)
+@channels_last("grad", sizes="orig_input_shape")
 def average_pool_gradient(c: Lowering) -> Node:
     dy = c.input("grad")
     shape = [dy.shape[0], *(int(n) for n in c.value("orig_input_shape")[1:])]

@@ -48,19 +48,11 @@ def kept(axes: Sequence[Axis]) -> list[int]:
     return [i for i, a in enumerate(axes) if a.kernel > 1]
 
 
-def check_layout(c: Lowering) -> None:
-    """Refuses channels-first data, which HPU has no kernels for."""
-    layout = c.attr("data_format", "NHWC")
-    if layout not in ("NHWC", "NDHWC"):
-        raise c.error(f"data_format {layout} is not supported on HPU; use channels_last (NHWC)")
-
-
 def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> list[Axis]:
     """The axes for spatial `sizes` of the input and `kernels`, from the op's strides, dilations and padding.
 
     Raises the op's error for what TensorFlow itself refuses, and for spatial sizes that are not numbers.
     """
-    check_layout(c)
     rank = len(sizes)
     strides = c.attr("strides")
     dilations = c.attr("dilations") or [1] * (rank + 2)

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from rounding import check_both
 
 from habana_tf.compiler.ir import Op
-from habana_tf.lowering.lower import LoweringError
 
 SUMS = {"rtol": 2e-5, "atol": 2e-4}
 R = tf.raw_ops
@@ -157,14 +156,6 @@ def test_input_sizes_may_leave_out_batch_and_channels() -> None:
     attrs = {"strides": [1, 1, 1, 1], "padding": "SAME"}
     w, dy = normal(3, 3, 2, 5), normal(2, 4, 4, 5)
     check_both(lambda f, g: R.Conv2DBackpropInput(input_sizes=[4, 4], filter=f, out_backprop=g, **attrs), w, dy, **SUMS)
-
-
-def test_channels_first_is_refused_with_advice() -> None:
-    with pytest.raises(LoweringError, match="channels_last"):
-        lower_op(
-            lambda a, b: R.Conv2D(input=a, filter=b, strides=[1] * 4, padding="SAME", data_format="NCHW"),
-            normal(1, 2, 4, 4), normal(3, 3, 2, 2),
-        )  # fmt: skip
 
 
 def test_a_one_by_one_convolution_is_a_plain_product() -> None:

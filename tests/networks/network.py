@@ -1,0 +1,39 @@
+"""What a network of the zoo is: a Keras model, one batch, and a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Loss = Callable[[Any, Any], Any]
+
+
+@dataclass(frozen=True)
+class Network:
+    """loss(y, model(x)) is a scalar; x and y are NumPy arrays, or nests of them."""
+
+    model: tf.keras.Model
+    x: Any
+    y: Any
+    loss: Loss
+
+
+def classifier(y: Any, logits: Any) -> Any:
+    """Mean cross entropy of integer classes, in float32."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, tf.cast(logits, tf.float32))
+    return tf.reduce_mean(losses)
+
+
+def squares(y: Any, x: Any) -> Any:
+    """Mean squared error, in float32."""
+    return tf.reduce_mean(tf.math.squared_difference(y, tf.cast(x, tf.float32)))
+
+
+def classification(numbers: np.random.Generator, *shape: int) -> np.ndarray:
+    """Random classes below the last extent, of the shape of the others."""
+    *outer, classes = shape
+    return numbers.integers(0, classes, outer)

@@ -1,0 +1,98 @@
+"""Trains one network of the zoo for some steps and saves what happened.
+
+    python -m tests.networks.train vit hpu result.npz --precision bf16 --steps 3
+
+Saved are the loss of every step and each gradient of the first. Batches, weights and seeds are the same for every
+device. On HPU the last line of output is a JSON object: how much of the step ran there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.networks import zoo
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Trains one network of the zoo.")
+    parser.add_argument("network", choices=zoo.NETWORKS)
+    parser.add_argument("device", choices=["hpu", "stock"])
+    parser.add_argument("result")
+    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    options = parser.parse_args()
+    tf.config.threading.set_intra_op_parallelism_threads(options.threads)
+    if options.device == "hpu":
+        import habana_tf
+
+        habana_tf.load_habana_module()
+    if options.precision == "bf16":
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    tf.keras.utils.set_random_seed(5)
+    network = zoo.NETWORKS[options.network]()
+    optimizer = tf.keras.optimizers.SGD(1e-3, momentum=0.9)
+    variables = network.model.trainable_variables
+    optimizer.build(variables)
+
+    @tf.function
+    def step(x: Any, y: Any) -> Any:
+        with tf.GradientTape() as tape:
+            loss = network.loss(y, network.model(x, training=True))
+        gradients = tape.gradient(loss, variables)
+        gradients = [tf.convert_to_tensor(g) for g in gradients]
+        optimizer.apply_gradients(zip(gradients, variables, strict=True))
+        return loss, gradients
+
+    x, y = (tf.nest.map_structure(tf.constant, part) for part in (network.x, network.y))
+    losses, first = [], []
+    launched = []
+    for number in range(options.steps):
+        launched.append(_launches(options.device))
+        loss, gradients = step(x, y)
+        losses.append(float(loss))
+        if number == 0:
+            first = [np.asarray(g) for g in gradients]
+    launched.append(_launches(options.device))
+    named = {f"{k} {v.name}": g for k, (v, g) in enumerate(zip(variables, first, strict=True))}
+    np.savez(options.result, losses=np.array(losses), **named)
+    if options.device == "hpu":
+        print(json.dumps({"launches": launched[-1] - launched[-2], **_coverage()}))
+
+
+def _launches(device: str) -> int:
+    if device != "hpu":
+        return 0
+    from habana_tf._native import _bridge
+
+    return _bridge.counters()["launches"]
+
+
+def _coverage() -> dict[str, Any]:
+    """Nodes in launches of all that compute, and what ran elsewhere, by op, device and reason."""
+    import habana_tf
+    from habana_tf._native import _bridge
+
+    graphs = habana_tf.placement_report().graphs
+    outside: dict[str, int] = {}
+    for graph in graphs:
+        for (op, reason, cpu), count in graph.refused.items():
+            key = f"{op} {'CPU' if cpu else 'HPU'}: {reason.value}"
+            outside[key] = outside.get(key, 0) + count
+    inside = sum(sum(launch.ops.values()) for graph in graphs for launch in graph.launches)
+    return {
+        "graphs": len(graphs),
+        "clusters": sum(len(graph.launches) for graph in graphs),
+        "inside": inside,
+        "outside": outside,
+        "interpreted": _bridge.counters()["interpreted_launches"],
+    }
+
+
+if __name__ == "__main__":
+    main()
