@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .. import settings
-from . import clusters, constants, detours, dump, flow, launch, placement, report, selects, variables
+from . import clusters, constants, detours, dump, flow, inline, launch, placement, report, selects, variables
 from .flow import Flow
 from .placement import Placement
 from .shapes import Shapes
@@ -29,11 +29,13 @@ class Work:
     excluded: frozenset[str] = frozenset()
     flow: Flow = field(default_factory=lambda: Flow([], {}, []))
     placement: Placement = field(default_factory=Placement)
+    opened: int = 0
     groups: list[clusters.Group] = field(default_factory=list)
     launches: list[launch.Launch] = field(default_factory=list)
 
 
 def _place(work: Work) -> None:
+    work.opened = inline.marked(work.view)
     work.placement = placement.place(work.view, settings.TF_PLACE_ON_CPU.get(), work.excluded)
     placement.keep_names(work.view, work.placement)
     detours.bypass(work.view, work.placement)
@@ -108,7 +110,7 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
         # out of fuel: once more without the clusters that are too many
         spent = frozenset(n.proto.name for group in work.groups[fuel:] for n in group.nodes)
         work = Work(View.parse(graph_def, view.preserved, fetched), Shapes(item), work.excluded | spent)
-    if not work.launches and not work.placement.moved:
+    if not work.launches and not work.placement.moved and not work.opened:
         report.record(before, work.placement, work.launches, time.perf_counter() - begin)
         return None
     out = work.view.write()
