@@ -86,7 +86,7 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     numbers = list(dims)
     offsets, total, _ = recipe.workspace(numbers)
     if recipe.loaded is None and recipe.launches:
-        recipe.loaded = Loaded(recipe.code, target)
+        recipe.loaded = Loaded(recipe.code, {launch.function for launch in recipe.launches}, target)
     calls = []
     for launch in recipe.launches:
         grid = ext.evaluate(launch.grid, numbers)

@@ -86,6 +86,20 @@ def test_fusing_never_makes_a_cycle() -> None:
     check(Program(b.inputs, [a, c]), [np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)])
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_a_product_goes_where_its_concatenation_wants_it(axis: int) -> None:
+    """The store is part of the contraction: no copy."""
+    b = Builder()
+    x, y = b.input((33, 20), F), b.input((20, 20), F)
+    product = _matmul(b, x, y)
+    joined = b.concat([x, product, b.map("tanh", product)], axis)
+    program = Program(b.inputs, [joined, b.reduce("sum", joined, [1 - axis])])
+    contraction = next(k for k in schedule(rewrite(program)).kernels if isinstance(k, ContractKernel))
+    assert [s.target.op for s in contraction.stores].count(Op.CONCAT) == 2
+    numbers = np.random.default_rng(0)
+    check(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs], rtol=1e-4)
+
+
 def test_sort_has_no_kernel_and_says_so() -> None:
     b = Builder()
     x = b.input((8,), F)
@@ -104,7 +118,9 @@ def test_random_graphs_compute_what_the_interpreter_computes(data: st.DataObject
     for _ in range(data.draw(st.integers(3, 14))):
         x = data.draw(st.sampled_from(pool))
         kind = data.draw(
-            st.sampled_from(["map", "binary", "row", "sum0", "sum1", "softmax", "keep", "matmul", "argmax"])
+            st.sampled_from(
+                ["map", "binary", "row", "sum0", "sum1", "softmax", "keep", "matmul", "product", "concat", "argmax"]
+            )
         )
         if kind == "map":
             pool.append(b.map(data.draw(st.sampled_from(["tanh", "neg", "sigmoid"])), x))
@@ -124,6 +140,17 @@ def test_random_graphs_compute_what_the_interpreter_computes(data: st.DataObject
         elif kind == "matmul":
             square = b.contract(x, b.map("tanh", x), Contraction((0, 1), (2, 1), (0, 2)))
             pool.append(b.binary("add", b.map("tanh", b.contract(square, x, Contraction((0, 1), (1, 2), (0, 2)))), row))
+        elif kind == "product":  # scaled, so that chains of them stay small
+            scaled = b.binary("mul", data.draw(st.sampled_from(pool)), b.const(1 / columns, F))
+            pool.append(b.contract(x, b.contract(x, scaled, Contraction((2, 0), (2, 1), (0, 1))),
+                                   Contraction((0, 1), (1, 2), (0, 2))))  # fmt: skip
+        elif kind == "concat":
+            axis, shape = data.draw(st.integers(0, 1)), (rows, columns)
+            joined = b.concat([x, data.draw(st.sampled_from(pool)), x], axis)
+            outputs.append(b.reduce("max", joined, [1 - axis]))
+            begin = [0, 0]
+            begin[axis] = data.draw(st.integers(0, 2 * shape[axis]))
+            pool.append(b.slice(joined, begin, shape))
         elif kind == "argmax":
             outputs.append(b.reduce("argmax", b.map("rint", x), [1], DType.I32))
         else:

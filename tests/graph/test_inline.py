@@ -8,7 +8,6 @@ import tensorflow as tf
 from habana_tf.graph import inline
 from habana_tf.graph.view import View
 from tests.child import on_hpu
-
 from tests.graph.harness import HPU, build, inputs, v1
 
 

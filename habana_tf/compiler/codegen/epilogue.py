@@ -59,7 +59,7 @@ class FusedEpilogue:
         self.index = domain_index(kernel.node.shape)
         loads: Mapping[Node, int] = {**{n: k for k, n in enumerate(self.reads)}, kernel.node: -1}
         found = accesses([(s.value, self.index) for s in kernel.stores if s.value is not kernel.node], loads)
-        self.strides = [self.steps(e) for e in found.loads]
+        self.strides = [self.steps(e) for e in (*found.loads, *(self._place(s) for s in kernel.stores))]
 
     def steps(self, e: Extent) -> tuple[int, ...]:
         """An index expression's stride per label."""
@@ -71,6 +71,10 @@ class FusedEpilogue:
                 raise Unfit(f"epilogue reads at {e}")
             out[self.labels.index(label)] = step
         return tuple(out)
+
+    def _place(self, s: Store) -> Extent:
+        """Where in its target a store puts the element at the index."""
+        return ext.ravel([ext.add(i, b) for i, b in zip(self.index, s.shift, strict=True)], s.target.shape)
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         fn.bf16 = self.bf16
@@ -89,7 +93,7 @@ class FusedEpilogue:
     def _store(self, ev: Evaluator, s: Store) -> None:
         value = ev.value(s.value, self.index)
         buffer = len(self.reads) + self.outputs.index(s.target)
-        ev.store(buffer, s.target.dtype, ext.ravel(self.index, s.target.shape), value)
+        ev.store(buffer, s.target.dtype, self._place(s), value)
 
 
 class _PointEvaluator(Evaluator):

@@ -12,7 +12,9 @@ into this process.
 from __future__ import annotations
 
 import functools
+import itertools
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from habana_tf.hardware.cpu import Target
@@ -56,17 +58,26 @@ def assembly(ir: str, target: Target) -> str:
         return str(_machine(target).emit_assembly(_module(ir)))
 
 
+@functools.cache
+def _linker(target: Target) -> Any:
+    """What links object code into this process. JITLink keeps the sections of an object together: the older linker
+    put them wherever there was room, too far apart for the code's addresses once a card's memory is mapped."""
+    return _binding().create_lljit_compiler(_machine(target), use_jit_link=True)
+
+
+_numbers = itertools.count()
+
+
 class Loaded:
     """Object code linked into this process. Keep it as long as its functions may run."""
 
-    def __init__(self, code: bytes, target: Target) -> None:
-        binding = _binding()
+    def __init__(self, code: bytes, functions: Iterable[str], target: Target) -> None:
         with _LOCK:
-            empty = binding.parse_assembly("")
-            self._engine = binding.create_mcjit_compiler(empty, _machine(target))
-            self._engine.add_object_file(binding.ObjectFileRef.from_data(code))
-            self._engine.finalize_object()
+            builder = _binding().JITLibraryBuilder().add_object_img(code).add_current_process()
+            for name in functions:
+                builder.export_symbol(name)
+            self._library = builder.link(_linker(target), f"recipe{next(_numbers)}")
 
     def address(self, name: str) -> int:
         """The address of a function."""
-        return int(self._engine.get_function_address(name))
+        return int(self._library[name])
