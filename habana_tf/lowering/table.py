@@ -31,7 +31,7 @@ Generic = Literal["elementwise", "fill", "random"]
 
 FAMILIES = (
     "math", "array", "slicing", "layout", "reduction", "indexing", "contraction", "depthwise", "nn", "pooling",
-    "normalization", "loss", "random", "variables", "optimizers",
+    "resize", "normalization", "loss", "random", "variables", "optimizers",
 )  # fmt: skip
 
 FLOATS = (DType.F32, DType.BF16)

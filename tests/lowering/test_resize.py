@@ -1,0 +1,70 @@
+"""Resizing of images and its gradients against stock TensorFlow on the CPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from harness import BF16, F32, check, quick, refusal
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+R = tf.raw_ops
+WAYS = [{}, {"align_corners": True}, {"half_pixel_centers": True}]
+
+
+def normal(*shape: int) -> Any:
+    return np.random.default_rng(shape).normal(size=shape).astype(F32)
+
+
+@st.composite
+def sizes(draw: Any) -> tuple[list[int], list[int]]:
+    return [[draw(st.integers(1, 9)) for _ in range(2)] for _ in range(2)]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("kind", ["NearestNeighbor", "Bilinear"])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_forward_and_gradient(kind: str, dtype: Any, way: dict[str, bool]) -> None:
+    forward, backward = getattr(R, f"Resize{kind}"), getattr(R, f"Resize{kind}Grad")
+
+    @quick
+    @given(sizes())
+    @example(([3, 4], [6, 8]))
+    @example(([3, 4], [9, 4]))
+    @example(([8, 6], [4, 3]))
+    def compare(case: tuple[list[int], list[int]]) -> None:
+        size, wanted = case
+        x = normal(2, *size, 3).astype(dtype)
+        check(lambda x, s: forward(images=x, size=s, **way), x, np.int32(wanted), atol=1e-5 if dtype == F32 else 1e-2)
+        dy = normal(2, *wanted, 3)
+        if kind == "Bilinear":
+            check(lambda dy, x: backward(grads=dy, original_image=x, **way), dy, x, atol=1e-5 if dtype == F32 else 5e-2)
+        elif dtype == F32:  # TensorFlow adds bfloat16 gradients one by one, rounding each time
+            check(lambda dy, s: backward(grads=dy, size=s, **way), dy, np.int32(size), atol=1e-5)
+
+    compare()
+
+
+def test_a_short_gradient_is_rounded_once() -> None:
+    dy = normal(1, 8, 8, 2).astype(BF16)
+    from harness import compare, evaluate
+
+    want = R.ResizeNearestNeighborGrad(grads=tf.cast(dy, tf.float32), size=[2, 3]).numpy().astype(BF16)
+    for outputs in evaluate(lambda dy, s: R.ResizeNearestNeighborGrad(grads=dy, size=s), dy, np.int32([2, 3])):
+        compare(outputs[0], want, rtol=8e-3, atol=8e-3)
+
+
+def test_integers() -> None:
+    x = np.arange(2 * 3 * 4 * 2, dtype=np.uint8).reshape(2, 3, 4, 2)
+    for wanted in ([6, 8], [2, 5]):
+        check(lambda x, s: R.ResizeNearestNeighbor(images=x, size=s), x, np.int32(wanted))
+        check(lambda x, s: R.ResizeBilinear(images=x, size=s), x, np.int32(wanted), atol=1e-4)
+
+
+def test_refusals() -> None:
+    x = normal(1, 2, 2, 1)
+    assert "positive" in refusal(lambda x, s: R.ResizeBilinear(images=x, size=s), x, np.int32([0, 3]))
+    assert "rank 4" in refusal(lambda x, s: R.ResizeBilinear(images=x, size=s), x[0], np.int32([3, 3]))
