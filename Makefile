@@ -34,7 +34,7 @@ NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 
-.PHONY: help demo test test-latest bench lint lint-ruff lint-mypy lint-clang format horovod clean distclean
+.PHONY: help demo test test-latest test-networks bench lint lint-ruff lint-mypy lint-clang format horovod clean distclean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -48,7 +48,13 @@ demo: $(VENV)/.installed ## A network learns handwritten digits on the simulated
 
 test: $(VENV)/.installed $(if $(HAS_TWO),test-latest) ## All tests; ARGS="-k pattern" passes options on
 	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests $(ARGS)
+	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests \
+		--ignore $(CURDIR)/tests/networks $(ARGS)
+
+test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFlow (slow); NETWORKS_PART=0/4 takes a quarter
+	@mkdir -p $(RUN)
+	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) \
+		$(CURDIR)/tests/networks $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 LATEST_TESTS := tests/test_loader.py tests/test_keras_compat.py tests/test_fork.py tests/test_training.py tests/device \

@@ -10,25 +10,28 @@ import tensorflow as tf
 from tests.networks.network import Network, classification, classifier
 
 FAMILIES = {
-    "resnet50": ("ResNet50", 32),
-    "resnet50v2": ("ResNet50V2", 32),
-    "mobilenet": ("MobileNet", 32),
-    "mobilenetv2": ("MobileNetV2", 32),
-    "mobilenetv3": ("MobileNetV3Small", 32),
-    "efficientnet": ("EfficientNetB0", 32),
-    "efficientnetv2": ("EfficientNetV2B0", 32),
-    "densenet": ("DenseNet121", 32),
-    "vgg": ("VGG16", 32),
+    "resnet50": ("ResNet50", 64),
+    "resnet50v2": ("ResNet50V2", 64),
+    "mobilenet": ("MobileNet", 64),
+    "mobilenetv2": ("MobileNetV2", 64),
+    "mobilenetv3": ("MobileNetV3Small", 64),
+    "efficientnet": ("EfficientNetB0", 64),
+    "efficientnetv2": ("EfficientNetV2B0", 64),
+    "densenet": ("DenseNet121", 64),
+    "vgg": ("VGG16", 64),
     "inception": ("InceptionV3", 75),
     "inceptionresnet": ("InceptionResNetV2", 75),
     "xception": ("Xception", 71),
-    "nasnet": ("NASNetMobile", 32),
-    "convnext": ("ConvNeXtTiny", 32),
-    "regnet": ("RegNetX002", 32),
+    "nasnet": ("NASNetMobile", 64),
+    "convnext": ("ConvNeXtTiny", 64),
+    "regnet": ("RegNetX002", 64),
 }
 """Per network: the function of keras.applications, and the side of its images (the least it takes)."""
 
-BATCH, CLASSES = 4, 10
+BATCH, CLASSES = 8, 10
+
+DROP_BLOCKS = frozenset({"EfficientNetB0", "EfficientNetV2B0"})
+"""Families that leave out whole blocks at random."""
 
 
 def _maker(function: str, side: int) -> Callable[[], Network]:
@@ -41,7 +44,8 @@ def _maker(function: str, side: int) -> Callable[[], Network]:
         model = tf.keras.Model(backbone.input, output)
         numbers = np.random.default_rng(0)
         images = (numbers.random((BATCH, *shape)) * 255).astype(np.float32)
-        return Network(model, images, classification(numbers, BATCH, CLASSES), classifier)
+        y = classification(numbers, BATCH, CLASSES)
+        return Network(model, images, y, classifier, random=function in DROP_BLOCKS)
 
     return make
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.networks.network import Network, classification, classifier
+from tests.networks.network import Network, classification, classifier, wide
 from tests.networks.vision import transformer_block
 
 layers = tf.keras.layers
@@ -47,10 +47,11 @@ def bert() -> Network:
 
     def loss(y: Any, logits: Any) -> Any:
         words, chosen = y
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(words, tf.cast(logits, tf.float32))
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(words, wide(logits))
         return tf.reduce_sum(losses * chosen) / tf.reduce_sum(chosen)
 
-    return Network(tf.keras.Model(inputs, logits), np.where(chosen, 1, x), (x, chosen.astype(np.float32)), loss)
+    y = (x, chosen.astype(np.float32))
+    return Network(tf.keras.Model(inputs, logits), np.where(chosen, 1, x), y, loss, random=True)
 
 
 def decoder() -> Network:
@@ -61,7 +62,7 @@ def decoder() -> Network:
         x = transformer_block(x, 4, WIDTH, causal=True)
     logits = layers.Dense(WORDS)(layers.LayerNormalization()(x))
     x = tokens()
-    return Network(tf.keras.Model(inputs, logits), x, np.roll(x, -1, 1), classifier)
+    return Network(tf.keras.Model(inputs, logits), x, np.roll(x, -1, 1), classifier, random=True)
 
 
 def _recurrent(layer: Any) -> Network:

@@ -14,23 +14,28 @@ Loss = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Network:
-    """loss(y, model(x)) is a scalar; x and y are NumPy arrays, or nests of them."""
+    """loss(y, model(x)) is a scalar; x and y are NumPy arrays, or nests of them. random: a step draws numbers."""
 
     model: tf.keras.Model
     x: Any
     y: Any
     loss: Loss
+    random: bool = False
+
+
+def wide(x: Any) -> Any:
+    """bfloat16 as float32; anything else as it is."""
+    return tf.cast(x, tf.float32) if x.dtype == tf.bfloat16 else x
 
 
 def classifier(y: Any, logits: Any) -> Any:
-    """Mean cross entropy of integer classes, in float32."""
-    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(y, tf.cast(logits, tf.float32))
-    return tf.reduce_mean(losses)
+    """Mean cross entropy of integer classes."""
+    return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(y, wide(logits)))
 
 
 def squares(y: Any, x: Any) -> Any:
-    """Mean squared error, in float32."""
-    return tf.reduce_mean(tf.math.squared_difference(y, tf.cast(x, tf.float32)))
+    """Mean squared error."""
+    return tf.reduce_mean(tf.math.squared_difference(y, wide(x)))
 
 
 def classification(numbers: np.random.Generator, *shape: int) -> np.ndarray:

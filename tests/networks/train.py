@@ -3,7 +3,8 @@
     python -m tests.networks.train vit hpu result.npz --precision bf16 --steps 3
 
 Saved are the loss of every step and each gradient of the first. Batches, weights and seeds are the same for every
-device. On HPU the last line of output is a JSON object: how much of the step ran there.
+device; "exact" is stock TensorFlow in float64. On HPU the last line of output is a JSON object: how much of the step
+ran there.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.networks import zoo
 def main() -> None:
     parser = argparse.ArgumentParser(description="Trains one network of the zoo.")
     parser.add_argument("network", choices=zoo.NETWORKS)
-    parser.add_argument("device", choices=["hpu", "stock"])
+    parser.add_argument("device", choices=["hpu", "stock", "exact"])
     parser.add_argument("result")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--steps", type=int, default=3)
@@ -36,6 +37,12 @@ def main() -> None:
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     tf.keras.utils.set_random_seed(5)
     network = zoo.NETWORKS[options.network]()
+    if options.device == "exact":
+        weights = network.model.get_weights()
+        tf.keras.backend.clear_session()  # the same names again
+        tf.keras.backend.set_floatx("float64")
+        network = zoo.NETWORKS[options.network]()
+        network.model.set_weights(weights)
     optimizer = tf.keras.optimizers.SGD(1e-3, momentum=0.9)
     variables = network.model.trainable_variables
     optimizer.build(variables)
@@ -49,7 +56,7 @@ def main() -> None:
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
         return loss, gradients
 
-    x, y = (tf.nest.map_structure(tf.constant, part) for part in (network.x, network.y))
+    x, y = (tf.nest.map_structure(_constant, part) for part in (network.x, network.y))
     losses, first = [], []
     launched = []
     for number in range(options.steps):
@@ -60,9 +67,14 @@ def main() -> None:
             first = [np.asarray(g) for g in gradients]
     launched.append(_launches(options.device))
     named = {f"{k} {v.name}": g for k, (v, g) in enumerate(zip(variables, first, strict=True))}
-    np.savez(options.result, losses=np.array(losses), **named)
+    np.savez(options.result, losses=np.array(losses), random=network.random, **named)
     if options.device == "hpu":
         print(json.dumps({"launches": launched[-1] - launched[-2], **_coverage()}))
+
+
+def _constant(x: np.ndarray) -> tf.Tensor:
+    """Floats in the type the network computes in."""
+    return tf.constant(x, tf.keras.backend.floatx() if x.dtype.kind == "f" else x.dtype)
 
 
 def _launches(device: str) -> int:

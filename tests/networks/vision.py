@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.networks.network import Network, classification, classifier, squares
+from tests.networks.network import Network, classification, classifier, squares, wide
 
 layers = tf.keras.layers
 BATCH = 4
@@ -48,7 +48,8 @@ def vit() -> Network:
         x = transformer_block(x, 4, 64)
     x = layers.LayerNormalization(epsilon=1e-6)(x)[:, 0]
     model = tf.keras.Model(inputs, layers.Dense(10)(x))
-    return Network(model, images(32, 32, 3), classification(np.random.default_rng(1), BATCH, 10), classifier)
+    y = classification(np.random.default_rng(1), BATCH, 10)
+    return Network(model, images(32, 32, 3), y, classifier, random=True)
 
 
 def unet() -> Network:
@@ -108,12 +109,13 @@ def variational() -> Network:
     x = layers.Conv2DTranspose(1, 3, 2, padding="same")(x)
 
     def loss(y: Any, outputs: Any) -> Any:
-        logits, mean, log_variance = (tf.cast(part, tf.float32) for part in outputs)
+        logits, mean, log_variance = map(wide, outputs)
         error = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)
         divergence = -0.5 * (1 + log_variance - tf.square(mean) - tf.exp(log_variance))
         return tf.reduce_mean(tf.reduce_sum(error, [1, 2, 3])) + tf.reduce_mean(tf.reduce_sum(divergence, 1))
 
-    return Network(tf.keras.Model(inputs, [x, mean, log_variance]), images(28, 28, 1), images(28, 28, 1), loss)
+    model = tf.keras.Model(inputs, [x, mean, log_variance])
+    return Network(model, images(28, 28, 1), images(28, 28, 1), loss, random=True)
 
 
 def ssd() -> Network:
@@ -149,17 +151,17 @@ def ssd() -> Network:
 
     def loss(y: Any, outputs: Any) -> Any:
         targets, labels = y
-        boxes, logits = (tf.cast(part, tf.float32) for part in outputs)
-        positive = tf.cast(labels > 0, tf.float32)
+        boxes, logits = map(wide, outputs)
+        positive = tf.cast(labels > 0, boxes.dtype)
         number = tf.reduce_sum(positive, 1)
         distance = tf.abs(boxes - targets)
         smooth = tf.where(distance < 1, 0.5 * distance * distance, distance - 0.5)
         place = tf.reduce_sum(tf.reduce_sum(smooth, 2) * positive, 1)
         entropy = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        negative = tf.where(labels > 0, 0.0, entropy)
+        negative = tf.where(labels > 0, tf.zeros_like(entropy), entropy)
         order = tf.argsort(negative, 1, direction="DESCENDING", stable=True)
         rank = tf.argsort(order, 1, stable=True)
-        hard = tf.cast(tf.cast(rank, tf.float32) < 3 * number[:, None], tf.float32)
+        hard = tf.cast(tf.cast(rank, number.dtype) < 3 * number[:, None], number.dtype)
         kind = tf.reduce_sum(entropy * tf.minimum(positive + hard, 1.0), 1)
         return tf.reduce_mean((place + kind) / tf.maximum(number, 1.0))
 
