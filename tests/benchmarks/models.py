@@ -19,17 +19,27 @@ EXAMPLES = 2048  # enough that batches differ, small enough that the data costs 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is trained, on images of which shape, in batches of how many."""
+    """What is trained, on inputs of which shape, in batches of how many.
+
+    words: inputs are tokens below this number, not images. each: every position of the input has a class.
+    """
 
     build: Callable[[], tf.keras.Model]
     shape: tuple[int, ...]
     batch: int
+    classes: int = 10
+    words: int = 0
+    each: bool = False
 
     def data(self) -> tf.data.Dataset:
-        """Endless batches (images, labels) from memory, the same for every device."""
+        """Endless batches (inputs, labels) from memory, the same for every device."""
         numbers = np.random.default_rng(0)
-        x = numbers.random((EXAMPLES, *self.shape), dtype=np.float32)
-        y = numbers.integers(0, 10, EXAMPLES)
+        count = min(EXAMPLES, 16 * self.batch)
+        if self.words:
+            x = numbers.integers(1, self.words, (count, *self.shape))
+        else:
+            x = numbers.random((count, *self.shape), dtype=np.float32)
+        y = numbers.integers(0, self.classes, (count, *self.shape) if self.each else count)
         return tf.data.Dataset.from_tensor_slices((x, y)).batch(self.batch, drop_remainder=True).cache().repeat()
 
 
@@ -62,9 +72,76 @@ def lenet() -> tf.keras.Model:
     )
 
 
+def application(name: str, side: int) -> tf.keras.Model:
+    """A network of keras.applications for ten classes."""
+    backbone = getattr(tf.keras.applications, name)(
+        include_top=False, weights=None, input_shape=(side, side, 3), pooling="avg"
+    )
+    return tf.keras.Model(backbone.input, layers.Dense(10, dtype="float32")(backbone.output))
+
+
+class _Positions(layers.Layer):
+    """Learned positions, added."""
+
+    def build(self, shape: tuple[int, ...]) -> None:
+        self.positions = self.add_weight("positions", (1, *shape[1:]), initializer="random_normal")
+
+    def call(self, x: tf.Tensor) -> tf.Tensor:
+        return x + tf.cast(self.positions, x.dtype)
+
+
+def _block(x: tf.Tensor, heads: int, width: int) -> tf.Tensor:
+    """Attention and a two-layer perceptron, each behind a normalization and with a residual."""
+    y = layers.LayerNormalization(epsilon=1e-6)(x)
+    x = x + layers.Dropout(0.1)(layers.MultiHeadAttention(heads, width // heads)(y, y))
+    y = layers.LayerNormalization(epsilon=1e-6)(x)
+    y = layers.Dense(4 * width, activation="gelu")(y)
+    return x + layers.Dropout(0.1)(layers.Dense(width)(y))
+
+
+def vit() -> tf.keras.Model:
+    """160x160 in patches of 16, width 384, 6 layers, 6 heads."""
+    inputs = layers.Input((160, 160, 3))
+    x = layers.Reshape((100, 384))(layers.Conv2D(384, 16, 16)(inputs))
+    x = _Positions()(x)
+    for _ in range(6):
+        x = _block(x, 6, 384)
+    x = layers.GlobalAveragePooling1D()(layers.LayerNormalization(epsilon=1e-6)(x))
+    return tf.keras.Model(inputs, layers.Dense(10, dtype="float32")(x))
+
+
+WORDS = 8000
+
+
+def bert() -> tf.keras.Model:
+    """An encoder of 4 layers, width 256, over 128 tokens, that says a word for each."""
+    inputs = layers.Input((128,), dtype="int64")
+    x = _Positions()(layers.Embedding(WORDS, 256)(inputs))
+    for _ in range(4):
+        x = _block(x, 4, 256)
+    x = layers.LayerNormalization(epsilon=1e-6)(x)
+    return tf.keras.Model(inputs, layers.Activation("linear", dtype="float32")(layers.Dense(WORDS)(x)))
+
+
+def lstm() -> tf.keras.Model:
+    """Two layers of 128 over 64 tokens."""
+    return _sequential(
+        layers.Input((64,), dtype="int64"),
+        layers.Embedding(WORDS, 128),
+        layers.LSTM(128, return_sequences=True),
+        layers.LSTM(128),
+        layers.Dense(10),
+    )
+
+
 MODELS = {
     "mlp": Benchmark(mlp, (784,), 128),
     "lenet": Benchmark(lenet, (28, 28, 1), 64),
+    "resnet50": Benchmark(lambda: application("ResNet50", 160), (160, 160, 3), 16),
+    "mobilenetv2": Benchmark(lambda: application("MobileNetV2", 160), (160, 160, 3), 16),
+    "vit": Benchmark(vit, (160, 160, 3), 16),
+    "bert": Benchmark(bert, (128,), 16, classes=WORDS, words=WORDS, each=True),
+    "lstm": Benchmark(lstm, (64,), 32, words=WORDS),
 }
 
 

@@ -42,7 +42,7 @@ def main() -> None:
     if arguments.precision == "bf16":
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     tf.keras.utils.set_random_seed(1)
-    measured = _build() if arguments.model == "resnet50" else _train(arguments)
+    measured = _build() if arguments.model == "resnet50_build" else _train(arguments)
     print(json.dumps({"tensorflow": tf.__version__, **measured, **_recipes(arguments.device)}))
 
 
