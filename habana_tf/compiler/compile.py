@@ -13,7 +13,8 @@ from .codegen.machine import compile_ir
 from .extent import Extent
 from .interpreter import evaluate
 from .ir import Node, Op, Program
-from .kernels import ContractKernel, Kernel, LoopKernel
+from .keep import ALWAYS_KEPT
+from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
 from .recipe import Buffer, Kind, Launch, Recipe
 from .rewrite import rewrite
 from .schedule import schedule
@@ -43,7 +44,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         list(program.states),
         bytes(layout.constants),
         compile_ir(generated.ir, target),
-        [explain(k) for k in plan.kernels],
+        [explain(k, plan.kept) for k in plan.kernels],
     )
 
 
@@ -94,32 +95,33 @@ class _Layout:
         return Kind.WORKSPACE, 0, nbytes
 
 
-def explain(kernel: Kernel) -> dict[str, Any]:
+def explain(kernel: Kernel, kept: set[Node]) -> dict[str, Any]:
     """A kernel for people: engine (MME for contractions, TPC for the rest), what it computes, over what shape."""
     if isinstance(kernel, ContractKernel):
-        engine, does, shape, fused = "MME", "contract", kernel.node.shape, _functions(kernel)
+        engine, does, shape = "MME", "contract", kernel.node.shape
     elif isinstance(kernel, LoopKernel):
         engine, does, shape = "TPC", "reduce" if kernel.reduces else "map", kernel.domain
-        fused = _functions(kernel)
     else:
-        engine, does, shape, fused = "TPC", kernel.node.op.name.lower(), kernel.node.shape, {}
+        engine, does, shape = "TPC", kernel.node.op.name.lower(), kernel.node.shape
+    fused = {} if isinstance(kernel, SingleKernel) else _functions(kernel, kept)
     sizes = [n if isinstance(n, int) else str(n) for n in shape]
     return {"engine": engine, "does": does, "shape": sizes, "fused": fused, "outputs": len(kernel.outputs)}
 
 
-def _functions(kernel: LoopKernel | ContractKernel) -> dict[str, int]:
+def _functions(kernel: LoopKernel | ContractKernel, kept: set[Node]) -> dict[str, int]:
     """How often each scalar function stands in a kernel."""
-    stack = [s.value for s in kernel.stores]
-    if isinstance(kernel, LoopKernel):
-        stack += [r.src[0] for r in kernel.reduces]
-    count: Counter[str] = Counter(r.arg[0] for r in (kernel.reduces if isinstance(kernel, LoopKernel) else ()))
+    reduces = kernel.reduces if isinstance(kernel, LoopKernel) else []
+    count: Counter[str] = Counter(r.arg[0] for r in reduces)
+    stack = [s.value for s in kernel.stores] + [r.src[0] for r in reduces]
+    elsewhere = kept - set(stack)  # in memory when this kernel runs
     seen: set[Node] = set()
     while stack:
         n = stack.pop()
-        if n in seen or n.op in (Op.REDUCE, Op.CONTRACT, Op.SCATTER, Op.RANDOM, Op.SCAN):
+        if n in seen or n in elsewhere:
             continue
         seen.add(n)
         if n.op is Op.MAP:
             count[n.arg] += 1
-        stack.extend(n.src)
+        if n.op not in ALWAYS_KEPT:
+            stack.extend(n.src)
     return dict(sorted(count.items()))

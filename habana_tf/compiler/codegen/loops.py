@@ -108,7 +108,7 @@ class _Emitter:
         loops: list[Axis] = []
         grid = list(outer)
         while grid and isinstance(work, int) and isinstance(grid[-1].extent, int) and chunks == 1:
-            if work >= ITEM or work * grid[-1].extent > 4 * ITEM and work >= ITEM // 4:
+            if work >= ITEM or work * grid[-1].extent > 4 * ITEM:
                 break
             loops.insert(0, grid[-1])
             work = work * grid.pop().extent
