@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .compiler.recompilations import recompilation_report as recompilation_report
     from .graph.report import placement_report as placement_report
     from .loader import is_loaded as is_loaded
     from .loader import is_op_override_allowed as is_op_override_allowed
@@ -29,6 +30,7 @@ _WHERE = {
     "set_op_override_allowed": "loader",
     "placement_report": "graph.report",
     "memory_report": "memory",
+    "recompilation_report": "compiler.recompilations",
 }
 _MODULES = ("cache", "distribute", "habana_device", "hardware", "loader", "settings")
 

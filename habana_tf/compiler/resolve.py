@@ -37,11 +37,11 @@ from .extent import Extent
 from .generic import Generic, generalize
 from .ir import Program
 from .recipe import Recipe, bind, pack, unpack
+from .recompilations import Met, Signature, history, record, record_one_op
 from .views import Unfit
 
 log = logging.getLogger("habana_tf")
 
-Signature = Sequence[tuple[int, tuple[int, ...], bytes | None]]
 
 FAILED_PRECONDITION = 9
 UNIMPLEMENTED = 12
@@ -73,7 +73,7 @@ _recipes: dict[str, Recipe] = {}
 _lock = threading.Lock()
 
 
-def resolve(data: bytes, signature: Signature) -> int:
+def resolve(data: bytes, signature: Sequence[tuple[int, tuple[int, ...], bytes | None]]) -> int:
     """The runtime's handle of the program for a serialized cluster on inputs of this signature.
 
     signature: per input (TensorFlow's type number, shape, value or None). Raises LoweringError for arguments that
@@ -81,16 +81,26 @@ def resolve(data: bytes, signature: Signature) -> int:
     """
     cluster = _parsed(data)
     request = _Request(data, cluster, [tuple(s) for _, s, _ in signature], [_value(x) for x in signature])
-    goal = target()
-    if len(cluster.nodes) == 1:
-        return _one_op(request, goal)
-    key = _key(goal, [("cluster", digest(data)), ("inputs", _inputs(request)), ("fixed", _fixed(request))])
+    return _one_op(request, target()) if len(cluster.nodes) == 1 else _several_ops(request, target())
+
+
+def _several_ops(request: _Request, goal: Target) -> int:
+    start = time.perf_counter()
+    cluster, content = request.cluster, digest(request.data)
+    known = history(content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
+    met = Signature.of(request.shapes, request.values)
+    changed = known.changes(met)
+    key = _key(goal, [("cluster", content), ("inputs", _inputs(request)), ("fixed", _fixed(request))])
     try:
-        recipe = _recipe(key, request, lambda: _lowered(request), goal)
+        recipe, how = _recipe(key, request, lambda: _lowered(request), goal)
     except Unfit as why:
-        return _interpreted(request, why)
+        handle = _interpreted(request, why)
+        record(known, Met(met, changed, "interpreted", time.perf_counter() - start, reason=str(why)))
+        return handle
     memory.record(_plan(request, recipe))
-    return bind(recipe, (), None, goal)
+    handle = bind(recipe, (), None, goal)
+    record(known, Met(met, changed, how, time.perf_counter() - start))
+    return handle
 
 
 def _plan(request: _Request, recipe: Recipe) -> memory.LaunchMemory:
@@ -113,9 +123,11 @@ def _one_op(request: _Request, goal: Target) -> int:
         else:
             program = _lowered(request)
         key = _key(goal, [("program", program_text(program))])
-        recipe = _recipe(key, request, lambda: program, goal)
+        recipe, how = _recipe(key, request, lambda: program, goal)
     except Unfit as why:
+        record_one_op(node.op, "interpreted")
         return _interpreted(request, why)
+    record_one_op(node.op, how)
     return bind(recipe, form.dims if form else (), _shapes(recipe, form), goal)
 
 
@@ -144,18 +156,19 @@ def _value(item: tuple[int, tuple[int, ...], bytes | None]) -> Any | None:
 # -- recipes ------------------------------------------------------------------------------------------------
 
 
-def _recipe(key: cache.Key, request: _Request, program: Any, goal: Target) -> Recipe:
+def _recipe(key: cache.Key, request: _Request, program: Any, goal: Target) -> tuple[Recipe, str]:
+    """The recipe of a key, and how it came (see `recompilations.Met`)."""
     known = _recipes.get(key.digest)
     if known is not None:
-        return known
-    entry = cache.lookup(key)
+        return known, "known"
+    entry, how = cache.lookup(key), "cache"
     if entry is None:
         with cache.compiling(key) as entry:
             if entry is None:
-                entry = _compile(key, request, program(), goal)
+                entry, how = _compile(key, request, program(), goal), "compiled"
     recipe = unpack(entry.name, entry.header, entry.sections)
     with _lock:
-        return _recipes.setdefault(key.digest, recipe)
+        return _recipes.setdefault(key.digest, recipe), how
 
 
 def _compile(key: cache.Key, request: _Request, program: Program, goal: Target) -> cache.Entry:
