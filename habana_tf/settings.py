@@ -200,6 +200,13 @@ HABANA_SIM_ISA: Setting[str] = Setting(
     meaning="Instructions that compiled kernels may use; auto is the best this host CPU has.",
     key=True,
 )
+TF_ENABLE_DYNAMIC_SHAPES: Setting[bool] = Setting(
+    "TF_ENABLE_DYNAMIC_SHAPES",
+    True,
+    *_SWITCH,
+    meaning="Once a size of a cluster's inputs is seen to change, compile one recipe for a range of sizes.",
+    key=False,
+)
 HABANA_SIM_THREADS: Setting[int] = Setting(
     "HABANA_SIM_THREADS",
     0,

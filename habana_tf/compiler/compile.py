@@ -63,7 +63,7 @@ class _Layout:
             self._numbers[node] = self._add(*self._place(node))
         return self._numbers[node]
 
-    def temporary(self, nbytes: int) -> int:
+    def temporary(self, nbytes: Extent) -> int:
         return self._add(Kind.WORKSPACE, 0, nbytes)
 
     def used(self, numbers: tuple[int, ...] | list[int], call: int) -> None:

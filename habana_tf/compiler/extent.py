@@ -8,12 +8,13 @@ variable, a symbolic extent, a product of atoms, or a floor division or remainde
 canonical form makes equal expressions compare equal and shows the stride of a variable at once.
 
 Invariants: an Expr that is constant is always a plain int (use the module's functions, not the constructors);
-variables are never negative.
+variables are never negative, symbolic extents are at least 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -58,7 +59,7 @@ class Mod:
 Atom = Var | Sym | Prod | Div | Mod
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Expr:
     """const + sum(coefficient * atom): see the module's docstring."""
 
@@ -81,6 +82,8 @@ class Expr:
 
     __rmul__ = __mul__
 
+    __rmul__ = __mul__
+
     def __floordiv__(self, other: int) -> Extent:
         return div(self, other)
 
@@ -92,6 +95,8 @@ class Expr:
         if self.const or not parts:
             parts.append(str(self.const))
         return "+".join(parts)
+
+    __repr__ = __str__
 
 
 Extent = int | Expr
@@ -219,9 +224,9 @@ def _atom_bounds(atom: Atom) -> tuple[int, int | None]:
         case Var(extent=extent):
             return 0, (extent - 1 if isinstance(extent, int) else None)
         case Sym():
-            return 0, None
-        case Prod():
-            return 0, None
+            return 1, None
+        case Prod(factors=factors):
+            return math.prod(_atom_bounds(f)[0] for f in factors), None
         case Mod(by=by):
             return 0, by - 1
         case Div(value=value, by=by):
@@ -302,6 +307,63 @@ def stride_of(e: Extent, v: Var) -> int | None:
         elif mentions(atom, v):
             return None
     return stride
+
+
+def affine(e: Extent, variables: Sequence[Var]) -> tuple[tuple[int, ...], int] | None:
+    """(stride per variable, constant) of an expression that is a constant sum of these; None for any other."""
+    steps = [stride_of(e, v) for v in variables]
+    if isinstance(e, Expr) and any(atom not in variables for atom, _ in e.terms):
+        return None
+    const = e if isinstance(e, int) else e.const
+    return tuple(s for s in steps if s is not None), const
+
+
+def divide(e: Extent, by: Extent) -> Extent | None:
+    """The quotient of two products, if it is one without remainder; None where that is not known."""
+    if isinstance(e, int) and isinstance(by, int):
+        return e // by if by and e % by == 0 else None
+    if isinstance(e, int) or e.const or len(e.terms) != 1:
+        return None
+    ((atom, c),) = e.terms
+    left = list(_factors(atom))
+    d = by
+    if isinstance(by, Expr):
+        if by.const or len(by.terms) != 1:
+            return None
+        ((other, d),) = by.terms
+        for f in _factors(other):
+            if f not in left:
+                return None
+            left.remove(f)
+    assert isinstance(d, int)
+    return mul(product(map(of, left)), c // d) if d and c % d == 0 else None
+
+
+NOMINAL = 64
+"""What a symbolic extent counts as where code is cut for speed; nothing that is computed depends on it."""
+
+
+def nominal(e: Extent) -> int:
+    """An extent as a number for estimates of work and size."""
+    if isinstance(e, int):
+        return e
+    number = substitute(e, dict.fromkeys(_symbols(e), NOMINAL))
+    assert isinstance(number, int), f"{e} mentions a loop variable"
+    return max(1, number)
+
+
+def _symbols(e: Expr) -> set[Atom]:
+    found: set[Atom] = set()
+    stack: list[Atom] = [atom for atom, _ in e.terms]
+    while stack:
+        match stack.pop():
+            case Sym() as atom:
+                found.add(atom)
+            case Prod(factors=factors):
+                stack.extend(factors)
+            case Div(value=value) | Mod(value=value):
+                stack.extend(atom for atom, _ in value.terms)
+    return found
 
 
 def mentions(atom: Atom, v: Var) -> bool:

@@ -120,7 +120,7 @@ def _affine(me: Group, kernel: LoopKernel) -> bool:
             if len(index) != node.rank:
                 return False
             offset = ext.ravel(index, node.shape)
-            if any(ext.stride_of(offset, v) is None for v in variables):
+            if ext.affine(offset, variables) is None:
                 return False
     return not _has_positions(kernel)
 

@@ -21,6 +21,7 @@ from typing import Any, cast
 import numpy as np
 
 from . import extent as ext
+from . import symbolic
 from .dtypes import DType
 from .ir import Node, Op, Program
 from .scalar import apply_scalar
@@ -59,7 +60,7 @@ def constant(node: Node, fixed: dict[Node, Any]) -> Any | None:
     """The value of a node that follows from constants and `fixed` inputs alone; None for any other node.
 
     What is found is added to `fixed`, so that it is evaluated once. None too when the value, or one on the way
-    to it, is larger than LARGEST_CONSTANT or of a symbolic shape.
+    to it, is larger than LARGEST_CONSTANT or of a symbolic shape. Symbolic extents make it an array of objects.
     """
     order: dict[Node, None] = {}
     stack = [(node, False)]
@@ -75,7 +76,14 @@ def constant(node: Node, fixed: dict[Node, Any]) -> Any | None:
             stack.extend((s, False) for s in n.src)
     with np.errstate(all="ignore"):
         for n in order:
-            fixed[n] = evaluate(n, [fixed[s] for s in n.src])
+            src = [fixed[s] for s in n.src]
+            if n.op is Op.EXTENT or any(s.dtype == object for s in src):
+                value = symbolic.evaluate(n, src, _RULES)
+                if value is None:
+                    return None
+                fixed[n] = value
+            else:
+                fixed[n] = evaluate(n, src)
     return fixed[node]
 
 
@@ -86,7 +94,8 @@ def bind(program: Program, dims: Sequence[int]) -> Program:
     for node in (*program.inputs, *program.nodes()):
         if node not in new:
             shape = tuple(ext.evaluate(n, numbers) for n in node.shape)
-            new[node] = Node(node.op, tuple(new[s] for s in node.src), shape, node.dtype, node.arg)
+            arg = ext.evaluate(node.arg, numbers) if node.op is Op.EXTENT else node.arg
+            new[node] = Node(node.op, tuple(new[s] for s in node.src), shape, node.dtype, arg)
     states: list[ext.Extent] = [ext.evaluate(n, numbers) for n in program.states]
     return Program([new[n] for n in program.inputs], [new[n] for n in program.outputs], states)
 
@@ -284,6 +293,7 @@ def _window(node: Node, x: Any) -> Any:
 _RULES: dict[Op, Callable[..., Any]] = {
     Op.CONST: _const,
     Op.IOTA: _iota,
+    Op.EXTENT: lambda node: np.array(node.arg, node.dtype.numpy),
     Op.MAP: _map,
     Op.REDUCE: _reduce,
     Op.CONTRACT: _contract,

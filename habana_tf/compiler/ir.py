@@ -5,7 +5,7 @@ A `Node` is one tensor value; a `Program` is a graph of them with inputs and out
 so that a graph of primitives has no duplicates. Shapes are tuples of extents (an int, or a symbolic `Expr`).
 
     compute   MAP, REDUCE, CONTRACT, GATHER, SCATTER, RANDOM, SORT, SCAN
-    sources   INPUT, CONST, IOTA
+    sources   INPUT, CONST, IOTA, EXTENT
     views     RESHAPE, EXPAND, PERMUTE, SLICE, PAD, WINDOW, CONCAT      (never cost a pass of their own unless asked)
 
 All data is row-major. `Builder`'s methods are the reference for each primitive's meaning;
@@ -30,6 +30,7 @@ class Op(Enum):
     INPUT = auto()
     CONST = auto()
     IOTA = auto()
+    EXTENT = auto()
     MAP = auto()
     REDUCE = auto()
     CONTRACT = auto()
@@ -208,6 +209,10 @@ class Builder:
         """0, 1, 2, ... along `axis`, repeated over the other axes."""
         line = self._node(Op.IOTA, (), (shape[axis],), dtype)
         return self.broadcast_in_dim(line, shape, (axis,))
+
+    def extent(self, e: Extent, dtype: DType) -> Node:
+        """A scalar that holds an extent; a constant where that is known."""
+        return self.const(e, dtype) if isinstance(e, int) else self._node(Op.EXTENT, (), (), dtype, e)
 
     # -- compute ------------------------------------------------------------------------------------------
 

@@ -86,4 +86,4 @@ class Code:
 
     calls: tuple[Call, ...]
     declarations: frozenset[str]
-    temps: tuple[int, ...] = ()
+    temps: tuple[Extent, ...] = ()

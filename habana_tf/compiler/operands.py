@@ -38,7 +38,7 @@ def labels_of(node: Node) -> list[int]:
 
 
 def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[int, ...]] = ()) -> ContractSpec:
-    """A contraction over these operands for the code generator. Raises Unfit over run-time extents."""
+    """A contraction over these operands for the code generator. Raises Unfit for strides known at run time only."""
     spec: Contraction = node.arg
     labels = labels_of(node)
     sizes: dict[int, Extent] = {}
@@ -54,7 +54,7 @@ def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[int
         for s, axes, v in zip(node.src, (spec.a, spec.b), views, strict=True)
     )
     out = Operand(node.dtype, _per_label(labels, spec.out, _constant(strides(node.shape))))
-    return ContractSpec(_constant([sizes[x] for x in labels]), a, b, out, tuple(also))
+    return ContractSpec(tuple(sizes[x] for x in labels), a, b, out, tuple(also))
 
 
 def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View]:
@@ -97,7 +97,10 @@ def _operand(node: Node, kept: set[Node]) -> View:
     base = node
     while base not in kept and base.op in VIEWS and base.op not in (Op.PAD, Op.CONCAT):
         base = base.src[0]
-    return _strided(node, base) or _strided(node, node)  # type: ignore[return-value]  # the second always fits
+    found = _strided(node, base) or _strided(node, node)
+    if found is None:
+        raise Unfit(f"a product reads {node.shape} with strides known at run time only")
+    return found
 
 
 def _through_padding(node: Node, pad: Node, kept: set[Node]) -> View | None:
@@ -115,27 +118,20 @@ def _strided(node: Node, base: Node) -> View | None:
     index: Index = tuple(ext.of(v) for v in variables)
     at, ranges = node, []  # type: Node, list[Range]
     try:
-        while at is not base:
+        while at is not base and not (at.op is Op.RESHAPE and at.src[0] is base):
             at, index, more = source_of(at, index)
             ranges += more
     except Unfit:
         return None
-    offset = _affine(ext.ravel(index, base.shape), variables)
+    offset = ext.affine(ext.ravel(index, at.shape), variables)  # a reshape of the base lies in memory as the base does
     guards = [_guard(r, variables) for r in ranges]
     if offset is None or None in guards:
         return None
     return View(base, *offset, tuple(g for g in guards if g is not None))
 
 
-def _affine(e: Extent, variables: Sequence[ext.Var]) -> tuple[tuple[int, ...], int] | None:
-    steps = [ext.stride_of(e, v) for v in variables]
-    if any(s is None for s in steps):
-        return None
-    return tuple(s for s in steps if s is not None), e if isinstance(e, int) else e.const
-
-
 def _guard(r: Range, variables: Sequence[ext.Var]) -> Guard | None:
-    found = _affine(r.value, variables)
+    found = ext.affine(r.value, variables)
     if found is None or r.step != 1 or not isinstance(r.stop, int):
         return None
     return Guard(*found, r.stop)
@@ -144,7 +140,7 @@ def _guard(r: Range, variables: Sequence[ext.Var]) -> Guard | None:
 def _constant(values: Sequence[Extent]) -> tuple[int, ...]:
     out = [v for v in values if isinstance(v, int)]
     if len(out) != len(values):
-        raise Unfit("contraction over run-time extents")
+        raise Unfit("a product's result has strides known at run time only")
     return tuple(out)
 
 

@@ -111,9 +111,13 @@ class History:
     inputs: tuple[str, ...]
     met: list[Met] = field(default_factory=list)
 
+    def comparable(self, signature: Signature) -> list[Signature]:
+        """The earlier signatures with the same slots."""
+        return [m.signature for m in self.met if m.signature.slots == signature.slots and m.signature != signature]
+
     def nearest(self, signature: Signature) -> Signature | None:
         """The earlier signature with the fewest other numbers, the latest of equal ones."""
-        same = [m.signature for m in self.met if m.signature.slots == signature.slots]
+        same = self.comparable(signature)
         if not same:
             return self.met[-1].signature if self.met else None
         return min(reversed(same), key=lambda s: sum(a != b for a, b in zip(s.numbers, signature.numbers, strict=True)))

@@ -36,12 +36,13 @@ from .dtypes import from_tf
 from .extent import Extent
 from .generic import Generic, generalize
 from .ir import Program
+from .ranges import MOST_SIGNATURES, Form
+from .ranges import generalize as over_ranges
 from .recipe import Recipe, bind, pack, unpack
-from .recompilations import Met, Signature, history, record, record_one_op
+from .recompilations import History, Met, Signature, history, record, record_one_op
 from .views import Unfit
 
 log = logging.getLogger("habana_tf")
-
 
 FAILED_PRECONDITION = 9
 UNIMPLEMENTED = 12
@@ -69,7 +70,13 @@ class _Request:
     values: list[Any | None]
 
 
+_NEEDS_NUMBERS = (Unfit, LoweringError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
+                  ValueError)  # fmt: skip
+"""What lowering over symbols may raise where it needs a number; lowering over numbers comes next and hides nothing."""
+
 _recipes: dict[str, Recipe] = {}
+_forms: dict[str, dict[Form, str]] = {}
+"""Per cluster its forms over symbolic extents, each with the reason why it has no recipe, if so."""
 _lock = threading.Lock()
 
 
@@ -90,26 +97,71 @@ def _several_ops(request: _Request, goal: Target) -> int:
     known = history(content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
     met = Signature.of(request.shapes, request.values)
     changed = known.changes(met)
-    key = _key(goal, [("cluster", content), ("inputs", _inputs(request)), ("fixed", _fixed(request))])
-    try:
-        recipe, how = _recipe(key, request, lambda: _lowered(request), goal)
-    except Unfit as why:
-        handle = _interpreted(request, why)
-        record(known, Met(met, changed, "interpreted", time.perf_counter() - start, reason=str(why)))
-        return handle
-    memory.record(_plan(request, recipe))
-    handle = bind(recipe, (), None, goal)
-    record(known, Met(met, changed, how, time.perf_counter() - start))
+    ranged, reason = _ranged(request, content, known, met, goal)
+    if ranged is not None:
+        recipe, how, dims = ranged
+    else:
+        dims = []
+        key = _key(goal, [("cluster", content), ("inputs", _inputs(request)), ("fixed", _fixed(request))])
+        try:
+            recipe, how = _recipe(key, request, lambda: _lowered(request), goal)
+        except Unfit as why:
+            handle = _interpreted(request, why)
+            record(known, Met(met, changed, "interpreted", time.perf_counter() - start, reason=str(why)))
+            return handle
+    memory.record(_plan(request, recipe, dims))
+    handle = bind(recipe, dims, None, goal)
+    symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
+    record(known, Met(met, changed, how, time.perf_counter() - start, symbols, reason))
     return handle
 
 
-def _plan(request: _Request, recipe: Recipe) -> memory.LaunchMemory:
+def _ranged(
+    request: _Request, content: str, known: History, met: Signature, goal: Target
+) -> tuple[tuple[Recipe, str, list[int]] | None, str]:
+    """The recipe for a range that takes this signature, how it came and the symbols' values; or None and why not.
+
+    A form that cannot be compiled is remembered with the reason, and the cluster gets a recipe per shape.
+    """
+    if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
+        return None, ""
+    forms = _forms.setdefault(content, {})
+    for form, refused in list(forms.items()):
+        if not refused and (dims := form.dims(met)) is not None:
+            return (*_recipe_for(form, request, content, goal), dims), ""
+    earlier = known.comparable(met)[-MOST_SIGNATURES:]
+    new = over_ranges([*earlier, met]) if earlier else None
+    dims = new.dims(met) if new is not None else None
+    if new is None or dims is None:
+        return None, ""
+    if new not in forms:
+        try:
+            recipe, how = _recipe_for(new, request, content, goal)
+        except _NEEDS_NUMBERS as why:
+            forms[new] = f"not for a range: {why}"
+        else:
+            forms[new] = ""
+            return (recipe, how, dims), ""
+    return None, forms[new]
+
+
+def _recipe_for(form: Form, request: _Request, content: str, goal: Target) -> tuple[Recipe, str]:
+    """The recipe of a form. Raises what lowering and code generation raise where a number is needed."""
+    shapes = form.shapes(len(request.shapes))
+    values = form.values(request.values)
+    inputs = [[a.dtype.label, [str(n) for n in s]] for a, s in zip(request.cluster.inputs, shapes, strict=True)]
+    fixed = [[i, [str(n) for n in v.reshape(-1)]] for i, v in enumerate(values) if v is not None]
+    key = _key(goal, [("cluster", content), ("inputs", inputs), ("fixed", fixed)])
+    return _recipe(key, request, lambda: lower(request.cluster, shapes, values), goal)
+
+
+def _plan(request: _Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMemory:
     """The exact bytes of a launch."""
     cluster = request.cluster
     inputs = [math.prod(s) * a.dtype.bytes for a, s in zip(cluster.inputs, request.shapes, strict=True)]
-    outputs = [ext.evaluate(ext.product(s), []) * d.bytes for d, s in recipe.outputs]
+    outputs = [ext.evaluate(ext.product(s), dims) * d.bytes for d, s in recipe.outputs]
     updates = sum(n for n, a in zip(outputs, cluster.results, strict=True) if a.variable)
-    _, total, alive = recipe.workspace()
+    _, total, alive = recipe.workspace(dims)
     return memory.LaunchMemory(cluster.name, sum(inputs), sum(outputs), updates, total, alive)
 
 

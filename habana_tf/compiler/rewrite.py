@@ -6,13 +6,15 @@
 sums stay short. The split depends on shapes only:
 
     sum [64,26,26,32] -> [32]      becomes      sum [64,676,32] -> [64,32],  sum [64,32] -> [32]
+
+Of symbolic extents the nominal size counts, and the split is along an axis whose size is a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from .extent import Extent
+from .extent import nominal
 from .ir import Node, Op, Program
 
 SPLIT_DOMAIN = 65536
@@ -54,8 +56,7 @@ def _split(node: Node) -> Node:
         return node
     kind, axes = node.arg
     x = node.src[0]
-    total, results = _count(x.shape), _count(node.shape)
-    if total is None or results is None or total < SPLIT_DOMAIN or results > SPLIT_RESULTS:
+    if nominal(x.numel) < SPLIT_DOMAIN or nominal(node.numel) > SPLIT_RESULTS:
         return node
     for axis in axes:
         n = x.shape[axis]
@@ -75,15 +76,6 @@ def _split(node: Node) -> Node:
         whole = Node(Op.REDUCE, (partial,), node.shape, accumulate, (kind, (place,)))
         return whole if accumulate is node.dtype else Node(Op.MAP, (whole,), node.shape, node.dtype, "cast")
     return node
-
-
-def _count(shape: tuple[Extent, ...]) -> int | None:
-    total = 1
-    for n in shape:
-        if not isinstance(n, int):
-            return None
-        total *= n
-    return total
 
 
 def _divisor(n: int, limit: int) -> int:

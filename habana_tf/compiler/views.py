@@ -47,6 +47,10 @@ def reshape_index(index: Index, shape: tuple[Extent, ...], source: tuple[Extent,
         while left != right:
             if isinstance(left, int) and isinstance(right, int):
                 grow_left = left < right
+            elif ext.divide(left, right) is not None:
+                grow_left = False
+            elif ext.divide(right, left) is not None:
+                grow_left = True
             else:
                 grow_left = i < len(shape) and (j >= len(source) or len(new) <= len(old))
             if grow_left and i < len(shape):

@@ -21,7 +21,10 @@ from .table import ALL, FLOATS, INDEX, op
 
 def ints(c: Lowering, which: int | str) -> list[int]:
     """The numbers of an input that fixes a shape."""
-    return [int(v) for v in np.asarray(c.value(which)).reshape(-1)]
+    values = extents(c, which)
+    if not all(isinstance(v, int) for v in values):
+        raise c.error(f"input {which!r} = [{', '.join(map(str, values))}] is needed as numbers")
+    return [v for v in values if isinstance(v, int)]
 
 
 def extents(c: Lowering, which: int | str) -> list[Extent]:
@@ -97,7 +100,7 @@ def const(c: Lowering) -> Node:
 
 def _filled(c: Lowering, value: Node) -> Node:
     """`value` in the shape that the first fixed input holds, which is symbolic in a generic recipe."""
-    shape = [n if isinstance(n, ext.Expr) else int(n) for n in c.value(c.row.fixed[0]).reshape(-1)]
+    shape = extents(c, c.row.fixed[0])
     if any(isinstance(n, int) and n < 0 for n in shape):
         raise c.error(f"dims {shape} must be non-negative")
     return c.b.broadcast(value, shape)
@@ -128,17 +131,28 @@ def ones_like(c: Lowering) -> Node:
 @op("Range", fixed=["start", "limit", "delta"], Tidx=(DType.F32, DType.BF16, DType.I32, DType.I64))
 def range_(c: Lowering) -> Node:
     """start + i * delta; only the count is a constant, so that ranges of one length share a recipe."""
-    start, limit, delta = (np.asarray(c.value(i)).astype(c.inputs[i].dtype.accumulator.numpy).item() for i in range(3))
-    if delta == 0:
-        raise c.error("delta must not be zero")
-    if (limit - start) / delta < 0:
-        raise c.error(f"a range from {start} to {limit} does not go with delta {delta}")
-    n = -((start - limit) // delta) if isinstance(start, int) else int(np.ceil(abs((limit - start) / delta)))
+    n = _range_size(c)
     b, dtype = c.b, c.inputs[0].dtype
     wide = dtype.accumulator
     first, step = (b.broadcast(b.cast(c.inputs[i], wide), (n,)) for i in (0, 2))
     steps = b.cast(b.iota((n,), 0, DType.I64), wide)
     return b.cast(b.map("add", first, b.map("mul", steps, step)), dtype)
+
+
+def _range_size(c: Lowering) -> Extent:
+    values = [np.asarray(c.value(i)) for i in range(3)]
+    if any(v.dtype == object for v in values):
+        (start,), (limit,), (delta,) = (extents(c, i) for i in range(3))
+        size = ext.add(limit, ext.mul(start, -1))
+        if delta != 1 or ext.bounds(size)[0] < 0:
+            raise c.error(f"how long a range from {start} to {limit} is must be known")
+        return size
+    start, limit, delta = (v.astype(x.dtype.accumulator.numpy).item() for v, x in zip(values, c.inputs, strict=True))
+    if delta == 0:
+        raise c.error("delta must not be zero")
+    if (limit - start) / delta < 0:
+        raise c.error(f"a range from {start} to {limit} does not go with delta {delta}")
+    return -((start - limit) // delta) if isinstance(start, int) else int(np.ceil(abs((limit - start) / delta)))
 
 
 @op("LinSpace", fixed=["num"], T=FLOATS, Tidx=INDEX)
@@ -171,19 +185,20 @@ def one_hot(c: Lowering) -> Node:
 # -- shapes as values -----------------------------------------------------------------------------------------
 
 
-def _numbers(c: Lowering, values: Sequence[int], dtype: DType) -> Node:
-    return c.b.literal(np.array(values, dtype.numpy))
+def _numbers(c: Lowering, values: Sequence[Extent], dtype: DType) -> Node:
+    if all(isinstance(v, int) for v in values):
+        return c.b.literal(np.array(values, dtype.numpy))
+    return c.b.concat([c.b.reshape(c.b.extent(v, dtype), (1,)) for v in values], 0)
 
 
 @op("Shape", "ShapeN", host_outputs=["output"], T=ALL, out_type=INDEX)
 def shape(c: Lowering) -> Sequence[Node]:
-    return [_numbers(c, constant_shape(c, x), c.attr("out_type", DType.I32)) for x in c.inputs]
+    return [_numbers(c, x.shape, c.attr("out_type", DType.I32)) for x in c.inputs]
 
 
 @op("Size", host_outputs=["output"], T=ALL, out_type=INDEX)
 def size(c: Lowering) -> Node:
-    n = int(np.prod(constant_shape(c, c.inputs[0]), dtype=np.int64))
-    return c.b.const(n, c.attr("out_type", DType.I32))
+    return c.b.extent(c.inputs[0].numel, c.attr("out_type", DType.I32))
 
 
 @op("Rank", host_outputs=["output"], T=ALL)
@@ -191,14 +206,14 @@ def rank(c: Lowering) -> Node:
     return c.b.const(c.inputs[0].rank, DType.I32)
 
 
-def _broadcast_values(c: Lowering) -> tuple[tuple[int, ...], tuple[int, ...], Shape]:
-    s0, s1 = tuple(ints(c, 0)), tuple(ints(c, 1))
+def _broadcast_values(c: Lowering) -> tuple[Shape, Shape, Shape]:
+    s0, s1 = tuple(extents(c, 0)), tuple(extents(c, 1))
     return s0, s1, broadcast_shapes(s0, s1)
 
 
 @op("BroadcastArgs", fixed=["s0", "s1"], host_outputs=["r0"], T=INDEX)
 def broadcast_args(c: Lowering) -> Node:
-    return c.b.literal(np.array(_broadcast_values(c)[2], c.inputs[0].dtype.numpy))
+    return _numbers(c, _broadcast_values(c)[2], c.inputs[0].dtype)
 
 
 @op("BroadcastGradientArgs", fixed=["s0", "s1"], host_outputs=["r0", "r1"], T=INDEX)
@@ -233,15 +248,16 @@ def concat_offset(c: Lowering) -> Sequence[Node]:
 
 @op("Reshape", fixed=["shape"], T=ALL, Tshape=INDEX)
 def reshape(c: Lowering) -> Node:
-    x, wanted = c.inputs[0], ints(c, "shape")
-    if wanted.count(-1) > 1 or any(n < -1 for n in wanted):
+    x, wanted = c.inputs[0], extents(c, "shape")
+    if wanted.count(-1) > 1 or any(isinstance(n, int) and n < -1 for n in wanted):
         raise c.error(f"shape {wanted} may have one -1 and no other negative number")
     have = ext.product(x.shape)
-    rest = int(np.prod([n for n in wanted if n != -1], dtype=np.int64))
+    rest = ext.product(n for n in wanted if n != -1)
     if -1 in wanted:
-        if not isinstance(have, int) or rest == 0 and have != 0 or rest and have % rest:
+        missing = ext.divide(have, rest) if rest != 0 else 0 if have == 0 else None
+        if missing is None:
             raise c.error(f"{have} elements do not fill shape {wanted}")
-        wanted[wanted.index(-1)] = have // rest if rest else 0
+        wanted[wanted.index(-1)] = missing
     elif have != rest:
         raise c.error(f"the input has {have} elements, shape {wanted} has {rest}")
     return c.b.reshape(x, wanted)
@@ -256,6 +272,8 @@ def expand_dims(c: Lowering) -> Node:
 def squeeze(c: Lowering) -> Node:
     (x,) = c.inputs
     axes = {axis_of(c, a, x.rank) for a in c.attr("squeeze_dims") or ()}
+    if not axes:
+        constant_shape(c, x)
     if any(x.shape[a] != 1 for a in axes):
         raise c.error(f"cannot squeeze axes {sorted(axes)}: not all are of size 1")
     drop = axes or {a for a, n in enumerate(x.shape) if n == 1}
@@ -275,13 +293,13 @@ def transpose(c: Lowering) -> Node:
 
 @op("BroadcastTo", fixed=["shape"], T=ALL, Tidx=INDEX)
 def broadcast_to(c: Lowering) -> Node:
-    return c.b.broadcast(c.inputs[0], ints(c, "shape"))
+    return c.b.broadcast(c.inputs[0], extents(c, "shape"))
 
 
 @op("Tile", fixed=["multiples"], T=ALL, Tmultiples=INDEX)
 def tile(c: Lowering) -> Node:
-    x, times = c.inputs[0], ints(c, "multiples")
-    if len(times) != x.rank or any(t < 0 for t in times):
+    x, times = c.inputs[0], extents(c, "multiples")
+    if len(times) != x.rank or any(isinstance(t, int) and t < 0 for t in times):
         raise c.error(f"multiples {times} must be {x.rank} non-negative numbers")
     middle = [m for n in x.shape for m in (1, n)]
     stretched = [m for n, t in zip(x.shape, times, strict=True) for m in (t, n)]
@@ -334,8 +352,8 @@ def unpack(c: Lowering) -> Sequence[Node]:
 def split(c: Lowering) -> Sequence[Node]:
     x, num = c.input("value"), c.attr("num_split")
     axis = axis_of(c, scalar(c, "split_dim"), x.rank)
-    n = constant_shape(c, x)[axis]
-    if n % num:
+    n = x.shape[axis]
+    if not isinstance(n, int) or n % num:
         raise c.error(f"axis {axis} does not split into {num} equal parts")
     return [static_slice(c, x, axis, i * (n // num), n // num) for i in range(num)]
 
@@ -344,7 +362,9 @@ def split(c: Lowering) -> Sequence[Node]:
 def split_v(c: Lowering) -> Sequence[Node]:
     x, sizes = c.input("value"), ints(c, "size_splits")
     axis = axis_of(c, scalar(c, "split_dim"), x.rank)
-    n = constant_shape(c, x)[axis]
+    n = x.shape[axis]
+    if not isinstance(n, int):
+        raise c.error(f"the size of axis {axis} is needed as a number")
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = n - sum(s for s in sizes if s != -1)
     if any(s < 0 for s in sizes) or sum(sizes) != n:

@@ -56,8 +56,8 @@ def _turned(c: Lowering, layout: str, last: list[int], images: Sequence[str], si
             raise c.error(f"{name} must have rank {len(last)} for data_format {layout}")
         inputs[at] = c.b.permute(inputs[at], last)
     if sizes is not None and len(c.value(sizes)) == len(last):
-        shape = np.asarray(c.value(sizes))
-        inputs[c.arg_slices[sizes].start] = c.b.literal(shape[last])
+        order = c.b.literal(np.array(last, np.int32))
+        inputs[c.arg_slices[sizes].start] = c.b.gather(c.input(sizes), [order], [0])
     attrs = dict(c.attrs, data_format="N" + layout[2:] + "C")
     for name in _PER_AXIS:
         if attrs.get(name):

@@ -18,8 +18,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from ..compiler.extent import Extent
 from ..compiler.ir import Contraction, Node
 from . import spatial
+from .array import extents
 from .channels import channels_last
 from .lower import Lowering
 from .spatial import Axis
@@ -244,9 +246,9 @@ def _convolution(c: Lowering, x_shape: Sequence[object], w_shape: Sequence[objec
     return _Convolution(c, spatial.axes_of(c, sizes[:rank], sizes[rank + 1 : -2]), inner, outer, groups)
 
 
-def input_shape(c: Lowering, w: Node, dy: Node) -> list[object]:
+def input_shape(c: Lowering, w: Node, dy: Node) -> list[Extent]:
     """The input's shape: from input_sizes, whose batch and channel entries may be missing."""
-    sizes = [int(n) for n in c.value("input_sizes")]
+    sizes = extents(c, "input_sizes")
     if len(sizes) == w.rank - 2:
         return [dy.shape[0], *sizes, w.shape[-2]]
     return [dy.shape[0], *sizes[1:]]

@@ -22,15 +22,17 @@ from .lower import Lowering
 from .table import FLOATS, op
 
 
-def _channels(c: Lowering, x: Node) -> tuple[list[int], float]:
+def _channels(c: Lowering, x: Node) -> tuple[list[int], Value | float]:
     """The axes that statistics run over, and how many elements that is."""
     if x.rank not in (4, 5):
         raise c.error("an input of rank 4 or 5 is needed")
     axes = list(range(x.rank - 1))
     count = ext.product(x.shape[:-1])
-    if not isinstance(count, int):
-        raise c.error("the number of elements per channel must be known")
-    return axes, float(count)
+    return axes, float(count) if isinstance(count, int) else Value(c.b, c.b.extent(count, DType.F32))
+
+
+def _at_least_one(count: Value | float) -> Value | float:
+    return count.max(1.0) if isinstance(count, Value) else max(count, 1.0)
 
 
 @op("FusedBatchNorm", T=(DType.F32,))
@@ -45,11 +47,11 @@ def fused_batch_norm(c: Lowering) -> list[Node]:
         mean, variance = old_mean, old_variance
         kept = [mean, variance, mean, variance]
     else:
-        mean = (wide.sum(axes) / max(count, 1.0)).flat(axes)
+        mean = (wide.sum(axes) / _at_least_one(count)).flat(axes)
         away = wide - mean
-        variance = ((away * away).sum(axes) / max(count, 1.0)).flat(axes)
+        variance = ((away * away).sum(axes) / _at_least_one(count)).flat(axes)
         factor = c.attr("exponential_avg_factor", 1.0)
-        batch_mean, batch_variance = mean, variance * (count / max(count - 1.0, 1.0))
+        batch_mean, batch_variance = mean, variance * (count / _at_least_one(count - 1.0))
         if factor != 1.0:
             batch_mean = old_mean * (1.0 - factor) + batch_mean * factor
             batch_variance = old_variance * (1.0 - factor) + batch_variance * factor
@@ -76,7 +78,7 @@ def fused_batch_norm_gradient(c: Lowering) -> list[Node]:
     d_offset = dy.sum(axes).flat(axes)
     projection = (dy * away).sum(axes).flat(axes)
     if c.attr("is_training", True):
-        n = max(count, 1.0)
+        n = _at_least_one(count)
         centred = dy - d_offset / n - away * (inverse * inverse * (projection / n))
     else:
         centred = dy

@@ -173,9 +173,7 @@ def _kept(c: Lowering, draw: Draw) -> Sequence[Node]:
     words = _words(c)
     state = philox.state_of(c.b, c.b.slice(words, (0,), (2,)), c.b.slice(words, (2,), (1,)))
     n = ext.product(_shape(c))
-    if not isinstance(n, int):
-        raise c.error("the shape must be known")
-    return [_advance(c, c.b.const(n, DType.U64)), _result(c, state, draw)]
+    return [_advance(c, c.b.extent(n, DType.U64)), _result(c, state, draw)]
 
 
 _stateful = partial(op, fixed=("shape",), host=("algorithm",), variables=("resource",), updates=("resource",))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
-from .array import axis_of, constant_shape, ints, scalar
+from .array import axis_of, ints, scalar
 from .formula import wrap
 from .lower import Lowering
 from .table import ALL, FLOATS, INDEX, NUMERIC, op
@@ -48,14 +49,14 @@ for _name, _kind in {"All": "min", "Any": "max"}.items():
 def mean(c: Lowering) -> Node:
     """The sum divided by the count, rounded once; integers truncate. NaN over nothing."""
     b, x = c.b, c.inputs[0]
-    axes, shape = _axes(c), constant_shape(c, x)
+    axes = _axes(c)
     if not axes:
         return x
-    count = 1
-    for a in axes:
-        count *= shape[a]
+    count = ext.product(x.shape[a] for a in axes)
     total = b.reduce("sum", b.cast(x, x.dtype.accumulator), axes)
-    if x.dtype.is_float and count:
+    if not isinstance(count, int):
+        out = b.binary("div", total, b.extent(count, total.dtype))
+    elif x.dtype.is_float and count:
         out = b.map("mul", total, b.const(1 / count, total.dtype, total.shape))
     else:
         out = b.map("div", total, b.const(count, total.dtype, total.shape))
@@ -83,7 +84,7 @@ def _extreme(kind: str) -> Callable[[Lowering], Node]:
     def lower(c: Lowering) -> Node:
         x, to = c.inputs[0], c.attr("output_type", DType.I64)
         axis = axis_of(c, scalar(c, "dimension"), x.rank)
-        if constant_shape(c, x)[axis] == 0:
+        if x.shape[axis] == 0:
             raise c.error(f"axis {axis} is empty: there is no extreme")
         if to in INDEX:
             return c.b.reduce(kind, x, [axis], to)

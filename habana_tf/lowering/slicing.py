@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ..compiler import extent as ext
 from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
 from ..compiler.ir import Node, Op
-from .array import axis_of, constant_shape, ints, static_slice
+from .array import axis_of, constant_shape, extents, ints, static_slice
 from .lower import Lowering
 from .table import ALL, INDEX, op
 
@@ -39,7 +41,7 @@ class Cut:
     """
 
     begin: int
-    size: int
+    size: Extent
     step: int = 1
     start: Node | None = None
 
@@ -49,20 +51,20 @@ def element(c: Lowering, vector: Node, i: int) -> Node:
     return c.b.reshape(static_slice(c, vector, 0, i, 1), ())
 
 
-def _line(c: Lowering, cut: Cut, extent: int, shape: Sequence[int], axis: int) -> Node:
+def _line(c: Lowering, cut: Cut, extent: Extent, shape: Sequence[Extent], axis: int) -> Node:
     """The positions that a run-time cut takes, along `axis` of `shape`."""
     b, start = c.b, cut.start
     assert start is not None
     negative = b.map("lt", start, b.const(0, start.dtype))
-    start = b.map("add", start, b.select(negative, b.const(extent, start.dtype), b.const(0, start.dtype)))
+    start = b.map("add", start, b.select(negative, b.extent(extent, start.dtype), b.const(0, start.dtype)))
     steps = b.map("mul", b.iota(shape, axis, start.dtype), b.const(cut.step, start.dtype, shape))
     return b.map("add", b.broadcast(start, shape), steps)
 
 
-def _positions(c: Lowering, extents: Sequence[int], cuts: Sequence[Cut]) -> tuple[list[int], list[Node]]:
+def _positions(c: Lowering, extents: Sequence[Extent], cuts: Sequence[Cut]) -> tuple[list[int], list[Node]]:
     """The axes cut at run time and, for each, the coordinates over the grid of all of them."""
     axes = [a for a, cut in enumerate(cuts) if cut.start is not None]
-    grid = [cuts[a].size for a in axes]
+    grid: list[Extent] = [cuts[a].size for a in axes]
     return axes, [_line(c, cuts[a], extents[a], grid, k) for k, a in enumerate(axes)]
 
 
@@ -72,7 +74,7 @@ def _view(cut: Cut) -> tuple[int, int]:
 
 def cut_out(c: Lowering, x: Node, cuts: Sequence[Cut]) -> Node:
     """The elements of x that the cuts choose."""
-    b, extents = c.b, constant_shape(c, x)
+    b, extents = c.b, x.shape
     views = [_view(cut) for cut in cuts]
     sizes = [n if cut.start is not None else cut.size for n, cut in zip(extents, cuts, strict=True)]
     x = b.slice(x, [v[0] for v in views], sizes, [v[1] for v in views])
@@ -85,7 +87,7 @@ def cut_out(c: Lowering, x: Node, cuts: Sequence[Cut]) -> Node:
 
 def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
     """`base` with the elements that the cuts choose replaced by `value` (of the cuts' sizes)."""
-    b, extents = c.b, constant_shape(c, base)
+    b, extents = c.b, base.shape
     full = [cut.start is None and cut.size == n and cut.step == 1 for cut, n in zip(cuts, extents, strict=True)]
     axes = [a for a in range(base.rank) if not full[a]]
     if not axes:
@@ -106,12 +108,16 @@ def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
 @op("Slice", fixed=["begin", "size"], T=ALL, Index=INDEX)
 def slice_(c: Lowering) -> Node:
     x, begin, size = c.inputs[0], ints(c, "begin"), ints(c, "size")
-    extents = constant_shape(c, x)
     if len(begin) != x.rank or len(size) != x.rank:
         raise c.error(f"begin {begin} and size {size} must have {x.rank} entries")
     moving = at_run_time(c.inputs[1])
     cuts = []
-    for axis, (at, count, n) in enumerate(zip(begin, size, extents, strict=True)):
+    for axis, (at, count, n) in enumerate(zip(begin, size, x.shape, strict=True)):
+        if not isinstance(n, int):
+            if at < 0 or count != -1 or moving and at or ext.bounds(ext.add(n, -at))[0] < 0:
+                raise c.error(f"how much of axis {axis} is taken must be known")
+            cuts.append(Cut(at, ext.add(n, -at)))
+            continue
         count = n - at if count == -1 else count
         if at < 0 or count < 0 or at + count > n:
             raise c.error(f"begin {at} and size {count} do not fit axis {axis} of size {n}")
@@ -123,7 +129,7 @@ def slice_(c: Lowering) -> Node:
 # -- StridedSlice and its relatives -----------------------------------------------------------------------------
 
 
-def strided_cuts(c: Lowering, extents: Sequence[int], first: int) -> tuple[list[Cut], list[int]]:
+def strided_cuts(c: Lowering, extents: Sequence[Extent], first: int) -> tuple[list[Cut], list[Extent]]:
     """Cuts of each axis and the shape of the result, from the inputs begin, end, strides (at index `first`).
 
     Follows Python's indexing as TensorFlow encodes it: bit i of the masks speaks of entry i of begin.
@@ -144,7 +150,7 @@ def strided_cuts(c: Lowering, extents: Sequence[int], first: int) -> tuple[list[
     if not ellipses:
         ellipses = [entries]
     cuts: list[Cut] = []
-    shape: list[int] = []
+    shape: list[Extent] = []
     for i in range(entries + (ellipses[0] == entries)):
         if i == ellipses[0]:
             for n in extents[len(cuts) : len(cuts) + len(extents) - used]:
@@ -154,6 +160,13 @@ def strided_cuts(c: Lowering, extents: Sequence[int], first: int) -> tuple[list[
             shape.append(1)
         else:
             axis, n = len(cuts), extents[len(cuts)]
+            if not isinstance(n, int):
+                cut = _symbolic_cut(c, axis, n, (begin[i], end[i], strides[i]), masked, i)
+                if moving and cut.size != n:
+                    raise c.error(f"how much of axis {axis} is taken must be known")
+                cuts.append(cut)
+                shape.append(cut.size)
+                continue
             cut = _strided_cut(c, axis, n, (begin[i], end[i], strides[i]), masked, i)
             variable = not masked("begin", i) or masked("shrink_axis", i)
             if moving and variable and _moves(cut, n, begin[i]):
@@ -181,9 +194,24 @@ def _strided_cut(
     return Cut(at, len(range(at, stop, step)), step)
 
 
+def _symbolic_cut(
+    c: Lowering, axis: int, n: Extent, entry: tuple[int, int, int], masked: Callable[[str, int], bool], i: int
+) -> Cut:
+    """A cut of an axis whose size is a symbol: to the end, or to so many before the end."""
+    first = 0 if masked("begin", i) else entry[0]
+    last = 0 if masked("end", i) else entry[1]
+    size = ext.add(n, last - first)
+    to_the_end = masked("end", i) or last < 0
+    if masked("shrink_axis", i) or entry[2] != 1 or first < 0 or not to_the_end or ext.bounds(size)[0] < 0:
+        raise c.error(f"how much of axis {axis} is taken must be known")
+    return Cut(first, size)
+
+
 def _moves(cut: Cut, n: int, begin: int) -> bool:
     """Whether another `begin` could give the same size: not for whole or empty axes, nor for a clamped begin."""
-    return cut.size > 0 and (cut.size < n or cut.step != 1) and cut.begin in (begin, begin + n)
+    size = cut.size
+    assert isinstance(size, int)
+    return size > 0 and (size < n or cut.step != 1) and cut.begin in (begin, begin + n)
 
 
 _STRIDED = ("begin", "end", "strides")
@@ -191,14 +219,14 @@ _STRIDED = ("begin", "end", "strides")
 
 @op("StridedSlice", fixed=_STRIDED, T=ALL, Index=INDEX)
 def strided_slice(c: Lowering) -> Node:
-    cuts, shape = strided_cuts(c, constant_shape(c, c.inputs[0]), 1)
+    cuts, shape = strided_cuts(c, c.inputs[0].shape, 1)
     return c.b.reshape(cut_out(c, c.inputs[0], cuts), shape)
 
 
 @op("StridedSliceGrad", fixed=["shape", *_STRIDED], T=ALL, Index=INDEX)
 def strided_slice_grad(c: Lowering) -> Node:
     """dy where the slice took its elements, 0 elsewhere."""
-    b, dy, whole = c.b, c.inputs[4], ints(c, "shape")
+    b, dy, whole = c.b, c.inputs[4], extents(c, "shape")
     cuts, shape = strided_cuts(c, whole, 1)
     if tuple(shape) != dy.shape:
         raise c.error(f"dy must have the slice's shape {shape}")
@@ -210,11 +238,14 @@ def strided_slice_grad(c: Lowering) -> Node:
     dy = b.reverse(dy, [a for a, cut in enumerate(cuts) if cut.step < 0])
     low, high, gaps = [], [], []
     for cut, n in zip(cuts, whole, strict=True):
-        lowest = cut.begin if cut.step > 0 else cut.begin + (cut.size - 1) * cut.step
-        span = (cut.size - 1) * abs(cut.step) + 1
+        reach = ext.mul(ext.add(cut.size, -1), abs(cut.step))
+        lowest = cut.begin if cut.step > 0 else ext.add(cut.begin, ext.mul(reach, -1))
+        after = ext.add(n, ext.mul(ext.add(lowest, ext.add(reach, 1)), -1))
+        if not isinstance(lowest, int) or not isinstance(after, int):
+            raise c.error("how much the slice leaves out must be known")
         low.append(lowest)
-        high.append(n - lowest - span)
-        gaps.append(abs(cut.step) - 1 if cut.size > 1 else 0)
+        high.append(after)
+        gaps.append(abs(cut.step) - 1 if cut.size != 1 else 0)
     return b.pad(dy, low, high, 0, gaps)
 
 
@@ -226,7 +257,7 @@ def tensor_strided_slice_update(c: Lowering) -> Node:
 
 def update_slice(c: Lowering, x: Node, value: Node, first: int) -> Node:
     """x with the slice that inputs first.. (begin, end, strides) choose replaced by `value`."""
-    cuts, shape = strided_cuts(c, constant_shape(c, x), first)
+    cuts, shape = strided_cuts(c, x.shape, first)
     value = c.b.reshape(c.b.broadcast(value, shape), [cut.size for cut in cuts])
     return x if any(cut.size == 0 for cut in cuts) else put_in(c, x, value, cuts)
 

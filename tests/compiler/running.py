@@ -42,3 +42,22 @@ def check(
         else:
             np.testing.assert_array_equal(g, w)
     return recipe
+
+
+def check_range(program: Program, sizes: Sequence[Sequence[int]], *, rtol: float = 1e-5, atol: float = 1e-5) -> Recipe:
+    """Asserts that one recipe over symbolic extents agrees with the interpreter for each `sizes` of the symbols."""
+    goal = target()
+    recipe = compile_program(program, "test", goal)
+    for dims in sizes:
+        bound = interpreter.bind(program, dims)
+        rng = np.random.default_rng(sum(dims))
+        arrays = [rng.standard_normal(interpreter.dims(n)).astype(n.dtype.numpy) for n in bound.inputs]
+        handle = bind(recipe, dims, None, goal)
+        try:
+            raw = _bridge.run_program(handle, arrays, [])
+        finally:
+            _bridge.free_program(handle)
+        for data, want in zip(raw, interpreter.run(bound, arrays), strict=True):
+            got = data.view(want.dtype).reshape(want.shape).astype(np.float64)
+            np.testing.assert_allclose(got, want.astype(np.float64), rtol=rtol, atol=atol, err_msg=f"sizes {dims}")
+    return recipe

@@ -11,6 +11,7 @@ import pytest
 
 from habana_tf import cache
 from habana_tf._native import _bridge
+from habana_tf.compiler import recompilations
 from habana_tf.compiler import resolve as resolver
 from habana_tf.compiler.dtypes import from_label
 from habana_tf.compiler.resolve import CompileForbidden, FallbackForbidden, resolve
@@ -21,9 +22,15 @@ from habana_tf.lowering.lower import LoweringError
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No recipe is known at the start of a test."""
-    monkeypatch.setattr(resolver, "_recipes", {})
-    monkeypatch.setattr(cache, "_PROCESS", cache.RecipeCache())
+    _forget(monkeypatch)
     yield
+
+
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolver, "_recipes", {})
+    monkeypatch.setattr(resolver, "_forms", {})
+    monkeypatch.setattr(cache, "_PROCESS", cache.RecipeCache())
+    recompilations.reset()
 
 
 def _cluster(op: str, name: str = "node", inputs: int = 2, **attrs: Any) -> bytes:
@@ -85,8 +92,7 @@ def test_a_second_process_would_compile_nothing(tmp_path: Any, monkeypatch: pyte
     data = _cluster("MatMul", T="float32", transpose_a=False, transpose_b=True)
     x, y = _floats(33, 20), _floats(9, 20)
     first = _run(data, x, y)
-    monkeypatch.setattr(resolver, "_recipes", {})
-    monkeypatch.setattr(cache, "_PROCESS", cache.RecipeCache())
+    _forget(monkeypatch)
     monkeypatch.setenv("HABANA_SIM_COMPILE", "forbid")
     second = _run(data, x, y)
     np.testing.assert_array_equal(first[0], second[0])
@@ -125,3 +131,82 @@ def test_the_instruction_set_is_in_the_key(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("HABANA_SIM_ISA", "portable")
     _run(data, _floats(3), _floats(3))
     assert cache.stats().counts().compiled == 2
+
+
+# -- recipes for a range ------------------------------------------------------------------------------------
+
+
+def _chain(*ops: tuple[str, int, dict[str, Any]]) -> bytes:
+    """A cluster of ops in a row, each on the one before and `int` new inputs of rank 1 or 2; all are float32."""
+    from tensorflow.core.framework import node_def_pb2
+
+    writer = cluster.Writer("chain")
+    f32 = from_label("float32")
+    names = iter("xwbv")
+    last = writer.arg(cluster.Arg(f32, False, next(names)))
+    added = [[writer.arg(cluster.Arg(f32, False, next(names))) for _ in range(n)] for _, n, _ in ops]
+    for (op, _, attrs), more in zip(ops, added, strict=True):
+        node = node_def_pb2.NodeDef(op=op, name=op.lower())
+        node.attr["T"].type = f32.tf_enum
+        for key, value in attrs.items():
+            node.attr[key].b = value
+        last = writer.node(node, [last, *more])
+    writer.result(last, cluster.Arg(f32, False))
+    return writer.bytes()
+
+
+DENSE = (("MatMul", 1, {"transpose_a": False, "transpose_b": False}), ("BiasAdd", 1, {}), ("Relu", 0, {}))
+
+
+def _dense(n: int) -> None:
+    x, w, b = _floats(n, 20), _floats(20, 9), _floats(9)
+    (out,) = _run(_chain(*DENSE), x, w, b)
+    np.testing.assert_allclose(out.view(np.float32).reshape(n, 9), np.maximum(x @ w + b, 0), rtol=1e-5, atol=1e-5)
+
+
+def _met() -> list[tuple[str, dict[str, int]]]:
+    (chain,) = recompilations.recompilation_report().clusters
+    return [(m.recipe, dict(m.range)) for m in chain.met]
+
+
+def test_a_size_that_changed_is_compiled_for_a_range() -> None:
+    for n in (64, 29, 52, 1, 100):
+        _dense(n)
+    assert _met() == [
+        ("compiled", {}), ("compiled", {"s0": 29}), ("known", {"s0": 52}), ("known", {"s0": 1}), ("known", {"s0": 100}),
+    ]  # fmt: skip
+
+
+def test_without_dynamic_shapes_each_size_has_its_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_ENABLE_DYNAMIC_SHAPES", "0")
+    for n in (64, 29, 52):
+        _dense(n)
+    assert _met() == [("compiled", {})] * 3
+
+
+def test_an_empty_batch_is_no_member_of_a_range() -> None:
+    for n in (64, 29, 0):
+        _dense(n)
+    assert _met() == [("compiled", {}), ("compiled", {"s0": 29}), ("compiled", {})]
+
+
+def test_recipes_for_a_range_are_found_by_a_second_process(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
+    for n in (64, 29):
+        _dense(n)
+    _forget(monkeypatch)
+    monkeypatch.setenv("HABANA_SIM_COMPILE", "forbid")
+    for n in (64, 30, 7):
+        _dense(n)
+    assert _met() == [("cache", {}), ("cache", {"s0": 30}), ("known", {"s0": 7})]
+
+
+def test_what_needs_a_number_gets_a_recipe_per_shape_and_says_why() -> None:
+    data = _chain(("Relu", 0, {}), ("Squeeze", 0, {}))  # which axes go depends on the sizes
+    for n in (4, 5, 1):
+        x = _floats(n, 3)
+        (out,) = _run(data, x)
+        np.testing.assert_array_equal(out.view(np.float32), np.maximum(x, 0).reshape(-1))
+    assert _met() == [("compiled", {})] * 3
+    (chain,) = recompilations.recompilation_report().clusters
+    assert "Squeeze" in chain.met[1].reason and "needed as numbers" in chain.met[1].reason

@@ -49,7 +49,7 @@ def accesses(roots: Iterable[tuple[Node, Index]], buffers: Mapping[Node, object]
             found.loads.append(ext.ravel(index, node.shape))
             continue
         match node.op:
-            case Op.CONST:
+            case Op.CONST | Op.EXTENT:
                 pass
             case Op.IOTA:
                 found.other.append(index[0])

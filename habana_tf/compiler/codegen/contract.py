@@ -19,7 +19,9 @@ from dataclasses import dataclass
 
 from habana_tf.hardware.cpu import Target
 
+from .. import extent as ext
 from ..dtypes import DType
+from ..extent import Extent
 from .contract_kernels import KernelCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
 from .contract_point import Epilogue, Point, StorePartial, StoreResult
 from .contract_spec import ContractSpec, Guard, Operand, accepts_guards, canonical
@@ -46,7 +48,7 @@ class ContractCode:
     """
 
     calls: tuple[KernelCall, ...]
-    temps: tuple[int, ...]
+    temps: tuple[Extent, ...]
     plan: Plan | None
 
     @property
@@ -61,14 +63,14 @@ def emit_contract(
     c = canonical(spec)
     if not accepts_guards(spec):
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
-    if any(not x.extent for x in c.labels() if x.kind != "k"):
+    if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
     p = cut or plan(c, target)
     final = epilogue or StoreResult(c, target.avx512_bf16)
     calls: list[KernelCall] = []
-    temps: list[int] = []
+    temps: list[Extent] = []
 
-    def temp(nbytes: int) -> tuple[str, int]:
+    def temp(nbytes: Extent) -> tuple[str, int]:
         temps.append(nbytes)
         return "temp", len(temps) - 1
 
@@ -84,9 +86,9 @@ def emit_contract(
         calls.append(pack_call(c, p, f"{name}_pack", names[1], temp))
         b = Source("pair" if p.dot else "f32", 4, 0, calls[-1].buffers[1])
     partial = None
-    if p.chunks > 1:
+    if p.chunks != 1:
         partial = StorePartial(c, len(temps))
-        temp(p.chunks * partial.size * 4)
+        temp(ext.mul(ext.mul(partial.size, p.chunks), 4))
     calls.append(MainKernel(c, p, name, a, b, final, partial).emit())
     if partial:
         calls.append(reduce_call(c, p, f"{name}_sum", partial, final))

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from .. import extent as ext
+from ..extent import Extent, nominal
 from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
 from .contract_guard import guarded
 from .contract_loops import Place, TileLoops
@@ -23,7 +25,7 @@ class KernelCall:
 
     function: Function
     buffers: tuple[object, ...]
-    grid: int
+    grid: Extent
     grain: int
 
     @property
@@ -60,8 +62,8 @@ class MainKernel(TileLoops):
         fn, p = self.fn, self.p
         self.reserve(self.out, always=p.amx > 0)
         if p.amx:
-            sizes = range(self.t.size, self.t.size - 1 - (self.t.large < self.t.tiles), -1)
-            self.configurations = Configurations(fn, [configuration(self._groups(size), p.amx) for size in sizes])
+            forms = [configuration(self._groups(size), p.amx) for size in self.t.sizes]
+            self.configurations = Configurations(fn, forms)
         if p.pack == "item":
             steps = self.packer.steps(self.c.k)
             size = steps[0] * _chunk_extent(self.c, p) if self.c.k else p.tiling.width * 4
@@ -82,7 +84,7 @@ class MainKernel(TileLoops):
 
     def _pack(self, place: Place, size: int, vectors: int, active: int) -> None:
         source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, place)
-        self.packer.pack(self.c.k, _trips(self.c, place), source, self.stack, vectors, active)
+        self.packer.pack(self.c.k, _trips(self, place), source, self.stack, vectors, active)
 
     def _tile(self, place: Place, size: int, vectors: int, active: int) -> None:
         fn, c, p = self.fn, self.c, self.p
@@ -97,11 +99,11 @@ class MainKernel(TileLoops):
             b_form = "pair" if p.dot else "f32"
         loops = []
         for label, step in zip(c.k, b_steps, strict=True):
-            trip: int | Value = place.chunk_trip if label is place.chunk_label else label.extent
+            trip = _trip(self, place, label)
             half = False
             a_step = label.a * self.a.unit
             if p.dot and label is c.k[-1]:
-                half = label.extent % 2 == 1
+                half = isinstance(label.extent, int) and label.extent % 2 == 1
                 pairs = p.amx or 1
                 trip = trip // (2 * pairs) if isinstance(trip, int) else fn.op(f"udiv i64 {trip}, {2 * pairs}")
                 a_step, step = a_step * 2 * pairs, step * pairs
@@ -136,8 +138,15 @@ class MainKernel(TileLoops):
         return groups(self._distances(size))
 
 
-def _trips(c: Canonical, place: Place) -> list[int | Value]:
-    return [place.chunk_trip if x is place.chunk_label else x.extent for x in c.k]
+def _trip(kernel: TileLoops, place: Place, label: Label) -> int | Value:
+    """Steps along a k label here."""
+    if label is place.chunk_label:
+        return place.chunk_trip
+    return label.extent if isinstance(label.extent, int) else kernel.number(label.extent)
+
+
+def _trips(kernel: TileLoops, place: Place) -> list[int | Value]:
+    return [_trip(kernel, place, x) for x in kernel.c.k]
 
 
 def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -> Value:
@@ -145,10 +154,10 @@ def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index = "0"
     for label in _pack_outer(c):
-        index = fn.integer("add", fn.integer("mul", index, label.extent), place.starts[label.key])
+        index = fn.integer("add", fn.integer("mul", index, kernel.number(label.extent)), place.starts[label.key])
     index = fn.integer("add", fn.integer("mul", index, p.tiling.panels), place.panel)
     steps = packer.steps(c.k)
-    offset = fn.integer("mul", index, _panel_bytes(c, p))
+    offset = fn.integer("mul", index, kernel.number(_panel_bytes(c, p)))
     if place.chunk_label is not None:
         step = steps[0] // 2 if p.dot and len(steps) == 1 else steps[0]
         offset = fn.integer("add", offset, fn.integer("mul", place.starts[place.chunk_label.key], step))
@@ -158,6 +167,7 @@ def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -
 def _chunk_extent(c: Canonical, p: Plan) -> int:
     """Steps of the packed copy along the first k label."""
     extent = next((d.size for d in p.dims if d.kind == "chunk"), c.k[0].extent)
+    assert isinstance(extent, int), "a panel on the stack has a constant size"
     return -(-extent // 2) if p.dot and len(c.k) == 1 else extent
 
 
@@ -166,34 +176,37 @@ def _packer(fn: Function, c: Canonical, p: Plan) -> PanelPacker:
     return PanelPacker(fn, c.b.dtype, p.tiling.lanes, p.tiling.width, p.dot, column)
 
 
-def _panel_bytes(c: Canonical, p: Plan) -> int:
+def _panel_bytes(c: Canonical, p: Plan) -> Extent:
     if not c.k:
         return p.tiling.width * 4
-    extent = -(-c.k[0].extent // 2) if p.dot and len(c.k) == 1 else c.k[0].extent
-    return _packer(Function(""), c, p).steps(c.k)[0] * extent
+    extent = c.k[0].extent
+    if p.dot and len(c.k) == 1:
+        extent = ext.div(ext.add(extent, 1), 2)
+    return ext.mul(extent, _packer(Function(""), c, p).steps(c.k)[0])
 
 
 def _pack_outer(c: Canonical) -> list[Label]:
     return [x for x in (*c.batch, *c.n) if x is not c.lane]
 
 
-def pack_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[int], object]) -> KernelCall:
+def pack_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[Extent], object]) -> KernelCall:
     """Packs all of b: one work item per panel and block of the first k label."""
     outer = _pack_outer(c)
-    panels = math.prod(x.extent for x in outer) * p.tiling.panels
-    words = panels * _panel_bytes(c, p) // 4
+    panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
+    words = nominal(panels) * nominal(_panel_bytes(c, p)) // 4
     blocks = max(1, min(words // 32768, 64))
     dims = [Dim("label", x.extent, x) for x in outer]
     if c.lane:
         dims.append(Dim("panels", p.tiling.panels, c.lane))
     if c.k and blocks > 1:
-        size = -(-c.k[0].extent // -(-blocks // panels))
+        depth = c.k[0].extent
+        size = -(-nominal(depth) // -(-blocks // nominal(panels)))
         if len(c.k) == 1:
             size = -(-size // 64) * 64
-        if size < c.k[0].extent:
-            dims.insert(0, Dim("chunk", -(-c.k[0].extent // size), c.k[0], size))
+        if size < nominal(depth):
+            dims.insert(0, Dim("chunk", ext.div(ext.add(depth, size - 1), size), c.k[0], size))
     whole = replace(p, dims=tuple(dims), grid_dims=len(dims), chunks=1)
-    buffer = temp(panels * _panel_bytes(c, p))
+    buffer = temp(ext.mul(panels, _panel_bytes(c, p)))
     return _PackKernel(c, whole, name).emit(source, buffer)
 
 
@@ -207,16 +220,16 @@ class _PackKernel(TileLoops):
 
         def pack(place: Place, size: int, vectors: int, active: int) -> None:
             panel = self.address(raw, "b", c.b.dtype.bytes, c.b.offset, place)
-            packer.pack(c.k, _trips(c, place), panel, _packed(self, packer, packed, place), vectors, active)
+            packer.pack(c.k, _trips(self, place), panel, _packed(self, packer, packed, place), vectors, active)
 
         self.items(lambda place: self.variants(place, (False, True), pack))
-        words = math.prod(x.extent for x in (*_pack_outer(c), *c.k)) * c.columns
-        return KernelCall(fn, (source, target), p.grid, max(1, p.grid * 16384 // words))
+        words = math.prod(nominal(x.extent) for x in (*_pack_outer(c), *c.k)) * c.columns
+        return KernelCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * 16384 // words))
 
 
 def reach(c: Canonical) -> tuple[int, int]:
     """Lowest and highest element offset of a that is in memory, relative to its constant offset."""
-    ends = [(0, x.a * (x.extent - 1)) for x in c.labels() if not any(x.guards)]
+    ends = [(0, x.a * (_known(x) - 1)) for x in c.labels() if not any(x.guards)]
     for number, guard in enumerate(c.a.guards):
         label = next(x for x in c.m if x.guards[number])
         step = label.a // label.guards[number]
@@ -224,7 +237,12 @@ def reach(c: Canonical) -> tuple[int, int]:
     return sum(min(e) for e in ends), sum(max(e) for e in ends)
 
 
-def spread_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[int], object]) -> KernelCall:
+def _known(x: Label) -> int:
+    assert isinstance(x.extent, int), "an operand of a size known at run time only is not spread"
+    return x.extent
+
+
+def spread_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[Extent], object]) -> KernelCall:
     low, high = (c.a.offset + r for r in reach(c))
     fn = Function(name)
     spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
@@ -238,7 +256,7 @@ def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: 
     dims = tuple(d for d in p.dims if d.kind not in ("chunk", "rowblock"))
     grid_dims, grid = 0, 1
     while grid_dims < len(dims) and grid < 64:
-        grid *= dims[grid_dims].count
+        grid *= nominal(dims[grid_dims].count)
         grid_dims += 1
     whole = replace(p, dims=dims, grid_dims=grid_dims, pack="none", dot=False, chunks=1)
     return _ReduceKernel(c, whole, name).emit(partial, p.chunks, final)
@@ -247,12 +265,13 @@ def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: 
 class _ReduceKernel(TileLoops):
     """Tiles of sums over the chunks' partial results."""
 
-    def emit(self, partial: StorePartial, chunks: int, out: Epilogue) -> KernelCall:
+    def emit(self, partial: StorePartial, chunks: Extent, out: Epilogue) -> KernelCall:
         fn, p = self.fn, self.p
         self.reserve(out)
         base = fn.buffer(0)
         out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
-        vector, step = f"<{self.t.lanes} x float>", partial.size * 4
+        vector, step = f"<{self.t.lanes} x float>", self.number(ext.mul(partial.size, 4))
+        turns = chunks - 1 if isinstance(chunks, int) else self.number(ext.add(chunks, -1))
 
         def load(pointer: Value, mask: str | None) -> Value:
             return masked_load(fn, "float", self.t.lanes, pointer, mask)
@@ -261,15 +280,26 @@ class _ReduceKernel(TileLoops):
             points = self.points(Tile(fn, self.c, dict(place.starts)), size, vectors, active)
             where = [(fn.offset(base, "float", x.offset(partial.strides)), x.mask) for x in points]
             first = [load(*x) for x in where]
-            with repeat(fn, chunks - 1, [("i64", str(step)), *((vector, x) for x in first)]) as t:
-                shift, *sums = t.carried
+            carry = [("i64", step), *((vector, x) for x in first)]
+
+            def add(shift: Value, *sums: Value) -> list[Value]:
                 following = [
                     fn.op(f"fadd {vector} {total}, {load(at(fn, pointer, shift), mask)}")
                     for total, (pointer, mask) in zip(sums, where, strict=True)
                 ]
-                t.next = [fn.integer("add", shift, step), *following]
-            self.finish(out, place, size, vectors, active, t.next[1:])
+                return [fn.integer("add", shift, step), *following]
+
+            if isinstance(turns, int):
+                with repeat(fn, turns, carry) as t:
+                    t.next = add(*t.carried)
+                total = t.next
+            else:
+                with fn.loop("0", turns, 1, carry) as loop:
+                    loop.next = add(*loop.carried)
+                total = loop.results
+            self.finish(out, place, size, vectors, active, total[1:])
 
         self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile))
-        share = max(1, p.grid * 32768 // (chunks * partial.size))
-        return KernelCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, p.grid))
+        grid = nominal(p.grid)
+        share = max(1, grid * 32768 // (nominal(chunks) * nominal(partial.size)))
+        return KernelCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, grid))

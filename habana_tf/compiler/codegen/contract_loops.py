@@ -12,11 +12,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
+from ..extent import Extent
 from .contract_micro import at
 from .contract_point import Epilogue, Point, Tile
 from .contract_spec import Canonical, Label
 from .contract_tiles import Dim, Plan
 from .emit import Function, Value
+from .expr import extent_value
 
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""
@@ -46,6 +48,12 @@ class TileLoops:
         self.c, self.p, self.t = c, p, p.tiling
         self.fn = Function(name)
         self.stack_tile = ""
+        found = [*(x.extent for x in c.labels()), *(d.count for d in p.dims), self.t.tiles]
+        self._numbers = {e: extent_value(self.fn, e) for e in found if not isinstance(e, int)}
+
+    def number(self, e: Extent) -> Value:
+        """An extent as i64."""
+        return str(e) if isinstance(e, int) else self._numbers.get(e) or extent_value(self.fn, e)
 
     def items(self, body: Callable[[Place], None]) -> None:
         """All work items of the call; `body` gets the place of one."""
@@ -61,8 +69,9 @@ class TileLoops:
         for i, dim in reversed(list(enumerate(dims))):
             index = item
             if i:
-                index = self.fn.integer("urem", item, dim.count) if dim.count > 1 else "0"
-                item = self.fn.integer("udiv", item, dim.count)
+                count = self.number(dim.count)
+                index = self.fn.integer("urem", item, count) if count != "1" else "0"
+                item = self.fn.integer("udiv", item, count)
             entered.append((dim, index))
         for dim, index in reversed(entered):
             self.enter(dim, index, place)
@@ -71,27 +80,32 @@ class TileLoops:
         fn, t = self.fn, self.t
         if dim.kind == "rowblock":
             low = fn.integer("mul", index, dim.size)
-            place.row_tiles = low, fn.minimum(fn.integer("add", low, dim.size), str(t.tiles))
+            place.row_tiles = low, fn.minimum(fn.integer("add", low, dim.size), self.number(t.tiles))
             return
         assert dim.label is not None
         start = index
         if dim.kind == "rows":
             place.row_tile = index
             start = fn.integer("mul", index, t.size)
-            if t.large < t.tiles:
-                beyond = fn.integer("sub", index, t.large)
-                positive = fn.op(f"call i64 @llvm.smax.i64(i64 {beyond}, i64 0)")
-                fn.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
-                start = fn.integer("sub", start, positive)
+            if t.overlaps and t.size > 1:
+                start = fn.minimum(start, self._positive(fn.integer("sub", self.number(dim.label.extent), t.size)))
+            elif len(t.sizes) > 1:
+                start = fn.integer("sub", start, self._positive(fn.integer("sub", index, self.number(t.large))))
         elif dim.kind == "panels":
             place.panel = index
             start = fn.integer("mul", index, t.width)
         elif dim.kind == "chunk":
             start = fn.integer("mul", index, dim.size)
             place.chunk, place.chunk_label, place.chunk_trip = index, dim.label, dim.size
-            if dim.label.extent % dim.size:
-                place.chunk_trip = fn.minimum(fn.integer("sub", dim.label.extent, start), str(dim.size))
+            extent = dim.label.extent
+            if not isinstance(extent, int) or extent % dim.size:
+                place.chunk_trip = fn.minimum(fn.integer("sub", self.number(extent), start), str(dim.size))
         place.starts[dim.label.key] = start
+
+    def _positive(self, x: Value) -> Value:
+        """x, or 0 if that is negative."""
+        self.fn.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
+        return self.fn.op(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)")
 
     def inner(self, dims: tuple[Dim, ...], place: Place, body: Body) -> None:
         """Loops over `dims`; the body once per form of tile inside."""
@@ -99,7 +113,7 @@ class TileLoops:
             self.variants(place, (True, True), body)
             return
         dim = dims[0]
-        low, high = "0", str(dim.count)
+        low, high = "0", self.number(dim.count)
         if dim.kind == "rows" and place.row_tiles:
             low, high = place.row_tiles
         with self.fn.loop(low, high) as loop:
@@ -109,13 +123,12 @@ class TileLoops:
     def variants(self, place: Place, by: tuple[bool, bool], body: Body) -> None:
         """Emits `body(place, row tile size, vectors, active lanes)` for each form the tile may have here."""
         t = self.t
-        sizes = [(t.size, t.large)] + ([(t.size - 1, t.tiles)] if t.large < t.tiles else [])
         full = (t.vectors, t.lanes)
         tail = (t.tail_vectors, t.tail_active)
         widths = [tail] if t.panels == 1 or full == tail else [full, tail]
 
         def columns(size: int) -> None:
-            with self._choice(place.panel, t.panels - 1, len(widths)) as choose:
+            with self._choice(place.panel, str(t.panels - 1), len(widths)) as choose:
                 for vectors, active in widths:
                     with choose():
                         body(place, size, vectors, active)
@@ -123,13 +136,30 @@ class TileLoops:
         if not by[0]:
             columns(t.size)
             return
-        with self._choice(place.row_tile, t.large, len(sizes)) as choose:
-            for size, _ in sizes:
+        if t.overlaps and len(t.sizes) > 1:
+            self._tiles_or_rows(place, columns)
+            return
+        with self._choice(place.row_tile, self.number(t.large), len(t.sizes)) as choose:
+            for size in t.sizes:
                 with choose():
                     columns(size)
 
+    def _tiles_or_rows(self, place: Place, columns: Callable[[int], None]) -> None:
+        """The full tile if the split label's extent has room for one, else all its rows one by one."""
+        assert self.t.split is not None
+        n, key = self.number(self.t.split.extent), self.t.split.key
+        with self._choice(n, str(self.t.size), 2) as choose:
+            with choose():
+                start = place.starts[key]
+                with self.fn.loop("0", n) as row:
+                    place.starts[key] = row.index
+                    columns(1)
+                place.starts[key] = start
+            with choose():
+                columns(self.t.size)
+
     @contextmanager
-    def _choice(self, value: Value, below: int, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    def _choice(self, value: Value, below: Value, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
         """Two branches, the first for value < below; or one without a test."""
         fn = self.fn
         if forms == 1:
@@ -142,7 +172,7 @@ class TileLoops:
             return
         blocks = [fn.new_block("first"), fn.new_block("second")]
         after = fn.new_block("chosen")
-        test = fn.less(value, str(below))
+        test = fn.less(value, below)
         fn.do(f"br i1 {test}, label %{blocks[0]}, label %{blocks[1]}")
 
         @contextmanager
@@ -225,7 +255,7 @@ class TileLoops:
     def row_labels(self, size: int) -> list[tuple[Label, int]]:
         """The labels that a tile's rows span, outermost first, with how many of their points."""
         labels = [(self.t.split, size)] if self.t.split else []
-        labels += [(x, x.extent) for x in self.t.whole]
+        labels += [(x, x.extent) for x in self.t.whole if isinstance(x.extent, int)]
         return sorted(labels, key=lambda pair: self.c.m.index(pair[0]))
 
     def rows(self, size: int) -> list[tuple[tuple[Label, int], ...]]:

@@ -44,7 +44,9 @@ class PanelPacker:
         step = self.width * 4
         for i, label in enumerate(reversed(k)):
             out.insert(0, step)
-            step *= -(-label.extent // 2) if self.dot and i == 0 else label.extent
+            if i + 1 < len(k):  # the first label's extent, which may be a symbol, is no stride
+                assert isinstance(label.extent, int)
+                step *= -(-label.extent // 2) if self.dot and i == 0 else label.extent
         return out
 
     def _outer(

@@ -10,10 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from .. import extent as ext
 from ..dtypes import DType
+from ..extent import Extent
+from ..views import Unfit
 from .contract_micro import masked_store, narrow
 from .contract_spec import Canonical, Label
 from .emit import Function, Value, first_lanes
+from .expr import extent_value
 
 
 @dataclass
@@ -75,17 +79,15 @@ class Point:
         merged = next(x for x in self.tile.c.labels() if label in x.sources)
         at = fn.integer("add", self.tile.starts.get(merged.key, "0"), self.within.get(merged.key, 0))
         place = merged.sources.index(label)
-        inner = 1
-        for other in merged.sources[place + 1 :]:
-            inner *= spec.extents[other]
-        at = fn.integer("udiv", at, inner)
-        return fn.integer("urem", at, spec.extents[label]) if place else at
+        inner = ext.product(spec.extents[other] for other in merged.sources[place + 1 :])
+        at = fn.integer("udiv", at, extent_value(fn, inner))
+        return fn.integer("urem", at, extent_value(fn, spec.extents[label])) if place else at
 
     def _step(self, label: Label, strides: Sequence[int]) -> int:
         step = strides[label.sources[-1]]
-        reach = step
+        reach: Extent = step
         for inner, outer in zip(reversed(label.sources), list(reversed(label.sources))[1:], strict=False):
-            reach *= self.tile.c.spec.extents[inner]
+            reach = ext.mul(reach, self.tile.c.spec.extents[inner])
             if strides[outer] != reach:
                 raise ValueError(f"strides {strides} are not affine over merged labels; name them in the spec's `also`")
         return step
@@ -133,18 +135,21 @@ class StorePartial:
     def __init__(self, c: Canonical, temp: int) -> None:
         self.buffers: Sequence[object] = (("temp", temp),)
         steps = [0] * len(c.spec.extents)
-        size = 1
+        size: Extent = 1
         for i in sorted(range(len(steps)), key=lambda i: abs(c.spec.out.strides[i])):
-            if c.spec.out.strides[i] and c.spec.extents[i] > 1:
+            if c.spec.out.strides[i] and c.spec.extents[i] != 1:
+                if not isinstance(size, int):
+                    raise Unfit("a product's partial sums have strides known at run time only")
                 steps[i] = size
-                size *= c.spec.extents[i]
+                size = ext.mul(size, c.spec.extents[i])
         self.strides = tuple(steps)
         self.size = size
         self.chunk: Value = "0"
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
+        self._size = extent_value(fn, self.size)
 
     def vector(self, fn: Function, p: Point) -> None:
-        offset = fn.integer("add", p.offset(self.strides), fn.integer("mul", self.chunk, self.size))
+        offset = fn.integer("add", p.offset(self.strides), fn.integer("mul", self.chunk, self._size))
         masked_store(fn, "float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)

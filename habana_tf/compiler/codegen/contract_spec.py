@@ -6,6 +6,8 @@ Each tensor is a base buffer, a constant offset and one stride per label (0: the
 window, a reversed filter or a transposition is only a choice of strides, and a convolution is a product without a
 copy of its windows.
 
+An extent may be a symbol: of a label of rows, batch or sum, never of the lane label.
+
 `canonical` brings a spec to the one form that tiling and emission know: no labels of extent 1; `b` is the operand
 that shares the result's contiguous axis (the *lane label*); labels that are jointly affine in all tensors are one
 label. Labels come in four kinds: batch (in all three tensors), m (rows: a and out), n (columns: b and out), k (summed).
@@ -15,7 +17,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .. import extent as ext
 from ..dtypes import DType
+from ..extent import Extent
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,7 @@ class Operand:
 class ContractSpec:
     """`also` lists the strides of the tensors an epilogue touches: labels are merged only where all stay affine."""
 
-    extents: tuple[int, ...]
+    extents: tuple[Extent, ...]
     a: Operand
     b: Operand
     out: Operand
@@ -64,7 +68,7 @@ class Label:
     """One label, or several merged ones (`sources`: the spec's labels, outer first)."""
 
     kind: str
-    extent: int
+    extent: Extent
     a: int
     b: int
     out: int
@@ -84,7 +88,8 @@ class Canonical:
     """See the module's docstring. `batch`, `m`, `n`, `k` are in loop order, outermost first.
 
     `lane` is the label the lanes of a vector run along: the last of `n`, or of `batch` (a depthwise product: then a
-    is read by vectors as well), or None if the result has one column (or lanes would have to be gathered).
+    is read by vectors as well), or None if the result has one column (or lanes would have to be gathered,
+    or their number is a symbol).
     """
 
     spec: ContractSpec
@@ -99,7 +104,10 @@ class Canonical:
 
     @property
     def columns(self) -> int:
-        return self.lane.extent if self.lane else 1
+        if self.lane is None:
+            return 1
+        assert isinstance(self.lane.extent, int)
+        return self.lane.extent
 
     def labels(self) -> tuple[Label, ...]:
         return self.batch + self.m + self.n + self.k
@@ -117,6 +125,8 @@ def canonical(spec: ContractSpec) -> Canonical:
     labels = _merge(labels)
     lane = next((x for x in labels if x.out == 1), None)
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
+        lane = None
+    if lane is not None and not isinstance(lane.extent, int):
         lane = None
     swapped = lane is not None and lane.kind == "m"
     if swapped:
@@ -154,6 +164,8 @@ def accepts_guards(spec: ContractSpec) -> bool:
         if sorted(x.kind for x in labels) != ["k", "m"]:
             return False
         k, m = sorted(labels, key=lambda x: x.kind)
+        if not isinstance(k.extent, int) or not isinstance(m.extent, int):
+            return False
         if k in tied or k.extent > WINDOW or k.guards[number] < 0 or len(k.sources) + len(m.sources) > 2:
             return False
         if m.a * k.guards[number] != k.a * m.guards[number]:
@@ -161,7 +173,8 @@ def accepts_guards(spec: ContractSpec) -> bool:
         tied.add(k)
         by_m, by_k = m.guards[number], k.guards[number]
         ends = (0, m.extent - 1) if by_k <= guard.size else range(m.extent)  # without gaps the ends are the worst
-        inside = ((0 <= guard.const + by_m * i + by_k * j < guard.size for j in range(k.extent)) for i in ends)
+        window = range(k.extent)
+        inside = ((0 <= guard.const + by_m * i + by_k * j < guard.size for j in window) for i in ends)
         if not all(map(any, inside)):
             return False
     return c.a.dtype is DType.F32 or (c.k[-1].a == 1 and c.k[-1] not in tied)
@@ -176,8 +189,8 @@ def _merge(labels: list[Label]) -> list[Label]:
     while True:
         for p in labels:
             for q in labels:
-                if p is not q and p.kind == q.kind and steps(p) == tuple(s * q.extent for s in steps(q)):
-                    joined = replace(q, extent=p.extent * q.extent, sources=p.sources + q.sources)
+                if p is not q and p.kind == q.kind and steps(p) == tuple(ext.mul(s, q.extent) for s in steps(q)):
+                    joined = replace(q, extent=ext.mul(p.extent, q.extent), sources=p.sources + q.sources)
                     labels = [joined if x is q else x for x in labels if x is not p]
                     break
             else:

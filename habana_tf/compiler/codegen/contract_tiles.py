@@ -12,16 +12,25 @@ A prefix of the order is the grid; the rest are loops within a work item.
 The sum is split into chunks of k with partial results, added up in fixed order by a second call, when there are too
 few tiles for the grid, or when a and b are far larger than the cache while the result is small. Nothing here depends
 on the number of threads: the numbers a contraction gives do not either.
+
+A symbolic extent counts as its nominal size in every estimate. A symbolic label of rows is never whole in a tile. Cut
+into tiles, its last tile reaches back over rows of the one before, which are then computed twice to the same values;
+an extent smaller than a tile is walked row by row. A symbolic label of the sum is a loop, or cut in chunks of a
+constant number of steps, the last one shorter.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from habana_tf.hardware.cpu import Isa, Target
 
+from .. import extent as ext
 from ..dtypes import DType
+from ..extent import Extent, nominal
+from ..views import Unfit
 from .contract_spec import Canonical, Label
 
 L2 = 1 << 20
@@ -42,8 +51,8 @@ class Tiling:
     whole: tuple[Label, ...]
     split: Label | None
     size: int
-    tiles: int
-    large: int
+    tiles: Extent
+    large: Extent
     vectors: int
     panels: int
     lanes: int
@@ -56,7 +65,19 @@ class Tiling:
 
     @property
     def rows(self) -> int:
-        return self.size * math.prod(x.extent for x in self.whole)
+        return self.size * _points(self.whole)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the split label's extent is a symbol, so that the last tile reaches back over the one before."""
+        return self.split is not None and not isinstance(self.split.extent, int)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that tiles along the split label have."""
+        if self.overlaps:
+            return (self.size, 1) if self.size > 1 else (1,)
+        return (self.size, self.size - 1) if nominal(self.large) < nominal(self.tiles) else (self.size,)
 
     @property
     def tail_vectors(self) -> int:
@@ -75,7 +96,7 @@ class Dim:
     tiles each), column panels ("panels") or chunks of a k label ("chunk", `size` steps each)."""
 
     kind: str
-    count: int
+    count: Extent
     label: Label | None = None
     size: int = 1
 
@@ -93,19 +114,25 @@ class Plan:
     """bf16 dot products on pairs along the last k label."""
     widen: bool
     """a (bf16) is copied to fp32 first."""
-    chunks: int
+    chunks: Extent
     amx: int = 0
     """Pairs per step of AMX products; 0: sums in vector registers."""
 
     @property
-    def grid(self) -> int:
-        return math.prod(d.count for d in self.dims[: self.grid_dims])
+    def grid(self) -> Extent:
+        return ext.product(d.count for d in self.dims[: self.grid_dims])
 
 
 def row_starts(t: Tiling, size: int) -> list[int]:
     """Where along the split label the row tiles of this size begin."""
+    assert isinstance(t.tiles, int) and isinstance(t.large, int)
     starts = [i * t.size - max(0, i - t.large) for i in range(t.tiles)]
     return starts[: t.large] if size == t.size else starts[t.large :]
+
+
+def _points(labels: Iterable[Label]) -> int:
+    """Nominal number of points of labels together."""
+    return math.prod(nominal(x.extent) for x in labels)
 
 
 def _register_tiles(target: Target) -> tuple[int, dict[int, int]]:
@@ -128,10 +155,11 @@ def tiling(c: Canonical, target: Target) -> Tiling:
         t = _rows(c, most)
         panels = -(-needed // vectors)
         tile = Tiling(*t, vectors, panels, lanes, c.columns)
-        outer = math.prod(x.extent for x in c.m) // (math.prod(x.extent for x in t[0]) * (t[1].extent if t[1] else 1))
-        whole = math.prod(x.extent for x in t[0])
+        whole = _points(t[0])
+        outer = _points(c.m) // (whole * _points([t[1]] if t[1] else []))
+        tiles_large, tiles_all = nominal(t[4]), nominal(t[3])
         cost = 0.0
-        for rows, tiles in ((t[2], t[4]), (t[2] - 1, t[3] - t[4])):
+        for rows, tiles in ((t[2], tiles_large), (t[2] - 1, tiles_all - tiles_large)):
             for v, count in ((vectors, panels - 1), (tile.tail_vectors, 1)):
                 work = rows * whole * v
                 loads = v + rows * whole * (v if c.lane in c.batch else 1)
@@ -143,34 +171,48 @@ def tiling(c: Canonical, target: Target) -> Tiling:
     return best[1]
 
 
-def _rows(c: Canonical, most: int) -> tuple[tuple[Label, ...], Label | None, int, int, int]:
+def _rows(c: Canonical, most: int) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
     whole: list[Label] = []
     rows = 1
     for label in reversed(c.m):
-        if rows * label.extent <= most:
+        n = label.extent
+        if isinstance(n, int) and rows * n <= most:
             whole.insert(0, label)
-            rows *= label.extent
+            rows *= n
             continue
         size = most // rows
-        tiles = -(-label.extent // size)
-        size = -(-label.extent // tiles)
-        return tuple(whole), label, size, tiles, label.extent - tiles * (size - 1)
+        if not isinstance(n, int):
+            count = _steps(n, size)
+            return tuple(whole), label, size, count, count
+        tiles = -(-n // size)
+        size = -(-n // tiles)
+        return tuple(whole), label, size, tiles, n - tiles * (size - 1)
     return tuple(whole), None, 1, 1, 1
 
 
+def _steps(n: Extent, size: int) -> Extent:
+    """How many steps of `size` cover n."""
+    return ext.div(ext.add(n, size - 1), size)
+
+
 def plan(c: Canonical, target: Target) -> Plan:
-    """The cut of a contraction for a CPU."""
-    rows = math.prod(x.extent for x in c.m)
-    depth = math.prod(x.extent for x in c.k)
-    batch = math.prod(x.extent for x in c.batch if x is not c.lane)
+    """The cut of a contraction for a CPU. Raises Unfit where a symbolic extent stands in the way."""
+    rows = _points(c.m)
+    depth = _points(c.k)
+    batch = _points(x for x in c.batch if x is not c.lane)
+    symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     dot = _dot(c, target, rows, depth)
     amx = _amx(c, target) if dot else 0
+    if symbolic and dot and c.k[-1].a != 1:
+        dot, amx = False, 0  # a would have to be spread, and how much of it there is is not known
     t = _amx_tiling(c) if amx else tiling(c, target)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
+    if any(not isinstance(x.extent, int) for x in c.k[1:]):
+        raise Unfit("a product sums over two sizes known at run time only")
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * c.b.dtype.bytes
     # Windows overlap: a's memory is what its labels span, if that is less than their product.
-    span = 1 + sum(abs(x.a) * (x.extent - 1) for x in c.m + c.k)
+    span = 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k)
     a_bytes = min(rows * depth, span) * c.a.dtype.bytes
     panel = depth * t.width * (2 if dot else 4)
     tall = bool(c.k) and min(abs(x.b) for x in c.k) * size >= 512 and rows >= 96 and panel > (16 << 10)
@@ -180,20 +222,21 @@ def plan(c: Canonical, target: Target) -> Plan:
     lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
     row_dim = [Dim("rows", t.tiles, t.split)] if t.split else []
     panel_dim = [Dim("panels", t.panels, c.lane)] if c.lane else []
-    outer_count = math.prod(d.count for d in lead)
-    tiles = outer_count * math.prod(d.count for d in outer_m) * t.tiles * t.panels
+    outer_count = _turns(lead)
+    tiles = outer_count * _turns(outer_m) * nominal(t.tiles) * t.panels
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
     results = rows * c.columns * outer_count
-    chunk, chunks = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work)
+    chunk, cut = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work)
     head = [chunk] if chunk else []
-    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4
+    chunks = nominal(cut)
+    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4 and not symbolic
     if not packed:
         if b_bytes // chunks <= L2 // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
         else:
             dims = head + lead + panel_dim + outer_m + row_dim
-        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, chunks, amx), work)
+        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, cut, amx), work)
     # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
     inner: list[Dim] = outer_m + row_dim
     front: list[Dim] = []
@@ -201,29 +244,36 @@ def plan(c: Canonical, target: Target) -> Plan:
     items = chunks * outer_count * t.panels
     while items < ITEMS and inner:
         first = inner[0]
-        per = rows // math.prod(d.count for d in front)
-        if first.kind == "label" and per // first.count >= enough:
+        per = rows // _turns(front)
+        count = nominal(first.count)
+        if first.kind == "label" and per // count >= enough:
             front.append(inner.pop(0))
-            items *= first.count
+            items *= count
             continue
-        blocks = min(first.count, max(1, per // enough), -(-ITEMS // items))
+        blocks = min(count, max(1, per // enough), -(-ITEMS // items))
         if blocks > 1 and first.kind == "rows":
-            length = -(-first.count // blocks)
-            blocks = -(-first.count // length)
-            front.append(Dim("rowblock", blocks, first.label, length))
+            length = -(-count // blocks)
+            blocks = -(-count // length)
+            front.append(Dim("rowblock", _steps(first.count, length), first.label, length))
             items *= blocks
         break
     fits = depth // chunks * t.width * (2 if dot else 4) <= STACK
+    fits = fits and (not c.k or isinstance(c.k[0].extent, int) or chunk is not None)
     if fits and (items >= ITEMS // 2 or work < SHARE):
         dims = head + lead + front + panel_dim + inner
         count = len(head + lead + front + panel_dim)
-        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, chunks, amx)
-        return replace(result, grain=_grain(result.grid, work))
+        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, cut, amx)
+        return replace(result, grain=_grain(nominal(result.grid), work))
     if b_bytes // chunks <= L2 // 2:
         dims = head + lead + outer_m + row_dim + panel_dim
     else:
         dims = head + lead + panel_dim + outer_m + row_dim
-    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, chunks, amx), work)
+    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx), work)
+
+
+def _turns(dims: Iterable[Dim]) -> int:
+    """Nominal number of turns of loops together."""
+    return math.prod(nominal(d.count) for d in dims)
 
 
 def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
@@ -232,22 +282,24 @@ def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
         return False
     if not c.k or c.lane is None or c.lane not in c.n:
         return False
-    return rows >= 24 and depth >= 8 and c.k[-1].extent >= 4
+    last = c.k[-1].extent
+    return rows >= 24 and depth >= 8 and isinstance(last, int) and last >= 4
 
 
 def _amx(c: Canonical, target: Target) -> int:
     """Pairs per AMX step: most of 16 that divide the last k label; 0 if AMX does not fit."""
-    if target.isa < Isa.AMX or c.a.guards or not c.m or c.k[-1].a != 1 or c.k[-1].extent % 2:
+    last = c.k[-1].extent
+    if target.isa < Isa.AMX or c.a.guards or not c.m or c.k[-1].a != 1 or not isinstance(last, int) or last % 2:
         return 0
-    pairs = c.k[-1].extent // 2
+    pairs = last // 2
     return next((d for d in range(16, 7, -1) if pairs % d == 0), 0)
 
 
 def _amx_tiling(c: Canonical) -> Tiling:
     """Two groups of rows by two vectors where there are rows enough, else one group by up to four."""
-    last = c.m[-1].extent
+    last = nominal(c.m[-1].extent)
     t = _rows(c, 32 if last > 16 else 2 * last)
-    two = t[2] * math.prod(x.extent for x in t[0]) > min(last, 16)
+    two = t[2] * _points(t[0]) > min(last, 16)
     needed = -(-c.columns // 16)
     vectors = min(needed, 2 if two else 4)
     return Tiling(*t, vectors, -(-needed // vectors), 16, c.columns)
@@ -255,7 +307,7 @@ def _amx_tiling(c: Canonical) -> Tiling:
 
 def _chunks(
     c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float
-) -> tuple[Dim | None, int]:
+) -> tuple[Dim | None, Extent]:
     """A split of the outermost k label; None if the sum is better left whole."""
     wanted = 1
     if tiles < ITEMS:
@@ -267,20 +319,20 @@ def _chunks(
     if wanted <= 1 or label is None or any(label.guards):
         return None, 1
     wanted = min(1 << (wanted - 1).bit_length(), 64)
-    size = -(-label.extent // wanted)
-    if len(c.k) == 1:
-        if label.extent % unit:
+    size = -(-nominal(label.extent) // wanted)
+    if len(c.k) == 1 and unit > 1:
+        if not isinstance(label.extent, int) or label.extent % unit:
             return None, 1
         size = -(-size // unit) * unit
-    count = -(-label.extent // size)
-    return (Dim("chunk", count, label, size), count) if count > 1 else (None, 1)
+    count = _steps(label.extent, size)
+    return (Dim("chunk", count, label, size), count) if nominal(count) > 1 else (None, 1)
 
 
 def _finish(p: Plan, work: float) -> Plan:
     """Chooses how much of the loop order is the grid."""
     count, grid = 0, 1
     while count < len(p.dims) and (grid < ITEMS or work / grid > SHARE):
-        grid *= p.dims[count].count
+        grid *= nominal(p.dims[count].count)
         count += 1
     return replace(p, grid_dims=count, grain=_grain(grid, work))
 

@@ -64,11 +64,11 @@ class FusedEpilogue:
     def steps(self, e: Extent) -> tuple[int, ...]:
         """An index expression's stride per label."""
         spec: Contraction = self.kernel.node.arg
+        found = ext.affine(e, [Var(f"x{axis}", n) for axis, n in enumerate(self.kernel.node.shape)])
+        if found is None:
+            raise Unfit(f"epilogue reads at {e}")
         out = [0] * len(self.labels)
-        for axis, label in enumerate(spec.out):
-            step = ext.stride_of(e, Var(f"x{axis}", self.kernel.node.shape[axis]))
-            if step is None:
-                raise Unfit(f"epilogue reads at {e}")
+        for label, step in zip(spec.out, found[0], strict=True):
             out[self.labels.index(label)] = step
         return tuple(out)
 

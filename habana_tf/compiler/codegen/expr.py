@@ -36,6 +36,11 @@ class Guard:
     lanes: Value | None = None
 
 
+def extent_value(fn: Function, e: Extent) -> Value:
+    """An extent as i64, at the present place of a function."""
+    return Evaluator(fn, {}, 1, None).number(e)
+
+
 class Evaluator:
     """Emits values of nodes inside one function.
 
@@ -94,6 +99,10 @@ class Evaluator:
         total = self.fn.integer("add", total, e.const)
         self._numbers[-1][e] = total
         return total
+
+    def extent(self, e: Extent) -> Value:
+        """A symbolic extent, which depends on no loop, as i64."""
+        return Evaluator.number(self, e)
 
     def _atom(self, atom: ext.Atom) -> Value:
         match atom:
@@ -177,6 +186,8 @@ class Evaluator:
                 return Val(literal(value, node.dtype), True)
             case Op.IOTA:
                 return self._index_value(index[0], node.dtype)
+            case Op.EXTENT:
+                return Val(self.one.cast(self.extent(node.arg), DType.I64, node.dtype), True)
             case Op.MAP:
                 return self._map(node, index)
             case Op.GATHER:

@@ -1,0 +1,188 @@
+"""Forms over symbolic extents, and programs over them: one recipe, every size, the interpreter's numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from habana_tf.compiler import extent as ext
+from habana_tf.compiler.dtypes import DType
+from habana_tf.compiler.ir import Builder, Contraction, Node, Program
+from habana_tf.compiler.ranges import Form, generalize
+from habana_tf.compiler.recompilations import Signature
+from habana_tf.compiler.views import Unfit
+
+from .running import check_range
+
+F, BF = DType.F32, DType.BF16
+S, T = ext.sym(0), ext.sym(1)
+
+
+def met(*shapes: tuple[int, ...], value: list[int] | None = None) -> Signature:
+    values: list[Any] = [None] * len(shapes)
+    if value is not None:
+        values[-1] = np.array(value, np.int32)
+    return Signature.of(shapes, values)
+
+
+def shown(form: Form | None) -> list[str]:
+    assert form is not None
+    return [str(n) for n in form.numbers]
+
+
+# -- forms --------------------------------------------------------------------------------------------------
+
+
+def test_what_changed_alike_is_one_symbol() -> None:
+    form = generalize([met((64, 8), (64,), (8, 10)), met((29, 8), (29,), (8, 10))])
+    assert shown(form) == ["s0", "8", "s0", "8", "10"]
+    assert form is not None
+    assert form.shapes(3) == [(S, 8), (S,), (8, 10)]
+    assert form.dims(met((7, 8), (7,), (8, 10))) == [7]
+    assert form.dims(met((7, 8), (6,), (8, 10))) is None
+    assert form.dims(met((7, 9), (7,), (8, 10))) is None
+    assert form.dims(met((7, 8), (7, 1), (8, 10))) is None
+
+
+def test_multiples_and_neighbours_are_expressions() -> None:
+    form = generalize([met((64, 20), (128, 21)), met((29, 24), (58, 25))])
+    assert shown(form) == ["s1", "s0", "2*s1", "s0+1"]
+    assert form is not None and form.dims(met((3, 30), (6, 31))) == [30, 3]
+    assert form.dims(met((3, 30), (6, 32))) is None
+
+
+def test_a_product_of_two_sizes_is_an_expression() -> None:
+    form = generalize([met((7, 33), (231, 16)), met((16, 9), (144, 16)), met((3, 4), (12, 16))])
+    assert shown(form) == ["s0", "s1", "s0*s1", "16"]
+
+
+def test_values_hold_symbols() -> None:
+    first, second = met((64, 4), (2,), value=[64, 10]), met((29, 4), (2,), value=[29, 10])
+    form = generalize([first, second])
+    assert form is not None
+    values = form.values([None, np.array([29, 10], np.int32)])
+    assert values[1] is not None and list(map(str, values[1])) == ["s0", "10"]
+
+
+def test_later_signatures_tell_symbols_apart() -> None:
+    seen = [met((8, 8)), met((9, 9))]
+    assert shown(generalize(seen)) == ["s0", "s0"]
+    assert shown(generalize([*seen, met((9, 10))])) == ["s0", "s1"]
+
+
+@pytest.mark.parametrize("other", [0, -1])
+def test_zero_and_negative_numbers_are_no_symbols(other: int) -> None:
+    assert generalize([met((4,), (1,), value=[5]), met((4,), (1,), value=[other])]) is None
+
+
+def test_equal_signatures_have_no_symbols() -> None:
+    assert generalize([met((4, 5)), met((4, 5))]) is None
+
+
+# -- products -----------------------------------------------------------------------------------------------
+
+SIZES = [[n] for n in (1, 2, 5, 13, 14, 15, 29, 64, 100)]
+
+
+def product(b: Builder, x: Node, w: Node, *labels: tuple[int, ...]) -> Node:
+    return b.contract(x, w, Contraction(*labels))
+
+
+@pytest.mark.parametrize("dtype", [F, BF], ids=str)
+@pytest.mark.parametrize("width", [1, 10, 33, 256])
+def test_a_dense_layer_and_its_gradients(width: int, dtype: DType) -> None:
+    b = Builder()
+    x, w, dy = b.input((S, 48), dtype), b.input((48, width), dtype), b.input((S, width), dtype)
+    bias = b.input((width,), dtype)
+    y = product(b, x, w, (0, 1), (1, 2), (0, 2))
+    y = b.map("max", b.binary("add", y, bias), b.const(0, dtype, y.shape))
+    dx = product(b, dy, w, (0, 2), (1, 2), (0, 1))
+    dw = product(b, x, dy, (0, 1), (0, 2), (1, 2))
+    tolerance = 1e-4 if dtype is F else 5e-2
+    check_range(Program(b.inputs, [y, dx, dw]), SIZES, rtol=tolerance, atol=tolerance * 10)
+
+
+@pytest.mark.parametrize("dtype", [F, BF], ids=str)
+@pytest.mark.parametrize("size", [5, 8, 19])
+def test_a_convolution_and_its_gradients(size: int, dtype: DType) -> None:
+    b = Builder()
+    x, w, dy = b.input((S, size, size, 8), dtype), b.input((3, 3, 8, 24), dtype), b.input((S, size, size, 24), dtype)
+
+    def windows(x: Node) -> Node:
+        return b.window(b.pad(x, [0, 1, 1, 0], [0, 1, 1, 0]), [1, 2], [3, 3], [1, 1])
+
+    y = product(b, windows(x), w, (0, 1, 2, 3, 4, 5), (4, 5, 3, 6), (0, 1, 2, 6))
+    dw = product(b, windows(x), dy, (0, 1, 2, 3, 4, 5), (0, 1, 2, 6), (4, 5, 3, 6))
+    dx = product(b, windows(dy), b.reverse(w, [0, 1]), (0, 1, 2, 3, 4, 5), (4, 5, 6, 3), (0, 1, 2, 6))
+    tolerance = 2e-4 if dtype is F else 5e-2
+    check_range(Program(b.inputs, [y, dw, dx]), SIZES, rtol=tolerance, atol=tolerance * 20)
+
+
+def test_a_product_by_pixels_whose_axes_merge() -> None:
+    b = Builder()
+    x, w, dy = b.input((S, 7, 7, 40), F), b.input((40, 72), F), b.input((S, 7, 7, 72), F)
+    y = product(b, x, w, (0, 1, 2, 3), (3, 4), (0, 1, 2, 4))
+    dw = product(b, x, dy, (0, 1, 2, 3), (0, 1, 2, 4), (3, 4))
+    check_range(Program(b.inputs, [y, dw]), SIZES, rtol=1e-4, atol=2e-3)
+
+
+def test_a_product_per_example() -> None:
+    b = Builder()
+    q, k, v = (b.input((S, 4, 12, 16), F) for _ in range(3))
+    scores = product(b, q, k, (0, 1, 2, 3), (0, 1, 4, 3), (0, 1, 2, 4))
+    mixed = product(b, scores, v, (0, 1, 2, 4), (0, 1, 4, 3), (0, 1, 2, 3))
+    check_range(Program(b.inputs, [scores, mixed]), SIZES, rtol=1e-4, atol=1e-3)
+
+
+def test_a_deep_sum_is_cut_into_as_many_chunks_as_it_needs() -> None:
+    b = Builder()
+    x, dy = b.input((S, 32, 32, 3), F), b.input((S, 32, 32, 16), F)
+    dw = product(b, x, dy, (0, 1, 2, 3), (0, 1, 2, 4), (3, 4))
+    check_range(Program(b.inputs, [dw]), [[1], [3], [64], [200]], rtol=1e-3, atol=1e-2)
+
+
+def test_strides_known_at_run_time_only_are_refused() -> None:
+    b = Builder()
+    q, k = b.input((3, S, 16), F), b.input((3, S, 16), F)
+    scores = product(b, q, k, (0, 1, 2), (0, 3, 2), (0, 1, 3))
+    with pytest.raises(Unfit, match="run time"):
+        check_range(Program(b.inputs, [scores]), [[5]])
+
+
+# -- everything else ----------------------------------------------------------------------------------------
+
+
+def test_reductions_and_their_count() -> None:
+    b = Builder()
+    x = b.input((S, 26, 26, 8), F)
+    mean = b.binary("div", b.reduce("sum", x, [0, 1, 2]), b.extent(ext.mul(S, 676), F))
+    away = b.binary("sub", x, mean)
+    rows = b.reduce("max", b.reshape(away, (ext.mul(S, 676), 8)), [1])
+    check_range(Program(b.inputs, [mean, away, rows, b.reduce("sum", away, [0])]), SIZES, atol=1e-3)
+
+
+def test_reshapes_split_and_join_a_symbolic_axis() -> None:
+    b = Builder()
+    x = b.input((S, 10, 16), F)
+    flat = b.map("neg", b.reshape(x, (ext.mul(S, 10), 16)))
+    again = b.reduce("sum", b.reshape(b.map("exp", flat), (S, 160)), [1])
+    turned = b.map("abs", b.reshape(b.permute(flat, (1, 0)), (4, 4, S, 10)))
+    check_range(Program(b.inputs, [flat, again, turned]), SIZES)
+
+
+def test_two_symbols() -> None:
+    b = Builder()
+    x, table = b.input((S, T, 8), F), b.input((8, 40), F)
+    flat = b.reshape(x, (ext.mul(S, T), 8))
+    y = b.reshape(product(b, flat, table, (0, 1), (1, 2), (0, 2)), (S, T, 40))
+    pooled = b.binary("div", b.reduce("sum", y, [1]), b.extent(T, F))
+    check_range(Program(b.inputs, [pooled, b.reduce("sum", x, [0])]), [[1, 1], [7, 3], [32, 50]], rtol=1e-4, atol=1e-4)
+
+
+def test_sizes_as_values() -> None:
+    b = Builder()
+    b.input((S, T), F)
+    shape = b.concat([b.reshape(b.extent(e, DType.I32), (1,)) for e in (S, T, ext.mul(S, T))], 0)
+    check_range(Program(b.inputs, [shape, b.iota((S, 3), 0, DType.I32)]), [[1, 2], [30, 4]])

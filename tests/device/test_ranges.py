@@ -1,0 +1,116 @@
+"""Sizes that change cost at most two compilations per cluster, and every size gives TensorFlow's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.child import on_hpu
+
+BATCHES = (64, 29, 52, 1, 13, 14, 100, 64)
+LENGTHS = ((16, 10), (16, 12), (16, 57), (7, 33), (31, 9), (3, 4), (5, 44))
+
+
+def images() -> tf.keras.Model:
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.Input((12, 12, 3)),
+            layers.Conv2D(16, 3, padding="same", use_bias=False),
+            layers.BatchNormalization(momentum=0.9),
+            layers.ReLU(),
+            layers.MaxPooling2D(),
+            layers.Conv2D(24, 3, strides=2),
+            layers.AveragePooling2D(),
+            layers.Flatten(),
+            layers.Dense(32, activation="tanh"),
+            layers.LayerNormalization(),
+            layers.Dense(10),
+        ]
+    )
+
+
+def words() -> tf.keras.Model:
+    layers = tf.keras.layers
+    return tf.keras.Sequential(
+        [
+            layers.Input((None,), dtype="int32"),
+            layers.Embedding(50, 16),
+            layers.Dense(24, activation="relu"),
+            layers.GlobalAveragePooling1D(),
+            layers.Dense(10),
+        ]
+    )
+
+
+def trained(build: Callable[[], Any], data: list[tuple[Any, Any]], device: str) -> tuple[list[float], list[Any]]:
+    """The losses of steps of gradient descent, one on each batch, and the weights after them."""
+    with tf.device(device):
+        tf.keras.utils.set_random_seed(3)
+        model = build()
+        for k, w in enumerate(model.weights):  # from NumPy: initializers may differ in the last place
+            if w.shape.rank and w.shape.rank > 1:
+                w.assign(np.random.default_rng(k).normal(0, 0.2, w.shape))
+
+        @tf.function(reduce_retracing=True)
+        def step(x: Any, y: Any) -> Any:
+            with tf.GradientTape() as tape:
+                losses = tf.keras.losses.sparse_categorical_crossentropy(y, model(x, training=True), from_logits=True)
+                loss = tf.reduce_mean(losses)
+            for w, g in zip(model.trainable_variables, tape.gradient(loss, model.trainable_variables), strict=True):
+                w.assign_sub(0.05 * tf.convert_to_tensor(g))
+            return loss
+
+        specs = [tf.TensorSpec([None] * v.ndim if v.ndim < 3 else [None, *v.shape[1:]], v.dtype) for v in data[0]]
+        concrete = step.get_concrete_function(*specs)
+        losses = [float(concrete(tf.constant(x), tf.constant(y))) for x, y in data]
+        return losses, [w.numpy() for w in model.weights]
+
+
+def same(build: Callable[[], Any], data: list[tuple[Any, Any]]) -> Any:
+    """Trains on both devices, compares, and gives the report of what HPU compiled."""
+    from habana_tf import recompilation_report
+    from habana_tf.compiler import recompilations
+
+    recompilations.reset()
+    losses, weights = trained(build, data, "/HPU:0")
+    report = recompilation_report()
+    want_losses, want = trained(build, data, "/CPU:0")
+    np.testing.assert_allclose(losses, want_losses, rtol=1e-4)
+    for got, expected in zip(weights, want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-4)
+    assert report.clusters and all(m.recipe != "interpreted" for c in report.clusters for m in c.met)
+    return report
+
+
+def numbers(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32)
+
+
+def labels(n: int) -> Any:
+    return np.random.default_rng(n).integers(0, 10, n)
+
+
+@on_hpu
+def test_batches_of_any_size_cost_two_compilations() -> None:
+    report = same(images, [(numbers(n, 12, 12, 3), labels(n)) for n in BATCHES])
+    for cluster in report.clusters:
+        assert sum(m.recipe == "compiled" for m in cluster.met) <= 2, cluster
+    step = max(report.clusters, key=lambda c: c.ops)
+    assert [m.recipe for m in step.met] == ["compiled"] * 2 + ["known"] * 5
+    assert step.met[1].changed[0].axis == 0 and (step.met[1].changed[0].before, step.met[1].changed[0].after) == (
+        64,
+        29,
+    )
+
+
+@on_hpu
+def test_sequences_of_any_length_cost_one_compilation_per_size_that_changes() -> None:
+    rng = np.random.default_rng(0)
+    report = same(words, [(rng.integers(0, 50, s).astype(np.int32), labels(s[0])) for s in LENGTHS])
+    for cluster in report.clusters:
+        assert sum(m.recipe == "compiled" for m in cluster.met) <= 3, cluster
+        assert all(m.recipe == "known" for m in cluster.met[4:])
