@@ -143,6 +143,13 @@ def test_a_deep_sum_is_cut_into_as_many_chunks_as_it_needs() -> None:
     check_range(Program(b.inputs, [dw]), [[1], [3], [64], [200]], rtol=1e-3, atol=1e-2)
 
 
+def test_a_last_axis_known_at_run_time_only_is_refused() -> None:
+    b = Builder()
+    x, w = b.input((20, 16), F), b.input((16, S), F)
+    with pytest.raises(Unfit, match="last axis"):
+        check_range(Program(b.inputs, [product(b, x, w, (0, 1), (1, 2), (0, 2))]), [[5]])
+
+
 def test_strides_known_at_run_time_only_are_refused() -> None:
     b = Builder()
     q, k = b.input((3, S, 16), F), b.input((3, S, 16), F)

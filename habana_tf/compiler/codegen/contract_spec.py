@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from .. import extent as ext
 from ..dtypes import DType
 from ..extent import Extent
+from ..views import Unfit
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,8 @@ class Canonical:
     """See the module's docstring. `batch`, `m`, `n`, `k` are in loop order, outermost first.
 
     `lane` is the label the lanes of a vector run along: the last of `n`, or of `batch` (a depthwise product: then a
-    is read by vectors as well), or None if the result has one column (or lanes would have to be gathered,
-    or their number is a symbol).
+    is read by vectors as well), or None if the result has one column (or lanes would have to be gathered;
+    a vector of symbolic length counts as one column).
     """
 
     spec: ContractSpec
@@ -127,6 +128,8 @@ def canonical(spec: ContractSpec) -> Canonical:
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
         lane = None
     if lane is not None and not isinstance(lane.extent, int):
+        if any(x.out and x is not lane for x in labels):
+            raise Unfit("the last axis of a product's result has a size known at run time only")
         lane = None
     swapped = lane is not None and lane.kind == "m"
     if swapped:
