@@ -1,7 +1,8 @@
 """Which values are kept in memory: every other one is recomputed in the kernels that read it.
 
 Kept are what has a kernel of its own (reductions, contractions...), what leaves the program, what contractions and
-gathers read, random states, and elementwise values that are dear and read more than once.
+gathers read, random states, what a reshape across symbolic sizes reads, and elementwise values that are dear and read
+more than once.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from .ir import VIEWS, Node, Op, Program
 from .operands import View, padding_to_copy
 from .operands import operands as operands_of
-from .views import Unfit
+from .views import Unfit, in_memory_order
 
 ALWAYS_KEPT = frozenset({Op.INPUT, Op.RANDOM, Op.SCATTER, Op.SCAN, Op.SORT, Op.REDUCE, Op.CONTRACT, Op.CONCAT})
 _DEAR = frozenset(
@@ -35,7 +36,7 @@ def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, V
         if n.op is Op.CONTRACT:
             operands[n] = operands_of(n, kept, copied)
             kept.update(v.base for v in operands[n])
-        elif n.op in (Op.GATHER, Op.RANDOM):
+        elif n.op in (Op.GATHER, Op.RANDOM) or n.op is Op.RESHAPE and in_memory_order(n):
             kept.add(n.src[0])
     cost: dict[Node, int] = {}
     for n in nodes:

@@ -10,7 +10,7 @@ from .ir import Node, Op
 from .keep import ALWAYS_KEPT
 from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
 from .operands import View
-from .views import Index, Unfit, source_of
+from .views import Index, in_memory_order, source_of
 
 
 def roots(kernel: Kernel) -> list[tuple[Node, Index]]:
@@ -25,15 +25,6 @@ def roots(kernel: Kernel) -> list[tuple[Node, Index]]:
         case SingleKernel():
             skip = 1 if kernel.node.op is Op.SCATTER else 0
             return [(s, domain_index(s.shape)) for s in kernel.node.src[skip:]]
-
-
-def _has_index(reshape: Node, index: Index) -> bool:
-    """Whether the index in a reshape's source can be told; if not, its elements are read in memory order."""
-    try:
-        source_of(reshape, index)
-    except Unfit:
-        return False
-    return True
 
 
 def domain_index(domain: Iterable[Extent]) -> Index:
@@ -76,7 +67,7 @@ def reads_of(
                 work += 2
                 reads.setdefault(node.src[0], set()).add(())
                 stack.extend((c, index[: c.rank]) for c in node.src[1:])
-            case Op.RESHAPE if node.src[0] in kept and not _has_index(node, index):
+            case Op.RESHAPE if node.src[0] in kept and in_memory_order(node):
                 reads.setdefault(node.src[0], set()).add(())
             case _:
                 source, inner, _ = source_of(node, index)

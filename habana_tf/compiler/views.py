@@ -80,6 +80,18 @@ def reshape_index(index: Index, shape: tuple[Extent, ...], source: tuple[Extent,
     return tuple(out)
 
 
+def in_memory_order(reshape: Node) -> bool:
+    """Whether a reshape's elements can only be told by their place in memory: its source must then be kept there."""
+    source = reshape.src[0].shape
+    if all(isinstance(n, int) for n in (*reshape.shape, *source)):
+        return False
+    try:
+        reshape_index(tuple(ext.var(f"x{k}", n) for k, n in enumerate(reshape.shape)), reshape.shape, source)
+    except Unfit:
+        return True
+    return False
+
+
 def source_of(node: Node, index: Index) -> tuple[Node, Index, list[Range]]:
     """The source of a one-source view, the index there, and the ranges that must hold (else: the pad's value)."""
     x = node.src[0]

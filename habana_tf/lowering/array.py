@@ -47,10 +47,10 @@ def axis_of(c: Lowering, axis: int, rank: int) -> int:
     return axis % rank
 
 
-def constant_shape(c: Lowering, x: Node) -> tuple[int, ...]:
-    """The shape of a node, whose extents must all be numbers."""
-    out = tuple(n for n in x.shape if isinstance(n, int))
-    if len(out) != x.rank:
+def constant_shape(c: Lowering, x: Node, first: int = 0) -> tuple[int, ...]:
+    """The shape of a node from axis `first` on, whose extents must be numbers."""
+    out = tuple(n for n in x.shape[first:] if isinstance(n, int))
+    if len(out) != len(x.shape[first:]):
         raise c.error("the shape is needed as numbers")
     return out
 

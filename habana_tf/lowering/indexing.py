@@ -12,8 +12,9 @@ import numpy as np
 
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
 from ..compiler.ir import Node
-from .array import axis_of, constant_shape, ints, scalar, static_slice
+from .array import axis_of, constant_shape, extents, ints, scalar, static_slice
 from .lower import Lowering
 from .table import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 
@@ -62,7 +63,7 @@ def coordinates(c: Lowering, indices: Node, rank: int) -> list[Node]:
     """The coordinate tensors in the last axis of `indices`, which address up to `rank` leading axes."""
     if not indices.rank:
         raise c.error("indices must have at least one axis")
-    depth = constant_shape(c, indices)[-1]
+    (depth,) = constant_shape(c, indices, indices.rank - 1)
     if depth > rank:
         raise c.error(f"indices address {depth} axes of a tensor that has {rank}")
     last = indices.rank - 1
@@ -105,7 +106,7 @@ def scatter_nd_into(c: Lowering, base: Node, indices: Node, updates: Node, kind:
 @op("ScatterNd", fixed=["shape"], T=ALL, Tindices=WIDE_INDEX)
 def scatter_nd(c: Lowering) -> Node:
     indices, updates, _ = c.inputs
-    return scatter_nd_into(c, c.b.const(0, updates.dtype, ints(c, "shape")), indices, updates, "add")
+    return scatter_nd_into(c, c.b.const(0, updates.dtype, extents(c, "shape")), indices, updates, "add")
 
 
 def _tensor_scatter(kind: str) -> Callable[[Lowering], Node]:
@@ -136,19 +137,27 @@ def _lowest(dtype: DType, highest: bool = False) -> float | int:
     return int(info.max if highest else info.min)
 
 
-def segments(c: Lowering, kind: str, start: float | int, count: int) -> Node:
+def segments(c: Lowering, kind: str, start: float | int, count: Extent) -> Node:
     """The rows of `data` combined by segment; negative segment ids are left out."""
     data, ids = c.inputs[:2]
     if data.shape[: ids.rank] != ids.shape:
         raise c.error("data's shape must begin with that of segment_ids")
-    if count < 0:
+    if isinstance(count, int) and count < 0:
         raise c.error(f"num_segments must be non-negative, not {count}")
     base = c.b.const(start, data.dtype, (count, *data.shape[ids.rank :]))
     return scatter_wide(c, base, data, [ids], kind)
 
 
+def _count(c: Lowering) -> Extent:
+    """The number of segments."""
+    counts = extents(c, "num_segments")
+    if len(counts) != 1:
+        raise c.error(f"num_segments must be one number, not {counts}")
+    return counts[0]
+
+
 def _unsorted(kind: str, start: Callable[[DType], float | int]) -> Callable[[Lowering], Node]:
-    return lambda c: segments(c, kind, start(c.inputs[0].dtype), scalar(c, "num_segments"))
+    return lambda c: segments(c, kind, start(c.inputs[0].dtype), _count(c))
 
 
 _UNSORTED: dict[str, tuple[str, Callable[[DType], float | int]]] = {
@@ -174,7 +183,7 @@ def segment_sum(c: Lowering) -> Node:
 
 @op("SegmentSumV2", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)
 def segment_sum_v2(c: Lowering) -> Node:
-    return segments(c, "add", 0, scalar(c, "num_segments"))
+    return segments(c, "add", 0, _count(c))
 
 
 # -- stitch, top-k --------------------------------------------------------------------------------------------
@@ -210,7 +219,7 @@ def top_k(c: Lowering) -> Sequence[Node]:
     b, x, k = c.b, c.inputs[0], scalar(c, "k")
     if not x.rank:
         raise c.error("input must have at least one axis")
-    n = constant_shape(c, x)[-1]
+    (n,) = constant_shape(c, x, x.rank - 1)
     if not 0 <= k <= n:
         raise c.error(f"k = {k} must be between 0 and the last axis, {n}")
     flat = b.reshape(x, (ext.product(x.shape[:-1]), n))

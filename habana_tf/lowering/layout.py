@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
 from .array import constant_shape, ints, static_slice
@@ -46,7 +48,9 @@ def mirror_pad(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
     pairs, skip = _mirrored(c)
     for axis, (low, high) in enumerate(pairs):
-        n = constant_shape(c, x)[axis]
+        if not isinstance(x.shape[axis], int) and not low and not high:
+            continue
+        n = constant_shape(c, x, axis)[0]
         if max(low, high) > n - skip:
             raise c.error(f"paddings {low} and {high} must be no greater than {n - skip} on axis {axis}")
         before = b.reverse(static_slice(c, x, axis, skip, low), [axis])
@@ -63,7 +67,9 @@ def mirror_pad_grad(c: Lowering) -> Node:
     x = b.cast(x, dtype.accumulator)
     pairs, skip = _mirrored(c)
     for axis, (low, high) in enumerate(pairs):
-        n = constant_shape(c, x)[axis] - low - high
+        if not isinstance(x.shape[axis], int) and not low and not high:
+            continue
+        n = constant_shape(c, x, axis)[0] - low - high
         if max(low, high) > n - skip:
             raise c.error(f"paddings {low} and {high} must be no greater than {n - skip} on axis {axis}")
         out = static_slice(c, x, axis, low, n)
@@ -91,7 +97,8 @@ def _channels_last(c: Lowering) -> bool:
 def space_to_depth(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
     last = _channels_last(c)
-    n, h, w, d = constant_shape(c, x if last else b.permute(x, (0, 2, 3, 1)))
+    x_last = x if last else b.permute(x, (0, 2, 3, 1))
+    n, (h, w, d) = x.shape[0], constant_shape(c, x_last, 1)
     if h % k or w % k:
         raise c.error(f"height {h} and width {w} must be multiples of the block size {k}")
     if last:
@@ -105,7 +112,8 @@ def space_to_depth(c: Lowering) -> Node:
 def depth_to_space(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
     last = _channels_last(c)
-    n, h, w, d = constant_shape(c, x if last else b.permute(x, (0, 2, 3, 1)))
+    x_last = x if last else b.permute(x, (0, 2, 3, 1))
+    n, (h, w, d) = x.shape[0], constant_shape(c, x_last, 1)
     if d % (k * k):
         raise c.error(f"depth {d} must be a multiple of the squared block size {k * k}")
     d //= k * k
@@ -131,15 +139,14 @@ def space_to_batch(c: Lowering) -> Node:
     m, rest = len(blocks), x.rank - 1 - len(blocks)
     low, high = _ends([(0, 0), *pairs, *[(0, 0)] * rest])
     x = b.pad(x, low, high)
-    batch, *space = constant_shape(c, x)
+    batch, space = x.shape[0], constant_shape(c, x, 1)
     if any(n % k for n, k in zip(space[:m], blocks, strict=True)):
         raise c.error(f"padded sizes {space[:m]} must be multiples of block_shape {blocks}")
     split = [s for n, k in zip(space[:m], blocks, strict=True) for s in (n // k, k)]
     x = b.reshape(x, (batch, *split, *space[m:]))
     inside, outside = [2 * i + 2 for i in range(m)], [2 * i + 1 for i in range(m)]
     x = b.permute(x, [*inside, 0, *outside, *range(2 * m + 1, x.rank)])
-    for k in blocks:
-        batch *= k
+    batch = ext.product((batch, *blocks))
     return b.reshape(x, (batch, *split[::2], *space[m:]))
 
 
@@ -148,11 +155,9 @@ def batch_to_space(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
     blocks, pairs = _blocks(c, "crops")
     m = len(blocks)
-    batch, *space = constant_shape(c, x)
-    for k in blocks:
-        if batch % k:
-            raise c.error(f"the batch does not split into blocks {blocks}")
-        batch //= k
+    batch, space = ext.divide(x.shape[0], math.prod(blocks)), constant_shape(c, x, 1)
+    if batch is None:
+        raise c.error(f"the batch does not split into blocks {blocks}")
     x = b.reshape(x, (*blocks, batch, *space))
     woven = [a for i in range(m) for a in (m + 1 + i, i)]
     x = b.permute(x, [m, *woven, *range(2 * m + 1, x.rank)])

@@ -107,16 +107,18 @@ def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
 
 @op("Slice", fixed=["begin", "size"], T=ALL, Index=INDEX)
 def slice_(c: Lowering) -> Node:
-    x, begin, size = c.inputs[0], ints(c, "begin"), ints(c, "size")
+    x, begin, size = c.inputs[0], ints(c, "begin"), extents(c, "size")
     if len(begin) != x.rank or len(size) != x.rank:
         raise c.error(f"begin {begin} and size {size} must have {x.rank} entries")
     moving = at_run_time(c.inputs[1])
     cuts = []
     for axis, (at, count, n) in enumerate(zip(begin, size, x.shape, strict=True)):
-        if not isinstance(n, int):
-            if at < 0 or count != -1 or moving and at or ext.bounds(ext.add(n, -at))[0] < 0:
+        if not isinstance(n, int) or not isinstance(count, int):
+            rest = ext.add(n, -at)
+            whole = count in (-1, rest) and not (moving and at)
+            if at < 0 or not whole or ext.bounds(rest)[0] < 0:
                 raise c.error(f"how much of axis {axis} is taken must be known")
-            cuts.append(Cut(at, ext.add(n, -at)))
+            cuts.append(Cut(at, rest))
             continue
         count = n - at if count == -1 else count
         if at < 0 or count < 0 or at + count > n:

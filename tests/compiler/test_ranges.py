@@ -146,7 +146,7 @@ def test_a_deep_sum_is_cut_into_as_many_chunks_as_it_needs() -> None:
 def test_a_last_axis_known_at_run_time_only_is_refused() -> None:
     b = Builder()
     x, w = b.input((20, 16), F), b.input((16, S), F)
-    with pytest.raises(Unfit, match="last axis"):
+    with pytest.raises(Unfit, match="run time"):
         check_range(Program(b.inputs, [product(b, x, w, (0, 1), (1, 2), (0, 2))]), [[5]])
 
 
@@ -177,6 +177,14 @@ def test_reshapes_split_and_join_a_symbolic_axis() -> None:
     again = b.reduce("sum", b.reshape(b.map("exp", flat), (S, 160)), [1])
     turned = b.map("abs", b.reshape(b.permute(flat, (1, 0)), (4, 4, S, 10)))
     check_range(Program(b.inputs, [flat, again, turned]), SIZES)
+
+
+def test_a_reshape_across_symbols_reads_memory_in_order() -> None:
+    b = Builder()
+    x = b.input((2, S, 7, 4), F)
+    joined = b.reshape(b.map("exp", b.permute(x, (1, 0, 2, 3))), (ext.mul(S, 2), 7, 4))
+    back = b.reshape(b.map("neg", joined), (2, S, 7, 4))
+    check_range(Program(b.inputs, [joined, b.reduce("sum", back, [0]), b.map("abs", back)]), SIZES)
 
 
 def test_two_symbols() -> None:

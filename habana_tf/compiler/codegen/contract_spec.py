@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from .. import extent as ext
 from ..dtypes import DType
 from ..extent import Extent
-from ..views import Unfit
 
 
 @dataclass(frozen=True)
@@ -128,8 +127,6 @@ def canonical(spec: ContractSpec) -> Canonical:
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
         lane = None
     if lane is not None and not isinstance(lane.extent, int):
-        if any(x.out and x is not lane for x in labels):
-            raise Unfit("the last axis of a product's result has a size known at run time only")
         lane = None
     swapped = lane is not None and lane.kind == "m"
     if swapped:
