@@ -200,6 +200,13 @@ HABANA_SIM_ISA: Setting[str] = Setting(
     meaning="Instructions that compiled kernels may use; auto is the best this host CPU has.",
     key=True,
 )
+HABANA_SIM_COMPILE_PROCESSES: Setting[int] = Setting(
+    "HABANA_SIM_COMPILE_PROCESSES",
+    0,
+    *_integer(0),
+    meaning="Processes that compile a large recipe, this one included; 0 takes one per core this process may use.",
+    key=False,
+)
 TF_ENABLE_DYNAMIC_SHAPES: Setting[bool] = Setting(
     "TF_ENABLE_DYNAMIC_SHAPES",
     True,

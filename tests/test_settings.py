@@ -25,13 +25,14 @@ NOT_IN_KEY = {
     "TF_ENABLE_DYNAMIC_SHAPES",
     "HABANA_SIM_THREADS",
     "HABANA_SIM_COMPILE",
+    "HABANA_SIM_COMPILE_PROCESSES",
     "TF_RECIPE_CACHE_PATH",
     "HABANA_SIM_LOG",
     "HBN_TF_GRAPH_DUMP",
     "TF_DUMP_GRAPH_PREFIX",
 }
 # Variables of other programs, which we read by their rules and therefore do not declare.
-FOREIGN = re.compile(r"TF_CONFIG$|TF_CPP_|OMPI_|PMI_|HOROVOD_|XLA_|KERAS_|CUDA_|PATH$|HOME$|TMPDIR$|CI$")
+FOREIGN = re.compile(r"TF_CONFIG$|TF_CPP_|OMPI_|PMI_|HOROVOD_|XLA_|KERAS_|CUDA_|PYTHONPATH$|PATH$|HOME$|TMPDIR$|CI$")
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from habana_tf.hardware.cpu import Target
 
 from . import extent as ext
 from .codegen.generate import generate
-from .codegen.machine import compile_ir
+from .codegen.objects import MODULE_BYTES, Objects
 from .extent import Extent
 from .interpreter import evaluate
 from .ir import Node, Op, Program
@@ -24,12 +24,14 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
     program = rewrite(program)
     plan = schedule(program)
-    generated = generate(plan, target)
+    with Objects(target) as objects:
+        generated = generate(plan, target, objects.add, MODULE_BYTES)
+        code = objects.finish()
     layout = _Layout(program)
     launches: list[Launch] = []
-    for code in generated.codes:
-        temps = [layout.temporary(n) for n in code.temps]
-        for call in code.calls:
+    for kernel in generated.codes:
+        temps = [layout.temporary(n) for n in kernel.temps]
+        for call in kernel.calls:
             if call.grid == 0:
                 continue
             numbers = tuple(temps[b[1]] if isinstance(b, tuple) else layout.number(b) for b in call.buffers)
@@ -43,7 +45,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         [(n.dtype, n.shape) for n in program.outputs],
         list(program.states),
         bytes(layout.constants),
-        compile_ir(generated.ir, target),
+        code,
         [explain(k, plan.kept) for k in plan.kernels],
     )
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from . import extent as ext
 from .codegen.machine import Loaded
+from .codegen.objects import split
 from .dtypes import DType, from_label
 from .extent import Extent
 from .plan import Lifetime, place
@@ -86,7 +87,7 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     numbers = list(dims)
     offsets, total, _ = recipe.workspace(numbers)
     if recipe.loaded is None and recipe.launches:
-        recipe.loaded = Loaded(recipe.code, {launch.function for launch in recipe.launches}, target)
+        recipe.loaded = Loaded(split(recipe.code), {launch.function for launch in recipe.launches}, target)
     calls = []
     for launch in recipe.launches:
         grid = ext.evaluate(launch.grid, numbers)

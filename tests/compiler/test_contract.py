@@ -45,7 +45,7 @@ TARGETS = targets()
 
 def compile_(code: ContractCode, tgt: Target) -> machine.Loaded:
     text = emit.module([call.ir for call in code.calls], set(code.declarations), "")
-    return machine.Loaded(machine.compile_ir(text, tgt), [call.name for call in code.calls], tgt)
+    return machine.Loaded([machine.compile_ir(text, tgt)], [call.name for call in code.calls], tgt)
 
 
 def run(code: ContractCode, tgt: Target, buffers: dict[object, np.ndarray], cuts: int = 3) -> None:

@@ -1,8 +1,8 @@
-"""From scheduled kernels to one module of LLVM IR: equal functions once, each call with the buffers it needs."""
+"""From scheduled kernels to modules of LLVM IR: equal functions once, each call with the buffers it needs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from habana_tf.hardware.cpu import Target
@@ -21,15 +21,14 @@ FLOAT_BYTES = 4
 
 @dataclass(frozen=True)
 class Generated:
-    """ir: module text. codes: one per kernel; a call's `name` is a function of the module."""
+    """codes: one per kernel; a call's `name` is a function of one of the modules."""
 
-    ir: str
     codes: tuple[Code, ...]
     functions: int
 
 
-def generate(plan: Schedule, target: Target) -> Generated:
-    """Code for every kernel of a schedule."""
+def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_bytes: int) -> Generated:
+    """Code for every kernel of a schedule. `add` gets each module (its text), as soon as it has `module_bytes`."""
     lanes = target.vector_bytes // FLOAT_BYTES
     attributes = f'"target-cpu"="{target.llvm_cpu}" "target-features"="{target.llvm_features}"'
     if target.vector_bytes == 64:
@@ -37,6 +36,7 @@ def generate(plan: Schedule, target: Target) -> Generated:
     names: dict[str, str] = {}
     texts: list[str] = []
     declarations: set[str] = set()
+    size = 0
     codes: list[Code] = []
     for kernel in plan.kernels:
         code = _emit(kernel, plan, target, lanes)
@@ -48,9 +48,15 @@ def generate(plan: Schedule, target: Target) -> Generated:
             if name is None:
                 name = names[body] = f"k{len(names)}"
                 texts.append(f"define void @{name}{body}")
+                size += len(body)
             calls.append(replace(call, name=name, ir=""))
         codes.append(replace(code, calls=tuple(calls)))
-    return Generated(module(texts, declarations, attributes), tuple(codes), len(texts))
+        if size >= module_bytes:
+            add(module(texts, declarations, attributes))
+            texts, declarations, size = [], set(), 0
+    if texts or not names:
+        add(module(texts, declarations, attributes))
+    return Generated(tuple(codes), len(names))
 
 
 def _emit(kernel: Kernel, plan: Schedule, target: Target, lanes: int) -> Code:

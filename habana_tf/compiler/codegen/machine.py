@@ -4,9 +4,8 @@ No optimisation passes run on the IR: kernels are written with the vectors, unro
 the passes took three quarters of the time to change nothing that could be measured. The code generator's own
 (instruction selection, machine-level hoisting and scheduling, register allocation) run as always.
 
-llvmlite holds one lock around every call, so one process compiles one module at a time; modules are small.
-Object code is position independent of the process: `compile_ir` gives bytes for the recipe, `Loaded` links them
-into this process.
+llvmlite holds one lock around every call, so one process compiles one module at a time (see `objects.py`). Object code
+is position independent of the process: `compile_ir` gives bytes for the recipe, `Loaded` links them into this process.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ def _binding() -> Any:
     return binding
 
 
-def _machine(target: Target) -> Any:
-    binding = _binding()
-    return binding.Target.from_default_triple().create_target_machine(
-        cpu=target.llvm_cpu, features=target.llvm_features, opt=2, reloc="pic", codemodel="default", jit=True
-    )
+def _machine(cpu: str, features: str) -> Any:
+    return _binding().Target.from_default_triple().create_target_machine(
+        cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default", jit=True
+    )  # fmt: skip
 
 
 def _module(ir: str) -> Any:
@@ -48,32 +46,39 @@ def _module(ir: str) -> Any:
 
 def compile_ir(ir: str, target: Target) -> bytes:
     """Object code of a module."""
+    return emit_object(ir, target.llvm_cpu, target.llvm_features)
+
+
+def emit_object(ir: str, cpu: str, features: str) -> bytes:
+    """Object code of a module, by LLVM's names of CPU and features."""
     with _LOCK:
-        return bytes(_machine(target).emit_object(_module(ir)))
+        return bytes(_machine(cpu, features).emit_object(_module(ir)))
 
 
 def assembly(ir: str, target: Target) -> str:
     """The machine code of a module, for people."""
     with _LOCK:
-        return str(_machine(target).emit_assembly(_module(ir)))
+        return str(_machine(target.llvm_cpu, target.llvm_features).emit_assembly(_module(ir)))
 
 
 @functools.cache
 def _linker(target: Target) -> Any:
     """What links object code into this process. JITLink keeps the sections of an object together: the older linker
     put them wherever there was room, too far apart for the code's addresses once a card's memory is mapped."""
-    return _binding().create_lljit_compiler(_machine(target), use_jit_link=True)
+    return _binding().create_lljit_compiler(_machine(target.llvm_cpu, target.llvm_features), use_jit_link=True)
 
 
 _numbers = itertools.count()
 
 
 class Loaded:
-    """Object code linked into this process. Keep it as long as its functions may run."""
+    """Object files linked into this process. Keep it as long as its functions may run."""
 
-    def __init__(self, code: bytes, functions: Iterable[str], target: Target) -> None:
+    def __init__(self, objects: Iterable[bytes], functions: Iterable[str], target: Target) -> None:
         with _LOCK:
-            builder = _binding().JITLibraryBuilder().add_object_img(code).add_current_process()
+            builder = _binding().JITLibraryBuilder().add_current_process()
+            for code in objects:
+                builder.add_object_img(code)
             for name in functions:
                 builder.export_symbol(name)
             self._library = builder.link(_linker(target), f"recipe{next(_numbers)}")

@@ -1,0 +1,233 @@
+"""Machine code of a recipe, module by module and, for much of it, in several processes.
+
+A recipe's functions come as modules of about `MODULE_BYTES` of IR, cut by their text alone; each becomes an object
+file, and the bytes of a recipe are these objects in order. llvmlite compiles one module at a time per process, so from
+the second module on worker processes (`worker.py`) take their share while the code generator still writes the rest;
+this process takes what is left in the end. Workers are kept for the next recipe and end by themselves.
+
+Invariants: the bytes do not depend on who compiled what. A worker that fails costs a warning, once, and its module is
+compiled here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from habana_tf import settings
+from habana_tf.hardware.cpu import Target
+
+from .machine import compile_ir
+from .worker import IDLE
+
+log = logging.getLogger("habana_tf")
+
+MODULE_BYTES = 512 << 10
+"""IR of a module that is worth sending to another process."""
+MOST_WORKERS = 7
+
+
+def join(objects: Iterable[bytes]) -> bytes:
+    """Object files as one: each behind its length (8 bytes, little-endian)."""
+    return b"".join(part for x in objects for part in (len(x).to_bytes(8, "little"), x))
+
+
+def split(code: bytes) -> list[bytes]:
+    """What `join` joined."""
+    out, at = [], 0
+    while at < len(code):
+        n = int.from_bytes(code[at : at + 8], "little")
+        out.append(code[at + 8 : at + 8 + n])
+        at += 8 + n
+    return out
+
+
+class WorkerFailed(Exception):
+    """A worker is gone, or could not compile what this process may well compile."""
+
+
+class Worker:
+    """A worker process."""
+
+    def __init__(self) -> None:
+        root = str(Path(__file__).parents[3])
+        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "habana_tf.compiler.codegen.worker"], env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        self._used = time.monotonic()
+
+    @property
+    def usable(self) -> bool:
+        """Whether it lives and will not end by itself in the next moments."""
+        return self._process.poll() is None and time.monotonic() - self._used < IDLE / 2
+
+    def compile(self, ir: str, target: Target) -> bytes:
+        """Object code of a module. Raises WorkerFailed."""
+        process, data = self._process, ir.encode()
+        assert process.stdin is not None and process.stdout is not None
+        head = {"cpu": target.llvm_cpu, "features": target.llvm_features, "bytes": len(data)}
+        try:
+            process.stdin.write(json.dumps(head).encode() + b"\n" + data)
+            process.stdin.flush()
+            answer: dict[str, Any] = json.loads(process.stdout.readline())
+            code = process.stdout.read(answer["bytes"])
+        except (OSError, ValueError) as why:
+            raise WorkerFailed(f"it ended ({why})") from why
+        if answer["error"] is not None or len(code) != answer["bytes"]:
+            raise WorkerFailed(answer["error"] or "it ended in the middle of an answer")
+        self._used = time.monotonic()
+        return code
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            if stream is not None:
+                stream.close()
+
+
+class _Idle:
+    """The workers that wait for work; those of a process that forked are not its child's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._workers: list[Worker] = []
+        self._owner = os.getpid()
+        self._warned = False
+        atexit.register(self.close)
+
+    def take(self) -> Worker | None:
+        """A worker that waits, if there is one."""
+        with self._lock:
+            if self._owner != os.getpid():
+                self._owner, self._workers = os.getpid(), []
+            while self._workers:
+                worker = self._workers.pop()
+                if worker.usable:
+                    return worker
+                worker.close()
+        return None
+
+    def give(self, worker: Worker) -> None:
+        with self._lock:
+            self._workers.append(worker)
+
+    def warn(self, why: object) -> None:
+        with self._lock:
+            warned, self._warned = self._warned, True
+        if not warned:
+            log.warning("a compiler process failed (%s): its modules are compiled in this process", why)
+
+    def close(self) -> None:
+        """Ends all workers."""
+        with self._lock:
+            workers, self._workers = self._workers, []
+        if self._owner == os.getpid():
+            for worker in workers:
+                worker.close()
+
+
+idle = _Idle()
+
+
+def processes() -> int:
+    """Processes that compile a recipe, this one included."""
+    wanted = settings.HABANA_SIM_COMPILE_PROCESSES.get()
+    return wanted or min(len(os.sched_getaffinity(0)), MOST_WORKERS + 1)
+
+
+class Objects:
+    """The object files of one recipe in the making: `add` modules as they are written, then `finish`.
+
+    start: makes a worker process.
+    """
+
+    def __init__(self, target: Target, start: Callable[[], Worker] = Worker) -> None:
+        self._target = target
+        self._start = start
+        self._done: dict[int, bytes | Exception] = {}
+        self._waiting: deque[tuple[int, str]] = deque()
+        self._changed = threading.Condition()
+        self._threads: list[threading.Thread] = []
+        self._count = 0
+        self._complete = False
+
+    def __enter__(self) -> Objects:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        with self._changed:
+            self._waiting.clear()
+            self._complete = True
+            self._changed.notify_all()
+
+    def add(self, ir: str) -> None:
+        """The next module."""
+        with self._changed:
+            self._waiting.append((self._count, ir))
+            self._count += 1
+            self._changed.notify()
+        if self._count > 1 and len(self._threads) < min(processes() - 1, self._count):
+            self._threads.append(threading.Thread(target=self._serve, name="habana_tf compiler", daemon=True))
+            self._threads[-1].start()
+
+    def finish(self) -> bytes:
+        """All modules' objects, joined; this process compiles those that no worker has begun."""
+        with self._changed:
+            self._complete = True
+            self._changed.notify_all()
+        while (job := self._next(wait=False)) is not None:
+            self._put(job[0], compile_ir(job[1], self._target))
+        with self._changed:
+            while len(self._done) < self._count:
+                self._changed.wait()
+        return join(_code(self._done[k]) for k in range(self._count))
+
+    def _next(self, wait: bool) -> tuple[int, str] | None:
+        with self._changed:
+            while wait and not self._waiting and not self._complete:
+                self._changed.wait()
+            return self._waiting.popleft() if self._waiting else None
+
+    def _put(self, number: int, code: bytes | Exception) -> None:
+        with self._changed:
+            self._done[number] = code
+            self._changed.notify_all()
+
+    def _serve(self) -> None:
+        """A worker's share."""
+        worker: Worker | None = None
+        while (job := self._next(wait=True)) is not None:
+            number, ir = job
+            try:
+                worker = worker or idle.take() or self._start()
+                self._put(number, worker.compile(ir, self._target))
+            except (WorkerFailed, OSError) as why:
+                idle.warn(why)
+                if worker is not None:
+                    worker.close()
+                try:
+                    self._put(number, compile_ir(ir, self._target))
+                except Exception as error:
+                    self._put(number, error)
+                return
+        if worker is not None:
+            idle.give(worker)
+
+
+def _code(made: bytes | Exception) -> bytes:
+    if isinstance(made, Exception):
+        raise made
+    return made

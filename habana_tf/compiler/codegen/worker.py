@@ -1,0 +1,46 @@
+"""A process that compiles modules for another one: `python -m habana_tf.compiler.codegen.worker`.
+
+It imports LLVM and nothing of TensorFlow, is started afresh and never forked. Requests come on stdin, one after the
+other, answers go to stdout:
+
+    {"cpu": ..., "features": ..., "bytes": n}  n bytes of LLVM IR    ->    {"bytes": n, "error": null}  n bytes
+
+each head on a line of its own.
+
+It ends when stdin does, or when nothing came for `IDLE` seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+
+IDLE = 120.0
+"""Seconds without a request after which a worker ends."""
+
+
+def main() -> None:
+    from habana_tf.compiler.codegen.machine import emit_object
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that asked
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what LLVM prints is no answer
+    while select.select([requests], [], [], IDLE)[0]:
+        line = requests.readline()
+        if not line:
+            return
+        request = json.loads(line)
+        ir = requests.read(request["bytes"]).decode()
+        try:
+            code, error = emit_object(ir, request["cpu"], request["features"]), None
+        except Exception as why:
+            code, error = b"", f"{type(why).__name__}: {why}"
+        answers.write(json.dumps({"bytes": len(code), "error": error}).encode() + b"\n" + code)
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

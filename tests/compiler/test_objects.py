@@ -1,0 +1,116 @@
+"""Modules compiled by several processes: the same bytes, whoever compiles them, and nothing lost when one dies."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from habana_tf.compiler.codegen import objects
+from habana_tf.compiler.codegen.machine import Loaded, compile_ir
+from habana_tf.compiler.codegen.objects import Objects, Worker, WorkerFailed, join, split
+from habana_tf.hardware.cpu import target
+
+MODULES = [f"define i64 @f{k}(i64 %x) {{\n  %y = mul i64 %x, {k + 2}\n  ret i64 %y\n}}\n" for k in range(6)]
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Three processes, and no worker that an earlier test left."""
+    monkeypatch.setenv("HABANA_SIM_COMPILE_PROCESSES", "3")
+    monkeypatch.setattr(objects, "idle", objects._Idle())
+    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
+    yield
+    objects.idle.close()
+
+
+def compiled(start: type[Worker] = Worker) -> bytes:
+    with Objects(target(), start) as made:
+        for ir in MODULES:
+            made.add(ir)
+        return made.finish()
+
+
+def test_join_and_split_are_inverse() -> None:
+    parts = [b"", b"one", bytes(1000)]
+    assert split(join(parts)) == parts and split(b"") == []
+
+
+def test_the_bytes_do_not_depend_on_who_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    want = [compile_ir(ir, target()) for ir in MODULES]
+    assert split(compiled()) == want
+    monkeypatch.setenv("HABANA_SIM_COMPILE_PROCESSES", "1")
+    assert split(compiled()) == want
+
+
+def test_a_worker_compiles() -> None:
+    worker = Worker()
+    try:
+        assert [worker.compile(ir, target()) for ir in MODULES[:2]] == [compile_ir(x, target()) for x in MODULES[:2]]
+        with pytest.raises(WorkerFailed, match="expected"):
+            worker.compile("define nonsense", target())
+        assert worker.usable
+    finally:
+        worker.close()
+    assert not worker.usable
+
+
+def test_all_objects_are_linked_together() -> None:
+    loaded = Loaded(split(compiled()), [f"f{k}" for k in range(6)], target())
+    functions = [ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.address(f"f{k}")) for k in range(6)]
+    assert [f(10) for f in functions] == [20, 30, 40, 50, 60, 70]
+
+
+class Dying(Worker):
+    """A worker that is killed before it answers."""
+
+    def compile(self, ir: str, target: object) -> bytes:
+        self._process.kill()
+        return super().compile(ir, target)  # type: ignore[arg-type]
+
+
+def test_a_worker_that_dies_costs_one_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hold = Objects._next
+
+    def only_workers(self: Objects, wait: bool) -> tuple[int, str] | None:
+        """This process leaves the first modules to the workers."""
+        if not wait:
+            for thread in self._threads:
+                thread.join(30)
+        return hold(self, wait)
+
+    monkeypatch.setattr(Objects, "_next", only_workers)
+    with caplog.at_level(logging.WARNING, logger="habana_tf"):
+        assert split(compiled(Dying)) == [compile_ir(ir, target()) for ir in MODULES]
+    assert [r.getMessage().startswith("a compiler process failed") for r in caplog.records] == [True]
+
+
+def test_a_worker_is_used_again() -> None:
+    started: list[Worker] = []
+
+    class Counted(Worker):
+        def __init__(self) -> None:
+            super().__init__()
+            started.append(self)
+
+    for _ in range(3):
+        with Objects(target(), Counted) as made:
+            for ir in MODULES:
+                made.add(ir)
+            made.finish()
+            threads = made._threads
+        for thread in threads:
+            thread.join(30)
+    assert 1 <= len(started) <= 2 and all(w.usable for w in started)
+
+
+def test_ir_that_nobody_can_compile_is_an_error() -> None:
+    with Objects(target()) as made:
+        for ir in (*MODULES, "define nonsense"):
+            made.add(ir)
+        with pytest.raises(RuntimeError, match="expected"):
+            made.finish()
