@@ -43,9 +43,9 @@ def targets() -> list[Target]:
 TARGETS = targets()
 
 
-def compile_(code: ContractCode, tgt: Target) -> machine.Loaded:
+def compile_(code: ContractCode, tgt: Target, imports: dict[str, int] | None = None) -> machine.Loaded:
     text = emit.module([call.ir for call in code.calls], set(code.declarations), "")
-    return machine.Loaded([machine.compile_ir(text, tgt)], [call.name for call in code.calls], tgt)
+    return machine.Loaded([machine.compile_ir(text, tgt)], [call.name for call in code.calls], tgt, imports)
 
 
 def run(code: ContractCode, tgt: Target, buffers: dict[object, np.ndarray], cuts: int = 3) -> None:

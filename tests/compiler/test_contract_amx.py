@@ -7,7 +7,6 @@ import platform
 
 import numpy as np
 import pytest
-from llvmlite import binding as llvm
 
 from habana_tf.compiler.codegen import emit, machine
 from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
@@ -102,8 +101,10 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Registers:
     usual = shapes.compile_
 
     def compile_(code: ContractCode, tgt: Target) -> machine.Loaded:
-        for name, function in registers.functions.items():
-            llvm.add_symbol(f"emulated_{name}", ctypes.cast(function, ctypes.c_void_p).value)
+        imports = {
+            f"emulated_{name}": ctypes.cast(function, ctypes.c_void_p).value or 0
+            for name, function in registers.functions.items()
+        }
         for call in code.calls:
             fn = call.function
             fn.lines = [line.replace("@llvm.x86.t", "@emulated_t").replace("@llvm.x86.ld", "@emulated_ld")
@@ -111,7 +112,7 @@ def emulate(monkeypatch: pytest.MonkeyPatch) -> Registers:
             fn.declarations = {
                 d.replace("@llvm.x86.t", "@emulated_t").replace("@llvm.x86.ld", "@emulated_ld") for d in fn.declarations
             }
-        return usual(code, tgt if tgt is not AMX else target())
+        return usual(code, tgt if tgt is not AMX else target(), imports)
 
     monkeypatch.setattr(shapes, "compile_", compile_)
     return registers

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from habana_tf.hardware.cpu import Target
@@ -72,13 +72,26 @@ _numbers = itertools.count()
 
 
 class Loaded:
-    """Object files linked into this process. Keep it as long as its functions may run."""
+    """Object files linked into this process. Keep it as long as its functions may run.
 
-    def __init__(self, objects: Iterable[bytes], functions: Iterable[str], target: Target) -> None:
+    functions: those whose address will be asked for. imports: addresses of functions that the code calls, beside those
+    of the C library.
+    """
+
+    def __init__(
+        self,
+        objects: Iterable[bytes],
+        functions: Iterable[str],
+        target: Target,
+        imports: Mapping[str, int] | None = None,
+    ) -> None:
         with _LOCK:
-            builder = _binding().JITLibraryBuilder().add_current_process()
+            builder = _binding().JITLibraryBuilder()
             for code in objects:
                 builder.add_object_img(code)
+            builder.add_current_process()
+            for name, address in (imports or {}).items():
+                builder.import_symbol(name, address)
             for name in functions:
                 builder.export_symbol(name)
             self._library = builder.link(_linker(target), f"recipe{next(_numbers)}")
