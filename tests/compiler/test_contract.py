@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from habana_tf.compiler import extent as ext
 from habana_tf.compiler.codegen import contract_loops, emit, machine
 from habana_tf.compiler.codegen.contract import (
     ContractCode,
@@ -26,6 +27,7 @@ from habana_tf.compiler.codegen.contract_point import Point
 from habana_tf.compiler.codegen.contract_spec import canonical
 from habana_tf.compiler.codegen.contract_tiles import plan
 from habana_tf.compiler.dtypes import DType
+from habana_tf.compiler.views import Unfit
 from habana_tf.hardware.cpu import Isa, Target, host, target
 
 F32, BF16 = DType.F32, DType.BF16
@@ -48,21 +50,26 @@ def compile_(code: ContractCode, tgt: Target, imports: dict[str, int] | None = N
     return machine.Loaded([machine.compile_ir(text, tgt)], [call.name for call in code.calls], tgt, imports)
 
 
-def run(code: ContractCode, tgt: Target, buffers: dict[object, np.ndarray], cuts: int = 3) -> None:
-    """Runs the calls; each grid is done in `cuts` pieces, last first, as threads might."""
+def run(
+    code: ContractCode, tgt: Target, buffers: dict[object, np.ndarray], cuts: int = 3, dims: tuple[int, ...] = ()
+) -> None:
+    """Runs the calls; each grid is done in `cuts` pieces, last first, as threads might. dims: the symbols' values."""
     if not code.calls:
         return
     loaded = compile_(code, tgt)
-    temps = {("temp", i): np.full(size // 4 + 1, np.nan, np.float32) for i, size in enumerate(code.temps)}
+    sizes = [ext.evaluate(size, list(dims)) for size in code.temps]
+    temps = {("temp", i): np.full(size // 4 + 1, np.nan, np.float32) for i, size in enumerate(sizes)}
+    symbols = (ctypes.c_int64 * max(len(dims), 1))(*dims)
     signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
     for call in code.calls:
         function = signature(loaded.address(call.name))
         pointers = (ctypes.c_void_p * len(call.buffers))()
         for i, b in enumerate(call.buffers):
             pointers[i] = {**temps, **buffers}[b].ctypes.data
-        edges = [call.grid * i // cuts for i in range(cuts + 1)]
+        grid = ext.evaluate(call.grid, list(dims))
+        edges = [grid * i // cuts for i in range(cuts + 1)]
         for begin, end in reversed(list(pairwise(edges))):
-            function(ctypes.addressof(pointers), None, begin, end)
+            function(ctypes.addressof(pointers), ctypes.addressof(symbols), begin, end)
 
 
 def to_bf16(x: np.ndarray) -> np.ndarray:
@@ -126,13 +133,18 @@ class Case:
         kept.sort(key=lambda i: -self.spec.out.strides[i])
         return np.einsum(views[0], subscripts[0], views[1], subscripts[1], kept)
 
-    def check(self, tgt: Target) -> ContractCode:
+    def check(self, tgt: Target, symbol: int | None = None) -> ContractCode:
+        """Compiles, runs and compares; the extent of label `symbol` is known at run time only."""
         want = self.reference()
-        code = emit_contract(self.spec, tgt, "kernel")
+        extents: list[ext.Extent] = list(self.spec.extents)
+        dims: tuple[int, ...] = ()
+        if symbol is not None:
+            dims, extents[symbol] = (self.spec.extents[symbol],), ext.sym(0)
+        code = emit_contract(replace(self.spec, extents=tuple(extents)), tgt, "kernel")
         bf16 = self.spec.out.dtype is BF16
         out = np.zeros(want.size + 64, np.uint16 if bf16 else np.float32)
         out[want.size :] = 7
-        run(code, tgt, {"a": self.a, "b": self.b, "out": out})
+        run(code, tgt, {"a": self.a, "b": self.b, "out": out}, dims=dims)
         assert (out[want.size :] == 7).all(), "wrote past the result"
         got = out[: want.size]
         got = (from_bf16(got) if bf16 else got).reshape(want.shape)
@@ -174,6 +186,16 @@ def cases(draw: st.DrawFn) -> Case:
 @given(cases(), st.sampled_from(TARGETS))
 def test_any_labels(case: Case, tgt: Target) -> None:
     case.check(tgt)
+
+
+@settings(max_examples=80, deadline=None)
+@given(cases(), st.sampled_from(TARGETS), st.data())
+def test_any_label_of_symbolic_extent(case: Case, tgt: Target, data: st.DataObject) -> None:
+    symbol = data.draw(st.integers(0, len(case.spec.extents) - 1))
+    try:
+        case.check(tgt, symbol)
+    except Unfit:  # an inner label of the sum, or of partial sums
+        assume(False)
 
 
 def matmul(m: int, n: int, k: int, ta: bool = False, tb: bool = False, dtype: DType = F32) -> Case:

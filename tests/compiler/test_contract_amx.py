@@ -144,6 +144,19 @@ def test_products(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.skipif(not target().avx512_bf16, reason="the rest of the kernel is for AVX-512")
+@pytest.mark.parametrize("rows", [1, 31, 32, 75])
+@pytest.mark.parametrize("name", ["product", "image"])
+def test_rows_of_symbolic_number(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    registers = emulate(monkeypatch)
+    made = {"product": lambda: shapes.matmul(rows, 70, 96, dtype=BF16),
+            "image": lambda: shapes.convolution(rows, 8, 32, 24, 3, 1, 1, BF16)}  # fmt: skip
+    code = made[name]().check(AMX, symbol=0)
+    assert not registers.errors
+    assert code.plan is not None and code.plan.amx and registers.products
+    assert not registers.rows, "registers were not released"
+
+
+@pytest.mark.skipif(not target().avx512_bf16, reason="the rest of the kernel is for AVX-512")
 def test_strided_a_uses_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     registers = emulate(monkeypatch)
     shapes.matmul(64, 64, 64, ta=True, dtype=BF16).check(AMX)
