@@ -122,11 +122,20 @@ def _path(text: str) -> str | None:
     return os.path.expanduser(text)
 
 
+def _bf16(text: str) -> str:
+    """`off`, `full`, `basic`, or the path of a configuration."""
+    spellings = {"0": "off", "off": "off", "false": "off", "1": "full", "on": "full", "true": "full", "full": "full"}
+    if text.lower() in (*spellings, "basic"):
+        return spellings.get(text.lower(), "basic")
+    return os.path.expanduser(text)
+
+
 _MODULE_ID: tuple[Callable[[str], int | None], str] = (_module_id, "one module id such as 3")
 _MODULE_IDS = (_module_ids, "different module ids separated by commas, such as 0,1,2,3")
 _NAMES = (_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
 _SWITCH = (_switch, "on or off")
 _PATH = (_path, "a directory")
+_FILE = (_path, "the path of a file")
 
 # --- the machine that is simulated ---
 
@@ -188,6 +197,32 @@ HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
     True,
     *_SWITCH,
     meaning="Let Keras 3 choose jit_compile=False by itself while HPU is loaded.",
+    key=False,
+)
+
+# --- precision ---
+
+TF_BF16_CONVERSION: Setting[str] = Setting(
+    "TF_BF16_CONVERSION",
+    "off",
+    _bf16,
+    "0, false, 1, true, full, basic or the path of a JSON configuration",
+    meaning="Which ops of fp32 graphs run in bf16: none, the full or the basic list, or a configuration of your own.",
+    key=False,
+    aliases=("TF_ENABLE_BF16_CONVERSION",),
+)
+TF_BF16_DUMP_PATH: Setting[str | None] = Setting(
+    "TF_BF16_DUMP_PATH",
+    None,
+    *_FILE,
+    meaning="File that gets the active bf16 configuration as JSON; unset writes none.",
+    key=False,
+)
+HABANA_SIM_BF16_VERBOSE: Setting[bool] = Setting(
+    "HABANA_SIM_BF16_VERBOSE",
+    False,
+    *_SWITCH,
+    meaning="Log for every op of a graph that is converted why it is bf16 or fp32.",
     key=False,
 )
 

@@ -27,7 +27,9 @@ _children: dict[str, subprocess.Popen[str]] = {}
 
 def environment(**extra: str) -> dict[str, str]:
     """This process's environment for a child, without settings of the device but those given."""
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HABANA_", "HLS", "TF_RECIPE", "TF_CONFIG"))}
+    env = {
+        k: v for k, v in os.environ.items() if not k.startswith(("HABANA_", "HLS", "TF_RECIPE", "TF_CONFIG", "TF_BF16"))
+    }
     return {**env, "TF_CPP_MIN_LOG_LEVEL": "2", "HABANA_SIM_LOG": "warning", "PYTHONPATH": PATH, **extra}
 
 

@@ -12,8 +12,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .. import settings
-from . import clusters, constants, detours, dump, flow, inline, launch, placement, report, selects, variables
+from .. import bf16_config, settings
+from . import (
+    bf16,
+    clusters,
+    constants,
+    detours,
+    dump,
+    flow,
+    inline,
+    launch,
+    placement,
+    report,
+    selects,
+    variables,
+)
 from .flow import Flow
 from .placement import Placement
 from .shapes import Shapes
@@ -30,6 +43,7 @@ class Work:
     flow: Flow = field(default_factory=lambda: Flow([], {}, []))
     placement: Placement = field(default_factory=Placement)
     opened: int = 0
+    conversion: bf16.Conversion | None = None
     groups: list[clusters.Group] = field(default_factory=list)
     launches: list[launch.Launch] = field(default_factory=list)
 
@@ -39,6 +53,13 @@ def _place(work: Work) -> None:
     work.placement = placement.place(work.view, settings.TF_PLACE_ON_CPU.get(), work.excluded)
     placement.keep_names(work.view, work.placement)
     detours.bypass(work.view, work.placement)
+
+
+def _bf16(work: Work) -> None:
+    config = bf16_config.active()
+    if config is not None:
+        bf16_config.dump(config)
+        work.conversion = bf16.convert(work.view, work.placement, config)
 
 
 def _selects(work: Work) -> None:
@@ -61,6 +82,7 @@ def _launches(work: Work) -> None:
 
 PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
     ("placement", _place),  # first: every later phase asks what HPU takes
+    ("bf16", _bf16),  # before all that moves or merges work: the casts it adds are work too
     ("selects", _selects),  # before variables: it takes reads and assigns out of branches
     ("variables", _variables),  # before clusters: an update in the graph would be in the way of a cluster
     ("clusters", _clusters),
@@ -110,9 +132,10 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
         # out of fuel: once more without the clusters that are too many
         spent = frozenset(n.proto.name for group in work.groups[fuel:] for n in group.nodes)
         work = Work(View.parse(graph_def, view.preserved, fetched), Shapes(item), work.excluded | spent)
-    if not work.launches and not work.placement.moved and not work.opened:
-        report.record(before, work.placement, work.launches, time.perf_counter() - begin)
-        return None
-    out = work.view.write()
-    report.record(before, work.placement, work.launches, time.perf_counter() - begin)
+    conversion = work.conversion
+    if conversion is not None and settings.HABANA_SIM_BF16_VERBOSE.get():
+        conversion.say()
+    changed = work.launches or work.placement.moved or work.opened or (conversion is not None and conversion.casts)
+    out = work.view.write() if changed else None
+    report.record(before, work.placement, conversion, work.launches, time.perf_counter() - begin)
     return out

@@ -10,9 +10,11 @@ import json
 import logging
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from .bf16 import Conversion, Why
 from .launch import Launch
 from .ops import device_type
 from .placement import Placement
@@ -36,7 +38,8 @@ class Census:
 class GraphRecord:
     """One graph. nodes: all of it; on_hpu: those that run on HPU, in a launch or by themselves.
 
-    refused: (op, reason, on the CPU) -> how many. seconds: what the pass took.
+    refused: (op, reason, on the CPU) -> how many. seconds: what the pass took. precision: with the bf16 conversion on,
+    (op, why it is bf16 or fp32) -> how many.
     """
 
     nodes: int
@@ -45,12 +48,15 @@ class GraphRecord:
     launches: tuple[Launch, ...]
     refused: dict[tuple[str, Reason, bool], int]
     seconds: float
+    precision: dict[tuple[str, Why], int] = field(default_factory=dict)
 
     def line(self) -> str:
         """One line for the log."""
         count = len(self.launches)
         text = f"graph of {self.nodes} nodes: {self.on_hpu} on HPU, {self.in_launches} of them in "
         text += f"{count} cluster{'' if count == 1 else 's'}"
+        if self.precision:
+            text += f"; {sum(n for (_, w), n in self.precision.items() if w.converted)} ops in bf16"
         cpu: Counter[str] = Counter()
         why: dict[str, Reason] = {}
         for (op, reason, is_cpu), n in self.refused.items():
@@ -69,10 +75,26 @@ class PlacementReport:
 
     graphs: tuple[GraphRecord, ...] = ()
     totals: Counter[tuple[str, Reason, bool]] = field(default_factory=Counter)
+    precision: Counter[tuple[str, Why]] = field(default_factory=Counter)
+
+    @classmethod
+    def of(cls, graphs: Iterable[GraphRecord]) -> PlacementReport:
+        """The report on some graphs."""
+        report = cls(tuple(graphs))
+        for g in report.graphs:
+            report.totals.update(g.refused)
+            report.precision.update(g.precision)
+        return report
 
     def to_json(self) -> str:
-        """{graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...]}], refused: [...]}"""
-        return json.dumps({"graphs": [_graph(g) for g in self.graphs], "refused": _refused(self.totals)}, indent=2)
+        """{graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...], precision: [...]}],
+        refused: [...], precision: [...]}"""
+        data = {
+            "graphs": [_graph(g) for g in self.graphs],
+            "refused": _refused(self.totals),
+            "precision": _precision(self.precision),
+        }
+        return json.dumps(data, indent=2)
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -89,7 +111,14 @@ class PlacementReport:
             reasons.add_column(column, justify="right" if column == "count" else "left")
         for row in _refused(self.totals):
             reasons.add_row(row["op"], str(row["count"]), row["device"], row["text"])
-        return Group(graphs, reasons)
+        if not self.precision:
+            return Group(graphs, reasons)
+        types = Table(title="Precision of fp32 ops under TF_BF16_CONVERSION", title_justify="left")
+        for column in ("op", "count", "type", "reason"):
+            types.add_column(column, justify="right" if column == "count" else "left")
+        for row in _precision(self.precision):
+            types.add_row(row["op"], str(row["count"]), row["type"], row["text"])
+        return Group(graphs, reasons, types)
 
     def __str__(self) -> str:
         from io import StringIO
@@ -107,6 +136,7 @@ def _graph(g: GraphRecord) -> dict[str, Any]:
     return {
         "nodes": g.nodes, "on_hpu": g.on_hpu, "in_launches": g.in_launches, "seconds": round(g.seconds, 6),
         "launches": launches, "refused": _refused(g.refused),
+        "precision": _precision(g.precision),
     }  # fmt: skip
 
 
@@ -118,20 +148,37 @@ def _refused(counts: dict[tuple[str, Reason, bool], int]) -> list[dict[str, Any]
     ]
 
 
+def _precision(counts: dict[tuple[str, Why], int]) -> list[dict[str, Any]]:
+    order = sorted(counts.items(), key=lambda i: (not i[0][1].converted, -i[1], i[0][0], i[0][1].name))
+    return [
+        {
+            "op": op,
+            "count": n,
+            "type": "bfloat16" if why.converted else "float32",
+            "reason": why.name,
+            "text": why.value,
+        }
+        for (op, why), n in order
+    ]
+
+
 def census(view: View) -> Census:
     """Counts a graph before the pass."""
     return Census(sum(1 for n in view.nodes if device_type(n.device) == "HPU"), len(view.nodes))
 
 
-def record(before: Census, placement: Placement, launches: list[Launch], seconds: float) -> None:
+def record(
+    before: Census, placement: Placement, conversion: Conversion | None, launches: list[Launch], seconds: float
+) -> None:
     """Remembers what was done to a graph, and says it in one line."""
     refused: Counter[tuple[str, Reason, bool]] = Counter()
     for node, reason in placement.reasons.items():
         if reason is not None:
             refused[node.op, reason, device_type(node.device) != "HPU"] += 1
     in_launches = sum(sum(launch.ops.values()) for launch in launches)
-    moved = placement.moved
-    made = GraphRecord(before.total, before.nodes - moved, in_launches, tuple(launches), dict(refused), seconds)
+    casts, precision = (conversion.casts, conversion.counts()) if conversion is not None else (0, {})
+    on_hpu = before.nodes + casts - placement.moved
+    made = GraphRecord(before.total + casts, on_hpu, in_launches, tuple(launches), dict(refused), seconds, precision)
     with _lock:
         _records.append(made)
     _log.log(logging.INFO if launches else logging.DEBUG, "%s", made.line())
@@ -140,11 +187,7 @@ def record(before: Census, placement: Placement, launches: list[Launch], seconds
 def placement_report() -> PlacementReport:
     """Where the ops of every graph of this process run, and why."""
     with _lock:
-        graphs = tuple(_records)
-    totals: Counter[tuple[str, Reason, bool]] = Counter()
-    for g in graphs:
-        totals.update(g.refused)
-    return PlacementReport(graphs, totals)
+        return PlacementReport.of(_records)
 
 
 def reset() -> None:

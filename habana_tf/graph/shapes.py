@@ -48,7 +48,7 @@ class Shapes:
 
     def _derived(self, ref: Ref) -> Shape | None:
         node, output = ref
-        if node.op in FORWARDING or node.op == "Switch":
+        if node.op in FORWARDING or node.op in ("Switch", "Cast"):
             return self.get(node.inputs[0])
         if node.op == "ReadVariableOp":
             return _handle_shape(node.inputs[0])
