@@ -34,7 +34,8 @@ NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 
-.PHONY: help demo test test-latest test-networks bench lint lint-ruff lint-mypy lint-clang format horovod clean distclean
+.PHONY: help demo test test-latest test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \
+	distclean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -67,6 +68,9 @@ test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest Tensor
 
 bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models mlp --pairs 3" passes options on
 	@cd $(RUN) && $(CURDIR)/$(VENV)/bin/python $(CURDIR)/tests/benchmarks/bench.py $(ARGS)
+
+docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
+	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
 
 lint: lint-ruff lint-mypy lint-clang ## Checks of style and types
 

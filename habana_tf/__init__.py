@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .compiler.recompilations import recompilation_report as recompilation_report
+    from .graph.explain import explain as explain
     from .graph.report import placement_report as placement_report
     from .loader import is_loaded as is_loaded
     from .loader import is_op_override_allowed as is_op_override_allowed
@@ -28,6 +29,7 @@ _WHERE = {
     "is_loaded": "loader",
     "is_op_override_allowed": "loader",
     "set_op_override_allowed": "loader",
+    "explain": "graph.explain",
     "placement_report": "graph.report",
     "memory_report": "memory",
     "recompilation_report": "compiler.recompilations",

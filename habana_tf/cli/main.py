@@ -1,4 +1,4 @@
-"""`habana-tf`: look at recipes, the simulated machine and the settings.
+"""`habana-tf`: look at recipes, the simulated machine, the ops it runs and the settings.
 
 One module per command; each has `add_parser`, which declares it, and a function that runs it and returns the exit
 code. Commands import what they need when they run, so that `--help` is immediate.
@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from habana_tf import __version__
-from habana_tf.cli import machine, recipes, variables
+from habana_tf.cli import machine, ops, recipes, variables
 from habana_tf.cli.output import CommandError
 
 _EPILOG = """\
@@ -23,6 +23,7 @@ examples:
   habana-tf recipes list --path /tmp/recipes --sort compile --json
   habana-tf recipes show 3fa9 --path /tmp/recipes
   habana-tf info
+  habana-tf ops conv2d pool
   habana-tf settings
 
 exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting
@@ -49,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="habana-tf",
-        description="Look at the recipes, the machine and the settings of the simulated Gaudi.",
+        description="Look at the recipes, the machine, the ops and the settings of the simulated Gaudi.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -57,5 +58,6 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     recipes.add_parser(commands)
     machine.add_parser(commands)
+    ops.add_parser(commands)
     variables.add_parser(commands)
     return parser

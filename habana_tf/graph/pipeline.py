@@ -7,8 +7,10 @@ graph that has launches already is only checked for nodes without a kernel; `Non
 from __future__ import annotations
 
 import gc
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +92,28 @@ PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
 )
 
 
+class _Watch(threading.local):
+    """Who looks at the graphs of this thread."""
+
+    see: Callable[[report.GraphRecord, View], None] | None = None
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def watched(see: Callable[[report.GraphRecord, View], None]) -> Iterator[None]:
+    """Within it, what the pass does to graphs of this thread is told to `see`, and is in no report or log.
+
+    see: gets the record and the graph as the pass left it.
+    """
+    _watch.see = see
+    try:
+        yield
+    finally:
+        _watch.see = None
+
+
 def optimize(graph_def: bytes, item: Any) -> bytes | None:
     """The graph with clusters replaced by launches; None if HPU has nothing to do in it.
 
@@ -133,9 +157,13 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
         spent = frozenset(n.proto.name for group in work.groups[fuel:] for n in group.nodes)
         work = Work(View.parse(graph_def, view.preserved, fetched), Shapes(item), work.excluded | spent)
     conversion = work.conversion
-    if conversion is not None and settings.HABANA_SIM_BF16_VERBOSE.get():
+    if conversion is not None and _watch.see is None and settings.HABANA_SIM_BF16_VERBOSE.get():
         conversion.say()
     changed = work.launches or work.placement.moved or work.opened or (conversion is not None and conversion.casts)
     out = work.view.write() if changed else None
-    report.record(before, work.placement, conversion, work.launches, time.perf_counter() - begin)
+    made = report.describe(before, work.placement, conversion, work.launches, time.perf_counter() - begin)
+    if _watch.see is None:
+        report.remember(made)
+    else:
+        _watch.see(made, work.view)
     return out

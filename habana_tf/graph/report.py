@@ -89,12 +89,15 @@ class PlacementReport:
     def to_json(self) -> str:
         """{graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...], precision: [...]}],
         refused: [...], precision: [...]}"""
-        data = {
+        return json.dumps(self.data(), indent=2)
+
+    def data(self) -> dict[str, Any]:
+        """What `to_json` writes."""
+        return {
             "graphs": [_graph(g) for g in self.graphs],
-            "refused": _refused(self.totals),
+            "refused": refused_rows(self.totals),
             "precision": _precision(self.precision),
         }
-        return json.dumps(data, indent=2)
 
     def __rich__(self) -> Any:
         from rich.console import Group
@@ -109,7 +112,7 @@ class PlacementReport:
         reasons = Table(title="Ops outside clusters", title_justify="left")
         for column in ("op", "count", "where", "reason"):
             reasons.add_column(column, justify="right" if column == "count" else "left")
-        for row in _refused(self.totals):
+        for row in refused_rows(self.totals):
             reasons.add_row(row["op"], str(row["count"]), row["device"], row["text"])
         if not self.precision:
             return Group(graphs, reasons)
@@ -121,13 +124,18 @@ class PlacementReport:
         return Group(graphs, reasons, types)
 
     def __str__(self) -> str:
-        from io import StringIO
+        return text(self)
 
-        from rich.console import Console
 
-        out = StringIO()
-        Console(file=out, width=120).print(self.__rich__())
-        return out.getvalue()
+def text(shown: Any) -> str:
+    """What rich would print."""
+    from io import StringIO
+
+    from rich.console import Console
+
+    out = StringIO()
+    Console(file=out, width=120).print(shown)
+    return out.getvalue()
 
 
 def _graph(g: GraphRecord) -> dict[str, Any]:
@@ -135,12 +143,13 @@ def _graph(g: GraphRecord) -> dict[str, Any]:
                 for c in g.launches]  # fmt: skip
     return {
         "nodes": g.nodes, "on_hpu": g.on_hpu, "in_launches": g.in_launches, "seconds": round(g.seconds, 6),
-        "launches": launches, "refused": _refused(g.refused),
+        "launches": launches, "refused": refused_rows(g.refused),
         "precision": _precision(g.precision),
     }  # fmt: skip
 
 
-def _refused(counts: dict[tuple[str, Reason, bool], int]) -> list[dict[str, Any]]:
+def refused_rows(counts: dict[tuple[str, Reason, bool], int]) -> list[dict[str, Any]]:
+    """Ops outside clusters as {op, count, device, reason, text}; the CPU's first, then the most frequent."""
     order = sorted(counts.items(), key=lambda i: (not i[0][2], -i[1], i[0][0], i[0][1].name))
     return [
         {"op": op, "count": n, "device": "CPU" if cpu else "HPU", "reason": reason.name, "text": reason.value}
@@ -167,10 +176,10 @@ def census(view: View) -> Census:
     return Census(sum(1 for n in view.nodes if device_type(n.device) == "HPU"), len(view.nodes))
 
 
-def record(
+def describe(
     before: Census, placement: Placement, conversion: Conversion | None, launches: list[Launch], seconds: float
-) -> None:
-    """Remembers what was done to a graph, and says it in one line."""
+) -> GraphRecord:
+    """The record of what was done to a graph."""
     refused: Counter[tuple[str, Reason, bool]] = Counter()
     for node, reason in placement.reasons.items():
         if reason is not None:
@@ -178,10 +187,14 @@ def record(
     in_launches = sum(sum(launch.ops.values()) for launch in launches)
     casts, precision = (conversion.casts, conversion.counts()) if conversion is not None else (0, {})
     on_hpu = before.nodes + casts - placement.moved
-    made = GraphRecord(before.total + casts, on_hpu, in_launches, tuple(launches), dict(refused), seconds, precision)
+    return GraphRecord(before.total + casts, on_hpu, in_launches, tuple(launches), dict(refused), seconds, precision)
+
+
+def remember(made: GraphRecord) -> None:
+    """Keeps a record for the report, and says it in one line."""
     with _lock:
         _records.append(made)
-    _log.log(logging.INFO if launches else logging.DEBUG, "%s", made.line())
+    _log.log(logging.INFO if made.launches else logging.DEBUG, "%s", made.line())
 
 
 def placement_report() -> PlacementReport:

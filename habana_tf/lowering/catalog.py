@@ -1,0 +1,94 @@
+"""The op table for people: what HPU runs, of which element types, and what to know of each op.
+
+`habana-tf ops` prints it and `docs/ops.md` holds it; `make docs` writes that file anew. Notes come from the row (inputs
+whose values must be known on the host, variables) and from the first sentence of the lowering's docstring, so there is
+nothing to keep in step by hand. Needs no TensorFlow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..compiler.dtypes import DType
+from .table import ALL, FLOATS, INTS, NUMERIC, Row, rows
+
+_GROUPS = {ALL: "all", NUMERIC: "numeric", INTS: "integer", FLOATS: "float"}
+
+_HEAD = """\
+# Ops that run on HPU
+
+{count} TensorFlow ops, in the element types given for each type attribute:
+
+{groups}
+
+"`axis` fixes a shape" says that the value of this input must be known on the host before a launch, and that each new
+value is a new recipe.
+
+An op that is not here, or not in the element type at hand, runs on the CPU, and `placement_report()` says so;
+`habana_tf.explain(model, x, y)` tells it before training. Reading, assigning and creating variables, control flow,
+function calls and tensor lists are TensorFlow's own on every device. float64 stays on the CPU, as on a card.
+
+This page is made by `make docs` from the op table (`habana_tf/lowering`); `habana-tf ops` prints the same.
+
+| op | element types | notes |
+|---|---|---|
+"""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One op. types: names of element types per type attribute; notes: sentences."""
+
+    op: str
+    types: dict[str, tuple[str, ...]]
+    notes: tuple[str, ...]
+
+
+def entries() -> list[Entry]:
+    """Every op of the table, by name."""
+    made = []
+    for name in sorted(rows(), key=str.lower):
+        row = rows()[name]
+        types = {attr: tuple(names(allowed)) for attr, allowed in row.types.items()}
+        made.append(Entry(name, types, tuple(_notes(row))))
+    return made
+
+
+def names(types: tuple[DType, ...]) -> list[str]:
+    """TensorFlow's names of element types."""
+    return [dtype.label for dtype in types]
+
+
+def short(row: Row) -> str:
+    """The element types of a row in one line: groups where one fits."""
+    return "; ".join(f"{attr}: {_GROUPS.get(types) or ', '.join(names(types))}" for attr, types in row.types.items())
+
+
+def _notes(row: Row) -> list[str]:
+    out = []
+    if row.fixed:
+        out.append(f"{_listed(row.fixed)} {'fix' if len(row.fixed) > 1 else 'fixes'} a shape")
+    if row.host:
+        out.append(f"{_listed(row.host)} read on the host at run time")
+    if row.updates:
+        out.append(f"updates the variable{'s' * (len(row.updates) > 1)} {_listed(row.updates)}")
+    if row.stateful_random:
+        out.append("draws TensorFlow's own random stream")
+    doc = " ".join((row.lower.__doc__ or "").split("\n\n")[0].split())
+    if doc:
+        out.append(doc.rstrip("."))
+    return out
+
+
+def _listed(arguments: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in arguments)
+
+
+def markdown() -> str:
+    """The page `docs/ops.md`."""
+    groups = "\n".join(f"- *{word}*: {', '.join(names(types))}" for types, word in reversed(_GROUPS.items()))
+    lines = [
+        f"| {entry.op} | {short(rows()[entry.op]) or 'those of its inputs'} | {'; '.join(entry.notes)} |"
+        for entry in entries()
+    ]
+    return _HEAD.format(count=len(lines), groups=groups) + "\n".join(lines) + "\n"
