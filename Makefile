@@ -28,10 +28,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # Tests run here, so that Python finds the installed package and not its sources.
 RUN := build/run
-SOURCES := $(shell find habana_tf kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name '*.cc' -o -name '*.h') \
+SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name '*.cc' -o -name '*.h') \
 	CMakeLists.txt pyproject.toml README.md LICENSE
 NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
-PYTHON_SOURCES := habana_tf tests examples
+PYTHON_SOURCES := habana_tf habana_frameworks tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 
 .PHONY: help demo test test-latest test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \

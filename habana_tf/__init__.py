@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .compiler.recompilations import recompilation_report as recompilation_report
     from .graph.explain import explain as explain
     from .graph.report import placement_report as placement_report
+    from .habana_estimator import HabanaEstimator as HabanaEstimator
     from .loader import is_loaded as is_loaded
     from .loader import is_op_override_allowed as is_op_override_allowed
     from .loader import load_habana_module as load_habana_module
@@ -29,14 +30,17 @@ _WHERE = {
     "is_loaded": "loader",
     "is_op_override_allowed": "loader",
     "set_op_override_allowed": "loader",
+    "HabanaEstimator": "habana_estimator",
     "explain": "graph.explain",
     "placement_report": "graph.report",
     "memory_report": "memory",
     "recompilation_report": "compiler.recompilations",
 }
-_MODULES = ("cache", "distribute", "habana_device", "hardware", "loader", "settings")
+_MODULES = ("backward_compatible_optimizers", "bf16_config", "cache", "distribute", "habana_device", "habana_ops",
+            "hardware", "loader", "ops", "optimizers", "settings", "sysconfig")  # fmt: skip
 
-__all__ = ["__version__", *sorted(_WHERE), *_MODULES]
+# All but what only some releases of TensorFlow can give.
+__all__ = ["__version__", *sorted({*_WHERE} - {"HabanaEstimator"}), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

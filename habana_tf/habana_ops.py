@@ -1,0 +1,157 @@
+"""`habana_ops`: Habana's raw ops whose meaning is known, over TensorFlow's.
+
+What: functions with the names and arguments of the raw ops of Habana's bridge. On a card each is one kernel; here each
+is a handful of TensorFlow ops that the graph compiler fuses, so they run on any device and have gradients like any
+other function. Statistics are computed in fp32 whatever the element type of the input.
+
+Names whose arguments are all that is known of them (`pyramid_roi_align`, `habana_correlation_grad`, ...) are an error
+that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+_UNKNOWN = ("pyramid_roi_align", "pyramid_roi_align_grad_images", "habana_correlation", "habana_correlation_grad")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _UNKNOWN:
+        raise AttributeError(f"habana_ops.{name} is not available: what it computes exactly is not published")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def habana_layer_norm(
+    x: Any, beta: Any, gamma: Any, axes: Any, epsilon: Any, name: str | None = None
+) -> tuple[Any, Any, Any]:
+    """Layer normalization: (y, mean, istd), y = (x - mean) * istd * gamma + beta, istd = 1 / sqrt(variance + epsilon).
+
+    axes: the axes that are normalized over, as a tensor, an array or a list. beta, gamma: of the shape of those axes
+    (or flat), scalars, or of x's rank. mean, istd: at least fp32, with size 1 on `axes`. y: of the type of x.
+    """
+    import tensorflow as tf
+
+    with tf.name_scope(name or "HabanaLayerNorm"):
+        x = tf.convert_to_tensor(x)
+        over = _axes(axes, x.shape.rank)
+        centered, mean, istd = _moments(x, over, epsilon)
+        y = centered * istd * _param(gamma, over, x) + _param(beta, over, x)
+        return tf.cast(y, x.dtype), mean, istd
+
+
+def habana_layer_norm_grad(
+    x: Any, grad_in: Any, mean: Any, istd: Any, gamma: Any, epsilon: Any, axes: Any, name: str | None = None
+) -> tuple[Any, Any, Any]:
+    """The gradients of `habana_layer_norm`'s y: (with respect to x, to beta, to gamma).
+
+    mean, istd: as the forward op gave them (epsilon is in istd). The gradients of beta and gamma have gamma's shape.
+    """
+    import tensorflow as tf
+
+    with tf.name_scope(name or "HabanaLayerNormGrad"):
+        x = tf.convert_to_tensor(x)
+        gamma = tf.convert_to_tensor(gamma)
+        over = _axes(axes, x.shape.rank)
+        dx, by_beta, by_gamma = _gradients(x, grad_in, mean, istd, _param(gamma, over, x), over)
+        shape = _param_shape(gamma, over, x)
+        beta_gradient, gamma_gradient = (tf.reshape(_summed_to(g, shape), tf.shape(gamma)) for g in (by_beta, by_gamma))
+        return dx, tf.cast(beta_gradient, gamma.dtype), tf.cast(gamma_gradient, gamma.dtype)
+
+
+def habana_instance_norm(
+    input: Any, beta: Any, gamma: Any, epsilon: Any, name: str | None = None
+) -> tuple[Any, Any, Any, Any, Any]:
+    """Instance normalization of channels-last images: (y, mean, istd, mean, variance).
+
+    Each image and channel is normalized over all axes but the first and the last. beta, gamma: [channels]. mean, istd,
+    variance: fp32, with size 1 on the axes in between. Habana's op has five outputs, of which the first three are
+    known to be these; the last two are of this implementation.
+    """
+    import tensorflow as tf
+
+    with tf.name_scope(name or "HabanaInstanceNorm"):
+        x = tf.convert_to_tensor(input)
+        over = list(range(1, x.shape.rank - 1))
+        centered, mean, istd = _moments(x, over, epsilon)
+        y = centered * istd * tf.cast(gamma, mean.dtype) + tf.cast(beta, mean.dtype)
+        variance = tf.reduce_mean(tf.square(centered), over, keepdims=True)
+        return tf.cast(y, x.dtype), mean, istd, mean, variance
+
+
+def habana_instance_norm_grad(
+    input: Any, grad_in: Any, gamma: Any, mean: Any, istd: Any, epsilon: Any, name: str | None = None
+) -> tuple[Any, Any, Any]:
+    """The gradients of `habana_instance_norm`'s y: (with respect to input, to beta, to gamma)."""
+    import tensorflow as tf
+
+    with tf.name_scope(name or "HabanaInstanceNormGrad"):
+        x = tf.convert_to_tensor(input)
+        gamma = tf.convert_to_tensor(gamma)
+        over = list(range(1, x.shape.rank - 1))
+        dx, by_beta, by_gamma = _gradients(x, grad_in, mean, istd, tf.cast(gamma, mean.dtype), over)
+        all_but_channels = list(range(x.shape.rank - 1))
+        beta_gradient, gamma_gradient = (tf.reduce_sum(g, all_but_channels) for g in (by_beta, by_gamma))
+        return dx, tf.cast(beta_gradient, gamma.dtype), tf.cast(gamma_gradient, gamma.dtype)
+
+
+def _axes(axes: Any, rank: int) -> list[int]:
+    """The axes as sorted numbers from 0. Raises ValueError if they are not known when the graph is made."""
+    import numpy as np
+    import tensorflow as tf
+
+    known = tf.get_static_value(axes) if tf.is_tensor(axes) else np.asarray(axes)
+    if known is None:
+        raise ValueError("habana_ops: the axes must be known when the graph is made")
+    return sorted(int(axis) % rank for axis in np.ravel(known))
+
+
+def _moments(x: Any, over: Sequence[int], epsilon: Any) -> tuple[Any, Any, Any]:
+    """x less its mean, the mean, and the inverse standard deviation, in at least fp32."""
+    import tensorflow as tf
+
+    wide = tf.cast(x, tf.float32) if x.dtype in (tf.bfloat16, tf.float16) else x
+    mean = tf.reduce_mean(wide, over, keepdims=True)
+    centered = wide - mean
+    variance = tf.reduce_mean(tf.square(centered), over, keepdims=True)
+    return centered, mean, tf.math.rsqrt(variance + tf.cast(epsilon, wide.dtype))
+
+
+def _param_shape(param: Any, over: Sequence[int], x: Any) -> list[int]:
+    """The shape in which a parameter broadcasts with x: its extents on the axes in `over`, else 1."""
+    extents, rank = param.shape.as_list(), x.shape.rank
+    if len(extents) == len(over):
+        of = dict(zip(over, extents, strict=True))
+        return [of.get(axis, 1) for axis in range(rank)]
+    if len(extents) == rank or not extents:
+        return extents or [1] * rank
+    if len(extents) == 1:  # all axes in one
+        return [x.shape[axis] if axis in over else 1 for axis in range(rank)]
+    raise ValueError(f"habana_ops: a parameter of shape {extents} does not fit axes {list(over)} of {x.shape}")
+
+
+def _param(param: Any, over: Sequence[int], x: Any) -> Any:
+    import tensorflow as tf
+
+    param = tf.convert_to_tensor(param)
+    wide = tf.float32 if x.dtype in (tf.bfloat16, tf.float16) else x.dtype
+    return tf.cast(tf.reshape(param, _param_shape(param, over, x)), wide)
+
+
+def _gradients(x: Any, grad_in: Any, mean: Any, istd: Any, gamma: Any, over: Sequence[int]) -> tuple[Any, Any, Any]:
+    """dx, and what is to be summed up for beta and gamma. All of the shape of x."""
+    import tensorflow as tf
+
+    dy = tf.cast(grad_in, mean.dtype)
+    normal = (tf.cast(x, mean.dtype) - mean) * istd
+    scaled = dy * gamma
+    inner = scaled - tf.reduce_mean(scaled, over, keepdims=True)
+    dx = istd * (inner - normal * tf.reduce_mean(scaled * normal, over, keepdims=True))
+    return tf.cast(dx, x.dtype), dy, dy * normal
+
+
+def _summed_to(value: Any, shape: Sequence[int]) -> Any:
+    """The sum over the axes where a parameter of this shape was broadcast."""
+    import tensorflow as tf
+
+    return tf.reduce_sum(value, [axis for axis, extent in enumerate(shape) if extent == 1], keepdims=True)

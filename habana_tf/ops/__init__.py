@@ -1,0 +1,1 @@
+"""Keras layers of Habana's: `layer_norm.HabanaLayerNormalization`, `instance_norm.HabanaInstanceNormalization`."""

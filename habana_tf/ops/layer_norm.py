@@ -1,0 +1,29 @@
+"""`HabanaLayerNormalization`: Keras' layer normalization, computed by `habana_ops.habana_layer_norm`.
+
+The contract is that of `tf.keras.layers.LayerNormalization`: the same arguments, weights, checkpoints and numbers, so
+a model may change from one to the other. Computed as reductions and one elementwise pass, which is a single bundle for
+the graph compiler. Habana's layer works on Gaudi only; this one works on any device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ..habana_ops import habana_layer_norm
+
+
+@tf.keras.utils.register_keras_serializable(package="Habana")
+class HabanaLayerNormalization(tf.keras.layers.LayerNormalization):
+    """Arguments: axis=-1, epsilon=1e-3, center=True, scale=True, and initializers, regularizers and constraints of
+    beta and gamma, as `tf.keras.layers.LayerNormalization`. Input: any shape with known extents on `axis`."""
+
+    def call(self, inputs: Any) -> Any:
+        inputs = tf.cast(inputs, self.compute_dtype)
+        axes = [self.axis] if isinstance(self.axis, int) else list(self.axis)
+        beta = self.beta if self.center else tf.zeros(())
+        gamma = self.gamma if self.scale else tf.ones(())
+        y, _, _ = habana_layer_norm(inputs, beta, gamma, axes, self.epsilon)
+        y.set_shape(inputs.shape)
+        return y

@@ -1,0 +1,1 @@
+"""Learning rate schedules of Habana's: `cyclical_learning_rate.CyclicalLearningRate`."""

@@ -1,0 +1,18 @@
+"""Legacy optimizers by Habana's name, or an error that says where they went."""
+
+from __future__ import annotations
+
+import pytest
+import tensorflow as tf
+
+from habana_tf import backward_compatible_optimizers as optimizers
+
+
+def test_adam() -> None:
+    if hasattr(tf.keras, "__version__") and tf.keras.__version__.startswith("3."):
+        with pytest.raises(AttributeError, match=r"Keras 3 has none, use tf\.keras\.optimizers\.Adam"):
+            _ = optimizers.Adam
+    else:
+        assert optimizers.Adam is tf.keras.optimizers.legacy.Adam
+    with pytest.raises(AttributeError, match=r"NoSuchOptimizer: the Keras of TensorFlow .* has no such"):
+        _ = optimizers.NoSuchOptimizer
