@@ -10,7 +10,7 @@ from __future__ import annotations
 from .ir import VIEWS, Node, Op, Program
 from .operands import View, padding_to_copy
 from .operands import operands as operands_of
-from .views import Unfit, in_memory_order
+from .views import in_memory_order
 
 ALWAYS_KEPT = frozenset({Op.INPUT, Op.RANDOM, Op.SCATTER, Op.SCAN, Op.SORT, Op.REDUCE, Op.CONTRACT, Op.CONCAT})
 _DEAR = frozenset(
@@ -31,8 +31,6 @@ def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, V
             users.setdefault(s, []).append(n)
     copied = padding_to_copy([n for n in nodes if n.op is Op.CONTRACT], kept)
     for n in nodes:  # what must be in memory for its reader's sake
-        if n.op is Op.SORT:
-            raise Unfit("sort has no kernel")
         if n.op is Op.CONTRACT:
             operands[n] = operands_of(n, kept, copied)
             kept.update(v.base for v in operands[n])

@@ -53,7 +53,7 @@ class ContractKernel:
 
 @dataclass(eq=False)
 class SingleKernel:
-    """A primitive with a kernel of its own: RANDOM, SCATTER, SCAN."""
+    """A primitive with a kernel of its own: RANDOM, SCATTER, SCAN, SORT."""
 
     node: Node
 

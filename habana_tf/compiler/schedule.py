@@ -50,7 +50,7 @@ def _kernels(nodes: list[Node], kept: set[Node]) -> list[Kernel]:
                 out.append(LoopKernel(n.src[0].shape, n.arg[1], reduces=[n]))
             case Op.CONTRACT:
                 out.append(ContractKernel(n, [store(n)]))
-            case Op.RANDOM | Op.SCAN:
+            case Op.RANDOM | Op.SCAN | Op.SORT:
                 out.append(SingleKernel(n))
             case Op.SCATTER:
                 out.append(LoopKernel(n.shape, stores=[Store(n.src[0], n, (0,) * n.rank)]))

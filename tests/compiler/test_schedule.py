@@ -13,7 +13,6 @@ from habana_tf.compiler.kernels import ContractKernel, LoopKernel
 from habana_tf.compiler.reads import reads_of
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import Schedule, schedule
-from habana_tf.compiler.views import Unfit
 
 from .running import check
 
@@ -98,13 +97,6 @@ def test_a_product_goes_where_its_concatenation_wants_it(axis: int) -> None:
     assert [s.target.op for s in contraction.stores].count(Op.CONCAT) == 2
     numbers = np.random.default_rng(0)
     check(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs], rtol=1e-4)
-
-
-def test_sort_has_no_kernel_and_says_so() -> None:
-    b = Builder()
-    x = b.input((8,), F)
-    with pytest.raises(Unfit, match="sort"):
-        _plan(b, b.sort(x, 0))
 
 
 @settings(max_examples=60, deadline=None)

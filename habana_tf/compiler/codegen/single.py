@@ -1,4 +1,4 @@
-"""Code for the primitives that have a kernel of their own: RANDOM, SCATTER and SCAN."""
+"""Code for the primitives that have a kernel of their own: RANDOM, SCATTER, SCAN, and SORT by way of `sort.py`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,14 @@ from .emit import Function, Value
 from .expr import Evaluator, Val
 from .philox import blocks
 from .scalar import memory_type, register_type
+from .sort import emit_sort
 
 
 def emit_single(node: Node, name: str, memory: Mapping[Node, int], nodes: list[Node], lanes: int, bf16: bool) -> Code:
-    """The function of RANDOM, SCATTER or SCAN; arguments as in `loops.emit_loop`."""
+    """The function of RANDOM, SCATTER, SCAN or SORT; arguments as in `loops.emit_loop`."""
     fn = Function(name, bf16)
+    if node.op is Op.SORT:
+        return emit_sort(fn, node, memory, nodes)
     if node.op is Op.RANDOM:
         grid, grain = _random(fn, node, lanes)
     elif node.op is Op.SCATTER:

@@ -1,0 +1,114 @@
+"""Code for SORT: a stable merge sort of positions, one work item per line.
+
+Each element becomes one integer: its key, monotonic in its value, above its position. No two are equal, so merging
+needs no care for stability, and positions travel with their keys:
+
+    word = key << bits of the key | position          i64 for elements of up to 32 bits, i128 for 64
+
+Runs of 1, 2, 4, ... elements are merged from one array of words into the other and back; the merge is branch-free. NaN
+counts as larger than every number, and -0 as equal to 0. A falling order sorts by the inverted keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .. import extent as ext
+from ..dtypes import DType
+from ..extent import Var
+from ..ir import Node
+from ..kernels import Call, Code
+from ..views import Unfit
+from .emit import Function, Value
+from .expr import Evaluator
+from .scalar import register_type
+
+
+def emit_sort(fn: Function, node: Node, memory: Mapping[Node, int], nodes: list[Node]) -> Code:
+    """The function of a SORT over a constant extent; arguments as in `loops.emit_loop`."""
+    axis, descending = node.arg
+    x, n = node.src[0], node.shape[axis]
+    if not isinstance(n, int):
+        raise Unfit("sort over a run-time extent")
+    bits = 64 if x.dtype.bits > 32 else 32
+    word = f"i{2 * bits}"
+    step = 2 * bits // 8
+    others = [a for a in range(node.rank) if a != axis]
+    rows = ext.product(node.shape[a] for a in others)
+    ev = Evaluator(fn, {k: v for k, v in memory.items() if k is not node}, 1, None)
+    ev.written = {memory[node]}
+    ev.preload(len(nodes))
+    words = [fn.buffer(len(nodes)), fn.buffer(len(nodes) + 1)]
+    place = Var("s", n)
+    with fn.loop("%begin", "%end") as each, ev.scope():
+        mine = [fn.offset(w, word, fn.integer("mul", each.index, n)) for w in words]
+        item, index = each.index, [ext.of(place)] * node.rank
+        for a in reversed(others):
+            v = Var(f"o{a}", node.shape[a])
+            size = ev.number(node.shape[a])
+            ev.vars[v] = fn.op(f"urem i64 {item}, {size}")
+            item = fn.op(f"udiv i64 {item}, {size}")
+            index[a] = ext.of(v)
+        with fn.loop("0", str(n)) as loop, ev.scope():
+            ev.vars[place] = loop.index
+            key = _key(fn, ev.value(x, tuple(index)).name, x.dtype, bits, descending)
+            high = fn.op(f"shl {word} {fn.op(f'zext i{bits} {key} to {word}')}, {bits}")
+            low = loop.index if word == "i64" else fn.op(f"zext i64 {loop.index} to {word}")
+            fn.store(word, fn.op(f"or {word} {high}, {low}"), fn.offset(mine[0], word, loop.index), step)
+        final = _merge_all(fn, mine, word, step, n)
+        with fn.loop("0", str(n)) as loop, ev.scope():
+            found = fn.load(word, fn.offset(final, word, loop.index), step)
+            ev.vars[place] = loop.index
+            at = ev.number(ext.ravel(index, node.shape))
+            position = fn.op(f"trunc {word} {found} to i32")
+            fn.store("i32", position, fn.offset(ev.pointer(memory[node]), "i32", at), 4)
+    space = ext.mul(rows, n * step)
+    call = Call(fn.name, fn.text(), (*nodes, ("temp", 0), ("temp", 1)), rows, max(1, 1024 // max(n, 1)))
+    return Code((call,), frozenset(fn.declarations), (space, space))
+
+
+def _key(fn: Function, value: Value, dtype: DType, bits: int, descending: bool) -> Value:
+    """An unsigned integer that orders as the value does."""
+    lane, kind = register_type(dtype), f"i{bits}"
+    top = -(1 << (bits - 1))
+    if dtype.is_float:
+        zero = "0.0"
+        raw = fn.op(f"bitcast {lane} {fn.op(f'fadd {lane} {value}, {zero}')} to {kind}")  # -0 + 0 is 0
+        flip = fn.op(f"or {kind} {fn.op(f'ashr {kind} {raw}, {bits - 1}')}, {top}")
+        ordered = fn.op(f"xor {kind} {raw}, {flip}")
+        nan = fn.op(f"fcmp uno {lane} {value}, {value}")
+        key = fn.op(f"select i1 {nan}, {kind} -1, {kind} {ordered}")
+    else:
+        signed = dtype.kind == "i"
+        key = value if lane == kind else fn.op(f"{'sext' if signed else 'zext'} {lane} {value} to {kind}")
+        if signed:
+            key = fn.op(f"xor {kind} {key}, {top}")
+    return fn.op(f"xor {kind} {key}, -1") if descending else key
+
+
+def _merge_all(fn: Function, words: list[Value], word: str, step: int, n: int) -> Value:
+    """Merges runs of growing width until one is left; returns the array it is in."""
+    passes = max(n - 1, 0).bit_length()
+    with fn.loop("0", str(passes)) as turn:
+        width = fn.op(f"shl i64 1, {turn.index}")
+        odd = fn.op(f"trunc i64 {turn.index} to i1")
+        source = fn.op(f"select i1 {odd}, ptr {words[1]}, ptr {words[0]}")
+        target = fn.op(f"select i1 {odd}, ptr {words[0]}, ptr {words[1]}")
+        pair = fn.op(f"shl i64 {width}, 1")
+        pairs = fn.op(f"udiv i64 {fn.integer('add', pair, n - 1)}, {pair}")
+        with fn.loop("0", pairs) as run:
+            low = fn.integer("mul", run.index, pair)
+            middle = fn.minimum(fn.integer("add", low, width), str(n))
+            high = fn.minimum(fn.integer("add", low, pair), str(n))
+            with fn.loop(low, high, 1, [("i64", low), ("i64", middle)]) as out:
+                i, j = out.carried
+                first = fn.load(word, fn.offset(source, word, fn.minimum(i, str(n - 1))), step)
+                second = fn.load(word, fn.offset(source, word, fn.minimum(j, str(n - 1))), step)
+                smaller = fn.op(f"icmp ult {word} {first}, {second}")
+                left = fn.op(f"or i1 {smaller}, {fn.op(f'icmp sge i64 {j}, {high}')}")
+                take = fn.op(f"and i1 {left}, {fn.less(i, middle)}")
+                chosen = fn.op(f"select i1 {take}, {word} {first}, {word} {second}")
+                fn.store(word, chosen, fn.offset(target, word, out.index), step)
+                one = fn.op(f"zext i1 {take} to i64")
+                out.next = [fn.integer("add", i, one), fn.integer("add", j, fn.integer("sub", "1", one))]
+    return words[passes % 2]

@@ -1,0 +1,59 @@
+"""SORT against NumPy: every type, rising and falling, ties, NaN, any axis."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from habana_tf.compiler.dtypes import DType
+from habana_tf.compiler.ir import Builder, Program
+
+from .running import compiled
+
+TYPES = [DType.F32, DType.BF16, DType.I8, DType.U8, DType.I32, DType.U32, DType.I64, DType.U64, DType.BOOL]
+
+
+def order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
+    """NumPy's stable order; falling: larger first, NaN before all, equal ones by rising position."""
+    x = x.astype(np.float32) if x.dtype.kind in "fV" else x
+    if not descending:
+        return np.argsort(x, axis, kind="stable")
+    back = np.argsort(np.flip(x, axis), axis, kind="stable")
+    return np.flip(x.shape[axis] - 1 - back, axis)
+
+
+def positions(x: np.ndarray, dtype: DType, axis: int, descending: bool) -> np.ndarray:
+    b = Builder()
+    program = Program([b.input(x.shape, dtype)], [])
+    program.outputs.append(b.sort(program.inputs[0], axis, descending))
+    return compiled(program, [x])[0][0]
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_order(dtype: DType, data: st.DataObject) -> None:
+    shape = data.draw(st.lists(st.integers(1, 40), min_size=1, max_size=3))
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    numbers = np.random.default_rng(data.draw(st.integers(0, 99)))
+    few = data.draw(st.booleans())  # many ties
+    if dtype.is_float:
+        x = numbers.integers(-3, 3, shape) if few else numbers.normal(size=shape)
+        x = np.where(numbers.random(shape) < 0.1, np.nan, np.where(numbers.random(shape) < 0.1, -0.0, x))
+        x = np.where(numbers.random(shape) < 0.05, np.inf, x).astype(np.float32).astype(dtype.numpy)
+    elif dtype is DType.BOOL:
+        x = numbers.random(shape) < 0.5
+    else:
+        info = np.iinfo(dtype.numpy)
+        low, high = (0, 4) if few else (info.min, info.max)
+        x = numbers.integers(low, high, shape, dtype=dtype.numpy, endpoint=True)
+    for descending in (False, True):
+        np.testing.assert_array_equal(positions(x, dtype, axis, descending), order(x, axis, descending))
+
+
+def test_long_and_empty_lines() -> None:
+    x = np.random.default_rng(0).integers(0, 1000, (2, 5000), dtype=np.int32)
+    np.testing.assert_array_equal(positions(x, DType.I32, 1, False), order(x, 1, False))
+    assert positions(np.zeros((3, 0), np.float32), DType.F32, 1, False).shape == (3, 0)
