@@ -94,7 +94,7 @@ def convert(view: View, placement: Placement, config: Config) -> Conversion:
     types: dict[Node, _Types] = {}
     waiting: dict[Node, Why] = {}
     chosen: list[Node] = []
-    for node in view.nodes:
+    for node in view.alive():
         if node.op == "Cast" or F32 not in (*input_types(node), *output_types(node)):
             continue
         if not placement.takes(node) and placement.reasons.get(node) is None:  # the rim of the graph, constants
@@ -237,9 +237,7 @@ def _rewrite(view: View, placement: Placement, types: dict[Node, _Types], chosen
             placement.rows[made] = row
         return casts[ref], 0
 
-    for node in list(view.nodes):  # a snapshot: casts are added on the way, in the order of the nodes that need them
-        if not node.alive:
-            continue
+    for node in view.alive():  # a list of its own: casts are added on the way, in the order of those who need them
         down = set(types[node].inputs) if node in chosen else set[int]()
         for k, ref in enumerate(node.inputs):
             if (k in down) != (ref in bf16):

@@ -365,6 +365,24 @@ def test_functions_set_the_variable_at_any_time() -> None:
     assert 0 < difference < 0.05 * np.abs(plain[1].numpy()).max()
 
 
+@on_hpu
+def test_functions_opened_before_are_converted() -> None:
+    layer = tf.keras.layers.Conv2D(4, 3, groups=2)  # Keras calls a function for it, marked for XLA
+    layer.build((2, 5, 5, 6))
+    image = np.random.default_rng(0).normal(size=(2, 5, 5, 6)).astype("f4")
+    os.environ["TF_BF16_CONVERSION"] = "basic"
+    try:
+        got = tf.function(lambda a: layer(a))(tf.constant(image))
+    finally:
+        del os.environ["TF_BF16_CONVERSION"]
+    precision = report.placement_report().graphs[-1].precision
+    assert precision["Conv2D", Why.ALLOWED] == 1 and all(op != "PartitionedCall" for op, _ in precision)
+    with tf.device("/CPU:0"):
+        images, kernels = tf.split(tf.cast(image, BF16), 2, -1), tf.split(tf.cast(layer.kernel, BF16), 2, -1)
+        parts = [tf.nn.conv2d(i, k, 1, "VALID") for i, k in zip(images, kernels, strict=True)]
+    np.testing.assert_allclose(got.numpy(), tf.cast(tf.concat(parts, -1), F32).numpy(), rtol=2**-7, atol=2**-7)
+
+
 BAD = """
     import numpy as np, tensorflow as tf, habana_tf
     habana_tf.load_habana_module()
