@@ -56,12 +56,13 @@ def grow(view: View, flow: Flow, placement: Placement) -> list[Group]:
     """The groups worth a launch. Moves small work for the host to the CPU."""
     order = view.topological()
     consumers = view.consumers()
+    exits = view.exits(consumers)
     members: dict[Node, Key] = {}
     for node in order:
         if placement.takes(node) or _junction(node, flow, view):
             members[node] = (node.device, flow.classes[node])
     while True:
-        levels = _levels(order, consumers, members)
+        levels = _levels(order, consumers, exits, members)
         groups: dict[tuple[int, Key], Group] = {}
         for node in order:
             if node in members:
@@ -81,13 +82,18 @@ def _junction(node: Node, flow: Flow, view: View) -> bool:
     return node.op == "NoOp" and flow.classes[node] == ROOT and node.name not in view.preserved
 
 
-def _levels(order: list[Node], consumers: dict[Node, list[Node]], members: dict[Node, Key]) -> dict[Node, int]:
-    """The level of every node, counted from the end: 0 is last, and -1, -2, ... are before it."""
+def _levels(
+    order: list[Node], consumers: dict[Node, list[Node]], exits: dict[Node, list[Node]], members: dict[Node, Key]
+) -> dict[Node, int]:
+    """The level of every node, counted from the end: 0 is last, and -1, -2, ... are before it.
+
+    exits: for a NextIteration, the Exits of its loop; they are on the path from before a loop to behind it.
+    """
     levels: dict[Node, int] = {}
     for node in reversed(order):
         key = members.get(node)
         level = 0
-        for consumer in consumers[node]:
+        for consumer in (*consumers[node], *exits.get(node, ())):
             if consumer not in levels:  # a loop's back edge
                 continue
             theirs = members.get(consumer)

@@ -7,8 +7,8 @@ Why an attribute: functions that a plugin adds to a graph are thrown away.
 
 Invariants: results and arguments of type int32 live in host memory, as everywhere on an accelerator in TensorFlow; so
 do arguments whose values fix a shape, because they are part of a launch's signature. Small constants are copied into
-each cluster that uses them. A launch waits for all its members waited for, and who waited for a member waits for the
-launch. Names come from the cluster's content, so the same computation has the same name in every process.
+each cluster that uses them. A launch waits for all its members and constants waited for, and who waited for a member
+waits for the launch. Names come from the cluster's content, so the same computation has the same name in every process.
 
     arg ─ relu ─┬─ mul ─ retval                arg ─ HpuLaunch(relu, mul) ─ retval
      c ·········· mul                   ->      c ···┘
@@ -108,7 +108,7 @@ class _Maker:
         device_args = [r for r in arguments if r not in host]
         self._attributes(node, name, data, device_args, arguments[len(device_args) :], results, host_results)
         node.inputs = list(arguments)
-        waits = (c for member in self.group.nodes for c in member.controls)
+        waits = (c for n in (*self.group.nodes, *constants) for c in n.controls)
         fed = {n for n, _ in arguments}
         node.controls = list(dict.fromkeys(c for c in waits if c not in members and c not in fed))
         self.flow.classes[node] = self.group.cls

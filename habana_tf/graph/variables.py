@@ -183,8 +183,14 @@ class _Walk:
         return row
 
     def run(self) -> None:
+        iterations: dict[Node, list[Node]] = {}
+        for node, later in self.view.exits(self.view.consumers()).items():
+            for end in later:
+                iterations.setdefault(end, []).append(node)
         for node in self.flow.order:
             before = owed = 0
+            for source in iterations.get(node, ()):  # behind a loop all its writes are done
+                before |= self.before[source]
             for source in node.sources():
                 before |= self.before.get(source, 0)  # a loop's back edge has none yet
                 owed |= self.debts.of.get(source, 0)

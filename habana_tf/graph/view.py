@@ -161,16 +161,41 @@ class View:
                     out[source].append(node)
         return out
 
+    def exits(self, consumers: dict[Node, list[Node]]) -> dict[Node, list[Node]]:
+        """For every NextIteration, the Exits of its loop.
+
+        An Exit comes after every iteration, but what the loop was given from outside may reach it over a back edge
+        only: passes that follow paths forward follow these pairs instead of back edges.
+        """
+        loops: dict[Node, list[Node]] = {}
+        iterations: dict[Node, Node] = {}
+        for node in consumers:
+            if node.op == "Merge":
+                back = [n for n, _ in node.inputs if n.op == "NextIteration"]
+                for switch in consumers[node]:
+                    if back and switch.op == "Switch":
+                        condition = switch.inputs[1][0]
+                        while condition.op == "Identity":
+                            condition = condition.inputs[0][0]
+                        iterations.update(dict.fromkeys(back, condition))
+                        loops.setdefault(condition, []).extend(c for c in consumers[switch] if c.op == "Exit")
+        return {node: loops[condition] for node, condition in iterations.items()}
+
     def topological(self) -> list[Node]:
         """All nodes in an order in which sources come first; a loop's back edge (NextIteration) does not count.
 
-        The order depends on the graph alone. Raises ValueError if the graph has another cycle.
+        The Exits of a loop come after all it does. The order depends on the graph alone. Raises ValueError if the
+        graph has another cycle.
         """
         consumers = self.consumers()
-        waiting: dict[Node, int] = {}
+        exits = self.exits(consumers)
+        waiting: dict[Node, int] = dict.fromkeys(consumers, 0)
         ready: list[Node] = []
+        for later in exits.values():
+            for node in later:
+                waiting[node] += 1
         for node in consumers:
-            count = len(node.inputs) + len(node.controls)
+            count = waiting[node] + len(node.inputs) + len(node.controls)
             if node.op == "Merge":
                 count -= sum(1 for n, _ in node.inputs if n.op == "NextIteration")
             waiting[node] = count
@@ -185,6 +210,10 @@ class View:
             for consumer in consumers[node]:
                 if node.op == "NextIteration" and consumer.op == "Merge":
                     continue
+                waiting[consumer] -= 1
+                if not waiting[consumer]:
+                    ready.append(consumer)
+            for consumer in exits.get(node, ()):
                 waiting[consumer] -= 1
                 if not waiting[consumer]:
                     ready.append(consumer)

@@ -74,6 +74,18 @@ def test_branches_and_loops_are_apart() -> None:
     assert any({"last", "Sum"} <= group for group in names)
 
 
+def test_what_a_loop_reads_in_every_iteration_is_before_what_follows_it() -> None:
+    def make() -> None:
+        used, y = tf.tanh(x("y"), name="before"), x()
+        _, w = v1.while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, tf.tanh(z) + used), [0, y], name="w")
+        tf.abs(w, name="after")
+
+    groups = grown(make)  # no path but the loop's back edge leads from one to the other
+    assert not any({"before", "after"} <= set(group) for group in groups)
+    names = [next(k for k, g in enumerate(groups) if n in g) for n in ("before", "w/Tanh", "after")]
+    assert names == [0, 1, 2]
+
+
 def test_a_loop_counter_is_no_launch() -> None:
     def make() -> None:
         v1.while_loop(lambda i: i < 3, lambda i: i + 1, [0], name="w")

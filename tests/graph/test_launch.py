@@ -145,3 +145,19 @@ def test_a_launch_reads_what_another_made() -> None:
     out, _ = encapsulated(make, cpu=("cpu",))
     first, second = launches(out)
     assert sorted(second.input) == sorted(["cpu", first.name])
+
+
+def test_what_a_constant_in_a_loop_waits_for_the_launch_waits_for() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+
+        def body(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            with tf.control_dependencies([v1.py_func(lambda a: a, [y], tf.float32, name="seen")]):
+                return i + 1, tf.tanh(y * 2.0)  # the edge is at the constant
+
+        v1.while_loop(lambda i, y: i < 3, body, [0, x], name="w")
+
+    out, _ = encapsulated(make)
+    (node,) = launches(out)
+    assert cluster_ops(node) == ["Mul", "Tanh"]
+    assert "^w/seen" in node.input

@@ -64,7 +64,7 @@ class Program:
         elif kind == "select":
             made = self.cond(a, b)
         elif kind == "loop":
-            made = self.loop(a)
+            made = self.loop(a, b)
         elif kind == "group":
             made = tf.no_op(self.name)
         elif kind == "constant":
@@ -109,13 +109,24 @@ class Program:
         self.readers[which].append(made.op)
         return made
 
-    def loop(self, a: int) -> tf.Tensor:
-        value = self.value(a)
+    def loop(self, a: int, b: int) -> tf.Tensor:
+        """A loop that starts with one value and reads another, and may update a variable."""
+        start, value, which = self.value(a), self.value(b), b % len(VARIABLES)
 
         def body(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return i + 1, tf.tanh(y * 0.5 + value)
+            waits = []
+            if a % 3 == 0:
+                handle = self.handles[which]
+                waits = [tf.raw_ops.AssignAddVariableOp(resource=handle, value=y * 0.125, name=f"{self.name}_update")]
+            with tf.control_dependencies(waits):
+                return i + 1, tf.tanh(y * 0.5 + value)
 
-        return v1.while_loop(lambda i, y: i < 3, body, [0, value], name=self.name)[1]
+        with tf.control_dependencies(self.written[which] + self.readers[which]):
+            first = tf.identity(start, f"{self.name}_start")
+        made = v1.while_loop(lambda i, y: i < 3, body, [0, first], name=self.name)[1]
+        if a % 3 == 0:
+            self.written[which], self.readers[which] = [made.op], []
+        return made
 
 
 KINDS = ["unary"] * 3 + ["binary"] * 4 + ["read"] * 3 + ["add", "sub", "assign", "descend", "foreign"] + [

@@ -216,3 +216,23 @@ def test_inside_a_branch_everything_stays_in_the_branch() -> None:
     after = flow.analyse(v)
     assert inputs(v.by_name["after"])[1:] == ["^c/Merge"]
     assert after.classes[inner] == after.classes[v.by_name["c/u"]] != flow.ROOT
+
+
+def test_a_read_behind_a_loop_sees_what_the_loop_wrote() -> None:
+    def make() -> None:
+        x, handle = start()
+        old = read(handle, "old")
+
+        def body(i: tf.Tensor) -> tf.Tensor:
+            with tf.control_dependencies([add(handle, x, "u")]):
+                return i + 1
+
+        with tf.control_dependencies([old]):
+            last = v1.while_loop(lambda i: i < 3, body, [0], name="w")
+        with tf.control_dependencies([last]):
+            new = read(handle, "new")
+        tf.subtract(new, old, name="y")
+
+    v, _ = converted(make)
+    assert inputs(v.by_name["y"]) == ["new", "old"]
+    assert inputs(v.by_name["new"]) == ["v", "^w/Exit"]

@@ -73,6 +73,24 @@ def test_topological_order_passes_loops_and_finds_cycles() -> None:
         v.topological()
 
 
+def test_exits_come_after_all_their_loop_does() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (), "x")
+
+        def body(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return i + 1, v1.while_loop(lambda z: z < 9.0, lambda z: z + x, [y], name="inner")
+
+        v1.while_loop(lambda i, y: i < 3, body, [0, 0.0], name="w")
+
+    v = view(build(make))
+    found = {n.name: sorted(e.name for e in later) for n, later in v.exits(v.consumers()).items()}
+    outer = ["w/Exit", "w/Exit_1"]
+    assert found == {"w/NextIteration": outer, "w/NextIteration_1": outer, "w/inner/NextIteration": ["w/inner/Exit"]}
+    order = [n.name for n in v.topological()]
+    assert order.index("w/inner/add") < order.index("w/inner/Exit") < order.index("w/NextIteration_1")
+    assert order.index("w/NextIteration_1") < order.index("w/Exit")
+
+
 def test_natural_order() -> None:
     assert sorted(["dense_10", "dense_9", "dense", "a1b2", "a1b10"], key=natural) == [
         "a1b2", "a1b10", "dense", "dense_9", "dense_10",
