@@ -6,9 +6,10 @@ group was, and points whoever used a member to the launch.
 Why an attribute: functions that a plugin adds to a graph are thrown away.
 
 Invariants: results and arguments of type int32 live in host memory, as everywhere on an accelerator in TensorFlow; so
-do arguments whose values fix a shape, because they are part of a launch's signature. Small constants are copied into
-each cluster that uses them. A launch waits for all its members and constants waited for, and who waited for a member
-waits for the launch. Names come from the cluster's content, so the same computation has the same name in every process.
+do arguments whose values fix a shape, because they are part of a launch's signature, and predicates that only decide.
+Small constants are copied into each cluster that uses them. A launch waits for all its members and constants waited
+for, and who waited for a member waits for the launch. Names come from the cluster's content, so the same computation
+has the same name in every process.
 
     arg ─ relu ─┬─ mul ─ retval                arg ─ HpuLaunch(relu, mul) ─ retval
      c ·········· mul                   ->      c ···┘
@@ -98,7 +99,8 @@ class _Maker:
         inputs, constants = self._inputs(members, body)
         host = self._host_inputs(members, body, inputs)
         arguments = [r for r in inputs if r not in host] + [r for r in inputs if r in host]
-        host_results = [r for r in results if self._type(r) is DType.I32 or self._host_output(r)]
+        host_results = [r for r in results if self._type(r) is DType.I32 or self._host_output(r)
+                        or self._only_decides(r, outward, members)]  # fmt: skip
         results = [r for r in results if r not in host_results] + host_results
         ops = Counter(n.op for n in body)
         name, data = self._write(members, body, constants, arguments, host, results, set(host_results))
@@ -191,6 +193,20 @@ class _Maker:
         row = self._row(node)
         output -= len(row.updates) if node.virtual else 0
         return bool(row.host_outputs) and output >= 0 and output_names(node)[output] in row.host_outputs
+
+    def _only_decides(self, ref: Ref, outward: list[tuple[Ref, Ref]], members: set[Node]) -> bool:
+        """Whether a result is a predicate and nothing else: control flow reads it in host memory."""
+        if self._type(ref) is not DType.BOOL:
+            return False
+        for (node, output), behind in outward:
+            if behind != ref:
+                continue
+            for consumer in self.consumers[node]:
+                at = [k for k, source in enumerate(consumer.inputs) if source == (node, output)]
+                decides = consumer.op == "LoopCond" or (consumer.op == "Switch" and at == [1])
+                if consumer not in members and at and not decides:
+                    return False
+        return True
 
     def _host_inputs(self, members: set[Node], body: list[Node], inputs: list[Ref]) -> set[Ref]:
         """The inputs that must be in host memory: int32, host arguments, and all that a shape is computed from."""

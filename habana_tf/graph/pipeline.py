@@ -24,6 +24,7 @@ from . import (
     flow,
     inline,
     launch,
+    lists,
     placement,
     report,
     selects,
@@ -57,6 +58,11 @@ def _place(work: Work) -> None:
     detours.bypass(work.view, work.placement)
 
 
+def _lists(work: Work) -> None:
+    lists.stay(work.view, work.placement)
+    placement.judge_new(work.view, work.placement)
+
+
 def _bf16(work: Work) -> None:
     config = bf16_config.active()
     if config is not None:
@@ -84,6 +90,7 @@ def _launches(work: Work) -> None:
 
 PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
     ("placement", _place),  # first: every later phase asks what HPU takes
+    ("lists", _lists),  # before all that asks which loop a node is in
     ("bf16", _bf16),  # before all that moves or merges work: the casts it adds are work too
     ("selects", _selects),  # before variables: it takes reads and assigns out of branches
     ("variables", _variables),  # before clusters: an update in the graph would be in the way of a cluster

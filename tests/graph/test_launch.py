@@ -161,3 +161,19 @@ def test_what_a_constant_in_a_loop_waits_for_the_launch_waits_for() -> None:
     (node,) = launches(out)
     assert cluster_ops(node) == ["Mul", "Tanh"]
     assert "^w/seen" in node.input
+
+
+def test_a_predicate_that_only_decides_is_made_in_host_memory() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        v1.while_loop(lambda y: tf.logical_and(tf.reduce_sum(y) < 9.0, y[0] < 5.0), lambda y: y + 1.0, [x], name="w")
+        p = tf.greater(x, 0.0, name="p")
+        tf.raw_ops.Switch(data=x, pred=tf.reduce_all(p, name="all"), name="s")
+        v1.py_func(lambda a: a, [p], tf.bool, name="seen")
+
+    out, _ = encapsulated(make)
+    outputs = {tuple(n.op for n in graph_pb2.GraphDef.FromString(node.attr["cluster"].s).node if n.op in ("All", "Add",
+               "LogicalAnd")): (len(node.attr["Tout"].list.type), len(node.attr["Thost_out"].list.type))
+               for node in launches(out)}  # fmt: skip
+    assert outputs[("LogicalAnd",)] == (0, 1)
+    assert outputs[("All",)] == (1, 1)  # `p` goes elsewhere too
