@@ -11,9 +11,9 @@ def test_importing_the_package_is_light() -> None:
     done = python(
         """
         import sys, time
-        start = time.perf_counter()
+        start = time.process_time()  # its own time, whatever else the machine does
         import habana_tf
-        spent = time.perf_counter() - start
+        spent = time.process_time() - start
         heavy = {"tensorflow", "numpy", "llvmlite", "google.protobuf"} & set(sys.modules)
         assert not heavy, heavy
         assert spent < 0.05, spent

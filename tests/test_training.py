@@ -131,9 +131,16 @@ def test_memory_is_the_same_after_a_thousand_steps() -> None:
         model.compile("adam", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=["accuracy"])
         x = np.random.default_rng(0).random((40, 8), dtype=np.float32)
         data = tf.data.Dataset.from_tensor_slices((x, np.arange(40) % 4)).batch(16).repeat()
-        used = []
-        for steps in (30, 30, 1000):
-            model.fit(data, steps_per_epoch=steps, verbose=0)
-            used.append(tf.config.experimental.get_memory_info("HPU:0")["current"])
-        assert used[2] == used[1] > 0, used
+
+        def least(fits, steps):
+            # bytes in use after some fits: the input's queue may hold a batch more or less at that moment
+            used = []
+            for _ in range(fits):
+                model.fit(data, steps_per_epoch=steps, verbose=0)
+                used.append(tf.config.experimental.get_memory_info("HPU:0")["current"])
+            return min(used)
+
+        before = least(4, 10)
+        after = least(4, 250)
+        assert 0 < after <= before, (before, after)
     """)

@@ -1,4 +1,4 @@
-"""Ops that address elements by index: gathers, scatters, segment sums, stitches, top-k.
+"""Ops that address elements by index: gathers, scatters, stitches, top-k.
 
 Indices are run-time values. As on TensorFlow's other accelerators an index out of range is no error: a gather
 gives 0 for it, a scatter leaves it out.
@@ -12,7 +12,6 @@ import numpy as np
 
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
 from ..compiler.ir import Node
 from .array import axis_of, constant_shape, extents, ints, scalar, static_slice
 from .lower import Lowering
@@ -126,66 +125,6 @@ def invert_permutation(c: Lowering) -> Node:
     return c.b.scatter(c.b.const(0, x.dtype, x.shape), c.b.iota(x.shape, 0, x.dtype), [x], [0], "set")
 
 
-# -- segments -------------------------------------------------------------------------------------------------
-
-
-def _lowest(dtype: DType, highest: bool = False) -> float | int:
-    if dtype.is_float:
-        limit = float(np.finfo(np.float32).max) if dtype is DType.F32 else 3.3895313892515355e38
-        return limit if highest else -limit
-    info = np.iinfo(dtype.numpy)
-    return int(info.max if highest else info.min)
-
-
-def segments(c: Lowering, kind: str, start: float | int, count: Extent) -> Node:
-    """The rows of `data` combined by segment; negative segment ids are left out."""
-    data, ids = c.inputs[:2]
-    if data.shape[: ids.rank] != ids.shape:
-        raise c.error("data's shape must begin with that of segment_ids")
-    if isinstance(count, int) and count < 0:
-        raise c.error(f"num_segments must be non-negative, not {count}")
-    base = c.b.const(start, data.dtype, (count, *data.shape[ids.rank :]))
-    return scatter_wide(c, base, data, [ids], kind)
-
-
-def _count(c: Lowering) -> Extent:
-    """The number of segments."""
-    counts = extents(c, "num_segments")
-    if len(counts) != 1:
-        raise c.error(f"num_segments must be one number, not {counts}")
-    return counts[0]
-
-
-def _unsorted(kind: str, start: Callable[[DType], float | int]) -> Callable[[Lowering], Node]:
-    return lambda c: segments(c, kind, start(c.inputs[0].dtype), _count(c))
-
-
-_UNSORTED: dict[str, tuple[str, Callable[[DType], float | int]]] = {
-    "Sum": ("add", lambda _: 0),
-    "Prod": ("mul", lambda _: 1),
-    "Max": ("max", _lowest),
-    "Min": ("min", lambda dtype: _lowest(dtype, highest=True)),
-}
-for _name, (_kind, _start) in _UNSORTED.items():
-    op(f"UnsortedSegment{_name}", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)(
-        _unsorted(_kind, _start)
-    )
-
-
-@op("SegmentSum", fixed=["segment_ids"], T=NUMERIC, Tindices=INDEX)
-def segment_sum(c: Lowering) -> Node:
-    """The last (greatest) id fixes the number of segments."""
-    ids = ints(c, "segment_ids")
-    if sorted(ids) != ids:
-        raise c.error("segment ids are not increasing")
-    return segments(c, "add", 0, ids[-1] + 1 if ids else 0)
-
-
-@op("SegmentSumV2", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)
-def segment_sum_v2(c: Lowering) -> Node:
-    return segments(c, "add", 0, _count(c))
-
-
 # -- stitch, top-k --------------------------------------------------------------------------------------------
 
 
@@ -228,3 +167,22 @@ def top_k(c: Lowering) -> Sequence[Node]:
     shape = (*x.shape[:-1], k)
     values = b.reshape(b.gather(flat, [rows, order], [0, 1]), shape)
     return values, b.cast(b.reshape(order, shape), c.attr("index_type", DType.I32))
+
+
+@op("InTopK", T=INDEX)
+@op("InTopKV2", T=INDEX, host=["k"])
+def in_top_k(c: Lowering) -> Node:
+    """Whether fewer than k predictions of a row are larger than the target's; never beside NaN or infinities."""
+    b, x, targets = c.b, c.input("predictions"), c.input("targets")
+    if x.rank != 2 or targets.rank != 1 or x.shape[0] != targets.shape[0]:
+        raise c.error("predictions must be [batch, classes] and targets [batch]")
+    k = c.inputs[2] if c.op == "InTopKV2" else b.const(c.attr("k"), DType.I32)
+    rows = b.iota(targets.shape, 0, targets.dtype)
+    mine = b.gather(x, [rows, targets], [0, 1])
+    larger = b.map("gt", x, b.broadcast_in_dim(mine, x.shape, [0]))
+    number = b.reduce("sum", b.cast(larger, DType.I32), [1])
+    usable = b.reduce("min", b.cast(b.map("isfinite", x), DType.I32), [1])
+    classes = b.const(constant_shape(c, x)[1], targets.dtype, targets.shape)
+    inside = b.map("and", b.map("ge", targets, b.const(0, targets.dtype, targets.shape)), b.map("lt", targets, classes))
+    found = b.map("lt", b.cast(number, DType.I64), b.broadcast(b.cast(k, DType.I64), number.shape))
+    return b.map("and", b.map("and", found, inside), b.cast(usable, DType.BOOL))

@@ -11,6 +11,7 @@ Average pooling divides by the number of elements in the window, padding not cou
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from ..compiler.dtypes import DType
@@ -55,7 +56,7 @@ def max_pool(c: Lowering) -> Node:
 @op("MaxPool3DGrad", T=FLOATS, TInput=FLOATS)
 @channels_last("orig_input", "orig_output", "grad")
 def max_pool_gradient(c: Lowering) -> Node:
-    x, _, dy = c.inputs
+    x, _, dy = c.inputs[:3]
     b, axes = c.b, _axes(c, x.shape)
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, x.shape)
@@ -97,6 +98,24 @@ def _counts(c: Lowering, axes: Sequence[Axis]) -> Node:
         line = np.minimum(begin + a.kernel, a.size) - np.maximum(begin, 0)
         counts = counts * line.astype(np.float32).reshape([-1 if k == i + 1 else 1 for k in range(len(axes) + 2)])
     return c.b.literal(counts)
+
+
+def _with_inputs_as_attributes(c: Lowering) -> Lowering:
+    """The same op as its first version, which had window and strides as attributes."""
+    values = {name: [int(n) for n in c.value(name)] for name in ("ksize", "strides")}
+    if any(len(v) != 4 for v in values.values()):
+        raise c.error(f"ksize and strides must have 4 elements: {values}")
+    return dataclasses.replace(c, attrs={**c.attrs, **values})
+
+
+@op("MaxPoolV2", fixed=("ksize", "strides"), T=FLOATS)
+def max_pool_v2(c: Lowering) -> Node | Sequence[Node]:
+    return max_pool(_with_inputs_as_attributes(c))
+
+
+@op("MaxPoolGradV2", fixed=("ksize", "strides"), T=FLOATS)
+def max_pool_gradient_v2(c: Lowering) -> Node | Sequence[Node]:
+    return max_pool_gradient(_with_inputs_as_attributes(c))
 
 
 @op("AvgPool", "AvgPool3D", T=FLOATS)

@@ -30,8 +30,8 @@ Lower = Callable[["Lowering"], "Node | Sequence[Node]"]
 Generic = Literal["elementwise", "fill", "random"]
 
 FAMILIES = (
-    "math", "array", "slicing", "layout", "reduction", "indexing", "contraction", "depthwise", "nn", "pooling",
-    "resize", "normalization", "loss", "random", "variables", "optimizers",
+    "math", "array", "slicing", "layout", "reduction", "indexing", "segments", "contraction", "depthwise", "nn",
+    "pooling", "resize", "normalization", "loss", "random", "variables", "optimizers",
 )  # fmt: skip
 
 FLOATS = (DType.F32, DType.BF16)

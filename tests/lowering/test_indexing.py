@@ -1,4 +1,4 @@
-"""Gathers, scatters, segment sums, stitches and top-k against stock TensorFlow."""
+"""Gathers, scatters, stitches and top-k against stock TensorFlow."""
 
 from __future__ import annotations
 
@@ -104,28 +104,6 @@ def test_invert_permutation(index):
     check(lambda x: raw.InvertPermutation(x=x), np.array([3, 0, 2, 1], index))
 
 
-@pytest.mark.parametrize("kind", ["Sum", "Prod", "Max", "Min"])
-def test_unsorted_segments(kind):
-    fn = getattr(raw, f"UnsortedSegment{kind}")
-
-    @quick
-    @given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4), st.sampled_from([F32, I32]))
-    def compare(data, shape, dtype):
-        ids = data.draw(arrays(data.draw(INDICES), shape[: data.draw(st.integers(1, len(shape)))], low=-1, high=2))
-        x = data.draw(arrays(dtype, shape))
-        check(lambda x, i, n: fn(data=x, segment_ids=i, num_segments=n), x, ids, np.int32(3))
-
-    compare()
-
-
-def test_segment_sum():
-    x = np.arange(10, dtype=F32).reshape(5, 2)
-    for ids in ([0, 0, 1, 3, 3], [0, 1, 2, 3, 4]):
-        check(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, np.int32(ids))
-    unsorted = np.int32([0, 2, 1, 3, 3])
-    assert "not increasing" in refusal(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, unsorted)
-
-
 def test_dynamic_stitch():
     for fn in (raw.DynamicStitch, raw.ParallelDynamicStitch):
         check(
@@ -149,3 +127,12 @@ def test_top_k(dtype):
         check(lambda x, k: raw.TopKV2(input=x, k=k), x, np.int32(k))
 
     compare()
+
+
+@quick
+@given(st.data(), st.integers(1, 4), st.integers(1, 6), st.integers(0, 7), INDICES)
+def test_in_top_k(data, batch, classes, k, index):
+    x = data.draw(arrays(F32, (batch, classes), special=True))
+    targets = data.draw(arrays(index, (batch,), low=-1, high=classes))
+    check(lambda x, t: raw.InTopK(predictions=x, targets=t, k=k), x, targets)
+    check(lambda x, t, k: raw.InTopKV2(predictions=x, targets=t, k=k), x, targets, index.type(k))

@@ -107,3 +107,21 @@ def test_disjoint_windows_need_no_sum() -> None:
     y = R.MaxPool(input=x, **COMMON[0]).numpy()
     program, _ = lower_op(lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **COMMON[0]), x, y, y)
     assert [n.arg[0] for n in program.nodes() if n.op is Op.REDUCE] == ["argmax"]
+
+
+@quick
+@given(cases())
+def test_the_second_version_takes_its_attributes_as_inputs(case: Any) -> None:
+    attrs, shape = case
+    x = values(shape, 0, ties=True)
+    window, strides = np.int32(attrs["ksize"]), np.int32(attrs["strides"])
+    padding = attrs["padding"]
+    check(lambda x, k, s: R.MaxPoolV2(input=x, ksize=k, strides=s, padding=padding), x, window, strides)
+    y = R.MaxPool(input=x, **attrs).numpy()
+    dy = values(y.shape, 1, ties=False)
+    check(
+        lambda x, y, dy, k, s: R.MaxPoolGradV2(
+            orig_input=x, orig_output=y, grad=dy, ksize=k, strides=s, padding=padding
+        ),
+        x, y, dy, window, strides,
+    )  # fmt: skip

@@ -1,0 +1,129 @@
+"""Rows combined by segment, of a tensor (`UnsortedSegment*`, `SegmentSum`) or of rows picked from it
+(`SparseSegment*`, which is how sparse embeddings are combined).
+
+    sparse    out[s] = sum of data[indices[i]] over the i with segment_ids[i] = s, divided by
+              their number (mean) or its square root
+
+Sums of short floats are kept in float32 and rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..compiler.dtypes import DType
+from ..compiler.ir import Node
+from .array import ints, scalar
+from .indexing import gather_axis, scatter_wide
+from .lower import Lowering
+from .table import FLOATS, INDEX, NUMERIC, op
+
+
+def _lowest(dtype: DType, highest: bool = False) -> float | int:
+    if dtype.is_float:
+        limit = float(np.finfo(np.float32).max) if dtype is DType.F32 else 3.3895313892515355e38
+        return limit if highest else -limit
+    info = np.iinfo(dtype.numpy)
+    return int(info.max if highest else info.min)
+
+
+def combined(c: Lowering, data: Node, ids: Node, kind: str, start: float | int, count: int) -> Node:
+    """The rows of `data` combined by segment; negative segment ids are left out."""
+    if data.shape[: ids.rank] != ids.shape:
+        raise c.error("data's shape must begin with that of segment_ids")
+    if count < 0:
+        raise c.error(f"num_segments must be non-negative, not {count}")
+    base = c.b.const(start, data.dtype, (count, *data.shape[ids.rank :]))
+    return scatter_wide(c, base, data, [ids], kind)
+
+
+def _unsorted(kind: str, start: Callable[[DType], float | int]) -> Callable[[Lowering], Node]:
+    def lower(c: Lowering) -> Node:
+        data, ids = c.inputs[:2]
+        return combined(c, data, ids, kind, start(data.dtype), scalar(c, "num_segments"))
+
+    return lower
+
+
+_UNSORTED: dict[str, tuple[str, Callable[[DType], float | int]]] = {
+    "Sum": ("add", lambda _: 0),
+    "Prod": ("mul", lambda _: 1),
+    "Max": ("max", _lowest),
+    "Min": ("min", lambda dtype: _lowest(dtype, highest=True)),
+}
+for _name, (_kind, _start) in _UNSORTED.items():
+    op(f"UnsortedSegment{_name}", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)(
+        _unsorted(_kind, _start)
+    )
+
+
+def _sorted_count(c: Lowering) -> int:
+    """The number of segments, which the last (greatest) id fixes."""
+    ids = ints(c, "segment_ids")
+    if sorted(ids) != ids:
+        raise c.error("segment ids are not increasing")
+    return ids[-1] + 1 if ids else 0
+
+
+@op("SegmentSum", fixed=["segment_ids"], T=NUMERIC, Tindices=INDEX)
+def segment_sum(c: Lowering) -> Node:
+    return combined(c, c.inputs[0], c.inputs[1], "add", 0, _sorted_count(c))
+
+
+@op("SegmentSumV2", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)
+def segment_sum_v2(c: Lowering) -> Node:
+    return combined(c, c.inputs[0], c.inputs[1], "add", 0, scalar(c, "num_segments"))
+
+
+# -- rows picked first ----------------------------------------------------------------------------------------
+
+
+def _shares(c: Lowering, ids: Node, count: int, power: float) -> Node:
+    """float32[count]: (elements of the segment) ** -power, 1 for an empty one."""
+    b = c.b
+    ones = b.const(1, DType.F32, ids.shape)
+    number = b.scatter(b.const(0, DType.F32, (count,)), ones, [ids], [0], "add")
+    number = b.map("max", number, b.const(1, DType.F32, (count,)))
+    return b.map("pow", number, b.const(-power, DType.F32, (count,)))
+
+
+def _sparse(power: float, sizes: Callable[[Lowering], int]) -> Callable[[Lowering], Node]:
+    def lower(c: Lowering) -> Node:
+        b, data, indices, ids = c.b, c.input("data"), c.input("indices"), c.input("segment_ids")
+        count = sizes(c)
+        wide = b.cast(gather_axis(c, data, indices, 0), data.dtype.accumulator)
+        total = combined(c, wide, ids, "add", 0, count)
+        if power:
+            share = _shares(c, ids, count, power)
+            total = b.map("mul", total, b.broadcast_in_dim(share, total.shape, [0]))
+        return b.cast(total, data.dtype)
+
+    return lower
+
+
+def _sparse_gradient(power: float) -> Callable[[Lowering], Node]:
+    def lower(c: Lowering) -> Node:
+        b, dy, indices, ids = c.b, c.input("grad"), c.input("indices"), c.input("segment_ids")
+        rows = b.cast(gather_axis(c, dy, ids, 0), dy.dtype.accumulator)
+        if power:
+            count = dy.shape[0]
+            if not isinstance(count, int):
+                raise c.error("the number of segments must be known")
+            share = b.gather(_shares(c, ids, count, power), [ids], [0])
+            rows = b.map("mul", rows, b.broadcast_in_dim(share, rows.shape, [0]))
+        return b.cast(combined(c, rows, indices, "add", 0, scalar(c, "output_dim0")), dy.dtype)
+
+    return lower
+
+
+for _name, _power in {"Sum": 0.0, "Mean": 1.0, "SqrtN": 0.5}.items():
+    op(f"SparseSegment{_name}", fixed=["segment_ids"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX)(
+        _sparse(_power, _sorted_count)
+    )
+    op(f"SparseSegment{_name}WithNumSegments", fixed=["num_segments"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX,
+       Tnumsegments=INDEX)(_sparse(_power, lambda c: scalar(c, "num_segments")))  # fmt: skip
+    op(f"SparseSegment{_name}Grad", fixed=["output_dim0"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX)(
+        _sparse_gradient(_power)
+    )

@@ -1,0 +1,70 @@
+"""Sums by segment, of rows and of picked rows, against stock TensorFlow."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from harness import BF16, F32, arrays, check, quick, refusal
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+raw = tf.raw_ops
+I32, I64 = np.dtype("int32"), np.dtype("int64")
+INDICES = st.sampled_from([I32, I64])
+
+
+@pytest.mark.parametrize("kind", ["Sum", "Prod", "Max", "Min"])
+def test_unsorted_segments(kind):
+    fn = getattr(raw, f"UnsortedSegment{kind}")
+
+    @quick
+    @given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4), st.sampled_from([F32, I32]))
+    def compare(data, shape, dtype):
+        ids = data.draw(arrays(data.draw(INDICES), shape[: data.draw(st.integers(1, len(shape)))], low=-1, high=2))
+        x = data.draw(arrays(dtype, shape))
+        check(lambda x, i, n: fn(data=x, segment_ids=i, num_segments=n), x, ids, np.int32(3))
+
+    compare()
+
+
+def test_segment_sum():
+    x = np.arange(10, dtype=F32).reshape(5, 2)
+    for ids in ([0, 0, 1, 3, 3], [0, 1, 2, 3, 4]):
+        check(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, np.int32(ids))
+    unsorted = np.int32([0, 2, 1, 3, 3])
+    assert "not increasing" in refusal(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, unsorted)
+
+
+@pytest.mark.parametrize("kind", ["Sum", "Mean", "SqrtN"])
+def test_sparse_segments(kind):
+    @quick
+    @given(st.data(), st.integers(1, 5), st.integers(1, 3), st.integers(1, 6), INDICES)
+    def compare(data, rows, width, count, index):
+        x = data.draw(arrays(F32, (rows, width)))
+        indices = data.draw(arrays(index, (count,), low=0, high=rows - 1))
+        ids = np.sort(data.draw(arrays(I32, (count,), low=0, high=3)))
+        fn = getattr(raw, f"SparseSegment{kind}")
+        check(lambda x, i, s: fn(data=x, indices=i, segment_ids=s), x, indices, ids, atol=1e-5)
+        fn = getattr(raw, f"SparseSegment{kind}WithNumSegments")
+        check(lambda x, i, s, n: fn(data=x, indices=i, segment_ids=s, num_segments=n), x, indices, ids, np.int32(5),
+              atol=1e-5)  # fmt: skip
+        dy = data.draw(arrays(F32, (4, width)))
+        fn = getattr(raw, f"SparseSegment{kind}Grad")
+        check(lambda dy, i, s, n: fn(grad=dy, indices=i, segment_ids=s, output_dim0=n), dy, indices, ids,
+              np.int32(rows), atol=1e-5)  # fmt: skip
+
+    compare()
+
+
+def test_short_sums_are_rounded_once():
+    x = np.ones((300, 2), BF16)
+    ids, indices = np.zeros(300, np.int32), np.arange(300, dtype=np.int32)
+    from harness import evaluate
+
+    def fn(x, i, s, n):
+        return raw.SparseSegmentSumWithNumSegments(data=x, indices=i, segment_ids=s, num_segments=n)
+
+    for outputs in evaluate(fn, x, indices, ids, np.int32(1)):
+        assert (outputs[0] == BF16.type(300)).all()
