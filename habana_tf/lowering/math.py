@@ -40,6 +40,13 @@ _BINARY = {
     "AddV2": "add", "Add": "add", "Sub": "sub", "Mul": "mul", "Maximum": "max", "Minimum": "min",
     "FloorMod": "floormod", "Mod": "truncmod", "TruncateMod": "truncmod", "Pow": "pow",
 }  # fmt: skip
+_NARROWER = {
+    "Add": tuple(d for d in NUMERIC if d not in (DType.U16, DType.U32, DType.U64)),
+    "Mod": (*FLOATS, DType.I32, DType.I64),
+    "TruncateMod": (*FLOATS, DType.I32, DType.I64),
+    "Pow": SIGNED,
+}
+"""What TensorFlow's op takes, where that is less than all numbers."""
 _IN_PLACE = frozenset({"Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum"})
 """What ring collectives merge or finish with: TensorFlow runs them with the output on the first input."""
 _COMPARE = {"Less": "lt", "LessEqual": "le", "Greater": "gt", "GreaterEqual": "ge"}
@@ -76,7 +83,7 @@ for _name, _fn in _UNARY.items():
 for _name, _fn in _UNARY_SIGNED.items():
     op(_name, T=SIGNED, generic="elementwise")(_unary(_fn))
 for _name, _fn in _BINARY.items():
-    op(_name, T=NUMERIC, generic="elementwise", in_place=_name in _IN_PLACE)(_binary(_fn))
+    op(_name, T=_NARROWER.get(_name, NUMERIC), generic="elementwise", in_place=_name in _IN_PLACE)(_binary(_fn))
 for _name, _fn in _COMPARE.items():
     op(_name, T=NUMERIC, generic="elementwise")(_binary(_fn))
 for _name, _fn in _EQUALITY.items():

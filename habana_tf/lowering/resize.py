@@ -24,6 +24,7 @@ from .array import constant_shape, ints
 from .lower import Lowering
 from .table import FLOATS, INTS, op
 
+TYPES = (*FLOATS, *(d for d in INTS if d not in (DType.U32, DType.U64)))
 H, W = 1, 2
 
 
@@ -85,7 +86,7 @@ def _spread(c: Lowering, dy: Node, axis: int, weights: Any) -> Node:
     return c.b.contract(dy, c.b.literal(weights), spec)
 
 
-@op("ResizeNearestNeighbor", fixed=["size"], T=(*FLOATS, *INTS))
+@op("ResizeNearestNeighbor", fixed=["size"], T=TYPES)
 def nearest(c: Lowering) -> Node:
     x = c.input("images")
     shape, wanted = _sizes(c, x, "size")
@@ -110,7 +111,7 @@ def nearest_gradient(c: Lowering) -> Node:
     return c.b.cast(dx, dy.dtype)
 
 
-@op("ResizeBilinear", fixed=["size"], T=(*FLOATS, *INTS))
+@op("ResizeBilinear", fixed=["size"], T=TYPES)
 def bilinear(c: Lowering) -> Node:
     """float32 whatever the type of the images."""
     b, x = c.b, c.input("images")

@@ -120,3 +120,15 @@ def test_a_training_step_in_mixed_precision() -> None:
 def test_a_test_step() -> None:
     nodes = functions_of(step_graph(tf.keras.optimizers.SGD(), "float32", evaluate=True))
     assert missing(nodes) == set()
+
+
+def test_rows_list_no_type_that_tensorflow_does_not() -> None:
+    """The table of supported ops is made from them."""
+    from tensorflow.python.framework import op_def_registry
+
+    for row in rows().values():
+        op_def = op_def_registry.get(row.op)
+        for attr in op_def.attr if op_def is not None else ():
+            if attr.name in row.types and attr.HasField("allowed_values"):
+                listed = {d.tf_enum for d in row.types[attr.name]}
+                assert listed <= set(attr.allowed_values.list.type), (row.op, attr.name)
