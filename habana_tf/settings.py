@@ -185,6 +185,13 @@ TF_CPU_RUNTIME_FALLBACK: Setting[str] = Setting(
     meaning="What happens to a cluster that cannot be compiled: interpreted with one warning, or an error.",
     key=False,
 )
+TF_MAX_CONST_SIZE_IN_CLUSTER: Setting[int] = Setting(
+    "TF_MAX_CONST_SIZE_IN_CLUSTER",
+    1 << 16,
+    *_integer(0),
+    meaning="Bytes up to which a constant is part of a cluster and its recipe; a larger one is an argument.",
+    key=False,
+)
 HABANA_SIM_CLUSTER_FUEL: Setting[int] = Setting(
     "HABANA_SIM_CLUSTER_FUEL",
     -1,

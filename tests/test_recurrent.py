@@ -94,7 +94,7 @@ def test_an_iteration_is_one_launch(runs: dict[bool, dict[str, Any]], name: str)
     step = (three - one) // 2
     inline = keras.__version__.startswith("3") or name in ("rnn", "cells", "backwards", "convlstm")
     iterations = (2 * STEPS + (STEPS + 1) * inline) * LAYERS[name]
-    assert 2 * STEPS * LAYERS[name] < step <= iterations + 5 + 4 * LAYERS[name]
+    assert 2 * STEPS * LAYERS[name] < step <= iterations + 10 + 4 * LAYERS[name]
 
 
 def test_no_list_is_summed_on_the_cpu(runs: dict[bool, dict[str, Any]]) -> None:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from .. import settings
 from ..compiler.dtypes import DType, from_tf
 from ..lowering.table import Row, lookup
 from . import cluster
@@ -27,9 +28,6 @@ from .clusters import Group
 from .flow import Flow
 from .ops import FORWARDING, argument_names, attr, output_names, output_types
 from .view import Node, Ref, View
-
-MAX_CONST_BYTES = 1 << 16
-"""A larger constant stays a Const of the graph and an argument of the launch: it would bloat every recipe key."""
 
 
 @dataclass(frozen=True)
@@ -163,7 +161,8 @@ class _Maker:
             return False
         if (node.inputs or node.controls) and self.flow.classes[node] != self.group.cls:
             return False
-        return from_tf(output_types(node)[0]) is not None and attr(node, "value").ByteSize() <= MAX_CONST_BYTES
+        limit = settings.TF_MAX_CONST_SIZE_IN_CLUSTER.get()
+        return from_tf(output_types(node)[0]) is not None and attr(node, "value").ByteSize() <= limit
 
     def _type(self, ref: Ref) -> DType:
         if ref in self.types:

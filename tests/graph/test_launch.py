@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
@@ -90,15 +91,18 @@ def test_copies_are_seen_through() -> None:
     assert cluster_ops(node) == ["Abs"] and list(node.input) == ["x"] and by_name(out)["seen"] == [node.name]
 
 
-def test_a_large_constant_is_an_argument() -> None:
-    big = np.arange(launch.MAX_CONST_BYTES // 4 + 1, dtype="f4")
+@pytest.mark.parametrize(("limit", "inputs"), [(None, ["x", "big"]), ("1000000", ["x"]), ("0", ["x", "big"])])
+def test_a_large_constant_is_an_argument(monkeypatch: pytest.MonkeyPatch, limit: str | None, inputs: list[str]) -> None:
+    if limit is not None:
+        monkeypatch.setenv("TF_MAX_CONST_SIZE_IN_CLUSTER", limit)
+    big = np.arange((1 << 14) + 1, dtype="f4")
 
     def make() -> None:
         x = v1.placeholder(tf.float32, (), "x")
         tf.abs(x + tf.constant(big, name="big"), name="y")
 
     out, _ = encapsulated(make)
-    assert list(launches(out)[0].input) == ["x", "big"]
+    assert list(launches(out)[0].input) == inputs
 
 
 def test_equal_clusters_share_the_name_of_the_content() -> None:
