@@ -43,7 +43,7 @@ def main() -> None:
         tf.keras.backend.set_floatx("float64")
         network = zoo.NETWORKS[options.network]()
         network.model.set_weights(weights)
-    optimizer = tf.keras.optimizers.SGD(1e-3, momentum=0.9)
+    optimizer = tf.keras.optimizers.SGD(1e-4, momentum=0.9)
     variables = network.model.trainable_variables
     optimizer.build(variables)
 
