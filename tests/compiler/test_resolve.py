@@ -15,6 +15,7 @@ from habana_tf.compiler import recompilations
 from habana_tf.compiler import resolve as resolver
 from habana_tf.compiler.dtypes import from_label
 from habana_tf.compiler.resolve import CompileForbidden, FallbackForbidden, resolve
+from habana_tf.compiler.views import Unfit
 from habana_tf.graph import cluster
 from habana_tf.lowering.lower import LoweringError
 
@@ -102,6 +103,17 @@ def test_a_second_process_would_compile_nothing(tmp_path: Any, monkeypatch: pyte
         _run(data, _floats(34, 20), y)
 
 
+@pytest.fixture
+def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A code generator that takes nothing."""
+
+    def unfit(*_: object) -> None:
+        raise Unfit("no kernel for it")
+
+    monkeypatch.setattr(resolver, "compile_program", unfit)
+
+
+@pytest.mark.usefixtures("no_kernel")
 def test_what_cannot_be_compiled_is_interpreted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     data = _cluster("TopKV2", T="float32", sorted=True, Tk="int32", index_type="int32")
     x = _floats(4, 9)
@@ -112,6 +124,7 @@ def test_what_cannot_be_compiled_is_interpreted_with_a_warning(caplog: pytest.Lo
     assert "TopKV2" in caplog.text and "interpreted" in caplog.text
 
 
+@pytest.mark.usefixtures("no_kernel")
 def test_interpretation_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CPU_RUNTIME_FALLBACK", "forbid")
     data = _cluster("TopKV2", T="float32", sorted=True, Tk="int32", index_type="int32")
