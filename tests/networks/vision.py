@@ -173,7 +173,7 @@ def volumes() -> Network:
     inputs = layers.Input((8, 16, 16, 1))
     x = layers.Conv3D(8, 3, padding="same", activation="relu")(inputs)
     x = layers.Conv3D(16, 3, 2, padding="same", activation="relu")(x)
-    x = layers.MaxPooling3D()(x)
+    x = layers.AveragePooling3D()(x)  # of maxima TensorFlow has no float64
     x = layers.Conv3DTranspose(8, 2, 2, activation="relu")(x)
     model = tf.keras.Model(inputs, layers.Dense(3)(layers.GlobalAveragePooling3D()(x)))
     return Network(model, images(8, 16, 16, 1), classification(np.random.default_rng(1), BATCH, 3), classifier)
