@@ -45,7 +45,7 @@ def _maker(function: str, side: int) -> Callable[[], Network]:
         numbers = np.random.default_rng(0)
         images = (numbers.random((BATCH, *shape)) * 255).astype(np.float32)
         y = classification(numbers, BATCH, CLASSES)
-        return Network(model, images, y, classifier, random=function in DROP_BLOCKS)
+        return Network(model, images, y, classifier, fp32_only=function in DROP_BLOCKS)
 
     return make
 

@@ -5,8 +5,8 @@
 
 Deep networks amplify rounding, so how far HPU may be from the truth is measured: as far as stock TensorFlow is, within
 a factor: the farther of one run with two threads and oneDNN, and one with one thread and without. The truth is stock
-TensorFlow in float64. Where a step draws random numbers, which differ between types, it is the first of the two. Each
-run is a process of its own, from the same seed.
+TensorFlow in float64, or the first of the two where there is no such twin. Each run is a process of its own, from the
+same seed.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ def compare(network: str, precision: str = "fp32", steps: int = 3) -> Comparison
         hpu, coverage = _train(network, "hpu", precision, steps, folder, {"HABANA_SIM_LOG": "warning"})
         stock, _ = _train(network, "stock", precision, steps, folder, {})
         plain, _ = _train(network, "stock", precision, steps, folder, {"TF_ENABLE_ONEDNN_OPTS": "0"}, threads=1)
-        if stock["random"]:
+        if stock["fp32_only"]:
             truth, others = stock, [plain]
         else:
             (truth, _), others = _train(network, "exact", "fp32", steps, folder, {}), [stock, plain]
     gradients = {}
-    names = [k for k in truth if k not in ("losses", "random")]
+    names = [k for k in truth if k not in ("losses", "fp32_only")]
     whole = float(np.sqrt(sum(_norm(truth[k]) ** 2 for k in names)))
     for name in names:
         scale = max(_norm(truth[name]), 1e-2 * whole / len(names))  # many a bias has no gradient but rounding

@@ -51,7 +51,7 @@ def bert() -> Network:
         return tf.reduce_sum(losses * chosen) / tf.reduce_sum(chosen)
 
     y = (x, chosen.astype(np.float32))
-    return Network(tf.keras.Model(inputs, logits), np.where(chosen, 1, x), y, loss, random=True)
+    return Network(tf.keras.Model(inputs, logits), np.where(chosen, 1, x), y, loss, fp32_only=True)
 
 
 def decoder() -> Network:
@@ -62,7 +62,7 @@ def decoder() -> Network:
         x = transformer_block(x, 4, WIDTH, causal=True)
     logits = layers.Dense(WORDS)(layers.LayerNormalization()(x))
     x = tokens()
-    return Network(tf.keras.Model(inputs, logits), x, np.roll(x, -1, 1), classifier, random=True)
+    return Network(tf.keras.Model(inputs, logits), x, np.roll(x, -1, 1), classifier, fp32_only=True)
 
 
 def _recurrent(layer: Any) -> Network:

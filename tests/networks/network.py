@@ -14,13 +14,16 @@ Loss = Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class Network:
-    """loss(y, model(x)) is a scalar; x and y are NumPy arrays, or nests of them. random: a step draws numbers."""
+    """loss(y, model(x)) is a scalar; x and y are NumPy arrays, or nests of them.
+
+    fp32_only: it has no float64 twin, because a step draws random numbers or TensorFlow has no such kernel.
+    """
 
     model: tf.keras.Model
     x: Any
     y: Any
     loss: Loss
-    random: bool = False
+    fp32_only: bool = False
 
 
 def wide(x: Any) -> Any:

@@ -67,7 +67,7 @@ def main() -> None:
             first = [np.asarray(g) for g in gradients]
     launched.append(_launches(options.device))
     named = {f"{k} {v.name}": g for k, (v, g) in enumerate(zip(variables, first, strict=True))}
-    np.savez(options.result, losses=np.array(losses), random=network.random, **named)
+    np.savez(options.result, losses=np.array(losses), fp32_only=network.fp32_only, **named)
     if options.device == "hpu":
         print(json.dumps({"launches": launched[-1] - launched[-2], **_coverage()}))
 

@@ -49,7 +49,7 @@ def vit() -> Network:
     x = layers.LayerNormalization(epsilon=1e-6)(x)[:, 0]
     model = tf.keras.Model(inputs, layers.Dense(10)(x))
     y = classification(np.random.default_rng(1), BATCH, 10)
-    return Network(model, images(32, 32, 3), y, classifier, random=True)
+    return Network(model, images(32, 32, 3), y, classifier, fp32_only=True)
 
 
 def unet() -> Network:
@@ -115,7 +115,7 @@ def variational() -> Network:
         return tf.reduce_mean(tf.reduce_sum(error, [1, 2, 3])) + tf.reduce_mean(tf.reduce_sum(divergence, 1))
 
     model = tf.keras.Model(inputs, [x, mean, log_variance])
-    return Network(model, images(28, 28, 1), images(28, 28, 1), loss, random=True)
+    return Network(model, images(28, 28, 1), images(28, 28, 1), loss, fp32_only=True)
 
 
 def ssd() -> Network:
@@ -173,10 +173,11 @@ def volumes() -> Network:
     inputs = layers.Input((8, 16, 16, 1))
     x = layers.Conv3D(8, 3, padding="same", activation="relu")(inputs)
     x = layers.Conv3D(16, 3, 2, padding="same", activation="relu")(x)
-    x = layers.AveragePooling3D()(x)  # of maxima TensorFlow has no float64
+    x = layers.MaxPooling3D()(x)
     x = layers.Conv3DTranspose(8, 2, 2, activation="relu")(x)
     model = tf.keras.Model(inputs, layers.Dense(3)(layers.GlobalAveragePooling3D()(x)))
-    return Network(model, images(8, 16, 16, 1), classification(np.random.default_rng(1), BATCH, 3), classifier)
+    y = classification(np.random.default_rng(1), BATCH, 3)
+    return Network(model, images(8, 16, 16, 1), y, classifier, fp32_only=True)
 
 
 NETWORKS = {
