@@ -192,7 +192,7 @@ def _for_the_host(group: Group, inside: set[Node], consumers: dict[Node, list[No
                 continue
             if consumer.op not in CONTROL_FLOW and device_type(consumer.device) == "HPU":
                 return False
-            used = True
+            used = used or any(n is node for n, _ in consumer.inputs)
             types = output_types(node)
             if any(n is node and types[k] not in (INT32, _INT64, BOOL) for n, k in consumer.inputs):
                 return False

@@ -6,17 +6,19 @@ Why: TensorFlow's constant folding leaves a control edge from what it folded ("t
 waits for x). A cluster takes a copy of each constant it uses; an edge through one would still keep its two ends
 apart.
 
-Invariants: who waited for something through a constant still waits for it. In a loop or a branch the control inputs
-that hold the constant there stay.
+Invariants: who waited for something through a constant still waits for it. In a loop or a branch something goes on
+holding the constant there: the control inputs that do, or in a loop what holds other constants.
 
     x ··> Const ─ reshape(y)       ->       Const ─ reshape(y) <·· x
 """
 
 from __future__ import annotations
 
-from .flow import ROOT, Flow
+from dataclasses import dataclass
+
+from .flow import ROOT, Class, Flow
 from .placement import Placement
-from .view import View
+from .view import Node, View
 
 
 def free(view: View, flow: Flow, placement: Placement) -> None:
@@ -25,13 +27,43 @@ def free(view: View, flow: Flow, placement: Placement) -> None:
     if not held:
         return
     consumers = view.consumers()
+    pivots = _pivots(held, flow, placement)
     for node in held:
         cls = flow.classes[node]
         kept = [] if cls == ROOT else [c for c in node.controls if not placement.takes(c)]
         if cls != ROOT and not flow.holds(cls, [], kept):
-            continue
+            if not pivots.before(node):
+                continue
+            kept.append(pivots.of[cls])
         moved = [c for c in node.controls if c not in kept]
         node.controls = kept
         for consumer in consumers[node]:
             for source in moved:
                 consumer.add_control(source)
+
+
+@dataclass
+class _Pivots:
+    """Per class in a loop, the first node that holds constants there; `at` is every node's place in the order."""
+
+    flow: Flow
+    of: dict[Class, Node]
+    at: dict[Node, int]
+
+    def before(self, node: Node) -> bool:
+        """Whether a constant may wait for the pivot of its class: a path back would be a cycle."""
+        pivot = self.of.get(self.flow.classes[node])
+        return pivot is not None and self.at[pivot] < self.at[node]
+
+
+def _pivots(held: list[Node], flow: Flow, placement: Placement) -> _Pivots:
+    at = {n: k for k, n in enumerate(flow.order)}
+    of: dict[Class, Node] = {}
+    for node in held:
+        cls = flow.classes[node]
+        for source in node.controls if cls[0] else ():
+            entry = source.op == "Identity" and source.inputs[0][0].op == "Switch"
+            first = cls not in of or at[source] < at[of[cls]]
+            if first and (entry or not placement.takes(source)) and flow.holds(cls, [], [source]):
+                of[cls] = source
+    return _Pivots(flow, of, at)

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from ..lowering.table import Row
 from . import cluster
 from .flow import ROOT, Class, Flow
+from .loops import Loops
 from .ops import CONTROL_FLOW, RESOURCE, argument_names, attr, input_types, output_types
 from .placement import Placement
 from .reasons import Reason
@@ -168,6 +169,10 @@ class _Walk:
         self.assigns: set[Node] = set()
         self.preserved = {n for n in flow.order if n.name in view.preserved}
         self.managed = {n: row for n in accesses if (row := self._row(n)) is not None}
+        self.loops = Loops(view, flow)
+        for node in self.loops.unordered([n for n, row in self.managed.items() if row.updates]):
+            del self.managed[node]
+            placement.refuse(node, Reason.ORDER)
 
     def _row(self, node: Node) -> Row | None:
         """The row of a candidate whose handles are all known, different, and variables of the row."""
@@ -183,13 +188,9 @@ class _Walk:
         return row
 
     def run(self) -> None:
-        iterations: dict[Node, list[Node]] = {}
-        for node, later in self.view.exits(self.view.consumers()).items():
-            for end in later:
-                iterations.setdefault(end, []).append(node)
         for node in self.flow.order:
             before = owed = 0
-            for source in iterations.get(node, ()):  # behind a loop all its writes are done
+            for source in self.loops.ends.get(node, ()):  # behind a loop all its writes are done
                 before |= self.before[source]
             for source in node.sources():
                 before |= self.before.get(source, 0)  # a loop's back edge has none yet
@@ -317,6 +318,7 @@ class _Walk:
         read.inputs = [handle]
         read.controls = list(controls)
         self.flow.classes[read] = self.flow.classes[near]
+        self.loops.hold(read)
         return read
 
     # --- ops of the table that take variables ---
@@ -397,7 +399,9 @@ class _Walk:
             return write.value, write.cover
         if not prior and write is None:
             if cls not in variable.reads:
-                variable.reads[cls] = self._new_read(node, handle, node.controls)
+                # in a loop its iteration is all it waits for
+                controls = [] if self.loops.is_body(cls) else node.controls
+                variable.reads[cls] = self._new_read(node, handle, controls)
                 self._drop(variable.reads[cls], None if not cls[0] else self.assigns)
             return (variable.reads[cls], 0), 0
         read = self._new_read(node, handle, node.controls)

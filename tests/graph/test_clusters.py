@@ -134,3 +134,12 @@ def test_a_noop_between_members_vanishes_with_them() -> None:
             tf.abs(z, name="c")
 
     assert grown(make) == [["a", "b", "both", "c"]]
+
+
+def test_a_noop_between_ops_of_the_host_stays_where_it_is() -> None:
+    def make() -> None:
+        with tf.control_dependencies([tf.no_op("first")]), tf.control_dependencies([tf.no_op("between")]):
+            tf.no_op("cpu")
+
+    v, f, placed = prepared(build(make, cpu=("cpu",)))
+    assert clusters.grow(v, f, placed) == [] and placed.moved == 0  # a second pass finds nothing to do
