@@ -14,7 +14,7 @@ Adam reads every moment it has just written.
 Order. The name of the update now belongs to the AssignVariableOp, so whoever waited for the update by control waits
 for the assignment. Two kinds of nodes need not wait, because what they do cannot be seen: candidates without effect,
 and reads (a read takes its value by data now). Their control edge from an update is dropped, and what they owed is paid
-by the first node behind them that could be seen: it waits for the assignment (`_Debts`). So every path from an update
+by the first node behind them that could be seen: it waits for the assignment (`debts.py`). So every path from an update
 to a visible node remains a path.
 
 Invariants: an access never sees a write it did not see before, nor misses one. A value is handed on only if *all*
@@ -28,9 +28,11 @@ from dataclasses import dataclass, field
 
 from ..lowering.table import Row
 from . import cluster
+from .debts import Debts
 from .flow import ROOT, Class, Flow
+from .handles import Handles, Key, accesses
 from .loops import Loops
-from .ops import CONTROL_FLOW, RESOURCE, argument_names, attr, input_types, output_types
+from .ops import argument_names, output_types
 from .placement import Placement
 from .reasons import Reason
 from .view import Node, Ref, View
@@ -40,27 +42,6 @@ _PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 
 _ASKS = frozenset({"VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "_Retval"})
 """They take a handle and leave the variable's value alone."""
-
-JUNCTION_FROM = 4
-"""From so many assignments on, a waiting node waits for one NoOp that waits for them."""
-
-
-Key = tuple[str, ...]
-Handles = dict[int, "Key | None"]
-"""Input position -> which variable (None: not known)."""
-
-
-def handle_key(ref: Ref) -> Key | None:
-    """What tells variables apart: where the handle enters the graph; None if that is not known."""
-    node, output = ref
-    while node.op in ("Identity", "Switch", "Enter"):
-        node, output = node.inputs[0]
-    if node.op == "VarHandleOp":
-        shared = attr(node, "shared_name").s.decode()
-        return ("VarHandleOp", attr(node, "container").s.decode(), shared or node.name)
-    if node.op in ("_Arg", "_DeviceArg", "Placeholder"):
-        return (node.name, str(output))
-    return None
 
 
 @dataclass
@@ -88,76 +69,15 @@ class _Variable:
 
 def convert(view: View, flow: Flow, placement: Placement) -> None:
     """Rewrites the graph in one walk along `flow.order`; `flow.classes` learns of the nodes it makes."""
-    accesses = _accesses(flow, placement)
-    if accesses:
-        _Walk(view, flow, placement, accesses).run()
-
-
-def _accesses(flow: Flow, placement: Placement) -> dict[Node, Handles]:
-    """The nodes that take handles of possible variables, each with the positions of those."""
-    out: dict[Node, Handles] = {}
-    carriers: set[Node] = set()
-    for node in flow.order:
-        if node.op in ("VarHandleOp", "_Arg", "_DeviceArg", "Placeholder"):
-            if RESOURCE in output_types(node):
-                carriers.add(node)
-            continue
-        row = placement.row(node)
-        certain = node.op in ("ReadVariableOp", "AssignVariableOp") or bool(row and (row.variables or row.updates))
-        if not certain and carriers.isdisjoint(n for n, _ in node.inputs):
-            continue
-        if node.op in CONTROL_FLOW or node.op == "Identity":
-            carriers.add(node)
-            continue
-        types = input_types(node)
-        taken: Handles = {
-            k: handle_key(ref)
-            for k, ref in enumerate(node.inputs)
-            if (certain or ref[0] in carriers) and (k >= len(types) or types[k] == RESOURCE)
-        }
-        if taken:
-            out[node] = taken
-    return out
-
-
-class _Debts:
-    """Who still has to wait for whom: masks over the nodes whose control edges were dropped."""
-
-    def __init__(self, view: View, flow: Flow) -> None:
-        self.view, self.flow = view, flow
-        self.of: dict[Node, int] = {}
-        self._bits: dict[Node, int] = {}
-        self._nodes: list[Node] = []
-        self._junctions: dict[int, Node] = {}
-
-    def bit(self, node: Node) -> int:
-        if node not in self._bits:
-            self._bits[node] = 1 << len(self._nodes)
-            self._nodes.append(node)
-        return self._bits[node]
-
-    def pay(self, node: Node, owed: int) -> None:
-        """Makes a node wait for everything in `owed`."""
-        owed &= ~self._bits.get(node, 0)
-        if not owed:
-            return
-        waits = [n for k, n in enumerate(self._nodes) if owed >> k & 1]
-        if len(waits) < JUNCTION_FROM or any(self.flow.classes[n] != ROOT for n in waits):
-            for source in waits:
-                node.add_control(source)
-            return
-        if owed not in self._junctions:
-            junction = self.view.add(f"{waits[-1].name}/and_before", "NoOp", waits[-1].device)
-            junction.controls = waits
-            self.flow.classes[junction] = ROOT
-            self._junctions[owed] = junction
-        node.add_control(self._junctions[owed])
+    taken = accesses(flow, placement)
+    if taken:
+        _Walk(view, flow, placement, taken).run()
 
 
 class _Walk:
     def __init__(self, view: View, flow: Flow, placement: Placement, accesses: dict[Node, Handles]) -> None:
         self.view, self.flow, self.placement, self.accesses = view, flow, placement, accesses
-        self.debts = _Debts(view, flow)
+        self.debts = Debts(view, flow)
         self.variables: dict[Key, _Variable] = {}
         self.before: dict[Node, int] = {}
         """The writes that come before a node by any path, and itself."""
