@@ -1,9 +1,10 @@
-"""`habana-tf`: look at recipes, the simulated machine, the ops it runs and the settings.
+"""`habana-tf`: start programs on several cards; look at recipes, the machine, the ops it runs and the settings.
 
 One module per command; each has `add_parser`, which declares it, and a function that runs it and returns the exit
 code. Commands import what they need when they run, so that `--help` is immediate.
 
-Exit codes: 0 done; 1 what was asked for is not there, damaged or refused; 2 wrong usage or a wrong setting.
+Exit codes: 0 done; 1 what was asked for is not there, damaged or refused; 2 wrong usage or a wrong setting. `run`
+returns what the first rank that failed returned.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from habana_tf import __version__
-from habana_tf.cli import machine, ops, recipes, variables
+from habana_tf.cli import machine, ops, recipes, run, variables
 from habana_tf.cli.output import CommandError
 
 _EPILOG = """\
@@ -22,6 +23,7 @@ examples:
   TF_RECIPE_CACHE_PATH=/tmp/recipes habana-tf recipes list
   habana-tf recipes list --path /tmp/recipes --sort compile --json
   habana-tf recipes show 3fa9 --path /tmp/recipes
+  habana-tf run -n 4 train.py
   habana-tf info
   habana-tf ops conv2d pool
   habana-tf settings
@@ -50,12 +52,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="habana-tf",
-        description="Look at the recipes, the machine, the ops and the settings of the simulated Gaudi.",
+        description="Start programs on the simulated Gaudi; look at its recipes, machine, ops and settings.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    run.add_parser(commands)
     recipes.add_parser(commands)
     machine.add_parser(commands)
     ops.add_parser(commands)

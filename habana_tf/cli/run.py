@@ -1,0 +1,102 @@
+"""`habana-tf run`: starts a program on several cards, without MPI."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shlex
+import sys
+
+from habana_tf.cli.output import CommandError
+
+_EPILOG = """\
+examples:
+  habana-tf run -n 4 train.py --epochs 3               a program that uses HPUStrategy: TF_CONFIG is set
+  habana-tf run -n 2 --strategy horovod train.py       a program that uses Horovod, over Gloo
+  habana-tf run -n 2 --load --strategy horovod a.py    the same, for one that never calls load_habana_module()
+  HABANA_VISIBLE_MODULES=4,5 habana-tf run -n 2 a.py   on these two cards
+  habana-tf run -n 8 --nodes host1,host2 train.py      four ranks on each of two hosts, through ssh
+  habana-tf run -n 8 --nodes host1,host2 --print a.py  the commands, to be run by other means
+
+The output of each rank has the rank in front; progress bars are drawn for rank 0 only. When a rank fails the others
+are stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them,
+a third kills them.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declares the command."""
+    parser = commands.add_parser(
+        "run",
+        help="start a program on several cards",
+        usage="habana-tf run -n COUNT [options] PROGRAM [arguments ...]",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("-n", "--count", type=_positive, required=True, help="ranks in all; each takes one card")
+    parser.add_argument(
+        "--strategy", choices=["hpu", "horovod"], default="hpu", help="how the program distributes (default: hpu)"
+    )
+    parser.add_argument("-m", dest="as_module", action="store_true", help="PROGRAM is a module, as for python -m")
+    parser.add_argument("--load", action="store_true", help="call load_habana_module() before the program starts")
+    parser.add_argument("--nodes", metavar="HOST,...", help="hosts, with as many ranks each (default: this one)")
+    parser.add_argument(
+        "--rsh", default="ssh -o BatchMode=yes", help="command that runs a shell line on a host (default: %(default)s)"
+    )
+    parser.add_argument("--python", default=sys.executable, help="Python of the ranks (default: this one)")
+    parser.add_argument(
+        "--port",
+        type=_positive,
+        default=0,
+        help="first port of HPUStrategy's workers (default: free; 7850 with --nodes)",
+    )
+    parser.add_argument("--no-bind", action="store_true", help="let every rank use all cores; by default they share")
+    parser.add_argument("--log-dir", metavar="DIR", help="write each rank's whole output to DIR/rank_N.log too")
+    parser.add_argument("--grace", type=float, default=10.0, help="seconds from asking a rank to end to killing it")
+    parser.add_argument("--print", action="store_true", help="print the command of each rank and run nothing")
+    parser.add_argument("program", metavar="PROGRAM", help="a Python script, a module with -m, or any executable")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
+    parser.set_defaults(run=_run)
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from habana_tf.launcher import plan, rendezvous
+    from habana_tf.launcher.console import Console
+    from habana_tf.launcher.job import Job
+
+    if not arguments.as_module and arguments.program.endswith(".py") and not os.path.isfile(arguments.program):
+        raise CommandError(f"there is no file {arguments.program}", 2)
+    wish = plan.Wish(
+        count=arguments.count,
+        strategy=arguments.strategy,
+        program=arguments.program,
+        arguments=tuple(arguments.arguments),
+        as_module=arguments.as_module,
+        load_first=arguments.load,
+        hosts=tuple(filter(None, (arguments.nodes or "").split(","))),
+        port=arguments.port,
+        bind=not arguments.no_bind,
+        python=arguments.python,
+    )
+    with contextlib.ExitStack() as held:
+        try:
+            if arguments.print:
+                for rank in plan.make(wish):
+                    print(f"{rank.describe()}: {rank.shell_line()}")
+                return 0
+            meeting = held.enter_context(rendezvous.server(wish)) if wish.strategy == "horovod" else None
+            ranks = plan.make(wish, meeting)
+        except plan.PlanError as error:
+            raise CommandError(str(error), 2) from error
+        console = Console(wish.count, sys.stdout, sys.stderr, arguments.log_dir)
+        held.callback(console.close)
+        address = meeting[0] if meeting else None
+        return Job(ranks, console, shlex.split(arguments.rsh), address, arguments.grace).run()

@@ -1,0 +1,203 @@
+"""A job from its start to its end: all ranks start, and when one fails the others are stopped.
+
+What: one agent per rank (`agent.py`), on this host or through a remote shell. The launcher hands each its description,
+prints what it says, and passes the signals it gets itself on to all ranks.
+
+Invariants: `run` returns when no agent is left, so nothing of the job is; the first rank that failed is named and its
+exit code is the job's; a second interrupt, or `grace` seconds without an end, kills what is left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+from habana_tf.launcher.agent import FAILED
+from habana_tf.launcher.console import Console
+from habana_tf.launcher.plan import LOCAL, Rank
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
+_ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
+_POLL_SECONDS = 0.1
+
+
+@dataclass
+class _Running:
+    """A rank whose agent was started. ended: its exit code and the second of the job at which it ended."""
+
+    rank: Rank
+    agent: subprocess.Popen[bytes]
+    ended: tuple[int, float] | None = None
+
+
+@dataclass
+class Job:
+    """ranks: as planned. rsh: words of the command that runs a shell line on another host, before host and line.
+    rendezvous: the address Horovod's ranks meet at. grace: seconds from asking a rank to end to killing it."""
+
+    ranks: Sequence[Rank]
+    console: Console
+    rsh: Sequence[str] = ("ssh", "-o", "BatchMode=yes")
+    rendezvous: str | None = None
+    grace: float = 10.0
+    _running: list[_Running] = field(default_factory=list)
+    _start: float = 0.0
+    _stopping: float | None = None
+    _asked: int = 0
+
+    def run(self) -> int:
+        """Runs the job; returns 0, or the exit code of the rank that failed first (128 + n for signal n)."""
+        self._start = time.monotonic()
+        with self._signals(), selectors.DefaultSelector() as selector:
+            try:
+                for rank in self.ranks:
+                    self._running.append(self._launch(rank, selector))
+                while any(each.ended is None for each in self._running) or selector.get_map():
+                    self._read(selector)
+                    self._look()
+                    self._hurry()
+                    if all(each.ended is not None for each in self._running):
+                        self._drain(selector)
+            finally:
+                self._kill()
+        return self._verdict()
+
+    def _launch(self, rank: Rank, selector: selectors.BaseSelector) -> _Running:
+        words = [rank.python, "-m", "habana_tf.launcher.agent"]
+        if rank.host != LOCAL:
+            path = rank.environment.get("PYTHONPATH")
+            line = f"PYTHONPATH={shlex.quote(path)} {shlex.join(words)}" if path else shlex.join(words)
+            words = [*self.rsh, rank.host, line]
+        agent = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            start_new_session=True,  # a terminal's Ctrl-C is the launcher's to pass on
+        )
+        description = {
+            "command": rank.command,
+            "environment": rank.environment,
+            "directory": rank.directory,
+            "cores": rank.cores,
+            "rendezvous": self.rendezvous,
+            "grace": self.grace,
+        }
+        self._tell(agent, json.dumps(description))
+        for stream, pipe in (("out", agent.stdout), ("err", agent.stderr)):
+            assert pipe is not None
+            selector.register(pipe, selectors.EVENT_READ, (rank.rank, stream))
+        return _Running(rank, agent)
+
+    def _tell(self, agent: subprocess.Popen[bytes], line: str) -> None:
+        assert agent.stdin is not None
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended, or was told to end
+            agent.stdin.write(line.encode() + b"\n")
+
+    def _read(self, selector: selectors.BaseSelector) -> None:
+        for key, _ in selector.select(_POLL_SECONDS):
+            rank, stream = key.data
+            data = os.read(key.fd, 1 << 16)
+            self.console.feed(rank, stream, data)
+            if not data:
+                selector.unregister(key.fileobj)
+
+    def _drain(self, selector: selectors.BaseSelector) -> None:
+        """All have ended: takes what is left in the pipes, which a forgotten grandchild may keep open."""
+        while selector.select(0):
+            self._read(selector)
+        for key in list(selector.get_map().values()):
+            rank, stream = key.data
+            self.console.feed(rank, stream, b"")
+            selector.unregister(key.fileobj)
+
+    def _look(self) -> None:
+        """Notes which ranks have ended; the first that failed stops the job."""
+        for each in self._running:
+            code = each.agent.poll()
+            if code is None or each.ended is not None:
+                continue
+            code = code if code >= 0 else 128 - code
+            each.ended = code, time.monotonic() - self._start
+            if code and self._stopping is None:
+                left = sum(other.ended is None for other in self._running)
+                self.console.say(f"{_ending(each)}; stopping the other {left}" if left else _ending(each))
+                self._stop()
+
+    def _stop(self) -> None:
+        """Asks all ranks to end: the end of its input makes an agent end its program."""
+        self._stopping = time.monotonic()
+        for each in self._running:
+            assert each.agent.stdin is not None
+            with contextlib.suppress(OSError):
+                each.agent.stdin.close()
+
+    def _hurry(self) -> None:
+        """Kills the agents of ranks that did not end in time; their programs die with them."""
+        if self._stopping is not None and time.monotonic() - self._stopping > self.grace + 5:
+            self._kill()
+
+    def _kill(self) -> None:
+        for each in self._running:
+            if each.agent.poll() is None:
+                each.agent.kill()
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        def pass_on(number: int, frame: FrameType | None) -> Any:
+            if number in _ENDING:
+                self._asked += 1
+                if self._asked == 2:
+                    self._stop()
+                elif self._asked > 2:
+                    self._kill()
+            for each in self._running:
+                self._tell(each.agent, str(int(number)))
+
+        before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _verdict(self) -> int:
+        failed = sorted((each for each in self._running if each.ended and each.ended[0]), key=_when)
+        if not failed:
+            return 0
+        if len(failed) > 1:
+            self.console.say("in order: " + "; ".join(_ending(each) for each in failed))
+        assert failed[0].ended is not None
+        return failed[0].ended[0]
+
+
+def _when(each: _Running) -> float:
+    assert each.ended is not None
+    return each.ended[1]
+
+
+def _ending(each: _Running) -> str:
+    """How a rank ended, in words."""
+    assert each.ended is not None
+    code, seconds = each.ended
+    who = f"{each.rank.describe()} (process {each.agent.pid})" if each.rank.host == LOCAL else each.rank.describe()
+    return f"{who} {_meaning(code)} after {seconds:.1f} s"
+
+
+def _meaning(code: int) -> str:
+    if code == FAILED:
+        return "could not be started (exit code 127)"
+    with contextlib.suppress(ValueError):
+        return f"was ended by {signal.Signals(code - 128).name}"
+    return f"failed with exit code {code}"

@@ -1,0 +1,167 @@
+"""What every rank of a job runs, where, and with which environment.
+
+What: ranks are numbered host by host, as many on each. For HPUStrategy each gets TF_CONFIG with the addresses of all
+workers; for Horovod its ranks and the address of the job's rendezvous server (`rendezvous.py`). Each knows its rank
+(`HABANA_SIM_RANK` and its like), by which it chooses its card, and has cores of its own if there are enough.
+
+Invariants: a plan depends on its arguments alone, but for the free ports of a job on this host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from habana_tf import settings
+
+LOCAL = "localhost"
+_CARRIED = ("HABANA_", "TF_", "HLS_", "HBN_", "HOROVOD_", "PYTHON", "XDG_CACHE_HOME", "PATH", "LD_LIBRARY_PATH")
+"""Beginnings of the names of variables that ranks on other hosts get from here; on this host they get all."""
+
+
+class PlanError(ValueError):
+    """A job cannot be laid out as asked; the message says what to change."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for. count: ranks in all; hosts: empty for this one; port: of the first worker of a host,
+    0 for free ones (this host only); arguments: those of the program."""
+
+    count: int
+    strategy: str
+    program: str
+    arguments: tuple[str, ...] = ()
+    as_module: bool = False
+    load_first: bool = False
+    hosts: tuple[str, ...] = ()
+    port: int = 0
+    bind: bool = True
+    python: str = sys.executable
+    directory: str = field(default_factory=os.getcwd)
+
+
+@dataclass(frozen=True)
+class Rank:
+    """One process of a job. python: the interpreter on its host; cores: those it may use, None for all."""
+
+    rank: int
+    host: str
+    python: str
+    local_rank: int
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    cores: tuple[int, ...] | None
+    directory: str
+
+    def describe(self) -> str:
+        return f"rank {self.rank}" if self.host == LOCAL else f"rank {self.rank} on {self.host}"
+
+    def shell_line(self) -> str:
+        """The rank as a line for a shell."""
+        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.environment.items())
+        return f"cd {shlex.quote(self.directory)} && {variables} {shlex.join(self.command)}"
+
+
+def make(wish: Wish, rendezvous: tuple[str, int] | None = None) -> list[Rank]:
+    """The ranks of a job, in order.
+
+    rendezvous: address and port of the job's rendezvous server, for Horovod.
+    Raises PlanError.
+    """
+    hosts = wish.hosts or (LOCAL,)
+    if len(set(hosts)) != len(hosts):
+        raise PlanError("the same host is named twice")
+    if wish.count % len(hosts):
+        raise PlanError(f"{wish.count} ranks cannot be spread evenly over {len(hosts)} hosts: use a multiple of that")
+    local_size = wish.count // len(hosts)
+    cards = len(settings.HABANA_VISIBLE_MODULES.get()) or settings.HABANA_SIM_CARDS.get()
+    if local_size > cards:
+        raise PlanError(
+            f"{local_size} ranks on one host need as many cards, and {cards} are visible: use fewer ranks or more "
+            "hosts, or change HABANA_VISIBLE_MODULES or HABANA_SIM_CARDS"
+        )
+    workers = _addresses(wish, hosts, local_size)
+    ranks = []
+    for rank in range(wish.count):
+        host, local_rank = hosts[rank // local_size], rank % local_size
+        place = {"": rank, "LOCAL_": local_rank}
+        sizes = {"": wish.count, "LOCAL_": local_size}
+        environment = {f"HABANA_SIM_{kind}RANK": str(at) for kind, at in place.items()}
+        environment |= {f"HABANA_SIM_{kind}SIZE": str(size) for kind, size in sizes.items()}
+        if wish.strategy == "hpu":
+            task = {"type": "worker", "index": rank}
+            environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
+        else:
+            environment |= _horovod(rank, local_rank, wish.count, local_size, host, rendezvous)
+        environment["PYTHONUNBUFFERED"] = "1"
+        if host != LOCAL:
+            environment = {**_carried(), **environment}
+        cores = _cores(local_rank, local_size) if wish.bind and host == LOCAL else None
+        ranks.append(Rank(rank, host, wish.python, local_rank, _command(wish), environment, cores, wish.directory))
+    return ranks
+
+
+def _command(wish: Wish) -> tuple[str, ...]:
+    if not (wish.as_module or wish.load_first or wish.program.endswith(".py")):
+        return (wish.program, *wish.arguments)
+    loads = ("-m", "habana_tf") if wish.load_first else ()
+    module = ("-m",) if wish.as_module else ()
+    return (wish.python, *loads, *module, wish.program, *wish.arguments)
+
+
+def _addresses(wish: Wish, hosts: Sequence[str], local_size: int) -> list[str]:
+    """host:port of every worker of HPUStrategy."""
+    if wish.port or wish.hosts:
+        first = wish.port or 7850  # where Habana's own scripts begin
+        return [f"{host}:{first + k}" for host in hosts for k in range(local_size)]
+    return [f"{LOCAL}:{port}" for port in _free_ports(wish.count)]
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind((LOCAL, 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+def _horovod(
+    rank: int, local_rank: int, size: int, local_size: int, host: str, rendezvous: tuple[str, int] | None
+) -> dict[str, str]:
+    """What Horovod's Gloo controller reads."""
+    address, port = rendezvous or ("127.0.0.1", 0)
+    values: dict[str, Any] = {
+        "HOROVOD_HOSTNAME": host,
+        "HOROVOD_RANK": rank,
+        "HOROVOD_SIZE": size,
+        "HOROVOD_LOCAL_RANK": local_rank,
+        "HOROVOD_LOCAL_SIZE": local_size,
+        "HOROVOD_CROSS_RANK": rank // local_size,
+        "HOROVOD_CROSS_SIZE": size // local_size,
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": address,
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": port,
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+    }
+    return {name: str(value) for name, value in values.items()}
+
+
+def _carried() -> dict[str, str]:
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_CARRIED)}
+
+
+def _cores(local_rank: int, local_size: int) -> tuple[int, ...] | None:
+    """The rank's share of the cores this process may use; None if there are fewer cores than ranks."""
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < local_size:
+        return None
+    share = len(cores) // local_size
+    return tuple(cores[local_rank * share : (local_rank + 1) * share])

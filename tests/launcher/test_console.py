@@ -1,0 +1,66 @@
+"""What a job prints: whole lines with their rank, and one progress bar."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from habana_tf.launcher.console import Console, Line
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(pieces: list[tuple[int, str, bytes]], count: int = 2) -> tuple[str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    console = Console(count, out, err)
+    for rank, stream, data in pieces:
+        console.feed(rank, stream, data)
+    return out.getvalue(), err.getvalue()
+
+
+def test_lines_come_whole_with_their_rank() -> None:
+    out, err = printed([(0, "out", b"a"), (1, "out", b"x\ny"), (0, "out", b"b\n"), (1, "err", b"e\n"), (1, "out", b"")])
+    assert out == "[1] x\n[0] ab\n[1] y\n" and err == "[1] e\n"
+
+
+def test_progress_is_shown_for_rank_0_only_and_in_its_last_state() -> None:
+    bar = b" 1/2\b\b\b\b\b\r 2/2 done\n"
+    assert printed([(0, "out", bar), (1, "out", bar), (1, "out", b"plain\r\n")])[0] == "[0]  2/2 done\n[1] plain\n"
+
+
+def test_a_terminal_sees_progress_move_under_the_lines_of_others() -> None:
+    out = Terminal()
+    console = Console(12, out, io.StringIO())
+    console.feed(0, "out", b"1/3\r2/3")
+    console.feed(11, "out", b"hello\n")
+    console.feed(0, "out", b"\r3/3\n")
+    assert [part for part in out.getvalue().split("\r\x1b[K") if part] == [
+        "\x1b[36m[ 0]\x1b[0m 2/3",
+        "\x1b[31m[11]\x1b[0m hello\n\x1b[36m[ 0]\x1b[0m 2/3",
+        "\x1b[36m[ 0]\x1b[0m 3/3\n",
+    ]
+
+
+def test_files_get_everything_as_it_was_written(tmp_path: Path) -> None:
+    console = Console(2, io.StringIO(), io.StringIO(), str(tmp_path / "logs"))
+    console.feed(1, "out", b"1/2\r2/2\n\xff")
+    console.feed(1, "err", b"oops\n")
+    console.close()
+    assert (tmp_path / "logs" / "rank_1.log").read_bytes() == b"1/2\r2/2\n\xffoops\n"
+    assert (tmp_path / "logs" / "rank_0.log").read_bytes() == b""
+
+
+@given(st.text(st.characters(blacklist_categories=("Cs", "Cc"))), st.data())
+def test_text_in_any_pieces(text: str, data: st.DataObject) -> None:
+    encoded = (text + "\n").encode()
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(encoded)))))
+    line, got = Line(), []
+    for begin, end in zip([0, *cuts], [*cuts, len(encoded)], strict=True):
+        got += list(line.feed(encoded[begin:end]))
+    assert got == [(text.rstrip(), False)]

@@ -1,0 +1,194 @@
+"""Jobs of small programs: how they end, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.child import environment
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(textwrap.dedent(text))
+    return path
+
+
+def start(*arguments: str | Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "habana_tf.cli", "run", *map(str, arguments)],
+        env=environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def run(*arguments: str | Path) -> tuple[int, list[str], str]:
+    job = start(*arguments)
+    out, err = job.communicate(timeout=60)
+    return job.returncode, sorted(out.splitlines()), err
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().split(")")[1][:3]
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def wait_for(path: Path) -> int:
+    """The process id that a program writes to `path`."""
+    for _ in range(600):
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            return int(path.read_text())
+        time.sleep(0.05)
+    raise AssertionError(f"{path} was not written")
+
+
+def wait_for_end(pid: int) -> None:
+    for _ in range(200):
+        if not alive(pid):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"process {pid} is still there")
+
+
+SLEEPER = """
+    import os, sys, time
+    from pathlib import Path
+    folder, rank = Path(sys.argv[1]), os.environ["HABANA_SIM_RANK"]
+    part = folder / f"{rank}.part"
+    part.write_text(str(os.getpid()))
+    part.rename(folder / rank)
+"""
+
+
+def test_every_rank_runs_and_is_heard(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", """
+        import os, sys
+        print(os.environ["HABANA_SIM_RANK"], os.environ["HABANA_SIM_SIZE"], *sys.argv[1:])
+        print("trouble", file=sys.stderr)
+    """)  # fmt: skip
+    code, out, err = run("-n", "3", "--log-dir", tmp_path / "logs", program, "--epochs", "2")
+    assert code == 0
+    assert out == [f"[{k}] {k} 3 --epochs 2" for k in range(3)]
+    assert sorted(err.splitlines()) == [f"[{k}] trouble" for k in range(3)]
+    assert set((tmp_path / "logs" / "rank_2.log").read_text().splitlines()) == {"2 3 --epochs 2", "trouble"}
+
+
+def test_a_rank_that_fails_stops_the_others(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", SLEEPER + """
+    if rank == "1":
+        while len(list(folder.glob("?"))) < 3:
+            time.sleep(0.05)
+        sys.exit(7)
+    time.sleep(300)
+    """)  # fmt: skip
+    code, _, err = run("-n", "3", program, tmp_path)
+    assert code == 7
+    assert "rank 1 (process " in err and "failed with exit code 7" in err and "stopping the other 2" in err
+    for rank in range(3):
+        assert not alive(wait_for(tmp_path / str(rank)))
+
+
+def test_a_killed_rank_is_named(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", SLEEPER + "\n    time.sleep(300)\n")
+    job = start("-n", "2", program, tmp_path)
+    pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
+    os.kill(pids[1], signal.SIGKILL)
+    _, err = job.communicate(timeout=30)
+    assert job.returncode == 128 + signal.SIGKILL
+    assert "rank 1" in err and "was ended by SIGKILL" in err
+    assert not any(map(alive, pids))
+
+
+def test_a_rank_that_will_not_end_is_killed(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", """
+    import signal
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    """ + SLEEPER + """
+    if rank == "0":
+        while not (folder / "1").exists():
+            time.sleep(0.05)
+        sys.exit(3)
+    time.sleep(300)
+    """)  # fmt: skip
+    begin = time.monotonic()
+    code, _, err = run("-n", "2", "--grace", "0.5", program, tmp_path)
+    assert code == 3 and time.monotonic() - begin < 60
+    assert "in order: rank 0" in err and "rank 1" in err.split("in order", 1)[1]
+    assert not alive(wait_for(tmp_path / "1"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGUSR1])
+def test_signals_reach_every_rank(tmp_path: Path, number: signal.Signals) -> None:
+    program = write(tmp_path / "a.py", f"""
+    import signal, sys
+    def leave(number, frame):
+        print("got", number, flush=True)
+        sys.exit(0)
+    signal.signal({int(number)}, leave)
+    """ + SLEEPER + "\n    time.sleep(300)\n")  # fmt: skip
+    job = start("-n", "2", program, tmp_path)
+    wait_for(tmp_path / "0"), wait_for(tmp_path / "1")
+    job.send_signal(number)
+    out, _ = job.communicate(timeout=30)
+    assert job.returncode == 0
+    assert sorted(out.splitlines()) == [f"[0] got {int(number)}", f"[1] got {int(number)}"]
+
+
+def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", SLEEPER + """
+    import subprocess
+    child = subprocess.Popen(["sleep", "300"])
+    (folder / f"{rank}.child").write_text(str(child.pid))
+    time.sleep(300)
+    """)  # fmt: skip
+    job = start("-n", "2", "--grace", "1", program, tmp_path)
+    pids = [wait_for(tmp_path / name) for name in ("0", "1", "0.child", "1.child")]
+    job.kill()
+    job.communicate(timeout=30)
+    for pid in pids:
+        wait_for_end(pid)
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    code, _, err = run("-n", "2", tmp_path / "no.py")
+    assert code == 2 and "there is no file" in err
+    code, _, err = run("-n", "2", tmp_path / "nothing")
+    assert code == 127 and "could not be started" in err and "cannot run" in err
+
+
+def test_print_runs_nothing(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", SLEEPER)
+    code, out, _ = run("-n", "2", "--nodes", "a,b", "--print", program, tmp_path)
+    assert code == 0 and len(out) == 2 and not (tmp_path / "0").exists()
+    assert out[1].startswith("rank 1 on b: cd ") and "TF_CONFIG=" in out[1] and "b:7850" in out[1]
+
+
+def test_other_hosts_are_reached_through_the_remote_shell(tmp_path: Path) -> None:
+    """A remote shell of ours that runs the line here, as ssh does there, and says for which host."""
+    shell = write(tmp_path / "shell", """\
+        #!/bin/sh
+        host=$1
+        shift
+        HOST_ASKED=$host exec sh -c "$*"
+    """)  # fmt: skip
+    shell.chmod(0o755)
+    program = write(tmp_path / "a.py", """
+        import os
+        print(os.environ["HOST_ASKED"], os.environ["HABANA_SIM_RANK"], os.environ["HABANA_SIM_LOCAL_RANK"])
+    """)  # fmt: skip
+    code, out, err = run("-n", "2", "--nodes", "a,b", "--rsh", shell, program)
+    assert code == 0, err
+    assert out == ["[0] a 0 0", "[1] b 1 0"]
