@@ -46,9 +46,10 @@ def alive(pid: int) -> bool:
         return False
 
 
-def wait_for(path: Path) -> int:
+def wait_for(path: Path, seconds: float = 60) -> int:
     """The process id that a program writes to `path`."""
-    for _ in range(600):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
         with contextlib.suppress(FileNotFoundError, ValueError):
             return int(path.read_text())
         time.sleep(0.05)

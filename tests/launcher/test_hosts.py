@@ -1,0 +1,130 @@
+"""Jobs over two machines of two cards each: they train, and they end when a machine is cut off or a rank is killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.child import environment
+from tests.launcher.hosts import Host, hosts, needs_namespaces
+from tests.launcher.test_job import wait_for
+
+pytestmark = needs_namespaces
+
+ENDS_WITHIN = 120.0
+"""Seconds from the loss of a rank or a machine to the end of the job, as the README states."""
+
+KERAS_2 = importlib.util.find_spec("tf_keras") is None and importlib.util.find_spec("horovod") is not None
+
+TRAIN = """
+    import os, sys
+    from pathlib import Path
+    import numpy as np
+    import tensorflow as tf
+    {start}
+    folder, steps = Path(sys.argv[1]), int(sys.argv[2])
+    tf.keras.utils.set_random_seed(1)
+    rank = int(os.environ["HABANA_SIM_RANK"])
+    (folder / f"{{rank}}.part").write_text(str(os.getpid()))
+    class Told(tf.keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if batch == 2:
+                (folder / f"{{rank}}.part").rename(folder / str(rank))
+    data = np.random.default_rng(0)
+    x = data.random((64, 8), dtype=np.float32)
+    y = x.sum(axis=1, keepdims=True)
+    pairs = tf.data.Dataset.from_tensor_slices((x, y)).repeat().batch(16)
+    {model}
+    model.fit(pairs, steps_per_epoch=steps, epochs=1, verbose=0, callbacks=[Told(), *callbacks])
+    print("weights", float(sum(np.abs(w).sum() for w in model.get_weights())), flush=True)
+"""
+
+MODEL = """
+    model = tf.keras.Sequential([tf.keras.layers.Dense(16, "relu", input_shape=(8,)), tf.keras.layers.Dense(1)])
+    model.compile({optimizer}, "mse")
+"""
+
+HPU = TRAIN.format(
+    start="from habana_tf.distribute import HPUStrategy; strategy = HPUStrategy()",
+    model="with strategy.scope():"
+    + textwrap.indent(MODEL.format(optimizer="tf.keras.optimizers.SGD(0.01)"), "    ")
+    + "\n    callbacks = []",
+)
+HOROVOD = TRAIN.format(
+    start="import habana_tf; habana_tf.load_habana_module(); import horovod.tensorflow.keras as hvd; hvd.init()",
+    model=MODEL.format(optimizer="hvd.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.01))").lstrip()
+    + "    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]",
+)
+PROGRAMS = [pytest.param("hpu", HPU, id="hpu"), pytest.param("horovod", HOROVOD, id="horovod")]
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[tuple[list[Host], Path]]:
+    with hosts(2, tmp_path) as made:
+        yield made
+
+
+@contextmanager
+def started(
+    strategy: str, script: str, steps: int, machines: tuple[list[Host], Path], folder: Path, count: int
+) -> Iterator[subprocess.Popen[str]]:
+    program = folder / "train.py"
+    program.write_text(textwrap.dedent(script))
+    made, shell = machines
+    words = ["run", "-n", str(count), "--strategy", strategy, "--nodes", ",".join(h.address for h in made)]
+    job = subprocess.Popen(
+        [sys.executable, "-m", "habana_tf.cli", *words, "--rsh", str(shell), str(program), str(folder), str(steps)],
+        env=environment(HABANA_SIM_CARDS="2", HABANA_SIM_THREADS="1"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield job
+    finally:
+        job.kill()
+
+
+@pytest.mark.skipif(not KERAS_2, reason="several workers' fit needs Keras 2")
+@pytest.mark.parametrize("strategy,script", PROGRAMS)
+def test_ranks_on_two_machines_train_as_one(
+    strategy: str, script: str, machines: tuple[list[Host], Path], tmp_path: Path
+) -> None:
+    with started(strategy, script, 10, machines, tmp_path, 4) as job:
+        out, err = job.communicate(timeout=300)
+    assert job.returncode == 0, err[-4000:]
+    weights = [line.split()[-1] for line in out.splitlines() if "weights" in line]
+    assert len(weights) == 4 and len(set(weights)) == 1
+
+
+@pytest.mark.skipif(not KERAS_2, reason="several workers' fit needs Keras 2")
+@pytest.mark.parametrize("strategy,script", PROGRAMS)
+@pytest.mark.parametrize("loss", ["rank", "machine"])
+def test_the_loss_of_a_rank_or_a_machine_ends_the_job(
+    strategy: str, script: str, loss: str, machines: tuple[list[Host], Path], tmp_path: Path
+) -> None:
+    with started(strategy, script, 10**6, machines, tmp_path, 2) as job:
+        pids = [wait_for(tmp_path / rank, seconds=240) for rank in ("0", "1")]
+        if loss == "rank":
+            os.kill(pids[1], signal.SIGKILL)
+        else:
+            machines[0][1].cut()
+        begin = time.monotonic()
+        _, err = job.communicate(timeout=ENDS_WITHIN + 60)
+    print(f"{strategy}, {loss} lost: the job ended after {time.monotonic() - begin:.1f} s\n{err[-4000:]}")
+    assert time.monotonic() - begin < ENDS_WITHIN
+    assert job.returncode != 0
+    assert "rank 1" in err or "task:1" in err
+    for pid in pids:
+        assert not Path(f"/proc/{pid}").exists()
