@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from .hardware.cards import chosen_card
+from .hardware.chips import chip
 
 log = logging.getLogger("habana_tf.device")
 
 
 def get_type() -> str:
-    """The generation of the card of this process: "GAUDI", "GAUDI2" or "GAUDI3"."""
-    return chosen_card().chip.device_type
+    """The generation of the simulated cards: "GAUDI", "GAUDI2" or "GAUDI3"."""
+    return chip().device_type

@@ -23,7 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__, log, settings
-from .hardware.cards import Card, cards, chosen_card
+from .hardware import claim
+from .hardware.cards import Card, cards, choice
 
 _log = logging.getLogger(__name__)
 
@@ -64,7 +65,9 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
     It may be called at any time; variables, datasets and models made before go on working.
 
     allow_op_override: see `set_op_override_allowed`; None keeps the setting (True at first).
-    Raises LoadError, hardware.cards.CardError or settings.SettingError.
+    The card is not claimed here but by the first op, so that a process which only starts others holds none.
+    Raises LoadError, hardware.cards.CardError, hardware.machine.MachineError, hardware.ranks.RankError or
+    settings.SettingError.
     """
     global _loaded
     if allow_op_override is not None:
@@ -73,11 +76,12 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         if _loaded:
             return
         log.configure()
-        card = chosen_card()
+        possible = choice().cards
         _require_tensorflow()
         native = _native()
-        started = _load_plugin(native, card)
+        started = _load_plugin(native, possible)
         _check_device()
+        claim.arm()
         if not started:
             rebuild_context()  # as at program start-up: collectives and devices can still be configured
         from . import fork, keras_compat
@@ -86,7 +90,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         keras_compat.install()
         _loaded = True
     if log.level() <= logging.INFO:
-        print(_summary(card, native.host_memory()[0]), flush=True)
+        print(_summary(possible, native.host_memory()[0]), flush=True)
 
 
 def _require_tensorflow() -> None:
@@ -138,7 +142,7 @@ def plugin_path() -> Path:
     )
 
 
-def _load_plugin(native: Any, card: Card) -> bool:
+def _load_plugin(native: Any, possible: tuple[Card, ...]) -> bool:
     """Registers HPU with TensorFlow. Returns whether TensorFlow's context had been built before."""
     from tensorflow.python.eager import context
     from tensorflow.python.framework import load_library
@@ -148,7 +152,9 @@ def _load_plugin(native: Any, card: Card) -> bool:
     path = plugin_path()
     started = context._context is not None and context._context._initialized
     if not _registered():
-        native.set_card(card.chip.device_type, card.bus_id, card.chip.hbm_bytes)
+        chip = possible[0].chip
+        bus_id = possible[0].bus_id if len(possible) == 1 else "<known at the first op>"
+        native.set_card(chip.device_type, bus_id, chip.hbm_bytes)
         native.set_registrations(runtime_hooks.registrations())
         try:
             load_library.load_pluggable_device_library(str(path))
@@ -215,15 +221,17 @@ def _check_device() -> None:
         )
 
 
-def _summary(card: Card, host_bytes: int) -> str:
+def _summary(possible: tuple[Card, ...], host_bytes: int) -> str:
     import tensorflow as tf
 
     gib = 1 << 30
-    count = len(cards())
+    chip = possible[0].chip
+    modules = ",".join(str(card.module_id) for card in possible)
+    which = f"card {modules} of {len(cards())}" if len(possible) == 1 else f"the first free card of {modules}"
     text = (
-        f"habana_tf {__version__}: simulated {card.chip.device_type}, card {card.module_id} of {count}, "
-        f"{card.chip.hbm_bytes / gib:.0f} GiB HBM, TensorFlow {tf.__version__}"
+        f"habana_tf {__version__}: simulated {chip.device_type}, {which} (claimed by the first op), "
+        f"{chip.hbm_bytes / gib:.0f} GiB HBM, TensorFlow {tf.__version__}"
     )
-    if host_bytes < card.chip.hbm_bytes:
+    if host_bytes < chip.hbm_bytes:
         text += f"; this host has {host_bytes / gib:.1f} GiB, less than the card: host memory is the limit"
     return text

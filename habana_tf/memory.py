@@ -92,12 +92,12 @@ def memory_report() -> MemoryReport:
         raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
     import tensorflow as tf
 
-    from .hardware.cards import chosen_card
+    from .hardware.chips import chip
 
     known = tf.config.experimental.get_memory_info("HPU:0")
     with _lock:
         launches = tuple(_plans.values())
-    return MemoryReport(chosen_card().chip.hbm_bytes, known["current"], known["peak"], launches)
+    return MemoryReport(chip().hbm_bytes, known["current"], known["peak"], launches)
 
 
 def _mib(n: int) -> str:

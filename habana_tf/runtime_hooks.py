@@ -106,10 +106,17 @@ def memory_text() -> str:
     """Bytes in use and in total on the card, for an out-of-memory error."""
     import tensorflow as tf
 
-    from .hardware.cards import chosen_card
+    from .hardware.chips import chip
 
     in_use = tf.config.experimental.get_memory_info("HPU:0")["current"]
-    return f"{in_use} bytes in use, {chosen_card().chip.hbm_bytes} bytes total"
+    return f"{in_use} bytes in use, {chip().hbm_bytes} bytes total"
+
+
+def no_card_text() -> str:
+    """The error of a process that found no free card at its first op."""
+    from .hardware import claim
+
+    return claim.none_free()
 
 
 def eager_context() -> Any:

@@ -91,7 +91,7 @@ def _integer(low: int, high: int | None = None) -> tuple[Callable[[str], int], s
     return parse, f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}"
 
 
-def _module_id(text: str) -> int:
+def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit()):
         raise ValueError(text)
     return int(text)
@@ -99,10 +99,19 @@ def _module_id(text: str) -> int:
 
 def _module_ids(text: str) -> tuple[int, ...]:
     """Unique module ids in the order given."""
-    ids = tuple(_module_id(part.strip()) for part in text.split(","))
+    ids = tuple(_number(part.strip()) for part in text.split(","))
     if len(set(ids)) != len(ids):
         raise ValueError(text)
     return ids
+
+
+def _per_node(text: str) -> tuple[int, ...]:
+    """SLURM's list: "2,4(x3)" is 2,4,4,4."""
+    counts: list[int] = []
+    for part in text.split(","):
+        count, _, times = part.partition("(x")
+        counts += [_number(count)] * (_number(times.removesuffix(")")) if times else 1)
+    return tuple(counts)
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -130,7 +139,9 @@ def _bf16(text: str) -> str:
     return os.path.expanduser(text)
 
 
-_MODULE_ID: tuple[Callable[[str], int | None], str] = (_module_id, "one module id such as 3")
+_MODULE_ID: tuple[Callable[[str], int | None], str] = (_number, "one module id such as 3")
+_COUNT: tuple[Callable[[str], int | None], str] = (_number, "a number such as 3")
+_PER_NODE = (_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
 _MODULE_IDS = (_module_ids, "different module ids separated by commas, such as 0,1,2,3")
 _NAMES = (_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
 _SWITCH = (_switch, "on or off")
@@ -164,9 +175,56 @@ HLS_MODULE_ID: Setting[int | None] = Setting(
     "HLS_MODULE_ID",
     None,
     *_MODULE_ID,
-    meaning="Module id of the card this process uses; unset means the first visible one.",
+    meaning="Module id of the card this process uses; unset means by local rank, or the first free visible one.",
     key=False,
     aliases=("HLS1_MODULE_ID",),
+)
+
+HABANA_SIM_STATE_DIR: Setting[str | None] = Setting(
+    "HABANA_SIM_STATE_DIR",
+    None,
+    *_PATH,
+    meaning="Local directory that is the simulated machine: its cards are free or held there; unset means one per user "
+    "in XDG_RUNTIME_DIR or the temporary directory.",
+    key=False,
+)
+XDG_RUNTIME_DIR: Setting[str | None] = Setting(
+    "XDG_RUNTIME_DIR",
+    None,
+    *_PATH,
+    meaning="Where the system keeps this user's run-time files; set by the login, not by you.",
+    key=False,
+)
+
+# --- what a launcher says about this process: read, never set ---
+
+
+def _launched(name: str, meaning: str) -> Setting[int | None]:
+    return Setting(name, None, *_COUNT, meaning=meaning, key=False)
+
+
+HOROVOD_RANK = _launched("HOROVOD_RANK", "horovodrun: rank of this process.")
+HOROVOD_SIZE = _launched("HOROVOD_SIZE", "horovodrun: number of processes.")
+HOROVOD_LOCAL_RANK = _launched("HOROVOD_LOCAL_RANK", "horovodrun: rank of this process on its host.")
+HOROVOD_LOCAL_SIZE = _launched("HOROVOD_LOCAL_SIZE", "horovodrun: number of processes on this host.")
+OMPI_COMM_WORLD_RANK = _launched("OMPI_COMM_WORLD_RANK", "mpirun of Open MPI: rank of this process.")
+OMPI_COMM_WORLD_SIZE = _launched("OMPI_COMM_WORLD_SIZE", "mpirun of Open MPI: number of processes.")
+OMPI_COMM_WORLD_LOCAL_RANK = _launched("OMPI_COMM_WORLD_LOCAL_RANK", "mpirun of Open MPI: rank on this host.")
+OMPI_COMM_WORLD_LOCAL_SIZE = _launched("OMPI_COMM_WORLD_LOCAL_SIZE", "mpirun of Open MPI: processes on this host.")
+PMI_RANK = _launched("PMI_RANK", "mpirun of MPICH or Intel MPI: rank of this process.")
+PMI_SIZE = _launched("PMI_SIZE", "mpirun of MPICH or Intel MPI: number of processes.")
+MPI_LOCALRANKID = _launched("MPI_LOCALRANKID", "mpirun of MPICH or Intel MPI: rank on this host.")
+MPI_LOCALNRANKS = _launched("MPI_LOCALNRANKS", "mpirun of MPICH or Intel MPI: processes on this host.")
+SLURM_STEP_NUM_TASKS = _launched("SLURM_STEP_NUM_TASKS", "srun: number of processes of this job step.")
+SLURM_PROCID = _launched("SLURM_PROCID", "srun: rank of this process.")
+SLURM_LOCALID = _launched("SLURM_LOCALID", "srun: rank of this process on its host.")
+SLURM_NODEID = _launched("SLURM_NODEID", "srun: number of this host in the job step.")
+SLURM_STEP_TASKS_PER_NODE: Setting[tuple[int, ...]] = Setting(
+    "SLURM_STEP_TASKS_PER_NODE",
+    (),
+    *_PER_NODE,
+    meaning="srun: processes on each host of this job step.",
+    key=False,
 )
 
 # --- placement and clustering ---

@@ -14,6 +14,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
 import traceback
 from collections.abc import Callable
@@ -25,11 +26,25 @@ PATH = os.pathsep.join(filter(None, sys.path))
 _children: dict[str, subprocess.Popen[str]] = {}
 
 
+_machines = tempfile.TemporaryDirectory(prefix="habana-tests-")
+
+
+def machine() -> str:
+    """The directory of a simulated machine of its own, all cards free."""
+    return tempfile.mkdtemp(dir=_machines.name)
+
+
+_SETTINGS = ("HABANA_", "HLS", "TF_RECIPE", "TF_CONFIG", "TF_BF16", "OMPI_", "PMI_", "MPI_", "HOROVOD_", "SLURM_")
+
+
 def environment(**extra: str) -> dict[str, str]:
-    """This process's environment for a child, without settings of the device but those given."""
-    env = {
-        k: v for k, v in os.environ.items() if not k.startswith(("HABANA_", "HLS", "TF_RECIPE", "TF_CONFIG", "TF_BF16"))
-    }
+    """This process's environment for a child, without settings of the device but those given.
+
+    Every child is on a simulated machine of its own unless HABANA_SIM_STATE_DIR is given: children of other tests
+    are alive and hold cards.
+    """
+    extra = {"HABANA_SIM_STATE_DIR": machine(), **extra}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(_SETTINGS)}
     return {**env, "TF_CPP_MIN_LOG_LEVEL": "2", "HABANA_SIM_LOG": "warning", "PYTHONPATH": PATH, **extra}
 
 

@@ -7,8 +7,8 @@
                 ...compile...
                 entry = cache.store(key, name, header, sections, compile_seconds)
 
-`key` names the parts of a key, `entry` describes the file, `trust` says which files are believed, `store` is the
-disk level, `levels` puts memory before it, `stats` counts.
+`key` names the parts of a key, `entry` describes the file, `habana_tf.trust` says which files are believed, `store`
+is the disk level, `levels` puts memory before it, `stats` counts.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from habana_tf import trust
 from habana_tf.cache import entry as entry_format
-from habana_tf.cache import trust
 from habana_tf.cache.entry import Entry, EntryError
 from habana_tf.cache.lock import byte_lock
 from habana_tf.cache.stats import Stats

@@ -31,11 +31,12 @@ def _version(package: str) -> str | None:
 def _info(arguments: argparse.Namespace) -> int:
     from habana_tf.hardware.cards import CardError
     from habana_tf.hardware.cpu import IsaError
+    from habana_tf.hardware.ranks import RankError
     from habana_tf.settings import SettingError
 
     try:
         facts = _facts()
-    except (SettingError, CardError, IsaError) as error:
+    except (SettingError, CardError, RankError, IsaError) as error:
         raise CommandError(str(error), 2) from error
     if arguments.json:
         print_json(facts)
@@ -44,7 +45,7 @@ def _info(arguments: argparse.Namespace) -> int:
     rows = [
         ("chip (simulated)", f"{chip['device_type']}, {chip['product']}, {size(chip['hbm_bytes'])} of HBM"),
         ("cards", ", ".join(f"{card['module_id']} ({card['bus_id']})" for card in facts["cards"])),
-        ("card of this process", str(facts["chosen_module_id"])),
+        ("cards for a process", ", ".join(map(str, facts["possible_module_ids"])) + " (the first that is free)"),
         ("host CPU", f"{cpu['name']}, {cpu['architecture']}"),
         ("kernels use", cpu["isa"] + (" with bf16" if cpu["avx512_bf16"] else "")),
         *((name, number) for name, number in facts["versions"].items()),
@@ -62,7 +63,7 @@ def _facts() -> dict[str, Any]:
     return {
         "chip": asdict(chips.chip()),
         "cards": [{"index": card.index, "module_id": card.module_id, "bus_id": card.bus_id} for card in cards.cards()],
-        "chosen_module_id": cards.chosen_card().module_id,
+        "possible_module_ids": [card.module_id for card in cards.choice().cards],
         "cpu": {
             "name": cpu.host().name,
             "architecture": cpu.host().architecture,

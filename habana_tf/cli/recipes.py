@@ -73,7 +73,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _show(arguments: argparse.Namespace) -> int:
     from habana_tf.cache.entry import EntryError
-    from habana_tf.cache.trust import Refused
+    from habana_tf.trust import Refused
 
     store = _store(arguments.path)
     row = _only_match(_listing(store), arguments.recipe, store.root)
@@ -127,7 +127,7 @@ def _store(path: str | None) -> Store:
 
 
 def _listing(store: Store) -> list[Listed]:
-    from habana_tf.cache.trust import Refused
+    from habana_tf.trust import Refused
 
     try:
         return store.listing()

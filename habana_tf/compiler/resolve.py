@@ -230,9 +230,12 @@ def _compile(key: cache.Key, request: _Request, program: Program, goal: Target) 
             f"{name}: no recipe in the cache for inputs {_inputs(request)} and HABANA_SIM_COMPILE=forbid; "
             f"unset it, or point TF_RECIPE_CACHE_PATH at a cache that has the recipe"
         )
+    from habana_tf._native import _bridge
+
     start = time.perf_counter()
     recipe = compile_program(program, name, goal)
     seconds = time.perf_counter() - start
+    _bridge.count_recipe()
     header, sections = pack(recipe)
     header.update(
         tools=_tools(),

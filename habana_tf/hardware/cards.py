@@ -1,16 +1,20 @@
-"""The cards of the simulated machine, and which one this process uses.
+"""The cards of the simulated machine, and which of them this process may use.
 
 What: a machine has HABANA_SIM_CARDS cards with module ids 0, 1, ... One process uses one card, as on Gaudi.
-HABANA_VISIBLE_MODULES limits the choice and HLS_MODULE_ID makes it.
+HABANA_VISIBLE_MODULES limits the choice, HLS_MODULE_ID makes it; otherwise a process that a launcher started takes
+the visible card of its local rank, and any other the first visible one that is free.
 
 Invariant: a card that does not exist is an error that names the variable at fault, never another card.
 """
 
 from __future__ import annotations
 
+import platform
+import zlib
 from dataclasses import dataclass
 
 from habana_tf import settings
+from habana_tf.hardware import machine, ranks
 from habana_tf.hardware.chips import Chip, chip
 
 # The first is the address of a card in a real Gaudi2 server; the others have the same form.
@@ -18,24 +22,45 @@ _BUSES = ("19", "1a", "33", "34", "9a", "9b", "b3", "b4")
 
 
 class CardError(RuntimeError):
-    """A card was asked for that does not exist or may not be used."""
+    """A card was asked for that does not exist, may not be used, or is held by another process."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One simulated card. `index` is its place in listings; scripts name cards by `module_id`."""
+    """One simulated card. `index` is its place in listings; scripts name cards by `module_id`.
+
+    `serial` and `uuid` differ between machines; their form is ours.
+    """
 
     index: int
     module_id: int
     bus_id: str
+    serial: str
+    uuid: str
     chip: Chip
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Cards to try, in this order, and in words why these."""
+
+    cards: tuple[Card, ...]
+    reason: str
 
 
 def cards() -> tuple[Card, ...]:
     """All cards of the machine, in the order of their module ids."""
     kind = chip()
+    number = zlib.crc32(f"{platform.node()}:{machine.directory()}".encode())
     return tuple(
-        Card(index=index, module_id=index, bus_id=f"0000:{_BUSES[index]}:00.0", chip=kind)
+        Card(
+            index=index,
+            module_id=index,
+            bus_id=f"0000:{_BUSES[index]}:00.0",
+            serial=f"SIM{number:08X}{index}",
+            uuid=f"SIM0-{kind.product}-{number:08X}-0{index}",
+            chip=kind,
+        )
         for index in range(settings.HABANA_SIM_CARDS.get())
     )
 
@@ -45,23 +70,32 @@ def visible_cards() -> tuple[Card, ...]:
 
     Raises CardError when a module in that list does not exist.
     """
-    machine = {card.module_id: card for card in cards()}
-    modules = settings.HABANA_VISIBLE_MODULES.get() or tuple(machine)
+    by_module = {card.module_id: card for card in cards()}
+    modules = settings.HABANA_VISIBLE_MODULES.get() or tuple(by_module)
     for module in modules:
-        if module not in machine:
+        if module not in by_module:
             raise _missing(settings.HABANA_VISIBLE_MODULES, module)
-    return tuple(machine[module] for module in modules)
+    return tuple(by_module[module] for module in modules)
 
 
-def chosen_card() -> Card:
-    """The card of this process: HLS_MODULE_ID's, or the first visible one.
+def choice() -> Choice:
+    """The cards this process may be given: HLS_MODULE_ID's, the one of its local rank, or all visible ones.
 
-    Raises CardError when that card does not exist or is not visible.
+    Raises CardError when that card does not exist or is not visible, ranks.RankError, settings.SettingError.
     """
     allowed = visible_cards()
     module = settings.HLS_MODULE_ID.get()
-    if module is None:
-        return allowed[0]
+    if module is not None:
+        reason = f"{settings.HLS_MODULE_ID.source()}={module} asks for card {module}"
+        return Choice((_of_module(module, allowed),), reason)
+    launched = ranks.launched()
+    if launched is not None:
+        return _of_rank(launched, allowed)
+    listed = ",".join(str(card.module_id) for card in allowed)
+    return Choice(allowed, f"it may use card{'' if len(allowed) == 1 else 's'} {listed}")
+
+
+def _of_module(module: int, allowed: tuple[Card, ...]) -> Card:
     for card in allowed:
         if card.module_id == module:
             return card
@@ -71,6 +105,19 @@ def chosen_card() -> Card:
     raise CardError(
         f"{settings.HLS_MODULE_ID.source()}={module} is not among HABANA_VISIBLE_MODULES={listed}: "
         f"choose one of these, or add {module} to HABANA_VISIBLE_MODULES"
+    )
+
+
+def _of_rank(launched: ranks.Ranks, allowed: tuple[Card, ...]) -> Choice:
+    rank = launched.local_rank
+    if rank < len(allowed):
+        card = allowed[rank]
+        return Choice((card,), f"local rank {rank} ({launched.source}) gets card {card.module_id}")
+    listed = ",".join(str(card.module_id) for card in allowed)
+    raise CardError(
+        f"local rank {rank} ({launched.source}) of {launched.local_size} processes on this host has no card: it may "
+        f"use the {len(allowed)} card(s) {listed}. Start at most {len(allowed)} processes per host, or make more cards "
+        f"visible (HABANA_VISIBLE_MODULES) or simulate more (HABANA_SIM_CARDS, at most {len(_BUSES)})"
     )
 
 

@@ -15,6 +15,7 @@
 #include "bridge/programs.h"
 #include "bridge/python.h"
 #include "runtime/callbacks.h"
+#include "runtime/card.h"
 #include "runtime/counters.h"
 #include "runtime/host_memory.h"
 #include "runtime/thread_pool.h"
@@ -95,6 +96,15 @@ NB_MODULE(_bridge, m) {
         SetCard({chip, bus_id, hbm_bytes});
       },
       nb::arg("chip"), nb::arg("bus_id"), nb::arg("hbm_bytes"));
+
+  m.def(
+      "arm_card",
+      [](int descriptor, const std::vector<int>& modules, const std::string& chip, int64_t hbm_bytes,
+         const std::string& command) { ArmCard({descriptor, modules, chip, command, hbm_bytes}); },
+      nb::arg("descriptor"), nb::arg("modules"), nb::arg("chip"), nb::arg("hbm_bytes"), nb::arg("command"));
+  m.def("claim_card", &ClaimCard);
+  m.def("held_card", &HeldCard);
+  m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
 
   nb::class_<ItemView>(m, "GraphItem")
       .def("nodes_to_preserve",

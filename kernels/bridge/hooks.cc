@@ -95,6 +95,10 @@ Status MemoryText(std::string* text) {
                     [&] { *text = nb::cast<std::string>(Hook("memory_text")()); });
 }
 
+Status NoCard(std::string* text) {
+  return WithPython("looking for a card", [&] { *text = nb::cast<std::string>(Hook("no_card_text")()); });
+}
+
 Status EagerContext(void** context) {
   return WithPython("looking up the eager context", [&] {
     const nb::object capsule = Hook("eager_context")();
@@ -117,8 +121,8 @@ void Attach(nb::object hooks) {
   PyObject* old = g_hooks;
   g_hooks = hooks.release().ptr();
   Py_XDECREF(old);
-  SetCallbacks({GetNodeInfo, GetVariablePlan, GetClusterInfo, Resolve, Optimize, MemoryText, EagerContext,
-                ReleaseGil, RestoreGil});
+  SetCallbacks({GetNodeInfo, GetVariablePlan, GetClusterInfo, Resolve, Optimize, MemoryText, NoCard,
+                EagerContext, ReleaseGil, RestoreGil});
 }
 
 bool Withdraw(double timeout_seconds) {

@@ -11,6 +11,7 @@
 #include "plugin/memory.h"
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
+#include "runtime/card.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 
 struct SP_Stream_st {};
@@ -25,14 +26,22 @@ namespace {
 
 void Ok(TF_Status* status) { TF_SetStatus(status, TF_OK, ""); }
 
-// Everything that touches the device says so in a forked child, where TensorFlow itself would wait forever.
-bool Usable(TF_Status* status) {
+// In a forked child TensorFlow itself would wait forever: it gets an error instead.
+bool Alive(TF_Status* status) {
   if (!InForkedChild()) {
     Ok(status);
     return true;
   }
   Assign(ForkedChildStatus(), status);
   return false;
+}
+
+// A copy claims the card. When none is free it goes ahead all the same: TensorFlow ends the process when a
+// copy fails, and what is copied is this process's own memory. The first launch then gets the error.
+bool Usable(TF_Status* status) {
+  if (!Alive(status)) return false;
+  if (!CardReady()) ClaimCardQuietly();
+  return true;
 }
 
 // ---- memory ----
@@ -76,8 +85,8 @@ void CreateStream(const SP_Device*, SP_Stream* stream, TF_Status* status) {
   Ok(status);
 }
 void DestroyStream(const SP_Device*, SP_Stream stream) { delete stream; }
-void CreateStreamDependency(const SP_Device*, SP_Stream, SP_Stream, TF_Status* status) { Usable(status); }
-void GetStreamStatus(const SP_Device*, SP_Stream, TF_Status* status) { Usable(status); }
+void CreateStreamDependency(const SP_Device*, SP_Stream, SP_Stream, TF_Status* status) { Alive(status); }
+void GetStreamStatus(const SP_Device*, SP_Stream, TF_Status* status) { Alive(status); }
 
 void CreateEvent(const SP_Device*, SP_Event* event, TF_Status* status) {
   *event = new SP_Event_st;

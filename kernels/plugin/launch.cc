@@ -6,6 +6,7 @@
 #include "plugin/memory.h"
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
+#include "runtime/card.h"
 #include "runtime/counters.h"
 #include "runtime/host_memory.h"
 #include "tensorflow/c/tf_buffer.h"
@@ -63,6 +64,16 @@ struct LaunchKernel {
 bool Aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment == 0; }
 
 }  // namespace
+
+Status Usable() {
+  if (InForkedChild()) return ForkedChildStatus();
+  if (CardReady() || ClaimCard()) return {};
+  CallbackScope python;
+  if (!python.status().ok()) return python.status();
+  std::string text;
+  const Status said = python->no_card(&text);
+  return said.ok() ? Status(Code::kFailedPrecondition, text) : said;
+}
 
 Tensors::~Tensors() {
   for (TF_Tensor* tensor : tensors_) TF_DeleteTensor(tensor);
@@ -148,7 +159,8 @@ void* CreateFromNode(TF_OpKernelConstruction* ctx, bool in_place) {
 
 // What one launch needs besides its kernel object; fails by status.
 Status Launch(LaunchKernel* kernel, TF_OpKernelContext* ctx) {
-  if (InForkedChild()) return ForkedChildStatus();
+  const Status usable = Usable();
+  if (!usable.ok()) return usable;
   ScratchLease scratch;
   Tensors tensors;
   TfStatus status;

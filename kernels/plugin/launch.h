@@ -21,6 +21,10 @@ void DeleteLaunch(void* kernel);
 // The serialized NodeDef of the kernel under construction; a failed status is given to TensorFlow as well.
 bool ReadNodeDef(TF_OpKernelConstruction* ctx, std::string* node_def);
 
+// This process may use the device: it was not forked off one that did, and it has a card, claimed now if need
+// be. Takes the GIL to say who holds the cards when none is free.
+Status Usable();
+
 // Tensors of one launch; deleted at the end of the scope, which leaves TensorFlow's own references.
 class Tensors {
  public:

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "runtime/callbacks.h"
+#include "runtime/card.h"
 #include "runtime/counters.h"
 #include "runtime/host_memory.h"
 
@@ -94,6 +95,7 @@ void* AllocateHbm(uint64_t bytes) {
   }
   regions.sizes[static_cast<char*>(address)] = size;
   counters.device_bytes.fetch_add(static_cast<int64_t>(size));
+  PublishMemory(counters.device_bytes.load());
   return address;
 }
 
@@ -118,6 +120,7 @@ void FreeHbm(void* address, uint64_t) {
   if (it == regions.sizes.end()) return;
   munmap(address, it->second);
   GetCounters().device_bytes.fetch_sub(static_cast<int64_t>(it->second));
+  PublishMemory(GetCounters().device_bytes.load());
   regions.sizes.erase(it);
 }
 

@@ -331,8 +331,8 @@ void* CreateVariableOp(TF_OpKernelConstruction* ctx) {
 }
 
 void ComputeVariableOp(void* kernel, TF_OpKernelContext* ctx) {
-  const Status status =
-      InForkedChild() ? ForkedChildStatus() : VariableOp(static_cast<VariableKernel*>(kernel), ctx).Run();
+  Status status = Usable();
+  if (status.ok()) status = VariableOp(static_cast<VariableKernel*>(kernel), ctx).Run();
   if (!status.ok()) Fail(ctx, status);
 }
 

@@ -58,6 +58,8 @@ struct Callbacks {
   Status (*optimize)(const char* graph, size_t nbytes, GraphItem* item, std::string* out, bool* changed);
   // One line for a person: bytes in use and in total on the card.
   Status (*memory_text)(std::string* text);
+  // Why this process has no card: who holds which, and what to do.
+  Status (*no_card)(std::string* text);
   // The user's TFE_Context, or null when there is none.
   Status (*eager_context)(void** context);
   // Lets go of the GIL if this thread holds it, and takes it back: around waits for another thread.

@@ -6,9 +6,39 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "runtime/card.h"
 #include "runtime/counters.h"
 
 namespace habana {
+
+namespace {
+
+// Nanoseconds of CLOCK_MONOTONIC, which all processes of this host share.
+int64_t Now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// The time of one launch, published from its start to its end.
+class Stopwatch {
+ public:
+  Stopwatch() : record_(Published()), start_(Now()) { PublishStart(record_, start_); }
+  ~Stopwatch() { PublishEnd(record_, end_ == 0 ? Now() : end_); }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+  int64_t Stop() {
+    end_ = Now();
+    return end_ - start_;
+  }
+
+ private:
+  CardRecord& record_;
+  int64_t start_;
+  int64_t end_ = 0;
+};
+
+}  // namespace
 
 size_t DataTypeSize(int tf_dtype) {
   switch (tf_dtype) {
@@ -101,7 +131,7 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
 }
 
 Status Program::Run(const LaunchArgs& args) const {
-  const auto start = std::chrono::steady_clock::now();
+  Stopwatch watch;
   Counters& counters = GetCounters();
   Status status;
   if (body) {
@@ -151,10 +181,8 @@ Status Program::Run(const LaunchArgs& args) const {
                call.grain);
     }
   }
-  const auto spent = std::chrono::steady_clock::now() - start;
   launches.fetch_add(1, std::memory_order_relaxed);
-  nanoseconds.fetch_add(std::chrono::duration_cast<std::chrono::nanoseconds>(spent).count(),
-                        std::memory_order_relaxed);
+  nanoseconds.fetch_add(watch.Stop(), std::memory_order_relaxed);
   counters.launches.fetch_add(1, std::memory_order_relaxed);
   return status;
 }

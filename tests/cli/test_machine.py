@@ -28,7 +28,7 @@ def test_json_follows_the_settings(run: Callable[..., Any], monkeypatch: pytest.
     facts = json.loads(run("info", "--json").out)
     assert facts["chip"]["product"] == "HL-325L"
     assert [card["module_id"] for card in facts["cards"]] == [0, 1, 2, 3]
-    assert facts["chosen_module_id"] == 2
+    assert facts["possible_module_ids"] == [2]
     assert facts["cpu"]["isa"] == "portable"
     assert facts["versions"]["python"] == platform.python_version()
 

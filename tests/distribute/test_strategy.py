@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from tests.child import environment, python
+from tests.child import environment, machine, python
 
 
 @contextmanager
@@ -206,11 +206,12 @@ TWO = """
 
 
 def test_two_workers_sum_exactly() -> None:
+    host = machine()
     with free_ports(2) as ports:
         workers = [
             subprocess.Popen(
                 [sys.executable, "-c", textwrap.dedent(TWO)],
-                env=environment(TF_CONFIG=cluster(ports, rank), HLS_MODULE_ID=str(rank)),
+                env=environment(TF_CONFIG=cluster(ports, rank), HABANA_SIM_STATE_DIR=host),
                 stderr=subprocess.PIPE,
                 text=True,
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf.cache import trust
+from habana_tf import trust
 
 
 @pytest.fixture

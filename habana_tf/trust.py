@@ -1,4 +1,4 @@
-"""Which files the cache believes: loading a recipe runs its machine code.
+"""Which files are believed: loading a recipe from the cache runs its machine code, a lock decides who has a card.
 
 A directory is trusted when the current user or root owns it and nobody else can write to it. The one exception is
 the cache's root itself, which may be a sticky directory such as /tmp: there others can add names but not replace
@@ -32,7 +32,7 @@ def root_directory(path: str, create: bool) -> Iterator[int]:
         os.makedirs(path, mode=0o700, exist_ok=True)
     with _opened(path, _DIRECTORY, None) as descriptor:
         status = os.fstat(descriptor)
-        _check(status, path, sticky_is_fine=True)
+        check(status, path, sticky_is_fine=True)
         yield descriptor
 
 
@@ -43,7 +43,7 @@ def directory(name: str, parent: int, create: bool) -> Iterator[int]:
         with suppress(FileExistsError):
             os.mkdir(name, mode=0o700, dir_fd=parent)
     with _opened(name, _DIRECTORY | os.O_NOFOLLOW, parent) as descriptor:
-        _check(os.fstat(descriptor), name)
+        check(os.fstat(descriptor), name)
         yield descriptor
 
 
@@ -61,7 +61,7 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY) -> Iterator[i
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise Refused(f"{name} is not a regular file")
-        _check(status, name)
+        check(status, name)
         yield descriptor
 
 
@@ -94,7 +94,8 @@ def _status(name: str, parent: int) -> os.stat_result | None:
         return None
 
 
-def _check(status: os.stat_result, name: str, sticky_is_fine: bool = False) -> None:
+def check(status: os.stat_result, name: str, sticky_is_fine: bool = False) -> None:
+    """Raises Refused when somebody but this user or root owns an opened file or directory or can write to it."""
     if status.st_uid not in (os.geteuid(), 0):
         raise Refused(f"{name} belongs to user {status.st_uid}")
     if status.st_mode & _OTHERS_WRITE and not (sticky_is_fine and status.st_mode & stat.S_ISVTX):

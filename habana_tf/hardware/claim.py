@@ -1,0 +1,94 @@
+"""The card of this process: claimed at its first use, held until it ends.
+
+What: `arm()` tells the runtime which cards it may take; the first copy to the device or the first launch takes the
+first free one (kernels/runtime/card.h). A process that only loads the device, to start others, holds none. When no
+card is free, the first launch fails with `none_free()`. (A copy goes ahead without a card, and so do the few ops
+that TensorFlow itself runs on any device, such as Identity: they touch only this process's memory, and TensorFlow
+has no way to fail a copy but to abort.)
+
+Why the lock of a record and not a file that says "taken": the kernel gives it back when the process ends, also by
+SIGKILL, and a forked child does not inherit it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from habana_tf.hardware import machine, telemetry
+from habana_tf.hardware.cards import Card, CardError, cards, choice
+
+
+def arm() -> tuple[Card, ...]:
+    """Lets the first use claim a card; returns the cards it may be, in the order they are tried.
+
+    Raises CardError, machine.MachineError, ranks.RankError or settings.SettingError.
+    """
+    from habana_tf._native import _bridge
+
+    possible = choice().cards
+    kind = possible[0].chip
+    _bridge.arm_card(
+        machine.for_claiming(), [card.module_id for card in possible], kind.name, kind.hbm_bytes, _command()
+    )
+    return possible
+
+
+def claim() -> Card:
+    """Claims the card now; a second call returns the same one. For programs that want to know before their first op.
+
+    Raises what `arm` raises, and CardError when no card is free.
+    """
+    from habana_tf._native import _bridge
+
+    if telemetry.held_here() is None:
+        arm()
+        if not _bridge.claim_card():
+            raise CardError(none_free())
+    held = held_card()
+    assert held is not None
+    return held
+
+
+def held_card() -> Card | None:
+    """The card this process holds."""
+    module = telemetry.held_here()
+    return next((card for card in cards() if card.module_id == module), None)
+
+
+def none_free() -> str:
+    """Why this process gets no card: who holds those it may use, and what to do."""
+    chosen = choice()
+    lines = [f"HPU has no card for this process: {chosen.reason}, and {_all(chosen.cards)} held:"]
+    for card in chosen.cards:
+        holder = telemetry.holder(card.module_id)
+        lines.append(f"  card {card.module_id}: {'free again by now' if holder is None else _described(holder)}")
+    advice = "Wait for one of these processes or end it (hl-smi lists them)"
+    if len(chosen.cards) < len(cards()):
+        advice += ", choose other cards with HABANA_VISIBLE_MODULES or HLS_MODULE_ID"
+    advice += (
+        f", or use another simulated machine: HABANA_SIM_STATE_DIR=<directory> (now {machine.directory()}). "
+        "One process uses one card"
+    )
+    return "\n".join([*lines, advice])
+
+
+def _all(possible: tuple[Card, ...]) -> str:
+    return "it is" if len(possible) == 1 else f"all {len(possible)} of them are"
+
+
+def _described(holder: telemetry.Holder) -> str:
+    who = f"pid {holder.pid}" if holder.pid else "a process of another container"
+    if holder.telemetry is None:
+        return who
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.telemetry.since))
+    return f"{who} ({holder.telemetry.command}), since {since}"
+
+
+def _command() -> str:
+    """This process as its user started it."""
+    arguments = list(sys.orig_argv)
+    if arguments:
+        arguments[0] = os.path.basename(arguments[0])
+    return " ".join(" ".join(arguments).split())

@@ -1,0 +1,139 @@
+"""Who holds which card, and what the holder publishes about its work.
+
+What: `holder(module_id)` asks the kernel who holds the lock, then reads the page that native code writes
+(kernels/runtime/card.h, the same layout). Reading costs two system calls and imports neither TensorFlow nor NumPy.
+
+Invariant: a page is believed only while its card's lock is held, and only when it names the process that holds it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import struct
+import sys
+import time
+from dataclasses import dataclass
+
+from habana_tf.hardware import machine
+
+_PAGE = 4096
+_VERSION = 1
+_WINDOW = 100_000_000
+_WINDOWS = 16
+_FLOCK = struct.Struct("hhqqi0q")
+_SECOND = 1_000_000_000
+
+
+class _Record(ctypes.LittleEndianStructure):
+    """CardRecord of kernels/runtime/card.h."""
+
+    _fields_ = (
+        ("version", ctypes.c_uint64),
+        ("pid", ctypes.c_int64),
+        ("claimed_at", ctypes.c_int64),
+        ("hbm_bytes", ctypes.c_int64),
+        ("memory", ctypes.c_int64),
+        ("memory_peak", ctypes.c_int64),
+        ("launches", ctypes.c_int64),
+        ("recipes", ctypes.c_int64),
+        ("busy", ctypes.c_int64),
+        ("active", ctypes.c_int64),
+        ("busy_since", ctypes.c_int64),
+        ("reserved", ctypes.c_int64),
+        ("chip", ctypes.c_char * 32),
+        ("command", ctypes.c_char * 384),
+        ("windows", ctypes.c_uint64 * _WINDOWS),
+    )
+
+
+@dataclass(frozen=True)
+class Telemetry:
+    """What a holder publishes.
+
+    since: seconds since the epoch; chip: its name as in HABANA_SIM_CHIP; memory, memory_peak and hbm_bytes: bytes of
+    HBM its allocator has taken, the most of it, and the capacity; launches and recipes: counts since the process
+    began; busy: seconds during which at least one launch ran; utilization: the part of the last second, 0 to 1.
+    """
+
+    since: float
+    chip: str
+    command: str
+    hbm_bytes: int
+    memory: int
+    memory_peak: int
+    launches: int
+    recipes: int
+    busy: float
+    utilization: float
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that holds a card. telemetry is None in the instant before it publishes, or when it cannot (no
+    room on the file system, or another version of this package). pid is 0 for a process of another container."""
+
+    module_id: int
+    pid: int
+    telemetry: Telemetry | None
+
+
+def holder(module_id: int) -> Holder | None:
+    """Who holds the card, or None when it is free. Raises machine.MachineError."""
+    descriptor = machine.for_reading()
+    if descriptor is None:
+        return None
+    pid = _lock_owner(descriptor, module_id)
+    if pid is None:
+        return None
+    data = os.pread(descriptor, _PAGE, _PAGE * (1 + module_id))
+    return Holder(module_id, pid, _telemetry(data, pid, time.monotonic_ns()))
+
+
+def held_here() -> int | None:
+    """The module id of the card this process holds."""
+    bridge = sys.modules.get("habana_tf._native._bridge")
+    held = -1 if bridge is None else bridge.held_card()
+    return None if held < 0 else held
+
+
+def _lock_owner(descriptor: int, module_id: int) -> int | None:
+    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, module_id, 1, 0)
+    kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+    if kind != fcntl.F_UNLCK:
+        return max(0, pid)
+    return os.getpid() if held_here() == module_id else None  # the kernel does not show us our own lock
+
+
+def _telemetry(data: bytes, pid: int, now: int) -> Telemetry | None:
+    if len(data) < ctypes.sizeof(_Record):
+        return None
+    record = _Record.from_buffer_copy(data)
+    if record.version != _VERSION or (pid and record.pid != pid):
+        return None
+    running = max(0, now - record.busy_since) if record.active > 0 else 0
+    return Telemetry(
+        since=record.claimed_at / _SECOND,
+        chip=record.chip.decode(errors="replace"),
+        command=record.command.decode(errors="replace"),
+        hbm_bytes=record.hbm_bytes,
+        memory=record.memory,
+        memory_peak=record.memory_peak,
+        launches=record.launches,
+        recipes=record.recipes,
+        busy=(record.busy + running) / _SECOND,
+        utilization=_utilization(list(record.windows), running, now),
+    )
+
+
+def _utilization(windows: list[int], running: int, now: int) -> float:
+    """Busy part of the second before `now`: closed busy times by window, and the one that runs."""
+    start = now - _SECOND
+    busy = float(min(running, _SECOND))
+    for number in range(start // _WINDOW, now // _WINDOW + 1):
+        word = windows[number % _WINDOWS]
+        if word >> 32 == number & 0xFFFFFFFF:
+            inside = 1.0 if number * _WINDOW >= start else ((number + 1) * _WINDOW - start) / _WINDOW
+            busy += (word & 0xFFFFFFFF) * inside
+    return min(1.0, busy / _SECOND)

@@ -1,0 +1,165 @@
+#include "runtime/card.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+#include "runtime/counters.h"
+
+namespace habana {
+
+namespace {
+
+enum State { kNotNeeded, kNeeded, kHeld };
+
+std::atomic<int> g_state{kNotNeeded};
+std::atomic<int> g_held{-1};
+std::atomic<bool> g_gave_up{false};
+CardRecord g_own;
+std::atomic<CardRecord*> g_published{&g_own};
+
+std::mutex& ClaimMutex() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
+}
+
+CardPlan& ThePlan() {
+  static auto* plan = new CardPlan;
+  return *plan;
+}
+
+bool Lock(int descriptor, int module) {
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = module;
+  lock.l_len = 1;
+  return fcntl(descriptor, F_SETLK, &lock) == 0;
+}
+
+// The card's page, empty; null when the file system has no room for it. Its blocks are taken before it is
+// mapped: writing to a mapped hole of a full file system would kill the process. Never unmapped.
+CardRecord* MapRecord(int descriptor, int module) {
+  const off_t offset = kRecordBytes * (1 + module);
+  if (posix_fallocate(descriptor, offset, kRecordBytes) != 0) return nullptr;
+  const size_t length = static_cast<size_t>(offset + kRecordBytes);
+  void* file = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (file == MAP_FAILED) return nullptr;
+  return new (static_cast<char*>(file) + offset) CardRecord;
+}
+
+void Copy(const std::string& text, char* to, size_t size) {
+  const size_t length = std::min(text.size(), size - 1);
+  std::memcpy(to, text.data(), length);
+  to[length] = '\0';
+}
+
+void Publish(const CardPlan& plan, CardRecord* record) {
+  record->pid = getpid();
+  record->claimed_at = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                           std::chrono::system_clock::now().time_since_epoch())
+                           .count();
+  record->hbm_bytes = plan.hbm_bytes;
+  Copy(plan.chip, record->chip, sizeof(record->chip));
+  Copy(plan.command, record->command, sizeof(record->command));
+  record->memory.store(GetCounters().device_bytes.load());
+  record->memory_peak.store(g_own.memory_peak.load());
+  record->launches.store(g_own.launches.load());
+  record->recipes.store(g_own.recipes.load());
+  record->version.store(kRecordVersion, std::memory_order_release);
+  g_published.store(record, std::memory_order_release);
+}
+
+// A forked child has no card, and must not write into its parent's page.
+void InChild() {
+  g_published.store(&g_own);
+  g_held.store(-1);
+  if (g_state.load() == kHeld) g_state.store(kNeeded);
+}
+
+void AddToWindow(CardRecord& record, int64_t number, int64_t nanoseconds) {
+  std::atomic<uint64_t>& window = record.windows[number % kWindows];
+  const uint64_t tag = static_cast<uint64_t>(number) << 32;
+  uint64_t seen = window.load(std::memory_order_relaxed);
+  uint64_t wanted = 0;
+  do {
+    const uint64_t before = (seen ^ tag) >> 32 == 0 ? seen & 0xffffffffu : 0;
+    wanted = tag | (before + static_cast<uint64_t>(nanoseconds));
+  } while (!window.compare_exchange_weak(seen, wanted, std::memory_order_relaxed));
+}
+
+}  // namespace
+
+void ArmCard(CardPlan plan) {
+  std::lock_guard<std::mutex> lock(ClaimMutex());
+  if (g_state.load() == kHeld) return;
+  static std::once_flag once;
+  std::call_once(once, [] { pthread_atfork(nullptr, nullptr, InChild); });
+  ThePlan() = std::move(plan);
+  g_gave_up.store(false);
+  g_state.store(kNeeded, std::memory_order_release);
+}
+
+bool CardReady() { return g_state.load(std::memory_order_acquire) != kNeeded; }
+
+bool ClaimCard() {
+  std::lock_guard<std::mutex> lock(ClaimMutex());
+  if (g_state.load() != kNeeded) return true;
+  const CardPlan& plan = ThePlan();
+  for (int module : plan.modules) {
+    if (!Lock(plan.descriptor, module)) continue;
+    if (CardRecord* record = MapRecord(plan.descriptor, module)) Publish(plan, record);
+    g_held.store(module);
+    g_state.store(kHeld, std::memory_order_release);
+    return true;
+  }
+  return false;
+}
+
+void ClaimCardQuietly() {
+  if (g_gave_up.load(std::memory_order_relaxed)) return;
+  if (!ClaimCard()) g_gave_up.store(true);
+}
+
+int HeldCard() { return g_held.load(); }
+
+CardRecord& Published() { return *g_published.load(std::memory_order_acquire); }
+
+void PublishMemory(int64_t bytes) {
+  CardRecord& record = Published();
+  record.memory.store(bytes, std::memory_order_relaxed);
+  if (bytes > record.memory_peak.load(std::memory_order_relaxed)) {
+    record.memory_peak.store(bytes, std::memory_order_relaxed);
+  }
+}
+
+void PublishStart(CardRecord& record, int64_t now) {
+  if (record.active.fetch_add(1, std::memory_order_acq_rel) == 0) {
+    record.busy_since.store(now, std::memory_order_release);
+  }
+}
+
+// The start is read before this launch leaves: until then no other can begin a new busy time.
+void PublishEnd(CardRecord& record, int64_t now) {
+  record.launches.fetch_add(1, std::memory_order_relaxed);
+  const int64_t since = record.busy_since.load(std::memory_order_acquire);
+  if (record.active.fetch_sub(1, std::memory_order_acq_rel) != 1 || now <= since) return;
+  record.busy.fetch_add(now - since, std::memory_order_relaxed);
+  // Only windows that a reader can still ask for are written.
+  int64_t at = std::max(since, now - (kWindows - 1) * kWindowNanoseconds);
+  while (at < now) {
+    const int64_t number = at / kWindowNanoseconds;
+    const int64_t end = std::min(now, (number + 1) * kWindowNanoseconds);
+    AddToWindow(record, number, end - at);
+    at = end;
+  }
+}
+
+}  // namespace habana
