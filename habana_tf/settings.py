@@ -203,6 +203,10 @@ def _launched(name: str, meaning: str) -> Setting[int | None]:
     return Setting(name, None, *_COUNT, meaning=meaning, key=False)
 
 
+HABANA_SIM_RANK = _launched("HABANA_SIM_RANK", "habana-tf run: rank of this process.")
+HABANA_SIM_SIZE = _launched("HABANA_SIM_SIZE", "habana-tf run: number of processes.")
+HABANA_SIM_LOCAL_RANK = _launched("HABANA_SIM_LOCAL_RANK", "habana-tf run: rank of this process on its host.")
+HABANA_SIM_LOCAL_SIZE = _launched("HABANA_SIM_LOCAL_SIZE", "habana-tf run: number of processes on this host.")
 HOROVOD_RANK = _launched("HOROVOD_RANK", "horovodrun: rank of this process.")
 HOROVOD_SIZE = _launched("HOROVOD_SIZE", "horovodrun: number of processes.")
 HOROVOD_LOCAL_RANK = _launched("HOROVOD_LOCAL_RANK", "horovodrun: rank of this process on its host.")

@@ -7,6 +7,7 @@ import pytest
 from habana_tf import settings
 from habana_tf.hardware.ranks import RankError, Ranks, launched
 
+OWN = {"HABANA_SIM_RANK": 2, "HABANA_SIM_SIZE": 4, "HABANA_SIM_LOCAL_RANK": 0, "HABANA_SIM_LOCAL_SIZE": 2}
 HOROVOD = {"HOROVOD_RANK": 3, "HOROVOD_SIZE": 8, "HOROVOD_LOCAL_RANK": 1, "HOROVOD_LOCAL_SIZE": 2}
 OMPI = {"OMPI_COMM_WORLD_RANK": 5, "OMPI_COMM_WORLD_SIZE": 6,
         "OMPI_COMM_WORLD_LOCAL_RANK": 2, "OMPI_COMM_WORLD_LOCAL_SIZE": 3}  # fmt: skip
@@ -29,6 +30,7 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
         (OMPI, Ranks(5, 6, 2, 3, "OMPI_COMM_WORLD_LOCAL_RANK")),
         (PMI, Ranks(1, 4, 1, 4, "MPI_LOCALRANKID")),
         (SLURM, Ranks(4, 9, 0, 4, "SLURM_LOCALID")),
+        ({**OWN, **HOROVOD}, Ranks(2, 4, 0, 2, "HABANA_SIM_LOCAL_RANK")),
         ({**OMPI, **HOROVOD, **SLURM}, Ranks(3, 8, 1, 2, "HOROVOD_LOCAL_RANK")),
         # srun --mpi=pmi2 sets only these two of MPICH's variables
         ({"PMI_RANK": 4, "PMI_SIZE": 9, **SLURM}, Ranks(4, 9, 0, 4, "SLURM_LOCALID")),
