@@ -14,8 +14,9 @@ Adam reads every moment it has just written.
 Order. The name of the update now belongs to the AssignVariableOp, so whoever waited for the update by control waits
 for the assignment. Two kinds of nodes need not wait, because what they do cannot be seen: candidates without effect,
 and reads (a read takes its value by data now). Their control edge from an update is dropped, and what they owed is paid
-by the first node behind them that could be seen: it waits for the assignment (`debts.py`). So every path from an update
-to a visible node remains a path.
+by the first node behind them that could be seen: it waits for the assignment (`debts.py`). The same is owed by those
+who take an update's results, which the computing half gives now: in a branch nothing else may hold the assignment.
+So every path from an update to a visible node remains a path.
 
 Invariants: an access never sees a write it did not see before, nor misses one. A value is handed on only if *all*
 writes of that variable ordered before the reader are in it; otherwise the memory is read, at the place of the access.
@@ -262,7 +263,8 @@ class _Walk:
         self._drop(inner, None)
         self._drop(inner, self.assigns)
         updates = [k for name in row.updates for k in taken if names[k] == name]
-        for at in range(len(output_types(node))):
+        results = len(output_types(node))
+        for at in range(results):
             self.instead[node, at] = (inner, len(updates) + at)
         if not updates:
             self._replace_reader(node, inner, owed)
@@ -278,6 +280,8 @@ class _Walk:
         self.debts.pay(node, owed)
         for other in others:
             node.add_control(other)
+        if results:  # who took its data now takes another node's, and would leave the assignment behind
+            self.debts.of[node] = self.debts.bit(node)
         for at, k in enumerate(updates):
             key = taken[k]
             assert key is not None

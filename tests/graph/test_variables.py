@@ -218,6 +218,23 @@ def test_inside_a_branch_everything_stays_in_the_branch() -> None:
     assert after.classes[inner] == after.classes[v.by_name["c/u"]] != flow.ROOT
 
 
+def test_who_takes_the_results_of_an_update_waits_for_its_assignment() -> None:
+    def make() -> None:
+        p = v1.placeholder(tf.bool, (), "p")
+        state = tf.raw_ops.VarHandleOp(dtype=tf.int64, shape=(3,), shared_name="s", name="s")
+
+        def yes() -> tf.Tensor:
+            old = tf.raw_ops.RngReadAndSkip(resource=state, alg=1, delta=tf.constant(1, tf.uint64), name="u")
+            with tf.control_dependencies([tf.raw_ops.Assert(condition=old[0] >= 0, data=[old], name="seen")]):
+                return tf.identity(old)
+
+        v1.cond(p, yes, lambda: tf.zeros(3, tf.int64), name="c")
+
+    v, _ = converted(make)
+    assert v.by_name["c/u"].op == "AssignVariableOp"
+    assert "^c/u" in inputs(v.by_name["c/seen"])
+
+
 def test_a_read_behind_a_loop_sees_what_the_loop_wrote() -> None:
     def make() -> None:
         x, handle = start()
