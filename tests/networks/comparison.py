@@ -62,7 +62,7 @@ def compare(network: str, precision: str = "fp32", steps: int = 3) -> Comparison
         far, *spread = (_norm(run[name] - truth[name]) / scale for run in (hpu, *others))
         gradients[name] = (far, max(spread))
     far, *spread = (
-        float(np.abs(run["losses"] - truth["losses"]).max() / abs(truth["losses"][0])) for run in (hpu, *others)
+        float((np.abs(run["losses"] - truth["losses"]) / abs(truth["losses"][0])).max()) for run in (hpu, *others)
     )
     return Comparison(network, gradients, (far, max(spread)), coverage)
 

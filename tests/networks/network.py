@@ -17,6 +17,7 @@ class Network:
     """loss(y, model(x)) is a scalar; x and y are NumPy arrays, or nests of them.
 
     fp32_only: it has no float64 twin, because a step draws random numbers or TensorFlow has no such kernel.
+    players: parts of the model that have an optimizer each; loss then gives a scalar for each of them.
     """
 
     model: tf.keras.Model
@@ -24,6 +25,7 @@ class Network:
     y: Any
     loss: Loss
     fp32_only: bool = False
+    players: tuple[tf.keras.Model, ...] = ()
 
 
 def wide(x: Any) -> Any:

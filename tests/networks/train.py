@@ -43,18 +43,23 @@ def main() -> None:
         tf.keras.backend.set_floatx("float64")
         network = zoo.NETWORKS[options.network]()
         network.model.set_weights(weights)
-    optimizer = tf.keras.optimizers.SGD(1e-4, momentum=0.9)
-    variables = network.model.trainable_variables
-    optimizer.build(variables)
+    players = [part.trainable_variables for part in network.players or (network.model,)]
+    optimizers = [tf.keras.optimizers.SGD(1e-4, momentum=0.9) for _ in players]
+    for optimizer, variables in zip(optimizers, players, strict=True):
+        optimizer.build(variables)
 
     @tf.function
     def step(x: Any, y: Any) -> Any:
-        with tf.GradientTape() as tape:
+        with tf.GradientTape(persistent=len(players) > 1) as tape:
             loss = network.loss(y, network.model(x, training=True))
-        gradients = tape.gradient(loss, variables)
-        gradients = [tf.convert_to_tensor(g) for g in gradients]
-        optimizer.apply_gradients(zip(gradients, variables, strict=True))
-        return loss, gradients
+            losses = loss if network.players else (loss,)
+        gradients = [
+            [tf.convert_to_tensor(g) for g in tape.gradient(part, variables)]
+            for part, variables in zip(losses, players, strict=True)
+        ]
+        for optimizer, own, variables in zip(optimizers, gradients, players, strict=True):
+            optimizer.apply_gradients(zip(own, variables, strict=True))
+        return tf.stack(losses), sum(gradients, [])
 
     x, y = (tf.nest.map_structure(_constant, part) for part in (network.x, network.y))
     losses, first = [], []
@@ -62,11 +67,11 @@ def main() -> None:
     for number in range(options.steps):
         launched.append(_launches(options.device))
         loss, gradients = step(x, y)
-        losses.append(float(loss))
+        losses.append(np.asarray(loss))
         if number == 0:
             first = [np.asarray(g) for g in gradients]
     launched.append(_launches(options.device))
-    named = {f"{k} {v.name}": g for k, (v, g) in enumerate(zip(variables, first, strict=True))}
+    named = {f"{k} {v.name}": g for k, (v, g) in enumerate(zip(sum(players, []), first, strict=True))}
     np.savez(options.result, losses=np.array(losses), fp32_only=network.fp32_only, **named)
     if options.device == "hpu":
         print(json.dumps({"launches": launched[-1] - launched[-2], **_coverage()}))

@@ -118,6 +118,49 @@ def variational() -> Network:
     return Network(model, images(28, 28, 1), images(28, 28, 1), loss, fp32_only=True)
 
 
+def adversaries() -> Network:
+    """A generator of transposed convolutions and a discriminator, each with its loss and optimizer, in one step."""
+    code = 16
+    generator = tf.keras.Sequential([
+        layers.Input((code,)),
+        layers.Dense(4 * 4 * 32, use_bias=False),
+        layers.BatchNormalization(),
+        layers.LeakyReLU(),
+        layers.Reshape((4, 4, 32)),
+        layers.Conv2DTranspose(32, 5, padding="same", use_bias=False),
+        layers.BatchNormalization(),
+        layers.LeakyReLU(),
+        layers.Conv2DTranspose(16, 5, 2, padding="same", use_bias=False),
+        layers.BatchNormalization(),
+        layers.LeakyReLU(),
+        layers.Conv2DTranspose(3, 5, 2, padding="same", activation="tanh"),
+    ])  # fmt: skip
+    discriminator = tf.keras.Sequential([
+        layers.Input((16, 16, 3)),
+        layers.Conv2D(16, 5, 2, padding="same"),
+        layers.LeakyReLU(),
+        layers.Conv2D(32, 5, 2, padding="same"),
+        layers.LeakyReLU(),
+        layers.Flatten(),
+        layers.Dense(1),
+    ])  # fmt: skip
+    noise, real = layers.Input((code,)), layers.Input((16, 16, 3))
+    model = tf.keras.Model([noise, real], [discriminator(generator(noise)), discriminator(real)])
+    codes = np.random.default_rng(1).standard_normal((BATCH, code)).astype(np.float32)
+
+    def loss(y: Any, judged: Any) -> Any:
+        """That the fakes pass for real, and that they and the real ones are told apart; y: 1 for each real one."""
+        fake, real = map(wide, judged)
+        entropy = tf.nn.sigmoid_cross_entropy_with_logits
+        fooled = entropy(labels=y, logits=fake)
+        apart = entropy(labels=y, logits=real) + entropy(labels=tf.zeros_like(y), logits=fake)
+        return tf.reduce_mean(fooled), tf.reduce_mean(apart)
+
+    y = np.ones((BATCH, 1), np.float32)
+    players = (generator, discriminator)
+    return Network(model, [codes, 2 * images(16, 16, 3) - 1], y, loss, players=players)
+
+
 def ssd() -> Network:
     """A detector: a residual backbone of basic blocks, boxes and classes from three scales, hard negatives mined."""
 
@@ -185,6 +228,7 @@ NETWORKS = {
     "unet": unet,
     "autoencoder": autoencoder,
     "vae": variational,
+    "gan": adversaries,
     "ssd": ssd,
     "conv3d": volumes,
 }
