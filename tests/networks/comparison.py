@@ -7,6 +7,9 @@ Deep networks amplify rounding, so how far HPU may be from the truth is measured
 a factor: the farther of one run with two threads and oneDNN, and one with one thread and without. The truth is stock
 TensorFlow in float64, or the first of the two where there is no such twin. Each run is a process of its own, from the
 same seed.
+
+In bf16 (Keras' policy mixed_bfloat16) the truth is the same, in full precision; networks are without dropout, whose
+draws depend on the precision, and stock TensorFlow runs once, since its spread is nothing beside its rounding.
 """
 
 from __future__ import annotations
@@ -30,14 +33,23 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Comparison:
-    """gradients: per variable, distance of the first step's gradients from the truth as a part of their norm, for HPU
-    and for stock. losses: the largest distance over the steps as a part of the first loss. coverage: what `train.py`
-    says of HPU's step."""
+    """How far HPU is from the truth, and how far stock TensorFlow is.
+
+    gradients: per variable, of the first step's gradient as a part of its norm; together: of all gradients as one
+    vector. losses: the largest distance over the steps as a part of the first loss. coverage: what `train.py` says of
+    HPU's step.
+    """
 
     network: str
     gradients: dict[str, tuple[float, float]]
+    together: tuple[float, float]
     losses: tuple[float, float]
     coverage: dict[str, Any]
+
+    @property
+    def work(self) -> float:
+        """The part of the step's multiply-adds that HPU does."""
+        return self.coverage["work_inside"] / self.coverage["work"]
 
     def worst(self) -> tuple[float, float]:
         """The largest distance of a gradient, for HPU and for stock."""
@@ -46,14 +58,25 @@ class Comparison:
 
 def compare(network: str, precision: str = "fp32", steps: int = 3) -> Comparison:
     """Trains a network on HPU, on stock TensorFlow and in float64, and measures the distances."""
+    full = precision == "fp32"
+    options = ["--steps", str(steps), *([] if full else ["--no-dropout"])]
     with tempfile.TemporaryDirectory() as folder:
-        hpu, coverage = _train(network, "hpu", precision, steps, folder, {"HABANA_SIM_LOG": "warning"})
-        stock, _ = _train(network, "stock", precision, steps, folder, {})
-        plain, _ = _train(network, "stock", precision, steps, folder, {"TF_ENABLE_ONEDNN_OPTS": "0"}, threads=1)
-        if stock["fp32_only"]:
-            truth, others = stock, [plain]
+
+        def train(device: str, precision: str, threads: int = 2, **environment: str) -> tuple[Arrays, dict[str, Any]]:
+            more = ["--precision", precision, "--threads", str(threads)]
+            return _train(network, device, Path(folder, "result.npz"), [*options, *more], environment)
+
+        hpu, coverage = train("hpu", precision, HABANA_SIM_LOG="warning")
+        stock, _ = train("stock", precision)
+        others = [stock]
+        if full:
+            others.append(train("stock", precision, threads=1, TF_ENABLE_ONEDNN_OPTS="0")[0])
+        if not stock["fp32_only"]:
+            truth, _ = train("exact", "fp32")
+        elif full:
+            truth = others.pop(0)
         else:
-            (truth, _), others = _train(network, "exact", "fp32", steps, folder, {}), [stock, plain]
+            truth, _ = train("stock", "fp32")
     gradients = {}
     names = [k for k in truth if k not in ("losses", "fp32_only")]
     whole = float(np.sqrt(sum(_norm(truth[k]) ** 2 for k in names)))
@@ -61,10 +84,11 @@ def compare(network: str, precision: str = "fp32", steps: int = 3) -> Comparison
         scale = max(_norm(truth[name]), 1e-2 * whole / len(names))  # many a bias has no gradient but rounding
         far, *spread = (_norm(run[name] - truth[name]) / scale for run in (hpu, *others))
         gradients[name] = (far, max(spread))
+    together = [float(np.sqrt(sum(_norm(run[k] - truth[k]) ** 2 for k in names))) / whole for run in (hpu, *others)]
     far, *spread = (
         float((np.abs(run["losses"] - truth["losses"]) / abs(truth["losses"][0])).max()) for run in (hpu, *others)
     )
-    return Comparison(network, gradients, (far, max(spread)), coverage)
+    return Comparison(network, gradients, (together[0], max(together[1:])), (far, max(spread)), coverage)
 
 
 def _norm(x: np.ndarray) -> float:
@@ -72,11 +96,9 @@ def _norm(x: np.ndarray) -> float:
 
 
 def _train(
-    network: str, device: str, precision: str, steps: int, folder: str, environment: dict[str, str], threads: int = 2
+    network: str, device: str, result: Path, options: list[str], environment: dict[str, str]
 ) -> tuple[Arrays, dict[str, Any]]:
-    result = Path(folder) / f"{device}{threads}.npz"
-    command = [sys.executable, "-m", "tests.networks.train", network, device, str(result), "--precision", precision]
-    command += ["--steps", str(steps), "--threads", str(threads)]
+    command = [sys.executable, "-m", "tests.networks.train", network, device, str(result), *options]
     paths = os.pathsep.join(filter(None, [*sys.path, str(ROOT)]))  # the installed package before the sources
     env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": paths, **environment}
     done = subprocess.run(command, env=env, capture_output=True, text=True, stdin=subprocess.DEVNULL)
@@ -89,13 +111,13 @@ def _train(
 
 def row(c: Comparison) -> str:
     """A line of the table."""
-    far, noise = c.worst()
-    cpu = {k.split(":")[0].removesuffix(" CPU"): n for k, n in c.coverage["outside"].items() if " CPU:" in k}
+    distances = " | ".join(f"{ours:.1e} ({stock:.1e})" for ours, stock in (c.worst(), c.together, c.losses))
+    cpu = {k.replace(" CPU:", ":"): n for k, n in c.coverage["outside"].items() if " CPU:" in k}
     total = c.coverage["inside"] + sum(c.coverage["outside"].values())
     return (
-        f"| {c.network} | {c.coverage['inside']} of {total} | {c.coverage['clusters']} | {c.coverage['launches']} "
-        f"| {', '.join(f'{n} {op}' for op, n in cpu.items()) or 'none'} "
-        f"| {far:.1e} ({noise:.1e}) | {c.losses[0]:.1e} ({c.losses[1]:.1e}) |"
+        f"| {c.network} | {c.coverage['inside']} of {total} | {c.work:.1%} of {c.coverage['work'] / 1e6:.3g} M "
+        f"| {c.coverage['clusters']} | {c.coverage['launches']} "
+        f"| {'; '.join(f'{n} {op}' for op, n in cpu.items()) or 'none'} | {distances} |"
     )
 
 
@@ -106,8 +128,8 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=list(zoo.NETWORKS))
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     options = parser.parse_args()
-    print("| network | nodes in launches | clusters | launches a step | on the CPU | gradients (stock's) "
-          "| losses (stock's) |\n|---|---|---|---|---|---|---|")  # fmt: skip
+    print("| network | nodes in launches | multiply-adds in launches | clusters | launches a step | on the CPU "
+          "| worst gradient (stock's) | all gradients (stock's) | losses (stock's) |\n" + "|---" * 9 + "|")  # fmt: skip
     for network in options.networks:
         try:
             print(row(compare(network, options.precision)), flush=True)

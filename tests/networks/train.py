@@ -1,6 +1,6 @@
 """Trains one network of the zoo for some steps and saves what happened.
 
-    python -m tests.networks.train vit hpu result.npz --precision bf16 --steps 3
+    python -m tests.networks.train vit hpu result.npz --precision bf16 --no-dropout
 
 Saved are the loss of every step and each gradient of the first. Batches, weights and seeds are the same for every
 device; "exact" is stock TensorFlow in float64. On HPU the last line of output is a JSON object: how much of the step
@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections import Counter
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tests.networks import zoo
+from tests.networks.work import contractions, on_hpu
 
 
 def main() -> None:
@@ -25,6 +27,7 @@ def main() -> None:
     parser.add_argument("device", choices=["hpu", "stock", "exact"])
     parser.add_argument("result")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--no-dropout", action="store_true", help="its draws depend on the precision")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
@@ -43,6 +46,10 @@ def main() -> None:
         tf.keras.backend.set_floatx("float64")
         network = zoo.NETWORKS[options.network]()
         network.model.set_weights(weights)
+    if options.no_dropout:
+        for layer in network.model.submodules:
+            if isinstance(layer, tf.keras.layers.Dropout):
+                layer.rate = 0
     players = [part.trainable_variables for part in network.players or (network.model,)]
     optimizers = [tf.keras.optimizers.SGD(1e-4, momentum=0.9) for _ in players]
     for optimizer, variables in zip(optimizers, players, strict=True):
@@ -59,7 +66,7 @@ def main() -> None:
         ]
         for optimizer, own, variables in zip(optimizers, gradients, players, strict=True):
             optimizer.apply_gradients(zip(own, variables, strict=True))
-        return tf.stack(losses), sum(gradients, [])
+        return tf.stack(losses), [g for own in gradients for g in own]
 
     x, y = (tf.nest.map_structure(_constant, part) for part in (network.x, network.y))
     losses, first = [], []
@@ -71,10 +78,12 @@ def main() -> None:
         if number == 0:
             first = [np.asarray(g) for g in gradients]
     launched.append(_launches(options.device))
-    named = {f"{k} {v.name}": g for k, (v, g) in enumerate(zip(sum(players, []), first, strict=True))}
+    every = [v for variables in players for v in variables]
+    named = {f"{k} {v.name}": g for k, (v, g) in enumerate(zip(every, first, strict=True))}
     np.savez(options.result, losses=np.array(losses), fp32_only=network.fp32_only, **named)
     if options.device == "hpu":
-        print(json.dumps({"launches": launched[-1] - launched[-2], **_coverage()}))
+        work = contractions(step.get_concrete_function(x, y), len(tf.nest.flatten(x)[0]))
+        print(json.dumps({"launches": launched[-1] - launched[-2], **_coverage(work)}))
 
 
 def _constant(x: np.ndarray) -> tf.Tensor:
@@ -90,8 +99,8 @@ def _launches(device: str) -> int:
     return _bridge.counters()["launches"]
 
 
-def _coverage() -> dict[str, Any]:
-    """Nodes in launches of all that compute, and what ran elsewhere, by op, device and reason."""
+def _coverage(work: dict[str, list[int]]) -> dict[str, Any]:
+    """Nodes in launches of all that compute, the multiply-adds that are theirs, and what ran elsewhere and why."""
     import habana_tf
     from habana_tf._native import _bridge
 
@@ -101,11 +110,13 @@ def _coverage() -> dict[str, Any]:
         for (op, reason, cpu), count in graph.refused.items():
             key = f"{op} {'CPU' if cpu else 'HPU'}: {reason.value}"
             outside[key] = outside.get(key, 0) + count
-    inside = sum(sum(launch.ops.values()) for graph in graphs for launch in graph.launches)
+    inside = sum((Counter(launch.ops) for graph in graphs for launch in graph.launches), Counter[str]())
     return {
         "graphs": len(graphs),
         "clusters": sum(len(graph.launches) for graph in graphs),
-        "inside": inside,
+        "inside": inside.total(),
+        "work": sum(map(sum, work.values())),
+        "work_inside": on_hpu(work, inside),
         "outside": outside,
         "interpreted": _bridge.counters()["interpreted_launches"],
     }
