@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -19,6 +18,8 @@ class CommandError(Exception):
 
 def print_json(data: object) -> None:
     """`data` as indented JSON."""
+    import json
+
     json.dump(data, sys.stdout, indent=2)
     sys.stdout.write("\n")
 

@@ -9,7 +9,7 @@ Invariant: a card that does not exist is an error that names the variable at fau
 
 from __future__ import annotations
 
-import platform
+import os
 import zlib
 from dataclasses import dataclass
 
@@ -51,7 +51,7 @@ class Choice:
 def cards() -> tuple[Card, ...]:
     """All cards of the machine, in the order of their module ids."""
     kind = chip()
-    number = zlib.crc32(f"{platform.node()}:{machine.directory()}".encode())
+    number = zlib.crc32(f"{os.uname().nodename}:{machine.directory()}".encode())
     return tuple(
         Card(
             index=index,

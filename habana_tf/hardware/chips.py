@@ -51,7 +51,18 @@ class Chip:
     cache_line_bytes: int
     """Alignment that memory accesses should have (HAL)."""
     power_cap_watts: int
-    """Power limit (SMI for Gaudi2 and Gaudi3; Gaudi's is inferred from its card class)."""
+    """Power limit (SMI)."""
+    idle_watts: int
+    """Power of an idle card (SMI)."""
+    idle_celsius: int
+    """Temperature of an idle card (SMI)."""
+    idle_memory_bytes: int
+    """Memory in use on an idle card, by its firmware (SMI)."""
+    ports: int
+    """Network ports (PRESS)."""
+    external_ports: tuple[int, ...]
+    """Of these, the ones that leave the machine (PRESS: three on each chip; SMI tells which on Gaudi2, and the same
+    are taken for Gaudi3; for Gaudi the last three are)."""
 
     @property
     def peak_bf16_flops(self) -> float:
@@ -77,6 +88,11 @@ _CHIPS = (
         tpc_clock=1900 * _MHZ,
         cache_line_bytes=128,
         power_cap_watts=350,
+        idle_watts=102,
+        idle_celsius=35,
+        idle_memory_bytes=512 * _MIB,
+        ports=10,
+        external_ports=(7, 8, 9),
     ),
     Chip(
         name="gaudi2",
@@ -95,6 +111,11 @@ _CHIPS = (
         tpc_clock=2000 * _MHZ,
         cache_line_bytes=128,
         power_cap_watts=600,
+        idle_watts=74,
+        idle_celsius=35,
+        idle_memory_bytes=768 * _MIB,
+        ports=24,
+        external_ports=(8, 22, 23),
     ),
     Chip(
         name="gaudi3",
@@ -113,6 +134,11 @@ _CHIPS = (
         tpc_clock=2000 * _MHZ,
         cache_line_bytes=256,
         power_cap_watts=850,
+        idle_watts=226,
+        idle_celsius=36,
+        idle_memory_bytes=672 * _MIB,
+        ports=24,
+        external_ports=(8, 22, 23),
     ),
 )
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 import threading
 
 from habana_tf import settings
@@ -40,6 +39,8 @@ def directory() -> str:
     runtime = settings.XDG_RUNTIME_DIR.get()
     if runtime is not None and os.path.isdir(runtime) and os.stat(runtime).st_uid == os.geteuid():
         return os.path.join(runtime, "habana_sim")
+    import tempfile  # here, because it costs hl-smi a tenth of its time
+
     return os.path.join(tempfile.gettempdir(), f"habana_sim-{os.geteuid()}")
 
 

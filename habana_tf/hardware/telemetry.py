@@ -8,7 +8,6 @@ Invariant: a page is believed only while its card's lock is held, and only when 
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import struct
@@ -26,26 +25,8 @@ _FLOCK = struct.Struct("hhqqi0q")
 _SECOND = 1_000_000_000
 
 
-class _Record(ctypes.LittleEndianStructure):
-    """CardRecord of kernels/runtime/card.h."""
-
-    _fields_ = (
-        ("version", ctypes.c_uint64),
-        ("pid", ctypes.c_int64),
-        ("claimed_at", ctypes.c_int64),
-        ("hbm_bytes", ctypes.c_int64),
-        ("memory", ctypes.c_int64),
-        ("memory_peak", ctypes.c_int64),
-        ("launches", ctypes.c_int64),
-        ("recipes", ctypes.c_int64),
-        ("busy", ctypes.c_int64),
-        ("active", ctypes.c_int64),
-        ("busy_since", ctypes.c_int64),
-        ("reserved", ctypes.c_int64),
-        ("chip", ctypes.c_char * 32),
-        ("command", ctypes.c_char * 384),
-        ("windows", ctypes.c_uint64 * _WINDOWS),
-    )
+_RECORD = struct.Struct(f"<Q11q32s384s{_WINDOWS}Q")
+"""CardRecord of kernels/runtime/card.h."""
 
 
 @dataclass(frozen=True)
@@ -107,24 +88,29 @@ def _lock_owner(descriptor: int, module_id: int) -> int | None:
 
 
 def _telemetry(data: bytes, pid: int, now: int) -> Telemetry | None:
-    if len(data) < ctypes.sizeof(_Record):
+    if len(data) < _RECORD.size:
         return None
-    record = _Record.from_buffer_copy(data)
-    if record.version != _VERSION or (pid and record.pid != pid):
+    version, publisher, claimed_at, hbm_bytes, memory, peak, launches, recipes, *rest = _RECORD.unpack_from(data)
+    busy, active, busy_since, _, chip, command, *windows = rest
+    if version != _VERSION or (pid and publisher != pid):
         return None
-    running = max(0, now - record.busy_since) if record.active > 0 else 0
+    running = max(0, now - busy_since) if active > 0 else 0
     return Telemetry(
-        since=record.claimed_at / _SECOND,
-        chip=record.chip.decode(errors="replace"),
-        command=record.command.decode(errors="replace"),
-        hbm_bytes=record.hbm_bytes,
-        memory=record.memory,
-        memory_peak=record.memory_peak,
-        launches=record.launches,
-        recipes=record.recipes,
-        busy=(record.busy + running) / _SECOND,
-        utilization=_utilization(list(record.windows), running, now),
+        since=claimed_at / _SECOND,
+        chip=_text(chip),
+        command=_text(command),
+        hbm_bytes=hbm_bytes,
+        memory=memory,
+        memory_peak=peak,
+        launches=launches,
+        recipes=recipes,
+        busy=(busy + running) / _SECOND,
+        utilization=_utilization(windows, running, now),
     )
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode(errors="replace")
 
 
 def _utilization(windows: list[int], running: int, now: int) -> float:
