@@ -37,7 +37,8 @@ _WHERE = {
     "recompilation_report": "compiler.recompilations",
 }
 _MODULES = ("backward_compatible_optimizers", "bf16_config", "cache", "distribute", "habana_device", "habana_ops",
-            "hardware", "loader", "ops", "optimizers", "settings", "sysconfig")  # fmt: skip
+            "hardware", "lib_utils", "loader", "media", "multinode_helpers", "ops", "optimizers",
+            "py_synapse_logger", "settings", "synapse_logger_helpers", "sysconfig")  # fmt: skip
 
 # All but what only some releases of TensorFlow can give.
 __all__ = ["__version__", *sorted({*_WHERE} - {"HabanaEstimator"}), *_MODULES]

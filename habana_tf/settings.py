@@ -139,6 +139,12 @@ def _bf16(text: str) -> str:
     return os.path.expanduser(text)
 
 
+def _logger(text: str) -> str:
+    spellings = {"false": "off", "0": "off", "off": "off", "true": "all", "1": "all", "on": "all"}
+    return spellings.get(text.lower()) or _choice("all", "range", "range_hw")[0](text)
+
+
+_LOGGER = (_logger, "false, true, on, all, range or range_hw")
 _MODULE_ID: tuple[Callable[[str], int | None], str] = (_number, "one module id such as 3")
 _COUNT: tuple[Callable[[str], int | None], str] = (_number, "a number such as 3")
 _PER_NODE = (_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
@@ -341,6 +347,14 @@ TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(
 )
 
 # --- what it says about its work ---
+
+HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
+    "HABANA_SYNAPSE_LOGGER",
+    "off",
+    *_LOGGER,
+    meaning="A trace of SynapseAI's calls, which is not simulated: anything but off is an error where it would start.",
+    key=False,
+)
 
 HABANA_SIM_LOG: Setting[str] = Setting(
     "HABANA_SIM_LOG",

@@ -20,7 +20,7 @@ def get_lib_dir() -> str:
 
 
 def get_include_dir() -> str:
-    """The directory for C++ headers of custom kernels. This version has none in it yet."""
+    """The directory for C++ headers of custom kernels; it exists and has none in it yet, only a README that says so."""
     return os.path.join(_PACKAGE, "include")
 
 

@@ -16,6 +16,14 @@ NAMES = """
     assert htf.__version__ == habana_tf.__version__
     from habana_frameworks.tensorflow import habana_device, habana_ops, load_habana_module, sysconfig
     from habana_frameworks.tensorflow.distribute import HPUStrategy
+    from habana_frameworks.tensorflow.multinode_helpers import comm_local_rank, comm_local_size, comm_rank, comm_size
+    from habana_frameworks.tensorflow.synapse_logger_helpers import SynapseLoggerHook, synapse_logger_init
+    from habana_frameworks.tensorflow import py_synapse_logger
+    from habana_frameworks.tensorflow.lib_utils import libraries_location
+    from habana_frameworks.tensorflow.media import habana_imagenet_dataset
+    from habana_frameworks.tensorflow.media.habana_dataset import HabanaDataset
+    assert (comm_rank(), comm_size(), comm_local_rank(), comm_local_size()) == (0, 1, 0, 1)
+    assert libraries_location == sysconfig.get_lib_dir()
 """
 
 LIGHT = """
@@ -23,6 +31,8 @@ LIGHT = """
     import habana_frameworks.tensorflow as htf
     from habana_frameworks.tensorflow import habana_device, habana_ops, load_habana_module, sysconfig
     import habana_frameworks.tensorflow.distribute, habana_frameworks.tensorflow.ops
+    import habana_frameworks.tensorflow.multinode_helpers, habana_frameworks.tensorflow.py_synapse_logger
+    import habana_frameworks.tensorflow.lib_utils, habana_frameworks.tensorflow.media.habana_dataset
     assert not {"tensorflow", "keras", "numpy"} & sys.modules.keys()
     assert htf.habana_device.get_type().startswith("GAUDI")
 """

@@ -1,0 +1,18 @@
+"""`HabanaDataset`: a dataset fed by a pipeline that runs on the card's decoder, which is not simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from ..py_synapse_logger import NotSimulated
+
+
+class HabanaDataset:
+    """Cannot be made here; the error says what to use."""
+
+    def __new__(cls, output_shapes: Sequence[Any], output_types: Sequence[Any], pipeline: Any) -> NoReturn:
+        raise NotSimulated(
+            "HabanaDataset runs its pipeline on the media engine of a Gaudi2, which is not simulated: read the files "
+            "with tf.data (tf.io.decode_jpeg, tf.image.resize), on a first-generation Gaudi scripts do the same"
+        )
