@@ -40,6 +40,14 @@ def scalar(c: Lowering, which: int | str) -> int:
     return values[0]
 
 
+def scalar_extent(c: Lowering, which: int | str) -> Extent:
+    """The one size of an input that fixes a shape; symbolic when one recipe serves all shapes."""
+    values = extents(c, which)
+    if len(values) != 1:
+        raise c.error(f"input {which!r} must be one number, not {values}")
+    return values[0]
+
+
 def axis_of(c: Lowering, axis: int, rank: int) -> int:
     """An axis counted from the front; negative ones count from the back."""
     if not -rank <= axis < rank:

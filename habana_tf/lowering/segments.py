@@ -14,8 +14,9 @@ from collections.abc import Callable
 import numpy as np
 
 from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
 from ..compiler.ir import Node
-from .array import ints, scalar
+from .array import ints, scalar_extent
 from .indexing import gather_axis, scatter_wide
 from .lower import Lowering
 from .table import FLOATS, INDEX, NUMERIC, op
@@ -29,11 +30,11 @@ def _lowest(dtype: DType, highest: bool = False) -> float | int:
     return int(info.max if highest else info.min)
 
 
-def combined(c: Lowering, data: Node, ids: Node, kind: str, start: float | int, count: int) -> Node:
+def combined(c: Lowering, data: Node, ids: Node, kind: str, start: float | int, count: Extent) -> Node:
     """The rows of `data` combined by segment; negative segment ids are left out."""
     if data.shape[: ids.rank] != ids.shape:
         raise c.error("data's shape must begin with that of segment_ids")
-    if count < 0:
+    if isinstance(count, int) and count < 0:
         raise c.error(f"num_segments must be non-negative, not {count}")
     base = c.b.const(start, data.dtype, (count, *data.shape[ids.rank :]))
     return scatter_wide(c, base, data, [ids], kind)
@@ -42,7 +43,7 @@ def combined(c: Lowering, data: Node, ids: Node, kind: str, start: float | int, 
 def _unsorted(kind: str, start: Callable[[DType], float | int]) -> Callable[[Lowering], Node]:
     def lower(c: Lowering) -> Node:
         data, ids = c.inputs[:2]
-        return combined(c, data, ids, kind, start(data.dtype), scalar(c, "num_segments"))
+        return combined(c, data, ids, kind, start(data.dtype), scalar_extent(c, "num_segments"))
 
     return lower
 
@@ -74,13 +75,13 @@ def segment_sum(c: Lowering) -> Node:
 
 @op("SegmentSumV2", fixed=["num_segments"], T=NUMERIC, Tindices=INDEX, Tnumsegments=INDEX)
 def segment_sum_v2(c: Lowering) -> Node:
-    return combined(c, c.inputs[0], c.inputs[1], "add", 0, scalar(c, "num_segments"))
+    return combined(c, c.inputs[0], c.inputs[1], "add", 0, scalar_extent(c, "num_segments"))
 
 
 # -- rows picked first ----------------------------------------------------------------------------------------
 
 
-def _shares(c: Lowering, ids: Node, count: int, power: float) -> Node:
+def _shares(c: Lowering, ids: Node, count: Extent, power: float) -> Node:
     """float32[count]: (elements of the segment) ** -power, 1 for an empty one."""
     b = c.b
     ones = b.const(1, DType.F32, ids.shape)
@@ -89,7 +90,7 @@ def _shares(c: Lowering, ids: Node, count: int, power: float) -> Node:
     return b.map("pow", number, b.const(-power, DType.F32, (count,)))
 
 
-def _sparse(power: float, sizes: Callable[[Lowering], int]) -> Callable[[Lowering], Node]:
+def _sparse(power: float, sizes: Callable[[Lowering], Extent]) -> Callable[[Lowering], Node]:
     def lower(c: Lowering) -> Node:
         b, data, indices, ids = c.b, c.input("data"), c.input("indices"), c.input("segment_ids")
         count = sizes(c)
@@ -108,12 +109,9 @@ def _sparse_gradient(power: float) -> Callable[[Lowering], Node]:
         b, dy, indices, ids = c.b, c.input("grad"), c.input("indices"), c.input("segment_ids")
         rows = b.cast(gather_axis(c, dy, ids, 0), dy.dtype.accumulator)
         if power:
-            count = dy.shape[0]
-            if not isinstance(count, int):
-                raise c.error("the number of segments must be known")
-            share = b.gather(_shares(c, ids, count, power), [ids], [0])
+            share = b.gather(_shares(c, ids, dy.shape[0], power), [ids], [0])
             rows = b.map("mul", rows, b.broadcast_in_dim(share, rows.shape, [0]))
-        return b.cast(combined(c, rows, indices, "add", 0, scalar(c, "output_dim0")), dy.dtype)
+        return b.cast(combined(c, rows, indices, "add", 0, scalar_extent(c, "output_dim0")), dy.dtype)
 
     return lower
 
@@ -123,7 +121,7 @@ for _name, _power in {"Sum": 0.0, "Mean": 1.0, "SqrtN": 0.5}.items():
         _sparse(_power, _sorted_count)
     )
     op(f"SparseSegment{_name}WithNumSegments", fixed=["num_segments"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX,
-       Tnumsegments=INDEX)(_sparse(_power, lambda c: scalar(c, "num_segments")))  # fmt: skip
+       Tnumsegments=INDEX)(_sparse(_power, lambda c: scalar_extent(c, "num_segments")))  # fmt: skip
     op(f"SparseSegment{_name}Grad", fixed=["output_dim0"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX)(
         _sparse_gradient(_power)
     )

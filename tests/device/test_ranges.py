@@ -114,3 +114,62 @@ def test_sequences_of_any_length_cost_one_compilation_per_size_that_changes() ->
     for cluster in report.clusters:
         assert sum(m.recipe == "compiled" for m in cluster.met) <= 3, cluster
         assert all(m.recipe == "known" for m in cluster.met[4:])
+
+
+@on_hpu
+def test_any_number_of_distinct_words_costs_two_compilations() -> None:
+    """An optimizer sums the rows of equal words: into as many as there are distinct ones, another number each step."""
+    from habana_tf import recompilation_report
+    from habana_tf.compiler import recompilations
+
+    rng = np.random.default_rng(0)
+    batches = [rng.integers(0, most, (16, 12)).astype(np.int32) for most in (50, 20, 30, 10, 45, 3)]
+    assert len({len(np.unique(x)) for x in batches}) == len(batches)
+
+    def trained(device: str) -> tuple[list[float], list[Any]]:
+        with tf.device(device):
+            tf.keras.utils.set_random_seed(3)
+            model = words()
+            loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+            model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), loss)
+            losses = [model.train_on_batch(x, labels(16)) for x in batches]
+            return losses, model.get_weights()
+
+    recompilations.reset()
+    losses, weights = trained("/HPU:0")
+    report = recompilation_report()
+    want_losses, want = trained("/CPU:0")
+    np.testing.assert_allclose(losses, want_losses, rtol=1e-4)
+    for got, expected in zip(weights, want, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5)
+    step = max(report.clusters, key=lambda c: c.ops)
+    assert [m.recipe for m in step.met] == ["compiled"] * 2 + ["known"] * (len(batches) - 2), step
+
+
+@on_hpu
+def test_segments_of_any_number() -> None:
+    from habana_tf import recompilation_report
+    from habana_tf.compiler import recompilations
+
+    raw = tf.raw_ops
+
+    @tf.function(reduce_retracing=True)
+    def segments(x: Any, ids: Any, n: Any) -> list[Any]:
+        kinds = (raw.UnsortedSegmentSum, raw.UnsortedSegmentProd, raw.UnsortedSegmentMax, raw.UnsortedSegmentMin)
+        out = [kind(data=x, segment_ids=ids, num_segments=n) for kind in kinds]
+        rows = raw.SparseSegmentMeanWithNumSegments(data=x, indices=ids, segment_ids=tf.range(9), num_segments=n + 9)
+        return [*out, rows, raw.SparseSegmentSqrtNGrad(grad=x, indices=ids, segment_ids=tf.range(9), output_dim0=n)]
+
+    x = numbers(9, 4)
+    recompilations.reset()
+    for n in (5, 7, 3, 20, 4):
+        ids = (np.arange(9) % min(n, 4)).astype(np.int32)
+        with tf.device("/CPU:0"):
+            want = segments(tf.constant(x), tf.constant(ids), tf.constant(n))
+        with tf.device("/HPU:0"):
+            got = segments(tf.constant(x), tf.constant(ids), tf.constant(n))
+        for g, w in zip(got, want, strict=True):
+            np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-6)
+    assert recompilation_report().clusters
+    for cluster in recompilation_report().clusters:
+        assert [m.recipe for m in cluster.met] == ["compiled"] * 2 + ["known"] * 3, cluster
