@@ -149,6 +149,7 @@ _MODULE_ID: tuple[Callable[[str], int | None], str] = (_number, "one module id s
 _COUNT: tuple[Callable[[str], int | None], str] = (_number, "a number such as 3")
 _PER_NODE = (_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
 _MODULE_IDS = (_module_ids, "different module ids separated by commas, such as 0,1,2,3")
+_USER: tuple[Callable[[str], int | None], str] = (_number, "a user's number such as 1000")
 _NAMES = (_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
 _SWITCH = (_switch, "on or off")
 _PATH = (_path, "a directory")
@@ -343,6 +344,34 @@ TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(
     None,
     *_PATH,
     meaning="Directory where compiled recipes are kept for later processes; unset keeps them in memory only.",
+    key=False,
+)
+TF_RECIPE_CACHE_SIZE_MB: Setting[int] = Setting(
+    "TF_RECIPE_CACHE_SIZE_MB",
+    1024,
+    *_integer(1),
+    meaning="Size of the recipe cache in 2**20 bytes; past it, the recipes not used for longest go.",
+    key=False,
+)
+HABANA_SIM_CACHE_MODE: Setting[str] = Setting(
+    "HABANA_SIM_CACHE_MODE",
+    "rw",
+    *_choice("rw", "ro", "refresh", "off"),
+    meaning="Recipe cache on disk: rw, ro (nothing in it changes), refresh (recipes are made anew) or off.",
+    key=False,
+)
+HABANA_SIM_CACHE_OWNER: Setting[int | None] = Setting(
+    "HABANA_SIM_CACHE_OWNER",
+    None,
+    *_USER,
+    meaning="One more user, beside this one and root, whose recipes are believed and run: the owner of a volume.",
+    key=False,
+)
+HABANA_SIM_CACHE_SIGNING_KEY: Setting[str | None] = Setting(
+    "HABANA_SIM_CACHE_SIGNING_KEY",
+    None,
+    *_FILE,
+    meaning="File with a key of at least 16 bytes: recipes are signed with it and others are not believed.",
     key=False,
 )
 

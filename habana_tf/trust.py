@@ -1,9 +1,17 @@
 """Which files are believed: loading a recipe from the cache runs its machine code, a lock decides who has a card.
 
-A directory is trusted when the current user or root owns it and nobody else can write to it. The one exception is
-the cache's root itself, which may be a sticky directory such as /tmp: there others can add names but not replace
-ours, and everything below is checked again. A file is trusted when it is a regular file of the current user or
-root that nobody else can write to.
+A directory is trusted when the current user, root or the owner that a `Policy` adds owns it and nobody else can write
+to it; a file likewise, when it is a regular file. "Nobody else" allows three exceptions:
+
+- the group may write when it is the user's private group: the user's primary group, called as the user, with no
+  other member, and no access control list on the file;
+- a cache's root may be a sticky directory such as /tmp: there others can add names but not replace ours, and
+  everything below is checked again;
+- with a signing key (`Policy.signed`) a signature says who made an entry: any owner is fine and a group may write.
+  All the world may not, even then.
+
+Root in a container meets volumes of other users. It has no exception: root that believes any user's files is how a
+user becomes root. HABANA_SIM_CACHE_OWNER says it for one user and the recipe cache.
 
 Invariant: what is checked is what is used. Directories and files are opened first, without following symbolic
 links below the root, and the open descriptor is checked; a path is never looked up a second time.
@@ -12,74 +20,120 @@ links below the root, and the open descriptor is checked; a path is never looked
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+_ACL = "system.posix_acl_access"
 
 
 class Refused(Exception):
-    """Somebody else owns this file or directory or can write to it."""
+    """Somebody else owns this file or directory or can write to it. The text says how to mend that.
+
+    kind: "owner", "mode", "link", "type", "key" or "signature", for one warning per kind.
+    """
+
+    def __init__(self, text: str, kind: str = "type") -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Who is believed beside this user and root. owner: one more user's number. signed: entries carry signatures.
+
+    advice: what else to do about a foreign owner; {user} is its number.
+    """
+
+    owner: int | None = None
+    signed: bool = False
+    advice: str = ""
+
+
+OWN = Policy()
 
 
 @contextmanager
-def root_directory(path: str, create: bool) -> Iterator[int]:
+def root_directory(path: str, create: bool, policy: Policy = OWN) -> Iterator[int]:
     """A descriptor of the cache's root. Raises OSError or Refused."""
     if create:
         os.makedirs(path, mode=0o700, exist_ok=True)
-    with _opened(path, _DIRECTORY, None) as descriptor:
-        status = os.fstat(descriptor)
-        check(status, path, sticky_is_fine=True)
+    with _opened(path, _DIRECTORY, None, 0) as descriptor:
+        check(os.fstat(descriptor), path, policy, sticky_is_fine=True, descriptor=descriptor)
         yield descriptor
 
 
 @contextmanager
-def directory(name: str, parent: int, create: bool) -> Iterator[int]:
+def directory(name: str, parent: int, create: bool, policy: Policy = OWN) -> Iterator[int]:
     """A descriptor of the directory `name` in the open directory `parent`. Raises OSError or Refused."""
+    created = False
     if create:
         with suppress(FileExistsError):
             os.mkdir(name, mode=0o700, dir_fd=parent)
-    with _opened(name, _DIRECTORY | os.O_NOFOLLOW, parent) as descriptor:
-        check(os.fstat(descriptor), name)
+            created = True
+    with _opened(name, _DIRECTORY | os.O_NOFOLLOW, parent, 0) as descriptor:
+        if created and policy.signed:
+            os.fchmod(descriptor, 0o700 | os.fstat(parent).st_mode & (0o070 | stat.S_ISGID))
+        check(os.fstat(descriptor), _Where(name, parent), policy, descriptor=descriptor)
         yield descriptor
 
 
 @contextmanager
-def regular_file(name: str, parent: int, flags: int = os.O_RDONLY) -> Iterator[int]:
+def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Policy = OWN) -> Iterator[int]:
     """A descriptor of the file `name` in the open directory `parent`. Raises OSError or Refused.
 
-    With O_CREAT in `flags` a missing file is created for this user alone.
+    With O_CREAT in `flags` a missing file is created with `file_mode`.
     """
-    status = _status(name, parent)
-    if status is not None and not stat.S_ISREG(status.st_mode):
-        raise Refused(f"{name} is not a regular file")
-    # O_NONBLOCK: a pipe put there after the look above must not block the open.
-    with _opened(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, parent) as descriptor:
+    mode = 0o600
+    new = False
+    if flags != os.O_RDONLY:
+        before = _status(name, parent)
+        if before is not None and not stat.S_ISREG(before.st_mode):
+            raise _no_file(_Where(name, parent))
+        new, mode = before is None, file_mode(parent, policy)
+    # O_NONBLOCK: opening a pipe must not block.
+    with _opened(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, parent, mode) as descriptor:
+        if new and mode != 0o600:
+            with suppress(OSError):  # somebody else's, made at the same moment
+                os.fchmod(descriptor, mode)
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            raise Refused(f"{name} is not a regular file")
-        check(status, name)
+            raise _no_file(_Where(name, parent))
+        check(status, _Where(name, parent), policy, descriptor=descriptor)
         yield descriptor
 
 
+def file_mode(parent: int, policy: Policy) -> int:
+    """Permissions of a new file in `parent`: for this user alone; in a signed cache also for those of its group."""
+    return 0o600 | os.fstat(parent).st_mode & 0o060 if policy.signed else 0o600
+
+
 def read_all(descriptor: int) -> bytes:
-    """The whole file. Read, not mapped: a mapped file that shrinks kills the process."""
-    pieces = []
+    """The file, as long as it is now. Read, not mapped: a mapped file that shrinks kills the process."""
+    size = os.fstat(descriptor).st_size
+    piece = os.read(descriptor, size) if size else b""
+    if len(piece) == size:
+        return piece  # one that grew meanwhile is no entry of ours, and its digests say so
+    pieces = [piece]
     while piece := os.read(descriptor, 1 << 20):
         pieces.append(piece)
     return b"".join(pieces)
 
 
 @contextmanager
-def _opened(name: str, flags: int, parent: int | None) -> Iterator[int]:
+def _opened(name: str, flags: int, parent: int | None, mode: int) -> Iterator[int]:
     try:
-        descriptor = os.open(name, flags, 0o600, dir_fd=parent)
+        descriptor = os.open(name, flags, mode, dir_fd=parent)
     except OSError as error:
         if flags & os.O_NOFOLLOW and error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise Refused(f"{name} is a symbolic link or no directory") from error
+            path = _Where(name, parent)
+            raise Refused(
+                f"{path} is a symbolic link or no directory; links are not followed here: remove it", "link"
+            ) from error
         raise
     try:
         yield descriptor
@@ -94,9 +148,76 @@ def _status(name: str, parent: int) -> os.stat_result | None:
         return None
 
 
-def check(status: os.stat_result, name: str, sticky_is_fine: bool = False) -> None:
-    """Raises Refused when somebody but this user or root owns an opened file or directory or can write to it."""
-    if status.st_uid not in (os.geteuid(), 0):
-        raise Refused(f"{name} belongs to user {status.st_uid}")
-    if status.st_mode & _OTHERS_WRITE and not (sticky_is_fine and status.st_mode & stat.S_ISVTX):
-        raise Refused(f"{name} can be written by others (mode {stat.S_IMODE(status.st_mode):o}): chmod go-w it")
+def _no_file(path: object) -> Refused:
+    return Refused(f"{path} is not a regular file: remove it")
+
+
+class _Where:
+    """The path of `name` in an open directory, worked out only when a message needs it."""
+
+    def __init__(self, name: str, parent: int | None) -> None:
+        self._name, self._parent = name, parent
+
+    def __str__(self) -> str:
+        try:
+            return os.path.join(os.readlink(f"/proc/self/fd/{self._parent}"), self._name)
+        except OSError:
+            return self._name
+
+
+def check(
+    status: os.stat_result,
+    path: object,
+    policy: Policy = OWN,
+    sticky_is_fine: bool = False,
+    descriptor: int | None = None,
+) -> None:
+    """Raises Refused when somebody else owns an opened file or directory or can write to it.
+
+    descriptor: of the file, without which the user's private group is a group like others.
+    """
+    mode = stat.S_IMODE(status.st_mode)
+    user = os.geteuid()
+    if status.st_uid not in (user, 0, policy.owner) and not policy.signed:
+        advice = policy.advice.format(user=status.st_uid)
+        raise Refused(
+            f"{path} belongs to user {status.st_uid} and this process is user {user}: run it as that user, choose "
+            f"another directory{advice}",
+            "owner",
+        )
+    if sticky_is_fine and mode & stat.S_ISVTX:
+        return
+    group = mode & stat.S_IWGRP and not policy.signed
+    if group and descriptor is not None:
+        group = not _is_only_ours(descriptor, user, status.st_gid)
+    if group or mode & stat.S_IWOTH:
+        raise Refused(
+            f"{path} can be written by others (mode {mode:o}): chmod {'o' if policy.signed else 'go'}-w it", "mode"
+        )
+
+
+def _is_only_ours(descriptor: int, user: int, group: int) -> bool:
+    """Whether group-writable means writable by `user` alone."""
+    if not _is_private_group(user, group):
+        return False
+    try:
+        os.getxattr(descriptor, _ACL)
+        return False  # with a list, the group bits are the most that it grants to anybody
+    except OSError as error:
+        return error.errno in (errno.ENODATA, errno.ENOTSUP)
+
+
+@functools.cache
+def _is_private_group(user: int, group: int) -> bool:
+    """Whether `group` is the user's own: primary, of the same name, with no other account or member in it."""
+    import grp
+    import pwd
+
+    try:
+        account, name = pwd.getpwuid(user), grp.getgrgid(group)
+    except KeyError:
+        return False
+    others = [each for each in pwd.getpwall() if each.pw_gid == group and each.pw_uid != user]
+    return (
+        account.pw_gid == group and name.gr_name == account.pw_name and set(name.gr_mem) <= {account.pw_name}
+    ) and not others

@@ -1,22 +1,25 @@
-"""One cache entry: a recipe in a single file that explains itself.
+"""One cache entry: a recipe, or why there is none, in a single file that explains itself.
 
-    magic (8) | format version (u32) | header length (u32) | SHA-256 of the header (32)
-    header: JSON, readable without TensorFlow
-    payload: the sections, one after the other, in the order of the header's table
-    SHA-256 of everything before (32)
+    magic (8) | format version (u32) | length of the head (u32) | BLAKE2b-256 of the head (32)
+    head: JSON
+    parts, one after the other, in the order of the head's table: the key, the description, the sections
 
-Integers are little-endian. The header carries its own digest so that a listing can read headers alone and still
-see a damaged one. Nothing here executes or interprets a section.
+Integers are little-endian. The head's table gives name, size and BLAKE2b-256 of every part, so that every byte of the
+file is covered once, a listing can read the beginning alone and still see damage, and a signature over the head is
+one over the whole. docs/recipe-cache.md describes the format for other readers.
 
-The header's fields: the cache itself writes `name`, `digest`, `key` (the manifest), `created` (seconds since the
-epoch), `compile_seconds` and `sections`; the compiler adds
-    tools    {"habana_tf": "0.1.0", "llvm": "22.1", ...}
+The head holds what the cache itself writes: `name`, `digest` (the key's SHA-256), `created` (seconds since the
+epoch), `compile_seconds`, `parts`, and where they apply `failure` and `signature`. The key is the canonical JSON of
+its manifest: its SHA-256 *is* the digest, so it is checked without being parsed. The description is what the compiler
+tells people and tools, parsed when asked for:
+    tools    {"habana_tf": "0.1.0", "llvmlite": "0.50.0", ...}
     ops      {"MatMul": 2, "Relu": 1, ...}
     inputs   [{"dtype": "float32", "shape": [128, 784]}, ...], and `outputs` likewise
     memory   {"workspace_bytes": ..., "constant_bytes": ..., "peak_bytes": ..., ...}
 and whatever else its tools want to show.
 
-Invariant: `decode` returns what was encoded or raises `EntryError`; no damaged byte goes unnoticed.
+Invariants: `decode` returns what was encoded or raises `EntryError`; no damaged byte goes unnoticed. Nothing here
+executes or interprets a section.
 """
 
 from __future__ import annotations
@@ -25,29 +28,65 @@ import hashlib
 import json
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from habana_tf.cache.key import Key
+from habana_tf.cache.key import Key, canonical
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+PREFIX_BYTES = 48
+MOST_HEAD_BYTES = 1 << 20
 _MAGIC = b"\x93RECIPE\n"
 _PREFIX = struct.Struct("<8sII32s")
-PREFIX_BYTES = _PREFIX.size
-_DIGEST_BYTES = 32
-# Compressing pays when it saves at least a quarter; the first bytes of a section tell.
-_COMPRESS_FROM, _SAMPLE, _WORTHWHILE = 4096, 32768, 0.75
+_KEY, _ABOUT = "key", "about"
+_OWN = frozenset({"name", "digest", "created", "compile_seconds", "parts", "failure", "signature"})
+
+# zlib gives 130 to 150 MB/s back on one core that hashes 400, so compression only pays where it shrinks to a quarter:
+# zeros and other constants do, machine code (to a third) does not. The first bytes of a section tell.
+_COMPRESS_FROM, _SAMPLE, _WORTHWHILE = 4096, 32768, 0.25
+
+Sign = Callable[[bytes], str]
+"""Gives the signature of canonical bytes, in hexadecimal."""
 
 
 class EntryError(Exception):
     """The bytes are not an intact entry of this format."""
 
 
+class _Header(Mapping[str, Any]):
+    """Head and description as one mapping; key and description are parsed when first asked for."""
+
+    def __init__(self, head: dict[str, Any], key: bytes, about: bytes) -> None:
+        self._head, self._key, self._about = head, key, about
+
+    @cached_property
+    def _all(self) -> dict[str, Any]:
+        try:
+            about = json.loads(self._about)
+            described = {name: value for name, value in about.items() if name not in _OWN}
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise EntryError(f"the description is not understood: {error!r}") from error
+        key = _key(self._key).manifest()
+        return {**described, **self._head, "key": key, "sections": self._head["parts"][2:]}
+
+    def __getitem__(self, name: str) -> Any:
+        return (self._head if name in _OWN else self._all)[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+
 @dataclass(frozen=True)
 class Entry:
-    """A recipe as stored: what it is (`header`) and its sections by name (machine code is "object")."""
+    """A recipe as stored: what it is (`header`) and its sections by name (machine code is "object").
+
+    An entry with a `failure` has no sections.
+    """
 
     header: Mapping[str, Any]
     sections: Mapping[str, bytes]
@@ -63,14 +102,25 @@ class Entry:
         return str(self.header["digest"])
 
     @property
+    def created(self) -> float:
+        """When it was compiled, in seconds since the epoch."""
+        return float(self.header["created"])
+
+    @property
     def compile_seconds(self) -> float:
         """What compiling this recipe took."""
         return float(self.header["compile_seconds"])
 
+    @property
+    def failure(self) -> str | None:
+        """Why this key cannot be compiled, or None for a recipe."""
+        reason = self.header.get("failure")
+        return None if reason is None else str(reason)
+
     @cached_property
     def key(self) -> Key:
         """The key, rebuilt from its manifest."""
-        return _key(self.header)
+        return Key.of((str(name), value) for name, value in self.header["key"])
 
     @property
     def payload_bytes(self) -> int:
@@ -78,67 +128,85 @@ class Entry:
         return sum(len(data) for data in self.sections.values())
 
 
-def encode(entry: Entry) -> bytes:
-    """The entry as file contents. Raises TypeError or ValueError when the header is not JSON data."""
+def encode(entry: Entry, sign: Sign | None = None) -> bytes:
+    """The entry as file contents, signed if asked. Raises TypeError or ValueError when the header is not JSON data."""
+    described = {k: v for k, v in entry.header.items() if k not in _OWN and k not in ("key", "sections")}
+    parts = [(_KEY, canonical(entry.header["key"])), (_ABOUT, _json(described)), *entry.sections.items()]
     table, payload = [], []
-    for name, data in entry.sections.items():
-        stored = _compressed(data)
-        table.append({"name": name, "bytes": len(data), "stored": len(stored or data), "zlib": stored is not None})
-        payload.append(stored or data)
-    header = json.dumps({**entry.header, "sections": table}, allow_nan=False, separators=(",", ":")).encode()
-    prefix = _PREFIX.pack(_MAGIC, FORMAT_VERSION, len(header), hashlib.sha256(header).digest())
-    body = b"".join([prefix, header, *payload])
-    return body + hashlib.sha256(body).digest()
+    for name, data in parts:
+        packed = _compressed(data) if name not in (_KEY, _ABOUT) else None
+        stored = data if packed is None else packed
+        table.append(
+            {"name": name, "bytes": len(data), "stored": len(stored), "zlib": packed is not None,
+             "blake2b": _digest(stored).hex()}
+        )  # fmt: skip
+        payload.append(stored)
+    head = {name: entry.header[name] for name in _OWN - {"parts", "signature"} if name in entry.header}
+    head["parts"] = table
+    if sign is not None:
+        head["signature"] = sign(signed_bytes(head))
+    text = _json(dict(sorted(head.items())))
+    if len(text) > MOST_HEAD_BYTES:
+        raise ValueError(f"a head of {len(text)} bytes; at most {MOST_HEAD_BYTES} are possible: use fewer sections")
+    return b"".join([_PREFIX.pack(_MAGIC, FORMAT_VERSION, len(text), _digest(text)), text, *payload])
 
 
 def decode(data: bytes) -> Entry:
     """The entry in `data`. Raises EntryError when anything is wrong with it."""
-    if len(data) < PREFIX_BYTES + _DIGEST_BYTES:
-        raise EntryError(f"only {len(data)} bytes long")
-    _header_length(data)
-    body = memoryview(data)[:-_DIGEST_BYTES]
-    if hashlib.sha256(body).digest() != data[-_DIGEST_BYTES:]:
-        raise EntryError("the digest does not match the contents")
-    header = decode_header(data, len(data))
-    if _key(header).digest != header["digest"]:
-        raise EntryError("the key manifest does not match the key")
-    offset = PREFIX_BYTES + _header_length(data)
-    sections = {}
-    for row in header["sections"]:
-        sections[row["name"]] = _section(body[offset : offset + row["stored"]], row)
-        offset += row["stored"]
-    return Entry(header, sections)
+    head, at = _head(data)
+    view = memoryview(data)
+    found: dict[str, bytes] = {}
+    for row in head["parts"]:
+        stored = view[at : at + row["stored"]]
+        at += row["stored"]
+        if len(stored) != row["stored"]:
+            raise EntryError(f"{len(data)} bytes long, cut off in part {row['name']!r}")
+        if _digest(stored).hex() != row["blake2b"]:
+            raise EntryError(f"the digest does not match the contents of part {row['name']!r}")
+        found[row["name"]] = _unpacked(stored, row)
+    if at != len(data):
+        raise EntryError(f"{len(data)} bytes long instead of {at}")
+    key, about = found.pop(_KEY), found.pop(_ABOUT)
+    _check_key(head, key)
+    return Entry(_Header(head, key, about), found)
 
 
 def decode_header(start: bytes, file_bytes: int) -> dict[str, Any]:
-    """The header in `start`, the beginning of a file of `file_bytes` bytes, without reading its payload.
+    """The header in `start`, the beginning of a file of `file_bytes` bytes, without reading its sections.
 
-    `start` must hold `header_end(start)` bytes. Raises EntryError for a damaged header or a file of wrong length.
+    `start` must hold `description_end(start)` bytes. Raises EntryError for damage in it or a file of wrong length.
     """
-    end = header_end(start)
-    text = start[PREFIX_BYTES:end]
-    if len(text) != end - PREFIX_BYTES or hashlib.sha256(text).digest() != _PREFIX.unpack_from(start)[3]:
-        raise EntryError("the header is damaged")
-    try:
-        header = json.loads(text)
-        stored = sum(int(row["stored"]) for row in header["sections"])
-        str(header["name"]), str(header["digest"]), float(header["compile_seconds"]), header["key"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise EntryError(f"the header is not understood: {error!r}") from error
-    if file_bytes != end + stored + _DIGEST_BYTES:
-        raise EntryError(f"{file_bytes} bytes long instead of {end + stored + _DIGEST_BYTES}")
-    return dict(header)
+    head, at = _head(start)
+    key, about = (row["stored"] for row in head["parts"][:2])
+    texts = start[at : at + key], start[at + key : at + key + about]
+    for row, text in zip(head["parts"][:2], texts, strict=True):
+        if _digest(text).hex() != row["blake2b"]:
+            raise EntryError("the header is damaged")
+    _check_key(head, texts[0])
+    length = at + sum(row["stored"] for row in head["parts"])
+    if file_bytes != length:
+        raise EntryError(f"{file_bytes} bytes long instead of {length}")
+    return dict(_Header(head, *texts))
 
 
-def header_end(start: bytes) -> int:
-    """Offset of the first byte behind the header, from the first `PREFIX_BYTES` bytes of a file.
+def decode_head(start: bytes) -> dict[str, Any]:
+    """The head alone: the fields that the cache itself writes. Raises EntryError."""
+    return _head(start)[0]
+
+
+def decode_key(start: bytes) -> Key:
+    """The key in the beginning of a file, up to `description_end(start)`. Raises EntryError."""
+    head, at = _head(start)
+    text = start[at : at + head["parts"][0]["stored"]]
+    _check_key(head, text)
+    return _key(text)
+
+
+def head_end(start: bytes) -> int:
+    """Offset behind the head, from the first `PREFIX_BYTES` bytes of a file.
 
     Raises EntryError when this is no entry of this format version.
     """
-    return PREFIX_BYTES + _header_length(start)
-
-
-def _header_length(start: bytes) -> int:
     if len(start) < PREFIX_BYTES:
         raise EntryError(f"only {len(start)} bytes long")
     magic, version, length, _ = _PREFIX.unpack_from(start)
@@ -146,14 +214,74 @@ def _header_length(start: bytes) -> int:
         raise EntryError("not a recipe")
     if version != FORMAT_VERSION:
         raise EntryError(f"format version {version}, this is version {FORMAT_VERSION}")
-    return int(length)
+    if length > MOST_HEAD_BYTES:
+        raise EntryError("the header is damaged")
+    return PREFIX_BYTES + int(length)
 
 
-def _key(header: Mapping[str, Any]) -> Key:
+def description_end(start: bytes) -> int:
+    """Offset behind key and description, from the first `head_end(start)` bytes. Raises EntryError."""
+    head, at = _head(start)
+    return at + int(sum(row["stored"] for row in head["parts"][:2]))
+
+
+def signed_bytes(head: Mapping[str, Any]) -> bytes:
+    """What a signature is made of: the whole head but the signature; through its digests, the whole entry."""
+    return canonical({name: head[name] for name in sorted(_OWN - {"signature"}) if name in head})
+
+
+def _head(start: bytes) -> tuple[dict[str, Any], int]:
+    """The verified head and the offset behind it."""
+    end = head_end(start)
+    text = start[PREFIX_BYTES:end]
+    if len(text) != end - PREFIX_BYTES or _digest(text) != _PREFIX.unpack_from(start)[3]:
+        raise EntryError("the header is damaged")
     try:
-        return Key.of((str(name), value) for name, value in header["key"])
-    except (ValueError, TypeError) as error:
+        head = json.loads(text)
+        ok = _well_formed(head)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise EntryError(f"the header is not understood: {error!r}") from error
+    if not ok:
+        raise EntryError("the header is not understood: a field is missing or of another type")
+    return head, end
+
+
+def _well_formed(head: Any) -> bool:
+    rows = head["parts"]
+    names = [row["name"] for row in rows]
+    return (
+        isinstance(head["name"], str)
+        and isinstance(head["digest"], str)
+        and all(isinstance(head[name], (int, float)) for name in ("created", "compile_seconds"))
+        and isinstance(head.get("failure", ""), str)
+        and isinstance(head.get("signature", ""), str)
+        and names[:2] == [_KEY, _ABOUT]
+        and len(set(names)) == len(names)
+        and all(isinstance(row[name], int) and 0 <= row[name] < 1 << 40 for row in rows for name in ("bytes", "stored"))
+        and all(isinstance(row["blake2b"], str) and isinstance(row["zlib"], bool) for row in rows)
+        and not any(row["zlib"] for row in rows[:2])
+    )
+
+
+def _check_key(head: Mapping[str, Any], key: bytes) -> None:
+    if hashlib.sha256(key).hexdigest() != head["digest"]:
+        raise EntryError("the key manifest does not match the key")
+
+
+def _key(text: bytes) -> Key:
+    try:
+        return Key.of((str(name), value) for name, value in json.loads(text))
+    except (ValueError, TypeError, RecursionError) as error:
         raise EntryError(f"the key manifest is not understood: {error!r}") from error
+
+
+def _digest(data: bytes | memoryview) -> bytes:
+    """BLAKE2b: twice as fast as SHA-256 on a CPU without instructions for that."""
+    return hashlib.blake2b(data, digest_size=32).digest()
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
 def _compressed(data: bytes) -> bytes | None:
@@ -167,13 +295,13 @@ def _compressed(data: bytes) -> bytes | None:
     return packed
 
 
-def _section(stored: memoryview, row: Mapping[str, Any]) -> bytes:
+def _unpacked(stored: memoryview, row: Mapping[str, Any]) -> bytes:
     data = bytes(stored)
     if row["zlib"]:
         try:
             # Bounded by the stated size, so that a wrong header cannot ask for endless memory.
             data = zlib.decompressobj().decompress(stored, row["bytes"] + 1)
-        except zlib.error as error:
+        except (zlib.error, OverflowError) as error:
             raise EntryError(f"section {row['name']!r}: {error}") from error
     if len(data) != row["bytes"]:
         raise EntryError(f"section {row['name']!r} has the wrong length")

@@ -29,6 +29,14 @@ class Counts:
     """Damaged entries met and put aside."""
     refused: int = 0
     """Entries or directories not believed because others could have written them."""
+    failed: int = 0
+    """Clusters that turned out not to compile."""
+    known_failures: int = 0
+    """Times that a cluster was known not to compile, and no time was lost with it."""
+    evicted: int = 0
+    """Entries removed to stay below the size limit."""
+    evicted_bytes: int = 0
+    """Their size."""
     failures: int = 0
     """Operations given up because of an error of the file system."""
     compile_seconds: float = 0.0
@@ -71,6 +79,10 @@ class Stats:
             parts.append(f"{now.corrupt} damaged and put aside")
         if now.refused:
             parts.append(f"{now.refused} refused because others could have written them")
+        if now.failed or now.known_failures:
+            parts.append(f"{now.failed + now.known_failures} that cannot be compiled")
+        if now.evicted:
+            parts.append(f"{now.evicted} evicted")
         if now.failures:
             parts.append(f"{now.failures} cache operations failed")
         return "recipes: " + ", ".join(parts)

@@ -1,273 +1,325 @@
 """The disk level: one directory of entries that many processes share.
 
-    <root>/v1/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
-    <root>/v1/locks                           one byte per key, locked while a recipe is compiled
-    <root>/v1/quarantine/                     the last damaged entries, for whoever wants to know why
+    <root>/v2/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
+    <root>/v2/locks                           one byte per key, locked while a recipe is compiled
+    <root>/v2/quarantine/                     the last damaged entries, for whoever wants to know why
+    <root>/v2/journal.jsonl                   what happened (`journal`)
 
 A store never hurts: whatever is wrong with the disk, an entry or the directory makes a miss and a warning, and the
 compile goes on. Nothing stays open between calls, so the directory may be deleted at any time and comes back.
 
 Invariants: an entry appears under its name whole or not at all (temporary file, fsync, rename); it is believed
-only after `trust` accepted the file and `entry.decode` its contents; only damaged entries are moved away, never
-those of somebody else.
+only after `trust` accepted the file, `entry.decode` its contents and, where one is asked for, `signature` its
+signature; only damaged entries are moved away, never those of somebody else; in mode ro nothing changes on disk.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
-from habana_tf import trust
+from habana_tf import settings, trust
 from habana_tf.cache import entry as entry_format
+from habana_tf.cache import files
+from habana_tf.cache.bounds import MINIMUM_AGE, QUARANTINE, Bounds, sweep
 from habana_tf.cache.entry import Entry, EntryError
-from habana_tf.cache.lock import byte_lock
+from habana_tf.cache.listing import Listed, entries
+from habana_tf.cache.lock import LockUnavailable, byte_lock
+from habana_tf.cache.signature import SigningKey
 from habana_tf.cache.stats import Stats
+from habana_tf.trust import Policy, Refused
 
-_VERSION = f"v{entry_format.FORMAT_VERSION}"
-_LOCKS, _QUARANTINE, _SUFFIX, _TEMPORARY = "locks", "quarantine", ".recipe", ".tmp-"
-_TOUCH_AFTER = 60.0
-_TEMPORARY_IS_STALE_AFTER = 3600.0
+VERSION = f"v{entry_format.FORMAT_VERSION}"
+_LOCKS = "locks"
+_SWEEPING, _ROTATING = (hashlib.sha256(what).hexdigest() for what in (b"sweep", b"rotate"))
 _QUARANTINE_KEEPS = 8
+_ADVICE = " by TF_RECIPE_CACHE_PATH, or set HABANA_SIM_CACHE_OWNER={user} if that user may run programs as you"
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Listed:
-    """An entry as a listing shows it: its header, or what is wrong with it. Times in seconds since the epoch."""
+Note = Callable[[str, str, str], None]
+"""Told of an event (`journal.EVENTS`), and the recipe's name or how many, and the key."""
 
-    path: str
-    file_bytes: int
-    last_used: float
-    header: dict[str, Any] | None
-    problem: str | None
+
+def _unnoted(event: str, name: str, digest: str) -> None:
+    """For a store that only looks."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a store is used: see the settings of the same names. limit: bytes. minimum_age: seconds."""
+
+    mode: str = "rw"
+    limit: int = 1024 << 20
+    owner: int | None = None
+    signing_key: str | None = None
+    minimum_age: float = MINIMUM_AGE
+
+    @classmethod
+    def from_settings(cls) -> Options:
+        """As the environment says now. Raises SettingError."""
+        return cls(
+            settings.HABANA_SIM_CACHE_MODE.get(),
+            settings.TF_RECIPE_CACHE_SIZE_MB.get() << 20,
+            settings.HABANA_SIM_CACHE_OWNER.get(),
+            settings.HABANA_SIM_CACHE_SIGNING_KEY.get(),
+        )
 
 
 class Store:
     """The cache directory `root`. Every method may be called from any thread."""
 
-    def __init__(self, root: str, stats: Stats) -> None:
+    def __init__(
+        self, root: str, stats: Stats | None = None, options: Options = Options(), note: Note = _unnoted
+    ) -> None:
         self.path = root
         self.root = os.path.abspath(root)
-        self._stats = stats
+        self.options = options
+        self.policy = Policy(options.owner, options.signing_key is not None, _ADVICE)
+        self._stats = stats or Stats()
+        self._note = note
+        self._started = time.time()
+        self._bounds = Bounds(options.limit)
         self._warned: set[object] = set()
+        self._key: SigningKey | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def writable(self) -> bool:
+        """Whether this store may change anything on disk."""
+        return self.options.mode in ("rw", "refresh")
 
     def read(self, digest: str) -> Entry | None:
-        """The entry of the key `digest`, verified, or None."""
+        """The entry of the key `digest`, verified, or None.
+
+        In mode refresh only what was made since this store began is found.
+        """
         try:
-            return self._read(digest)
-        except FileNotFoundError:
-            return None
-        except trust.Refused as error:
-            self._stats.add(refused=1)
-            self._warn_once(("refused", str(error)), f"{error}; recipes there are not used")
+            found = self._read(digest)
+            if found is not None and self.options.mode == "refresh" and found.created < self._started:
+                return None
+            return found
+        except Refused as error:
+            self._refused(error, "it is not used", digest)
         except OSError as error:
-            self._failed("read", error)
+            if not files.gone(error):
+                self._failed("read recipes", error)
         return None
 
     def write(self, entry: Entry) -> bool:
-        """Writes the entry; False when it could not be, after a warning."""
-        data = entry_format.encode(entry)
+        """Writes the entry; False when it could not be, after a warning, or may not be."""
+        if not self.writable:
+            return False
         for attempt in (1, 2):
             try:
-                with self._shard(entry.digest, create=True) as shard:
-                    name = _find(shard, entry.digest) or f"{_readable(entry.name)}-{entry.digest}{_SUFFIX}"
-                    _write_atomically(shard, name, data)
+                data = self.encoded(entry)
+                if len(data) > self.options.limit:
+                    self._warn_once("size", f"a recipe of {len(data)} bytes is above TF_RECIPE_CACHE_SIZE_MB: not kept")
+                    return False
+                with self.shard(entry.digest, create=True) as shard:
+                    name = files.find(shard, entry.digest) or files.file_name(entry.name, entry.digest)
+                    files.write_atomically(shard, name, data, self.policy)
                 self._stats.add(stored=1)
+                if self._bounds.wrote(len(data)):
+                    self._evict()
                 return True
-            except FileNotFoundError as error:
-                # Somebody deleted the directory between two of our steps; once more from the start.
-                if attempt == 2:
-                    self._failed("write", error)
-            except trust.Refused as error:
-                self._stats.add(refused=1)
-                self._warn_once(("refused", str(error)), f"{error}; recipes are not stored there")
+            except Refused as error:
+                self._refused(error, "recipes are not stored", entry.digest)
                 break
             except OSError as error:
-                self._failed("write", error)
-                break
+                # Somebody deleted the directory between two of our steps: once more from the start.
+                if attempt == 2 or not files.gone(error):
+                    self._failed("write recipes", error)
+                    break
         return False
 
     @contextmanager
     def compiling(self, digest: str, timeout: float) -> Iterator[bool]:
         """Keeps other processes from compiling the key `digest` at the same time.
 
-        Yields whether the lock was taken; without it (after `timeout` seconds, or when the disk has no locks) the
-        caller compiles all the same.
+        Yields whether the lock was taken; without it (after `timeout` seconds, when the disk has no locks, or in mode
+        ro) the caller compiles all the same.
         """
         with ExitStack() as held:
             taken = False
-            try:
-                with self._version(create=True) as version:
-                    flags = os.O_RDWR | os.O_CREAT
-                    descriptor = held.enter_context(trust.regular_file(_LOCKS, version, flags))
-                taken = held.enter_context(byte_lock(descriptor, digest, timeout))
-            except (trust.Refused, FileNotFoundError):
-                pass  # `read` and `write` meet the same and say so
-            except OSError as error:
-                self._failed("write", error)
+            if self.writable:
+                try:
+                    taken = held.enter_context(self.locked(digest, timeout))
+                except Refused:
+                    pass  # `read` and `write` meet the same and say so
+                except LockUnavailable as error:
+                    self._stats.add(failures=1)
+                    self._warn_once("locks", f"{error}; processes may compile a recipe that another one is compiling")
+                except OSError as error:
+                    if not files.gone(error):
+                        self._failed("write recipes", error)
+            yield taken
+
+    @contextmanager
+    def locked(self, digest: str, timeout: float) -> Iterator[bool]:
+        """Holds the lock of a key between processes, if it comes free within `timeout` seconds. Raises OSError."""
+        with (
+            self.version(create=True) as version,
+            trust.regular_file(_LOCKS, version, os.O_RDWR | os.O_CREAT, self.policy) as descriptor,
+            byte_lock(descriptor, digest, timeout) as taken,
+        ):
             yield taken
 
     def listing(self) -> list[Listed]:
-        """Every entry, sorted by path. Only headers are read and verified. Raises OSError or trust.Refused when
-        the directory itself cannot be read; a missing one is empty."""
-        listed: list[Listed] = []
-        with suppress(FileNotFoundError), self._version(create=False) as version:
-            for name in sorted(os.listdir(version)):
-                if re.fullmatch("[0-9a-f]{2}", name):
-                    listed += self._list_shard(version, name)
-        return listed
+        """Every entry, sorted by path. Only headers are read and verified, signatures are not. Raises OSError or
+        trust.Refused when the directory itself cannot be read; a missing one is empty."""
+        try:
+            with self.version(create=False) as version:
+                return list(entries(version, os.path.join(self.root, VERSION), self.policy))
+        except FileNotFoundError:
+            return []
 
     def inspect(self, listed: Listed) -> Entry:
         """The whole entry of a listing, verified; nothing is counted, touched or moved. Raises EntryError,
         trust.Refused or OSError."""
-        shard_name, name = os.path.split(os.path.relpath(listed.path, os.path.join(self.root, _VERSION)))
+        return self.decoded(self.contents(listed))
+
+    def contents(self, listed: Listed) -> bytes:
+        """The file of a listing, not verified. Raises trust.Refused or OSError."""
+        shard_name, name = os.path.split(os.path.relpath(listed.path, os.path.join(self.root, VERSION)))
         with (
-            self._version(create=False) as version,
-            trust.directory(shard_name, version, create=False) as shard,
-            trust.regular_file(name, shard) as file,
+            self.version(create=False) as version,
+            trust.directory(shard_name, version, False, self.policy) as shard,
+            trust.regular_file(name, shard, policy=self.policy) as file,
         ):
-            return entry_format.decode(trust.read_all(file))
+            return trust.read_all(file)
 
-    def _list_shard(self, version: int, shard_name: str) -> list[Listed]:
-        try:
-            with trust.directory(shard_name, version, create=False) as shard:
-                names = sorted(name for name in os.listdir(shard) if name.endswith(_SUFFIX))
-                return [self._list_one(shard, shard_name, name) for name in names]
-        except (trust.Refused, OSError) as error:
-            return [Listed(os.path.join(self.root, _VERSION, shard_name), 0, 0.0, None, str(error))]
+    def encoded(self, entry: Entry) -> bytes:
+        """File contents of an entry, signed where this cache asks for it. Raises Refused or OSError without key."""
+        key = self._signing_key()
+        return entry_format.encode(entry, key.sign if key is not None else None)
 
-    def _list_one(self, shard: int, shard_name: str, name: str) -> Listed:
-        path = os.path.join(self.root, _VERSION, shard_name, name)
-        status = None
-        try:
-            with trust.regular_file(name, shard) as file:
-                status = os.fstat(file)
-                start = os.pread(file, entry_format.PREFIX_BYTES, 0)
-                start += os.pread(file, entry_format.header_end(start) - len(start), len(start))
-                header = entry_format.decode_header(start, status.st_size)
-            return Listed(path, status.st_size, status.st_mtime, header, None)
-        except (EntryError, trust.Refused, OSError) as error:
-            size, used = (status.st_size, status.st_mtime) if status else (0, 0.0)
-            return Listed(path, size, used, None, str(error))
+    def decoded(self, data: bytes) -> Entry:
+        """The entry in file contents, its signature verified where this cache asks for it. Raises EntryError,
+        Refused or OSError."""
+        found = entry_format.decode(data)
+        key = self._signing_key()
+        if key is not None:
+            key.check(found)
+        return found
+
+    @contextmanager
+    def opened(self, create: bool) -> Iterator[int]:
+        """The root's descriptor. Raises OSError or Refused."""
+        with trust.root_directory(self.root, create, self.policy) as root:
+            yield root
+
+    @contextmanager
+    def version(self, create: bool) -> Iterator[int]:
+        """The descriptor of this format's directory. Raises OSError or Refused."""
+        with self.opened(create) as root, trust.directory(VERSION, root, create, self.policy) as version:
+            yield version
+
+    @contextmanager
+    def shard(self, digest: str, create: bool) -> Iterator[int]:
+        """The descriptor of the directory for a key. Raises OSError or Refused."""
+        with self.version(create) as version, trust.directory(digest[:2], version, create, self.policy) as shard:
+            yield shard
+
+    @contextmanager
+    def rotating(self) -> Iterator[bool]:
+        """Whether this process is the one that may rotate the journal now. Raises OSError."""
+        with self.locked(_ROTATING, 0.0) as taken:
+            yield taken
 
     def _read(self, digest: str) -> Entry | None:
-        with self._shard(digest, create=False) as shard:
-            name = _find(shard, digest)
+        with self.shard(digest, create=False) as shard:
+            name = files.find(shard, digest)
             if name is None:
                 return None
             try:
-                data = _use(shard, name)
-            except FileNotFoundError:
+                data = self._use(shard, name)
+            except OSError as error:
                 # Listed but gone: replaced at this moment, or a stale answer of a network file system.
-                data = _use(shard, name)
+                if not files.gone(error):
+                    raise
+                data = self._use(shard, name)
             try:
-                found = entry_format.decode(data)
+                found = self.decoded(data)
                 if found.digest != digest:
                     raise EntryError("it holds another key")
                 return found
             except EntryError as error:
-                self._quarantine(shard, name)
                 self._stats.add(corrupt=1)
-                self._warn_once(("corrupt", name), f"{name} is damaged ({error}); it is compiled again")
+                self._note("corrupt", name.rpartition("-")[0], digest)
+                rest = "and left there" if not self.writable else "and put aside"
+                if self.writable:
+                    self._quarantine(shard, name)
+                self._warn_once(("corrupt", name), f"{name} is damaged ({error}) {rest}; it is compiled again")
                 return None
+
+    def _use(self, shard: int, name: str) -> bytes:
+        with trust.regular_file(name, shard, policy=self.policy) as file:
+            data = trust.read_all(file)
+            if self.writable:
+                files.touch(file)
+        return data
 
     def _quarantine(self, shard: int, name: str) -> None:
         """Moves a damaged entry out of the way, or removes it; on a read-only disk it stays."""
         try:
-            with self._version(create=False) as version, trust.directory(_QUARANTINE, version, True) as bin_:
+            with (
+                self.version(create=False) as version,
+                trust.directory(QUARANTINE, version, True, self.policy) as bin_,
+            ):
                 os.rename(name, name, src_dir_fd=shard, dst_dir_fd=bin_)
-                for old in _oldest_first(bin_)[:-_QUARANTINE_KEEPS]:
+                for old in files.oldest_first(bin_)[:-_QUARANTINE_KEEPS]:
                     os.unlink(old, dir_fd=bin_)
-        except (OSError, trust.Refused):
+        except (OSError, Refused):
             with suppress(OSError):
                 os.unlink(name, dir_fd=shard)
 
-    @contextmanager
-    def _version(self, create: bool) -> Iterator[int]:
-        with (
-            trust.root_directory(self.root, create) as root,
-            trust.directory(_VERSION, root, create) as version,
-        ):
-            yield version
+    def _evict(self) -> None:
+        """Sweeps if the directory is too large; one process at a time, and never an error."""
+        with suppress(OSError, Refused), self.locked(_SWEEPING, 0.0) as taken, self.opened(create=False) as root:
+            if not taken:
+                return
+            swept = sweep(root, self.policy, None)
+            if swept.kept_bytes > self.options.limit:
+                swept = sweep(root, self.policy, self._bounds.low_water, minimum_age=self.options.minimum_age)
+                self._stats.add(evicted=swept.removed, evicted_bytes=swept.removed_bytes)
+                self._note("evicted", str(swept.removed), "")
+            self._bounds.swept(swept.kept_bytes)
 
-    @contextmanager
-    def _shard(self, digest: str, create: bool) -> Iterator[int]:
-        with self._version(create) as version, trust.directory(digest[:2], version, create) as shard:
-            yield shard
+    def _signing_key(self) -> SigningKey | None:
+        """Read at first use; one that cannot be used is tried again next time."""
+        path = self.options.signing_key
+        if path is None:
+            return None
+        with self._lock:
+            if self._key is None:
+                try:
+                    self._key = SigningKey.load(path, self.options.owner)
+                except OSError as error:
+                    reason = error.strerror or str(error)
+                    raise Refused(f"HABANA_SIM_CACHE_SIGNING_KEY={path}: {reason}", "key") from error
+            return self._key
+
+    def _refused(self, error: Refused, consequence: str, digest: str) -> None:
+        self._stats.add(refused=1)
+        self._note("refused", error.kind, digest)
+        self._warn_once(("refused", error.kind), f"{error}; {consequence}")
 
     def _failed(self, operation: str, error: OSError) -> None:
         self._stats.add(failures=1)
         reason = error.strerror or str(error)
-        self._warn_once((operation, error.errno), f"cannot {operation} recipes: {reason}; going on without")
+        self._warn_once((operation, error.errno), f"cannot {operation}: {reason}; going on without")
 
     def _warn_once(self, kind: object, message: str) -> None:
-        if kind not in self._warned:
+        with self._lock:
+            known = kind in self._warned
             self._warned.add(kind)
+        if not known:
             _log.warning("recipe cache %s: %s", self.root, message)
-
-
-def _find(shard: int, digest: str) -> str | None:
-    """The file name of the key in its directory; the readable part of the name is not known to a lookup."""
-    ending = f"-{digest}{_SUFFIX}"
-    return min((name for name in os.listdir(shard) if name.endswith(ending)), default=None)
-
-
-def _readable(name: str) -> str:
-    """The cluster's name as part of a file name."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._")[:64] or "recipe"
-
-
-def _write_atomically(shard: int, name: str, data: bytes) -> None:
-    _remove_stale_temporaries(shard)
-    temporary = f"{_TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    file = os.open(temporary, flags, 0o600, dir_fd=shard)
-    try:
-        try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(file, rest) :]
-            os.fsync(file)
-        finally:
-            os.close(file)
-        os.rename(temporary, name, src_dir_fd=shard, dst_dir_fd=shard)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(temporary, dir_fd=shard)
-        raise
-
-
-def _remove_stale_temporaries(shard: int) -> None:
-    """Removes what killed processes left behind."""
-    for name in os.listdir(shard):
-        if name.startswith(_TEMPORARY):
-            with suppress(OSError):
-                age = time.time() - os.stat(name, dir_fd=shard, follow_symlinks=False).st_mtime
-                if age > _TEMPORARY_IS_STALE_AFTER:
-                    os.unlink(name, dir_fd=shard)
-
-
-def _use(shard: int, name: str) -> bytes:
-    with trust.regular_file(name, shard) as file:
-        data = trust.read_all(file)
-        _touch(file)
-    return data
-
-
-def _touch(file: int) -> None:
-    """Notes the use of an entry in its modification time, at most once a minute."""
-    with suppress(OSError):
-        if time.time() - os.fstat(file).st_mtime > _TOUCH_AFTER:
-            os.utime(file)
-
-
-def _oldest_first(directory: int) -> list[str]:
-    names = os.listdir(directory)
-    return sorted(names, key=lambda name: os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime)

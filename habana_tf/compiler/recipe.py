@@ -130,8 +130,8 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     return header, sections
 
 
-def unpack(name: str, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> Recipe:
-    """The recipe that `pack` made."""
+def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
+    """The recipe that `pack` made, without `kernels`: those stay with the entry."""
     plan = json.loads(sections["plan"])
     return Recipe(
         name,
@@ -141,7 +141,6 @@ def unpack(name: str, header: Mapping[str, Any], sections: Mapping[str, bytes]) 
         [_unpack_extent(n) for n in plan["states"]],
         sections["constants"],
         sections["object"],
-        list(header.get("kernels", ())),
     )
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import logging
 import math
 import threading
@@ -213,12 +214,15 @@ def _recipe(key: cache.Key, request: _Request, program: Any, goal: Target) -> tu
     known = _recipes.get(key.digest)
     if known is not None:
         return known, "known"
-    entry, how = cache.lookup(key), "cache"
-    if entry is None:
-        with cache.compiling(key) as entry:
-            if entry is None:
-                entry, how = _compile(key, request, program(), goal), "compiled"
-    recipe = unpack(entry.name, entry.header, entry.sections)
+    try:
+        entry, how = cache.lookup(key, request.cluster.name), "cache"
+        if entry is None:
+            with cache.compiling(key) as entry:
+                if entry is None:
+                    entry, how = _compile(key, request, program(), goal), "compiled"
+    except cache.KnownFailure as why:
+        raise Unfit(why.reason) from None
+    recipe = unpack(entry.name, entry.sections)
     with _lock:
         return _recipes.setdefault(key.digest, recipe), how
 
@@ -232,18 +236,23 @@ def _compile(key: cache.Key, request: _Request, program: Program, goal: Target) 
         )
     from habana_tf._native import _bridge
 
+    about: dict[str, Any] = {
+        "tools": _tools(),
+        "ops": dict(sorted(Counter(n.op for n in request.cluster.nodes).items())),
+        "inputs": [_described(n.dtype, n.shape) for n in program.inputs],
+        "outputs": [_described(n.dtype, n.shape) for n in program.outputs],
+    }
     start = time.perf_counter()
-    recipe = compile_program(program, name, goal)
+    try:
+        recipe = compile_program(program, name, goal)
+    except Unfit as why:
+        # Only this: an interruption, a time-out or lack of memory says nothing about the program.
+        cache.store_failure(key, name, about, str(why), time.perf_counter() - start)
+        raise
     seconds = time.perf_counter() - start
     _bridge.count_recipe()
     header, sections = pack(recipe)
-    header.update(
-        tools=_tools(),
-        ops=dict(sorted(Counter(n.op for n in request.cluster.nodes).items())),
-        inputs=[_described(n.dtype, n.shape) for n in program.inputs],
-        outputs=[_described(n.dtype, n.shape) for n in program.outputs],
-        memory=_memory(recipe),
-    )
+    header.update(about, memory=_memory(recipe))
     log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
     return cache.store(key, name, header, sections, seconds)
 
@@ -321,22 +330,39 @@ def program_text(program: Program) -> str:
 
 @functools.cache
 def compiler_version() -> str:
-    """SHA-256 over the sources of compiler and lowering: another compiler never meets this one's recipes."""
+    """SHA-256 over all that makes code of clusters: the sources that do, and the libraries that generate code and
+    compute constants. Another compiler never meets this one's recipes."""
     package = Path(__file__).parent.parent
-    total = hashlib.sha256()
-    for folder in ("compiler", "lowering"):
-        for path in sorted((package / folder).rglob("*.py")):
-            total.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    total = hashlib.sha256(json.dumps(_libraries(), sort_keys=True).encode())
+    for path in compiler_sources():
+        total.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
+
+
+def compiler_sources() -> list[Path]:
+    """The files whose content is in the recipe key, sorted."""
+    package = Path(__file__).parent.parent
+    folders = (package / "compiler", package / "lowering")
+    found = [path for folder in folders for path in folder.rglob("*.py")]
+    return sorted([*found, package / "graph" / "cluster.py", package / "hardware" / "cpu.py"])
+
+
+@functools.cache
+def _libraries() -> dict[str, str]:
+    """Versions of what compiles (llvmlite and its LLVM) and what computes constants (NumPy)."""
+    import llvmlite
+    import numpy as np
+    from llvmlite import binding
+
+    llvm = ".".join(map(str, binding.llvm_version_info))
+    return {"llvmlite": llvmlite.__version__, "llvm": llvm, "numpy": np.__version__}
 
 
 @functools.cache
 def _tools() -> dict[str, str]:
-    import llvmlite
-
     import habana_tf
 
-    return {"habana_tf": habana_tf.__version__, "llvmlite": llvmlite.__version__}
+    return {"habana_tf": habana_tf.__version__, **_libraries()}
 
 
 __all__ = ["CompileForbidden", "FallbackForbidden", "LoweringError", "resolve"]

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import random
 import struct
 from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any
 
 import pytest
 
 from habana_tf.cache import entry as entry_format
-from habana_tf.cache.entry import Entry, EntryError, decode, decode_header, encode, header_end
+from habana_tf.cache.entry import (
+    Entry,
+    EntryError,
+    decode,
+    decode_header,
+    decode_key,
+    description_end,
+    encode,
+    head_end,
+)
 
 
 def test_round_trip(entry: Entry) -> None:
@@ -39,12 +50,34 @@ def test_only_what_shrinks_is_compressed(entry: Entry) -> None:
     assert decode(data).sections["zeros"] == b"\0" * 100_000
 
 
+def _start(data: bytes) -> bytes:
+    """Head and description."""
+    return data[: description_end(data[: head_end(data[: entry_format.PREFIX_BYTES])])]
+
+
 def test_the_header_is_read_alone(entry: Entry) -> None:
     data = encode(entry)
-    start = data[: header_end(data[: entry_format.PREFIX_BYTES])]
+    start = _start(data)
+    assert len(start) < len(data) - 3000
+    assert decode_header(start, len(data)) == dict(decode(data).header)
     assert decode_header(start, len(data))["ops"] == {"MatMul": 1, "Relu": 1}
+    assert decode_key(start) == entry.key
     with pytest.raises(EntryError, match="bytes long instead of"):
         decode_header(start, len(data) - 1)
+
+
+def test_the_description_is_parsed_only_when_asked_for(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be many times as long as the code; a warm start needs none of it."""
+    found = decode(encode(entry))
+    monkeypatch.setattr(json, "loads", None)
+    assert (found.name, found.digest, found.failure, found.compile_seconds) == ("dense_relu", entry.digest, None, 0.5)
+
+
+def test_a_failure_is_an_entry_without_sections(entry: Entry) -> None:
+    found = decode(encode(Entry({**entry.header, "failure": "no kernel for it"}, {})))
+    assert found.failure == "no kernel for it"
+    assert not found.sections
+    assert found.header["ops"] == {"MatMul": 1, "Relu": 1}
 
 
 def test_every_truncation_is_noticed(entry: Entry) -> None:
@@ -58,9 +91,8 @@ def test_every_truncation_is_noticed(entry: Entry) -> None:
 
 def test_every_flip_in_the_header_and_many_in_the_payload_are_noticed(entry: Entry) -> None:
     data = bytearray(encode(entry))
-    end = header_end(bytes(data))
-    chosen = random.Random(2).sample(range(end, len(data)), 300)
-    for position in [*range(end), *chosen, *range(len(data) - 32, len(data))]:
+    end = len(_start(data))
+    for position in [*range(end), *random.Random(2).sample(range(end, len(data)), 1500)]:
         data[position] ^= 1 << (position % 8)
         with pytest.raises(EntryError):
             decode(bytes(data))
@@ -77,20 +109,55 @@ def test_a_wrong_key_manifest_is_noticed(entry: Entry, make_entry: Callable[...,
         decode(encode(forged))
 
 
-def test_a_header_that_lies_about_sizes_is_noticed(entry: Entry) -> None:
-    """Even with digests that fit, as no accident would make them."""
-    data = encode(entry)
-    truth = data[entry_format.PREFIX_BYTES : header_end(data)]
-    for size, lie in [(b"8192", b"8191"), (b"8192", b"8193"), (b"3000", b"3001")]:
-        header = truth.replace(b'"bytes":' + size, b'"bytes":' + lie)
-        assert header != truth
-        body = struct.pack("<8sII32s", data[:8], 1, len(header), hashlib.sha256(header).digest())
-        body += header + data[header_end(data) : -32]
-        with pytest.raises(EntryError, match="wrong length"):
-            decode(body + hashlib.sha256(body).digest())
+def _forged(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
+    """The file with another head under digests that fit, as no accident would make it."""
+    end = head_end(data)
+    head = json.loads(data[entry_format.PREFIX_BYTES : end])
+    change(head)
+    text = json.dumps(head).encode()
+    return struct.pack("<8sII32s", data[:8], 2, len(text), blake2b(text, digest_size=32).digest()) + text + data[end:]
 
 
-@pytest.mark.parametrize(("version", "message"), [(0, "format version 0"), (2, "format version 2")])
+@pytest.mark.parametrize("lie", [-1, 1, 1 << 39])
+@pytest.mark.parametrize(("part", "field"), [(2, "bytes"), (3, "bytes"), (2, "stored"), (0, "stored")])
+def test_a_header_that_lies_about_sizes_is_noticed(entry: Entry, part: int, field: str, lie: int) -> None:
+    def change(head: dict[str, Any]) -> None:
+        head["parts"][part][field] += lie
+
+    with pytest.raises(EntryError):
+        decode(_forged(encode(entry), change))
+
+
+_FIELDS = ["name", "digest", "created", "compile_seconds", "parts"]
+_ROW = ["name", "bytes", "stored", "zlib", "blake2b"]
+
+
+@pytest.mark.parametrize("value", [None, [], {}, -1, "x", 1 << 70, [[]], [{}]], ids=str)
+@pytest.mark.parametrize("field", [*_FIELDS, *(f"parts.{name}" for name in _ROW), "signature", "failure"])
+def test_a_header_with_a_field_of_another_kind_is_an_error_of_the_entry(
+    entry: Entry, field: str, value: object
+) -> None:
+    """Decoded to what was said, or refused: no other exception, nothing wrong."""
+
+    def change(head: dict[str, Any]) -> None:
+        place = head["parts"][2] if "." in field else head
+        place[field.removeprefix("parts.")] = value
+
+    try:
+        found = decode(_forged(encode(entry), change))
+        assert list(found.sections.values()) == list(entry.sections.values())
+        assert field in ("name", "created", "compile_seconds", "signature", "failure", "parts.name")
+    except EntryError:
+        pass
+
+
+@pytest.mark.parametrize("field", _FIELDS)
+def test_a_missing_field_is_noticed(entry: Entry, field: str) -> None:
+    with pytest.raises(EntryError, match="not understood"):
+        decode(_forged(encode(entry), lambda head: head.pop(field)))
+
+
+@pytest.mark.parametrize(("version", "message"), [(1, "format version 1"), (3, "format version 3")])
 def test_other_format_versions_are_named(entry: Entry, version: int, message: str) -> None:
     data = bytearray(encode(entry))
     data[8:12] = struct.pack("<I", version)

@@ -28,7 +28,7 @@ def test_packed_and_unpacked_it_is_the_same_recipe(symbolic: bool) -> None:
     recipe = _rows(symbolic)
     header, sections = pack(recipe)
     json.dumps(header)
-    again = unpack(recipe.name, header, sections)
+    again = unpack(recipe.name, sections)
     assert (again.launches, again.buffers, again.outputs) == (recipe.launches, recipe.buffers, recipe.outputs)
     assert again.code == recipe.code
 

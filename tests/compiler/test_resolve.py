@@ -124,6 +124,47 @@ def test_what_cannot_be_compiled_is_interpreted_with_a_warning(caplog: pytest.Lo
     assert "TopKV2" in caplog.text and "interpreted" in caplog.text
 
 
+@pytest.mark.parametrize("fallback", ["allow", "forbid"])
+def test_a_second_process_does_not_try_again(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, no_kernel: None, caplog: pytest.LogCaptureFixture, fallback: str
+) -> None:
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
+    data = _cluster("TopKV2", T="float32", sorted=True, Tk="int32", index_type="int32")
+    _run(data, _floats(4, 9), np.array(3, np.int32))
+    _forget(monkeypatch)
+    monkeypatch.setattr(resolver, "compile_program", None)
+    monkeypatch.setenv("TF_CPU_RUNTIME_FALLBACK", fallback)
+    if fallback == "forbid":
+        with pytest.raises(FallbackForbidden, match="no kernel for it"):
+            _run(data, _floats(4, 9), np.array(3, np.int32))
+    else:
+        with caplog.at_level(logging.WARNING, logger="habana_tf"):
+            values, _ = _run(data, _floats(4, 9), np.array(3, np.int32))
+        assert values.view(np.float32).reshape(4, 3).shape == (4, 3)
+        assert "no kernel for it" in caplog.text
+    assert cache.stats().counts().known_failures == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, TimeoutError, RuntimeError])
+def test_what_says_nothing_about_the_cluster_is_not_remembered(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    """LLVM reports what it cannot do, out of memory among it, as a RuntimeError."""
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
+    compile_program = resolver.compile_program
+
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(resolver, "compile_program", fail)
+    with pytest.raises(error):
+        _run(_cluster("AddV2", T="float32"), _floats(3), _floats(3))
+    assert not list(tmp_path.rglob("*.recipe"))
+    monkeypatch.setattr(resolver, "compile_program", compile_program)
+    (out,) = _run(_cluster("AddV2", T="float32"), _floats(3), _floats(3))
+    np.testing.assert_array_equal(out.view(np.float32), 2 * _floats(3))
+
+
 @pytest.mark.usefixtures("no_kernel")
 def test_interpretation_can_be_forbidden(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_CPU_RUNTIME_FALLBACK", "forbid")

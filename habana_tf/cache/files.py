@@ -1,0 +1,94 @@
+"""File operations of the cache, each on a name in an open directory.
+
+Invariants: a file appears under its name whole or not at all; nothing here follows a symbolic link. Whatever another
+process does at the same moment is an OSError for which `gone` is true, or no trouble.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import time
+from contextlib import suppress
+
+from habana_tf import trust
+from habana_tf.trust import Policy
+
+SUFFIX, TEMPORARY = ".recipe", ".tmp-"
+TOUCH_AFTER = 60.0
+"""Seconds after which a use is noted again."""
+TEMPORARY_IS_STALE_AFTER = 3600.0
+
+
+def gone(error: OSError) -> bool:
+    """Whether a file or directory was deleted under us; a network file system calls that a stale handle."""
+    return isinstance(error, FileNotFoundError) or error.errno == errno.ESTALE
+
+
+def find(shard: int, digest: str) -> str | None:
+    """The file name of a key in its directory; the readable part of the name is not known to a lookup."""
+    ending = f"-{digest}{SUFFIX}"
+    return min((name for name in os.listdir(shard) if name.endswith(ending)), default=None)
+
+
+def file_name(name: str, digest: str) -> str:
+    """The file name of a new entry: as much of the cluster's name as is safe, and the key."""
+    readable = re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._")[:64] or "recipe"
+    return f"{readable}-{digest}{SUFFIX}"
+
+
+def write_atomically(shard: int, name: str, data: bytes, policy: Policy) -> None:
+    """Puts `data` under `name`. Raises OSError and leaves nothing then."""
+    remove_stale_temporaries(shard)
+    temporary = f"{TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    mode = trust.file_mode(shard, policy)
+    file = os.open(temporary, flags, mode, dir_fd=shard)
+    try:
+        try:
+            if mode != 0o600:
+                os.fchmod(file, mode)  # whatever the umask is
+            write_all(file, data)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.rename(temporary, name, src_dir_fd=shard, dst_dir_fd=shard)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=shard)
+        raise
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Writes to the end of `data`."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(file, rest) :]
+
+
+def remove_stale_temporaries(shard: int) -> None:
+    """Removes what killed processes left behind."""
+    for name in os.listdir(shard):
+        if name.startswith(TEMPORARY):
+            with suppress(OSError):
+                written = os.stat(name, dir_fd=shard, follow_symlinks=False).st_mtime
+                # A time in the future is a clock set back since.
+                if abs(time.time() - written) > TEMPORARY_IS_STALE_AFTER:
+                    os.unlink(name, dir_fd=shard)
+
+
+def touch(file: int) -> None:
+    """Notes the use of an entry in its modification time, at most once a minute."""
+    with suppress(OSError):
+        if abs(time.time() - os.fstat(file).st_mtime) > TOUCH_AFTER:
+            os.utime(file)
+
+
+def oldest_first(directory: int) -> list[str]:
+    """The names in a directory, by modification time; what vanishes meanwhile is left out."""
+    times = {}
+    for name in os.listdir(directory):
+        with suppress(OSError):
+            times[name] = os.stat(name, dir_fd=directory, follow_symlinks=False).st_mtime
+    return sorted(times, key=lambda name: times[name])

@@ -1,0 +1,163 @@
+"""What the cache did, kept in its directory for whoever asks after the run: `<root>/v2/journal.jsonl`.
+
+One line of JSON per event:
+    t  when, seconds since the epoch          e  what (`EVENTS`)
+    r  run: host, process and start           n  the cluster's name, k its key's SHA-256
+    s  seconds: of the compilation (hit: saved), or of waiting
+    near, d  of a miss: the key of the nearest entry that was there, and the parts in which it differs
+    c  of the end of a run: its counters (`stats.Counts`)
+
+Events are collected in memory and appended in one write: every `BATCH` events, at the first event after `SECONDS`,
+and at exit; a process that is killed loses the last few. Past `MOST_BYTES` the file becomes `journal.1.jsonl`, so
+two such files are the most there is.
+
+Invariants: never an error, and nothing is written in mode ro; a line torn by a crash or a full disk is skipped by
+readers and spoils no other (each batch begins on a new line).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from habana_tf import trust
+from habana_tf.cache import files
+from habana_tf.cache.explain import Candidate, nearest
+from habana_tf.cache.key import Key
+from habana_tf.cache.listing import candidates
+from habana_tf.cache.store import Store
+
+EVENTS = ("hit", "miss", "compiled", "waited", "failed", "known failure", "corrupt", "refused", "evicted", "end")
+BATCH = 64
+SECONDS = 30.0
+MOST_BYTES = 1 << 20
+NAMES = ("journal.1.jsonl", "journal.jsonl")
+"""The older and the current file."""
+_MOST_PENDING = 4096
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the journal; see there."""
+
+    time: float
+    run: str
+    event: str
+    name: str = ""
+    digest: str = ""
+    seconds: float = 0.0
+    nearest: str | None = None
+    differs: tuple[str, ...] = ()
+    counts: Mapping[str, float] = field(default_factory=dict)
+
+    def line(self) -> bytes:
+        """The line, without its end."""
+        data: dict[str, Any] = {"t": round(self.time, 3), "r": self.run, "e": self.event}
+        optional = {
+            "n": self.name, "k": self.digest, "s": round(self.seconds, 6), "near": self.nearest, "d": self.differs,
+            "c": dict(self.counts),
+        }  # fmt: skip
+        data.update({name: value for name, value in optional.items() if value})
+        return json.dumps(data, separators=(",", ":")).encode()
+
+    @classmethod
+    def parse(cls, line: bytes) -> Event:
+        """The event of a line. Raises ValueError when it is none."""
+        try:
+            data = json.loads(line)
+            return cls(
+                float(data["t"]), str(data["r"]), str(data["e"]), str(data.get("n", "")), str(data.get("k", "")),
+                float(data.get("s", 0)), data.get("near"), tuple(map(str, data.get("d", ()))), dict(data.get("c", {})),
+            )  # fmt: skip
+        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(f"no event: {error!r}") from error
+
+
+class Journal:
+    """The events of this process that are not on disk yet."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, Candidate] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process = os.getpid()
+        self._run = f"{socket.gethostname()}-{self._process}-{int(time.time() * 1000):x}"
+        self._pending: list[tuple[Event, Key | None]] = []
+        self._flushed = time.monotonic()
+
+    def add(
+        self, event: str, name: str = "", digest: str = "", seconds: float = 0.0, missed: Key | None = None
+    ) -> bool:
+        """Notes an event; whether `flush` is due. missed: of a miss its key."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._begin()  # a forked child has a run of its own
+            self._pending.append((Event(time.time(), self._run, event, name, digest, seconds), missed))
+            del self._pending[:-_MOST_PENDING]
+            return len(self._pending) >= BATCH or time.monotonic() - self._flushed > SECONDS
+
+    def flush(self, store: Store, end: Mapping[str, float] | None = None) -> None:
+        """Appends what is pending, and with `end` the run's counters, to the store's journal."""
+        with self._lock:
+            if self._process != os.getpid():
+                self._begin()
+            pending, self._pending = self._pending, []
+            self._flushed = time.monotonic()
+        if end is not None:
+            pending.append((Event(time.time(), self._run, "end", counts=end), None))
+        if not pending or not store.writable:
+            return
+        with suppress(OSError, trust.Refused):
+            there = self._candidates(store) if any(missed for _, missed in pending) else {}
+            events = [_explained(event, missed, there) if missed else event for event, missed in pending]
+            _append(store, b"\n" + b"".join(event.line() + b"\n" for event in events))
+
+    def _candidates(self, store: Store) -> dict[str, Candidate]:
+        """Keys in the directory; a file is read once."""
+        with store.version(create=True) as version:
+            found = {c.digest: c for c in candidates(version, store.policy, self._known)}
+        self._known = found
+        return found
+
+
+def read(store: Store) -> list[Event]:
+    """The events in a store's journal, oldest first. Raises OSError or trust.Refused; a missing journal is empty."""
+    events: list[Event] = []
+    with suppress(FileNotFoundError), store.version(create=False) as version:
+        for name in NAMES:
+            with suppress(FileNotFoundError), trust.regular_file(name, version, policy=store.policy) as file:
+                for line in trust.read_all(file).splitlines():
+                    with suppress(ValueError):
+                        events.append(Event.parse(line))
+    return sorted(events, key=lambda event: event.time)
+
+
+def _explained(event: Event, missed: Key, there: Mapping[str, Candidate]) -> Event:
+    found = nearest(missed, [c for c in there.values() if c.created < event.time and c.digest != event.digest])
+    if found is None:
+        return event
+    differs = tuple(found.differs(missed))
+    return Event(event.time, event.run, event.event, event.name, event.digest, event.seconds, found.digest, differs)
+
+
+def _append(store: Store, data: bytes) -> None:
+    older, current = NAMES
+    with store.version(create=True) as version:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+        with trust.regular_file(current, version, flags, store.policy) as file:
+            files.write_all(file, data)
+            full = os.fstat(file).st_size > MOST_BYTES
+        if full:
+            with store.rotating() as mine:
+                # Looked at again under the lock: another process may have rotated it already.
+                if mine and os.stat(current, dir_fd=version, follow_symlinks=False).st_size > MOST_BYTES:
+                    os.rename(current, older, src_dir_fd=version, dst_dir_fd=version)
