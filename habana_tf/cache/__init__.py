@@ -7,8 +7,14 @@
                 ...compile...
                 entry = cache.store(key, name, header, sections, compile_seconds)
 
-`key` names the parts of a key, `entry` describes the file, `habana_tf.trust` says which files are believed, `store`
-is the disk level, `levels` puts memory before it, `stats` counts.
+Whatever is wrong with the disk, a compile goes on: these functions warn and never raise for it. For people and tools
+there are, on any cache directory and without TensorFlow: `entries`, `verify`, `prune`, `clear`, `health` (see
+`directory`), `events`, `runs`, `totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see
+`bundle`); those raise. `RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
+
+`key` names the parts of a key, `entry` describes the file, `habana_tf.trust` and `signature` say what is believed, `store` is
+the disk level, `bounds` keeps it small, `levels` puts memory before it, `stats` counts, `journal` remembers.
+docs/recipe-cache.md has the format and the threat model.
 """
 
 from __future__ import annotations
@@ -16,16 +22,28 @@ from __future__ import annotations
 import atexit
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from habana_tf.cache.entry import Entry
+from habana_tf.cache.bounds import Swept
+from habana_tf.cache.bundle import BundleError, Exported, Imported, export_bundle, import_bundle
+from habana_tf.cache.directory import Health, NoDirectory, ReadOnly, Verified, clear, entries, health, prune, verify
+from habana_tf.cache.entry import Entry, EntryError
+from habana_tf.cache.history import Miss, Run, events, explain, misses, runs, totals
+from habana_tf.cache.journal import Event
 from habana_tf.cache.key import Difference, Key, KeyPart, diff
 from habana_tf.cache.levels import KnownFailure, RecipeCache
-from habana_tf.cache.stats import Stats
+from habana_tf.cache.listing import Listed
+from habana_tf.cache.stats import Counts, Stats
+from habana_tf.trust import Refused
+
+if TYPE_CHECKING:
+    from habana_tf.cache.recipe_logger import RecipeLogger as RecipeLogger
 
 __all__ = [
-    "Difference", "Entry", "Key", "KeyPart", "KnownFailure", "Stats", "compiling", "diff", "lookup", "stats", "store",
-    "store_failure",
+    "BundleError", "Counts", "Difference", "Entry", "EntryError", "Event", "Exported", "Health", "Imported", "Key",
+    "KeyPart", "KnownFailure", "Listed", "Miss", "NoDirectory", "ReadOnly", "RecipeLogger", "Refused", "Run", "Stats",
+    "Swept", "Verified", "clear", "compiling", "diff", "entries", "events", "explain", "export_bundle", "health",
+    "import_bundle", "lookup", "misses", "prune", "runs", "stats", "store", "store_failure", "totals", "verify",
 ]  # fmt: skip
 
 _PROCESS = RecipeCache()
@@ -63,3 +81,12 @@ def compiling(key: Key) -> AbstractContextManager[Entry | None]:
 def stats() -> Stats:
     """What this process's cache did so far."""
     return _PROCESS.stats
+
+
+def __getattr__(name: str) -> Any:
+    """The one name that needs TensorFlow."""
+    if name == "RecipeLogger":
+        from habana_tf.cache.recipe_logger import RecipeLogger
+
+        return RecipeLogger
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

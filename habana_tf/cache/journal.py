@@ -29,9 +29,9 @@ from typing import Any
 
 from habana_tf import trust
 from habana_tf.cache import files
-from habana_tf.cache.explain import Candidate, nearest
 from habana_tf.cache.key import Key
 from habana_tf.cache.listing import candidates
+from habana_tf.cache.nearest import Candidate, nearest
 from habana_tf.cache.store import Store
 
 EVENTS = ("hit", "miss", "compiled", "waited", "failed", "known failure", "corrupt", "refused", "evicted", "end")

@@ -13,7 +13,7 @@ from habana_tf import trust
 from habana_tf.cache import entry as entry_format
 from habana_tf.cache import files
 from habana_tf.cache.entry import EntryError
-from habana_tf.cache.explain import Candidate
+from habana_tf.cache.nearest import Candidate
 from habana_tf.trust import Policy, Refused
 
 _START = 8192

@@ -117,12 +117,19 @@ class Store:
         """Writes the entry; False when it could not be, after a warning, or may not be."""
         if not self.writable:
             return False
+        try:
+            return self.put(entry, self.encoded(entry))
+        except Refused as error:
+            self._refused(error, "recipes are not stored", entry.digest)
+            return False
+
+    def put(self, entry: Entry, data: bytes) -> bool:
+        """Writes an entry whose file contents are `data`; as `write`."""
+        if len(data) > self.options.limit:
+            self._warn_once("size", f"a recipe of {len(data)} bytes is above TF_RECIPE_CACHE_SIZE_MB: not kept")
+            return False
         for attempt in (1, 2):
             try:
-                data = self.encoded(entry)
-                if len(data) > self.options.limit:
-                    self._warn_once("size", f"a recipe of {len(data)} bytes is above TF_RECIPE_CACHE_SIZE_MB: not kept")
-                    return False
                 with self.shard(entry.digest, create=True) as shard:
                     name = files.find(shard, entry.digest) or files.file_name(entry.name, entry.digest)
                     files.write_atomically(shard, name, data, self.policy)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
-from habana_tf import cache
+from habana_tf import cache, settings
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
-from habana_tf.cache.levels import RecipeCache
+from habana_tf.cache.levels import KnownFailure, RecipeCache
+from habana_tf.cache.stats import Counts
 
 KEY = Key.of([("cluster", b"graph"), ("shapes", [[2, 3]])])
 CODE = b"\x90" * 1000
@@ -142,48 +139,6 @@ def test_a_holder_that_hangs_is_not_waited_for_for_ever(root: Path) -> None:
         assert entry is None
 
 
-PROCESS = """
-import json, sys, time
-from habana_tf import cache
-key = cache.Key.of([("cluster", b"graph"), ("shapes", [[2, 3]])])
-print("ready", flush=True)
-sys.stdin.readline()
-entry = cache.lookup(key)
-if entry is None:
-    with cache.compiling(key) as entry:
-        if entry is None:
-            time.sleep(0.5)
-            entry = cache.store(key, "dense", {}, {"object": b"code"}, 0.5)
-print(json.dumps([entry.sections["object"].decode(), cache.stats().to_json()]))
-"""
-
-
-def test_eight_processes_compile_once(root: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-c", PROCESS],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for _ in range(8)
-    ]
-    for process in processes:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-    for process in processes:
-        assert process.stdin is not None
-        process.stdin.write("\n")
-        process.stdin.flush()
-    results = [json.loads(process.communicate(timeout=60)[0]) for process in processes]
-    assert [code for code, _ in results] == ["code"] * 8
-    assert sum(counts["compiled"] for _, counts in results) == 1
-    assert sum(counts["shared"] + counts["disk_hits"] for _, counts in results) == 7
-    assert sum(counts["saved_seconds"] for _, counts in results) == 3.5
-    assert not any(counts["failures"] or counts["corrupt"] for _, counts in results)
-
-
 def test_the_process_has_one_cache(root: Path) -> None:
     key = Key.of([("only in", "this test")])
     before = cache.stats().counts()
@@ -195,3 +150,64 @@ def test_the_process_has_one_cache(root: Path) -> None:
     assert found is not None and found.sections["object"] == CODE
     after = cache.stats().counts()
     assert (after.misses - before.misses, after.memory_hits - before.memory_hits) == (1, 1)
+
+
+# --- failures ---
+
+
+def test_a_failure_is_known_to_others_and_replaced_by_a_recipe(root: Path) -> None:
+    recipes = RecipeCache()
+    recipes.store_failure(KEY, "dense", {"ops": {"TopK": 1}}, "no kernel for it", 0.1)
+    for cache_ in (recipes, other := RecipeCache()):
+        with pytest.raises(KnownFailure) as known:
+            cache_.lookup(KEY)
+        assert known.value.reason == "no kernel for it"
+    assert other.stats.counts() == Counts(known_failures=1)
+    put(other)
+    found = RecipeCache().lookup(KEY)
+    assert found is not None and found.sections["object"] == CODE
+    assert len(list(root.rglob("*.recipe"))) == 1
+
+
+def test_who_waited_for_a_compilation_that_failed_does_not_try(root: Path) -> None:
+    recipes = RecipeCache()
+    assert recipes.lookup(KEY) is None
+    RecipeCache().store_failure(KEY, "dense", {}, "no kernel", 0.1)
+    with pytest.raises(KnownFailure), recipes.compiling(KEY):
+        raise AssertionError("nothing is to be compiled")
+    assert not recipes._in_flight
+
+
+def test_failures_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TF_RECIPE_CACHE_PATH", raising=False)
+    recipes = RecipeCache(memory_bytes=20_000)
+    for n in range(100):
+        recipes.store_failure(Key.of([("n", n)]), "c", {}, "no kernel", 0.1)
+    assert len(recipes._memory) == 4
+
+
+# --- the settings are read when needed ---
+
+
+def test_size_and_mode_may_change_at_any_time(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipes = RecipeCache()
+    assert recipes.disk() is recipes.disk() is not None
+    monkeypatch.setenv("TF_RECIPE_CACHE_SIZE_MB", "7")
+    disk = recipes.disk()
+    assert disk is not None and disk.options.limit == 7 << 20
+    monkeypatch.setenv("HABANA_SIM_CACHE_MODE", "off")
+    assert recipes.disk() is None
+    monkeypatch.setenv("HABANA_SIM_CACHE_MODE", "sometimes")
+    with pytest.raises(settings.SettingError, match="rw, ro, refresh, off"):
+        recipes.disk()
+
+
+def test_events_go_to_the_directory_where_they_happened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipes = RecipeCache()
+    for name in ("a", "b"):
+        monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / name))
+        recipes.disk()
+        recipes.store(Key.of([("n", name)]), name, {}, {}, 0.1)
+    recipes.close()
+    assert [e.name for e in cache.events(str(tmp_path / "a"))] == ["a"]
+    assert [e.name for e in cache.events(str(tmp_path / "b"))] == ["b", ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from habana_tf.cache import lock
 from habana_tf.cache.lock import byte_lock
 
 ONE, OTHER = "1" * 64, "2" * 64
@@ -90,3 +92,13 @@ def test_no_lock_file_grows(file: Path, descriptor: int) -> None:
     with byte_lock(descriptor, "f" * 64, 1.0) as taken:
         assert taken
     assert file.stat().st_size == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_named(descriptor: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(lock, "_set", fail)
+    with pytest.raises(lock.LockUnavailable, match="the file system has no locks"), byte_lock(descriptor, ONE, 1.0):
+        pass

@@ -159,6 +159,7 @@ def test_a_foreign_owner_is_refused(
     assert stats.counts().refused == 2
     assert stored.exists(), "what is not ours is left alone"
     assert len(warnings()) == 1 and "belongs to user 65534" in warnings()[0]
+    assert "HABANA_SIM_CACHE_OWNER=65534" in warnings()[0]
     assert store.write(entry) is (level == 0), "a foreign file is replaced, a foreign directory is not used"
 
 

@@ -1,0 +1,109 @@
+"""What the runs of the past found in a cache directory, and why they missed; from its journal.
+
+Paths and errors as in `directory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+
+from habana_tf.cache import journal
+from habana_tf.cache.directory import open_store
+from habana_tf.cache.journal import Event
+from habana_tf.cache.key import Difference, Key, diff
+from habana_tf.cache.listing import Listed
+from habana_tf.cache.stats import Counts
+
+
+@dataclass(frozen=True)
+class Run:
+    """One process that used the cache. counts: its counters, or None when it was killed before it wrote them."""
+
+    run: str
+    events: tuple[Event, ...]
+    counts: Counts | None
+
+    @property
+    def began(self) -> float:
+        """Time of its first event, in seconds since the epoch."""
+        return self.events[0].time
+
+    def count(self, event: str) -> int:
+        """How many events of a kind (`journal.EVENTS`) it wrote."""
+        return sum(each.event == event for each in self.events)
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A recipe that was not found. nearest: the name of the entry that was most like it, or None when nothing was.
+
+    differences: the parts of the key that differ, `left` of what was asked for, `right` of the nearest; both are None
+    when one of the two entries is not in the directory any more.
+    """
+
+    event: Event
+    nearest: str | None
+    differences: tuple[Difference, ...]
+
+    def __str__(self) -> str:
+        if self.event.nearest is None:
+            return f"{self.event.name}: nothing like it was in the cache"
+        parts = ", ".join(each.name for each in self.differences)
+        of = f" ({self.nearest})" if self.nearest not in (None, self.event.name) else ""
+        return f"{self.event.name}: differs from the nearest recipe{of} in {parts}"
+
+
+def events(path: str | None = None) -> list[Event]:
+    """Every event in the journal, oldest first."""
+    return journal.read(open_store(path))
+
+
+def runs(path: str | None = None) -> list[Run]:
+    """The processes that used the cache, in the order in which they began."""
+    grouped: dict[str, list[Event]] = {}
+    for event in events(path):
+        grouped.setdefault(event.run, []).append(event)
+    return [Run(run, tuple(written), _counts(written)) for run, written in grouped.items()]
+
+
+def totals(path: str | None = None) -> Counts:
+    """The counters of all runs in the journal together."""
+    counted = [run.counts for run in runs(path) if run.counts is not None]
+    return Counts(**{f.name: sum(getattr(counts, f.name) for counts in counted) for f in fields(Counts)})
+
+
+def misses(path: str | None = None, run: str | None = None) -> list[Miss]:
+    """What a run missed and why. run: None is the last run that missed anything."""
+    store = open_store(path)
+    missed = [event for event in journal.read(store) if event.event == "miss"]
+    if not missed:
+        return []
+    wanted = run or missed[-1].run
+    listed = {str(row.header["digest"]): row for row in store.listing() if row.header is not None}
+    return [_miss(event, listed) for event in missed if event.run == wanted]
+
+
+def explain(left: Listed, right: Listed) -> list[Difference]:
+    """The parts of the key in which two entries differ."""
+    return diff(_key(left), _key(right))
+
+
+def _miss(event: Event, listed: Mapping[str, Listed]) -> Miss:
+    ours, theirs = listed.get(event.digest), listed.get(event.nearest or "")
+    name = str((theirs.header or {})["name"]) if theirs is not None else None
+    if ours is not None and theirs is not None:
+        return Miss(event, name, tuple(explain(ours, theirs)))
+    return Miss(event, name, tuple(Difference(part, None, None) for part in event.differs))
+
+
+def _key(row: Listed) -> Key:
+    return Key.of((str(name), value) for name, value in (row.header or {})["key"])
+
+
+def _counts(written: list[Event]) -> Counts | None:
+    ends = [event.counts for event in written if event.event == "end"]
+    if not ends:
+        return None
+    known = {f.name for f in fields(Counts)}
+    return Counts(**{name: value for name, value in ends[-1].items() if name in known})  # type: ignore[arg-type]

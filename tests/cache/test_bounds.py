@@ -1,0 +1,167 @@
+"""Eviction removes what was not used for longest, what it must and no more, and minds nobody's races."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from habana_tf import trust
+from habana_tf.cache import bounds
+from habana_tf.cache.bounds import Bounds, Swept, sweep
+from habana_tf.cache.entry import Entry, encode
+from habana_tf.cache.stats import Stats
+from habana_tf.cache.store import VERSION, Options, Store
+
+DAY = 86400.0
+
+
+@pytest.fixture
+def filled(root: Path, make_entry: Callable[..., Entry]) -> list[Path]:
+    """Ten entries; the n-th was used n days ago."""
+    store = Store(str(root))
+    paths = []
+    for seed in range(10):
+        entry = make_entry(seed=seed)
+        assert store.write(entry)
+        (path,) = root.rglob(f"*{entry.digest}.recipe")
+        os.utime(path, (time.time() - seed * DAY,) * 2)
+        paths.append(path)
+    return paths
+
+
+@pytest.fixture
+def opened(root: Path) -> Iterator[int]:
+    root.mkdir(parents=True, exist_ok=True)
+    with trust.root_directory(str(root), create=False) as descriptor:
+        yield descriptor
+
+
+def _size(paths: list[Path]) -> int:
+    return sum(path.stat().st_size for path in paths)
+
+
+def test_the_least_recently_used_go(filled: list[Path], opened: int) -> None:
+    total, keep = _size(filled), _size(filled[:4])
+    swept = sweep(opened, trust.OWN, keep)
+    assert [path.exists() for path in filled] == [True] * 4 + [False] * 6
+    assert swept == Swept(6, total - keep, 4, keep)
+    assert sweep(opened, trust.OWN, keep) == Swept(0, 0, 4, keep)
+
+
+def test_what_was_not_used_for_long_goes(filled: list[Path], opened: int) -> None:
+    assert sweep(opened, trust.OWN, unused_for=4.5 * DAY).removed == 5
+    assert [path.exists() for path in filled] == [True] * 5 + [False] * 5
+
+
+def test_without_a_bound_nothing_goes(filled: list[Path], opened: int) -> None:
+    assert sweep(opened, trust.OWN) == Swept(0, 0, 10, _size(filled))
+
+
+def test_what_was_just_used_stays(filled: list[Path], opened: int) -> None:
+    assert sweep(opened, trust.OWN, 0).removed == 9
+    assert filled[0].exists()
+    assert sweep(opened, trust.OWN, 0, minimum_age=0.0).removed == 1
+
+
+def test_quarantine_goes_first_and_counts(filled: list[Path], opened: int, root: Path) -> None:
+    put_aside = root / VERSION / "quarantine" / filled[0].name
+    put_aside.parent.mkdir(mode=0o700)
+    filled[0].rename(put_aside)
+    swept = sweep(opened, trust.OWN, _size(filled[1:]))
+    assert (swept.removed, put_aside.exists()) == (1, False)
+
+
+def test_only_our_names_are_removed(filled: list[Path], opened: int, root: Path) -> None:
+    theirs = [root / "x.recipe", root / VERSION / "notes.txt", filled[0].parent / "notes", root / "v2x" / "a.recipe"]
+    for path in theirs:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("theirs")
+        os.utime(path, (1.0, 1.0))
+    folder = filled[0].parent / "folder.recipe"
+    folder.mkdir()
+    assert sweep(opened, trust.OWN, 0, minimum_age=0.0).kept == 0
+    assert all(path.exists() for path in [*theirs, folder])
+
+
+def test_links_are_not_followed(filled: list[Path], opened: int, root: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside" / "a.recipe"
+    outside.parent.mkdir()
+    outside.write_text("precious")
+    (root / VERSION / "ab").symlink_to(outside.parent)
+    (root / "v9").symlink_to(outside.parent)
+    (filled[0].parent / "l.recipe").symlink_to(outside)
+    sweep(opened, trust.OWN, 0, minimum_age=0.0)
+    assert outside.exists()
+
+
+def test_another_sweep_at_the_same_time_is_no_trouble(
+    filled: list[Path], opened: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process removes each file right before this one does."""
+    unlink = os.unlink
+
+    def late(name: str, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", late)
+    assert sweep(opened, trust.OWN, 0, minimum_age=0.0) == Swept(0, 0, 0, 0)
+    assert not any(path.exists() for path in filled)
+
+
+def test_what_cannot_be_removed_is_left(filled: list[Path], opened: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlink = os.unlink
+
+    def refuse(name: str, dir_fd: int) -> None:
+        if name == filled[9].name:
+            raise PermissionError(13, "no")
+        unlink(name, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "unlink", refuse)
+    swept = sweep(opened, trust.OWN, _size(filled[:5]))
+    assert swept.kept_bytes <= _size([p for p in filled if p.exists()])
+    assert filled[9].exists() and not filled[8].exists()
+
+
+def test_a_store_keeps_its_limit(root: Path, make_entry: Callable[..., Entry]) -> None:
+    entries = [make_entry(seed=seed) for seed in range(60)]
+    size = len(encode(entries[0]))
+    store = Store(str(root), stats := Stats(), Options(limit=20 * size, minimum_age=0.0))
+    most = 0
+    for entry in entries:
+        assert store.write(entry)
+        most = max(most, sum(path.stat().st_size for path in root.rglob("*.recipe")))
+        time.sleep(0.002)
+    counts = stats.counts()
+    assert most <= 20 * size + 2 * size, "an entry beyond the limit, until the sweep after it"
+    assert counts.evicted > 0 and counts.evicted_bytes == pytest.approx(counts.evicted * size, rel=0.02)
+    left = {row.header["digest"] for row in store.listing() if row.header}
+    assert left == {entry.digest for entry in entries[-len(left) :]}
+
+
+def test_sweeps_are_rare(root: Path, make_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch) -> None:
+    sweeps = []
+    scan = bounds._scan
+    monkeypatch.setattr(bounds, "_scan", lambda *args: sweeps.append(1) or scan(*args))
+    size = len(encode(make_entry()))
+    store = Store(str(root), Stats(), Options(limit=320 * size))
+    for seed in range(60):
+        store.write(make_entry(seed=seed))
+    assert 1 <= len(sweeps) <= 4, "the first write looks, and then one in a sixteenth of the limit"
+
+
+def test_a_full_cache_of_young_entries_is_not_swept_at_every_store() -> None:
+    limit = Bounds(6400)
+    assert limit.wrote(1)
+    limit.swept(10_000)
+    assert [limit.wrote(10) for _ in range(20)].count(True) == 2
+
+
+def test_what_is_larger_than_the_cache_is_not_kept(root: Path, entry: Entry) -> None:
+    store = Store(str(root), stats := Stats(), Options(limit=1000))
+    assert not store.write(entry)
+    assert not root.exists() and stats.counts().failures == 0

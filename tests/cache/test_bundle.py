@@ -1,0 +1,178 @@
+"""A bundle takes recipes to another directory, whole and verified, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+
+import pytest
+
+from habana_tf import cache
+from habana_tf.cache.bundle import BundleError
+from habana_tf.cache.directory import NoDirectory, ReadOnly
+from habana_tf.cache.entry import Entry, encode
+from habana_tf.cache.levels import RecipeCache
+from habana_tf.cache.store import Options, Store
+from habana_tf.trust import Refused
+
+
+@pytest.fixture
+def entries(root: Path, make_entry: Callable[..., Entry]) -> list[Entry]:
+    """Three recipes in the cache, and a note of a failure."""
+    made = [make_entry(name=f"c{seed}", seed=seed) for seed in range(3)]
+    for entry in made:
+        assert Store(str(root)).write(entry)
+    RecipeCache().store_failure(cache.Key.of([("cluster", "f")]), "f", {}, "no kernel", 0.1)
+    return made
+
+
+@pytest.fixture
+def bundle(entries: list[Entry], tmp_path: Path) -> Path:
+    path = tmp_path / "all.bundle"
+    cache.export_bundle(str(path))
+    return path
+
+
+@pytest.fixture
+def there(tmp_path: Path) -> Path:
+    """The other machine's cache."""
+    return tmp_path / "there" / "recipes"
+
+
+def test_recipes_travel(entries: list[Entry], tmp_path: Path, there: Path) -> None:
+    path = tmp_path / "all.bundle"
+    exported = cache.export_bundle(str(path))
+    assert (exported.recipes, exported.file_bytes, exported.problems) == (3, path.stat().st_size, ())
+    assert path.stat().st_mode & 0o022 == 0
+    assert not list(tmp_path.glob("*.tmp-*"))
+    assert cache.import_bundle(str(path), str(there)) == cache.Imported(3, 0, ())
+    for entry in entries:
+        found = Store(str(there)).read(entry.digest)
+        assert found is not None and found.sections == entry.sections and found.created == entry.created
+    assert cache.import_bundle(str(path), str(there)) == cache.Imported(0, 3, ())
+
+
+def test_a_part_can_be_chosen(entries: list[Entry], tmp_path: Path, there: Path) -> None:
+    path = str(tmp_path / "some.bundle")
+    assert cache.export_bundle(path, select=lambda row: (row.header or {})["name"] != "c1").recipes == 2
+    cache.import_bundle(path, str(there))
+    assert sorted((row.header or {})["name"] for row in cache.entries(str(there))) == ["c0", "c2"]
+
+
+def test_damaged_recipes_stay_behind(entries: list[Entry], root: Path, tmp_path: Path) -> None:
+    path = next(root.rglob("c1-*.recipe"))
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    exported = cache.export_bundle(str(tmp_path / "b"))
+    assert exported.recipes == 2
+    assert [name for name, _ in exported.problems] == [str(path)]
+
+
+def test_every_damage_is_noticed(bundle: Path, there: Path) -> None:
+    """Nothing of a damaged recipe gets into a cache; those before the damage may."""
+    data = bundle.read_bytes()
+    draw = random.Random(3)
+    for _ in range(300):
+        changed = bytearray(data)
+        changed[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+        bundle.write_bytes(changed)
+        with pytest.raises(BundleError):
+            cache.import_bundle(str(bundle), str(there))
+    for length in [*range(0, 60), *draw.sample(range(len(data)), 50)]:
+        bundle.write_bytes(data[:length])
+        with pytest.raises(BundleError):
+            cache.import_bundle(str(bundle), str(there))
+    if there.exists():
+        assert not cache.verify(str(there)).problems
+
+
+def _bundle(index: bytes, *files: bytes) -> bytes:
+    head = struct.pack("<8sII32s", b"\x93RBUNDL\n", 1, len(index), blake2b(index, digest_size=32).digest())
+    return head + index + b"".join(files)
+
+
+def _row(name: str, digest: str, data: bytes) -> str:
+    size, digest_of_data = len(data), blake2b(data, digest_size=32).hexdigest()
+    return f'{{"name": "{name}", "digest": "{digest}", "bytes": {size}, "blake2b": "{digest_of_data}"}}'
+
+
+def test_lies_get_nowhere(there: Path, tmp_path: Path, make_entry: Callable[..., Entry]) -> None:
+    """With digests that fit: another key, a path for a name, no entry at all."""
+    good, other, third = make_entry(name="../../../evil", seed=1), make_entry(seed=2), make_entry(seed=3)
+    failure = Entry({**third.header, "failure": "no"}, {})
+    files = [encode(good), encode(other), b"no entry", encode(failure)]
+    digests = [good.digest, "0" * 64, "1" * 64, failure.digest]
+    rows = [_row(name, d, f) for name, d, f in zip(["../../x", "y", "z", "f"], digests, files, strict=True)]
+    path = tmp_path / "b"
+    path.write_bytes(_bundle(f'{{"recipes": [{", ".join(rows)}]}}'.encode(), *files))
+    imported = cache.import_bundle(str(path), str(there))
+    assert imported.added == 1
+    assert [(name, problem) for name, problem in imported.problems] == [
+        ("y", "it holds another key than the index says"), ("z", "only 8 bytes long"),
+        ("f", "it notes a failure, which is no recipe"),
+    ]  # fmt: skip
+    (file,) = there.rglob("*.recipe")
+    assert file.name == f"evil-{good.digest}.recipe"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["b", "there"]
+
+
+@pytest.mark.parametrize(
+    "index",
+    [b"", b"[]", b"{}", b'{"recipes": 5}', b'{"recipes": [5]}', b'{"recipes": [{}]}', b"[" * 50_000,
+     b'{"recipes": [{"name": "a", "digest": "b", "blake2b": "c", "bytes": -1}]}'],
+)  # fmt: skip
+def test_an_index_that_makes_no_sense(there: Path, tmp_path: Path, index: bytes) -> None:
+    (tmp_path / "b").write_bytes(_bundle(index))
+    with pytest.raises(BundleError):
+        cache.import_bundle(str(tmp_path / "b"), str(there))
+
+
+def test_a_bundle_that_others_could_have_written_is_refused(bundle: Path, there: Path, tmp_path: Path) -> None:
+    bundle.chmod(0o646)
+    with pytest.raises(Refused, match="chmod go-w"):
+        cache.import_bundle(str(bundle), str(there))
+    bundle.chmod(0o600)
+    (tmp_path / "link").symlink_to(bundle)
+    with pytest.raises(Refused):
+        cache.import_bundle(str(tmp_path / "link"), str(there))
+    if os.geteuid() == 0:
+        os.chown(bundle, 65534, -1)
+        with pytest.raises(Refused, match="belongs to user 65534"):
+            cache.import_bundle(str(bundle), str(there))
+    assert not there.exists()
+
+
+def test_with_a_key_only_signed_recipes_are_imported(
+    entries: list[Entry], root: Path, tmp_path: Path, there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("k" * 32)
+    key.chmod(0o600)
+    unsigned = tmp_path / "unsigned"
+    cache.export_bundle(str(unsigned))
+    monkeypatch.setenv("HABANA_SIM_CACHE_SIGNING_KEY", str(key))
+    imported = cache.import_bundle(str(unsigned), str(there))
+    assert imported.added == 0 and all("not signed" in problem for _, problem in imported.problems)
+    assert cache.export_bundle(str(tmp_path / "none")).recipes == 0
+    for entry in entries:
+        Store(str(root), options=Options.from_settings()).write(entry)
+    signed = tmp_path / "signed"
+    assert cache.export_bundle(str(signed)).recipes == 3
+    if os.geteuid() == 0:
+        os.chown(signed, 65534, -1)
+    assert cache.import_bundle(str(signed), str(there)).added == 3
+
+
+def test_where_nothing_may_be_imported(bundle: Path, monkeypatch: pytest.MonkeyPatch, there: Path) -> None:
+    monkeypatch.setenv("HABANA_SIM_CACHE_MODE", "ro")
+    with pytest.raises(ReadOnly):
+        cache.import_bundle(str(bundle), str(there))
+    monkeypatch.delenv("HABANA_SIM_CACHE_MODE")
+    monkeypatch.delenv("TF_RECIPE_CACHE_PATH")
+    with pytest.raises(NoDirectory):
+        cache.import_bundle(str(bundle))
+    with pytest.raises(FileNotFoundError):
+        cache.import_bundle(str(bundle) + "x", str(there))
