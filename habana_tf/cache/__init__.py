@@ -12,8 +12,8 @@ there are, on any cache directory and without TensorFlow: `entries`, `verify`, `
 `directory`), `events`, `runs`, `totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see
 `bundle`); those raise. `RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
 
-`key` names the parts of a key, `entry` describes the file, `habana_tf.trust` and `signature` say what is believed, `store` is
-the disk level, `bounds` keeps it small, `levels` puts memory before it, `stats` counts, `journal` remembers.
+`key` names the parts of a key, `entry` describes the file, `habana_tf.trust` and `signature` say what is believed,
+`store` is the disk level, `bounds` keeps it small, `levels` puts memory before it, `stats` counts, `journal` remembers.
 docs/recipe-cache.md has the format and the threat model.
 """
 

@@ -65,20 +65,17 @@ def verify(path: str | None = None) -> Verified:
     start = time.perf_counter()
     good = total = 0
     problems = []
-    for listed in store.listing():
-        if listed.header is None:
-            problems.append((listed.path, listed.problem or ""))
-            continue
+    for place, data, problem in store.contents_of_all():
         try:
-            entry = store.inspect(listed)
-            if not os.path.basename(listed.path).endswith(f"-{entry.digest}.recipe"):
+            if data is None:
+                raise EntryError(problem)
+            entry = store.decoded(data)
+            if not place.endswith(f"-{entry.digest}.recipe"):
                 raise EntryError("it holds another key than its name says")
             good += 1
-            total += listed.file_bytes
-        except FileNotFoundError:
-            continue  # evicted or cleared meanwhile
-        except (EntryError, trust.Refused, OSError) as error:
-            problems.append((listed.path, str(error)))
+            total += len(data)
+        except (EntryError, trust.Refused) as error:
+            problems.append((place, str(error)))
     return Verified(good, total, tuple(problems), time.perf_counter() - start)
 
 

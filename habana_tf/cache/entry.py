@@ -38,6 +38,7 @@ from habana_tf.cache.key import Key, canonical
 FORMAT_VERSION = 2
 PREFIX_BYTES = 48
 MOST_HEAD_BYTES = 1 << 20
+MOST_DESCRIPTION_BYTES = 1 << 30
 _MAGIC = b"\x93RECIPE\n"
 _PREFIX = struct.Struct("<8sII32s")
 _KEY, _ABOUT = "key", "about"
@@ -62,23 +63,24 @@ class _Header(Mapping[str, Any]):
         self._head, self._key, self._about = head, key, about
 
     @cached_property
-    def _all(self) -> dict[str, Any]:
+    def parsed(self) -> dict[str, Any]:
         try:
-            about = json.loads(self._about)
+            key, about = json.loads(self._key), json.loads(self._about)
             described = {name: value for name, value in about.items() if name not in _OWN}
-        except (ValueError, AttributeError, RecursionError) as error:
+            if not all(isinstance(name, str) for name, _ in key):
+                raise TypeError("the name of a part is no text")
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise EntryError(f"the description is not understood: {error!r}") from error
-        key = _key(self._key).manifest()
         return {**described, **self._head, "key": key, "sections": self._head["parts"][2:]}
 
     def __getitem__(self, name: str) -> Any:
-        return (self._head if name in _OWN else self._all)[name]
+        return (self._head if name in _OWN else self.parsed)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
+        return iter(self.parsed)
 
     def __len__(self) -> int:
-        return len(self._all)
+        return len(self.parsed)
 
 
 @dataclass(frozen=True)
@@ -171,35 +173,48 @@ def decode(data: bytes) -> Entry:
     return Entry(_Header(head, key, about), found)
 
 
-def decode_header(start: bytes, file_bytes: int) -> dict[str, Any]:
-    """The header in `start`, the beginning of a file of `file_bytes` bytes, without reading its sections.
+@dataclass(frozen=True)
+class Start:
+    """The beginning of an entry's file, verified: its head, its key and its description."""
 
-    `start` must hold `description_end(start)` bytes. Raises EntryError for damage in it or a file of wrong length.
+    head: Mapping[str, Any]
+    key: bytes
+    about: bytes
+    file_bytes: int
+
+    def header(self) -> dict[str, Any]:
+        """All of it parsed. Raises EntryError."""
+        return _Header(dict(self.head), self.key, self.about).parsed
+
+    def parsed_key(self) -> Key:
+        """The key. Raises EntryError."""
+        try:
+            return Key.of((str(name), value) for name, value in json.loads(self.key))
+        except (ValueError, TypeError, RecursionError) as error:
+            raise EntryError(f"the key manifest is not understood: {error!r}") from error
+
+
+def decode_start(data: bytes, more: Callable[[int, int], bytes] = lambda at, count: b"") -> Start:
+    """The beginning of a file in `data`, its first bytes, without reading its sections.
+
+    more: gives `count` bytes from offset `at` on where `data` ends too early. Raises EntryError for damage in it.
     """
-    head, at = _head(start)
-    key, about = (row["stored"] for row in head["parts"][:2])
-    texts = start[at : at + key], start[at + key : at + key + about]
-    for row, text in zip(head["parts"][:2], texts, strict=True):
+    end = head_end(data)
+    if end > len(data):
+        data += more(len(data), end - len(data))
+    head, at = _head(data)
+    rows = head["parts"]
+    texts = []
+    for row in rows[:2]:
+        if at + row["stored"] > len(data):
+            data += more(len(data), min(at + row["stored"] - len(data), MOST_DESCRIPTION_BYTES))
+        text = data[at : at + row["stored"]]
         if _digest(text).hex() != row["blake2b"]:
             raise EntryError("the header is damaged")
+        texts.append(text)
+        at += row["stored"]
     _check_key(head, texts[0])
-    length = at + sum(row["stored"] for row in head["parts"])
-    if file_bytes != length:
-        raise EntryError(f"{file_bytes} bytes long instead of {length}")
-    return dict(_Header(head, *texts))
-
-
-def decode_head(start: bytes) -> dict[str, Any]:
-    """The head alone: the fields that the cache itself writes. Raises EntryError."""
-    return _head(start)[0]
-
-
-def decode_key(start: bytes) -> Key:
-    """The key in the beginning of a file, up to `description_end(start)`. Raises EntryError."""
-    head, at = _head(start)
-    text = start[at : at + head["parts"][0]["stored"]]
-    _check_key(head, text)
-    return _key(text)
+    return Start(head, texts[0], texts[1], at + sum(row["stored"] for row in rows[2:]))
 
 
 def head_end(start: bytes) -> int:
@@ -219,12 +234,6 @@ def head_end(start: bytes) -> int:
     return PREFIX_BYTES + int(length)
 
 
-def description_end(start: bytes) -> int:
-    """Offset behind key and description, from the first `head_end(start)` bytes. Raises EntryError."""
-    head, at = _head(start)
-    return at + int(sum(row["stored"] for row in head["parts"][:2]))
-
-
 def signed_bytes(head: Mapping[str, Any]) -> bytes:
     """What a signature is made of: the whole head but the signature; through its digests, the whole entry."""
     return canonical({name: head[name] for name in sorted(_OWN - {"signature"}) if name in head})
@@ -237,7 +246,7 @@ def _head(start: bytes) -> tuple[dict[str, Any], int]:
     if len(text) != end - PREFIX_BYTES or _digest(text) != _PREFIX.unpack_from(start)[3]:
         raise EntryError("the header is damaged")
     try:
-        head = json.loads(text)
+        head = json.loads(text.decode())
         ok = _well_formed(head)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise EntryError(f"the header is not understood: {error!r}") from error
@@ -247,32 +256,32 @@ def _head(start: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _well_formed(head: Any) -> bool:
-    rows = head["parts"]
-    names = [row["name"] for row in rows]
+    """Whether a head's fields are there and of their types; it may raise KeyError, TypeError or ValueError as well."""
+    names: list[Any] = []
+    for row in head["parts"]:
+        name, size, stored = row["name"], row["bytes"], row["stored"]
+        if not (isinstance(size, int) and isinstance(stored, int) and 0 <= size < 1 << 40 and 0 <= stored < 1 << 40):
+            return False
+        if not (isinstance(row["blake2b"], str) and isinstance(row["zlib"], bool)):
+            return False
+        if row["zlib"] and len(names) < 2:
+            return False
+        names.append(name)
     return (
         isinstance(head["name"], str)
         and isinstance(head["digest"], str)
-        and all(isinstance(head[name], (int, float)) for name in ("created", "compile_seconds"))
+        and isinstance(head["created"], (int, float))
+        and isinstance(head["compile_seconds"], (int, float))
         and isinstance(head.get("failure", ""), str)
         and isinstance(head.get("signature", ""), str)
         and names[:2] == [_KEY, _ABOUT]
         and len(set(names)) == len(names)
-        and all(isinstance(row[name], int) and 0 <= row[name] < 1 << 40 for row in rows for name in ("bytes", "stored"))
-        and all(isinstance(row["blake2b"], str) and isinstance(row["zlib"], bool) for row in rows)
-        and not any(row["zlib"] for row in rows[:2])
     )
 
 
 def _check_key(head: Mapping[str, Any], key: bytes) -> None:
     if hashlib.sha256(key).hexdigest() != head["digest"]:
         raise EntryError("the key manifest does not match the key")
-
-
-def _key(text: bytes) -> Key:
-    try:
-        return Key.of((str(name), value) for name, value in json.loads(text))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise EntryError(f"the key manifest is not understood: {error!r}") from error
 
 
 def _digest(data: bytes | memoryview) -> bytes:

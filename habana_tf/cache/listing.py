@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from habana_tf import trust
-from habana_tf.cache import entry as entry_format
 from habana_tf.cache import files
-from habana_tf.cache.entry import EntryError
+from habana_tf.cache.entry import EntryError, Start, decode_start
 from habana_tf.cache.nearest import Candidate
 from habana_tf.trust import Policy, Refused
 
@@ -36,58 +35,78 @@ def entries(version: int, path: str, policy: Policy) -> Iterator[Listed]:
 
     path: of that directory, for the paths in the answer. Raises OSError only for the directory itself.
     """
-    for shard_name in sorted(os.listdir(version)):
-        if not re.fullmatch("[0-9a-f]{2}", shard_name):
+    for place, file, problem in _opened(version, path, policy):
+        if file is None:
+            yield Listed(place, 0, 0.0, None, problem)
             continue
-        place = os.path.join(path, shard_name)
+        status = os.fstat(file)
         try:
-            with trust.directory(shard_name, version, False, policy) as shard:
-                for name in sorted(name for name in os.listdir(shard) if name.endswith(files.SUFFIX)):
-                    yield from _one(shard, os.path.join(place, name), policy)
-        except FileNotFoundError:
-            continue  # deleted at this moment
-        except (Refused, OSError) as error:
-            yield Listed(place, 0, 0.0, None, str(error))
+            start = _start(file)
+            if start.file_bytes != status.st_size:
+                raise EntryError(f"{status.st_size} bytes long instead of {start.file_bytes}")
+            yield Listed(place, status.st_size, status.st_mtime, start.header(), None)
+        except (EntryError, OSError) as error:
+            yield Listed(place, status.st_size, status.st_mtime, None, str(error))
+
+
+def contents(version: int, path: str, policy: Policy) -> Iterator[tuple[str, bytes | None, str]]:
+    """As `entries`, but (path, the whole file, "") and nothing verified; or (path, None, why it is not believed)."""
+    for place, file, problem in _opened(version, path, policy):
+        if file is None:
+            yield place, None, problem
+            continue
+        try:
+            yield place, trust.read_all(file), ""
+        except OSError as error:
+            yield place, None, str(error)
 
 
 def candidates(version: int, policy: Policy, known: Mapping[str, Candidate]) -> Iterator[Candidate]:
     """The key of every entry below the open directory `version`; those in `known`, by digest, are not read again."""
-    for shard_name in os.listdir(version):
-        if not re.fullmatch("[0-9a-f]{2}", shard_name):
-            continue
+    wanted = []
+    for shard_name in _shards(version):
         with suppress(OSError, Refused), trust.directory(shard_name, version, False, policy) as shard:
             for name in os.listdir(shard):
                 digest = name.removesuffix(files.SUFFIX).rpartition("-")[2]
                 if digest in known:
                     yield known[digest]
                 elif name.endswith(files.SUFFIX):
-                    with (
-                        suppress(OSError, Refused, EntryError),
-                        trust.regular_file(name, shard, policy=policy) as file,
-                    ):
-                        start = _start(file)
-                        key, head = entry_format.decode_key(start), entry_format.decode_head(start)
-                        yield Candidate.of(key, head["name"], head["created"])
+                    wanted.append((shard_name, name))
+    for shard_name, name in wanted:
+        with (
+            suppress(OSError, Refused, EntryError),
+            trust.directory(shard_name, version, False, policy) as shard,
+            trust.regular_file(name, shard, policy=policy) as file,
+        ):
+            start = _start(file)
+            yield Candidate.of(start.parsed_key(), start.head["name"], start.head["created"])
 
 
-def _start(file: int) -> bytes:
-    """The beginning of an entry, up to the end of its description. Raises EntryError."""
-    start = os.pread(file, _START, 0)
-    for end in (entry_format.head_end, entry_format.description_end):
-        if (more := end(start) - len(start)) > 0:
-            start += os.pread(file, more, len(start))
-    return start
+def _shards(version: int) -> list[str]:
+    return sorted(name for name in os.listdir(version) if re.fullmatch("[0-9a-f]{2}", name))
 
 
-def _one(shard: int, path: str, policy: Policy) -> Iterator[Listed]:
-    status = None
-    try:
-        with trust.regular_file(os.path.basename(path), shard, policy=policy) as file:
-            status = os.fstat(file)
-            header = entry_format.decode_header(_start(file), status.st_size)
-        yield Listed(path, status.st_size, status.st_mtime, header, None)
-    except FileNotFoundError:
-        return  # deleted at this moment
-    except (EntryError, Refused, OSError) as error:
-        size, used = (status.st_size, status.st_mtime) if status else (0, 0.0)
-        yield Listed(path, size, used, None, str(error))
+def _opened(version: int, path: str, policy: Policy) -> Iterator[tuple[str, int | None, str]]:
+    """(path, its descriptor or None, what is wrong with it then) of all entries; what vanishes is left out."""
+    for shard_name in _shards(version):
+        place = os.path.join(path, shard_name)
+        try:
+            with trust.directory(shard_name, version, False, policy) as shard:
+                for name in sorted(name for name in os.listdir(shard) if name.endswith(files.SUFFIX)):
+                    file_path = f"{place}/{name}"
+                    try:
+                        with trust.regular_file(name, shard, policy=policy) as file:
+                            yield file_path, file, ""
+                    except FileNotFoundError:
+                        continue
+                    except (Refused, OSError) as error:
+                        yield file_path, None, str(error)
+        except FileNotFoundError:
+            continue
+        except (Refused, OSError) as error:
+            yield place, None, str(error)
+
+
+def _start(file: int) -> Start:
+    """The beginning of an entry. Raises EntryError or OSError."""
+    return decode_start(os.pread(file, _START, 0), lambda at, count: os.pread(file, count, at))

@@ -29,7 +29,7 @@ from habana_tf.cache import entry as entry_format
 from habana_tf.cache import files
 from habana_tf.cache.bounds import MINIMUM_AGE, QUARANTINE, Bounds, sweep
 from habana_tf.cache.entry import Entry, EntryError
-from habana_tf.cache.listing import Listed, entries
+from habana_tf.cache.listing import Listed, contents, entries
 from habana_tf.cache.lock import LockUnavailable, byte_lock
 from habana_tf.cache.signature import SigningKey
 from habana_tf.cache.stats import Stats
@@ -187,6 +187,12 @@ class Store:
                 return list(entries(version, os.path.join(self.root, VERSION), self.policy))
         except FileNotFoundError:
             return []
+
+    def contents_of_all(self) -> Iterator[tuple[str, bytes | None, str]]:
+        """(path, file contents, "") of every entry, not verified, or (path, None, why it is not believed). Raises as
+        `listing`."""
+        with suppress(FileNotFoundError), self.version(create=False) as version:
+            yield from contents(version, os.path.join(self.root, VERSION), self.policy)
 
     def inspect(self, listed: Listed) -> Entry:
         """The whole entry of a listing, verified; nothing is counted, touched or moved. Raises EntryError,

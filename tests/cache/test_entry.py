@@ -16,9 +16,7 @@ from habana_tf.cache.entry import (
     Entry,
     EntryError,
     decode,
-    decode_header,
-    decode_key,
-    description_end,
+    decode_start,
     encode,
     head_end,
 )
@@ -50,20 +48,22 @@ def test_only_what_shrinks_is_compressed(entry: Entry) -> None:
     assert decode(data).sections["zeros"] == b"\0" * 100_000
 
 
-def _start(data: bytes) -> bytes:
-    """Head and description."""
-    return data[: description_end(data[: head_end(data[: entry_format.PREFIX_BYTES])])]
-
-
 def test_the_header_is_read_alone(entry: Entry) -> None:
     data = encode(entry)
-    start = _start(data)
-    assert len(start) < len(data) - 3000
-    assert decode_header(start, len(data)) == dict(decode(data).header)
-    assert decode_header(start, len(data))["ops"] == {"MatMul": 1, "Relu": 1}
-    assert decode_key(start) == entry.key
-    with pytest.raises(EntryError, match="bytes long instead of"):
-        decode_header(start, len(data) - 1)
+    for first in (48, 60, head_end(data), head_end(data) + 10, len(data)):
+        asked: list[tuple[int, int]] = []
+
+        def more(at: int, count: int, asked: list[tuple[int, int]] = asked) -> bytes:
+            asked.append((at, count))
+            return data[at : at + count]
+
+        start = decode_start(data[:first], more)
+        assert start.header() == dict(decode(data).header)
+        assert start.header()["ops"] == {"MatMul": 1, "Relu": 1}
+        assert start.parsed_key() == entry.key
+        assert start.file_bytes == len(data)
+        assert sum(count for _, count in asked) < len(data) - 3000
+    assert not asked
 
 
 def test_the_description_is_parsed_only_when_asked_for(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,14 +91,15 @@ def test_every_truncation_is_noticed(entry: Entry) -> None:
 
 def test_every_flip_in_the_header_and_many_in_the_payload_are_noticed(entry: Entry) -> None:
     data = bytearray(encode(entry))
-    end = len(_start(data))
+    start = decode_start(bytes(data))
+    end = head_end(data) + len(start.key) + len(start.about)
     for position in [*range(end), *random.Random(2).sample(range(end, len(data)), 1500)]:
         data[position] ^= 1 << (position % 8)
         with pytest.raises(EntryError):
             decode(bytes(data))
         if position < end:
             with pytest.raises(EntryError):
-                decode_header(bytes(data[:end]), len(data))
+                decode_start(bytes(data[:end]))
         data[position] ^= 1 << (position % 8)
     decode(bytes(data))
 

@@ -367,5 +367,5 @@ def test_a_listing_shows_good_and_bad_entries(
     assert listed["other"].file_bytes == os.stat(listed["other"].path).st_size
     assert listed["dense_relu"].problem == "the header is damaged"
     assert listed["dense_relu"].last_used == stored.stat().st_mtime
-    assert "not a regular file" in str(listed["link_relu"].problem)
+    assert "symbolic link" in str(listed["link_relu"].problem)
     assert stored.exists(), "a listing changes nothing"
