@@ -24,7 +24,7 @@ from typing import Any
 
 from . import __version__, log, settings
 from .hardware import claim
-from .hardware.cards import Card, cards, choice
+from .hardware.cards import Card, cards
 
 _log = logging.getLogger(__name__)
 
@@ -76,12 +76,12 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         if _loaded:
             return
         log.configure()
-        possible = choice().cards
+        possible = claim.possible()
         _require_tensorflow()
         native = _native()
         started = _load_plugin(native, possible)
         _check_device()
-        claim.arm()
+        claim.arm(possible)
         if not started:
             rebuild_context()  # as at program start-up: collectives and devices can still be configured
         from . import fork, keras_compat

@@ -20,30 +20,35 @@ from habana_tf.hardware import machine, telemetry
 from habana_tf.hardware.cards import Card, CardError, cards, choice
 
 
-def arm() -> tuple[Card, ...]:
-    """Lets the first use claim a card; returns the cards it may be, in the order they are tried.
+def possible() -> tuple[Card, ...]:
+    """The cards this process may claim, in the order they are tried, on a machine where it can.
 
     Raises CardError, machine.MachineError, ranks.RankError or settings.SettingError.
     """
+    found = choice().cards
+    machine.for_claiming()
+    telemetry.holder(found[0].module_id)  # fails where the file system knows no locks
+    return found
+
+
+def arm(found: tuple[Card, ...]) -> None:
+    """Lets the first use claim one of these cards."""
     from habana_tf._native import _bridge
 
-    possible = choice().cards
-    kind = possible[0].chip
-    _bridge.arm_card(
-        machine.for_claiming(), [card.module_id for card in possible], kind.name, kind.hbm_bytes, _command()
-    )
-    return possible
+    kind = found[0].chip
+    modules = [card.module_id for card in found]
+    _bridge.arm_card(machine.for_claiming(), modules, kind.name, kind.hbm_bytes, _command())
 
 
 def claim() -> Card:
     """Claims the card now; a second call returns the same one. For programs that want to know before their first op.
 
-    Raises what `arm` raises, and CardError when no card is free.
+    Raises what `possible` raises, and CardError when no card is free.
     """
     from habana_tf._native import _bridge
 
     if telemetry.held_here() is None:
-        arm()
+        arm(possible())
         if not _bridge.claim_card():
             raise CardError(none_free())
     held = held_card()

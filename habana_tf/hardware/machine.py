@@ -10,7 +10,9 @@ of it. So this module opens the file once per process, and reading the cards in 
 
 Invariants: what is locked is a regular file of this user or root in a directory that nobody else can write to;
 looking creates nothing. The directory must be local: over a network file system hosts would share cards. Nothing in
-the file outlives its writer: it is believed only while the lock is held, and no lock survives a reboot.
+the file outlives its writer: it is believed only while the lock is held, and no lock survives a reboot, so it does
+not matter whether the directory is in memory or on a disk. Who removes the file while cards are held (a cleaner of
+the temporary directory) makes a new machine beside the old one.
 """
 
 from __future__ import annotations

@@ -65,10 +65,16 @@ def holder(module_id: int) -> Holder | None:
     descriptor = machine.for_reading()
     if descriptor is None:
         return None
-    pid = _lock_owner(descriptor, module_id)
-    if pid is None:
-        return None
-    data = os.pread(descriptor, _PAGE, _PAGE * (1 + module_id))
+    try:
+        pid = _lock_owner(descriptor, module_id)
+        if pid is None:
+            return None
+        data = os.pread(descriptor, _PAGE, _PAGE * (1 + module_id))
+    except OSError as error:
+        raise machine.MachineError(
+            f"the simulated machine {machine.directory()} cannot be used: {error}. Set HABANA_SIM_STATE_DIR to a "
+            "directory on a local file system with record locks"
+        ) from error
     return Holder(module_id, pid, _telemetry(data, pid, time.monotonic_ns()))
 
 

@@ -209,6 +209,12 @@ print((x + x).numpy().tolist(), held())
     assert done.stdout.splitlines() == ["loaded None", "copied 0", "[2.0, 4.0] 0"]
 
 
+def test_a_machine_that_cannot_be_used_is_an_error_before_tensorflow_is_touched(tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    done = python("import habana_tf; habana_tf.load_habana_module()", check=False, HABANA_SIM_STATE_DIR=str(tmp_path))
+    assert "MachineError" in done.stderr and "chmod go-w" in done.stderr and "tensorflow" not in done.stderr
+
+
 def test_tensorflow_shows_the_error_and_a_later_op_finds_a_freed_card(host: Machine) -> None:
     holder = host.start(HABANA_SIM_CARDS="1")
     assert said(holder) == "card 0"
