@@ -1,4 +1,4 @@
-"""Ops that address elements by index: gathers, scatters, stitches, top-k.
+"""Ops that address elements by index: gathers, scatters, stitches, top-k, sequences turned round.
 
 Indices are run-time values. As on TensorFlow's other accelerators an index out of range is no error: a gather
 gives 0 for it, a scatter leaves it out.
@@ -186,3 +186,34 @@ def in_top_k(c: Lowering) -> Node:
     inside = b.map("and", b.map("ge", targets, b.const(0, targets.dtype, targets.shape)), b.map("lt", targets, classes))
     found = b.map("lt", b.cast(number, DType.I64), b.broadcast(b.cast(k, DType.I64), number.shape))
     return b.map("and", b.map("and", found, inside), b.cast(usable, DType.BOOL))
+
+
+@op("NthElement", T=NUMERIC)
+def nth_element(c: Lowering) -> Node:
+    """The n-th smallest of the last axis (or the n-th largest, with `reverse`)."""
+    b, (x, n) = c.b, c.inputs
+    order = b.sort(x, x.rank - 1, descending=bool(c.attr("reverse")))
+    shape = x.shape[:-1]
+    at = b.broadcast(b.reshape(n, ()), shape)
+    rows = [b.iota(shape, axis, DType.I32) for axis in range(x.rank - 1)]
+    place = b.gather(order, [*rows, at], range(x.rank))
+    return b.gather(x, [*rows, place], range(x.rank))
+
+
+@op("ReverseSequence", T=ALL, Tlen=INDEX)
+def reverse_sequence(c: Lowering) -> Node:
+    """Turns round the first seq_lengths[b] elements of each sequence b."""
+    b, (x, lengths) = c.b, c.inputs
+    sequence, batch = c.attr("seq_dim"), c.attr("batch_dim", 0)
+    if not (0 <= sequence < x.rank and 0 <= batch < x.rank) or sequence == batch:
+        raise c.error(f"seq_dim {sequence} and batch_dim {batch} must be two of the {x.rank} axes")
+    if lengths.shape != (x.shape[batch],):
+        raise c.error("seq_lengths must have one number for each sequence")
+    shape = (x.shape[batch], x.shape[sequence])
+    at, count = b.iota(shape, 1, DType.I64), b.broadcast_in_dim(b.cast(lengths, DType.I64), shape, [0])
+    turned = b.map("sub", b.map("sub", count, b.const(1, DType.I64, shape)), at)
+    place = b.select(b.map("lt", at, count), turned, at)
+    out = b.gather(x, [b.iota(shape, 0, DType.I64), place], [batch, sequence])
+    rest = [axis for axis in range(x.rank) if axis not in (batch, sequence)]
+    order = [batch, sequence, *rest]
+    return b.permute(out, [order.index(axis) for axis in range(x.rank)])

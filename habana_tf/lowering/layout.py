@@ -1,4 +1,4 @@
-"""Ops that pad, that move blocks between axes, and that address diagonals."""
+"""Ops that pad, and that move blocks between axes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 
 from ..compiler import extent as ext
-from ..compiler.dtypes import DType
 from ..compiler.ir import Node
 from .array import constant_shape, ints, static_slice
 from .lower import Lowering
@@ -168,90 +167,3 @@ def batch_to_space(c: Lowering) -> Node:
             raise c.error(f"crops {low} and {high} do not fit a size of {grown[i]}")
         x = static_slice(c, x, i + 1, low, grown[i] - low - high)
     return x
-
-
-# -- diagonals ------------------------------------------------------------------------------------------------
-
-
-def _row_minus_column(c: Lowering, shape: Sequence[int]) -> Node:
-    """For every element of a stack of matrices, its row minus its column."""
-    rank = len(shape)
-    return c.b.map("sub", c.b.iota(shape, rank - 2, DType.I64), c.b.iota(shape, rank - 1, DType.I64))
-
-
-@op("MatrixBandPart", host=["num_lower", "num_upper"], T=ALL, Tindex=INDEX)
-def matrix_band_part(c: Lowering) -> Node:
-    """Zero outside the band of num_lower diagonals below and num_upper above the main one (negative: all)."""
-    b, x = c.b, c.inputs[0]
-    if x.rank < 2:
-        raise c.error("needs a stack of matrices")
-    below = _row_minus_column(c, constant_shape(c, x))
-    inside = b.const(True, DType.BOOL, x.shape)
-    for bound, distance in ((c.inputs[1], below), (c.inputs[2], b.map("neg", below))):
-        limit = b.cast(b.reshape(bound, ()), DType.I64)
-        unbounded = b.map("lt", limit, b.const(0, DType.I64))
-        fits = b.map("le", distance, b.broadcast(limit, x.shape))
-        inside = b.map("and", inside, b.map("or", fits, b.broadcast(unbounded, x.shape)))
-    return b.select(inside, x, b.const(0, x.dtype))
-
-
-def _only_main_diagonal(c: Lowering) -> None:
-    if any(k != 0 for k in ints(c, "k")):
-        raise c.error("only the main diagonal (k = 0) is supported")
-
-
-def _on_diagonal(c: Lowering, diagonal: Node, other: Node) -> Node:
-    """`other` with its main diagonals replaced."""
-    b, shape = c.b, constant_shape(c, other)
-    n = min(shape[-2:])
-    if diagonal.shape != (*shape[:-2], n):
-        raise c.error(f"the diagonal must have shape {[*shape[:-2], n]}")
-    rows = b.pad(diagonal, [0] * diagonal.rank, [0] * (diagonal.rank - 1) + [shape[-2] - n])
-    here = b.map("eq", _row_minus_column(c, shape), b.const(0, DType.I64, shape))
-    return b.select(here, b.broadcast(b.reshape(rows, (*rows.shape, 1)), shape), other)
-
-
-@op("MatrixDiag", T=ALL)
-def matrix_diag(c: Lowering) -> Node:
-    (x,) = c.inputs
-    return _on_diagonal(c, x, c.b.const(0, x.dtype, (*x.shape, x.shape[-1])))
-
-
-@op("MatrixDiagV3", fixed=["k", "num_rows", "num_cols"], T=ALL)
-def matrix_diag_v3(c: Lowering) -> Node:
-    x = c.inputs[0]
-    _only_main_diagonal(c)
-    n = constant_shape(c, x)[-1]
-    rows, columns = ints(c, "num_rows")[0], ints(c, "num_cols")[0]
-    rows, columns = (rows, columns) if rows > 0 and columns > 0 else (max(rows, n), max(columns, n))
-    return _on_diagonal(c, x, c.b.broadcast(c.input("padding_value"), (*x.shape[:-1], rows, columns)))
-
-
-def _diagonal(c: Lowering, x: Node) -> Node:
-    """The main diagonals: every (columns + 1)th element of each flattened matrix."""
-    *batch, m, n = constant_shape(c, x)
-    flat = c.b.reshape(x, (*batch, m * n))
-    zeros = [0] * len(batch)
-    return c.b.slice(flat, [*zeros, 0], (*batch, min(m, n)), [*(1 for _ in batch), n + 1])
-
-
-@op("MatrixDiagPart", T=ALL)
-def matrix_diag_part(c: Lowering) -> Node:
-    return _diagonal(c, c.inputs[0])
-
-
-@op("MatrixDiagPartV3", fixed=["k"], T=ALL)
-def matrix_diag_part_v3(c: Lowering) -> Node:
-    _only_main_diagonal(c)
-    return _diagonal(c, c.inputs[0])
-
-
-@op("MatrixSetDiag", T=ALL)
-def matrix_set_diag(c: Lowering) -> Node:
-    return _on_diagonal(c, c.inputs[1], c.inputs[0])
-
-
-@op("MatrixSetDiagV3", fixed=["k"], T=ALL)
-def matrix_set_diag_v3(c: Lowering) -> Node:
-    _only_main_diagonal(c)
-    return _on_diagonal(c, c.inputs[1], c.inputs[0])

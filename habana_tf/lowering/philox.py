@@ -44,6 +44,17 @@ def _unit(b: Builder, words: Node) -> Node:
     return b.binary("sub", b.map("bitcast", bits, dtype=DType.F32), b.const(1, DType.F32))
 
 
+def uniform_53(b: Builder, state: Node, n: Extent) -> Node:
+    """n float32 in [0, 1], of the numbers that TensorFlow draws in float64 from two words each: 20 bits, then 32."""
+    words = b.reshape(b.random(state, ext.mul(n, 2)), (n, 2))
+    first, second = (b.slice(words, (0, k), (n, 1)) for k in (0, 1))
+    upper = b.cast(b.binary("and", first, b.const(0xFFFFF, DType.U32)), DType.F32)
+    lower = b.cast(second, DType.F32)
+    number = b.binary("add", b.binary("mul", upper, b.const(2.0**-20, DType.F32)),
+                      b.binary("mul", lower, b.const(2.0**-52, DType.F32)))  # fmt: skip
+    return b.reshape(number, (n,))
+
+
 def _box_muller(b: Builder, words: Node) -> Node:
     """float32 normals of the same flat shape from an even number of words."""
     pairs: Extent = ext.div(words.shape[0], 2)

@@ -12,15 +12,19 @@ Average pooling divides by the number of elements in the window, padding not cou
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
+from ..compiler import extent as ext
 from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
 from ..compiler.ir import Node
 from . import spatial
 from .channels import channels_last
+from .formula import Value, wrap
 from .lower import Lowering
 from .spatial import Axis
-from .table import FLOATS, op
+from .table import FLOATS, INDEX, op
 
 LOWEST = float("-inf")
 
@@ -60,11 +64,7 @@ def max_pool_gradient(c: Lowering) -> Node:
     b, axes = c.b, _axes(c, x.shape)
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, x.shape)
-    view = spatial.windows(b, x, axes, LOWEST)
-    offsets = 1
-    for a in axes:
-        offsets *= a.kernel
-    first = b.reduce("argmax", b.reshape(view, [*view.shape[: x.rank], offsets]), (x.rank,), DType.I32)
+    first, offsets = _winners(c, x, axes)
     if spatial.disjoint(axes):
         shape = [x.shape[0], *(n for a in axes for n in (a.out, a.kernel)), x.shape[-1]]
         places = [0, *(1 + 2 * i for i in range(len(axes))), len(shape) - 1]
@@ -77,6 +77,30 @@ def max_pool_gradient(c: Lowering) -> Node:
     turned = b.map("sub", b.const(offsets - 1, DType.I32, winner.shape), turned)
     taken = b.select(b.map("eq", winner, turned), spatial.spread(b, dy, axes), b.const(0, dy.dtype))
     return b.reduce("sum", taken, range(x.rank, taken.rank))
+
+
+def _winners(c: Lowering, x: Node, axes: Sequence[Axis]) -> tuple[Node, int]:
+    """int32 [N, O.., C]: the offset in its window of each first maximum; and how many offsets there are."""
+    view = spatial.windows(c.b, x, axes, LOWEST)
+    offsets = math.prod(a.kernel for a in axes)
+    flat = c.b.reshape(view, [*view.shape[: x.rank], offsets])
+    return c.b.reduce("argmax", flat, (x.rank,), DType.I32), offsets
+
+
+@op("MaxPoolGradGrad", T=FLOATS)
+@op("MaxPool3DGradGrad", T=FLOATS)
+@channels_last("orig_input", "orig_output", "grad")
+def max_pool_second_gradient(c: Lowering) -> Node:
+    """What `grad`, of the input's shape, has where each window has its maximum."""
+    x, _, dy = c.inputs[:3]
+    b, axes = c.b, _axes(c, x.shape)
+    if any(a.out == 0 or a.size == 0 for a in axes):
+        return b.const(0, x.dtype, [x.shape[0], *(a.out for a in axes), x.shape[-1]])
+    first, offsets = _winners(c, x, axes)
+    view = spatial.windows(b, dy, axes)
+    flat = b.reshape(view, [*view.shape[: x.rank], offsets])
+    mine = b.map("eq", b.broadcast_in_dim(first, flat.shape, range(x.rank)), b.iota(flat.shape, x.rank, DType.I32))
+    return b.reduce("sum", b.select(mine, flat, b.const(0, dy.dtype)), [x.rank])
 
 
 def _offsets(c: Lowering, axes: Sequence[Axis], shape: Sequence[object], places: Sequence[int]) -> Node:
@@ -116,6 +140,57 @@ def max_pool_v2(c: Lowering) -> Node | Sequence[Node]:
 @op("MaxPoolGradV2", fixed=("ksize", "strides"), T=FLOATS)
 def max_pool_gradient_v2(c: Lowering) -> Node | Sequence[Node]:
     return max_pool_gradient(_with_inputs_as_attributes(c))
+
+
+@op("MaxPoolGradGradV2", fixed=("ksize", "strides"), T=FLOATS)
+def max_pool_second_gradient_v2(c: Lowering) -> Node | Sequence[Node]:
+    return max_pool_second_gradient(_with_inputs_as_attributes(c))
+
+
+@op("MaxPoolWithArgmax", T=FLOATS, Targmax=INDEX)
+def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
+    """The maxima, and where they are: ((batch) * height + y) * width + x) * channels + channel."""
+    b, (x,), to = c.b, c.inputs, c.attr("Targmax")
+    axes = _axes(c, x.shape)
+    shape = (x.shape[0], *(a.out for a in axes), x.shape[-1])
+    if any(a.out == 0 or a.size == 0 for a in axes):
+        return b.const(0, x.dtype, shape), b.const(0, to, shape)
+    first, _ = _winners(c, x, axes)
+    offset = wrap(b, b.cast(first, to))
+    height, width = axes
+    down = (offset / width.kernel) if width.kernel > 1 else offset
+    y = wrap(b, b.iota(shape, 1, to)) * height.stride + down * height.dilation - height.low
+    across = offset - down * width.kernel
+    x_at = wrap(b, b.iota(shape, 2, to)) * width.stride + across * width.dilation - width.low
+    flat = (y * width.size + x_at) * _number(c, x.shape[-1], to) + wrap(b, b.iota(shape, 3, to))
+    if c.attr("include_batch_in_index"):
+        flat = flat + wrap(b, b.iota(shape, 0, to)) * (height.size * width.size) * _number(c, x.shape[-1], to)
+    largest = b.reduce("max", spatial.windows(b, x, axes, LOWEST), range(x.rank, x.rank + len(spatial.kept(axes))))
+    return largest, flat.node
+
+
+def _number(c: Lowering, n: Extent, dtype: DType) -> Value:
+    return wrap(c.b, c.b.extent(n, dtype))
+
+
+@op("MaxPoolGradWithArgmax", T=FLOATS, Targmax=INDEX)
+def max_pool_gradient_with_argmax(c: Lowering) -> Node:
+    """`grad` added up where argmax says, which MaxPoolWithArgmax gave."""
+    b, (x, dy, places) = c.b, c.inputs
+    if dy.shape != places.shape:
+        raise c.error("grad and argmax must have one shape")
+    wide = dy.dtype.accumulator
+    each = ext.product(x.shape[1:])
+    if c.attr("include_batch_in_index"):
+        size = ext.product(x.shape)
+        base = b.const(0, wide, (size,))
+        flat = b.scatter(base, b.reshape(b.cast(dy, wide), (dy.numel,)), [b.reshape(places, (dy.numel,))], [0], "add")
+    else:
+        rows = (dy.shape[0], ext.product(dy.shape[1:]))
+        base = b.const(0, wide, (x.shape[0], each))
+        coords = [b.iota(rows, 0, places.dtype), b.reshape(places, rows)]
+        flat = b.scatter(base, b.reshape(b.cast(dy, wide), rows), coords, [0, 1], "add")
+    return b.cast(b.reshape(flat, x.shape), dy.dtype)
 
 
 @op("AvgPool", "AvgPool3D", T=FLOATS)

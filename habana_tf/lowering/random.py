@@ -19,6 +19,7 @@ from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Builder, Node
 from . import philox
+from .array import scalar
 from .lower import Lowering
 from .table import FLOATS, INDEX, op
 
@@ -82,6 +83,56 @@ def random_truncated_normal(c: Lowering) -> Node:
 @op("RandomUniformInt", fixed=("shape",), generic="random", stateful_random=True, Tout=INDEX)
 def random_integers(c: Lowering) -> Node:
     return _own(c, _between(c))
+
+
+# -- choices --------------------------------------------------------------------------------------------------
+
+
+def _choices(c: Lowering, state: Node, rows: Extent, samples: int) -> Node:
+    """[rows, samples]: classes drawn with the probabilities whose logarithms, up to a constant, are `logits`.
+
+    The class is the first whose running sum of probabilities exceeds a uniform number; results follow each other in
+    the stream. TensorFlow's CPU kernel sums in float64 (one draw in some million comes out differently), and when it
+    shares many rows among threads, each thread begins at a place of its own in the stream.
+    """
+    b, logits = c.b, c.inputs[0]
+    shape = (rows, samples, logits.shape[1])
+    x = b.cast(logits, DType.F32)
+    usable = b.map("isfinite", x)
+    x = b.select(usable, x, b.const(float("-inf"), DType.F32))
+    greatest = b.reshape(b.reduce("max", x, [1]), (rows, 1))
+    part = b.select(usable, b.map("exp", b.binary("sub", x, greatest)), b.const(0, DType.F32))
+    running = b.scan("sum", part, 1)
+    total = b.reshape(b.reduce("max", running, [1]), (rows, 1))
+    found = b.binary("mul", b.reshape(philox.uniform_53(b, state, ext.mul(rows, samples)), (rows, samples)), total)
+    passed = b.map("le", b.broadcast_in_dim(running, shape, [0, 2]), b.broadcast_in_dim(found, shape, [0, 1]))
+    return b.cast(b.reduce("sum", b.cast(passed, DType.I32), [2]), c.attr("output_dtype", DType.I64))
+
+
+def _samples(c: Lowering) -> tuple[Extent, int]:
+    logits = c.inputs[0]
+    if logits.rank != 2 or logits.shape[1] == 0:
+        raise c.error("logits must be [rows, classes] with at least one class")
+    samples = scalar(c, "num_samples")
+    if samples < 0:
+        raise c.error(f"num_samples must be non-negative, not {samples}")
+    return logits.shape[0], samples
+
+
+@op("Multinomial", fixed=("num_samples",), stateful_random=True, T=FLOATS, output_dtype=INDEX)
+def multinomial(c: Lowering) -> Node:
+    """Classes drawn from logits, the same as on the CPU as long as one thread does the work there."""
+    rows, samples = _samples(c)
+    c.reserve(ext.mul(rows, -(-samples // 4) * 4 * 2 * philox.SAMPLES_PER_RESULT))
+    return _choices(c, c.state(), rows, samples)
+
+
+@op("StatelessMultinomial", fixed=("num_samples",), T=FLOATS, Tseed=INDEX, output_dtype=INDEX)
+def stateless_multinomial(c: Lowering) -> Node:
+    """Classes drawn from logits, the same as on the CPU as long as one thread does the work there."""
+    rows, samples = _samples(c)
+    counter, key = philox.scrambled(c.b, c.input("seed"))
+    return _choices(c, philox.state_of(c.b, counter, key), rows, samples)
 
 
 # -- a state from the inputs ----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
 from .array import axis_of, ints, scalar
-from .formula import wrap
+from .formula import Value, wrap
 from .lower import Lowering
 from .table import ALL, FLOATS, INDEX, NUMERIC, op
 
@@ -108,3 +108,23 @@ def _running(kind: str) -> Callable[[Lowering], Node]:
 
 for _name, _kind in {"Cumsum": "sum", "Cumprod": "prod"}.items():
     op(_name, fixed=["axis"], T=NUMERIC, Tidx=INDEX)(_running(_kind))
+
+
+@op("CumulativeLogsumexp", fixed=["axis"], T=FLOATS, Tidx=INDEX)
+def cumulative_log_sum_exp(c: Lowering) -> Node:
+    """log of the running sum of exp, each taken relative to the greatest element it sums: n * n terms, none kept."""
+    b, x = c.b, c.inputs[0]
+    axis = axis_of(c, scalar(c, "axis"), x.rank)
+    n = x.shape[axis]
+    shape = (*x.shape[: axis + 1], n, *x.shape[axis + 1 :])  # [.., result, summed, ..]
+    rest = [k for k in range(x.rank + 1) if k != axis]
+    terms = wrap(b, b.broadcast_in_dim(x, shape, rest))
+    result, summed = (wrap(b, b.iota(shape, axis + k, DType.I32)) for k in (0, 1))
+    after = (summed - result) if not c.attr("reverse") else (result - summed)
+    left_out = after.test("ge" if c.attr("exclusive") else "gt", 0)
+    nothing = Value(b, b.const(float("-inf"), DType.F32, shape))
+    terms = left_out.where(nothing, terms)
+    greatest = terms.over("max", [axis + 1])
+    base = greatest.map("isfinite").where(greatest, 0)
+    total = (terms - base).map("exp").sum([axis + 1]).map("log") + base
+    return total.flat([axis + 1]).done(x.dtype)

@@ -4,16 +4,21 @@ Where a result's element looks is known from the sizes alone, so positions and w
 
     nearest     y[i] = x[near[i]]
     bilinear    y[i] = x[low[i]] * (1 - part[i]) + x[high[i]] * part[i]
+    bicubic     y[i] = the sum over four elements around the place, weighted by a cubic in their distance
+    area        y[i] = the mean over the stretch of the image that falls on it
 
+Bicubic and area are products with a constant matrix of weights, [elements of the result, elements of the image].
 A gradient adds up, for each element of the image, what the elements of the result that looked there got: the product
 with the constant matrix of weights, [elements of the result, elements of the image]. A whole factor needs no matrix:
 the gradient of nearest is a sum over blocks.
 
-Bilinear results are float32, as TensorFlow's; positions are computed in float32 in TensorFlow's order of operations.
+Bilinear, bicubic and area results are float32, as TensorFlow's; positions are computed in float32 in TensorFlow's
+order of operations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -138,3 +143,84 @@ def bilinear_gradient(c: Lowering) -> Node:
         np.add.at(weights, (rows, high), part)
         dx = _spread(c, dx, axis, weights)
     return c.b.cast(dx, image.dtype)
+
+
+# -- by a matrix of weights -----------------------------------------------------------------------------------
+
+STEPS = 1024
+"""TensorFlow rounds distances to multiples of 1/1024 and takes the weights of a cubic from a table."""
+
+
+def _cubic(sharpness: float) -> Any:
+    """float32[STEPS + 1, 2]: the weights of the nearer and the farther element on one side, by distance to the nearer.
+
+    R. Keys, Cubic convolution interpolation (1981): `sharpness` is his a.
+    """
+    near = np.arange(STEPS + 1, dtype=np.float64) / STEPS
+    far, a = near + 1, sharpness
+    return np.stack(
+        [((a + 2) * near - (a + 3)) * near**2 + 1, ((a * far - 5 * a) * far + 8 * a) * far - 4 * a], axis=1
+    ).astype(np.float32)
+
+
+def _bicubic_weights(c: Lowering, size: int, out: int) -> Any:
+    """float32[out, size]. What is beyond the edge counts as the edge, or not at all with half_pixel_centers."""
+    centred = bool(c.attr("half_pixel_centers", False))
+    table = _cubic(-0.5 if centred else -0.75)
+    places = _positions(c, size, out)
+    first = np.floor(places)
+    step = np.rint((places - first).astype(np.float32) * np.float32(STEPS)).astype(np.int64)
+    weights = np.zeros((out, size), np.float32)
+    rows = np.arange(out)
+    for offset, values in ((-1, table[step, 1]), (0, table[step, 0]), (1, table[STEPS - step, 0]),
+                           (2, table[STEPS - step, 1])):  # fmt: skip
+        wanted = first.astype(np.int64) + offset
+        inside = np.clip(wanted, 0, size - 1)
+        np.add.at(weights, (rows, inside), np.where((inside == wanted) | (not centred), values, 0))
+    return weights / weights.sum(1, keepdims=True) if centred else weights
+
+
+def _area_weights(c: Lowering, size: int, out: int) -> Any:
+    """float32[out, size]: how much of each element lies in the stretch of each result; beyond the edge is the edge."""
+    aligned = c.attr("align_corners", False) and out > 1
+    scale = np.float32((size - 1) / np.float32(out - 1)) if aligned else np.float32(size) / np.float32(out)
+    if scale == 0:  # the corners of one element, aligned
+        return np.ones((out, 1), np.float32)
+    begin = np.arange(out, dtype=np.float32) * scale
+    end = np.arange(1, out + 1, dtype=np.float32) * scale
+    weights = np.zeros((out, size), np.float32)
+    for k in range(int(np.ceil(end.max()))):
+        share = np.maximum(np.minimum(end, np.float32(k + 1)) - np.maximum(begin, np.float32(k)), 0)
+        weights[:, min(k, size - 1)] += share
+    return weights / scale
+
+
+def _by_weights(c: Lowering, weights_of: Callable[[Lowering, int, int], Any]) -> Node:
+    """float32 [N, height, width, C], whatever the type of the images."""
+    x = c.input("images")
+    shape, wanted = _sizes(c, x, "size")
+    x = c.b.cast(x, DType.F32)
+    for axis, out in zip((H, W), wanted, strict=True):
+        x = _spread(c, x, axis, weights_of(c, shape[axis], out).T)
+    return x
+
+
+@op("ResizeBicubic", fixed=["size"], T=TYPES)
+def bicubic(c: Lowering) -> Node:
+    """float32 whatever the type of the images."""
+    return _by_weights(c, _bicubic_weights)
+
+
+@op("ResizeBicubicGrad", T=(DType.F32,))
+def bicubic_gradient(c: Lowering) -> Node:
+    dx, image = c.inputs
+    shape, size = constant_shape(c, dx), constant_shape(c, image)
+    for axis in (H, W):
+        dx = _spread(c, dx, axis, _bicubic_weights(c, size[axis], shape[axis]))
+    return dx
+
+
+@op("ResizeArea", fixed=["size"], T=TYPES)
+def area(c: Lowering) -> Node:
+    """float32 whatever the type of the images."""
+    return _by_weights(c, _area_weights)

@@ -4,7 +4,7 @@
     sparse    out[s] = sum of data[indices[i]] over the i with segment_ids[i] = s, divided by
               their number (mean) or its square root
 
-Sums of short floats are kept in float32 and rounded once.
+A product with a sparse matrix is such a sum too. Sums of short floats are kept in float32 and rounded once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Node
-from .array import ints, scalar_extent
+from .array import ints, scalar_extent, static_slice
 from .indexing import gather_axis, scatter_wide
 from .lower import Lowering
 from .table import FLOATS, INDEX, NUMERIC, op
@@ -78,6 +78,30 @@ def segment_sum_v2(c: Lowering) -> Node:
     return combined(c, c.inputs[0], c.inputs[1], "add", 0, scalar_extent(c, "num_segments"))
 
 
+def _sorted(kind: str, start: float) -> Callable[[Lowering], Node]:
+    """An op over sorted ids; a segment without rows is 0 (1 for a product)."""
+
+    def lower(c: Lowering) -> Node:
+        b, (data, ids), count = c.b, c.inputs, _sorted_count(c)
+        if kind == "mean":
+            total = combined(c, b.cast(data, data.dtype.accumulator), ids, "add", 0, count)
+            share = _shares(c, ids, count, 1.0)
+            return b.cast(b.map("mul", total, b.broadcast_in_dim(share, total.shape, [0])), data.dtype)
+        if kind == "mul":
+            return combined(c, data, ids, kind, start, count)
+        found = combined(c, data, ids, kind, _lowest(data.dtype, highest=kind == "min"), count)
+        rows = b.scatter(b.const(False, DType.BOOL, (count,)), b.const(True, DType.BOOL, ids.shape), [ids], [0], "set")
+        return b.select(b.broadcast_in_dim(rows, found.shape, [0]), found, b.const(start, data.dtype))
+
+    return lower
+
+
+for _name, (_kind, _first, _types) in {
+    "Prod": ("mul", 1, NUMERIC), "Max": ("max", 0, NUMERIC), "Min": ("min", 0, NUMERIC), "Mean": ("mean", 0, FLOATS),
+}.items():  # fmt: skip
+    op(f"Segment{_name}", fixed=["segment_ids"], T=_types, Tindices=INDEX)(_sorted(_kind, _first))
+
+
 # -- rows picked first ----------------------------------------------------------------------------------------
 
 
@@ -125,3 +149,23 @@ for _name, _power in {"Sum": 0.0, "Mean": 1.0, "SqrtN": 0.5}.items():
     op(f"SparseSegment{_name}Grad", fixed=["output_dim0"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX)(
         _sparse_gradient(_power)
     )
+
+
+@op("SparseTensorDenseMatMul", fixed=["a_shape"], T=FLOATS, Tindices=INDEX)
+def sparse_times_dense(c: Lowering) -> Node:
+    """The product of a matrix, given by the places and values of its elements, with a dense one."""
+    b, places, values, dense = c.b, c.input("a_indices"), c.input("a_values"), c.input("b")
+    sizes = ints(c, "a_shape")
+    if len(sizes) != 2 or places.rank != 2 or places.shape[1] != 2 or values.shape != places.shape[:1]:
+        raise c.error("a_indices must be [elements, 2], a_values [elements] and a_shape two numbers")
+    row, column = (b.reshape(static_slice(c, places, 1, k, 1), values.shape) for k in (0, 1))
+    if c.attr("adjoint_a"):
+        row, column, sizes = column, row, sizes[::-1]
+    dense = b.permute(dense, (1, 0)) if c.attr("adjoint_b") else dense
+    if dense.rank != 2 or dense.shape[0] != sizes[1]:
+        raise c.error(f"matrices of shapes {sizes} and {list(dense.shape)} do not multiply")
+    wide = values.dtype.accumulator
+    rows = b.cast(gather_axis(c, dense, column, 0), wide)
+    parts = b.map("mul", rows, b.broadcast_in_dim(b.cast(values, wide), rows.shape, [0]))
+    total = b.scatter(b.const(0, wide, (sizes[0], dense.shape[1])), parts, [row], [0], "add")
+    return b.cast(total, values.dtype)

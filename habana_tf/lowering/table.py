@@ -30,8 +30,9 @@ Lower = Callable[["Lowering"], "Node | Sequence[Node]"]
 Generic = Literal["elementwise", "fill", "random"]
 
 FAMILIES = (
-    "math", "array", "slicing", "layout", "reduction", "indexing", "segments", "contraction", "depthwise", "nn",
-    "pooling", "resize", "normalization", "loss", "random", "variables", "optimizers",
+    "math", "special", "array", "slicing", "layout", "diagonals", "reduction", "indexing", "bins", "segments",
+    "contraction", "depthwise", "nn", "pooling", "patches", "resize", "crops", "color", "normalization", "lrn", "loss",
+    "random", "variables", "optimizers",
 )  # fmt: skip
 
 FLOATS = (DType.F32, DType.BF16)

@@ -67,7 +67,7 @@ def test_gather_nd(data, shape, dtype):
 
 
 @quick
-@given(st.data(), CUBES, st.sampled_from([F32, BF16, I32]))
+@given(st.data(), CUBES, st.sampled_from([F32, BF16, np.dtype("int32")]))
 def test_scatter_nd(data, shape, dtype):
     indices = data.draw(places(shape))
     updates = data.draw(arrays(dtype, (len(indices), *shape[indices.shape[1] :])))
@@ -81,7 +81,7 @@ def test_tensor_scatter(kind):
     fn = getattr(raw, f"TensorScatter{kind}")
 
     @quick
-    @given(st.data(), CUBES, st.sampled_from([F32, I32]))
+    @given(st.data(), CUBES, st.sampled_from([F32, np.dtype("int32")]))
     def compare(data, shape, dtype):
         indices = data.draw(places(shape, unique=kind == "Update"))
         updates = data.draw(arrays(dtype, (len(indices), *shape[indices.shape[1] :])))
@@ -136,3 +136,28 @@ def test_in_top_k(data, batch, classes, k, index):
     targets = data.draw(arrays(index, (batch,), low=-1, high=classes))
     check(lambda x, t: raw.InTopK(predictions=x, targets=t, k=k), x, targets)
     check(lambda x, t, k: raw.InTopKV2(predictions=x, targets=t, k=k), x, targets, index.type(k))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_nth_element(reverse):
+    @quick
+    @given(
+        st.data(),
+        hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=5),
+        st.sampled_from([F32, BF16, np.dtype("int32")]),
+    )
+    def compare(data, shape, dtype):
+        x = data.draw(arrays(dtype, shape))
+        n = np.int32(data.draw(st.integers(0, shape[-1] - 1)))
+        check(lambda x, n: raw.NthElement(input=x, n=n, reverse=reverse), x, n)
+
+    compare()
+
+
+@quick
+@given(st.data(), hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=4), TYPES)
+def test_reverse_sequence(data, shape, dtype):
+    sequence, batch = data.draw(st.permutations(range(len(shape))))[:2]
+    lengths = data.draw(arrays(np.dtype("int64"), shape[batch], low=0, high=shape[sequence]))
+    x = data.draw(arrays(dtype, shape))
+    check(lambda x, n: raw.ReverseSequence(input=x, seq_lengths=n, seq_dim=sequence, batch_dim=batch), x, lengths)

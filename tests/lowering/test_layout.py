@@ -1,4 +1,4 @@
-"""Padding, block and diagonal ops against stock TensorFlow."""
+"""Padding and block ops against stock TensorFlow."""
 
 from __future__ import annotations
 
@@ -62,32 +62,3 @@ def test_space_and_batch():
     batch_to_space = lambda x, k, p: raw.BatchToSpaceND(input=x, block_shape=k, crops=p)  # noqa: E731
     check(space_to_batch, x, blocks, pairs)
     check(batch_to_space, space_to_batch(x, blocks, pairs).numpy(), blocks, pairs)
-
-
-@quick
-@given(st.data(), hnp.array_shapes(min_dims=2, max_dims=3, min_side=0, max_side=4))
-def test_matrix_band_part(data, shape):
-    x = data.draw(arrays(F32, shape))
-    lower, upper = (np.int64(data.draw(st.integers(-1, n))) for n in shape[-2:])
-    check(lambda x, lo, hi: raw.MatrixBandPart(input=x, num_lower=lo, num_upper=hi), x, lower, upper)
-
-
-@quick
-@given(st.data(), hnp.array_shapes(min_dims=2, max_dims=3, min_side=1, max_side=4))
-def test_diagonals(data, shape):
-    x = data.draw(arrays(F32, shape))
-    n = min(shape[-2:])
-    d = data.draw(arrays(F32, (*shape[:-2], n)))
-    zero = np.int32(0)
-    check(lambda x: raw.MatrixDiagPart(input=x), x)
-    check(lambda x, k, p: raw.MatrixDiagPartV3(input=x, k=k, padding_value=p), x, zero, np.float32(0))
-    check(lambda x, d: raw.MatrixSetDiag(input=x, diagonal=d), x, d)
-    check(lambda x, d, k: raw.MatrixSetDiagV3(input=x, diagonal=d, k=k), x, d, zero)
-    check(lambda d: raw.MatrixDiag(diagonal=d), d)
-    for rows, columns in ((-1, -1), shape[-2:], (n + 2, n)):
-        check(
-            lambda d, k, r, c, p: raw.MatrixDiagV3(diagonal=d, k=k, num_rows=r, num_cols=c, padding_value=p),
-            d, zero, np.int32(rows), np.int32(columns), np.float32(9),
-        )  # fmt: skip
-    part = lambda x, k, p: raw.MatrixDiagPartV3(input=x, k=k, padding_value=p)  # noqa: E731
-    assert "main diagonal" in refusal(part, x, np.int32(1), np.float32(0))

@@ -125,3 +125,29 @@ def test_the_second_version_takes_its_attributes_as_inputs(case: Any) -> None:
         ),
         x, y, dy, window, strides,
     )  # fmt: skip
+
+
+@quick
+@given(cases(), st.booleans(), st.booleans())
+@example(COMMON, True, True)
+@example(OVERLAPPING, True, False)
+def test_max_pool_with_places(case: Any, batch: bool, ties: bool) -> None:
+    attrs, shape = case
+    attrs = {**attrs, "include_batch_in_index": batch}
+    x = values(shape, 0, ties)
+    for index in (tf.int32, tf.int64):
+        check(lambda a, index=index: R.MaxPoolWithArgmax(input=a, Targmax=index, **attrs), x)
+    y, places = (t.numpy() for t in R.MaxPoolWithArgmax(input=x, **attrs))
+    dy = values(y.shape, 1, False)
+    check(lambda a, g, p: R.MaxPoolGradWithArgmax(input=a, grad=g, argmax=p, **attrs), x, dy, places)
+
+
+@quick
+@given(cases())
+@example(COMMON)
+@example(OVERLAPPING)
+def test_the_second_gradient_of_max_pool(case: Any) -> None:
+    attrs, shape = case
+    x, ddx = values(shape, 0, False), values(shape, 2, False)
+    y = R.MaxPool(input=x, **attrs).numpy()
+    check(lambda a, b, g: R.MaxPoolGradGrad(orig_input=a, orig_output=b, grad=g, **attrs), x, y, ddx)

@@ -218,3 +218,31 @@ def test_uniform_is_one_pass() -> None:
     """Dropout's noise: words and a few maps, nothing that has to be stored in between."""
     program, _ = lower_op(lambda: R.RandomUniform(shape=[8, 3], dtype=tf.float32, seed=1, seed2=2))
     assert {n.op for n in program.nodes()} <= {Op.INPUT, Op.CONST, Op.RANDOM, Op.MAP, Op.EXPAND, Op.RESHAPE}
+
+
+# -- choices --------------------------------------------------------------------------------------------------
+
+LOGITS = np.random.default_rng(3).uniform(-3, 3, (4, 6)).astype(np.float32)
+LOGITS[0, 2], LOGITS[1, :3] = np.inf, -np.inf  # neither is ever drawn
+
+
+@pytest.mark.parametrize("samples", [1, 2, 7])
+def test_choices(samples: int) -> None:
+    """Few enough rows that TensorFlow does not share them among threads, which would each have its own stream."""
+    number = np.int32(samples)
+    check_stream(lambda: R.Multinomial(logits=LOGITS, num_samples=number, seed=5, seed2=9), 5, 9, **EXACT)
+    for dtype in (tf.int32, tf.int64):
+        check(
+            lambda x, n, s, d=dtype: R.StatelessMultinomial(logits=x, num_samples=n, seed=s, output_dtype=d),
+            LOGITS, number, np.array([3, 5], np.int32), **EXACT,
+        )  # fmt: skip
+
+
+def test_many_choices() -> None:
+    """Thousands of draws among a hundred classes: no more than one in a thousand falls on the other side."""
+    logits = np.random.default_rng(4).uniform(-3, 3, (1, 100)).astype(np.float32)
+    draw = lambda x, n, s: R.StatelessMultinomial(logits=x, num_samples=n, seed=s)  # noqa: E731
+    given = (logits, np.int32(5000), np.array([8, 1], np.int32))
+    (want,) = reference(draw, *given)
+    for (got,) in evaluate(draw, *given):
+        assert (got != want).mean() < 1e-3

@@ -112,3 +112,21 @@ def test_running(name, dtype):
               **({"rtol": 4e-2, "atol": 5e-2} if dtype == BF16 else {}))  # fmt: skip
 
     compare()
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+def test_cumulative_log_sum_exp(dtype):
+    """Numbers further apart than exp can tell: each result is relative to what it sums."""
+
+    @quick
+    @given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=5))
+    def compare(data, shape):
+        x = data.draw(arrays(dtype, shape, low=-90, high=90))
+        exclusive, reverse = data.draw(st.booleans()), data.draw(st.booleans())
+        axis = np.int32(data.draw(st.integers(-len(shape), len(shape) - 1)))
+        check(
+            lambda x, a: raw.CumulativeLogsumexp(x=x, axis=a, exclusive=exclusive, reverse=reverse), x, axis,
+            **({"rtol": 2e-2, "atol": 5e-2} if dtype == BF16 else {}),
+        )  # fmt: skip
+
+    compare()

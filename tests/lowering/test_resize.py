@@ -68,3 +68,31 @@ def test_refusals() -> None:
     x = normal(1, 2, 2, 1)
     assert "positive" in refusal(lambda x, s: R.ResizeBilinear(images=x, size=s), x, np.int32([0, 3]))
     assert "rank 4" in refusal(lambda x, s: R.ResizeBilinear(images=x, size=s), x[0], np.int32([3, 3]))
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_bicubic_and_gradient(way: dict[str, bool]) -> None:
+    @quick
+    @given(sizes())
+    @example(([3, 4], [1, 8]))
+    def compare(case: tuple[list[int], list[int]]) -> None:
+        size, wanted = case
+        x, dy = normal(2, *size, 3), normal(2, *wanted, 3)
+        given_size = np.array(wanted, np.int32)
+        check(lambda x, s: R.ResizeBicubic(images=x, size=s, **way), x, given_size, atol=1e-5)
+        check(lambda x, s: R.ResizeBicubic(images=x, size=s, **way), (x * 9).astype(np.int32), given_size, atol=1e-4)
+        check(lambda g, x: R.ResizeBicubicGrad(grads=g, original_image=x, **way), dy, x, atol=1e-5)
+
+    compare()
+
+
+@pytest.mark.parametrize("way", WAYS[:2], ids=str)
+def test_area(way: dict[str, bool]) -> None:
+    @quick
+    @given(sizes())
+    def compare(case: tuple[list[int], list[int]]) -> None:
+        size, wanted = case
+        check(lambda x, s: R.ResizeArea(images=x, size=s, **way), normal(2, *size, 3), np.array(wanted, np.int32),
+              atol=1e-5)  # fmt: skip
+
+    compare()

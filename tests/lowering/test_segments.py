@@ -68,3 +68,34 @@ def test_short_sums_are_rounded_once():
 
     for outputs in evaluate(fn, x, indices, ids, np.int32(1)):
         assert (outputs[0] == BF16.type(300)).all()
+
+
+@pytest.mark.parametrize("kind", ["Prod", "Max", "Min", "Mean"])
+def test_sorted_segments(kind):
+    fn = getattr(raw, f"Segment{kind}")
+
+    @quick
+    @given(st.data(), INDICES, st.sampled_from([F32, I32] if kind != "Mean" else [F32]))
+    def compare(data, index, dtype):
+        ids = np.sort(data.draw(arrays(index, data.draw(st.integers(1, 6)), low=0, high=4)))
+        x = data.draw(arrays(dtype, (len(ids), 3)))
+        check(lambda x, i: fn(data=x, segment_ids=i), x, ids)
+
+    compare()
+
+
+@quick
+@given(st.data(), st.booleans(), st.booleans())
+def test_sparse_times_dense(data, adjoint_a, adjoint_b):
+    rows, columns, n = (data.draw(st.integers(1, 4)) for _ in range(3))
+    count = data.draw(st.integers(0, 6))
+    places = np.stack([data.draw(arrays(I64, count, low=0, high=k - 1)) for k in (rows, columns)], axis=1)
+    values = data.draw(arrays(F32, count))
+    inner = rows if adjoint_a else columns
+    dense = data.draw(arrays(F32, (n, inner) if adjoint_b else (inner, n)))
+    check(
+        lambda i, v, s, d: raw.SparseTensorDenseMatMul(
+            a_indices=i, a_values=v, a_shape=s, b=d, adjoint_a=adjoint_a, adjoint_b=adjoint_b
+        ),
+        places, values, np.array([rows, columns], np.int64), dense, atol=1e-5,
+    )  # fmt: skip

@@ -1,0 +1,31 @@
+"""Windows of images as values: `tf.image.extract_patches` and its kin in three dimensions."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from ..compiler.ir import Node
+from . import spatial
+from .array import constant_shape
+from .lower import Lowering
+from .table import ALL, NUMERIC, op
+
+
+@op("ExtractImagePatches", T=ALL)
+@op("ExtractVolumePatches", T=NUMERIC)
+def extract_patches(c: Lowering) -> Node:
+    """[N, S.., C] -> [N, O.., product of K.. and C]: the elements of each window as channels."""
+    b, (x,) = c.b, c.inputs
+    sizes, strides = c.attr("ksizes"), c.attr("strides")
+    rates = c.attr("rates") or [1] * len(sizes)
+    if x.rank != len(sizes) or any(attr[k] != 1 for attr in (sizes, strides, rates) for k in (0, -1)):
+        raise c.error(f"images of rank {len(sizes)} are needed, and windows over neither images nor channels")
+    *space, channels = constant_shape(c, x, 1)
+    axes = spatial.axes_of(dataclasses.replace(c, attrs={**c.attrs, "dilations": rates}), space, sizes[1:-1])
+    shape = (x.shape[0], *(a.out for a in axes), channels * math.prod(a.kernel for a in axes))
+    if any(a.out == 0 for a in axes):
+        return b.const(0, x.dtype, shape)
+    view = spatial.windows(b, x, axes)
+    first = len(axes) + 1
+    return b.reshape(b.permute(view, [*range(first), *range(first + 1, view.rank), first]), shape)
