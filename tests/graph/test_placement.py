@@ -49,6 +49,18 @@ def test_candidates_and_reasons() -> None:
     assert got["x"] is None and got["v"] is None and got["r"] is None
 
 
+def test_float64_has_its_reason_and_int64_indices_stay() -> None:
+    """TensorFlow's placer has put what has no kernel on the CPU already."""
+
+    def make() -> None:
+        tf.nn.relu(v1.placeholder(tf.float64, (2,), "d"), name="double")
+        tf.gather(v1.placeholder(tf.float32, (2,), "x"), v1.placeholder(tf.int64, (3,), "i"), name="rows")
+
+    got, _ = reasons(make, cpu=("double",))
+    assert got["double"] is Reason.DTYPE
+    assert "rows" not in got
+
+
 def test_an_op_without_any_kernel_goes_to_the_cpu() -> None:
     def make() -> None:
         x = v1.placeholder(tf.float32, (2, 2), "x")

@@ -132,3 +132,43 @@ def test_rows_list_no_type_that_tensorflow_does_not() -> None:
             if attr.name in row.types and attr.HasField("allowed_values"):
                 listed = {d.tf_enum for d in row.types[attr.name]}
                 assert listed <= set(attr.allowed_values.list.type), (row.op, attr.name)
+
+
+GAUDI = """
+Abs Add AddN AddV2 All Any Acos Acosh AdjustContrastv2 ArgMax ArgMin BatchMatMul BatchMatMulV2 BiasAdd BiasAddGrad
+Concat ConcatV2 Conv2D Conv2DBackpropFilter Conv2DBackpropInput Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2
+Cumprod Cumsum DepthwiseConv2dNative DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput
+DynamicStitch Equal EuclideanNorm Exp ExpandDims Fill FloorDiv FusedBatchNormV2 FusedBatchNormV3 FusedBatchNormGradV2
+FusedBatchNormGradV3 GatherNd GatherV2 Greater GreaterEqual Identity IdentityN IsFinite L2Loss LeakyRelu LeakyReluGrad
+Less LessEqual Log Log1p LogSoftmax MatMul MatrixBandPart Max MaxPool MaxPoolV2 MaxPoolGrad MaxPoolGradV2 Maximum Mean
+Minimum Mul Neg NotEqual Pack Pad PadV2 Pow RandomStandardNormal RandomUniform Rank RealDiv Reciprocal Relu Relu6
+Relu6Grad ReluGrad Reshape ResizeNearestNeighbor ResizeNearestNeighborGrad Round Rsqrt RsqrtGrad Select SelectV2 Shape
+ShapeN Sigmoid SigmoidGrad Sign Size Slice Snapshot Softmax SoftmaxCrossEntropyWithLogits
+SparseSegmentSumWithNumSegments SparseSoftmaxCrossEntropyWithLogits Split SplitV Sqrt Square SquaredDifference Squeeze
+StridedSlice StridedSliceGrad Sub Sum Tanh TanhGrad TensorScatterUpdate Tile Transpose Unpack ZerosLike
+""".split()
+"""The TensorFlow ops in the bf16 configurations that Habana published over all releases, which its card ran, and those
+in the public part of its operator table. Without a row: Conv3DBackpropFilter and Conv3DBackpropInput (TensorFlow itself
+refuses them in graphs of this age), and that table's iterators (the host's) and Apply... ops on reference variables
+(refused by the card too, unless told otherwise)."""
+
+GAUDI_TYPES = {
+    "Abs": ("T", {DType.BF16, DType.F32, DType.I32}),
+    **{name: ("T", {DType.BF16, DType.F32, DType.I16, DType.I32}) for name in ("Add", "AddN", "AddV2")},
+    **{name: ("T", {DType.F32}) for name in ("Acos", "Acosh", "AdjustContrastv2")},
+    **{name: ("Tidx", {DType.I32, DType.I64}) for name in ("All", "Any")},
+}
+"""The element types that its operator table names."""
+
+
+def test_every_op_that_the_card_ran_has_a_row() -> None:
+    assert set(GAUDI) - set(rows()) == set()
+    for name, (attr, types) in GAUDI_TYPES.items():
+        assert types <= set(rows()[name].types[attr]), name
+
+
+def test_no_row_takes_float64_and_indices_may_be_int64() -> None:
+    assert not [row.op for row in rows().values() if any(DType.F64 in types for types in row.types.values())]
+    for name, attr in (("GatherV2", "Tindices"), ("ScatterNd", "Tindices"), ("OneHot", "TI"), ("Sum", "Tidx"),
+                       ("SparseSoftmaxCrossEntropyWithLogits", "Tlabels"), ("ResourceGather", "Tindices")):  # fmt: skip
+        assert {DType.I32, DType.I64} <= set(rows()[name].types[attr]), name
