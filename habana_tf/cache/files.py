@@ -34,8 +34,12 @@ def find(shard: int, digest: str) -> str | None:
 
 def file_name(name: str, digest: str) -> str:
     """The file name of a new entry: as much of the cluster's name as is safe, and the key."""
-    readable = re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._")[:64] or "recipe"
-    return f"{readable}-{digest}{SUFFIX}"
+    return f"{readable(name)}-{digest}{SUFFIX}"
+
+
+def readable(name: str) -> str:
+    """What of a cluster's name is safe in a file name."""
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._")[:64] or "recipe"
 
 
 def write_atomically(shard: int, name: str, data: bytes, policy: Policy) -> None:

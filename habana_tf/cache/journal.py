@@ -41,6 +41,8 @@ MOST_BYTES = 1 << 20
 NAMES = ("journal.1.jsonl", "journal.jsonl")
 """The older and the current file."""
 _MOST_PENDING = 4096
+_MOST_READ = 1000
+"""Entries that one flush reads to find the nearest; each takes about 0.1 ms."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +74,12 @@ class Event:
         """The event of a line. Raises ValueError when it is none."""
         try:
             data = json.loads(line)
+            near, counts = data.get("near"), data.get("c", {})
+            if not isinstance(near, str | None) or not all(isinstance(n, int | float) for n in counts.values()):
+                raise TypeError("a field of another type")
             return cls(
                 float(data["t"]), str(data["r"]), str(data["e"]), str(data.get("n", "")), str(data.get("k", "")),
-                float(data.get("s", 0)), data.get("near"), tuple(map(str, data.get("d", ()))), dict(data.get("c", {})),
+                float(data.get("s", 0)), near, tuple(map(str, data.get("d", ()))), counts,
             )  # fmt: skip
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError(f"no event: {error!r}") from error
@@ -117,14 +122,15 @@ class Journal:
         if not pending or not store.writable:
             return
         with suppress(OSError, trust.Refused):
-            there = self._candidates(store) if any(missed for _, missed in pending) else {}
+            missing = {event.name for event, missed in pending if missed}
+            there = self._candidates(store, missing) if missing else {}
             events = [_explained(event, missed, there) if missed else event for event, missed in pending]
             _append(store, b"\n" + b"".join(event.line() + b"\n" for event in events))
 
-    def _candidates(self, store: Store) -> dict[str, Candidate]:
-        """Keys in the directory; a file is read once."""
+    def _candidates(self, store: Store, names: set[str]) -> dict[str, Candidate]:
+        """Keys in the directory; a file is read once, and those of the clusters `names` first."""
         with store.version(create=True) as version:
-            found = {c.digest: c for c in candidates(version, store.policy, self._known)}
+            found = {c.digest: c for c in candidates(version, store.policy, self._known, names, _MOST_READ)}
         self._known = found
         return found
 

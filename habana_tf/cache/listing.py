@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +61,15 @@ def contents(version: int, path: str, policy: Policy) -> Iterator[tuple[str, byt
             yield place, None, str(error)
 
 
-def candidates(version: int, policy: Policy, known: Mapping[str, Candidate]) -> Iterator[Candidate]:
-    """The key of every entry below the open directory `version`; those in `known`, by digest, are not read again."""
+def candidates(
+    version: int, policy: Policy, known: Mapping[str, Candidate], first: Collection[str] = (), most: int = 1 << 30
+) -> Iterator[Candidate]:
+    """The keys of entries below the open directory `version`.
+
+    Those in `known`, by digest, are not read again; of the others at most `most` are, those of clusters with a name in
+    `first` before the rest.
+    """
+    names = {files.readable(name) for name in first}
     wanted = []
     for shard_name in _shards(version):
         with suppress(OSError, Refused), trust.directory(shard_name, version, False, policy) as shard:
@@ -71,8 +78,8 @@ def candidates(version: int, policy: Policy, known: Mapping[str, Candidate]) -> 
                 if digest in known:
                     yield known[digest]
                 elif name.endswith(files.SUFFIX):
-                    wanted.append((shard_name, name))
-    for shard_name, name in wanted:
+                    wanted.append((name.rpartition("-")[0] not in names, shard_name, name))
+    for _, shard_name, name in sorted(wanted)[:most]:
         with (
             suppress(OSError, Refused, EntryError),
             trust.directory(shard_name, version, False, policy) as shard,

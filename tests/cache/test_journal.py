@@ -57,6 +57,21 @@ def test_a_miss_names_the_nearest_entry_that_was_there(store: Store, make_entry:
     assert (miss.nearest, miss.differs) == (entry.digest, ("shapes",))
 
 
+def test_in_a_large_cache_the_same_cluster_is_looked_at_first(
+    store: Store, make_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "_MOST_READ", 1)
+    for seed in range(8):
+        entry = make_entry(name="dense/relu" if seed == 5 else f"c{seed}", seed=seed)
+        store.write(Entry({**entry.header, "created": time.time() - 1}, entry.sections))
+    missed = make_entry(seed=9)
+    events = Journal()
+    events.add("miss", "dense/relu", missed.digest, missed=missed.key)
+    events.flush(store)
+    assert [event.nearest for event in read(store)] == [make_entry(seed=5).digest]
+    assert len(events._known) == 1
+
+
 def test_the_first_recipe_has_nothing_near(store: Store, entry: Entry) -> None:
     events = Journal()
     events.add("miss", "dense_relu", entry.digest, missed=entry.key)
@@ -81,6 +96,7 @@ def test_torn_lines_spoil_no_others(store: Store, file: Path) -> None:
     Journal().flush(store, {"b": 2})
     with file.open("ab") as out:
         out.write(b"\xff\xfe[1]\n[]\n{}\nnull\n" + b"[" * 100_000 + b'\n{"t":1,"r":"x","e":"hit","d":5}\n')
+        out.write(b'{"t":1,"r":"x","e":"hit","near":5}\n{"t":1,"r":"x","e":"end","c":{"misses":"x"}}\n')
     assert [dict(event.counts) for event in read(store)] == [{"a": 1}, {"b": 2}]
 
 

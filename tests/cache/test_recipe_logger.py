@@ -18,6 +18,7 @@ def _scalars(folder: Path) -> dict[tuple[str, int], float]:
         for event in tf.compat.v1.train.summary_iterator(str(path)):
             for value in event.summary.value:
                 found[value.tag, event.step] = float(tf.make_ndarray(value.tensor))
+                assert value.metadata.plugin_data.plugin_name == "scalars"
     return found
 
 
