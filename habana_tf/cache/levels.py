@@ -14,6 +14,7 @@ always, between processes up to a timeout); nothing is logged and no file is tou
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -66,6 +67,7 @@ class RecipeCache:
         self._in_flight: dict[str, _InFlight] = {}
         self._disk: Store | None = None
         self._journal = Journal()
+        self._process = os.getpid()
 
     def lookup(self, key: Key, name: str = "") -> Entry | None:
         """The recipe of `key` from memory or disk, or None. Counts a hit or a miss. Raises KnownFailure.
@@ -154,7 +156,13 @@ class RecipeCache:
         return self._disk
 
     def close(self) -> None:
-        """Writes what the journal does not have yet, and the run's counters. For the end of the process."""
+        """Writes what the journal does not have yet, and the run's counters. For the end of the process.
+
+        A child that was forked and ends by itself has nothing to say: the counters are its parent's, and a lock that
+        another thread held at the fork is never free in it.
+        """
+        if os.getpid() != self._process:
+            return
         disk = self._disk
         if disk is not None and any(self.stats.to_json().values()):
             self._journal.flush(disk, self.stats.to_json())
