@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any
-
 from habana_tf.hardware.cpu import Target
 
 from . import extent as ext
 from .codegen.generate import generate
 from .codegen.objects import MODULE_BYTES, Objects
+from .describe import describe
 from .extent import Extent
 from .interpreter import evaluate
 from .ir import Node, Op, Program
-from .keep import ALWAYS_KEPT
-from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
 from .recipe import Buffer, Kind, Launch, Recipe
 from .rewrite import rewrite
 from .schedule import schedule
@@ -29,7 +25,9 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         code = objects.finish()
     layout = _Layout(program)
     launches: list[Launch] = []
-    for kernel in generated.codes:
+    kernels = []
+    for kernel, explained in zip(generated.codes, plan.kernels, strict=True):
+        first = len(launches)
         temps = [layout.temporary(n) for n in kernel.temps]
         for call in kernel.calls:
             if call.grid == 0:
@@ -38,6 +36,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
             layout.used(numbers, len(launches))
             launches.append(Launch(call.name, numbers, call.grid, call.grain))
         layout.used(temps, len(launches) - 1)
+        kernels.append({**describe(explained, plan), "launches": [first, len(launches) - first]})
     return Recipe(
         name,
         launches,
@@ -46,7 +45,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         list(program.states),
         bytes(layout.constants),
         code,
-        [explain(k, plan.kept) for k in plan.kernels],
+        kernels,
     )
 
 
@@ -95,35 +94,3 @@ class _Layout:
             self.constants.extend(evaluate(node, []).tobytes())
             return Kind.CONSTANT, start, nbytes
         return Kind.WORKSPACE, 0, nbytes
-
-
-def explain(kernel: Kernel, kept: set[Node]) -> dict[str, Any]:
-    """A kernel for people: engine (MME for contractions, TPC for the rest), what it computes, over what shape."""
-    if isinstance(kernel, ContractKernel):
-        engine, does, shape = "MME", "contract", kernel.node.shape
-    elif isinstance(kernel, LoopKernel):
-        engine, does, shape = "TPC", "reduce" if kernel.reduces else "map", kernel.domain
-    else:
-        engine, does, shape = "TPC", kernel.node.op.name.lower(), kernel.node.shape
-    fused = {} if isinstance(kernel, SingleKernel) else _functions(kernel, kept)
-    sizes = [n if isinstance(n, int) else str(n) for n in shape]
-    return {"engine": engine, "does": does, "shape": sizes, "fused": fused, "outputs": len(kernel.outputs)}
-
-
-def _functions(kernel: LoopKernel | ContractKernel, kept: set[Node]) -> dict[str, int]:
-    """How often each scalar function stands in a kernel."""
-    reduces = kernel.reduces if isinstance(kernel, LoopKernel) else []
-    count: Counter[str] = Counter(r.arg[0] for r in reduces)
-    stack = [s.value for s in kernel.stores] + [r.src[0] for r in reduces]
-    elsewhere = kept - set(stack)  # in memory when this kernel runs
-    seen: set[Node] = set()
-    while stack:
-        n = stack.pop()
-        if n in seen or n in elsewhere:
-            continue
-        seen.add(n)
-        if n.op is Op.MAP:
-            count[n.arg] += 1
-        if n.op not in ALWAYS_KEPT:
-            stack.extend(n.src)
-    return dict(sorted(count.items()))

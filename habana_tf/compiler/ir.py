@@ -67,13 +67,17 @@ REDUCTIONS = frozenset(["sum", "prod", "max", "min", "argmax", "argmin"])
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One tensor value. Compared by identity; `Builder` makes equal nodes identical."""
+    """One tensor value. Compared by identity; `Builder` makes equal nodes identical.
+
+    origin: the op of the cluster whose lowering made it first, by index, for people; -1 for none. It decides nothing.
+    """
 
     op: Op
     src: tuple[Node, ...]
     shape: Shape
     dtype: DType
     arg: Any = None
+    origin: int = -1
 
     @property
     def rank(self) -> int:
@@ -154,18 +158,20 @@ class ShapeError(ValueError):
 class Builder:
     """Makes nodes. Each method is one primitive, or a common composition of a few.
 
-    Arguments are nodes of this builder. Errors in shapes or types raise `ShapeError`.
+    Arguments are nodes of this builder. Errors in shapes or types raise `ShapeError`. Whoever lowers an op sets
+    `origin` (see `Node`) first.
     """
 
     def __init__(self) -> None:
         self._known: dict[Any, Node] = {}
         self.inputs: list[Node] = []
+        self.origin = -1
 
     def _node(self, op: Op, src: Sequence[Node], shape: Sequence[Extent], dtype: DType, arg: Any = None) -> Node:
         key = (op, tuple(map(id, src)), tuple(shape), dtype, arg, type(arg))
         node = self._known.get(key)
         if node is None:
-            node = self._known[key] = Node(op, tuple(src), tuple(shape), dtype, arg)
+            node = self._known[key] = Node(op, tuple(src), tuple(shape), dtype, arg, self.origin)
         return node
 
     # -- sources ------------------------------------------------------------------------------------------

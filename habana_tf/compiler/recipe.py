@@ -54,7 +54,8 @@ class Launch:
 
 @dataclass
 class Recipe:
-    """See the module's docstring. `kernels` explains each launch (engine, ops, shape) for people."""
+    """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
+    the number of its first launch and how many it has."""
 
     name: str
     launches: list[Launch]
@@ -116,10 +117,10 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
 def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     """(header fields for people and tools, sections) for the recipe cache."""
     plan = {
-        "launches": [[x.function, list(x.buffers), _pack_extent(x.grid), x.grain] for x in recipe.launches],
-        "buffers": [[int(b.kind), b.index, _pack_extent(b.nbytes), b.first, b.last] for b in recipe.buffers],
-        "outputs": [[d.label, [_pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
-        "states": [_pack_extent(n) for n in recipe.states],
+        "launches": [[x.function, list(x.buffers), pack_extent(x.grid), x.grain] for x in recipe.launches],
+        "buffers": [[int(b.kind), b.index, pack_extent(b.nbytes), b.first, b.last] for b in recipe.buffers],
+        "outputs": [[d.label, [pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
+        "states": [pack_extent(n) for n in recipe.states],
     }
     header: dict[str, Any] = {"kernels": recipe.kernels}
     sections = {
@@ -135,16 +136,16 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
     plan = json.loads(sections["plan"])
     return Recipe(
         name,
-        [Launch(f, tuple(b), _unpack_extent(g), n) for f, b, g, n in plan["launches"]],
-        [Buffer(Kind(k), i, _unpack_extent(n), a, z) for k, i, n, a, z in plan["buffers"]],
-        [(from_label(d), tuple(_unpack_extent(n) for n in shape)) for d, shape in plan["outputs"]],
-        [_unpack_extent(n) for n in plan["states"]],
+        [Launch(f, tuple(b), unpack_extent(g), n) for f, b, g, n in plan["launches"]],
+        [Buffer(Kind(k), i, unpack_extent(n), a, z) for k, i, n, a, z in plan["buffers"]],
+        [(from_label(d), tuple(unpack_extent(n) for n in shape)) for d, shape in plan["outputs"]],
+        [unpack_extent(n) for n in plan["states"]],
         sections["constants"],
         sections["object"],
     )
 
 
-def _pack_extent(e: Extent) -> Any:
+def pack_extent(e: Extent) -> Any:
     """An int as itself; an expression as {"c": const, "t": [[atom, coefficient], ...]}."""
     return e if isinstance(e, int) else {"c": e.const, "t": [[_pack_atom(a), c] for a, c in e.terms]}
 
@@ -156,13 +157,14 @@ def _pack_atom(atom: ext.Atom) -> Any:
         case ext.Prod(factors=factors):
             return ["*", *map(_pack_atom, factors)]
         case ext.Div(value=value, by=by):
-            return ["/", _pack_extent(value), by]
+            return ["/", pack_extent(value), by]
         case ext.Mod(value=value, by=by):
-            return ["%", _pack_extent(value), by]
+            return ["%", pack_extent(value), by]
     raise AssertionError(f"{atom} in a recipe")
 
 
-def _unpack_extent(data: Any) -> Extent:
+def unpack_extent(data: Any) -> Extent:
+    """The extent that `pack_extent` packed."""
     if isinstance(data, int):
         return data
     out: Extent = data["c"]
@@ -176,5 +178,5 @@ def _unpack_atom(data: Any) -> Extent:
         return ext.sym(data)
     if data[0] == "*":
         return ext.product(_unpack_atom(f) for f in data[1:])
-    value = _unpack_extent(data[1])
+    value = unpack_extent(data[1])
     return ext.div(value, data[2]) if data[0] == "/" else ext.mod(value, data[2])

@@ -20,7 +20,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from habana_tf import cache, memory, settings
 from habana_tf.hardware.cpu import Target, target
 
 from ..graph.cluster import Cluster, digest, parse
-from ..lowering.lower import LoweringError, lower
+from ..lowering.lower import LoweringError
 from ..lowering.table import lookup
 from . import extent as ext
 from .compile import compile_program
@@ -41,6 +41,7 @@ from .ranges import MOST_SIGNATURES, Form
 from .ranges import generalize as over_ranges
 from .recipe import Recipe, bind, pack, unpack
 from .recompilations import History, Met, Signature, history, record, record_one_op
+from .source import Source
 from .views import Unfit
 
 log = logging.getLogger("habana_tf")
@@ -69,6 +70,10 @@ class _Request:
     cluster: Cluster
     shapes: list[tuple[int, ...]]
     values: list[Any | None]
+
+    def source(self) -> Source:
+        """What a recipe for just these shapes is compiled from."""
+        return Source(self.data, self.cluster, self.shapes, self.values)
 
 
 _NEEDS_NUMBERS = (Unfit, LoweringError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
@@ -105,7 +110,8 @@ def _several_ops(request: _Request, goal: Target) -> int:
         dims = []
         key = _key(goal, [("cluster", content), ("inputs", _inputs(request)), ("fixed", _fixed(request))])
         try:
-            recipe, how = _recipe(key, request, lambda: _lowered(request), goal)
+            source = request.source()
+            recipe, how = _recipe(key, source, source.program, goal)
         except Unfit as why:
             handle = _interpreted(request, why)
             record(known, Met(met, changed, "interpreted", time.perf_counter() - start, reason=str(why)))
@@ -153,7 +159,8 @@ def _recipe_for(form: Form, request: _Request, content: str, goal: Target) -> tu
     inputs = [[a.dtype.label, [str(n) for n in s]] for a, s in zip(request.cluster.inputs, shapes, strict=True)]
     fixed = [[i, [str(n) for n in v.reshape(-1)]] for i, v in enumerate(values) if v is not None]
     key = _key(goal, [("cluster", content), ("inputs", inputs), ("fixed", fixed)])
-    return _recipe(key, request, lambda: lower(request.cluster, shapes, values), goal)
+    source = Source(request.data, request.cluster, shapes, values)
+    return _recipe(key, source, source.program, goal)
 
 
 def _plan(request: _Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMemory:
@@ -171,12 +178,12 @@ def _one_op(request: _Request, goal: Target) -> int:
     row = lookup(node.op)
     form = generalize(row, node, request.shapes, request.values) if row and row.generic else None
     try:
+        source = request.source()
         if form is not None:
-            program = lower(request.cluster, form.shapes, form.values)
-        else:
-            program = _lowered(request)
+            source = Source(request.data, request.cluster, form.shapes, form.values)
+        program = source.program()
         key = _key(goal, [("program", program_text(program))])
-        recipe, how = _recipe(key, request, lambda: program, goal)
+        recipe, how = _recipe(key, source, lambda: program, goal)
     except Unfit as why:
         record_one_op(node.op, "interpreted")
         return _interpreted(request, why)
@@ -186,10 +193,6 @@ def _one_op(request: _Request, goal: Target) -> int:
 
 def _shapes(recipe: Recipe, form: Generic | None) -> list[tuple[int, ...]] | None:
     return None if form is None else [form.result] * len(recipe.outputs)
-
-
-def _lowered(request: _Request) -> Program:
-    return lower(request.cluster, request.shapes, request.values)
 
 
 @functools.lru_cache(maxsize=256)
@@ -209,17 +212,17 @@ def _value(item: tuple[int, tuple[int, ...], bytes | None]) -> Any | None:
 # -- recipes ------------------------------------------------------------------------------------------------
 
 
-def _recipe(key: cache.Key, request: _Request, program: Any, goal: Target) -> tuple[Recipe, str]:
+def _recipe(key: cache.Key, source: Source, program: Callable[[], Program], goal: Target) -> tuple[Recipe, str]:
     """The recipe of a key, and how it came (see `recompilations.Met`)."""
     known = _recipes.get(key.digest)
     if known is not None:
         return known, "known"
     try:
-        entry, how = cache.lookup(key, request.cluster.name), "cache"
+        entry, how = cache.lookup(key, source.cluster.name), "cache"
         if entry is None:
             with cache.compiling(key) as entry:
                 if entry is None:
-                    entry, how = _compile(key, request, program(), goal), "compiled"
+                    entry, how = _compile(key, source, program(), goal), "compiled"
     except cache.KnownFailure as why:
         raise Unfit(why.reason) from None
     recipe = unpack(entry.name, entry.sections)
@@ -227,18 +230,18 @@ def _recipe(key: cache.Key, request: _Request, program: Any, goal: Target) -> tu
         return _recipes.setdefault(key.digest, recipe), how
 
 
-def _compile(key: cache.Key, request: _Request, program: Program, goal: Target) -> cache.Entry:
-    name = request.cluster.name
+def _compile(key: cache.Key, source: Source, program: Program, goal: Target) -> cache.Entry:
+    name = source.cluster.name
     if settings.HABANA_SIM_COMPILE.get() == "forbid":
         raise CompileForbidden(
-            f"{name}: no recipe in the cache for inputs {_inputs(request)} and HABANA_SIM_COMPILE=forbid; "
+            f"{name}: no recipe in the cache for inputs {_inputs(source)} and HABANA_SIM_COMPILE=forbid; "
             f"unset it, or point TF_RECIPE_CACHE_PATH at a cache that has the recipe"
         )
     from habana_tf._native import _bridge
 
     about: dict[str, Any] = {
         "tools": _tools(),
-        "ops": dict(sorted(Counter(n.op for n in request.cluster.nodes).items())),
+        "ops": dict(sorted(Counter(n.op for n in source.cluster.nodes).items())),
         "inputs": [_described(n.dtype, n.shape) for n in program.inputs],
         "outputs": [_described(n.dtype, n.shape) for n in program.outputs],
     }
@@ -252,6 +255,7 @@ def _compile(key: cache.Key, request: _Request, program: Program, goal: Target) 
     seconds = time.perf_counter() - start
     _bridge.count_recipe()
     header, sections = pack(recipe)
+    sections.update(source.sections())
     header.update(about, memory=_memory(recipe))
     log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
     return cache.store(key, name, header, sections, seconds)
@@ -279,7 +283,7 @@ def _interpreted(request: _Request, why: Unfit) -> int:
     if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid":
         raise FallbackForbidden(f"{name} cannot be compiled ({why}) and TF_CPU_RUNTIME_FALLBACK=forbid")
     log.warning("%s cannot be compiled (%s): it is interpreted, which is slow", name, why)
-    program = _lowered(request)
+    program = request.source().program()
 
     def body(inputs: list[memoryview], outputs: list[memoryview], states: list[bytes]) -> None:
         import numpy as np
@@ -307,8 +311,8 @@ def _key(goal: Target, parts: list[tuple[str, object]]) -> cache.Key:
     )  # fmt: skip
 
 
-def _inputs(request: _Request) -> list[list[object]]:
-    return [[a.dtype.label, list(s)] for a, s in zip(request.cluster.inputs, request.shapes, strict=True)]
+def _inputs(asked: _Request | Source) -> list[list[object]]:
+    return [[a.dtype.label, list(s)] for a, s in zip(asked.cluster.inputs, asked.shapes, strict=True)]
 
 
 def _fixed(request: _Request) -> list[list[object]]:

@@ -13,6 +13,7 @@ Of symbolic extents the nominal size counts, and the split is along an axis whos
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from .extent import nominal
 from .ir import Node, Op, Program
@@ -32,7 +33,7 @@ def finish_outputs(program: Program) -> Program:
     outputs: list[Node] = []
     for node in program.outputs:
         if node.op in (Op.INPUT, Op.CONST) or node in outputs:
-            node = Node(Op.RESHAPE, (node,), node.shape, node.dtype)
+            node = Node(Op.RESHAPE, (node,), node.shape, node.dtype, None, node.origin)
         outputs.append(node)
     return Program(program.inputs, outputs, program.states)
 
@@ -47,7 +48,7 @@ def _rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
     for node in program.nodes():
         src = tuple(made[s] for s in node.src)
         same = all(a is b for a, b in zip(src, node.src, strict=True))
-        made[node] = change(node if same else Node(node.op, src, node.shape, node.dtype, node.arg))
+        made[node] = change(node if same else replace(node, src=src))
     return Program(program.inputs, [made[n] for n in program.outputs], program.states)
 
 
@@ -66,15 +67,17 @@ def _split(node: Node) -> Node:
         assert isinstance(n, int)
         accumulate = x.dtype.accumulator
         split = (*x.shape[:axis], parts, n // parts, *x.shape[axis + 1 :])
-        wide = Node(Op.RESHAPE, (x,), split, x.dtype)
+        wide = Node(Op.RESHAPE, (x,), split, x.dtype, None, node.origin)
         if accumulate is not x.dtype:
-            wide = Node(Op.MAP, (wide,), split, accumulate, "cast")
+            wide = Node(Op.MAP, (wide,), split, accumulate, "cast", node.origin)
         inner = tuple(a if a < axis else a + 1 for a in axes)
         shape = tuple(m for a, m in enumerate(split) if a not in inner)
-        partial = Node(Op.REDUCE, (wide,), shape, accumulate, (kind, inner))
+        partial = Node(Op.REDUCE, (wide,), shape, accumulate, (kind, inner), node.origin)
         place = sum(1 for a in range(axis) if a not in axes)
-        whole = Node(Op.REDUCE, (partial,), node.shape, accumulate, (kind, (place,)))
-        return whole if accumulate is node.dtype else Node(Op.MAP, (whole,), node.shape, node.dtype, "cast")
+        whole = Node(Op.REDUCE, (partial,), node.shape, accumulate, (kind, (place,)), node.origin)
+        if accumulate is node.dtype:
+            return whole
+        return Node(Op.MAP, (whole,), node.shape, node.dtype, "cast", node.origin)
     return node
 
 

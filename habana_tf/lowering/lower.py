@@ -100,6 +100,7 @@ def lower(cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence
     states: list[Extent] = [0] * len(cluster.states)
     for index, n in enumerate(cluster.nodes):
         inputs = [made[ref] for ref in n.inputs]
+        b.origin = index
         for k, out in enumerate(lower_node(b, n, inputs, fixed, states, cluster.states)):
             made[index, k] = out
     return Program(b.inputs, [made[ref] for ref in cluster.outputs], states)
