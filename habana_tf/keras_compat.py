@@ -1,9 +1,12 @@
-"""Keras 3 beside HPU: `compile()` must not choose XLA.
+"""Keras 3 beside HPU: `compile()` must not choose XLA, and several workers cannot `fit`.
 
 Keras 3 takes `jit_compile="auto"` for "XLA" as soon as TensorFlow has any device that is no CPU, and XLA knows
 no HPU: the first `fit` ends in "No JIT device registered for HPU". While HPU is loaded, "auto" means False here,
 which is what Keras itself chooses inside every distribution strategy. An explicit `jit_compile=True` is an error
 that says so.
+
+`fit` and `evaluate` of Keras 3 under a strategy of several workers fail in Keras itself, with an error about
+"PerReplica" values that says nothing to a user; under HPUStrategy the error says what to do instead.
 
 The wrap is installed by `load_habana_module()`, or when Keras is imported later; it is announced once, does
 nothing under HABANA_SIM_KERAS_JIT=off, and `uninstall()` takes it away. Keras 2 has no such trap.
@@ -54,6 +57,10 @@ def _wrap(module: ModuleType) -> None:
     if _originals or trainer is None or resolve is None or not isinstance(prop, property) or prop.fset is None:
         return
     _originals.update(_resolve_auto_jit_compile=resolve, jit_compile=prop)
+    compiled = getattr(trainer, "_assert_compile_called", None)
+    if compiled is not None:
+        _originals["_assert_compile_called"] = compiled
+        trainer._assert_compile_called = _with_one_worker(compiled)
     trainer._resolve_auto_jit_compile = _never(resolve)
     trainer.jit_compile = property(prop.fget, _refuse(prop.fset), prop.fdel, prop.__doc__)
 
@@ -72,6 +79,23 @@ def _never(resolve: Callable[[Any], bool]) -> Callable[[Any], bool]:
         return False
 
     return _resolve_auto_jit_compile
+
+
+def _with_one_worker(assert_compile_called: Callable[..., None]) -> Callable[..., None]:
+    """What Keras 3 asks at the start of `fit`, `evaluate`, `train_on_batch` and `test_on_batch`."""
+
+    def _assert_compile_called(self: Any, method_name: str | None = None) -> None:
+        strategy: Any = getattr(self, "_distribute_strategy", None)
+        workers = strategy.num_replicas_in_sync if type(strategy).__name__ == "HPUStrategy" else 1
+        if workers > 1:
+            raise RuntimeError(
+                f"{method_name or 'fit'}() of Keras 3 does not work with several workers (HPUStrategy has {workers} "
+                "here), with TensorFlow's own strategies neither. Use Keras 2 (TensorFlow 2.15, or tf_keras with "
+                "TF_USE_LEGACY_KERAS=1), or a training loop of your own: strategy.run() in a tf.function"
+            )
+        assert_compile_called(self, method_name)
+
+    return _assert_compile_called
 
 
 def _refuse(fset: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:

@@ -85,8 +85,10 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         if not started:
             rebuild_context()  # as at program start-up: collectives and devices can still be configured
         from . import fork, keras_compat
+        from .distribute import guard
 
         fork.guard()
+        guard.install()
         keras_compat.install()
         _loaded = True
     if log.level() <= logging.INFO:

@@ -1,0 +1,60 @@
+"""TensorFlow's own mirrored strategies beside HPU: an error that names `HPUStrategy`.
+
+`tf.distribute.MirroredStrategy()` and `tf.distribute.MultiWorkerMirroredStrategy()` look for GPUs and TPUs only, so
+with HPU loaded they would train on the CPU without a word. A process has one card, so mirroring over HPUs of one
+process means nothing either. A MirroredStrategy on devices that are named and are no HPU is left alone, and so is
+everything when the program has hidden HPU with `tf.config.set_visible_devices`.
+
+Invariant: installed once, by `load_habana_module()`; without HPU TensorFlow is as it was.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+_installed = False
+
+
+def install() -> None:
+    """Lets the two strategies refuse HPU. A second call does nothing."""
+    global _installed
+    if _installed:
+        return
+    _installed = True
+    from tensorflow.python.distribute import collective_all_reduce_strategy, mirrored_strategy
+
+    mirrored = mirrored_strategy.MirroredExtended
+    several = collective_all_reduce_strategy.CollectiveAllReduceExtended
+    make, find = mirrored.__init__, several._initialize_local_devices
+
+    @functools.wraps(make)
+    def __init__(self: Any, container_strategy: Any, devices: Any = None, *args: Any, **kwargs: Any) -> None:
+        if devices is None or any("HPU" in str(device).upper() for device in devices):
+            _refuse(
+                "MirroredStrategy",
+                "to train on the CPU although HPU is loaded, name it: MirroredStrategy(['CPU:0'])",
+            )
+        make(self, container_strategy, devices, *args, **kwargs)
+
+    @functools.wraps(find)
+    def _initialize_local_devices(self: Any, cluster_resolver: Any, worker_device: str) -> Any:
+        _refuse(
+            "MultiWorkerMirroredStrategy",
+            "to train on the CPU, do not load HPU, or hide it: tf.config.set_visible_devices([], 'HPU')",
+        )
+        return find(self, cluster_resolver, worker_device)
+
+    mirrored.__init__ = __init__
+    several._initialize_local_devices = _initialize_local_devices
+
+
+def _refuse(name: str, otherwise: str) -> None:
+    import tensorflow as tf
+
+    if tf.config.get_visible_devices("HPU"):
+        raise ValueError(
+            f"tf.distribute.{name} knows no HPU. Use habana_frameworks.tensorflow.distribute.HPUStrategy, which is "
+            "used like tf.distribute.MultiWorkerMirroredStrategy, with one card per process; for one card, "
+            f"tf.distribute.OneDeviceStrategy('device:HPU:0') does too; {otherwise}"
+        )
