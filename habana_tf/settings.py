@@ -105,6 +105,11 @@ def _module_ids(text: str) -> tuple[int, ...]:
     return ids
 
 
+def _hosts(text: str) -> tuple[str, ...]:
+    """Names in the order given."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def _per_node(text: str) -> tuple[int, ...]:
     """SLURM's list: "2,4(x3)" is 2,4,4,4."""
     counts: list[int] = []
@@ -148,6 +153,9 @@ _LOGGER = (_logger, "false, true, on, all, range or range_hw")
 _MODULE_ID: tuple[Callable[[str], int | None], str] = (_number, "one module id such as 3")
 _COUNT: tuple[Callable[[str], int | None], str] = (_number, "a number such as 3")
 _PER_NODE = (_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
+_PORT: tuple[Callable[[str], int | None], str] = _integer(1024, 65535)
+_TEXT: tuple[Callable[[str], str | None], str] = (str, "any text")
+_HOSTS = (_hosts, "host names or addresses separated by commas")
 _MODULE_IDS = (_module_ids, "different module ids separated by commas, such as 0,1,2,3")
 _USER: tuple[Callable[[str], int | None], str] = (_number, "a user's number such as 1000")
 _NAMES = (_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
@@ -235,6 +243,37 @@ SLURM_STEP_TASKS_PER_NODE: Setting[tuple[int, ...]] = Setting(
     (),
     *_PER_NODE,
     meaning="srun: processes on each host of this job step.",
+    key=False,
+)
+
+SLURM_STEP_NODELIST: Setting[str | None] = Setting(
+    "SLURM_STEP_NODELIST",
+    None,
+    *_TEXT,
+    meaning="srun: the hosts of this job step.",
+    key=False,
+)
+SLURM_JOB_ID: Setting[str | None] = Setting("SLURM_JOB_ID", None, *_TEXT, meaning="srun: the job.", key=False)
+SLURM_STEP_ID: Setting[str | None] = Setting("SLURM_STEP_ID", None, *_TEXT, meaning="srun: the job step.", key=False)
+PMIX_NAMESPACE: Setting[str | None] = Setting(
+    "PMIX_NAMESPACE", None, *_TEXT, meaning="mpirun of Open MPI: the name of this job.", key=False
+)
+
+# --- several workers ---
+
+MULTI_HLS_IPS: Setting[tuple[str, ...]] = Setting(
+    "MULTI_HLS_IPS",
+    (),
+    *_HOSTS,
+    meaning="Addresses of the hosts of a job under mpirun, in the order of the ranks; needed for more than one.",
+    key=False,
+)
+HABANA_SIM_PORT_BASE: Setting[int | None] = Setting(
+    "HABANA_SIM_PORT_BASE",
+    None,
+    *_PORT,
+    meaning="Port of the first worker of HPUStrategy under mpirun or srun without TF_CONFIG, rank r has the r-th after "
+    "it; unset means ports by the name of the job.",
     key=False,
 )
 

@@ -8,6 +8,7 @@ has to change, so many workers are the same class with another cluster.
 
 Invariants:
 - the variables made under the scope and the steps run by the strategy are on HPU:0, or making the strategy fails;
+- workers that share a host exchange through shared memory (`shared_memory.py`), others as in TensorFlow;
 - a process has exactly one replica: its card. Other workers' devices are never counted;
 - with one worker there is no partial-batch handling: no worker can run out of data before another, so the
   conditionals that stock TensorFlow wraps around every input and every batch normalization have nothing to decide.
@@ -27,20 +28,23 @@ from tensorflow.python.distribute import collective_all_reduce_strategy as stock
 from tensorflow.python.distribute import collective_util, distribute_lib
 
 from .. import loader
+from . import launched, shared_memory
 
 
 class HPUStrategy(stock.CollectiveAllReduceStrategy):
     """One worker per card; gradients are summed over the workers.
 
-    cluster_resolver: a `tf.distribute.cluster_resolver.ClusterResolver`; None reads TF_CONFIG. Without a cluster
-        there is one worker, this process.
+    cluster_resolver: a `tf.distribute.cluster_resolver.ClusterResolver`; None reads TF_CONFIG, and without that
+        the ranks of mpirun or srun. Without any of them there is one worker, this process.
     communication_options: a `tf.distribute.experimental.CommunicationOptions`.
-    Loads the HPU if `load_habana_module()` was not called before; raises what that raises.
+    Loads the HPU if `load_habana_module()` was not called before; raises what that raises, and launched.ClusterError.
     """
 
     def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
         loader.load_habana_module()
         resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        if cluster_resolver is None and not resolver.cluster_spec().as_dict():
+            resolver = launched.resolver() or resolver
         if resolver.cluster_spec().as_dict():
             loader.rebuild_context()
         with _without_startup_warnings():
@@ -50,6 +54,16 @@ class HPUStrategy(stock.CollectiveAllReduceStrategy):
 
 class _HPUExtended(stock.CollectiveAllReduceExtended):
     """What the strategy does: everything as in TensorFlow, on HPU:0."""
+
+    def _initialize_multi_worker(self, cluster_resolver: Any) -> None:
+        super()._initialize_multi_worker(cluster_resolver)
+        if self._num_workers < 2 or not tf.executing_eagerly():  # an estimator's workers cannot meet: they use the ring
+            return
+        (host,) = self._host_cross_device_ops._launchers
+        exchange = shared_memory.meet(host, self._id_in_cluster, self._num_workers)
+        if exchange is not None:
+            several = self._cross_device_ops
+            several._launchers = [shared_memory.Launcher(each, exchange) for each in several._launchers]
 
     def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
         return (f"{worker_device}/device:HPU:0",), "HPU"

@@ -17,6 +17,7 @@
 #include "runtime/callbacks.h"
 #include "runtime/card.h"
 #include "runtime/counters.h"
+#include "runtime/exchange.h"
 #include "runtime/host_memory.h"
 #include "runtime/thread_pool.h"
 
@@ -105,6 +106,16 @@ NB_MODULE(_bridge, m) {
   m.def("claim_card", &ClaimCard);
   m.def("held_card", &HeldCard);
   m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
+
+  m.def(
+      "open_exchange",
+      [](const std::string& name, int rank, int size) {
+        int exchange = -1;
+        Check(OpenExchange(name, rank, size, &exchange));
+        return exchange;
+      },
+      nb::arg("name"), nb::arg("rank"), nb::arg("size"));
+  m.def("unlink_exchange", &UnlinkExchange, nb::arg("name"));
 
   nb::class_<ItemView>(m, "GraphItem")
       .def("nodes_to_preserve",

@@ -1,23 +1,18 @@
-// TF_InitKernel: the op HpuLaunch, and the HPU kernels that the op table asks for.
+// TF_InitKernel: the ops HpuLaunch and HpuCollectiveReduce, and the HPU kernels that the op table asks for.
 #include "tensorflow/c/kernels.h"
 
-#include <cstdio>
 #include <string>
 
+#include "plugin/collective.h"
 #include "plugin/launch.h"
+#include "plugin/register.h"
 #include "plugin/status.h"
 #include "plugin/variables.h"
 #include "runtime/callbacks.h"
-#include "runtime/counters.h"
 #include "tensorflow/c/ops.h"
 
 namespace habana {
 namespace {
-
-void Report(const std::string& what, const TfStatus& status) {
-  GetCounters().registration_errors.fetch_add(1);
-  std::fprintf(stderr, "habana_tf: TensorFlow refused %s: %s\n", what.c_str(), status.message().c_str());
-}
 
 void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(ctx, status);
@@ -80,5 +75,6 @@ void RegisterKernel(const Registration& row) {
 extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
   habana::RegisterLaunchOp();
   habana::RegisterLaunchKernel();
+  habana::RegisterCollective();
   for (const habana::Registration& row : habana::GetRegistrations()) habana::RegisterKernel(row);
 }

@@ -11,8 +11,10 @@ enum class Code : int {
   kOk = 0,
   kCancelled = 1,
   kInvalidArgument = 3,
+  kDeadlineExceeded = 4,
   kResourceExhausted = 8,
   kFailedPrecondition = 9,
+  kAborted = 10,
   kUnimplemented = 12,
   kInternal = 13,
 };

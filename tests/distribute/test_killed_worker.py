@@ -1,0 +1,114 @@
+"""A worker that is killed: the job ends by itself, soon, with an error that names the rank, and leaves nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.distribute.job import TIMEOUT, Job, cluster, free_ports, job, mpirun
+
+ENDS_WITHIN = 60.0
+"""Seconds from the kill to the end of the job. TensorFlow's heartbeats take 10 s to miss a worker, and then the
+worker that is left still has to end; the rest is for busy machines."""
+
+needs_horovod = pytest.mark.skipif(
+    importlib.util.find_spec("horovod") is None, reason="Horovod 0.28.1 exists for Python 3.10 and 3.11 only"
+)
+
+STRATEGY = """
+import tensorflow as tf
+from habana_tf.distribute import HPUStrategy
+
+strategy = HPUStrategy()
+rank = strategy.cluster_resolver.task_id
+with strategy.scope():
+    v = tf.Variable(tf.ones([100, 100]))
+
+
+@tf.function
+def step():
+    return strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("mean", v * 2.0))
+
+
+step()
+report(rank, os.getpid())
+while True:
+    step()
+"""
+
+HOROVOD = """
+import tensorflow as tf
+import horovod.tensorflow as hvd
+import habana_tf
+
+habana_tf.load_habana_module()
+hvd.init()
+step = tf.function(lambda x: hvd.allreduce(x * 2.0))
+x = tf.ones([100, 100])
+step(x)
+report(hvd.rank(), os.getpid())
+while True:
+    step(x)
+"""
+
+
+def kill_when_all_run(running: Job, victim: int) -> float:
+    """Waits until both ranks train, kills one and gives the time."""
+    reports = running.folder / "reports"
+    end = time.monotonic() + TIMEOUT
+    while not all((reports / str(rank)).exists() for rank in range(2)):
+        assert time.monotonic() < end and all(p.poll() is None for p in running.processes), running.everything()
+        time.sleep(0.1)
+    time.sleep(1)
+    os.kill(running.reports()[victim], signal.SIGKILL)
+    return time.monotonic()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_strategy(victim: int) -> None:
+    ports = free_ports(2)
+    with job(STRATEGY) as running:
+        for rank in range(2):
+            variables = {"TF_CONFIG": cluster(ports, rank), "HLS_MODULE_ID": str(rank)}
+            running.start([sys.executable, "script.py"], **variables)
+        killed = kill_when_all_run(running, victim)
+        codes = running.wait(ENDS_WITHIN)
+        assert time.monotonic() - killed < ENDS_WITHIN
+        assert codes[victim] == -signal.SIGKILL and codes[1 - victim] != 0
+        assert f"task:{victim}" in running.output(1 - victim), running.everything()
+        assert running.alive() == []
+        for port in ports:
+            with socket.socket() as free:
+                free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                free.bind(("localhost", port))
+
+
+def _horovodrun() -> list[str]:
+    run = Path(sys.executable).with_name("horovodrun")
+    return [str(run), "--gloo", "-np", "2", "-H", "localhost:2", sys.executable, "script.py"]
+
+
+@needs_horovod
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [(lambda: mpirun(2, sys.executable, "script.py"), "process rank 1"), (_horovodrun, "Process name: 1")],
+    ids=["mpirun", "horovodrun"],
+)
+def test_horovod(command: Callable[[], list[str]], words: str) -> None:
+    with job(HOROVOD) as running:
+        running.start(command())
+        killed = kill_when_all_run(running, 1)
+        (code,) = running.wait(ENDS_WITHIN)
+        assert code != 0 and time.monotonic() - killed < ENDS_WITHIN
+        assert words in running.output(0), running.everything()
+        assert running.alive() == []

@@ -1,0 +1,133 @@
+"""Sums through shared memory: exact in the order of the ranks, the same on all, whatever their order of asking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.distribute.job import run
+
+SUMS = """
+import threading
+import numpy as np
+import tensorflow as tf
+from habana_tf.distribute import HPUStrategy, shared_memory
+
+strategy = HPUStrategy()
+rank, size = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
+(launcher,) = strategy.extended._cross_device_ops._launchers
+assert isinstance(launcher, shared_memory.Launcher)
+
+
+def numbers(rank, count, dtype):
+    random = np.random.default_rng([rank, count])
+    if np.dtype(dtype).kind == "i":
+        return random.integers(-1000, 1000, count).astype(dtype)
+    return random.normal(size=count).astype(np.float32).astype(dtype)
+
+
+def expected(count, dtype):
+    wide = np.float32 if dtype == tf.bfloat16.as_numpy_dtype else dtype
+    total = numbers(0, count, dtype).astype(wide)
+    for other in range(1, size):
+        total = total + numbers(other, count, dtype).astype(wide)
+    return total.astype(dtype)
+
+
+@tf.function(reduce_retracing=False)
+def summed(x):
+    def replica(x):
+        return tf.distribute.get_replica_context().all_reduce("sum", tf.reshape(x, [-1]))
+
+    return strategy.run(replica, args=(x,))
+
+
+piece = (1 << 20) // 4
+for count in (0, 1, 7, piece - 1, piece, piece + 1, 3 * piece + 5):
+    np.testing.assert_array_equal(summed(tf.constant(numbers(rank, count, np.float32))), expected(count, np.float32))
+for dtype in (tf.bfloat16.as_numpy_dtype, np.float64, np.int64, np.int32):
+    np.testing.assert_array_equal(summed(tf.constant(numbers(rank, 1001, dtype))), expected(1001, dtype))
+special = np.array([np.inf, -np.inf, np.nan, -0.0, 1e-45], np.float32)
+np.testing.assert_array_equal(summed(tf.constant(special)), special * np.float32(size))
+
+
+def ops(count, **options):
+    chosen = tf.distribute.experimental.CommunicationOptions(**options)
+
+    @tf.function
+    def step(x):
+        def replica(x):
+            return tf.distribute.get_replica_context().all_reduce("sum", x + 1.0, options=chosen)
+
+        return strategy.run(replica, args=(x,))
+
+    assert float(step(tf.constant(1.0))) == 2.0 * size
+    graph = step.get_concrete_function(tf.constant(1.0)).graph
+    return {op.type for op in graph.get_operations() if "Collective" in op.type}
+
+
+implementations = tf.distribute.experimental.CommunicationImplementation
+assert ops(1) == {"HpuCollectiveReduce"}
+assert ops(1, implementation=implementations.RING) == {"CollectiveReduceV2"}
+
+found = {}
+with tf.device("/device:HPU:0"):
+
+    def ask(key):
+        x = tf.fill([3], float(key + rank))
+        found[key] = shared_memory._sum(x, tf.constant(key), [], launcher._exchange, 0.0).numpy().tolist()
+
+    threads = [threading.Thread(target=ask, args=(key,)) for key in range(1000, 1008)]
+    for thread in threads if rank % 2 == 0 else reversed(threads):  # in another order on every other worker
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+assert found == {key: [float(key * size + sum(range(size)))] * 3 for key in range(1000, 1008)}, found
+
+try:
+    summed(tf.zeros([3 + rank]))
+    error = "none"
+except tf.errors.InvalidArgumentError as raised:
+    error = raised.message
+report(rank, error)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [2, 3])
+def test_sums(workers: int) -> None:
+    left = set(Path("/dev/shm").glob("habana_tf-*"))
+    errors = run(SUMS, workers)
+    assert all("all must train the same model" in error for error in errors), errors
+    assert set(Path("/dev/shm").glob("habana_tf-*")) <= left
+
+
+ABSENT = """
+import tensorflow as tf
+from habana_tf.distribute import HPUStrategy
+
+strategy = HPUStrategy(
+    communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=2.0)
+)
+rank = strategy.cluster_resolver.task_id
+with strategy.scope():
+    v = tf.Variable(1.0)
+step = tf.function(lambda: strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", v * 1.0)))
+assert float(step()) == 2.0
+if rank == 0:
+    try:
+        step()
+    except tf.errors.DeadlineExceededError as error:
+        report(rank, error.message)
+else:
+    while not os.path.exists(os.path.join(os.environ["REPORTS"], "0")):
+        time.sleep(0.1)
+    report(rank, "")
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_timeout_names_the_worker_that_does_not_come() -> None:
+    assert "worker 1 did not take part within 2" in run("import time\n" + ABSENT, 2)[0]
