@@ -10,6 +10,8 @@ HPU is faster; it is taken against the stock mode that is fastest over all pairs
 On HPU every other run starts with an empty recipe cache (cold), the others with the recipes of the one before (warm).
 `resnet50_build` is built and compiled only: no step. The large models take minutes each: ask for them by name, with
 fewer steps; XLA, which is no match there, is left out.
+
+`scaling` (see `scaling.py`) is what strategies cost: `--models scaling`, for the models in `--scale`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from tests.benchmarks import scaling
+
 WORKER = Path(__file__).with_name("worker.py")
 STOCK = ("default", "xla")
 SMALL = ("mlp", "lenet")
@@ -37,20 +43,26 @@ Run = dict[str, Any]
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     lines = []
-    for model in options.models:
+    for model in options.scale if "scaling" in options.models else ():
+        line = _rounded(scaling.summary(model, options.threads, scaling.measure(model, options)))
+        print(json.dumps(line), flush=True)
+        print(scaling.sentence(line), flush=True)
+    for model in (model for model in options.models if model != "scaling"):
         for precision in options.precision if model != BUILT else ["fp32"]:
             line = summary(model, precision, options.threads, pairs(model, precision, options))
             lines.append(line)
             print(json.dumps(line), flush=True)
-    print("\n" + table(lines))
+    if lines:
+        print("\n" + table(lines))
     if options.json:
         Path(options.json).write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Step times on HPU beside stock TensorFlow on the CPU.")
-    parser.add_argument("--models", nargs="+", choices=[*SMALL, *LARGE, BUILT], default=[*SMALL, BUILT])
+    parser.add_argument("--models", nargs="+", choices=[*SMALL, *LARGE, BUILT, "scaling"], default=[*SMALL, BUILT])
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
+    parser.add_argument("--scale", nargs="+", choices=[*SMALL, *LARGE], default=["resnet50", *SMALL])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps per run (300; 12 for a large model)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for HPU and stock alike")

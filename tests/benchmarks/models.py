@@ -31,16 +31,17 @@ class Benchmark:
     words: int = 0
     each: bool = False
 
-    def data(self) -> tf.data.Dataset:
-        """Endless batches (inputs, labels) from memory, the same for every device."""
+    def data(self, replicas: int = 1) -> tf.data.Dataset:
+        """Endless batches (inputs, labels) from memory, the same for every device; a batch for so many replicas."""
         numbers = np.random.default_rng(0)
-        count = min(EXAMPLES, 16 * self.batch)
+        batch = self.batch * replicas
+        count = max(2 * batch, min(EXAMPLES, 16 * batch))
         if self.words:
             x = numbers.integers(1, self.words, (count, *self.shape))
         else:
             x = numbers.random((count, *self.shape), dtype=np.float32)
         y = numbers.integers(0, self.classes, (count, *self.shape) if self.each else count)
-        return tf.data.Dataset.from_tensor_slices((x, y)).batch(self.batch, drop_remainder=True).cache().repeat()
+        return tf.data.Dataset.from_tensor_slices((x, y)).batch(batch, drop_remainder=True).cache().repeat()
 
 
 def _sequential(*parts: tf.keras.layers.Layer) -> tf.keras.Model:

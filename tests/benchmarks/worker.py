@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--strategy", action="store_true", help="as a worker of the cluster in TF_CONFIG, or alone")
     arguments = parser.parse_args()
 
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -62,8 +63,10 @@ def _train(arguments: argparse.Namespace) -> dict[str, Any]:
             self.ends.append(time.perf_counter())
 
     benchmark = models.MODELS[arguments.model]
-    model = models.compiled(benchmark.build(), xla=arguments.device == "xla")
-    data, clock = benchmark.data(), Clock()
+    strategy = _strategy(arguments)
+    with strategy.scope():
+        model = models.compiled(benchmark.build(), xla=arguments.device == "xla")
+    data, clock = benchmark.data(strategy.num_replicas_in_sync), Clock()
     start = time.perf_counter()
     history = model.fit(data, steps_per_epoch=arguments.steps, epochs=1, verbose=0, callbacks=[clock])
     steps = [after - before for before, after in zip(clock.ends, clock.ends[1:], strict=False)]
@@ -72,6 +75,19 @@ def _train(arguments: argparse.Namespace) -> dict[str, Any]:
         "steps": steps[int(len(steps) * WARM_UP) :],
         "loss": float(history.history["loss"][-1]),
     }
+
+
+def _strategy(arguments: argparse.Namespace) -> Any:
+    """The strategy to train under: the device's multi-worker one, or TensorFlow's default, which is none."""
+    import tensorflow as tf
+
+    if not arguments.strategy:
+        return tf.distribute.get_strategy()
+    if arguments.device != "hpu":
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    from habana_tf.distribute import HPUStrategy
+
+    return HPUStrategy()
 
 
 def _build() -> dict[str, Any]:
