@@ -94,11 +94,11 @@ def train_strategy() -> dict[str, Any]:
             value = loss(model, x, y)
         found = tape.gradient(value, model.trainable_variables)
         averaged = tf.distribute.get_replica_context().all_reduce("mean", found)
-        pairs = list(zip(averaged, model.trainable_variables, strict=True))
-        if hasattr(optimizer, "aggregate_gradients"):  # Keras 2 would sum them over the workers again
+        if hasattr(optimizer, "aggregate_gradients"):
+            pairs = zip(averaged, model.trainable_variables, strict=True)
             optimizer.apply_gradients(pairs, skip_gradients_aggregation=True)
-        else:
-            optimizer.apply_gradients(pairs)
+        else:  # Keras 3 always sums over the workers by itself
+            optimizer.apply_gradients(zip([g / size for g in found], model.trainable_variables, strict=True))
         return averaged
 
     @tf.function
