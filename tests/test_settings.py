@@ -70,7 +70,9 @@ NOT_IN_KEY = {
     "TF_DUMP_GRAPH_PREFIX",
 }
 # Variables of other programs, which we read by their rules and therefore do not declare.
-FOREIGN = re.compile(r"TF_CONFIG$|TF_CPP_|OMPI_|PMI_|HOROVOD_|XLA_|KERAS_|CUDA_|PYTHONPATH$|PATH$|HOME$|TMPDIR$|CI$")
+FOREIGN = re.compile(
+    r"TF_CONFIG$|TF_CPP_|OMPI_|PMI_|HOROVOD_|XLA_|KERAS_|CUDA_|PYTHONPATH$|PATH$|HOME$|TMPDIR$|CI$|TERM$|NO_COLOR$"
+)
 
 
 @pytest.fixture(autouse=True)

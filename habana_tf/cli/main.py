@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from habana_tf import __version__
-from habana_tf.cli import machine, ops, recipes, run, variables
+from habana_tf.cli import completion, machine, ops, recipes, run, variables
 from habana_tf.cli.output import CommandError
 
 _EPILOG = """\
@@ -23,10 +23,12 @@ examples:
   TF_RECIPE_CACHE_PATH=/tmp/recipes habana-tf recipes list
   habana-tf recipes list --path /tmp/recipes --sort compile --json
   habana-tf recipes show 3fa9 --path /tmp/recipes
+  habana-tf recipes explain
   habana-tf run -n 4 train.py
   habana-tf info
   habana-tf ops conv2d pool
   habana-tf settings
+  eval "$(habana-tf completion bash)"
 
 exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting
 """
@@ -63,4 +65,5 @@ def _parser() -> argparse.ArgumentParser:
     machine.add_parser(commands)
     ops.add_parser(commands)
     variables.add_parser(commands)
+    completion.add_parser(commands, parser)
     return parser

@@ -1,11 +1,23 @@
-"""How commands print: tables for people, JSON for programs, and numbers with units."""
+"""How commands print: tables for people, JSON for programs, and numbers with units.
+
+Tables are laid out here and not by rich, which takes half a second for two hundred lines: a command that looks should
+be there at once.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+FILE_WIDTH = 200
+"""A file or a pipe has no width: lines there are as long as they need to be, up to this."""
+_GAP = "   "
+_LEAST_COLUMN = 12
+STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35",
+          "cyan": "36"}  # fmt: skip
 
 
 class CommandError(Exception):
@@ -16,6 +28,17 @@ class CommandError(Exception):
         self.code = code
 
 
+class Styled(str):
+    """A cell in a style of `STYLES`."""
+
+    style: str
+
+    def __new__(cls, text: str, style: str) -> Styled:
+        made = super().__new__(cls, text)
+        made.style = style
+        return made
+
+
 def print_json(data: object) -> None:
     """`data` as indented JSON."""
     import json
@@ -24,25 +47,80 @@ def print_json(data: object) -> None:
     sys.stdout.write("\n")
 
 
+def in_colour() -> bool:
+    """Whether standard output is a terminal that shows colours, and the user wants them (see no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str, style: str) -> str:
+    """`text` in a style of `STYLES`, where colours are shown."""
+    return f"\033[{STYLES[style]}m{text}\033[0m" if in_colour() and text else text
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table; cells wrap, nothing is cut off. A column whose name starts with ">" is aligned to the right, and
     without any name there is no heading."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+    cells = [[_printable(cell) for cell in row] for row in rows]
+    right = [column.startswith(">") for column in columns]
+    heading = [column.lstrip(">") for column in columns]
+    width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else FILE_WIDTH
+    widths = _widths([heading, *cells] if cells or any(heading) else [], len(columns), width)
+    lines = []
+    if any(heading):
+        lines.append(_line([Styled(name, "bold") for name in heading], widths, right))
+        lines.append(_line([Styled("─" * n, "dim") for n in widths], widths, right))
+    for row in cells:
+        parts = [_wrapped(cell, n) for cell, n in zip(row, widths, strict=True)]
+        for k in range(max(map(len, parts), default=0)):
+            line = [part[k] if k < len(part) else "" for part in parts]
+            lines.append(_line([_like(cell, text) for cell, text in zip(row, line, strict=True)], widths, right))
+    sys.stdout.write("".join(line + "\n" for line in lines))
 
-    table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=any(columns))
-    for column in columns:
-        table.add_column(column.lstrip(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    # A file or a pipe has no width: lines there are as long as they need to be, up to a limit.
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    # Written by ourselves: rich ends the process when the reader has gone.
-    sys.stdout.writelines(line.rstrip() + "\n" for line in captured.get().splitlines())
+
+def _widths(rows: list[list[str]], columns: int, most: int) -> list[int]:
+    """Of each column; the widest give way where all together are wider than `most`."""
+    widths = [max((len(row[k]) for row in rows), default=0) for k in range(columns)]
+    over = sum(widths) + len(_GAP) * (columns - 1) - most
+    while over > 0 and max(widths) > _LEAST_COLUMN:
+        widest = widths.index(max(widths))
+        second = max([n for k, n in enumerate(widths) if k != widest], default=0)
+        cut = min(over, max(widths[widest] - max(second, _LEAST_COLUMN), 1))
+        widths[widest] -= cut
+        over -= cut
+    return widths
+
+
+def _wrapped(cell: str, width: int) -> list[str]:
+    """A cell in lines of at most `width`, broken at blanks where possible."""
+    lines = []
+    for text in cell.split("\n"):
+        while len(text) > width:
+            at = text.rfind(" ", 1, width + 1)
+            at = at if at > width // 3 else width
+            lines.append(text[:at])
+            text = text[at:].lstrip(" ")
+        lines.append(text)
+    return lines
+
+
+def _printable(cell: str) -> str:
+    """Without what would steer a terminal: names come from files."""
+    if cell.isprintable():
+        return cell
+    return _like(cell, "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in cell))
+
+
+def _like(cell: str, text: str) -> str:
+    return Styled(text, cell.style) if isinstance(cell, Styled) else text
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    out = []
+    for cell, width, to_right in zip(cells, widths, right, strict=True):
+        text = painted(cell, cell.style) if isinstance(cell, Styled) else cell
+        blanks = " " * (width - len(cell))
+        out.append(blanks + text if to_right else text + blanks)
+    return _GAP.join(out).rstrip()
 
 
 def size(number: float) -> str:
@@ -54,9 +132,21 @@ def size(number: float) -> str:
     return f"{number:.1f} GiB"
 
 
+def operations(number: float) -> str:
+    """A number of operations, in the decimal unit that suits."""
+    for unit in ("", " K", " M", " G"):
+        if number < 1000:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g} T"
+
+
 def duration(seconds: float) -> str:
-    """A time span in milliseconds or seconds."""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    """A time span in milliseconds, seconds, or minutes and more."""
+    if seconds < 120:
+        return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    minutes = seconds / 60
+    return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
 def moment(seconds: float) -> str:

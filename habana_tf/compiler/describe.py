@@ -4,7 +4,8 @@
     does      contract, map, reduce, or the primitive's name
     shape     what it runs over; a size known at run time only is text
     fused     how often each scalar function stands in it
-    ops       the cluster's ops it computes, wholly or in part, by index
+    ops       the cluster's ops it computes, wholly or in part, by index; equal computations are done once, and count
+              for the op that came first; constants, shapes and views of inputs are no work
     outputs   how many tensors it writes
     flops     floating-point operations of one launch: two per multiply-add of a contraction, one per element for each
               scalar function of floating-point numbers (whatever its price) and each term of a reduction
@@ -53,7 +54,7 @@ def describe(kernel: Kernel, plan: Schedule) -> dict[str, Any]:
         "does": does,
         "shape": [_plain(n) for n in shape],
         "fused": dict(sorted(fused.items())),
-        "ops": sorted({n.origin for n in inside if n.origin >= 0}),
+        "ops": sorted({n.origin for n in inside if n.origin >= 0 and n.op is not Op.CONST}),
         "outputs": len(kernel.outputs),
         "flops": _plain(flops),
         "bytes": _plain(_total(ext.mul(n.numel, n.dtype.bytes) for n in touched)),

@@ -115,16 +115,25 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
 
 
 def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """(header fields for people and tools, sections) for the recipe cache."""
+    """(header fields for people and tools, sections) for the recipe cache.
+
+    The header is read for every line of a listing, so it has sums (`flops` is None over symbolic extents), and the
+    section `kernels` the rows.
+    """
     plan = {
         "launches": [[x.function, list(x.buffers), pack_extent(x.grid), x.grain] for x in recipe.launches],
         "buffers": [[int(b.kind), b.index, pack_extent(b.nbytes), b.first, b.last] for b in recipe.buffers],
         "outputs": [[d.label, [pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
         "states": [pack_extent(n) for n in recipe.states],
     }
-    header: dict[str, Any] = {"kernels": recipe.kernels}
+    flops = [row["flops"] for row in recipe.kernels]
+    header: dict[str, Any] = {
+        "kernels": {engine: sum(row["engine"] == engine for row in recipe.kernels) for engine in ("MME", "TPC")},
+        "flops": sum(flops) if all(isinstance(n, int) for n in flops) else None,
+    }
     sections = {
         "plan": json.dumps(plan, separators=(",", ":")).encode(),
+        "kernels": json.dumps(recipe.kernels, separators=(",", ":")).encode(),
         "constants": recipe.constants,
         "object": recipe.code,
     }
@@ -132,7 +141,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
-    """The recipe that `pack` made, without `kernels`: those stay with the entry."""
+    """The recipe that `pack` made, without `kernels`: only people ask for those."""
     plan = json.loads(sections["plan"])
     return Recipe(
         name,

@@ -244,6 +244,7 @@ def _compile(key: cache.Key, source: Source, program: Program, goal: Target) -> 
         "ops": dict(sorted(Counter(n.op for n in source.cluster.nodes).items())),
         "inputs": [_described(n.dtype, n.shape) for n in program.inputs],
         "outputs": [_described(n.dtype, n.shape) for n in program.outputs],
+        "scopes": source.scopes(),
     }
     start = time.perf_counter()
     try:

@@ -11,6 +11,7 @@ Shapes and values may hold symbolic extents, as in a recipe for a range of sizes
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,8 @@ from .dtypes import from_label
 from .extent import Extent
 from .ir import Program
 from .recipe import pack_extent, unpack_extent
+
+MOST_SCOPES = 8
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,12 @@ class Source:
     def program(self) -> Program:
         """It, lowered. Raises LoweringError."""
         return lower(self.cluster, self.shapes, self.values)
+
+    def scopes(self) -> dict[str, int]:
+        """How many ops stand in which outermost name scope (a model's or an optimizer's name), most first."""
+        paths = [n.name.removeprefix("gradient_tape/").split("/") for n in self.cluster.nodes]
+        count = Counter(path[0] for path in paths if len(path) > 1)
+        return dict(sorted(count.items(), key=lambda item: (-item[1], item[0]))[:MOST_SCOPES])
 
     def sections(self) -> dict[str, bytes]:
         """As sections of an entry."""

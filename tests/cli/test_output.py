@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-from habana_tf.cli.output import duration, print_table, size, tensor
+from habana_tf.cli.output import Styled, duration, operations, print_table, size, tensor
 
 
 @pytest.mark.parametrize(
@@ -15,9 +17,16 @@ def test_sizes(number: int, text: str) -> None:
     assert size(number) == text
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.0, "0 ms"), (0.0214, "21 ms"), (1.26, "1.3 s")])
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.0, "0 ms"), (0.0214, "21 ms"), (1.26, "1.3 s"), (150, "2.5 min"), (9000, "2.5 h")]
+)
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0"), (999, "999"), (65_536, "65.5 K"), (2.5e12, "2.5 T")])
+def test_operations(number: float, text: str) -> None:
+    assert operations(number) == text
 
 
 @pytest.mark.parametrize(
@@ -41,3 +50,37 @@ def test_tables_lose_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert out.count("y") == 300
     print_table(["", ""], [["k", "v"]])
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_columns_line_up_and_wrap(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["a", ">number", "text"], [["x", "1", "words " * 60], ["long name", "22", "end"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 200
+    assert len({line.index(word) for line in lines for word in ("text", "words", "end") if word in line}) == 1
+    assert (
+        len({line.index(word) + len(word) for line in lines for word in ("number", " 1 ", "22 ") if word in line}) <= 2
+    )
+    assert sum(line.count("words") for line in lines) == 60
+
+
+def test_what_steers_a_terminal_is_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["a"], [["\x1b]0;title\x07 \u009b31m"]])
+    assert "\x1b" not in (out := capsys.readouterr().out) and "\x07" not in out and "\x9b" not in out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "colours"), [("A", "", True), ("NO_COLOR", "1", False), ("TERM", "dumb", False)]
+)
+def test_colours_are_for_terminals(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, variable: str, value: str, colours: bool
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(variable, value)
+    print_table(["a"], [[Styled("red", "red")]])
+    assert "\x1b" not in capsys.readouterr().out, "this is no terminal"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setattr("os.get_terminal_size", lambda descriptor: os.terminal_size((40, 20)))
+    monkeypatch.setattr("sys.stdout.fileno", lambda: 1)
+    print_table(["a"], [[Styled("red", "red")]])
+    assert ("\x1b[31mred\x1b[0m" in capsys.readouterr().out) == colours

@@ -1,4 +1,4 @@
-"""`recipes list` and `show` tell what is cached, damaged entries included, and change nothing."""
+"""`recipes list` tells what is cached, damaged entries included, in the order and of the kind asked for."""
 
 from __future__ import annotations
 
@@ -17,7 +17,14 @@ from habana_tf.cache.levels import RecipeCache
 def _put(name: str, ops: dict[str, int], inputs: list[Any], seconds: float, size: int = 100) -> str:
     described = [{"dtype": "float32", "shape": shape} for shape in inputs]
     key = Key.of([("cluster", name), ("inputs", described)])
-    header = {"ops": ops, "inputs": described, "outputs": described, "tools": {"llvm": "22.1"}, "memory": {"peak": 7}}
+    header = {
+        "scopes": {f"net_{name}": 3},
+        "ops": ops,
+        "inputs": described,
+        "outputs": described,
+        "tools": {"llvm": "22.1"},
+        "memory": {"peak": 7},
+    }
     RecipeCache().store(key, name, header, {"object": os.urandom(size)}, seconds)
     return key.digest
 
@@ -82,53 +89,6 @@ def test_a_damaged_recipe_is_named_and_left_alone(root: Path, run: Callable[...,
     assert path.exists()
 
 
-def test_looking_is_not_using(root: Path, run: Callable[..., Any]) -> None:
-    before = {path: path.stat().st_mtime for path in root.rglob("*")}
-    run("recipes", "list")
-    run("recipes", "show", "add")
-    assert {path: path.stat().st_mtime for path in root.rglob("*")} == before
-
-
-def test_show_has_everything(root: Path, run: Callable[..., Any]) -> None:
-    digest = Key.of([("cluster", "add"), ("inputs", [{"dtype": "float32", "shape": ["n"]}])]).digest
-    for wanted in ("add", digest, digest[:10].upper()):
-        result = run("recipes", "show", wanted)
-        assert result.code == 0
-        for words in (
-            digest,
-            "AddV2",
-            "float32[n]",
-            "20 ms",
-            "digest verified",
-            "llvm: 22.1",
-            "peak: 7",
-            "object",
-            "cluster",
-        ):
-            assert words in result.out
-    data = json.loads(run("recipes", "show", "add", "--json").out)
-    assert data["header"]["digest"] == digest
-    assert data["section_bytes"] == {"object": 100}
-
-
-def test_an_ambiguous_name_lists_the_keys(root: Path, run: Callable[..., Any]) -> None:
-    result = run("recipes", "show", "step")
-    assert (result.code, result.out) == (1, "")
-    assert "2 recipes match 'step'" in result.err
-    assert "float32[64,10]" in result.err and "float32[5,10]" in result.err
-
-
-def test_show_verifies_the_payload(root: Path, run: Callable[..., Any]) -> None:
-    path = next(root.rglob("add-*.recipe"))
-    data = bytearray(path.read_bytes())
-    data[-60] ^= 1
-    path.write_bytes(data)
-    result = run("recipes", "show", "add")
-    assert result.code == 1
-    assert str(path) in result.err and "digest does not match" in result.err
-    assert path.exists()
-
-
 def test_what_is_not_there_is_code_1(root: Path, run: Callable[..., Any]) -> None:
     result = run("recipes", "show", "nothing")
     assert result.code == 1 and "no recipe in" in result.err
@@ -150,3 +110,34 @@ def test_without_a_directory_it_says_how_to_name_one(run: Callable[..., Any], mo
 
 def test_an_empty_cache(tmp_path: Path, run: Callable[..., Any]) -> None:
     assert "0 recipes" in run("recipes", "list", "--path", str(tmp_path)).out
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--op", "matm"], ["step", "step"]),
+        (["--op", "mul", "--op", "relu"], ["step", "step"]),
+        (["--op", "Mul"], ["mul", "step", "step"]),
+        (["--name", "NET_AD"], ["add"]),
+        (["--name", "step", "--larger-than", "4K"], ["step"]),
+        (["--smaller-than", "4KiB"], ["add", "mul", "step"]),
+        (["--older-than", "1h"], []),
+        (["--newer-than", "1.5h"], ["add", "mul", "step", "step"]),
+        (["--unused-for", "1w"], ["add", "mul", "step", "step"]),
+    ],
+)
+def test_filters(root: Path, run: Callable[..., Any], options: list[str], names: list[str]) -> None:
+    data = json.loads(run("recipes", "list", "--json", "--sort", "name", *options).out)
+    assert [row["header"]["name"] for row in data["recipes"]] == names
+    assert f"{len(names)} of 4 recipes" in run("recipes", "list", *options).out or len(names) == 4
+
+
+def test_reverse(root: Path, run: Callable[..., Any]) -> None:
+    data = json.loads(run("recipes", "list", "--json", "--sort", "name", "--reverse").out)
+    assert [row["header"]["name"] for row in data["recipes"]] == ["step", "step", "mul", "add"]
+
+
+@pytest.mark.parametrize("options", [["--older-than", "soon"], ["--larger-than", "big"]])
+def test_units_are_explained(root: Path, run: Callable[..., Any], options: list[str]) -> None:
+    result = run("recipes", "list", *options)
+    assert result.code == 2 and "write" in result.err

@@ -1,0 +1,152 @@
+"""What the actions share: options, the cache directory, and finding a recipe by what a person types."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from habana_tf.cli.output import CommandError, tensor
+
+if TYPE_CHECKING:
+    from habana_tf.cache.entry import Entry
+    from habana_tf.cache.listing import Listed
+    from habana_tf.cache.store import Store
+
+Actions = argparse._SubParsersAction  # what `add_subparsers` gives; argparse has no public name for it
+KEY_DIGITS = 12
+"""Digits of a key that are shown where there is little room."""
+
+
+def action(actions: Actions[argparse.ArgumentParser], name: str, help_: str, *examples: str) -> argparse.ArgumentParser:
+    """A new action with --path, --json and, in its --help, examples."""
+    epilog = "examples:\n" + "".join(f"  habana-tf recipes {example}\n" for example in examples)
+    parser: argparse.ArgumentParser = actions.add_parser(
+        name,
+        help=help_,
+        description=f"{help_[0].upper()}{help_[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--path", metavar="DIR", help="the cache directory (default: TF_RECIPE_CACHE_PATH)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    return parser
+
+
+def add_recipe(parser: argparse.ArgumentParser, name: str = "recipe", **options: Any) -> None:
+    """An argument that names a recipe."""
+    parser.add_argument(name, metavar="NAME_OR_KEY", help="its name, or the first digits of its key", **options)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """What the cache raises becomes an error of the command, with its exit code."""
+    from habana_tf.cache import BundleError, EntryError, NoDirectory, ReadOnly, Refused
+    from habana_tf.settings import SettingError
+
+    try:
+        yield
+    except SettingError as error:
+        raise CommandError(str(error), 2) from error
+    except NoDirectory as error:
+        unset = str(error).startswith("no cache directory")
+        raise CommandError(f"{error} or pass --path" if unset else str(error), 2 if unset else 1) from error
+    except (BundleError, EntryError, ReadOnly, Refused, OSError) as error:
+        raise CommandError(str(error), 1) from error
+
+
+def opened(arguments: argparse.Namespace) -> Store:
+    """The store that the options name; use it under `errors`."""
+    from habana_tf.cache.directory import open_store
+
+    with errors():
+        return open_store(arguments.path)
+
+
+def rows_of(store: Store) -> tuple[list[Listed], list[Listed]]:
+    """The recipes and notes of failures of a store; what cannot be used."""
+    with errors():
+        rows = store.listing()
+    return [row for row in rows if row.header is not None], [row for row in rows if row.header is None]
+
+
+def entry_of(store: Store, row: Listed) -> Entry:
+    """The whole entry, verified."""
+    from habana_tf.cache import EntryError, Refused
+
+    try:
+        return store.inspect(row)
+    except (EntryError, Refused, OSError) as error:
+        raise CommandError(f"{row.path}: {error}", 1) from error
+
+
+def only_match(rows: Sequence[Listed], wanted: str, root: str) -> Listed:
+    """The one recipe with this name or a key that starts so."""
+    found = [row for row in rows if header(row)["name"] == wanted]
+    found = found or [row for row in rows if header(row)["digest"].startswith(wanted.lower())]
+    if not found:
+        raise CommandError(f"no recipe in {root} is called {wanted!r} or has a key that starts so", 1)
+    if len(found) > 1:
+        which = "\n".join(f"  {header(row)['digest']}  {tensors(header(row), 'inputs')}" for row in found)
+        raise CommandError(f"{len(found)} recipes match {wanted!r}; name one by its key:\n{which}", 1)
+    return found[0]
+
+
+def header(row: Listed) -> dict[str, Any]:
+    """The header of a row that has one."""
+    assert row.header is not None, "only rows with a header are shown"
+    return row.header
+
+
+def op_count(row: Listed) -> int:
+    """How many ops were compiled together; one for an eager op."""
+    ops = header(row).get("ops")
+    return sum(ops.values()) if isinstance(ops, dict) else 0
+
+
+def ops_text(row: Listed) -> str:
+    """2 MatMul, Relu"""
+    ops = header(row).get("ops") or {}
+    return ", ".join(op if count == 1 else f"{count} {op}" for op, count in ops.items())
+
+
+def tensors(of: Any, which: str) -> str:
+    """The inputs or outputs in a header."""
+    return ", ".join(tensor(each) for each in of.get(which) or [])
+
+
+def shortened(text: str, limit: int = 60) -> str:
+    """Lists in a table line end where they get long; `show` has them whole."""
+    return text if len(text) <= limit else text[: limit - 3].rsplit(",", 1)[0] + ", ..."
+
+
+def plain(value: object) -> str:
+    """JSON data as text for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {plain(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        items = (f"{{{plain(item)}}}" if isinstance(item, dict) else plain(item) for item in value)
+        return "[" + ", ".join(items) + "]"
+    return str(value)
+
+
+_AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def age(text: str) -> float:
+    """30d as seconds; an argument's type."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no age: write 90s, 15m, 12h, 30d or 2w")
+    return float(found[1]) * _AGES[found[2]]
+
+
+def byte_size(text: str) -> int:
+    """512M as bytes; an argument's type."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", text, re.IGNORECASE)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 4096, 64K, 512M or 2G (units of 1024)")
+    return int(float(found[1]) * _SIZES[found[2].upper()])

@@ -1,0 +1,119 @@
+"""What is in a recipe's sections, for `show` and `report`: its ops, its kernels, its memory plan.
+
+An entry that has no such section (a note of a failure, or one made by another compiler) has empty lists.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from habana_tf.cli.output import CommandError
+
+if TYPE_CHECKING:
+    from habana_tf.cache.entry import Entry
+
+
+@dataclass(frozen=True)
+class Op:
+    """An op of the cluster. inputs: (op's index or -1 for the cluster's inputs, output). kernels: who computes it."""
+
+    type: str
+    name: str
+    inputs: tuple[tuple[int, int], ...]
+    kernels: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A buffer of the workspace: bytes from `offset` on, alive from launch `first` to `last`, both included."""
+
+    offset: int
+    nbytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The workspace of a launch. peak: most bytes alive at once."""
+
+    launches: int
+    blocks: tuple[Block, ...]
+    total: int
+    peak: int
+
+    def alive(self) -> list[int]:
+        """Bytes alive at each launch."""
+        out = [0] * self.launches
+        for block in self.blocks:
+            for launch in range(block.first, block.last + 1):
+                out[launch] += block.nbytes
+        return out
+
+
+def kernels(entry: Entry) -> list[dict[str, Any]]:
+    """The rows of `compiler.describe`, in launch order."""
+    rows: list[dict[str, Any]] = json.loads(entry.sections.get("kernels", b"[]"))
+    return rows
+
+
+def ops(entry: Entry) -> list[Op]:
+    """The cluster's ops in their order."""
+    graph = json.loads(entry.sections.get("graph", b'{"ops": []}'))
+    makers: dict[int, list[int]] = {}
+    for number, kernel in enumerate(kernels(entry)):
+        for index in kernel["ops"]:
+            makers.setdefault(index, []).append(number)
+    return [
+        Op(type_, name, tuple((op, output) for op, output in inputs), tuple(makers.get(k, ())))
+        for k, (type_, name, inputs) in enumerate(graph["ops"])
+    ]
+
+
+def symbols(entry: Entry) -> int:
+    """How many sizes the recipe leaves open."""
+    found = -1
+    stack = [json.loads(entry.sections["plan"])["buffers"]] if "plan" in entry.sections else []
+    while stack:
+        item = stack.pop()
+        if isinstance(item, dict):
+            stack.append(item["c"])
+            for atom, _ in item["t"]:
+                found = max(found, atom) if isinstance(atom, int) else found
+                stack.extend([] if isinstance(atom, int) else _inner(atom))
+        elif isinstance(item, list):
+            stack.extend(x for x in item if isinstance(x, list | dict))
+    return found + 1
+
+
+def _inner(atom: list[Any]) -> list[Any]:
+    """The parts of a product, quotient or remainder, as extents."""
+    if atom[0] == "*":
+        return [{"c": 0, "t": [[part, 1]]} for part in atom[1:]]
+    return [atom[1]]
+
+
+def plan(entry: Entry, sizes: Sequence[int]) -> Plan | None:
+    """The memory plan with the open sizes set; None for an entry without one.
+
+    Raises CommandError when not as many sizes are given as are open.
+    """
+    if "plan" not in entry.sections:
+        return None
+    wanted = symbols(entry)
+    if len(sizes) != wanted:
+        raise CommandError(f"{entry.name} leaves {wanted} sizes open and {len(sizes)} were given: see --sizes", 2)
+    from habana_tf.compiler import extent
+    from habana_tf.compiler.recipe import unpack
+
+    recipe = unpack(entry.name, entry.sections)
+    offsets, total, peak = recipe.workspace(sizes)
+    blocks = [
+        Block(offset, extent.evaluate(buffer.nbytes, list(sizes)), buffer.first, buffer.last)
+        for number, offset in offsets.items()
+        for buffer in [recipe.buffers[number]]
+    ]
+    return Plan(len(recipe.launches), tuple(blocks), total, peak)

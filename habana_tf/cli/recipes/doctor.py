@@ -1,0 +1,76 @@
+"""`habana-tf recipes path` and `doctor`: where the cache is, and whether anything keeps it from working."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+
+from habana_tf.cli.output import CommandError, Styled, print_json, print_table, size
+from habana_tf.cli.recipes.common import Actions, action, errors
+
+_LITTLE_SPACE = 256 << 20
+
+
+def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+    """Declares the actions."""
+    path = action(actions, "path", "print the cache directory", "path", "path --json")
+    path.set_defaults(run=_path)
+    doctor = action(actions, "doctor", "permissions, space, file system, locks, versions", "doctor", "doctor --json")
+    doctor.set_defaults(run=_doctor)
+
+
+def _path(arguments: argparse.Namespace) -> int:
+    import os
+
+    from habana_tf import settings
+
+    with errors():
+        root = arguments.path or settings.TF_RECIPE_CACHE_PATH.get()
+    if not root:
+        raise CommandError("no cache directory: set TF_RECIPE_CACHE_PATH or pass --path", 2)
+    root = os.path.abspath(root)
+    if arguments.json:
+        print_json({"path": root, "exists": os.path.isdir(root)})
+    else:
+        print(root)
+    return 0
+
+
+def _doctor(arguments: argparse.Namespace) -> int:
+    """Exit code 1 when something keeps the cache from working as it should."""
+    import os
+
+    from habana_tf import cache, settings
+    from habana_tf.cache.store import VERSION
+
+    with errors():
+        health = cache.health(arguments.path)
+        mode = settings.HABANA_SIM_CACHE_MODE.get()
+        key = settings.HABANA_SIM_CACHE_SIGNING_KEY.get()
+    status = os.stat(health.root)
+    trusted = health.refused or f"owner {status.st_uid}, mode {status.st_mode & 0o7777:o}"
+    kind = (health.file_system or "unknown") + (", other machines may write" if health.network else "")
+    versions = ", ".join(f"{v} (this one)" if v == VERSION else v for v in health.versions)
+    checks = [
+        ("believed", health.refused is None, trusted),
+        ("writable", health.writable or mode == "ro", "yes" if health.writable else _unwritable(mode)),
+        ("locks", health.locks is None, health.locks or ("work" if health.writable else "not tried: not writable")),
+        ("file system", True, kind),
+        ("free space", health.free_bytes > _LITTLE_SPACE, size(health.free_bytes)),
+        ("size", health.used_bytes <= health.limit_bytes, f"{size(health.used_bytes)} of {size(health.limit_bytes)}"),
+        ("format versions", True, versions or "none yet"),
+        ("mode", mode != "off", mode),
+        ("signing key", True, key or "none: the owner decides"),
+    ]
+    healthy = all(good for _, good, _ in checks)
+    if arguments.json:
+        print_json({**asdict(health), "mode": mode, "signing_key": key, "healthy": healthy})
+        return 0 if healthy else 1
+    print(health.root)
+    marks = [Styled("ok", "green") if good else Styled("PROBLEM", "red") for _, good, _ in checks]
+    print_table(["", "", ""], [(name, mark, text) for mark, (name, _, text) in zip(marks, checks, strict=True)])
+    return 0 if healthy else 1
+
+
+def _unwritable(mode: str) -> str:
+    return f"no: HABANA_SIM_CACHE_MODE={mode}" if mode == "ro" else "no: recipes are compiled anew by every process"

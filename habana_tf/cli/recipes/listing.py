@@ -1,0 +1,146 @@
+"""`habana-tf recipes list`: a line per recipe, those of single ops folded into one."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
+from habana_tf.cli.recipes.common import (
+    KEY_DIGITS,
+    Actions,
+    action,
+    age,
+    byte_size,
+    header,
+    op_count,
+    opened,
+    ops_text,
+    rows_of,
+    shortened,
+    tensors,
+)
+
+if TYPE_CHECKING:
+    from habana_tf.cache.listing import Listed
+
+# Most interesting first: what was used last, what is new, large, took long; names from A.
+_ORDERS: dict[str, Callable[[Listed], Any]] = {
+    "used": lambda row: -row.last_used,
+    "created": lambda row: -header(row)["created"],
+    "size": lambda row: -row.file_bytes,
+    "compile": lambda row: -header(row)["compile_seconds"],
+    "ops": lambda row: -op_count(row),
+    "name": lambda row: (header(row)["name"], header(row)["digest"]),
+}
+
+
+def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+    """Declares the action."""
+    parser = action(
+        actions,
+        "list",
+        "list the recipes",
+        "list",
+        "list --name resnet --sort compile",
+        "list --op conv --op matmul --larger-than 64K",
+        "list --unused-for 30d --json",
+    )
+    parser.add_argument("--sort", choices=sorted(_ORDERS), default="used", help="default: last used first")
+    parser.add_argument("--reverse", action="store_true", help="the other way round")
+    parser.add_argument("--all", action="store_true", help="also one line for each one-op recipe (eager ops)")
+    parser.add_argument(
+        "--name", metavar="TEXT", help="only recipes with this in their name or their ops' outer scopes"
+    )
+    parser.add_argument("--op", metavar="OP", action="append", default=[], help="only with an op whose type has this "
+                        "in it, in any case; several times: with all of them")  # fmt: skip
+    parser.add_argument("--larger-than", metavar="SIZE", type=byte_size, help="only larger files, such as 64K or 1M")
+    parser.add_argument("--smaller-than", metavar="SIZE", type=byte_size, help="only smaller files")
+    parser.add_argument("--older-than", metavar="AGE", type=age, help="only made longer ago, such as 12h or 30d")
+    parser.add_argument("--newer-than", metavar="AGE", type=age, help="only made since")
+    parser.add_argument("--unused-for", metavar="AGE", type=age, help="only not used for so long")
+    parser.set_defaults(run=_list)
+
+
+def _list(arguments: argparse.Namespace) -> int:
+    store = opened(arguments)
+    every, bad = rows_of(store)
+    good = sorted(filter(_wanted(arguments), every), key=_ORDERS[arguments.sort], reverse=arguments.reverse)
+    if arguments.json:
+        print_json(
+            {"path": store.root, "recipes": [asdict(row) for row in good], "unusable": [asdict(row) for row in bad]}
+        )
+        return 0
+    # Who asks for an op or a name has chosen already.
+    unfolded = arguments.all or arguments.op or arguments.name
+    folded = [] if unfolded else [row for row in good if op_count(row) == 1]
+    lines = [_line(row) for row in good if unfolded or op_count(row) != 1]
+    if folded:
+        lines.append(_folded_line(folded))
+    print_table(["name", "key", "in", "ops", "inputs", ">size", ">compile time", "last use"], lines)
+    total, seconds = sum(row.file_bytes for row in good), sum(header(row)["compile_seconds"] for row in good)
+    of = "" if len(good) == len(every) else f" of {len(every)}"
+    print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {store.root}")
+    for row in bad:
+        print(f"unusable: {row.path}: {row.problem}", file=sys.stderr)
+    return 0
+
+
+def _wanted(arguments: argparse.Namespace) -> Callable[[Listed], bool]:
+    now = time.time()
+    tests: list[Callable[[Listed], bool]] = []
+    if arguments.name:
+        name = arguments.name.lower()
+        tests.append(lambda row: any(name in text.lower() for text in (header(row)["name"], *_scopes(row))))
+    if arguments.op:
+        ops = [op.lower() for op in arguments.op]
+        tests.append(lambda row: all(any(op in have.lower() for have in header(row).get("ops") or ()) for op in ops))
+    if arguments.larger_than is not None:
+        tests.append(lambda row: row.file_bytes > arguments.larger_than)
+    if arguments.smaller_than is not None:
+        tests.append(lambda row: row.file_bytes < arguments.smaller_than)
+    if arguments.older_than is not None:
+        tests.append(lambda row: now - header(row)["created"] > arguments.older_than)
+    if arguments.newer_than is not None:
+        tests.append(lambda row: now - header(row)["created"] < arguments.newer_than)
+    if arguments.unused_for is not None:
+        tests.append(lambda row: now - row.last_used > arguments.unused_for)
+    return lambda row: all(test(row) for test in tests)
+
+
+def _scopes(row: Listed) -> list[str]:
+    return list(header(row).get("scopes") or ())
+
+
+def _line(row: Listed) -> list[str]:
+    of = header(row)
+    failed = "failure" in of
+    return [
+        Styled(of["name"], "red" if failed else "cyan"),
+        of["digest"][:KEY_DIGITS],
+        shortened(", ".join(_scopes(row)), 30),
+        Styled("cannot be compiled", "red") if failed else shortened(ops_text(row), 40),
+        shortened(tensors(of, "inputs"), 50),
+        size(row.file_bytes),
+        duration(of["compile_seconds"]),
+        moment(row.last_used),
+    ]
+
+
+def _folded_line(rows: list[Listed]) -> list[str]:
+    names = sorted({op for row in rows for op in header(row)["ops"]})
+    cells = [
+        f"({len(rows)} one-op recipes)",
+        "",
+        "",
+        shortened(", ".join(names)),
+        "",
+        size(sum(row.file_bytes for row in rows)),
+        duration(sum(header(row)["compile_seconds"] for row in rows)),
+        moment(max(row.last_used for row in rows)),
+    ]
+    return [Styled(cell, "dim") for cell in cells]

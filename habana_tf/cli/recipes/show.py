@@ -1,0 +1,178 @@
+"""`habana-tf recipes show`: everything about one recipe."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from habana_tf.cli.output import (
+    CommandError,
+    Styled,
+    duration,
+    moment,
+    operations,
+    painted,
+    print_json,
+    print_table,
+    size,
+)
+from habana_tf.cli.recipes import contents
+from habana_tf.cli.recipes.common import (
+    Actions,
+    action,
+    add_recipe,
+    entry_of,
+    header,
+    only_match,
+    opened,
+    ops_text,
+    plain,
+    rows_of,
+    tensors,
+)
+
+if TYPE_CHECKING:
+    from habana_tf.cache.entry import Entry
+    from habana_tf.cache.listing import Listed
+
+_SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
+                "kernels", "flops", "scopes", "failure", "signature"}  # fmt: skip
+_BAR = " ▁▂▃▄▅▆▇█"
+_BAR_WIDTH = 64
+_NAMES = 3
+ENGINES = {"MME": "magenta", "TPC": "green"}
+
+
+def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+    """Declares the action."""
+    parser = action(
+        actions,
+        "show",
+        "show everything about one recipe",
+        "show cluster_2cb107ca5327",
+        "show 8c6e --ops",
+        "show 432c --sizes 64          a recipe for a range of sizes, looked at for one",
+    )
+    add_recipe(parser)
+    parser.add_argument("--ops", action="store_true", help="also a line for each op of the cluster")
+    parser.add_argument("--sizes", metavar="N", type=int, nargs="+", default=[],
+                        help="values for the sizes that a recipe leaves open (s0, s1, ...)")  # fmt: skip
+    parser.set_defaults(run=_show)
+
+
+def _show(arguments: argparse.Namespace) -> int:
+    if any(n < 1 for n in arguments.sizes):
+        raise CommandError("--sizes: sizes are at least 1", 2)
+    store = opened(arguments)
+    good, _ = rows_of(store)
+    row = only_match(good, arguments.recipe, store.root)
+    entry = entry_of(store, row)
+    plan = None if not arguments.sizes and contents.symbols(entry) else contents.plan(entry, arguments.sizes)
+    if arguments.json:
+        print_json(
+            {
+                **asdict(row),
+                "section_bytes": {name: len(data) for name, data in entry.sections.items()},
+                "kernels": contents.kernels(entry),
+                "ops": [asdict(op) for op in contents.ops(entry)],
+                "plan": None if plan is None else asdict(plan),
+            }
+        )
+        return 0
+    _print_facts(row, entry)
+    _print_kernels(entry)
+    _print_plan(entry, plan)
+    if arguments.ops:
+        _print_ops(entry)
+    _print_sections(entry)
+    print()
+    print_table(["part of the key", "value"], [(part.name, plain(part.value)) for part in entry.key.parts])
+    return 0
+
+
+def _print_facts(row: Listed, entry: Entry) -> None:
+    of = header(row)
+    flops = of.get("flops")
+    facts = [
+        ("name", Styled(entry.name, "cyan")),
+        ("key", entry.digest),
+        ("file", row.path),
+        ("size", f"{size(row.file_bytes)}, digest verified" + (", signed" if "signature" in of else "")),
+        ("created", moment(of["created"])),
+        ("last use", moment(row.last_used)),
+        ("compile time", duration(entry.compile_seconds)),
+        ("cannot be compiled", Styled(entry.failure or "", "red")),
+        ("ops in scope", ", ".join(f"{name} ({count})" for name, count in (of.get("scopes") or {}).items())),
+        ("ops", ops_text(row)),
+        ("inputs", tensors(of, "inputs")),
+        ("outputs", tensors(of, "outputs")),
+        ("floating-point operations", "" if flops is None else operations(flops)),
+        *((name, plain(value)) for name, value in of.items() if name not in _SHOWN_APART),
+    ]
+    print_table(["", ""], [(name, text) for name, text in facts if text])
+
+
+def _print_kernels(entry: Entry) -> None:
+    kernels, ops = contents.kernels(entry), contents.ops(entry)
+    if not kernels:
+        return
+    lines = []
+    for number, kernel in enumerate(kernels):
+        names = [ops[k].name for k in kernel["ops"]]
+        more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
+        lines.append(
+            [
+                str(number),
+                Styled(kernel["engine"], ENGINES[kernel["engine"]]),
+                kernel["does"],
+                "[" + ",".join(map(str, kernel["shape"])) + "]",
+                ", ".join(fn if n == 1 else f"{n} {fn}" for fn, n in kernel["fused"].items()),
+                _number(kernel["flops"], operations),
+                _number(kernel["bytes"], size),
+                ", ".join(names[:_NAMES]) + more,
+            ]
+        )
+    print()
+    print_table([">kernel", "engine", "does", "over", "fused", ">flops", ">bytes", "ops"], lines)
+
+
+def _number(value: int | str, form: Any) -> str:
+    return str(form(value)) if isinstance(value, int) else value
+
+
+def _print_plan(entry: Entry, plan: contents.Plan | None) -> None:
+    if plan is None:
+        if open_sizes := contents.symbols(entry):
+            names = ", ".join(f"s{k}" for k in range(open_sizes))
+            print(f"\nmemory plan: depends on {names}; pass --sizes to see it")
+        return
+    print(f"\nworkspace {size(plan.total)}, at most {size(plan.peak)} alive at once, in {plan.launches} launches:")
+    print(f"  {painted(bar(plan.alive()), 'blue')}")
+
+
+def bar(values: list[int], width: int = _BAR_WIDTH) -> str:
+    """Values as a line of blocks, the largest of each stretch where there are more than `width`."""
+    if not values:
+        return ""
+    columns = min(width, len(values))
+    edges = [k * len(values) // columns for k in range(columns + 1)]
+    most = [max(values[a:b]) for a, b in pairwise(edges)]
+    top = max(most) or 1
+    return "".join(_BAR[-(-value * (len(_BAR) - 1) // top)] for value in most)
+
+
+def _print_ops(entry: Entry) -> None:
+    lines = [
+        [str(k), op.type, ", ".join(map(str, op.kernels)) or "-", op.name] for k, op in enumerate(contents.ops(entry))
+    ]
+    print()
+    print_table([">op", "type", "kernels", "name"], lines)
+
+
+def _print_sections(entry: Entry) -> None:
+    stored = {section["name"]: section["stored"] for section in entry.header["sections"]}
+    rows = [(name, size(len(data)), size(stored[name])) for name, data in entry.sections.items()]
+    print()
+    print_table(["section", ">size", ">on disk"], rows)

@@ -1,0 +1,94 @@
+"""`habana-tf recipes stats`: what all runs found in the cache, from its journal."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from habana_tf.cli.output import CommandError, Styled, duration, moment, print_json, print_table, size
+from habana_tf.cli.recipes.common import Actions, action, errors, opened
+
+if TYPE_CHECKING:
+    from habana_tf.cache import Run
+
+
+def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+    """Declares the action."""
+    parser = action(
+        actions, "stats", "hits, misses and time spent and saved, per run and in all", "stats", "stats --runs 50 --json"
+    )
+    parser.add_argument("--runs", metavar="N", type=int, default=10, help="how many of the last runs (default: 10)")
+    parser.set_defaults(run=_stats)
+
+
+def _stats(arguments: argparse.Namespace) -> int:
+    if arguments.runs < 0:
+        raise CommandError(f"--runs {arguments.runs}: a number of runs is not negative", 2)
+    from habana_tf import cache
+
+    store = opened(arguments)
+    with errors():
+        total, runs = cache.totals(store.root), cache.runs(store.root)
+    last = runs[-arguments.runs :] if arguments.runs else []
+    if arguments.json:
+        print_json(
+            {"path": store.root, "runs": len(runs), "totals": asdict(total), "last": [run_json(r) for r in last]}
+        )
+        return 0
+    found, asked = total.disk_hits + total.shared, total.disk_hits + total.misses
+    facts = [
+        ("runs", f"{len(runs)}, {sum(run.counts is None for run in runs)} without an end"),
+        (
+            "hits on disk",
+            f"{total.disk_hits}" + (f" ({100 * total.disk_hits / asked:.0f} % of {asked})" if asked else ""),
+        ),
+        ("hits in memory", str(total.memory_hits)),
+        ("misses", str(total.misses)),
+        ("waited for others", f"{total.shared}, {duration(total.wait_seconds)}"),
+        ("compiled", f"{total.compiled} in {duration(total.compile_seconds)}"),
+        ("saved", f"{duration(total.saved_seconds)} by {found} recipes"),
+        ("cannot be compiled", f"{total.failed} found, {total.known_failures} known"),
+        ("damaged", _bad(total.corrupt)),
+        ("not believed", _bad(total.refused)),
+        ("file system errors", _bad(total.failures)),
+        ("evicted", f"{total.evicted}, {size(total.evicted_bytes)}"),
+    ]
+    print_table(["", ""], facts)
+    if last:
+        print()
+        columns = ["run", "began", ">hits", ">misses", ">compiled", ">in", ">saved", ""]
+        print_table(columns, [_line(run) for run in reversed(last)])
+    return 0
+
+
+def run_json(run: Run) -> dict[str, Any]:
+    """A run as JSON data: its counters, or the events that it had written before it was killed."""
+    counted = {kind: run.count(kind) for kind in ("hit", "miss", "compiled", "waited", "corrupt", "refused", "failed")}
+    return {
+        "run": run.run,
+        "began": run.began,
+        "events": counted,
+        "counts": None if run.counts is None else asdict(run.counts),
+        "compile_seconds": sum(e.seconds for e in run.events if e.event == "compiled"),
+        "saved_seconds": sum(e.seconds for e in run.events if e.event == "hit"),
+    }
+
+
+def _line(run: Run) -> list[str]:
+    data = run_json(run)
+    events = data["events"]
+    return [
+        run.run,
+        moment(run.began),
+        str(events["hit"]),
+        str(events["miss"]),
+        str(events["compiled"]),
+        duration(data["compile_seconds"]),
+        duration(data["saved_seconds"]),
+        Styled("" if run.counts is not None else "no end: running or killed", "yellow"),
+    ]
+
+
+def _bad(number: int) -> str:
+    return Styled(str(number), "red") if number else "0"

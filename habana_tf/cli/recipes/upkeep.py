@@ -1,0 +1,93 @@
+"""`habana-tf recipes verify`, `prune` and `clear`: look after the cache directory."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from dataclasses import asdict
+
+from habana_tf.cli.output import CommandError, duration, painted, print_json, size
+from habana_tf.cli.recipes.common import Actions, action, age, byte_size, errors, opened
+
+
+def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+    """Declares the actions."""
+    verify = action(actions, "verify", "read every recipe whole and verify it", "verify", "verify --json")
+    verify.set_defaults(run=_verify)
+
+    prune = action(
+        actions,
+        "prune",
+        "remove recipes that were not used for long, down to a size",
+        "prune",
+        "prune --unused-for 30d",
+        "prune --max-size 512M",
+    )
+    default = "the least recently used go until so much is left (default: TF_RECIPE_CACHE_SIZE_MB)"
+    prune.add_argument("--max-size", metavar="SIZE", type=byte_size, help=default)
+    prune.add_argument("--unused-for", metavar="AGE", type=age, help="all go that were not used for so long")
+    prune.set_defaults(run=_prune)
+
+    clear = action(actions, "clear", "remove all recipes and the journal", "clear", "clear --yes")
+    clear.add_argument("--yes", action="store_true", help="do not ask")
+    clear.set_defaults(run=_clear)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from habana_tf import cache
+
+    store = opened(arguments)
+    with errors():
+        result = cache.verify(store.root)
+    if arguments.json:
+        print_json({"path": store.root, **asdict(result)})
+    else:
+        rate = f", {size(result.file_bytes / result.seconds)}/s" if result.file_bytes else ""
+        print(f"{result.good} intact, {size(result.file_bytes)} in {duration(result.seconds)}{rate}, in {store.root}")
+        for path, problem in result.problems:
+            print(f"{painted('unusable', 'red')}: {path}: {problem}")
+    return 1 if result.problems else 0
+
+
+def _prune(arguments: argparse.Namespace) -> int:
+    from habana_tf import cache
+
+    store = opened(arguments)
+    most = arguments.max_size
+    if most is None and arguments.unused_for is None:
+        most = store.options.limit
+    with errors():
+        swept = cache.prune(store.root, max_bytes=most, unused_for=arguments.unused_for)
+    return _removed(arguments, store.root, swept)
+
+
+def _clear(arguments: argparse.Namespace) -> int:
+    from habana_tf import cache
+
+    store = opened(arguments)
+    if not arguments.yes:
+        if not sys.stdin.isatty():
+            raise CommandError(f"clear removes every recipe in {store.root}: pass --yes", 2)
+        with errors():
+            count = len(store.listing())
+        print(
+            f"Remove all {count} recipes and the journal in {store.root}? [y/N] ", end="", file=sys.stderr, flush=True
+        )
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise CommandError("nothing was removed", 1)
+    with errors():
+        swept = cache.clear(store.root)
+    return _removed(arguments, store.root, swept)
+
+
+def _removed(arguments: argparse.Namespace, root: str, swept: object) -> int:
+    from habana_tf.cache import Swept
+
+    assert isinstance(swept, Swept)
+    if arguments.json:
+        print_json({"path": root, **asdict(swept)})
+    else:
+        print(
+            f"{swept.removed} files, {size(swept.removed_bytes)} removed; {swept.kept}, {size(swept.kept_bytes)} left"
+        )
+    return 0

@@ -1,0 +1,93 @@
+"""`recipes show`: ops, kernels, the memory plan, key and sections of one recipe."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from habana_tf.cli.recipes.show import bar
+from tests.cli.recipes.conftest import OUT, WIDTH, Keys
+
+
+def test_ops_kernels_and_key_are_there(cached: Keys, run: Callable[..., Any]) -> None:
+    result = run("recipes", "show", cached["64"][:16].upper())
+    assert result.code == 0
+    for words in (cached["64"], "2.0 s", "digest verified", "llvm: 22.1", "MME", "TPC", "net/dense/MatMul", "net 3",
+                  "float32[64,30]", "plan", "object", "cluster", "workspace"):  # fmt: skip
+        assert words in result.out.replace("net (3)", "net 3"), words
+    contraction = next(line for line in result.out.splitlines() if "MME" in line)
+    assert "[64,20]" in contraction and "net/dense/Exp" in contraction
+
+
+def test_json_has_numbers_that_arithmetic_gives(cached: Keys, run: Callable[..., Any]) -> None:
+    data = json.loads(run("recipes", "show", cached["64"], "--json").out)
+    kernels, plan = data["kernels"], data["plan"]
+    assert kernels[0]["flops"] == 64 * OUT * (2 * WIDTH + 1), "two per multiply-add, one per exp"
+    assert data["header"]["flops"] == sum(kernel["flops"] for kernel in kernels)
+    assert [op["kernels"] for op in data["ops"]][:2] == [[0], [0]]
+    assert (
+        plan["total"]
+        >= plan["peak"]
+        == max(
+            sum(-(-b["nbytes"] // 64) * 64 for b in plan["blocks"] if b["first"] <= launch <= b["last"])
+            for launch in range(plan["launches"])
+        )
+    )
+    powers = [block for block in plan["blocks"] if block["nbytes"] == 64 * OUT * 4]
+    assert powers, "what all kernels read is in the workspace"
+    assert data["section_bytes"]["object"] > 0
+
+
+def test_a_range_is_shown_for_the_sizes_asked_for(cached: Keys, run: Callable[..., Any]) -> None:
+    assert "depends on s0; pass --sizes" in run("recipes", "show", cached["any"]).out
+    plan = json.loads(run("recipes", "show", cached["any"], "--sizes", "64", "--json").out)["plan"]
+    assert any(block["nbytes"] == 64 * OUT * 4 for block in plan["blocks"])
+    wrong = run("recipes", "show", cached["any"], "--sizes", "1", "2")
+    assert wrong.code == 2 and "leaves 1 sizes open and 2 were given" in wrong.err
+    assert run("recipes", "show", cached["any"], "--sizes", "0").code == 2
+
+
+def test_every_op_has_a_line_when_asked_for(cached: Keys, run: Callable[..., Any]) -> None:
+    lines = run("recipes", "show", cached["5"], "--ops").out.splitlines()
+    assert any("Softmax" in line and "net/softmax" in line for line in lines)
+
+
+def test_an_ambiguous_name_lists_the_keys(cached: Keys, run: Callable[..., Any]) -> None:
+    result = run("recipes", "show", "step")
+    assert (result.code, result.out) == (1, "")
+    assert "3 recipes match 'step'" in result.err
+    assert "float32[64,30]" in result.err and "float32[s0,30]" in result.err
+
+
+def test_show_verifies_the_payload(cached: Keys, run: Callable[..., Any]) -> None:
+    path = next(cached.path.rglob("AddV2-*.recipe"))
+    data = bytearray(path.read_bytes())
+    data[-60] ^= 1
+    path.write_bytes(data)
+    result = run("recipes", "show", "AddV2")
+    assert result.code == 1
+    assert str(path) in result.err and "digest does not match" in result.err
+    assert path.exists()
+
+
+def test_looking_is_not_using(cached: Keys, run: Callable[..., Any]) -> None:
+    for path in cached.path.rglob("*.recipe"):
+        os.utime(path, (1e9, 1e9))
+    before = {path: path.stat().st_mtime for path in cached.path.rglob("*")}
+    for arguments in (["list"], ["show", "AddV2"], ["explain"], ["diff", cached["5"], cached["64"]], ["stats"],
+                      ["verify"], ["ir", "--stage", "cluster", cached["5"]]):  # fmt: skip
+        assert run("recipes", *arguments).code == 0
+    assert {path: path.stat().st_mtime for path in cached.path.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("values", "text"),
+    [([], ""), ([0, 0], "  "), ([0, 4, 8], " ▄█"), ([1, 1000], "▁█"), (list(range(1, 129)), None)],
+)
+def test_the_bar_is_as_high_as_the_largest(values: list[int], text: str | None) -> None:
+    drawn = bar(values)
+    assert drawn == text if text is not None else len(drawn) == 64 and drawn == "".join(sorted(drawn))
