@@ -11,7 +11,8 @@ On HPU every other run starts with an empty recipe cache (cold), the others with
 `resnet50_build` is built and compiled only: no step. The large models take minutes each: ask for them by name, with
 fewer steps; XLA, which is no match there, is left out.
 
-`scaling` (see `scaling.py`) is what strategies cost: `--models scaling`, for the models in `--scale`.
+`scaling` (see `scaling.py`) is what strategies cost, `warmstart` (see `warmstart.py`) what the recipe cache is worth:
+`--models scaling warmstart`, for the models in `--scale`.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.benchmarks import scaling
+from tests.benchmarks import scaling, warmstart
 
 WORKER = Path(__file__).with_name("worker.py")
 STOCK = ("default", "xla")
 SMALL = ("mlp", "lenet")
 LARGE = ("resnet50", "mobilenetv2", "vit", "bert", "lstm")
 BUILT = "resnet50_build"
+COMPARISONS: dict[str, Any] = {"scaling": scaling, "warmstart": warmstart}
 
 Run = dict[str, Any]
 
@@ -43,11 +45,12 @@ Run = dict[str, Any]
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     lines = []
-    for model in options.scale if "scaling" in options.models else ():
-        line = _rounded(scaling.summary(model, options.threads, scaling.measure(model, options)))
-        print(json.dumps(line), flush=True)
-        print(scaling.sentence(line), flush=True)
-    for model in (model for model in options.models if model != "scaling"):
+    for name, kind in COMPARISONS.items():
+        for model in options.scale if name in options.models else ():
+            line = _rounded(kind.summary(model, options.threads, kind.measure(model, options)))
+            print(json.dumps(line), flush=True)
+            print(kind.sentence(line), flush=True)
+    for model in (model for model in options.models if model not in COMPARISONS):
         for precision in options.precision if model != BUILT else ["fp32"]:
             line = summary(model, precision, options.threads, pairs(model, precision, options))
             lines.append(line)
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Step times on HPU beside stock TensorFlow on the CPU.")
-    parser.add_argument("--models", nargs="+", choices=[*SMALL, *LARGE, BUILT, "scaling"], default=[*SMALL, BUILT])
+    parser.add_argument("--models", nargs="+", choices=[*SMALL, *LARGE, BUILT, *COMPARISONS], default=[*SMALL, BUILT])
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
     parser.add_argument("--scale", nargs="+", choices=[*SMALL, *LARGE], default=["resnet50", *SMALL])
     parser.add_argument("--pairs", type=int, default=5)
