@@ -6,8 +6,8 @@ What: when a strategy's workers all run on one host, its all-reduces of numbers 
 Why: for 100 MB, the gradients of a ResNet50, TensorFlow's ring takes seconds between two processes of one host.
 
 How: the workers meet once, when the strategy is made, by TensorFlow's own collectives: each says where it is (host,
-shared memory, name space of processes, user). When all are in the same place, rank 0 makes the memory, the others join,
-and rank 0 takes its name away at once: nothing is left behind however they end.
+simulated machine, shared memory, name space of processes, user). When all are in the same place, rank 0 makes the
+memory, the others join, and rank 0 takes its name away at once: nothing is left behind however they end.
 
 Invariants: all workers use it or none does; the order of exchanges is rank 0's; every worker gets the same bits.
 `CommunicationOptions(implementation=RING)` asks for TensorFlow's ring, and gets it.
@@ -27,6 +27,8 @@ import tensorflow as tf
 from tensorflow.python.distribute import collective_util, cross_device_utils
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_library
+
+from ..hardware import machine
 
 _log = logging.getLogger("habana_tf")
 _SUMMED = frozenset({tf.float32, tf.float64, tf.bfloat16, tf.int64})
@@ -97,10 +99,10 @@ def meet(host_launcher: Any, rank: int, size: int) -> int | None:
 
 
 def _place() -> int:
-    """A number that is the same for processes that can share memory and see whether the other lives."""
+    """A number that is the same for processes of one simulated machine that can share memory and see who lives."""
     memory = os.stat("/dev/shm") if Path("/dev/shm").is_dir() else None
     what = (
         Path("/proc/sys/kernel/random/boot_id").read_text(), os.getuid(), os.stat("/proc/self/ns/pid").st_ino,
-        memory and (memory.st_dev, memory.st_ino),
+        memory and (memory.st_dev, memory.st_ino), machine.directory(),
     )  # fmt: skip
     return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8], "little", signed=True)

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.child import environment
+from tests.child import environment, machine
 
 TIMEOUT = 300.0
 """Seconds for a job that takes half a minute by itself: machines may be busy."""
@@ -56,9 +56,10 @@ def cluster(ports: Sequence[int], index: int) -> str:
 
 @dataclass
 class Job:
-    """The processes of a running job. folder: where its script, output and reports are."""
+    """The processes of a running job. folder: of its script, output and reports; machine: whose cards it uses."""
 
     folder: Path
+    machine: str = field(default_factory=machine)
     processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, command: Sequence[str], **variables: str) -> None:
@@ -66,7 +67,10 @@ class Job:
         with open(self.folder / f"output{len(self.processes)}", "wb") as output:
             self.processes.append(
                 subprocess.Popen(
-                    command, env=environment(REPORTS=str(self.folder / "reports"), **variables), cwd=self.folder,
+                    command, cwd=self.folder,
+                    env=environment(
+                        REPORTS=str(self.folder / "reports"), **{"HABANA_SIM_STATE_DIR": self.machine, **variables}
+                    ),
                     stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                 )
             )  # fmt: skip
