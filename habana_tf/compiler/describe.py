@@ -22,7 +22,7 @@ from typing import Any
 
 from . import extent as ext
 from .extent import Extent
-from .ir import Contraction, Node, Op
+from .ir import VIEWS, Contraction, Node, Op
 from .keep import ALWAYS_KEPT
 from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
 from .reads import reads_of
@@ -54,7 +54,7 @@ def describe(kernel: Kernel, plan: Schedule) -> dict[str, Any]:
         "does": does,
         "shape": [_plain(n) for n in shape],
         "fused": dict(sorted(fused.items())),
-        "ops": sorted({n.origin for n in inside if n.origin >= 0 and n.op is not Op.CONST}),
+        "ops": sorted({n.origin for n in inside if n.origin >= 0 and not _constant(n)}),
         "outputs": len(kernel.outputs),
         "flops": _plain(flops),
         "bytes": _plain(_total(ext.mul(n.numel, n.dtype.bytes) for n in touched)),
@@ -80,6 +80,11 @@ def _inside(kernel: Kernel, plan: Schedule) -> Iterator[Node]:
         # A concatenation is computed part by part, a scatter in place of its base: their sources are other kernels'.
         if n.op not in (Op.CONCAT, Op.SCATTER):
             stack.extend(s for s in n.src if s.op not in ALWAYS_KEPT or s in computed)
+
+
+def _constant(node: Node) -> bool:
+    """Whether a node is a constant or a view of constants, which ops share: it is nobody's work."""
+    return node.op is Op.CONST or (node.op in VIEWS and all(_constant(s) for s in node.src))
 
 
 def _multiply_adds(node: Node) -> Extent:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from habana_tf.cli.recipes import bundles, code, differences, doctor, listing, show, stats, upkeep
+from habana_tf.cli.recipes import bundles, code, differences, doctor, listing, report, show, stats, upkeep
 
 _EPILOG = """\
 examples:
@@ -36,5 +36,5 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for module in (listing, show, differences, stats, upkeep, bundles, doctor, code):
+    for module in (listing, show, differences, stats, upkeep, bundles, doctor, code, report):
         module.add_parsers(actions)

@@ -73,6 +73,26 @@ def ops(entry: Entry) -> list[Op]:
     ]
 
 
+def edges(entry: Entry) -> list[tuple[int, int]]:
+    """(writer, reader): kernels, by number, where the second one works on a buffer that the first one was first to
+    touch, in the workspace or an output."""
+    from habana_tf.compiler.recipe import Kind, unpack
+
+    if "plan" not in entry.sections:
+        return []
+    recipe = unpack(entry.name, entry.sections)
+    made = {Kind.WORKSPACE, Kind.OUTPUT}
+    writer: dict[int, int] = {}
+    found: dict[tuple[int, int], None] = {}
+    for number, kernel in enumerate(kernels(entry)):
+        first, count = kernel["launches"]
+        for launch in recipe.launches[first : first + count]:
+            for buffer in launch.buffers:
+                if recipe.buffers[buffer].kind in made and writer.setdefault(buffer, number) != number:
+                    found[writer[buffer], number] = None
+    return list(found)
+
+
 def symbols(entry: Entry) -> int:
     """How many sizes the recipe leaves open."""
     found = -1

@@ -1,0 +1,168 @@
+"""The page: what the cache holds and what it was good for, and a picture of each larger recipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from habana_tf.cache import Counts, Entry, Listed
+from habana_tf.cli.output import duration, moment, operations, size
+from habana_tf.cli.recipes import contents
+from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text, plain, shortened, tensors
+from habana_tf.cli.recipes.page import charts, graph, plan
+from habana_tf.cli.recipes.page.markup import Markup, joined, tag
+from habana_tf.cli.recipes.page.style import STYLE
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""The browser itself holds the page to loading nothing and running nothing."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A recipe with pictures. sizes: of its open sizes, those that its memory plan is drawn for; why: where from."""
+
+    row: Listed
+    entry: Entry
+    sizes: tuple[int, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All that the page shows."""
+
+    root: str
+    rows: Sequence[Listed]
+    unusable: Sequence[Listed]
+    totals: Counts
+    runs: Sequence[charts.RunCounts]
+    drawn: Sequence[Drawn]
+
+
+def page(facts: Facts) -> str:
+    """The whole document."""
+    rows = sorted(facts.rows, key=lambda row: header(row)["created"])
+    made = [charts.Made(o["name"], o["created"], o["compile_seconds"], r.file_bytes) for r in rows for o in [header(r)]]
+    head = tag(
+        "head",
+        Markup('<meta charset="utf-8">'),
+        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        Markup('<meta name="viewport" content="width=device-width">'),
+        tag("title", f"Recipes in {facts.root}"),
+        tag("style", Markup(STYLE)),
+    )
+    body = tag(
+        "body",
+        tag("h1", "Recipe cache"),
+        tag("p", f"{facts.root}, {moment(time.time())}", class_="quiet"),
+        _tiles(facts),
+        tag(
+            "div",
+            _figure("Compile time of each recipe, oldest first", charts.compile_times(made)),
+            _figure("Size of what is there, by time of creation", charts.growth(made)),
+            _figure("Hits (green) and misses (red) of each run in the journal", charts.history(facts.runs)),
+            class_="charts",
+        ),
+        tag("h2", "Recipes"),
+        *_tables(facts),
+        *(_recipe(drawn) for drawn in facts.drawn),
+    )
+    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
+
+
+def _tiles(facts: Facts) -> Markup:
+    t = facts.totals
+    asked = t.disk_hits + t.misses
+    tiles = [
+        (str(len(facts.rows)), "recipes"),
+        (size(sum(row.file_bytes for row in facts.rows)), "on disk"),
+        (str(len(facts.runs)), "runs in the journal"),
+        (f"{100 * t.disk_hits / asked:.0f} %" if asked else "-", f"found, of {asked} asked for"),
+        (duration(t.compile_seconds), f"spent on {t.compiled} compilations"),
+        (duration(t.saved_seconds), "saved"),
+        (str(t.corrupt + t.refused + len(facts.unusable)), "damaged or not believed"),
+    ]
+    return tag("div", *(tag("div", tag("b", a), tag("span", b), class_="tile") for a, b in tiles), class_="tiles")
+
+
+def _figure(caption: str, picture: Markup) -> Markup:
+    return tag("figure", tag("figcaption", caption), picture)
+
+
+def _tables(facts: Facts) -> list[Markup]:
+    """Those of several ops, then, folded, those of single ops."""
+    rows = sorted(facts.rows, key=lambda row: -row.last_used)
+    several, single = [r for r in rows if op_count(r) != 1], [r for r in rows if op_count(r) == 1]
+    drawn = {header(d.row)["digest"] for d in facts.drawn}
+    bad = [
+        tag("tr", tag("td", "unusable"), tag("td", f"{row.path}: {row.problem}", colspan=7), class_="bad")
+        for row in facts.unusable
+    ]
+    tables = [_table([*(_line(row, drawn) for row in several), *bad])]
+    if single:
+        summary = tag("summary", f"{len(single)} recipes of single ops (eager code)")
+        tables.append(tag("details", summary, _table([_line(row, drawn) for row in single])))
+    return tables
+
+
+def _table(lines: Sequence[Markup]) -> Markup:
+    names = ("name", "key", "ops", "inputs", "kernels", "size", "compile time", "last use")
+    heading = tag("tr", *(tag("th", name, class_="n" if name in ("size", "compile time") else None) for name in names))
+    return tag("div", tag("table", tag("thead", heading), tag("tbody", *lines)), class_="wide")
+
+
+def _line(row: Listed, drawn: set[str]) -> Markup:
+    of = header(row)
+    key = of["digest"][:KEY_DIGITS]
+    name: str = tag("a", of["name"], href=f"#{key}") if of["digest"] in drawn else of["name"]
+    kernels = of.get("kernels") or {}
+    return tag(
+        "tr",
+        tag("td", name),
+        tag("td", key, class_="key"),
+        tag("td", f"cannot be compiled: {of['failure']}" if "failure" in of else shortened(ops_text(row), 70)),
+        tag("td", shortened(tensors(of, "inputs"), 50)),
+        tag("td", ", ".join(f"{n} {engine}" for engine, n in kernels.items() if n), class_="whole"),
+        tag("td", size(row.file_bytes), class_="n"),
+        tag("td", duration(of["compile_seconds"]), class_="n"),
+        tag("td", moment(row.last_used), class_="whole"),
+    )
+
+
+def _recipe(drawn: Drawn) -> Markup:
+    entry, of = drawn.entry, header(drawn.row)
+    kernels, ops = contents.kernels(entry), contents.ops(entry)
+    lazy = sum(not op.kernels for op in ops)
+    memory = contents.plan(entry, drawn.sizes)
+    flops = of.get("flops")
+    facts = [
+        ("ops", ops_text(drawn.row)),
+        ("in", ", ".join(f"{name} ({n})" for name, n in (of.get("scopes") or {}).items())),
+        ("inputs", tensors(of, "inputs")),
+        ("outputs", tensors(of, "outputs")),
+        ("work", "depends on sizes" if flops is None else f"{operations(flops)} floating-point operations"),
+        ("file", f"{size(drawn.row.file_bytes)}, created {moment(of['created'])}, compiled in "
+                 f"{duration(of['compile_seconds'])}"),
+        ("made by", plain(of.get("tools") or {})),
+    ]  # fmt: skip
+    listed = tag("dl", *(joined(tag("dt", name), tag("dd", text)) for name, text in facts if text))
+    became = (
+        f"{len(ops)} ops became {len(kernels)} kernels, in launch order (MME: contractions, TPC: the rest). {lazy} ops "
+        "need none: constants, shapes, views, and what another op computes anyway. Right: floating-point "
+        "operations (upper bar) and bytes, against the kernel that has most."
+    )
+    parts = [
+        tag("h2", of["name"], tag("small", f" {of['digest'][:KEY_DIGITS]}"), id=of["digest"][:KEY_DIGITS]),
+        listed,
+        _figure(became, tag("div", graph.picture(kernels, ops, contents.edges(entry)), class_="tall")),
+    ]
+    if memory is not None and memory.blocks:
+        values = ", ".join(f"s{k} = {n}" for k, n in enumerate(drawn.sizes))
+        drawn_for = f" Drawn for {values}: {drawn.why}." if values else ""
+        caption = (
+            f"The workspace over {memory.launches} launches: {len(memory.blocks)} buffers in {size(memory.total)}, at "
+            f"most {size(memory.peak)} alive at once (line).{drawn_for}"
+        )
+        parts.append(_figure(caption, plan.picture(memory)))
+    return tag("section", *parts)

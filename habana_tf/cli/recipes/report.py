@@ -1,0 +1,117 @@
+"""`habana-tf recipes report`: the cache as one page to look at, in one file."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from habana_tf.cli.output import CommandError, print_json, size
+from habana_tf.cli.recipes import contents
+from habana_tf.cli.recipes.common import Actions, action, errors, header, op_count, opened, rows_of
+from habana_tf.cli.recipes.stats import run_json
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from habana_tf.cache.entry import Entry
+    from habana_tf.cache.listing import Listed
+    from habana_tf.cache.store import Store
+    from habana_tf.cli.recipes.page.page import Drawn
+
+_EXAMPLE_SIZE = 32
+"""Drawn for where nothing says what sizes a recipe meets."""
+
+
+def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+    """Declares the action."""
+    parser = action(
+        actions,
+        "report",
+        "write a page with pictures: history, fused graphs, memory plans",
+        "report --html recipes.html",
+    )
+    parser.add_argument("--html", metavar="FILE", required=True, help="the page; it holds all it needs")
+    parser.add_argument("--most", metavar="N", type=int, default=24,
+                        help="how many recipes are drawn, last used first (default: 24)")  # fmt: skip
+    parser.set_defaults(run=_report)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from habana_tf import cache
+    from habana_tf.cli.recipes.page.charts import RunCounts
+    from habana_tf.cli.recipes.page.page import Facts, page
+
+    store = opened(arguments)
+    good, bad = rows_of(store)
+    with errors():
+        totals, runs = cache.totals(store.root), [run_json(run) for run in cache.runs(store.root)]
+    counted = [
+        RunCounts(
+            r["run"], r["began"], r["events"]["hit"], r["events"]["miss"], r["compile_seconds"], r["saved_seconds"]
+        )
+        for r in runs
+    ]
+    drawn, unreadable = _drawn(store, good, arguments.most)
+    text = page(Facts(store.root, good, [*bad, *unreadable], totals, counted, drawn)).encode()
+    try:
+        with open(arguments.html, "wb") as out:
+            out.write(text)
+    except OSError as error:
+        raise CommandError(f"{arguments.html}: {error.strerror}", 1) from error
+    if arguments.json:
+        print_json({"file": arguments.html, "bytes": len(text), "recipes": len(good), "drawn": len(drawn)})
+    else:
+        print(f"{len(good)} recipes, {len(drawn)} of them drawn, {size(len(text))}, in {arguments.html}")
+    return 0
+
+
+def _drawn(store: Store, rows: Sequence[Listed], most: int) -> tuple[list[Drawn], list[Listed]]:
+    """The recipes of several ops that were used last, and those of them that turn out to be damaged."""
+    from dataclasses import replace
+
+    from habana_tf.cache import EntryError, Refused
+    from habana_tf.cli.recipes.page.page import Drawn
+
+    several = [row for row in rows if op_count(row) > 1 and "failure" not in header(row)]
+    chosen = sorted(several, key=lambda row: -row.last_used)[: max(most, 0)]
+    drawn: list[Drawn] = []
+    bad: list[Listed] = []
+    for row in chosen:
+        try:
+            entry = store.inspect(row)
+        except (EntryError, Refused, OSError) as error:
+            bad.append(replace(row, problem=str(error)))
+            continue
+        if contents.kernels(entry):
+            drawn.append(Drawn(row, entry, *_sizes(entry, row, several)))
+    return drawn, bad
+
+
+def _sizes(entry: Entry, row: Listed, rows: Sequence[Listed]) -> tuple[tuple[int, ...], str]:
+    """Sizes for what a recipe leaves open: those that another recipe of the same cluster was compiled for."""
+    count = contents.symbols(entry)
+    if not count:
+        return (), ""
+    mine = header(row)
+    for other in sorted(rows, key=lambda r: -header(r)["created"]):
+        theirs = header(other)
+        if dict(map(tuple, theirs["key"])).get("cluster") != dict(map(tuple, mine["key"])).get("cluster"):
+            continue
+        found = _matched(mine["inputs"], theirs["inputs"])
+        if found is not None and all(f"s{k}" in found for k in range(count)):
+            return tuple(found[f"s{k}"] for k in range(count)), "another recipe of this cluster was compiled for that"
+    return (_EXAMPLE_SIZE,) * count, "nothing tells what sizes it meets"
+
+
+def _matched(open_: Sequence[Any], fixed: Sequence[Any]) -> dict[str, int] | None:
+    """What the symbols of open input shapes are in fixed ones; None where they do not fit."""
+    found: dict[str, int] = {}
+    for a, b in zip(open_, fixed, strict=False):
+        if len(a["shape"]) != len(b["shape"]):
+            return None
+        for x, y in zip(a["shape"], b["shape"], strict=True):
+            if not isinstance(y, int):
+                return None
+            if isinstance(x, str) and found.setdefault(x, y) != y:
+                return None
+    return found
