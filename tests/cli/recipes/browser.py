@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
-
-import pytest
 
 _QUIET = ("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
           "--disable-component-update --disable-sync --hide-scrollbars").split()  # fmt: skip
@@ -31,12 +28,3 @@ class Browser:
         """The page's upper part as PNG, at half its size."""
         self._run(page, f"--window-size={width},{height}", f"--screenshot={to}", "--force-device-scale-factor=0.5")
         return to.read_bytes()
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Browser:
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        binary = shutil.which(name)
-        if binary is not None:
-            return Browser(binary, tmp_path / "profile")
-    pytest.skip("no chromium on this machine: install the distribution's package `chromium`")

@@ -1,9 +1,10 @@
-"""A cache with a small layer compiled for this CPU, for two batch sizes and for any, and two eager ops."""
+"""A cache with a small layer compiled for this CPU, for two batch sizes and for any, and two eager ops; a browser."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from habana_tf.compiler.extent import Extent
 from habana_tf.compiler.ir import Builder, Contraction, Program
 from habana_tf.compiler.recipe import pack
 from habana_tf.hardware.cpu import target
+from tests.cli.recipes.browser import Browser
 
 WIDTH, OUT = 30, 20
 OPS = [["MatMul", "net/dense/MatMul", [[-1, 0], [-1, 1]]], ["Exp", "net/dense/Exp", [[0, 0]]],
@@ -91,3 +93,13 @@ def cached(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPa
     second.close()
     keys.update({name: key.digest for name, key in made.items()})
     return keys
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Browser:
+    """Chromium, where the machine has it."""
+    for name in ("chromium", "chromium-browser", "google-chrome"):
+        binary = shutil.which(name)
+        if binary is not None:
+            return Browser(binary, tmp_path / "profile")
+    pytest.skip("no chromium on this machine: install the distribution's package `chromium`")

@@ -16,10 +16,9 @@ import pytest
 
 from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
-from tests.cli.recipes.browser import Browser, browser
+from tests.cli.recipes.browser import Browser
 from tests.cli.recipes.conftest import OUT, Keys
 
-__all__ = ["browser"]
 EVIL = '</svg><script>document.title="run"</script>'
 
 
