@@ -109,7 +109,7 @@ $(VENV)/.tensorflow-$(TENSORFLOW):
 	$(need_python)
 	@echo "Python $(PYTHON_RELEASE): setting up TensorFlow $(TENSORFLOW) in $(VENV) (a few minutes, once)"
 	$(if $(HAS_TWO),,@echo "Horovod 0.28.1 needs Python 3.10 or 3.11: left out")
-	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@$(VENV)/bin/python $(PIP) tensorflow==$(TENSORFLOW) "cmake>=3.20,<4" ninja nanobind scikit-build-core
 	@touch $@
 
@@ -136,7 +136,7 @@ $(VENV)/.installed: build/wheel/.built
 
 $(VENV_LATEST)/.tensorflow-$(LATEST): $(VENV)/.tensorflow-$(TENSORFLOW)
 	@echo "Setting up TensorFlow $(LATEST) in $(VENV_LATEST) (a few minutes, once)"
-	@test -x $(VENV_LATEST)/bin/python || $(PYTHON) -m venv $(VENV_LATEST)
+	@$(VENV_LATEST)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV_LATEST)
 	@$(VENV_LATEST)/bin/python $(PIP) tensorflow==$(LATEST)
 	@touch $@
 
