@@ -18,7 +18,8 @@ from ..extent import Expr, Extent, Var
 from ..ir import Node, Op
 from ..views import Index, Range, Unfit, source_of, strides
 from .emit import Function, Value
-from .scalar import Scalar, literal, memory_type, register_type
+from .lanes import literal, memory_type, register_type
+from .scalar import Scalar
 
 
 class Val(NamedTuple):

@@ -11,7 +11,8 @@ import math
 from ..dtypes import DType
 from ..ir import Node
 from .emit import Value
-from .scalar import Scalar, literal, register_type
+from .lanes import literal, register_type
+from .scalar import Scalar
 
 POSITION = "i32"
 """The type in which argmax and argmin carry positions."""

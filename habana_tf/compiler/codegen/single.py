@@ -13,8 +13,8 @@ from ..kernels import Call, Code
 from ..views import Unfit, strides
 from .emit import Function, Value
 from .expr import Evaluator, Val
+from .lanes import memory_type, register_type
 from .philox import blocks
-from .scalar import memory_type, register_type
 from .sort import emit_sort
 
 

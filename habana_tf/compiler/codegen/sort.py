@@ -21,7 +21,7 @@ from ..kernels import Call, Code
 from ..views import Unfit
 from .emit import Function, Value
 from .expr import Evaluator
-from .scalar import register_type
+from .lanes import register_type
 
 
 def emit_sort(fn: Function, node: Node, memory: Mapping[Node, int], nodes: list[Node]) -> Code:
