@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import platform
 from typing import Any
 
 from habana_tf import __version__
@@ -56,6 +55,7 @@ def _info(arguments: argparse.Namespace) -> int:
 
 
 def _facts() -> dict[str, Any]:
+    import platform
     from dataclasses import asdict
 
     from habana_tf.hardware import cards, chips, cpu

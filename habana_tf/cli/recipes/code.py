@@ -14,7 +14,6 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, print_json
-from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import Actions, action, add_recipe, entry_of, only_match, opened, rows_of
 
 if TYPE_CHECKING:
@@ -100,6 +99,8 @@ def _cluster(entry: Entry) -> str:
     """n3 = MatMul(n1, a0)  # model/dense/MatMul"""
     import json
 
+    from habana_tf.cli.recipes import contents
+
     graph = json.loads(entry.sections["graph"])
 
     def ref(op: int, output: int) -> str:
@@ -118,6 +119,8 @@ def _cluster(entry: Entry) -> str:
 
 def _primitives(entry: Entry) -> str:
     """The lowered program, a line per node, with the op it came from."""
+    from habana_tf.cli.recipes import contents
+
     program = _program(entry)
     ops = contents.ops(entry)
     nodes = [*dict.fromkeys([*program.inputs, *program.nodes()])]
@@ -172,6 +175,8 @@ def _program(entry: Entry) -> Any:
 
 def _chosen(entry: Entry, kernel: int | None, modules: list[str], function: re.Pattern[str]) -> list[str]:
     """The text of whole modules, or of the functions of one kernel."""
+    from habana_tf.cli.recipes import contents
+
     if kernel is None:
         return modules
     import json

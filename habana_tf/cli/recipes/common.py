@@ -112,9 +112,9 @@ def ops_text(row: Listed) -> str:
     return ", ".join(op if count == 1 else f"{count} {op}" for op, count in ops.items())
 
 
-def tensors(of: Any, which: str) -> str:
-    """The inputs or outputs in a header."""
-    return ", ".join(tensor(each) for each in of.get(which) or [])
+def tensors(of: Any, which: str, most: int | None = None) -> str:
+    """The inputs or outputs in a header, or the first ones: a line that is cut off anyway has no use for thousands."""
+    return ", ".join(tensor(each) for each in (of.get(which) or [])[:most])
 
 
 def shortened(text: str, limit: int = 60) -> str:

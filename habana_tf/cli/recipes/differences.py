@@ -151,6 +151,7 @@ def _lines(differences: tuple[Difference, ...] | list[Difference], swapped: bool
 def _facts(row: Listed) -> list[tuple[str, str]]:
     of: dict[str, Any] = header(row)
     memory, kernels, flops = of.get("memory") or {}, of.get("kernels") or {}, of.get("flops")
+    unknown = f"cannot be compiled: {of['failure']}" if "failure" in of else "depends on sizes"
     return [
         ("name", of["name"]),
         ("key", of["digest"][:KEY_DIGITS]),
@@ -159,8 +160,8 @@ def _facts(row: Listed) -> list[tuple[str, str]]:
         ("file", size(row.file_bytes)),
         ("ops", ops_text(row)),
         ("kernels", ", ".join(f"{n} {engine}" for engine, n in kernels.items())),
-        ("floating-point operations", "depend on sizes" if flops is None else operations(flops)),
-        ("workspace", size(memory["workspace_bytes"]) if "workspace_bytes" in memory else "depends on sizes"),
+        ("floating-point operations", unknown if flops is None else operations(flops)),
+        ("workspace", size(memory["workspace_bytes"]) if "workspace_bytes" in memory else unknown),
         ("constants", size(memory.get("constant_bytes", 0))),
         ("tools", ", ".join(f"{name} {version}" for name, version in (of.get("tools") or {}).items())),
     ]

@@ -6,7 +6,6 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, print_json, size
-from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import Actions, action, errors, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.stats import run_json
 
@@ -70,6 +69,7 @@ def _drawn(store: Store, rows: Sequence[Listed], most: int) -> tuple[list[Drawn]
     from dataclasses import replace
 
     from habana_tf.cache import EntryError, Refused
+    from habana_tf.cli.recipes import contents
     from habana_tf.cli.recipes.page.page import Drawn
 
     several = [row for row in rows if op_count(row) > 1 and "failure" not in header(row)]
@@ -89,6 +89,8 @@ def _drawn(store: Store, rows: Sequence[Listed], most: int) -> tuple[list[Drawn]
 
 def _sizes(entry: Entry, row: Listed, rows: Sequence[Listed]) -> tuple[tuple[int, ...], str]:
     """Sizes for what a recipe leaves open: those that another recipe of the same cluster was compiled for."""
+    from habana_tf.cli.recipes import contents
+
     count = contents.symbols(entry)
     if not count:
         return (), ""

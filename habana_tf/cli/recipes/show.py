@@ -18,7 +18,6 @@ from habana_tf.cli.output import (
     print_table,
     size,
 )
-from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import (
     Actions,
     action,
@@ -36,6 +35,7 @@ from habana_tf.cli.recipes.common import (
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
     from habana_tf.cache.listing import Listed
+    from habana_tf.cli.recipes import contents
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
                 "kernels", "flops", "scopes", "failure", "signature"}  # fmt: skip
@@ -63,6 +63,8 @@ def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> int:
+    from habana_tf.cli.recipes import contents
+
     if any(n < 1 for n in arguments.sizes):
         raise CommandError("--sizes: sizes are at least 1", 2)
     store = opened(arguments)
@@ -115,6 +117,8 @@ def _print_facts(row: Listed, entry: Entry) -> None:
 
 
 def _print_kernels(entry: Entry) -> None:
+    from habana_tf.cli.recipes import contents
+
     kernels, ops = contents.kernels(entry), contents.ops(entry)
     if not kernels:
         return
@@ -143,6 +147,8 @@ def _number(value: int | str, form: Any) -> str:
 
 
 def _print_plan(entry: Entry, plan: contents.Plan | None) -> None:
+    from habana_tf.cli.recipes import contents
+
     if plan is None:
         if open_sizes := contents.symbols(entry):
             names = ", ".join(f"s{k}" for k in range(open_sizes))
@@ -164,6 +170,8 @@ def bar(values: list[int], width: int = _BAR_WIDTH) -> str:
 
 
 def _print_ops(entry: Entry) -> None:
+    from habana_tf.cli.recipes import contents
+
     lines = [
         [str(k), op.type, ", ".join(map(str, op.kernels)) or "-", op.name] for k, op in enumerate(contents.ops(entry))
     ]

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from habana_tf.cache.levels import RecipeCache
 from habana_tf.cli.recipes.show import bar
-from tests.cli.recipes.conftest import OUT, WIDTH, Keys
+from tests.cli.recipes.conftest import OUT, WIDTH, Keys, key_of
 
 
 def test_ops_kernels_and_key_are_there(cached: Keys, run: Callable[..., Any]) -> None:
@@ -54,6 +55,17 @@ def test_a_range_is_shown_for_the_sizes_asked_for(cached: Keys, run: Callable[..
 def test_every_op_has_a_line_when_asked_for(cached: Keys, run: Callable[..., Any]) -> None:
     lines = run("recipes", "show", cached["5"], "--ops").out.splitlines()
     assert any("Softmax" in line and "net/softmax" in line for line in lines)
+
+
+def test_what_cannot_be_compiled_says_why(cached: Keys, run: Callable[..., Any]) -> None:
+    cache = RecipeCache()
+    key = key_of("bad", [3])
+    cache.store_failure(key, "bad", {"ops": {"A": 2}, "inputs": [], "outputs": []}, "no kernel for A", 0.1)
+    cache.close()
+    assert "no kernel for A" in run("recipes", "show", "bad").out
+    assert "cannot be compiled" in run("recipes", "list").out
+    assert "cannot be compiled: no kernel for A" in run("recipes", "diff", "bad", cached["5"]).out
+    assert run("recipes", "asm", "bad").code == 1
 
 
 def test_an_ambiguous_name_lists_the_keys(cached: Keys, run: Callable[..., Any]) -> None:
