@@ -147,10 +147,10 @@ def _recipe(drawn: Drawn) -> Markup:
         ("made by", plain(of.get("tools") or {})),
     ]  # fmt: skip
     listed = tag("dl", *(joined(tag("dt", name), tag("dd", text)) for name, text in facts if text))
+    bars = " Right: floating-point operations (upper bar) and bytes, against the kernel that has most."
     became = (
         f"{len(ops)} ops became {len(kernels)} kernels, in launch order (MME: contractions, TPC: the rest). {lazy} ops "
-        "need none: constants, shapes, views, and what another op computes anyway. Right: floating-point "
-        "operations (upper bar) and bytes, against the kernel that has most."
+        f"need none: constants, shapes, views, and what another op computes anyway.{bars if flops is not None else ''}"
     )
     parts = [
         tag("h2", of["name"], tag("small", f" {of['digest'][:KEY_DIGITS]}"), id=of["digest"][:KEY_DIGITS]),
