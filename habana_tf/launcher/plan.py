@@ -24,6 +24,8 @@ from habana_tf import settings
 LOCAL = "localhost"
 _CARRIED = ("HABANA_", "TF_", "HLS_", "HBN_", "HOROVOD_", "PYTHON", "XDG_CACHE_HOME", "PATH", "LD_LIBRARY_PATH")
 """Beginnings of the names of variables that ranks on other hosts get from here; on this host they get all."""
+_STAYS = "HABANA_SIM_STATE_DIR"
+"""It is the simulated machine of this host; another host is another machine."""
 
 
 class PlanError(ValueError):
@@ -155,7 +157,8 @@ def _horovod(
 
 
 def _carried() -> dict[str, str]:
-    return {name: value for name, value in sorted(os.environ.items()) if name.startswith(_CARRIED)}
+    names = (name for name in sorted(os.environ) if name.startswith(_CARRIED) and name != _STAYS)
+    return {name: os.environ[name] for name in names}
 
 
 def _cores(local_rank: int, local_size: int) -> tuple[int, ...] | None:

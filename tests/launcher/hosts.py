@@ -27,9 +27,11 @@ needs_namespaces = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Host:
-    """A machine: its address, its namespace, and the simulated machine's directory there."""
+    """A machine: its address, the name of its network interface (the same on all of them and on this one), its
+    namespace, and the simulated machine's directory there."""
 
     address: str
+    interface: str
     namespace: str
     state: Path
 
@@ -52,7 +54,7 @@ def hosts(count: int, folder: Path) -> Iterator[tuple[list[Host], Path]]:
     number = os.getpid() % 250
     bridge = f"hb{os.getpid()}"
     network = f"10.213.{number}"
-    made = [Host(f"{network}.{k + 1}", f"h{os.getpid()}n{k}", folder / f"machine{k}") for k in range(count)]
+    made = [Host(f"{network}.{k + 1}", bridge, f"h{os.getpid()}n{k}", folder / f"machine{k}") for k in range(count)]
     try:
         ip("link", "add", bridge, "type", "bridge")
         ip("addr", "add", f"{network}.254/24", "dev", bridge)
@@ -67,8 +69,9 @@ def hosts(count: int, folder: Path) -> Iterator[tuple[list[Host], Path]]:
             ip("link", "add", near, "type", "veth", "peer", "name", far)
             ip("link", "set", far, "netns", host.namespace)
             ip("link", "set", near, "master", bridge, "up")
-            host.run("ip", "addr", "add", f"{host.address}/24", "dev", far)
-            host.run("ip", "link", "set", far, "up")
+            host.run("ip", "link", "set", far, "name", bridge)
+            host.run("ip", "addr", "add", f"{host.address}/24", "dev", bridge)
+            host.run("ip", "link", "set", bridge, "up")
             host.run("ip", "link", "set", "lo", "up")
         yield made, _remote_shell(made, folder)
     finally:
@@ -86,9 +89,10 @@ def _remote_shell(made: list[Host], folder: Path) -> Path:
     )
     path = folder / "ssh"
     path.write_text(f"""#!/bin/sh
-while case $1 in -o|-p|-i) true;; *) false;; esac; do shift 2; done
+while :; do case $1 in -o|-p|-i) shift 2;; *) break;; esac; done
 host=$1
 shift
+while :; do case $1 in -o|-p|-i) shift 2;; *) break;; esac; done
 case $host in
 {cases}
   *) echo "no such host: $host" >&2; exit 255;;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import signal
@@ -128,3 +129,75 @@ def test_the_loss_of_a_rank_or_a_machine_ends_the_job(
     assert "rank 1" in err or "task:1" in err
     for pid in pids:
         assert not Path(f"/proc/{pid}").exists()
+
+
+ELASTIC = """
+    import os, sys, time
+    from pathlib import Path
+    import numpy as np
+    import tensorflow as tf
+    import habana_tf
+    habana_tf.load_habana_module()
+    import horovod.tensorflow as hvd
+    import horovod.tensorflow.keras  # its elastic state
+    hvd.init()
+    folder, victim = Path(sys.argv[1]), sys.argv[2]
+    model = tf.keras.Sequential([tf.keras.layers.Dense(4, input_shape=(8,)), tf.keras.layers.Dense(1)])
+    optimizer = tf.keras.optimizers.legacy.SGD(0.01)
+    x = np.random.default_rng(hvd.rank()).random((16, 8), dtype=np.float32)
+
+    @tf.function
+    def step():
+        with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+            loss = tf.reduce_mean((model(x) - 1.0) ** 2)
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        return loss
+
+    @hvd.elastic.run
+    def train(state):
+        print("begins at", state.batch, "of", hvd.size(), flush=True)
+        while state.batch < 20 or hvd.size() > 1:
+            loss = float(step())
+            state.batch += 1
+            state.commit()
+            if state.batch == 10 and os.environ["HOROVOD_HOSTNAME"] == victim:
+                (folder / "part").write_text(str(os.getpid()))
+                (folder / "part").rename(folder / "victim")
+            time.sleep(0.1)
+        print("ends at", state.batch, "of", hvd.size(), "loss", loss, flush=True)
+
+    train(hvd.elastic.TensorFlowKerasState(model, optimizer, batch=0))
+"""
+
+
+@pytest.mark.skipif(not KERAS_2, reason="Horovod exists for TensorFlow 2.15 only")
+def test_elastic_horovod_goes_on_without_a_lost_machine(machines: tuple[list[Host], Path], tmp_path: Path) -> None:
+    made, shell = machines
+    program = tmp_path / "train.py"
+    program.write_text(textwrap.dedent(ELASTIC))
+    discovery = tmp_path / "discovery"
+    discovery.write_text("#!/bin/sh\n" + "".join(f"echo {host.address}:1\n" for host in made))
+    discovery.chmod(0o755)
+    tools = Path(sys.executable).parent
+    command = [tools / "horovodrun", "--gloo", "-np", "2", "--min-np", "1", "--max-np", "2", "--network-interface"]
+    command += [made[0].interface, "--host-discovery-script", discovery]
+    variables = environment(PATH=os.pathsep.join([str(shell.parent), str(tools), os.environ["PATH"]]))
+    del variables[
+        "HABANA_SIM_STATE_DIR"
+    ]  # horovodrun would send it to all machines; the remote shell says which is which
+    with open(tmp_path / "output", "w") as output:
+        job = subprocess.Popen(
+            [str(word) for word in (*command, sys.executable, program, tmp_path, made[1].address)],
+            env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+    try:
+        os.kill(wait_for(tmp_path / "victim", seconds=240), signal.SIGKILL)
+        code = job.wait(ENDS_WITHIN + 120)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+    said = (tmp_path / "output").read_text()
+    assert code == 0, said[-4000:]
+    assert "begins at 0 of 2" in said
+    ends = [line for line in said.splitlines() if "ends at" in line]
+    assert len(ends) == 1 and " of 1 " in ends[0], ends

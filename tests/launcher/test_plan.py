@@ -59,8 +59,10 @@ def test_settings_go_to_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", "/somewhere")
     monkeypatch.setenv("TF_CONFIG", "not this one")
     monkeypatch.setenv("UNRELATED", "1")
+    monkeypatch.setenv("HABANA_SIM_STATE_DIR", "/this/machine")
     rank = plan.make(wish(hosts=("a", "b")))[0]
     assert rank.environment["TF_RECIPE_CACHE_PATH"] == "/somewhere" and "UNRELATED" not in rank.environment
+    assert "HABANA_SIM_STATE_DIR" not in rank.environment
     assert json.loads(rank.environment["TF_CONFIG"])["task"]["index"] == 0
     assert "TF_RECIPE_CACHE_PATH=/somewhere" in rank.shell_line()
 
