@@ -8,6 +8,7 @@ test refuses.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ k = tf.keras
 NO_CASE = {
     **dict.fromkeys(["Optimizer", "Loss", "Metric", "LearningRateSchedule"], "computes nothing of its own"),
     "LossScaleOptimizer": "wraps another optimizer for float16, which HPU does not have",
-    "MultiOptimizer": "hands each variable to another optimizer",
+    **dict.fromkeys(["MultiOptimizer", "OptimizerMap"], "hands each variable to another optimizer"),
     "Reduction": "names ways to sum a loss",
 }
 
@@ -134,7 +135,18 @@ def _schedule(name: str, cls: Any) -> Callable[[], Step]:
 
 def activations() -> Cases:
     """The value and the gradient on both sides of every kink."""
-    return {name: _activation(fn) for name, fn in functions(k.activations).items()}
+    return {name: _activation(_with_arguments(name, fn)) for name, fn in functions(k.activations).items()}
+
+
+FUNCTION_ARGUMENTS: dict[str, dict[str, Any]] = {
+    "threshold": {"threshold": 1.0, "default_value": -1.0},
+    "categorical_generalized_cross_entropy": {"q": 0.5},
+}
+"""Activations and losses that need more than tensors."""
+
+
+def _with_arguments(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
+    return functools.partial(fn, **FUNCTION_ARGUMENTS.get(name, {}))
 
 
 def _activation(fn: Callable[[Any], Any]) -> Callable[[], Step]:
@@ -168,7 +180,7 @@ def targets(name: str) -> tuple[Any, Any]:
     rng = np.random.default_rng(3)
     if "ctc" in key:
         return np.array([[1, 2], [3, 1]], np.int32), numbers(2, 6, 4)
-    if "circle" in key or "sparse" in key:
+    if any(word in key for word in ("circle", "generalized", "sparse")):
         return rng.integers(0, 5, 6).astype(np.int64), probabilities(6, 5)
     if "iou" in key:
         if "onehot" in key:
@@ -189,12 +201,11 @@ def targets(name: str) -> tuple[Any, Any]:
 
 def losses() -> Cases:
     """The value and the gradient for the prediction; of classes with weights per example too."""
-    cases = {name: _loss(name, lambda cls=cls: cls(), True) for name, cls in _loss_classes().items()}
-    return cases | {name: _loss(name, lambda fn=fn: fn, False) for name, fn in functions(k.losses).items()}
-
-
-def _loss_classes() -> dict[str, type]:
-    return classes(k.losses, k.losses.Loss)
+    cases = {name: _loss(name, lambda cls=cls: cls(), True) for name, cls in classes(k.losses, k.losses.Loss).items()}
+    return cases | {
+        name: _loss(name, lambda name=name, fn=fn: _with_arguments(name, fn), False)
+        for name, fn in functions(k.losses).items()
+    }
 
 
 def _loss(name: str, make: Callable[[], Any], weighted: bool) -> Callable[[], Step]:
@@ -238,8 +249,8 @@ METRIC_ARGUMENTS: dict[str, dict[str, Any]] = {
 OF_VALUES = {"Mean", "Sum", "MeanTensor"}
 """Metrics of one tensor."""
 
-NO_RESULT = set() if KERAS_3 else {"R2Score"}
-"""Metrics of whose result Keras 2 can make no graph: it asks a Python `if` about a tensor. Their state is compared."""
+NO_RESULT = {"R2Score"}
+"""Metrics of whose result Keras can make no graph: it asks a Python `if` about a tensor. Their state is compared."""
 
 
 def metrics() -> Cases:

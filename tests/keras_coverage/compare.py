@@ -38,8 +38,8 @@ class Ran:
 
 
 @functools.cache
-def results(*families: str) -> tuple[Ran, Ran]:
-    """What HPU and stock TensorFlow say and compute."""
+def _ran(*families: str) -> tuple[Ran, Ran] | str:
+    """What HPU and stock TensorFlow say and compute; or why a process died, which the next test need not see again."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / f"{device}.npz") for device in ("hpu", "stock")]
         running = [
@@ -49,16 +49,24 @@ def results(*families: str) -> tuple[Ran, Ran]:
             )
             for device, path in zip(("hpu", "stock"), paths, strict=True)
         ]  # fmt: skip
+        output = [process.communicate()[0] for process in running]
         ran = []
-        for process, path in zip(running, paths, strict=True):
-            said = process.communicate()[0]
-            assert process.returncode == 0, Path(path).with_suffix(".err").read_text()[-3000:]
+        for process, path, said in zip(running, paths, output, strict=True):
+            if process.returncode != 0:
+                return f"exit code {process.returncode}: {Path(path).with_suffix('.err').read_text()[-3000:]}"
             with np.load(path) as stored:
                 arrays: dict[str, list[Any]] = {}
                 for key in stored.files:  # in the order they were saved
                     arrays.setdefault(key.rsplit("/", 1)[0], []).append(stored[key])
             ran.append(Ran(json.loads(said.splitlines()[-1]), arrays))
     return ran[0], ran[1]
+
+
+def results(*families: str) -> tuple[Ran, Ran]:
+    """What HPU and stock TensorFlow say and compute. Raises AssertionError if one of their processes died."""
+    ran = _ran(*families)
+    assert not isinstance(ran, str), ran
+    return ran
 
 
 def check(case: str, ours: Ran, stock: Ran, on_cpu: Mapping[str, str]) -> None:

@@ -7,24 +7,30 @@ import tensorflow as tf
 
 from tests.keras_coverage.cases import NO_CASE, tables
 from tests.keras_coverage.compare import check, results
-from tests.keras_coverage.public import functions, left_out
+from tests.keras_coverage.public import KERAS_3, functions, left_out
 
 FAMILIES = ("optimizers", "schedules", "activations", "losses", "metrics")
 CASES = [f"{family}/{name}" for family in FAMILIES for name in tables()[family]]
 
-THRESHOLDS = {
-    "Where": "gives as many rows as there are true elements: its shape is known only once it has run",
-    "Size": "counts what Where gave",
-}
-ON_CPU = {
-    "metrics/R2Score": {
-        "AssignAddVariableOp": "counts samples in an int32 variable, which TensorFlow keeps on the host"
-    },
+WHERE = "gives as many rows as there are true elements: its shape is known only once it has run"
+THRESHOLDS = {"Where": WHERE, "Size": "counts what Where gave"}
+KERAS_2_ON_CPU = {
+    "metrics/R2Score": {"AssignAddVariableOp": "counts in an int32 variable, which TensorFlow keeps on the host"},
     "metrics/PrecisionAtRecall": THRESHOLDS,
     "metrics/RecallAtPrecision": THRESHOLDS,
     "metrics/SensitivityAtSpecificity": THRESHOLDS,
     "metrics/SpecificityAtSensitivity": THRESHOLDS,
 }
+ROWS = {"Where": f"{WHERE} (here: which rows of a table have a gradient)"}
+KERAS_3_ON_CPU = {
+    "optimizers/Adadelta": ROWS,
+    "optimizers/Adafactor": ROWS,
+    "optimizers/Adagrad": ROWS,
+    "optimizers/RMSprop": ROWS,
+    "optimizers/RMSprop centered": ROWS,
+    "optimizers/ScheduleFreeAdamW": ROWS,
+}
+ON_CPU = KERAS_3_ON_CPU if KERAS_3 else KERAS_2_ON_CPU
 """The ops of a case that stay on the CPU, with the reason."""
 
 
