@@ -8,6 +8,7 @@ the recipe cache.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -78,6 +79,9 @@ class Recipe:
         return dict(zip(numbers, placed.offsets, strict=True)), placed.total, placed.peak
 
 
+_linking = threading.Lock()
+
+
 def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, target: Any) -> int:
     """The runtime's program handle for a recipe with its symbolic extents set to `dims`.
 
@@ -87,8 +91,9 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
 
     numbers = list(dims)
     offsets, total, _ = recipe.workspace(numbers)
-    if recipe.loaded is None and recipe.launches:
-        recipe.loaded = Loaded(split(recipe.code), {launch.function for launch in recipe.launches}, target)
+    with _linking:  # linked twice, the first code would be unmapped under the program that has its addresses
+        if recipe.loaded is None and recipe.launches:
+            recipe.loaded = Loaded(split(recipe.code), {launch.function for launch in recipe.launches}, target)
     calls = []
     for launch in recipe.launches:
         grid = ext.evaluate(launch.grid, numbers)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 
 from habana_tf._native import _bridge
 from habana_tf.compiler import extent as ext
+from habana_tf.compiler.codegen.machine import Loaded
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.dtypes import DType
 from habana_tf.compiler.ir import Builder, Program
@@ -44,6 +48,25 @@ def test_one_symbolic_recipe_serves_all_shapes(n: int, m: int) -> None:
     (out,) = _bridge.run_program(handle, [x, y])
     _bridge.free_program(handle)
     np.testing.assert_allclose(out.view(np.float32).reshape(n, m), np.exp(x) + y, rtol=1e-6, atol=1e-5)
+
+
+def test_threads_that_bind_one_recipe_link_its_code_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the code that one thread has the addresses of is unmapped when the other's takes its place."""
+    linked = []
+
+    class Slow(Loaded):
+        def __init__(self, *args: Any) -> None:
+            linked.append(self)
+            time.sleep(0.2)
+            super().__init__(*args)
+
+    monkeypatch.setattr("habana_tf.compiler.recipe.Loaded", Slow)
+    recipe = _rows(symbolic=True)
+    with ThreadPoolExecutor(4) as pool:
+        handles = list(pool.map(lambda n: bind(recipe, (n, 3), None, target()), range(1, 5)))
+    for handle in handles:
+        _bridge.free_program(handle)
+    assert linked == [recipe.loaded]
 
 
 def test_compiling_twice_gives_the_same_bytes() -> None:
