@@ -143,7 +143,10 @@ def test_any_number_of_distinct_words_costs_two_compilations() -> None:
     for got, expected in zip(weights, want, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-5)
     step = max(report.clusters, key=lambda c: c.ops)
-    assert [m.recipe for m in step.met] == ["compiled"] * 2 + ["known"] * (len(batches) - 2), step
+    if tf.keras.__version__.startswith("2."):
+        assert [m.recipe for m in step.met] == ["compiled"] * 2 + ["known"] * (len(batches) - 2), step
+    else:  # Keras 3's optimizers take dense gradients: no number of words is in a shape
+        assert [m.recipe for m in step.met] == ["compiled"], step
 
 
 @on_hpu
