@@ -27,6 +27,7 @@ def main() -> None:
     parser.add_argument("device", choices=["hpu", "stock", "exact"])
     parser.add_argument("result")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument("--disturb", type=int, metavar="SEED", help="move each weight to the next float, up or down")
     parser.add_argument("--no-dropout", action="store_true", help="its draws depend on the precision")
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
@@ -46,6 +47,9 @@ def main() -> None:
         tf.keras.backend.set_floatx("float64")
         network = zoo.NETWORKS[options.network]()
         network.model.set_weights(weights)
+    if options.disturb is not None:
+        directions = np.random.default_rng(options.disturb)
+        network.model.set_weights([_next(w, directions) for w in network.model.get_weights()])
     if options.no_dropout:
         for layer in network.model.submodules:
             if isinstance(layer, tf.keras.layers.Dropout):
@@ -84,6 +88,14 @@ def main() -> None:
     if options.device == "hpu":
         work = contractions(step.get_concrete_function(x, y), len(tf.nest.flatten(x)[0]))
         print(json.dumps({"launches": launched[-1] - launched[-2], **_coverage(work)}))
+
+
+def _next(x: np.ndarray, directions: np.random.Generator) -> np.ndarray:
+    """Each float changed by one unit in its last place, in a random direction; zeros and integers stay."""
+    if x.dtype != np.float32:
+        return x
+    towards = np.where(directions.random(x.shape) < 0.5, -np.inf, np.inf).astype(np.float32)
+    return np.where(x == 0, x, np.nextafter(x, towards))
 
 
 def _constant(x: np.ndarray) -> tf.Tensor:
