@@ -4,8 +4,9 @@
     python -m tests.networks.comparison vit bert --precision bf16
 
 Deep networks amplify rounding, so how far HPU may be from the truth is measured: as far as stock TensorFlow is, within
-a factor: the farthest of a run with two threads and oneDNN, one with one thread and without, and two whose weights are
-moved to the next float each: one rounding, which flips a ReLU here and there, as any other order of sums does. The
+a factor: the farthest of a run with two threads and oneDNN, one with one thread and without, and, where asked for,
+some whose weights are moved to the next float each: one rounding, which flips a ReLU here and there, as any other order
+of sums does. The
 truth is stock TensorFlow in float64, or the first of these where there is no such twin. Each run is a process of its
 own, from the same seed.
 
@@ -57,8 +58,11 @@ class Comparison:
         return max(d for d, _ in self.gradients.values()), max(d for _, d in self.gradients.values())
 
 
-def compare(network: str, precision: str = "fp32", steps: int = 3) -> Comparison:
-    """Trains a network on HPU, on stock TensorFlow and in float64, and measures the distances."""
+def compare(network: str, precision: str = "fp32", steps: int = 3, draws: int = 0) -> Comparison:
+    """Trains a network on HPU, on stock TensorFlow and in float64, and measures the distances.
+
+    draws: how many runs of stock TensorFlow in fp32 with weights moved to the next float count, too.
+    """
     full = precision == "fp32"
     options = ["--steps", str(steps), *([] if full else ["--no-dropout"])]
     with tempfile.TemporaryDirectory() as folder:
@@ -80,7 +84,7 @@ def compare(network: str, precision: str = "fp32", steps: int = 3) -> Comparison
         others = [stock]
         if full:
             others.append(train("stock", precision, threads=1, TF_ENABLE_ONEDNN_OPTS="0")[0])
-            others += [train("stock", precision, disturb=seed)[0] for seed in (1, 2)]
+            others += [train("stock", precision, disturb=seed)[0] for seed in range(draws)]
         if not stock["fp32_only"]:
             truth, _ = train("exact", "fp32")
         elif full:
@@ -137,12 +141,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Networks on HPU beside stock TensorFlow.")
     parser.add_argument("networks", nargs="*", default=list(zoo.NETWORKS))
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
+    parser.add_argument(
+        "--draws", type=int, default=0, help="runs of stock TensorFlow with weights moved by a rounding"
+    )
     options = parser.parse_args()
     print("| network | nodes in launches | multiply-adds in launches | clusters | launches a step | on the CPU "
           "| worst gradient (stock's) | all gradients (stock's) | losses (stock's) |\n" + "|---" * 9 + "|")  # fmt: skip
     for network in options.networks:
         try:
-            print(row(compare(network, options.precision)), flush=True)
+            print(row(compare(network, options.precision, draws=options.draws)), flush=True)
         except AssertionError as error:
             print(f"| {network} | {str(error)[-300:]!r} |", flush=True)
 
