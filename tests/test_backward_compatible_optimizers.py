@@ -6,10 +6,11 @@ import pytest
 import tensorflow as tf
 
 from habana_tf import backward_compatible_optimizers as optimizers
+from tests.versions import KERAS_3
 
 
 def test_adam() -> None:
-    if hasattr(tf.keras, "__version__") and tf.keras.__version__.startswith("3."):
+    if KERAS_3:
         with pytest.raises(AttributeError, match=r"Keras 3 has none, use tf\.keras\.optimizers\.Adam"):
             _ = optimizers.Adam
     else:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
 from tests.child import python
+from tests.versions import KERAS_3
 
 STEPS = 7
 """Elements of a sequence."""
@@ -92,7 +92,7 @@ def test_an_iteration_is_one_launch(runs: dict[bool, dict[str, Any]], name: str)
     """
     one, three = runs[True][name]["launches"]
     step = (three - one) // 2
-    inline = keras.__version__.startswith("3") or name in ("rnn", "cells", "backwards", "convlstm")
+    inline = KERAS_3 or name in ("rnn", "cells", "backwards", "convlstm")
     iterations = (2 * STEPS + (STEPS + 1) * inline) * LAYERS[name]
     assert 2 * STEPS * LAYERS[name] < step <= iterations + 10 + 4 * LAYERS[name]
 

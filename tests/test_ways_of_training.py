@@ -11,11 +11,11 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 
 from tests.child import python
+from tests.versions import KERAS_3
 
 START = """
     import json, os, sys
@@ -197,7 +197,7 @@ def test_several_steps_per_execution() -> None:
         count = (longer - before) - (launches() - longer)
         show(history=history, weights=model.get_weights(), launches=count)
     """)
-    assert shown["launches"] == 4 + 5 + 4 * keras.__version__.startswith("3")  # of four steps more
+    assert shown["launches"] == 4 + 5 + 4 * KERAS_3  # of four steps more
 
 
 def test_train_on_batch_predict_and_evaluate() -> None:

@@ -16,7 +16,8 @@ import numpy as np
 import tensorflow as tf
 
 from tests.keras_coverage import layers
-from tests.keras_coverage.public import KERAS_3, classes, functions
+from tests.keras_coverage.public import classes, functions
+from tests.versions import KERAS_3
 
 Step = Callable[[], Any]
 Cases = dict[str, Callable[[], Step]]

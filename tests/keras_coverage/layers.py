@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.keras_coverage.public import KERAS_3, classes
+from tests.keras_coverage.public import classes
+from tests.versions import KERAS_3
 
 L = tf.keras.layers
 

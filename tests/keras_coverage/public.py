@@ -6,10 +6,6 @@ import inspect
 from collections.abc import Iterable
 from typing import Any
 
-import tensorflow as tf
-
-KERAS_3 = hasattr(tf.keras, "__version__") and int(tf.keras.__version__.split(".")[0]) >= 3
-
 HELPERS = {"get", "serialize", "deserialize"}
 """What modules have to make objects from configurations."""
 

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tests.keras_coverage.cases import NO_CASE, tables
 from tests.keras_coverage.compare import check, results
-from tests.keras_coverage.public import KERAS_3, functions, left_out
+from tests.keras_coverage.public import functions, left_out
+from tests.versions import KERAS_3
 
 FAMILIES = ("optimizers", "schedules", "activations", "losses", "metrics")
 CASES = [f"{family}/{name}" for family in FAMILIES for name in tables()[family]]

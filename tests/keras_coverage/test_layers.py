@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from tests.keras_coverage.compare import check, results
 from tests.keras_coverage.layers import NO_LAYER, tables
-from tests.keras_coverage.public import KERAS_3, left_out
+from tests.keras_coverage.public import left_out
+from tests.versions import KERAS_3
 
 pytestmark = pytest.mark.skipif(KERAS_3, reason="what Keras 3's layers need on the CPU is not in the table below")
 

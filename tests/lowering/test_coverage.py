@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from habana_tf.compiler.dtypes import DType, from_tf
 from habana_tf.lowering.table import rows
+from tests.versions import KERAS_3
 
 NOT_COMPUTED = {
     "Placeholder", "NoOp", "Identity", "IdentityN", "Const", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp",
@@ -22,8 +23,6 @@ NOT_COMPUTED = {
     "_Arg", "_Retval", "OptionalFromValue", "OptionalNone",
 }  # fmt: skip
 """Identity, Const and the reads and final assigns of variables are the cluster's own edges."""
-
-KERAS_3 = hasattr(tf.keras, "__version__") and int(tf.keras.__version__.split(".")[0]) >= 3
 
 
 def network(dtype: str) -> Any:
