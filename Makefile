@@ -33,6 +33,11 @@ SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -nam
 NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
+PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
+# Files side by side, each in one process; more than four processes would want more than 8 GiB.
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
+# 5: no test chosen, which ARGS may mean for one of the two releases.
+CHOSEN = $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
 .PHONY: help demo test test-latest test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \
 	distclean
@@ -49,13 +54,11 @@ demo: $(VENV)/.installed ## A network learns handwritten digits on the simulated
 
 test: $(VENV)/.installed $(if $(HAS_TWO),$(VENV)/.horovod test-latest) ## All tests; ARGS="-k pattern" passes options on
 	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) $(CURDIR)/tests \
-		--ignore $(CURDIR)/tests/networks $(ARGS)
+	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) $(SIDE_BY_SIDE) $(CURDIR)/tests --ignore $(CURDIR)/tests/networks $(CHOSEN)
 
 test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFlow (slow); NETWORKS_PART=0/4 takes a quarter
 	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) \
-		$(CURDIR)/tests/networks $(ARGS)
+	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) $(CURDIR)/tests/networks $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 LATEST_TESTS := tests/test_loader.py tests/test_keras_compat.py tests/test_fork.py tests/test_training.py tests/device \
@@ -65,8 +68,8 @@ LATEST_TESTS := tests/test_loader.py tests/test_keras_compat.py tests/test_fork.
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3
 	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV_LATEST)/bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR) \
-		$(addprefix $(CURDIR)/,$(LATEST_TESTS)) $(ARGS)
+	cd $(RUN) && $(CURDIR)/$(VENV_LATEST)/$(PYTEST) $(SIDE_BY_SIDE) \
+		$(addprefix $(CURDIR)/,$(LATEST_TESTS)) $(CHOSEN)
 
 bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models mlp --pairs 3" passes options on
 	@cd $(RUN) && $(CURDIR)/$(VENV)/bin/python $(CURDIR)/tests/benchmarks/bench.py $(ARGS)

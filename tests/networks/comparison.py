@@ -80,7 +80,7 @@ def compare(network: str, precision: str = "fp32", steps: int = 3, draws: int = 
             return _train(network, device, Path(folder, "result.npz"), [*options, *more], environment)
 
         hpu, coverage = train("hpu", precision, HABANA_SIM_LOG="warning")
-        stock, _ = train("stock", precision)
+        stock, _ = train("stock", precision, TF_ENABLE_ONEDNN_OPTS="1")
         others = [stock]
         if full:
             others.append(train("stock", precision, threads=1, TF_ENABLE_ONEDNN_OPTS="0")[0])
