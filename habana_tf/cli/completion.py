@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+
+from habana_tf.cli.later import Later
 
 _BASH = """\
 _habana_tf() {{
@@ -38,27 +40,21 @@ complete -o filenames -F _habana_tf habana-tf
 _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser], root: argparse.ArgumentParser) -> None:
-    """Declares the command. root: the parser whose words are completed."""
-    parser = commands.add_parser(
-        "completion",
-        help="print a script for shell completion",
-        epilog="example:\n  echo 'eval \"$(habana-tf completion bash)\"' >> ~/.bashrc\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declares the command."""
+    parser.epilog = "example:\n  echo 'eval \"$(habana-tf completion bash)\"' >> ~/.bashrc\n"
     parser.add_argument("shell", choices=("bash", "zsh"))
-    parser.set_defaults(run=_command(root))
+    parser.set_defaults(run=_completion)
 
 
-def _command(root: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    def run(arguments: argparse.Namespace) -> int:
-        sys.stdout.write((_ZSH if arguments.shell == "zsh" else "") + script(root))
-        return 0
+def _completion(arguments: argparse.Namespace) -> int:
+    from habana_tf.cli.main import parser
 
-    return run
+    sys.stdout.write((_ZSH if arguments.shell == "zsh" else "") + script(parser()))
+    return 0
 
 
-def script(root: argparse.ArgumentParser) -> str:
+def script(root: Later) -> str:
     """The script for bash."""
     paths: list[str] = []
     choices: list[str] = []
@@ -78,9 +74,9 @@ def script(root: argparse.ArgumentParser) -> str:
     return _BASH.format(paths="\n".join(paths), choices="\n".join(choices), words="\n".join(words))
 
 
-def _parsers(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, argparse.ArgumentParser]]:
+def _parsers(parser: Later, path: str) -> Iterator[tuple[str, Later]]:
     """Every parser with the words that lead to it."""
-    yield path, parser
+    yield path, parser.declared()
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():

@@ -11,9 +11,8 @@ from habana_tf.cli.output import CommandError, print_json, print_table, size
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the command."""
-    parser = commands.add_parser("info", help="chip, cards, host CPU and versions")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_info)
 

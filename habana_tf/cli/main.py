@@ -1,7 +1,8 @@
 """`habana-tf`: start programs on several cards; look at recipes, the machine, the ops it runs and the settings.
 
-One module per command; each has `add_parser`, which declares it, and a function that runs it and returns the exit
-code. Commands import what they need when they run, so that `--help` is immediate.
+One module per command; each has `declare`, which gives a parser its arguments and the function that runs it and
+returns the exit code. A module is imported when its command is chosen (`later`), and imports what it needs when it
+runs, so that a command that only looks is there at once.
 
 Exit codes: 0 done; 1 what was asked for is not there, damaged or refused; 2 wrong usage or a wrong setting. `run`
 returns what the first rank that failed returned.
@@ -9,15 +10,22 @@ returns what the first rank that failed returned.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 from habana_tf import __version__
-from habana_tf.cli import completion, machine, ops, recipes, run, variables
+from habana_tf.cli.later import Later, listed
 from habana_tf.cli.output import CommandError
 
+_COMMANDS = (
+    ("run", "start a program on several cards", "habana_tf.cli.run:declare"),
+    ("recipes", "compiled recipes in the cache on disk", "habana_tf.cli.recipes:declare"),
+    ("info", "chip, cards, host CPU and versions", "habana_tf.cli.machine:declare"),
+    ("ops", "ops that run on HPU, with element types and notes", "habana_tf.cli.ops:declare"),
+    ("settings", "environment variables, their values and meanings", "habana_tf.cli.variables:declare"),
+    ("completion", "print a script for shell completion", "habana_tf.cli.completion:declare"),
+)
 _EPILOG = """\
 examples:
   TF_RECIPE_CACHE_PATH=/tmp/recipes habana-tf recipes list
@@ -36,8 +44,7 @@ exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; `arguments` are those of the process by default. Returns the exit code."""
-    parser = _parser()
-    chosen = parser.parse_args(arguments)
+    chosen = parser().parse_args(arguments)
     try:
         code: int = chosen.run(chosen)
         sys.stdout.flush()
@@ -51,19 +58,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> Later:
+    """The parser of `habana-tf`."""
+    made = Later(
         prog="habana-tf",
         description="Start programs on the simulated Gaudi; look at its recipes, machine, ops and settings.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    run.add_parser(commands)
-    recipes.add_parser(commands)
-    machine.add_parser(commands)
-    ops.add_parser(commands)
-    variables.add_parser(commands)
-    completion.add_parser(commands, parser)
-    return parser
+    made.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    listed(made, "command", _COMMANDS)
+    return made

@@ -9,9 +9,8 @@ from dataclasses import asdict
 from habana_tf.cli.output import CommandError, print_json, print_table
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the command."""
-    parser = commands.add_parser("ops", help="ops that run on HPU, with element types and notes")
     parser.add_argument("names", metavar="NAME", nargs="*", help="only ops whose name contains this, in any case")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")

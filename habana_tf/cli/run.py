@@ -25,15 +25,10 @@ a third kills them.
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the command."""
-    parser = commands.add_parser(
-        "run",
-        help="start a program on several cards",
-        usage="habana-tf run -n COUNT [options] PROGRAM [arguments ...]",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser.usage = "habana-tf run -n COUNT [options] PROGRAM [arguments ...]"
+    parser.epilog = _EPILOG
     parser.add_argument("-n", "--count", type=_positive, required=True, help="ranks in all; each takes one card")
     parser.add_argument(
         "--strategy", choices=["hpu", "horovod"], default="hpu", help="how the program distributes (default: hpu)"

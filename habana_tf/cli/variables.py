@@ -8,9 +8,8 @@ from habana_tf import settings
 from habana_tf.cli.output import print_json, print_table
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the command."""
-    parser = commands.add_parser("settings", help="environment variables, their values and meanings")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_settings)
 

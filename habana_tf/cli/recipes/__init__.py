@@ -1,4 +1,4 @@
-"""`habana-tf recipes`: the recipe cache on disk. One module per action or two that belong together.
+"""`habana-tf recipes`: the recipe cache on disk. One module per action, or for those that belong together.
 
 Looking changes nothing: no entry is executed, moved or marked as used. Only `prune`, `clear` and `import` change the
 directory, and none of them in mode ro.
@@ -8,8 +8,26 @@ from __future__ import annotations
 
 import argparse
 
-from habana_tf.cli.recipes import bundles, code, differences, doctor, listing, report, show, stats, upkeep
+from habana_tf.cli.later import listed
 
+_ACTIONS = (
+    ("list", "list the recipes", "listing:declare"),
+    ("show", "show everything about one recipe", "show:declare"),
+    ("explain", "say why the last run compiled: which part of the key differs from the nearest recipe",
+     "differences:declare_explain"),
+    ("diff", "compare two recipes: keys, ops, sizes", "differences:declare_diff"),
+    ("stats", "hits, misses and time spent and saved, per run and in all", "stats:declare"),
+    ("verify", "read every recipe whole and verify it", "upkeep:declare_verify"),
+    ("prune", "remove recipes that were not used for long, down to a size", "upkeep:declare_prune"),
+    ("clear", "remove all recipes and the journal", "upkeep:declare_clear"),
+    ("export", "write recipes into a bundle", "bundles:declare_export"),
+    ("import", "add the recipes of a bundle", "bundles:declare_import"),
+    ("path", "print the cache directory", "doctor:declare_path"),
+    ("doctor", "permissions, space, file system, locks, versions", "doctor:declare_doctor"),
+    ("ir", "print what a recipe was compiled from", "code:declare_ir"),
+    ("asm", "print a recipe's machine code", "code:declare_asm"),
+    ("report", "write a page with pictures: history, fused graphs, memory plans", "report:declare"),
+)  # fmt: skip
 _EPILOG = """\
 examples:
   habana-tf recipes list --op conv --sort compile
@@ -26,15 +44,8 @@ exit codes: 0 done; 1 not there, damaged, refused, or a problem was found (verif
 """
 
 
-def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the actions."""
-    parser = commands.add_parser(
-        "recipes",
-        help="compiled recipes in the cache on disk",
-        description="Look into the recipe cache, look after it, and carry recipes to other machines.",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
-    for module in (listing, show, differences, stats, upkeep, bundles, doctor, code, report):
-        module.add_parsers(actions)
+    parser.description = "Look into the recipe cache, look after it, and carry recipes to other machines."
+    parser.epilog = _EPILOG
+    listed(parser, "action", [(name, help_, f"{__name__}.{where}") for name, help_, where in _ACTIONS])

@@ -5,23 +5,26 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 from habana_tf.cli.output import print_json, size
-from habana_tf.cli.recipes.common import Actions, action, errors, header, only_match, opened, rows_of
+from habana_tf.cli.recipes.common import action, errors, header, only_match, opened, rows_of
+
+if TYPE_CHECKING:
+    from habana_tf.cache import Exported, Imported
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
-    """Declares the actions."""
-    export = action(
-        actions, "export", "write recipes into a bundle", "export recipes.bundle", "export step.bundle 8c6e 432c"
-    )
-    export.add_argument("file", metavar="FILE", help="the bundle, replaced whole")
-    export.add_argument("recipe", metavar="NAME_OR_KEY", nargs="*", help="only these (default: all)")
-    export.set_defaults(run=_export)
+def declare_export(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _export, "export recipes.bundle", "export step.bundle 8c6e 432c")
+    parser.add_argument("file", metavar="FILE", help="the bundle, replaced whole")
+    parser.add_argument("recipe", metavar="NAME_OR_KEY", nargs="*", help="only these (default: all)")
 
-    take = action(actions, "import", "add the recipes of a bundle", "import recipes.bundle --path ~/.cache/recipes")
-    take.add_argument("file", metavar="FILE", help="a bundle; yours and not writable for others, or signed")
-    take.set_defaults(run=_import)
+
+def declare_import(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _import, "import recipes.bundle --path ~/.cache/recipes")
+    parser.add_argument("file", metavar="FILE", help="a bundle; yours and not writable for others, or signed")
 
 
 def _export(arguments: argparse.Namespace) -> int:
@@ -36,12 +39,7 @@ def _export(arguments: argparse.Namespace) -> int:
         done = cache.export_bundle(
             arguments.file, store.root, lambda row: chosen is None or header(row)["digest"] in chosen
         )
-    if arguments.json:
-        print_json({"file": arguments.file, **asdict(done)})
-    else:
-        print(f"{done.recipes} recipes, {size(done.file_bytes)}, in {arguments.file}")
-        _complain(done.problems)
-    return 1 if done.problems else 0
+    return _told(arguments, done, f"{done.recipes} recipes, {size(done.file_bytes)}, in {arguments.file}")
 
 
 def _import(arguments: argparse.Namespace) -> int:
@@ -49,14 +47,15 @@ def _import(arguments: argparse.Namespace) -> int:
 
     with errors():
         done = cache.import_bundle(arguments.file, arguments.path)
+    return _told(arguments, done, f"{done.added} recipes added, {done.present} were there")
+
+
+def _told(arguments: argparse.Namespace, done: Exported | Imported, summary: str) -> int:
+    """Exit code 1 when something was left out."""
     if arguments.json:
         print_json({"file": arguments.file, **asdict(done)})
     else:
-        print(f"{done.added} recipes added, {done.present} were there")
-        _complain(done.problems)
+        print(summary)
+        for which, why in done.problems:
+            print(f"left out: {which}: {why}", file=sys.stderr)
     return 1 if done.problems else 0
-
-
-def _complain(problems: tuple[tuple[str, str], ...]) -> None:
-    for which, why in problems:
-        print(f"left out: {which}: {why}", file=sys.stderr)

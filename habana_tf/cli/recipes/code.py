@@ -14,7 +14,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, print_json
-from habana_tf.cli.recipes.common import Actions, action, add_recipe, entry_of, only_match, opened, rows_of
+from habana_tf.cli.recipes.common import action, add_recipe, entry_of, only_match, opened, rows_of
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
@@ -24,18 +24,24 @@ _FUNCTION = re.compile(r"^define void @(k\d+)\(.*?^}", re.MULTILINE | re.DOTALL)
 _ASSEMBLY = re.compile(r"^(k\d+):.*?^\.Lfunc_end\d+:", re.MULTILINE | re.DOTALL)
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
-    """Declares the actions."""
-    ir = action(actions, "ir", "print what a recipe was compiled from", "ir 8c6e --stage cluster", "ir 8c6e --kernel 3")
-    ir.add_argument("--stage", choices=_STAGES, default="llvm", help="default: llvm")
-    ir.set_defaults(run=_ir)
-    asm = action(actions, "asm", "print a recipe's machine code", "asm 8c6e --kernel 3", "asm 8c6e --object 8c6e.o")
-    asm.add_argument("--object", metavar="FILE", help="instead write the object code, for objdump and other tools "
-                     "(FILE, FILE.1, ... for a recipe of several objects)")  # fmt: skip
-    asm.set_defaults(run=_asm)
-    for parser in (ir, asm):
-        add_recipe(parser)
-        parser.add_argument("--kernel", metavar="N", type=int, help="only this kernel's functions (see `show`)")
+def declare_ir(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _ir, "ir 8c6e --stage cluster", "ir 8c6e --kernel 3")
+    parser.add_argument("--stage", choices=_STAGES, default="llvm", help="default: llvm")
+    _add_kernel(parser)
+
+
+def declare_asm(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _asm, "asm 8c6e --kernel 3", "asm 8c6e --object 8c6e.o")
+    parser.add_argument("--object", metavar="FILE", help="instead write the object code, for objdump and other tools "
+                        "(FILE, FILE.1, ... for a recipe of several objects)")  # fmt: skip
+    _add_kernel(parser)
+
+
+def _add_kernel(parser: argparse.ArgumentParser) -> None:
+    add_recipe(parser)
+    parser.add_argument("--kernel", metavar="N", type=int, help="only this kernel's functions (see `show`)")
 
 
 def _entry(arguments: argparse.Namespace) -> Entry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,24 +15,16 @@ if TYPE_CHECKING:
     from habana_tf.cache.listing import Listed
     from habana_tf.cache.store import Store
 
-Actions = argparse._SubParsersAction  # what `add_subparsers` gives; argparse has no public name for it
 KEY_DIGITS = 12
 """Digits of a key that are shown where there is little room."""
 
 
-def action(actions: Actions[argparse.ArgumentParser], name: str, help_: str, *examples: str) -> argparse.ArgumentParser:
-    """A new action with --path, --json and, in its --help, examples."""
-    epilog = "examples:\n" + "".join(f"  habana-tf recipes {example}\n" for example in examples)
-    parser: argparse.ArgumentParser = actions.add_parser(
-        name,
-        help=help_,
-        description=f"{help_[0].upper()}{help_[1:]}.",
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def action(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *examples: str) -> None:
+    """What every action has: the function that runs it, --path, --json and, in its --help, examples."""
+    parser.set_defaults(run=run)
+    parser.epilog = "examples:\n" + "".join(f"  habana-tf recipes {example}\n" for example in examples)
     parser.add_argument("--path", metavar="DIR", help="the cache directory (default: TF_RECIPE_CACHE_PATH)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser
 
 
 def add_recipe(parser: argparse.ArgumentParser, name: str = "recipe", **options: Any) -> None:

@@ -10,7 +10,6 @@ from habana_tf.cli.output import CommandError, Styled, duration, moment, operati
 from habana_tf.cli.recipes.changes import WHAT, changes
 from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
-    Actions,
     action,
     add_recipe,
     errors,
@@ -25,25 +24,25 @@ if TYPE_CHECKING:
     from habana_tf.cache import Difference, Listed, Miss
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
-    """Declares the actions."""
-    explain = action(
-        actions,
-        "explain",
-        "say why the last run compiled: which part of the key differs from the nearest recipe",
+def declare_explain(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(
+        parser,
+        _explain,
         "explain",
         "explain --run HOST-4711-19c3",
         "explain cluster_2cb107ca5327          against the recipe that is most like it",
     )
-    add_recipe(explain, nargs="?")
-    explain.add_argument("--run", dest="of_run", metavar="RUN", help="another run (see `stats`)")
-    explain.add_argument("--all", action="store_true", help="also a line for each single op (eager ops)")
-    explain.set_defaults(run=_explain)
+    add_recipe(parser, nargs="?")
+    parser.add_argument("--run", dest="of_run", metavar="RUN", help="another run (see `stats`)")
+    parser.add_argument("--all", action="store_true", help="also a line for each single op (eager ops)")
 
-    diff = action(actions, "diff", "compare two recipes: keys, ops, sizes", "diff 8c6e 432c", "diff 8c6e 432c --json")
-    add_recipe(diff, "left")
-    add_recipe(diff, "right")
-    diff.set_defaults(run=_diff)
+
+def declare_diff(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _diff, "diff 8c6e 432c", "diff 8c6e 432c --json")
+    add_recipe(parser, "left")
+    add_recipe(parser, "right")
 
 
 def _explain(arguments: argparse.Namespace) -> int:

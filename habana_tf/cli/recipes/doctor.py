@@ -6,17 +6,19 @@ import argparse
 from dataclasses import asdict
 
 from habana_tf.cli.output import CommandError, Styled, print_json, print_table, size
-from habana_tf.cli.recipes.common import Actions, action, errors
+from habana_tf.cli.recipes.common import action, errors
 
 _LITTLE_SPACE = 256 << 20
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
-    """Declares the actions."""
-    path = action(actions, "path", "print the cache directory", "path", "path --json")
-    path.set_defaults(run=_path)
-    doctor = action(actions, "doctor", "permissions, space, file system, locks, versions", "doctor", "doctor --json")
-    doctor.set_defaults(run=_doctor)
+def declare_path(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _path, "path", "path --json")
+
+
+def declare_doctor(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _doctor, "doctor", "doctor --json")
 
 
 def _path(arguments: argparse.Namespace) -> int:

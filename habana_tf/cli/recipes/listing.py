@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
 from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
-    Actions,
     action,
     age,
     byte_size,
@@ -39,12 +38,11 @@ _ORDERS: dict[str, Callable[[Listed], Any]] = {
 }
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the action."""
-    parser = action(
-        actions,
-        "list",
-        "list the recipes",
+    action(
+        parser,
+        _list,
         "list",
         "list --name resnet --sort compile",
         "list --op conv --op matmul --larger-than 64K",
@@ -63,7 +61,6 @@ def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
     parser.add_argument("--older-than", metavar="AGE", type=age, help="only made longer ago, such as 12h or 30d")
     parser.add_argument("--newer-than", metavar="AGE", type=age, help="only made since")
     parser.add_argument("--unused-for", metavar="AGE", type=age, help="only not used for so long")
-    parser.set_defaults(run=_list)
 
 
 def _list(arguments: argparse.Namespace) -> int:

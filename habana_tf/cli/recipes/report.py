@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, print_json, size
-from habana_tf.cli.recipes.common import Actions, action, errors, header, op_count, opened, rows_of
+from habana_tf.cli.recipes.common import action, errors, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.stats import run_json
 
 if TYPE_CHECKING:
@@ -21,18 +21,12 @@ _EXAMPLE_SIZE = 32
 """Drawn for where nothing says what sizes a recipe meets."""
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the action."""
-    parser = action(
-        actions,
-        "report",
-        "write a page with pictures: history, fused graphs, memory plans",
-        "report --html recipes.html",
-    )
+    action(parser, _report, "report --html recipes.html")
     parser.add_argument("--html", metavar="FILE", required=True, help="the page; it holds all it needs")
     parser.add_argument("--most", metavar="N", type=int, default=24,
                         help="how many recipes are drawn, last used first (default: 24)")  # fmt: skip
-    parser.set_defaults(run=_report)
 
 
 def _report(arguments: argparse.Namespace) -> int:

@@ -19,7 +19,6 @@ from habana_tf.cli.output import (
     size,
 )
 from habana_tf.cli.recipes.common import (
-    Actions,
     action,
     add_recipe,
     entry_of,
@@ -45,12 +44,11 @@ _NAMES = 3
 ENGINES = {"MME": "magenta", "TPC": "green"}
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the action."""
-    parser = action(
-        actions,
-        "show",
-        "show everything about one recipe",
+    action(
+        parser,
+        _show,
         "show cluster_2cb107ca5327",
         "show 8c6e --ops",
         "show 432c --sizes 64          a recipe for a range of sizes, looked at for one",
@@ -59,7 +57,6 @@ def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
     parser.add_argument("--ops", action="store_true", help="also a line for each op of the cluster")
     parser.add_argument("--sizes", metavar="N", type=int, nargs="+", default=[],
                         help="values for the sizes that a recipe leaves open (s0, s1, ...)")  # fmt: skip
-    parser.set_defaults(run=_show)
 
 
 def _show(arguments: argparse.Namespace) -> int:

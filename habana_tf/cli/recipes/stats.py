@@ -7,19 +7,16 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, Styled, duration, moment, print_json, print_table, size
-from habana_tf.cli.recipes.common import Actions, action, errors, opened
+from habana_tf.cli.recipes.common import action, errors, opened
 
 if TYPE_CHECKING:
     from habana_tf.cache import Run
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
+def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the action."""
-    parser = action(
-        actions, "stats", "hits, misses and time spent and saved, per run and in all", "stats", "stats --runs 50 --json"
-    )
+    action(parser, _stats, "stats", "stats --runs 50 --json")
     parser.add_argument("--runs", metavar="N", type=int, default=10, help="how many of the last runs (default: 10)")
-    parser.set_defaults(run=_stats)
 
 
 def _stats(arguments: argparse.Namespace) -> int:

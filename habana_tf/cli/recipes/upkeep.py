@@ -7,30 +7,26 @@ import sys
 from dataclasses import asdict
 
 from habana_tf.cli.output import CommandError, duration, painted, print_json, size
-from habana_tf.cli.recipes.common import Actions, action, age, byte_size, errors, opened
+from habana_tf.cli.recipes.common import action, age, byte_size, errors, opened
 
 
-def add_parsers(actions: Actions[argparse.ArgumentParser]) -> None:
-    """Declares the actions."""
-    verify = action(actions, "verify", "read every recipe whole and verify it", "verify", "verify --json")
-    verify.set_defaults(run=_verify)
+def declare_verify(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _verify, "verify", "verify --json")
 
-    prune = action(
-        actions,
-        "prune",
-        "remove recipes that were not used for long, down to a size",
-        "prune",
-        "prune --unused-for 30d",
-        "prune --max-size 512M",
-    )
+
+def declare_prune(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _prune, "prune", "prune --unused-for 30d", "prune --max-size 512M")
     default = "the least recently used go until so much is left (default: TF_RECIPE_CACHE_SIZE_MB)"
-    prune.add_argument("--max-size", metavar="SIZE", type=byte_size, help=default)
-    prune.add_argument("--unused-for", metavar="AGE", type=age, help="all go that were not used for so long")
-    prune.set_defaults(run=_prune)
+    parser.add_argument("--max-size", metavar="SIZE", type=byte_size, help=default)
+    parser.add_argument("--unused-for", metavar="AGE", type=age, help="all go that were not used for so long")
 
-    clear = action(actions, "clear", "remove all recipes and the journal", "clear", "clear --yes")
-    clear.add_argument("--yes", action="store_true", help="do not ask")
-    clear.set_defaults(run=_clear)
+
+def declare_clear(parser: argparse.ArgumentParser) -> None:
+    """Declares the action."""
+    action(parser, _clear, "clear", "clear --yes")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _verify(arguments: argparse.Namespace) -> int:

@@ -1,0 +1,81 @@
+"""A command's module is imported when the command is named, and not before."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+import pytest
+
+from habana_tf.cli.later import Later, listed
+
+declared: list[str] = []
+
+
+def declare_add(parser: argparse.ArgumentParser) -> None:
+    declared.append("add")
+    parser.add_argument("number", type=int)
+    parser.set_defaults(run=lambda arguments: arguments.number)
+
+
+def declare_more(parser: argparse.ArgumentParser) -> None:
+    declared.append("more")
+    listed(parser, "action", [("add", "add a number", f"{__name__}:declare_add")])
+
+
+@pytest.fixture
+def parser() -> Later:
+    declared.clear()
+    made = Later(prog="tool")
+    listed(made, "command", [("add", "add a number", f"{__name__}:declare_add"),
+                             ("more", "more of it", f"{__name__}:declare_more")])  # fmt: skip
+    return made
+
+
+def test_only_what_is_named_is_declared(parser: Later) -> None:
+    assert parser.parse_args(["add", "3"]).number == 3
+    assert declared == ["add"]
+
+
+def test_also_below_another_one(parser: Later) -> None:
+    chosen = parser.parse_args(["more", "add", "4"])
+    assert chosen.run(chosen) == 4
+    assert declared == ["more", "add"]
+
+
+def test_once(parser: Later) -> None:
+    parser.parse_args(["add", "3"])
+    parser.parse_args(["add", "4"])
+    assert declared == ["add"]
+
+
+def test_help_needs_no_declaration(parser: Later) -> None:
+    assert "add a number" in parser.format_help()
+    assert declared == []
+
+
+def test_usage_and_help_of_a_command_are_those_declared(parser: Later, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser.parse_args(["more", "add", "--help"])
+    out = capsys.readouterr().out
+    assert out.startswith("usage: tool more add [-h] number\n")
+    assert "Add a number." in out
+
+
+@pytest.mark.parametrize(
+    ("words", "imported"),
+    [("--help", ""), ("recipes --help", "recipes"), ("recipes list --help", "recipes recipes.common recipes.listing"),
+     ("recipes path --path .", "recipes recipes.common recipes.doctor")],
+)  # fmt: skip
+def test_what_a_command_imports_of_the_others(words: str, imported: str) -> None:
+    code = (
+        "import sys; from habana_tf.cli.main import main\n"
+        f"try: main({words.split()})\n"
+        "except SystemExit: pass\n"
+        "own = {f'habana_tf.cli{m}' for m in ('', '.main', '.later', '.output')}\n"
+        "loaded = {m for m in sys.modules if m.startswith('habana_tf.cli')} - own\n"
+        "print(*sorted(m.removeprefix('habana_tf.cli.') for m in loaded), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.strip() == imported
