@@ -7,86 +7,95 @@
                 ...compile...
                 entry = cache.store(key, name, header, sections, compile_seconds)
 
-Whatever is wrong with the disk, a compile goes on: these functions warn and never raise for it. For people and tools
-there are, on any cache directory and without TensorFlow: `entries`, `verify`, `prune`, `clear`, `health` (see
-`directory`), `events`, `runs`, `totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see
-`bundle`); those raise. `RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
+These functions (`process`) never raise for trouble with the disk. For people and tools there are, on any cache
+directory and without TensorFlow: `entries`, `verify`, `prune`, `clear`, `health` (see `directory`), `events`, `runs`,
+`totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see `bundle`); those raise.
+`RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
 
 `key` names the parts of a key, `entry` describes the file, `habana_tf.trust` and `signature` say what is believed,
-`store` is the disk level, `bounds` keeps it small, `levels` puts memory before it, `stats` counts, `journal` remembers.
-docs/recipe-cache.md has the format and the threat model.
+`reader` looks into the directory, `listing` at all of it, `disk` is the disk level, `bounds` keeps it small, `levels`
+puts memory before it, `counters` counts, `journal` remembers. docs/recipe-cache.md has the format and the threat model.
+
+Importing this package imports none of them: every name is looked up in its module when it is first used, so that a
+command that lists recipes does not pay for the cache at work.
 """
 
 from __future__ import annotations
 
-import atexit
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+import importlib
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cache.bounds import Swept
-from habana_tf.cache.bundle import BundleError, Exported, Imported, export_bundle, import_bundle
-from habana_tf.cache.directory import Health, NoDirectory, ReadOnly, Verified, clear, entries, health, prune, verify
-from habana_tf.cache.entry import Entry, EntryError
-from habana_tf.cache.history import Miss, Run, events, explain, misses, runs, totals
-from habana_tf.cache.journal import Event
-from habana_tf.cache.key import Difference, Key, KeyPart, diff
-from habana_tf.cache.levels import KnownFailure, RecipeCache
-from habana_tf.cache.listing import Listed
-from habana_tf.cache.stats import Counts, Stats
-from habana_tf.trust import Refused
-
 if TYPE_CHECKING:
+    from habana_tf.cache.bounds import Swept as Swept
+    from habana_tf.cache.bundle import BundleError as BundleError
+    from habana_tf.cache.bundle import Exported as Exported
+    from habana_tf.cache.bundle import Imported as Imported
+    from habana_tf.cache.bundle import export_bundle as export_bundle
+    from habana_tf.cache.bundle import import_bundle as import_bundle
+    from habana_tf.cache.counters import Counts as Counts
+    from habana_tf.cache.counters import Stats as Stats
+    from habana_tf.cache.directory import Health as Health
+    from habana_tf.cache.directory import Verified as Verified
+    from habana_tf.cache.directory import clear as clear
+    from habana_tf.cache.directory import entries as entries
+    from habana_tf.cache.directory import health as health
+    from habana_tf.cache.directory import prune as prune
+    from habana_tf.cache.directory import verify as verify
+    from habana_tf.cache.entry import Entry as Entry
+    from habana_tf.cache.entry import EntryError as EntryError
+    from habana_tf.cache.history import Miss as Miss
+    from habana_tf.cache.history import Run as Run
+    from habana_tf.cache.history import events as events
+    from habana_tf.cache.history import explain as explain
+    from habana_tf.cache.history import misses as misses
+    from habana_tf.cache.history import runs as runs
+    from habana_tf.cache.history import totals as totals
+    from habana_tf.cache.journal import Event as Event
+    from habana_tf.cache.key import Difference as Difference
+    from habana_tf.cache.key import Key as Key
+    from habana_tf.cache.key import KeyPart as KeyPart
+    from habana_tf.cache.key import diff as diff
+    from habana_tf.cache.levels import KnownFailure as KnownFailure
+    from habana_tf.cache.listing import Listed as Listed
+    from habana_tf.cache.process import compiling as compiling
+    from habana_tf.cache.process import lookup as lookup
+    from habana_tf.cache.process import stats as stats
+    from habana_tf.cache.process import store as store
+    from habana_tf.cache.process import store_failure as store_failure
+    from habana_tf.cache.reader import NoDirectory as NoDirectory
+    from habana_tf.cache.reader import NoPath as NoPath
+    from habana_tf.cache.reader import ReadOnly as ReadOnly
     from habana_tf.cache.recipe_logger import RecipeLogger as RecipeLogger
+    from habana_tf.trust import Refused as Refused
 
-__all__ = [
-    "BundleError", "Counts", "Difference", "Entry", "EntryError", "Event", "Exported", "Health", "Imported", "Key",
-    "KeyPart", "KnownFailure", "Listed", "Miss", "NoDirectory", "ReadOnly", "RecipeLogger", "Refused", "Run", "Stats",
-    "Swept", "Verified", "clear", "compiling", "diff", "entries", "events", "explain", "export_bundle", "health",
-    "import_bundle", "lookup", "misses", "prune", "runs", "stats", "store", "store_failure", "totals", "verify",
-]  # fmt: skip
+_NAMES = {
+    ".bounds": "Swept",
+    ".bundle": "BundleError Exported Imported export_bundle import_bundle",
+    ".counters": "Counts Stats",
+    ".directory": "Health Verified clear entries health prune verify",
+    ".entry": "Entry EntryError",
+    ".history": "Miss Run events explain misses runs totals",
+    ".journal": "Event",
+    ".key": "Difference Key KeyPart diff",
+    ".levels": "KnownFailure",
+    ".listing": "Listed",
+    ".process": "compiling lookup stats store store_failure",
+    ".reader": "NoDirectory NoPath ReadOnly",
+    ".recipe_logger": "RecipeLogger",
+    "..trust": "Refused",
+}
+_WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_PROCESS = RecipeCache()
-atexit.register(lambda: _PROCESS.close())
-
-
-def lookup(key: Key, name: str = "") -> Entry | None:
-    """The recipe of `key`, from memory or disk, verified; None when it has to be compiled.
-
-    name: the cluster's, for the journal. Raises KnownFailure when it was tried lately and cannot be compiled.
-    """
-    return _PROCESS.lookup(key, name)
-
-
-def store(
-    key: Key, name: str, header: Mapping[str, Any], sections: Mapping[str, bytes], compile_seconds: float
-) -> Entry:
-    """Keeps a recipe just compiled and returns its entry. Trouble with the disk is a warning, never an error."""
-    return _PROCESS.store(key, name, header, sections, compile_seconds)
-
-
-def store_failure(key: Key, name: str, header: Mapping[str, Any], reason: str, compile_seconds: float) -> Entry:
-    """Keeps for a while that a cluster cannot be compiled, and why. Only for what would fail again."""
-    return _PROCESS.store_failure(key, name, header, reason, compile_seconds)
-
-
-def compiling(key: Key) -> AbstractContextManager[Entry | None]:
-    """Held while compiling `key`: one thread of one process compiles, all others wait and get the entry.
-
-    Raises KnownFailure for those who waited for a compilation that failed.
-    """
-    return _PROCESS.compiling(key)
-
-
-def stats() -> Stats:
-    """What this process's cache did so far."""
-    return _PROCESS.stats
+__all__ = sorted(_WHERE)
 
 
 def __getattr__(name: str) -> Any:
-    """The one name that needs TensorFlow."""
-    if name == "RecipeLogger":
-        from habana_tf.cache.recipe_logger import RecipeLogger
+    if name not in _WHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_WHERE[name], __name__), name)
+    globals()[name] = value
+    return value
 
-        return RecipeLogger
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

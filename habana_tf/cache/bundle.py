@@ -24,11 +24,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from habana_tf import settings, trust
-from habana_tf.cache.directory import NoDirectory, ReadOnly, open_store
+from habana_tf import trust
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import EntryError
 from habana_tf.cache.listing import Listed
-from habana_tf.cache.store import Options, Store
+from habana_tf.cache.reader import Options, Reader, ReadOnly, root_of
 
 BUNDLE_VERSION = 1
 _MAGIC = b"\x93RBUNDL\n"
@@ -65,16 +65,16 @@ def export_bundle(
 
     Each is verified first; notes of failures stay behind. Raises what `directory` says.
     """
-    store = open_store(path)
+    reader = Reader.of(path)
     problems = []
     rows: list[tuple[Listed, dict[str, Any]]] = []
-    for listed in store.listing():
+    for listed in reader.listing():
         if listed.header is None:
             problems.append((listed.path, listed.problem or ""))
         elif "failure" not in listed.header and select(listed):
             try:
-                data = store.contents(listed)
-                found = store.decoded(data)
+                data = reader.contents(listed)
+                found = reader.decoded(data)
                 rows.append(
                     (listed, {"name": found.name, "digest": found.digest, "bytes": len(data), "blake2b": _digest(data)})
                 )
@@ -85,7 +85,7 @@ def export_bundle(
         out.write(_PREFIX.pack(_MAGIC, BUNDLE_VERSION, len(index), hashlib.blake2b(index, digest_size=32).digest()))
         out.write(index)
         for listed, row in rows:
-            data = store.contents(listed)
+            data = reader.contents(listed)
             if _digest(data) != row["blake2b"]:
                 raise BundleError(f"{listed.path} was replaced while it was exported: export again")
             out.write(data)
@@ -96,11 +96,9 @@ def export_bundle(
 def import_bundle(file: str, path: str | None = None) -> Imported:
     """Adds the recipes of a bundle to a cache directory, which is made if need be.
 
-    Raises BundleError, Refused for a bundle that others could have written, OSError, NoDirectory, ReadOnly.
+    Raises BundleError, Refused for a bundle that others could have written, OSError, NoPath, ReadOnly.
     """
-    root = path or settings.TF_RECIPE_CACHE_PATH.get()
-    if root is None:
-        raise NoDirectory("no cache directory: set TF_RECIPE_CACHE_PATH")
+    root = root_of(path)
     options = Options.from_settings()
     if options.mode == "ro":
         raise ReadOnly(f"HABANA_SIM_CACHE_MODE=ro: nothing is imported into {root}")
@@ -125,13 +123,13 @@ def import_bundle(file: str, path: str | None = None) -> Imported:
     return Imported(added, present, tuple(problems))
 
 
-def read_bundle(file: str, store: Store) -> Iterator[tuple[str, str, bytes]]:
+def read_bundle(file: str, reader: Reader) -> Iterator[tuple[str, str, bytes]]:
     """(name, key digest, file contents) of each recipe, its place in the bundle verified and no more."""
     folder, name = os.path.split(os.path.abspath(file))
     parent = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         with (
-            trust.regular_file(name, parent, policy=store.policy) as descriptor,
+            trust.regular_file(name, parent, policy=reader.policy) as descriptor,
             open(descriptor, "rb", closefd=False) as bundle,
         ):
             for row in _index(bundle, os.fstat(descriptor).st_size):

@@ -11,41 +11,23 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from habana_tf import settings, trust
+from habana_tf import trust
 from habana_tf.cache import journal
 from habana_tf.cache.bounds import Swept, sweep, total_bytes
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import EntryError
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.lock import LockUnavailable
-from habana_tf.cache.store import VERSION, Options, Store
+from habana_tf.cache.reader import VERSION, Reader, ReadOnly
 
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "gpfs", "beegfs", "ceph"})
 
 
-class NoDirectory(Exception):
-    """There is no cache directory."""
-
-
-class ReadOnly(Exception):
-    """HABANA_SIM_CACHE_MODE=ro, and a change was asked for."""
-
-
-def open_store(path: str | None = None) -> Store:
-    """The store in a directory, used as the settings say. Raises NoDirectory."""
-    root = path or settings.TF_RECIPE_CACHE_PATH.get()
-    if root is None:
-        raise NoDirectory("no cache directory: set TF_RECIPE_CACHE_PATH")
-    if not os.path.isdir(root):
-        raise NoDirectory(f"{root} is not a directory: nothing was cached there")
-    options = Options.from_settings()
-    return Store(root, options=replace(options, mode="rw") if options.mode == "off" else options)
-
-
 def entries(path: str | None = None) -> list[Listed]:
     """Every entry with its header, sorted by path; only the beginnings of files are read and verified."""
-    return open_store(path).listing()
+    return Reader.of(path).listing()
 
 
 @dataclass(frozen=True)
@@ -61,15 +43,15 @@ class Verified:
 
 def verify(path: str | None = None) -> Verified:
     """Reads every entry whole and verifies it as a load would."""
-    store = open_store(path)
+    reader = Reader.of(path)
     start = time.perf_counter()
     good = total = 0
     problems = []
-    for place, data, problem in store.contents_of_all():
+    for place, data, problem in reader.contents_of_all():
         try:
             if data is None:
                 raise EntryError(problem)
-            entry = store.decoded(data)
+            entry = reader.decoded(data)
             if not place.endswith(f"-{entry.digest}.recipe"):
                 raise EntryError("it holds another key than its name says")
             good += 1
@@ -84,17 +66,17 @@ def prune(path: str | None = None, *, max_bytes: int | None = None, unused_for: 
 
     Entries used in the last minute stay. Both None: nothing is removed.
     """
-    store = _changeable(path)
-    with store.opened(create=False) as root:
-        return sweep(root, store.policy, max_bytes, unused_for)
+    reader = _changeable(path)
+    with reader.opened(create=False) as root:
+        return sweep(root, reader.policy, max_bytes, unused_for)
 
 
 def clear(path: str | None = None) -> Swept:
     """Removes all recipes of all versions, what lies in quarantine, and the journal. The directory itself stays."""
-    store = _changeable(path)
-    with store.opened(create=False) as root:
-        swept = sweep(root, store.policy, 0, minimum_age=0.0)
-    with suppress(FileNotFoundError), store.version(create=False) as version:
+    reader = _changeable(path)
+    with reader.opened(create=False) as root:
+        swept = sweep(root, reader.policy, 0, minimum_age=0.0)
+    with suppress(FileNotFoundError), reader.version(create=False) as version:
         for name in journal.NAMES:
             with suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=version)
@@ -108,7 +90,7 @@ class Health:
     refused: why nothing here is believed, or None. writable: whether this user may write there. used_bytes,
     limit_bytes: against TF_RECIPE_CACHE_SIZE_MB. free_bytes: on the disk. file_system: its type, "" if unknown;
     network: whether other machines may write to it. locks: None when they work, or why not. versions: the format
-    versions with a directory here; this one is the last of `store.VERSION`.
+    versions with a directory here; this one is the last of `reader.VERSION`.
     """
 
     root: str
@@ -125,29 +107,29 @@ class Health:
 
 def health(path: str | None = None) -> Health:
     """The state of a directory. Nothing in it changes but that a lock file may appear. Raises NoDirectory."""
-    store = open_store(path)
+    reader = Reader.of(path)
     refused = locks = None
     used = 0
     versions: tuple[str, ...] = ()
     try:
-        with store.opened(create=False) as root:
+        with reader.opened(create=False) as root:
             versions = tuple(sorted(name for name in os.listdir(root) if name[:1] == "v" and name[1:].isdigit()))
-            used = total_bytes(root, store.policy)
-        with suppress(FileNotFoundError), store.version(create=False):
+            used = total_bytes(root, reader.policy)
+        with suppress(FileNotFoundError), reader.version(create=False):
             pass
     except (trust.Refused, OSError) as error:
         refused = str(error)
-    writable = store.writable and os.access(store.root, os.W_OK | os.X_OK)
+    writable = reader.options.writable and os.access(reader.root, os.W_OK | os.X_OK)
     if writable and refused is None and VERSION in versions:
         try:
-            with store.rotating():
+            with Store(reader.root, options=reader.options).rotating():
                 pass
         except (LockUnavailable, trust.Refused, OSError) as error:
             locks = str(error)
-    space = os.statvfs(store.root)
-    kind = file_system(store.root)
+    space = os.statvfs(reader.root)
+    kind = file_system(reader.root)
     return Health(
-        store.root, refused, writable, used, store.options.limit, space.f_bavail * space.f_frsize, kind,
+        reader.root, refused, writable, used, reader.options.limit, space.f_bavail * space.f_frsize, kind,
         kind in _NETWORK, locks, versions,
     )  # fmt: skip
 
@@ -163,8 +145,8 @@ def file_system(path: str) -> str:
     return ""
 
 
-def _changeable(path: str | None) -> Store:
-    store = open_store(path)
-    if not store.writable:
-        raise ReadOnly(f"HABANA_SIM_CACHE_MODE={store.options.mode}: nothing in {store.root} is changed")
-    return store
+def _changeable(path: str | None) -> Reader:
+    reader = Reader.of(path)
+    if not reader.options.writable:
+        raise ReadOnly(f"HABANA_SIM_CACHE_MODE={reader.options.mode}: nothing in {reader.root} is changed")
+    return reader

@@ -39,9 +39,11 @@ FORMAT_VERSION = 2
 PREFIX_BYTES = 48
 MOST_HEAD_BYTES = 1 << 20
 MOST_DESCRIPTION_BYTES = 1 << 30
+_ENDLESS = 1 << 40
 _MAGIC = b"\x93RECIPE\n"
 _PREFIX = struct.Struct("<8sII32s")
 _KEY, _ABOUT = "key", "about"
+_FROM_FILE = ("key", "sections")
 _OWN = frozenset({"name", "digest", "created", "compile_seconds", "parts", "failure", "signature"})
 
 # zlib gives 130 to 150 MB/s back on one core that hashes 400, so compression only pays where it shrinks to a quarter:
@@ -56,31 +58,53 @@ class EntryError(Exception):
     """The bytes are not an intact entry of this format."""
 
 
-class _Header(Mapping[str, Any]):
-    """Head and description as one mapping; key and description are parsed when first asked for."""
+class Header(Mapping[str, Any]):
+    """Head, key and description as one mapping; key and description are parsed when first asked for.
+
+    Asking for them raises EntryError when they are not understood; `tools`, `ops` and so on are in the description.
+    """
 
     def __init__(self, head: dict[str, Any], key: bytes, about: bytes) -> None:
         self._head, self._key, self._about = head, key, about
 
     @cached_property
-    def parsed(self) -> dict[str, Any]:
+    def key(self) -> Key:
+        """The key, rebuilt from its manifest."""
         try:
-            key, about = json.loads(self._key), json.loads(self._about)
-            described = {name: value for name, value in about.items() if name not in _OWN}
-            if not all(isinstance(name, str) for name, _ in key):
-                raise TypeError("the name of a part is no text")
-        except (ValueError, TypeError, AttributeError, RecursionError) as error:
-            raise EntryError(f"the description is not understood: {error!r}") from error
-        return {**described, **self._head, "key": key, "sections": self._head["parts"][2:]}
+            return Key.of((name, value) for name, value in self._manifest)
+        except ValueError as error:
+            raise EntryError(f"the key manifest is not understood: {error}") from error
+
+    def check_description(self) -> None:
+        """Raises EntryError when the description is not understood."""
+        _ = self._described
+
+    @cached_property
+    def _manifest(self) -> list[list[Any]]:
+        parts = _understood(self._key, "key manifest")
+        if not isinstance(parts, list) or not all(_is_part(part) for part in parts):
+            raise EntryError("the key manifest is not understood: it is no list of names and values")
+        return parts
+
+    @cached_property
+    def _described(self) -> dict[str, Any]:
+        about = _understood(self._about, "description")
+        if not isinstance(about, dict):
+            raise EntryError("the description is not understood: it is no mapping")
+        return {name: value for name, value in about.items() if name not in _OWN and name not in _FROM_FILE}
 
     def __getitem__(self, name: str) -> Any:
-        return (self._head if name in _OWN else self.parsed)[name]
+        if name in _OWN:
+            return self._head[name]
+        if name == "key":
+            return self._manifest
+        return self._head["parts"][2:] if name == "sections" else self._described[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.parsed)
+        return iter([*self._described, *self._head, *_FROM_FILE])
 
     def __len__(self) -> int:
-        return len(self.parsed)
+        return len(self._described) + len(self._head) + len(_FROM_FILE)
 
 
 @dataclass(frozen=True)
@@ -170,28 +194,15 @@ def decode(data: bytes) -> Entry:
         raise EntryError(f"{len(data)} bytes long instead of {at}")
     key, about = found.pop(_KEY), found.pop(_ABOUT)
     _check_key(head, key)
-    return Entry(_Header(head, key, about), found)
+    return Entry(Header(head, key, about), found)
 
 
 @dataclass(frozen=True)
 class Start:
-    """The beginning of an entry's file, verified: its head, its key and its description."""
+    """The beginning of an entry's file, verified. file_bytes: how long the file has to be."""
 
-    head: Mapping[str, Any]
-    key: bytes
-    about: bytes
+    header: Header
     file_bytes: int
-
-    def header(self) -> dict[str, Any]:
-        """All of it parsed. Raises EntryError."""
-        return _Header(dict(self.head), self.key, self.about).parsed
-
-    def parsed_key(self) -> Key:
-        """The key. Raises EntryError."""
-        try:
-            return Key.of((str(name), value) for name, value in json.loads(self.key))
-        except (ValueError, TypeError, RecursionError) as error:
-            raise EntryError(f"the key manifest is not understood: {error!r}") from error
 
 
 def decode_start(data: bytes, more: Callable[[int, int], bytes] = lambda at, count: b"") -> Start:
@@ -206,15 +217,17 @@ def decode_start(data: bytes, more: Callable[[int, int], bytes] = lambda at, cou
     rows = head["parts"]
     texts = []
     for row in rows[:2]:
-        if at + row["stored"] > len(data):
-            data += more(len(data), min(at + row["stored"] - len(data), MOST_DESCRIPTION_BYTES))
-        text = data[at : at + row["stored"]]
+        end = at + row["stored"]
+        if end > len(data):
+            data += more(len(data), min(end - len(data), MOST_DESCRIPTION_BYTES))
+        text = data[at:end]
         if _digest(text).hex() != row["blake2b"]:
             raise EntryError("the header is damaged")
         texts.append(text)
-        at += row["stored"]
-    _check_key(head, texts[0])
-    return Start(head, texts[0], texts[1], at + sum(row["stored"] for row in rows[2:]))
+        at = end
+    key, about = texts
+    _check_key(head, key)
+    return Start(Header(head, key, about), at + sum(row["stored"] for row in rows[2:]))
 
 
 def head_end(start: bytes) -> int:
@@ -260,9 +273,9 @@ def _well_formed(head: Any) -> bool:
     names: list[Any] = []
     for row in head["parts"]:
         name, size, stored = row["name"], row["bytes"], row["stored"]
-        if not (isinstance(size, int) and isinstance(stored, int) and 0 <= size < 1 << 40 and 0 <= stored < 1 << 40):
+        if type(size) is not int or type(stored) is not int or not (0 <= size < _ENDLESS and 0 <= stored < _ENDLESS):
             return False
-        if not (isinstance(row["blake2b"], str) and isinstance(row["zlib"], bool)):
+        if type(row["blake2b"]) is not str or type(row["zlib"]) is not bool:
             return False
         if row["zlib"] and len(names) < 2:
             return False
@@ -277,6 +290,18 @@ def _well_formed(head: Any) -> bool:
         and names[:2] == [_KEY, _ABOUT]
         and len(set(names)) == len(names)
     )
+
+
+def _is_part(part: object) -> bool:
+    return isinstance(part, list) and len(part) == 2 and isinstance(part[0], str)
+
+
+def _understood(text: bytes, what: str) -> Any:
+    """The JSON data in a part whose digest was right."""
+    try:
+        return json.loads(text.decode())
+    except (ValueError, RecursionError) as error:
+        raise EntryError(f"the {what} is not understood: {error!r}") from error
 
 
 def _check_key(head: Mapping[str, Any], key: bytes) -> None:

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from habana_tf.cache import journal
-from habana_tf.cache.directory import open_store
+from habana_tf.cache.counters import Counts
+from habana_tf.cache.entry import EntryError
 from habana_tf.cache.journal import Event
-from habana_tf.cache.key import Difference, Key, diff
+from habana_tf.cache.key import Difference, diff
 from habana_tf.cache.listing import Listed
-from habana_tf.cache.stats import Counts
+from habana_tf.cache.reader import Reader
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Miss:
 
 def events(path: str | None = None) -> list[Event]:
     """Every event in the journal, oldest first."""
-    return journal.read(open_store(path))
+    return journal.read(Reader.of(path))
 
 
 def runs(path: str | None = None) -> list[Run]:
@@ -75,30 +76,28 @@ def totals(path: str | None = None) -> Counts:
 
 def misses(path: str | None = None, run: str | None = None) -> list[Miss]:
     """What a run missed and why. run: None is the last run that missed anything."""
-    store = open_store(path)
-    missed = [event for event in journal.read(store) if event.event == "miss"]
+    reader = Reader.of(path)
+    missed = [event for event in journal.read(reader) if event.event == "miss"]
     if not missed:
         return []
     wanted = run or missed[-1].run
-    listed = {str(row.header["digest"]): row for row in store.listing() if row.header is not None}
+    listed = {str(row.header["digest"]): row for row in reader.listing() if row.header is not None}
     return [_miss(event, listed) for event in missed if event.run == wanted]
 
 
 def explain(left: Listed, right: Listed) -> list[Difference]:
-    """The parts of the key in which two entries differ."""
-    return diff(_key(left), _key(right))
+    """The parts of the key in which two entries differ. Raises EntryError for one that cannot be used."""
+    if left.header is None or right.header is None:
+        raise EntryError(left.problem or right.problem or "no entry")
+    return diff(left.header.key, right.header.key)
 
 
 def _miss(event: Event, listed: Mapping[str, Listed]) -> Miss:
     ours, theirs = listed.get(event.digest), listed.get(event.nearest or "")
-    name = str((theirs.header or {})["name"]) if theirs is not None else None
+    name = str(theirs.header["name"]) if theirs is not None and theirs.header is not None else None
     if ours is not None and theirs is not None:
         return Miss(event, name, tuple(explain(ours, theirs)))
     return Miss(event, name, tuple(Difference(part, None, None) for part in event.differs))
-
-
-def _key(row: Listed) -> Key:
-    return Key.of((str(name), value) for name, value in (row.header or {})["key"])
 
 
 def _counts(written: list[Event]) -> Counts | None:

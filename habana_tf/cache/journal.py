@@ -5,7 +5,7 @@ One line of JSON per event:
     r  run: host, process and start           n  the cluster's name, k its key's SHA-256
     s  seconds: of the compilation (hit: saved), or of waiting
     near, d  of a miss: the key of the nearest entry that was there, and the parts in which it differs
-    c  of the end of a run: its counters (`stats.Counts`)
+    c  of the end of a run: its counters (`counters.Counts`)
 
 Events are collected in memory and appended in one write: every `BATCH` events, at the first event after `SECONDS`,
 and at exit; a process that is killed loses the last few. Past `MOST_BYTES` the file becomes `journal.1.jsonl`, so
@@ -19,20 +19,21 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from habana_tf import trust
 from habana_tf.cache import files
 from habana_tf.cache.key import Key
-from habana_tf.cache.listing import candidates
-from habana_tf.cache.nearest import Candidate, nearest
-from habana_tf.cache.store import Store
+from habana_tf.cache.nearest import Candidate, candidates, nearest
+from habana_tf.cache.reader import Reader
+
+if TYPE_CHECKING:
+    from habana_tf.cache.disk import Store
 
 EVENTS = ("hit", "miss", "compiled", "waited", "failed", "known failure", "corrupt", "refused", "evicted", "end")
 BATCH = 64
@@ -95,7 +96,7 @@ class Journal:
 
     def _begin(self) -> None:
         self._process = os.getpid()
-        self._run = f"{socket.gethostname()}-{self._process}-{int(time.time() * 1000):x}"
+        self._run = f"{os.uname().nodename}-{self._process}-{int(time.time() * 1000):x}"
         self._pending: list[tuple[Event, Key | None]] = []
         self._flushed = time.monotonic()
 
@@ -119,7 +120,7 @@ class Journal:
             self._flushed = time.monotonic()
         if end is not None:
             pending.append((Event(time.time(), self._run, "end", counts=end), None))
-        if not pending or not store.writable:
+        if not pending or not store.options.writable:
             return
         with suppress(OSError, trust.Refused):
             missing = {event.name for event, missed in pending if missed}
@@ -135,12 +136,12 @@ class Journal:
         return found
 
 
-def read(store: Store) -> list[Event]:
-    """The events in a store's journal, oldest first. Raises OSError or trust.Refused; a missing journal is empty."""
+def read(reader: Reader) -> list[Event]:
+    """The events in a directory's journal, oldest first. Raises OSError or trust.Refused; a missing one is empty."""
     events: list[Event] = []
-    with suppress(FileNotFoundError), store.version(create=False) as version:
+    with suppress(FileNotFoundError), reader.version(create=False) as version:
         for name in NAMES:
-            with suppress(FileNotFoundError), trust.regular_file(name, version, policy=store.policy) as file:
+            with suppress(FileNotFoundError), trust.regular_file(name, version, policy=reader.policy) as file:
                 for line in trust.read_all(file).splitlines():
                     with suppress(ValueError):
                         events.append(Event.parse(line))

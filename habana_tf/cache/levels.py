@@ -24,11 +24,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf import settings
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.journal import Journal
 from habana_tf.cache.key import Key
-from habana_tf.cache.stats import Stats
-from habana_tf.cache.store import Options, Store
+from habana_tf.cache.reader import Options
 
 MEMORY_BYTES = 64 << 20
 LOCK_TIMEOUT = 60.0

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from habana_tf import trust
 from habana_tf.cache import files
-from habana_tf.cache.entry import EntryError, Start, decode_start
-from habana_tf.cache.nearest import Candidate
+from habana_tf.cache.entry import EntryError, Header, Start, decode_start
 from habana_tf.trust import Policy, Refused
 
 _START = 8192
@@ -26,8 +24,12 @@ class Listed:
     path: str
     file_bytes: int
     last_used: float
-    header: dict[str, Any] | None
+    header: Header | None
     problem: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON data. Raises EntryError for a key that is not understood."""
+        return {**vars(self), "header": None if self.header is None else dict(self.header)}
 
 
 def entries(version: int, path: str, policy: Policy) -> Iterator[Listed]:
@@ -41,10 +43,11 @@ def entries(version: int, path: str, policy: Policy) -> Iterator[Listed]:
             continue
         status = os.fstat(file)
         try:
-            start = _start(file)
+            start = start_of(file)
             if start.file_bytes != status.st_size:
                 raise EntryError(f"{status.st_size} bytes long instead of {start.file_bytes}")
-            yield Listed(place, status.st_size, status.st_mtime, start.header(), None)
+            start.header.check_description()
+            yield Listed(place, status.st_size, status.st_mtime, start.header, None)
         except (EntryError, OSError) as error:
             yield Listed(place, status.st_size, status.st_mtime, None, str(error))
 
@@ -61,41 +64,14 @@ def contents(version: int, path: str, policy: Policy) -> Iterator[tuple[str, byt
             yield place, None, str(error)
 
 
-def candidates(
-    version: int, policy: Policy, known: Mapping[str, Candidate], first: Collection[str] = (), most: int = 1 << 30
-) -> Iterator[Candidate]:
-    """The keys of entries below the open directory `version`.
-
-    Those in `known`, by digest, are not read again; of the others at most `most` are, those of clusters with a name in
-    `first` before the rest.
-    """
-    names = {files.readable(name) for name in first}
-    wanted = []
-    for shard_name in _shards(version):
-        with suppress(OSError, Refused), trust.directory(shard_name, version, False, policy) as shard:
-            for name in os.listdir(shard):
-                digest = name.removesuffix(files.SUFFIX).rpartition("-")[2]
-                if digest in known:
-                    yield known[digest]
-                elif name.endswith(files.SUFFIX):
-                    wanted.append((name.rpartition("-")[0] not in names, shard_name, name))
-    for _, shard_name, name in sorted(wanted)[:most]:
-        with (
-            suppress(OSError, Refused, EntryError),
-            trust.directory(shard_name, version, False, policy) as shard,
-            trust.regular_file(name, shard, policy=policy) as file,
-        ):
-            start = _start(file)
-            yield Candidate.of(start.parsed_key(), start.head["name"], start.head["created"])
-
-
-def _shards(version: int) -> list[str]:
+def shards(version: int) -> list[str]:
+    """The names of the directories that hold entries, sorted."""
     return sorted(name for name in os.listdir(version) if re.fullmatch("[0-9a-f]{2}", name))
 
 
 def _opened(version: int, path: str, policy: Policy) -> Iterator[tuple[str, int | None, str]]:
     """(path, its descriptor or None, what is wrong with it then) of all entries; what vanishes is left out."""
-    for shard_name in _shards(version):
+    for shard_name in shards(version):
         place = os.path.join(path, shard_name)
         try:
             with trust.directory(shard_name, version, False, policy) as shard:
@@ -114,6 +90,6 @@ def _opened(version: int, path: str, policy: Policy) -> Iterator[tuple[str, int 
             yield place, None, str(error)
 
 
-def _start(file: int) -> Start:
+def start_of(file: int) -> Start:
     """The beginning of an entry. Raises EntryError or OSError."""
     return decode_start(os.pread(file, _START, 0), lambda at, count: os.pread(file, count, at))

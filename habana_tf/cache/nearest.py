@@ -7,11 +7,18 @@ cluster for other input shapes" is an answer, "another cluster for the same shap
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from habana_tf import trust
+from habana_tf.cache import files
+from habana_tf.cache.entry import EntryError
 from habana_tf.cache.key import Key
+from habana_tf.cache.listing import shards, start_of
+from habana_tf.trust import Policy, Refused
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,34 @@ def nearest(key: Key, candidates: Iterable[Candidate]) -> Candidate | None:
         if same and (best_rank is None or rank > best_rank):
             best, best_rank = candidate, rank
     return best
+
+
+def candidates(
+    version: int, policy: Policy, known: Mapping[str, Candidate], first: Collection[str] = (), most: int = 1 << 30
+) -> Iterator[Candidate]:
+    """The keys of entries below the open directory `version`.
+
+    Those in `known`, by digest, are not read again; of the others at most `most` are, those of clusters with a name in
+    `first` before the rest.
+    """
+    names = {files.readable(name) for name in first}
+    wanted = []
+    for shard_name in shards(version):
+        with suppress(OSError, Refused), trust.directory(shard_name, version, False, policy) as shard:
+            for name in os.listdir(shard):
+                digest = name.removesuffix(files.SUFFIX).rpartition("-")[2]
+                if digest in known:
+                    yield known[digest]
+                elif name.endswith(files.SUFFIX):
+                    wanted.append((name.rpartition("-")[0] not in names, shard_name, name))
+    for _, shard_name, name in sorted(wanted)[:most]:
+        with (
+            suppress(OSError, Refused, EntryError),
+            trust.directory(shard_name, version, False, policy) as shard,
+            trust.regular_file(name, shard, policy=policy) as file,
+        ):
+            header = start_of(file).header
+            yield Candidate.of(header.key, header["name"], header["created"])
 
 
 def _digests(key: Key) -> tuple[tuple[str, bytes], ...]:

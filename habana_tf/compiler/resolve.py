@@ -25,7 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from habana_tf import cache, memory, settings
+from habana_tf import memory, settings
+from habana_tf.cache import process
+from habana_tf.cache.entry import Entry
+from habana_tf.cache.key import Key
+from habana_tf.cache.levels import KnownFailure
 from habana_tf.hardware.cpu import Target, target
 
 from ..graph.cluster import Cluster, digest, parse
@@ -212,25 +216,25 @@ def _value(item: tuple[int, tuple[int, ...], bytes | None]) -> Any | None:
 # -- recipes ------------------------------------------------------------------------------------------------
 
 
-def _recipe(key: cache.Key, source: Source, program: Callable[[], Program], goal: Target) -> tuple[Recipe, str]:
+def _recipe(key: Key, source: Source, program: Callable[[], Program], goal: Target) -> tuple[Recipe, str]:
     """The recipe of a key, and how it came (see `recompilations.Met`)."""
     known = _recipes.get(key.digest)
     if known is not None:
         return known, "known"
     try:
-        entry, how = cache.lookup(key, source.cluster.name), "cache"
+        entry, how = process.lookup(key, source.cluster.name), "cache"
         if entry is None:
-            with cache.compiling(key) as entry:
+            with process.compiling(key) as entry:
                 if entry is None:
                     entry, how = _compile(key, source, program(), goal), "compiled"
-    except cache.KnownFailure as why:
+    except KnownFailure as why:
         raise Unfit(why.reason) from None
     recipe = unpack(entry.name, entry.sections)
     with _lock:
         return _recipes.setdefault(key.digest, recipe), how
 
 
-def _compile(key: cache.Key, source: Source, program: Program, goal: Target) -> cache.Entry:
+def _compile(key: Key, source: Source, program: Program, goal: Target) -> Entry:
     name = source.cluster.name
     if settings.HABANA_SIM_COMPILE.get() == "forbid":
         raise CompileForbidden(
@@ -251,7 +255,7 @@ def _compile(key: cache.Key, source: Source, program: Program, goal: Target) -> 
         recipe = compile_program(program, name, goal)
     except Unfit as why:
         # Only this: an interruption, a time-out or lack of memory says nothing about the program.
-        cache.store_failure(key, name, about, str(why), time.perf_counter() - start)
+        process.store_failure(key, name, about, str(why), time.perf_counter() - start)
         raise
     seconds = time.perf_counter() - start
     _bridge.count_recipe()
@@ -259,7 +263,7 @@ def _compile(key: cache.Key, source: Source, program: Program, goal: Target) -> 
     sections.update(source.sections())
     header.update(about, memory=_memory(recipe))
     log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
-    return cache.store(key, name, header, sections, seconds)
+    return process.store(key, name, header, sections, seconds)
 
 
 def _described(dtype: Any, shape: Sequence[Extent]) -> dict[str, Any]:
@@ -306,8 +310,8 @@ def _interpreted(request: _Request, why: Unfit) -> int:
 # -- keys ---------------------------------------------------------------------------------------------------
 
 
-def _key(goal: Target, parts: list[tuple[str, object]]) -> cache.Key:
-    return cache.Key.of(
+def _key(goal: Target, parts: list[tuple[str, object]]) -> Key:
+    return Key.of(
         [*parts, ("compiler", compiler_version()), *goal.key_parts(), *settings.key_parts()]
     )  # fmt: skip
 

@@ -18,12 +18,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.journal import Journal
 from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
-from habana_tf.cache.stats import Stats
-from habana_tf.cache.store import Options, Store
+from habana_tf.cache.reader import Options
 
 CALLS = ("open", "close", "fstat", "stat", "mkdir", "listdir", "write", "fsync", "rename", "unlink", "utime", "read")
 

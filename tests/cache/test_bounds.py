@@ -12,9 +12,10 @@ import pytest
 from habana_tf import trust
 from habana_tf.cache import bounds
 from habana_tf.cache.bounds import Bounds, Swept, sweep
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
-from habana_tf.cache.stats import Stats
-from habana_tf.cache.store import VERSION, Options, Store
+from habana_tf.cache.reader import VERSION, Options
 
 DAY = 86400.0
 

@@ -13,10 +13,10 @@ import pytest
 
 from habana_tf import cache
 from habana_tf.cache.bundle import BundleError
-from habana_tf.cache.directory import NoDirectory, ReadOnly
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
 from habana_tf.cache.levels import RecipeCache
-from habana_tf.cache.store import Options, Store
+from habana_tf.cache.reader import NoDirectory, Options, ReadOnly
 from habana_tf.trust import Refused
 
 

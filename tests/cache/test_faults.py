@@ -21,11 +21,12 @@ import pytest
 
 from habana_tf import settings
 from habana_tf.cache import bounds, levels
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
-from habana_tf.cache.stats import Stats
-from habana_tf.cache.store import VERSION, Options, Store
+from habana_tf.cache.reader import VERSION, Options
 
 REPOSITORY = Path(__file__).parents[2]
 YEAR = 365 * 86400.0

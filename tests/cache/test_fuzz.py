@@ -24,8 +24,9 @@ from hypothesis import strategies as st
 from habana_tf.cache import entry as entry_format
 from habana_tf.cache import journal
 from habana_tf.cache.bundle import BundleError, read_bundle
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, EntryError, decode, decode_start, encode, head_end
-from habana_tf.cache.store import VERSION, Store
+from habana_tf.cache.reader import VERSION
 
 from .conftest import _make_entry
 
@@ -82,7 +83,7 @@ _LOOK = settings(deadline=None, max_examples=300, suppress_health_check=list(Hea
 def entries(data: bytes) -> None:
     """Decodes file contents every way there is."""
     readers: tuple[Callable[[bytes], object], ...] = (
-        decode, decode_start, lambda d: decode_start(d).header(), lambda d: decode_start(d).parsed_key(),
+        decode, decode_start, lambda d: dict(decode_start(d).header), lambda d: decode_start(d).header.key,
     )  # fmt: skip
     for read in readers:
         try:

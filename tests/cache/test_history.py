@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from habana_tf import cache
-from habana_tf.cache.directory import NoDirectory
 from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
+from habana_tf.cache.reader import NoDirectory
 
 
 def _key(shape: int, compiler: str = "1") -> Key:
@@ -96,36 +93,3 @@ def test_a_run_that_was_killed_has_no_counters(root: Path) -> None:
     recipes._journal.flush(recipes._disk)  # type: ignore[arg-type]
     (run,) = cache.runs()
     assert run.counts is None and run.count("miss") == 1
-
-
-def test_a_process_writes_its_history_when_it_ends(root: Path) -> None:
-    code = (
-        "from habana_tf import cache\n"
-        "key = cache.Key.of([('cluster', 'c')])\n"
-        "assert cache.lookup(key, 'dense') is None\n"
-        "cache.store(key, 'dense', {}, {}, 0.5)\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    for _ in range(2):
-        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert "AssertionError" in done.stderr, "the second run finds it"
-    assert [event.event for event in cache.events()] == ["miss", "compiled", "end", "hit", "end"]
-
-
-def test_a_forked_child_that_ends_counts_nothing_again(root: Path) -> None:
-    code = (
-        "import os, sys\n"
-        "from habana_tf import cache\n"
-        "key = cache.Key.of([('cluster', 'c')])\n"
-        "cache.lookup(key, 'dense')\n"
-        "cache.store(key, 'dense', {}, {}, 0.5)\n"
-        "cache._PROCESS._journal._lock.acquire()\n"  # as a thread may at this moment
-        "child = os.fork()\n"
-        "if not child: sys.exit(3)\n"
-        "cache._PROCESS._journal._lock.release()\n"
-        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3\n"
-    )
-    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
-    subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=60)
-    assert [event.event for event in cache.events()] == ["miss", "compiled", "end"]
-    assert cache.totals().compiled == 1

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from habana_tf.cache import journal
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.journal import Event, Journal, read
 from habana_tf.cache.key import Key
-from habana_tf.cache.store import VERSION, Options, Store
+from habana_tf.cache.reader import VERSION, Options
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ def test_a_forked_child_writes_none_of_its_parents_events(store: Store) -> None:
     code = (
         "import os, sys\n"
         "from habana_tf.cache.journal import Journal\n"
-        "from habana_tf.cache.store import Store\n"
+        "from habana_tf.cache.disk import Store\n"
         "store, events = Store(sys.argv[1]), Journal()\n"
         "events.add('hit', 'parent')\n"
         "child = os.fork()\n"

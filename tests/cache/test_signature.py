@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 from habana_tf.cache import entry as entry_format
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, decode, encode, signed_bytes
+from habana_tf.cache.reader import Options
 from habana_tf.cache.signature import SigningKey
-from habana_tf.cache.stats import Stats
-from habana_tf.cache.store import Options, Store
 from habana_tf.trust import Refused
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to change owners")

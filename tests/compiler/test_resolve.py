@@ -11,6 +11,8 @@ import pytest
 
 from habana_tf import cache
 from habana_tf._native import _bridge
+from habana_tf.cache import process
+from habana_tf.cache.levels import RecipeCache
 from habana_tf.compiler import recompilations
 from habana_tf.compiler import resolve as resolver
 from habana_tf.compiler.dtypes import from_label
@@ -30,7 +32,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "_recipes", {})
     monkeypatch.setattr(resolver, "_forms", {})
-    monkeypatch.setattr(cache, "_PROCESS", cache.RecipeCache())
+    monkeypatch.setattr(process, "_PROCESS", RecipeCache())
     recompilations.reset()
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from habana_tf.cli.output import print_json, size
-from habana_tf.cli.recipes.common import action, errors, header, only_match, opened, rows_of
+from habana_tf.cli.recipes.common import action, header, only_match, opened, rows_of
 
 if TYPE_CHECKING:
     from habana_tf.cache import Exported, Imported
@@ -30,23 +30,21 @@ def declare_import(parser: argparse.ArgumentParser) -> None:
 def _export(arguments: argparse.Namespace) -> int:
     from habana_tf import cache
 
-    store = opened(arguments)
+    reader = opened(arguments)
     chosen = None
     if arguments.recipe:
-        good, _ = rows_of(store)
-        chosen = {header(only_match(good, wanted, store.root))["digest"] for wanted in arguments.recipe}
-    with errors():
-        done = cache.export_bundle(
-            arguments.file, store.root, lambda row: chosen is None or header(row)["digest"] in chosen
-        )
+        good, _ = rows_of(reader)
+        chosen = {header(only_match(good, wanted, reader.root))["digest"] for wanted in arguments.recipe}
+    done = cache.export_bundle(
+        arguments.file, reader.root, lambda row: chosen is None or header(row)["digest"] in chosen
+    )
     return _told(arguments, done, f"{done.recipes} recipes, {size(done.file_bytes)}, in {arguments.file}")
 
 
 def _import(arguments: argparse.Namespace) -> int:
     from habana_tf import cache
 
-    with errors():
-        done = cache.import_bundle(arguments.file, arguments.path)
+    done = cache.import_bundle(arguments.file, arguments.path)
     return _told(arguments, done, f"{done.added} recipes added, {done.present} were there")
 
 

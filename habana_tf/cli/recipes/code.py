@@ -45,9 +45,9 @@ def _add_kernel(parser: argparse.ArgumentParser) -> None:
 
 
 def _entry(arguments: argparse.Namespace) -> Entry:
-    store = opened(arguments)
-    good, _ = rows_of(store)
-    entry = entry_of(store, only_match(good, arguments.recipe, store.root))
+    reader = opened(arguments)
+    good, _ = rows_of(reader)
+    entry = entry_of(reader, only_match(good, arguments.recipe, reader.root))
     if "graph" not in entry.sections:
         raise CommandError(f"{entry.name} {entry.digest} does not say what it was compiled from", 1)
     return entry

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, tensor
 
 if TYPE_CHECKING:
-    from habana_tf.cache.entry import Entry
+    from habana_tf.cache.entry import Entry, Header
     from habana_tf.cache.listing import Listed
-    from habana_tf.cache.store import Store
+    from habana_tf.cache.reader import Reader
 
 KEY_DIGITS = 12
 """Digits of a key that are shown where there is little room."""
@@ -21,10 +21,29 @@ KEY_DIGITS = 12
 
 def action(parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], int], *examples: str) -> None:
     """What every action has: the function that runs it, --path, --json and, in its --help, examples."""
-    parser.set_defaults(run=run)
+    parser.set_defaults(run=partial(_guarded, run))
     parser.epilog = "examples:\n" + "".join(f"  habana-tf recipes {example}\n" for example in examples)
     parser.add_argument("--path", metavar="DIR", help="the cache directory (default: TF_RECIPE_CACHE_PATH)")
     parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Runs an action; what the cache raises becomes an error of the command, with its exit code."""
+    try:
+        return run(arguments)
+    except (CommandError, BrokenPipeError):
+        raise
+    except Exception as error:
+        from habana_tf.cache import BundleError, EntryError, NoDirectory, NoPath, ReadOnly, Refused
+        from habana_tf.settings import SettingError
+
+        if isinstance(error, NoPath):
+            raise CommandError(f"{error} or pass --path", 2) from error
+        if isinstance(error, SettingError):
+            raise CommandError(str(error), 2) from error
+        if isinstance(error, BundleError | EntryError | NoDirectory | OSError | ReadOnly | Refused):
+            raise CommandError(str(error), 1) from error
+        raise
 
 
 def add_recipe(parser: argparse.ArgumentParser, name: str = "recipe", **options: Any) -> None:
@@ -32,44 +51,25 @@ def add_recipe(parser: argparse.ArgumentParser, name: str = "recipe", **options:
     parser.add_argument(name, metavar="NAME_OR_KEY", help="its name, or the first digits of its key", **options)
 
 
-@contextmanager
-def errors() -> Iterator[None]:
-    """What the cache raises becomes an error of the command, with its exit code."""
-    from habana_tf.cache import BundleError, EntryError, NoDirectory, ReadOnly, Refused
-    from habana_tf.settings import SettingError
+def opened(arguments: argparse.Namespace) -> Reader:
+    """The cache directory that the options name."""
+    from habana_tf.cache.reader import Reader
 
-    try:
-        yield
-    except SettingError as error:
-        raise CommandError(str(error), 2) from error
-    except NoDirectory as error:
-        unset = str(error).startswith("no cache directory")
-        raise CommandError(f"{error} or pass --path" if unset else str(error), 2 if unset else 1) from error
-    except (BundleError, EntryError, ReadOnly, Refused, OSError) as error:
-        raise CommandError(str(error), 1) from error
+    return Reader.of(arguments.path)
 
 
-def opened(arguments: argparse.Namespace) -> Store:
-    """The store that the options name; use it under `errors`."""
-    from habana_tf.cache.directory import open_store
-
-    with errors():
-        return open_store(arguments.path)
-
-
-def rows_of(store: Store) -> tuple[list[Listed], list[Listed]]:
-    """The recipes and notes of failures of a store; what cannot be used."""
-    with errors():
-        rows = store.listing()
+def rows_of(reader: Reader) -> tuple[list[Listed], list[Listed]]:
+    """The recipes and notes of failures of a directory; what cannot be used."""
+    rows = reader.listing()
     return [row for row in rows if row.header is not None], [row for row in rows if row.header is None]
 
 
-def entry_of(store: Store, row: Listed) -> Entry:
+def entry_of(reader: Reader, row: Listed) -> Entry:
     """The whole entry, verified."""
     from habana_tf.cache import EntryError, Refused
 
     try:
-        return store.inspect(row)
+        return reader.inspect(row)
     except (EntryError, Refused, OSError) as error:
         raise CommandError(f"{row.path}: {error}", 1) from error
 
@@ -86,7 +86,7 @@ def only_match(rows: Sequence[Listed], wanted: str, root: str) -> Listed:
     return found[0]
 
 
-def header(row: Listed) -> dict[str, Any]:
+def header(row: Listed) -> Header:
     """The header of a row that has one."""
     assert row.header is not None, "only rows with a header are shown"
     return row.header

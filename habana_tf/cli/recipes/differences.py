@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from habana_tf.cli.output import CommandError, Styled, duration, moment, operations, print_json, print_table, size
 from habana_tf.cli.recipes.changes import WHAT, changes
@@ -12,7 +12,6 @@ from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
     action,
     add_recipe,
-    errors,
     header,
     only_match,
     opened,
@@ -52,16 +51,15 @@ def _explain(arguments: argparse.Namespace) -> int:
         return _explain_one(arguments)
     from habana_tf import cache
 
-    store = opened(arguments)
-    with errors():
-        if arguments.of_run is not None and all(run.run != arguments.of_run for run in cache.runs(store.root)):
-            raise CommandError(f"no run in the journal of {store.root} is called {arguments.of_run!r}: see `stats`", 1)
-        missed = cache.misses(store.root, arguments.of_run)
+    reader = opened(arguments)
+    if arguments.of_run is not None and all(run.run != arguments.of_run for run in cache.runs(reader.root)):
+        raise CommandError(f"no run in the journal of {reader.root} is called {arguments.of_run!r}: see `stats`", 1)
+    missed = cache.misses(reader.root, arguments.of_run)
     if arguments.json:
-        print_json({"path": store.root, "misses": [asdict(miss) for miss in missed]})
+        print_json({"path": reader.root, "misses": [asdict(miss) for miss in missed]})
         return 0
     if not missed:
-        print(f"nothing was missed, in {store.root}")
+        print(f"nothing was missed, in {reader.root}")
         return 0
     rows = []
     single = [miss for miss in missed if not arguments.all and _is_one_op(miss)]
@@ -95,22 +93,22 @@ def _explain_one(arguments: argparse.Namespace) -> int:
     from habana_tf import cache
     from habana_tf.cache.nearest import Candidate, nearest
 
-    store = opened(arguments)
-    good, _ = rows_of(store)
-    row = only_match(good, arguments.recipe, store.root)
+    reader = opened(arguments)
+    good, _ = rows_of(reader)
+    row = only_match(good, arguments.recipe, reader.root)
     keys = {header(each)["digest"]: cache.Key.of(map(tuple, header(each)["key"])) for each in good}
     mine = keys.pop(header(row)["digest"])
     found = nearest(mine, (Candidate.of(key, "", 0.0) for key in keys.values()))
     if found is None:
-        raise CommandError(f"no other recipe in {store.root} has anything in common with {arguments.recipe}", 1)
+        raise CommandError(f"no other recipe in {reader.root} has anything in common with {arguments.recipe}", 1)
     other = next(each for each in good if header(each)["digest"] == found.digest)
     return _compare(arguments, other, row)
 
 
 def _diff(arguments: argparse.Namespace) -> int:
-    store = opened(arguments)
-    good, _ = rows_of(store)
-    return _compare(arguments, *(only_match(good, w, store.root) for w in (arguments.left, arguments.right)))
+    reader = opened(arguments)
+    good, _ = rows_of(reader)
+    return _compare(arguments, *(only_match(good, w, reader.root) for w in (arguments.left, arguments.right)))
 
 
 def _compare(arguments: argparse.Namespace, left: Listed, right: Listed) -> int:
@@ -148,7 +146,7 @@ def _lines(differences: tuple[Difference, ...] | list[Difference], swapped: bool
 
 
 def _facts(row: Listed) -> list[tuple[str, str]]:
-    of: dict[str, Any] = header(row)
+    of = header(row)
     memory, kernels, flops = of.get("memory") or {}, of.get("kernels") or {}, of.get("flops")
     unknown = f"cannot be compiled: {of['failure']}" if "failure" in of else "depends on sizes"
     return [

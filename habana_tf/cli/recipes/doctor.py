@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 
-from habana_tf.cli.output import CommandError, Styled, print_json, print_table, size
-from habana_tf.cli.recipes.common import action, errors
+from habana_tf.cli.output import Styled, print_json, print_table, size
+from habana_tf.cli.recipes.common import action
 
 _LITTLE_SPACE = 256 << 20
 
@@ -24,13 +24,9 @@ def declare_doctor(parser: argparse.ArgumentParser) -> None:
 def _path(arguments: argparse.Namespace) -> int:
     import os
 
-    from habana_tf import settings
+    from habana_tf.cache.reader import root_of
 
-    with errors():
-        root = arguments.path or settings.TF_RECIPE_CACHE_PATH.get()
-    if not root:
-        raise CommandError("no cache directory: set TF_RECIPE_CACHE_PATH or pass --path", 2)
-    root = os.path.abspath(root)
+    root = os.path.abspath(root_of(arguments.path))
     if arguments.json:
         print_json({"path": root, "exists": os.path.isdir(root)})
     else:
@@ -43,12 +39,11 @@ def _doctor(arguments: argparse.Namespace) -> int:
     import os
 
     from habana_tf import cache, settings
-    from habana_tf.cache.store import VERSION
+    from habana_tf.cache.reader import VERSION
 
-    with errors():
-        health = cache.health(arguments.path)
-        mode = settings.HABANA_SIM_CACHE_MODE.get()
-        key = settings.HABANA_SIM_CACHE_SIGNING_KEY.get()
+    health = cache.health(arguments.path)
+    mode = settings.HABANA_SIM_CACHE_MODE.get()
+    key = settings.HABANA_SIM_CACHE_SIGNING_KEY.get()
     status = os.stat(health.root)
     trusted = health.refused or f"owner {status.st_uid}, mode {status.st_mode & 0o7777:o}"
     kind = (health.file_system or "unknown") + (", other machines may write" if health.network else "")

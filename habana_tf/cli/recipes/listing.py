@@ -6,7 +6,6 @@ import argparse
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
@@ -64,12 +63,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(arguments: argparse.Namespace) -> int:
-    store = opened(arguments)
-    every, bad = rows_of(store)
+    reader = opened(arguments)
+    every, bad = rows_of(reader)
     good = sorted(filter(_wanted(arguments), every), key=_ORDERS[arguments.sort], reverse=arguments.reverse)
     if arguments.json:
         print_json(
-            {"path": store.root, "recipes": [asdict(row) for row in good], "unusable": [asdict(row) for row in bad]}
+            {
+                "path": reader.root,
+                "recipes": [row.to_json() for row in good],
+                "unusable": [row.to_json() for row in bad],
+            }
         )
         return 0
     # Who asks for an op or a name has chosen already.
@@ -81,7 +84,7 @@ def _list(arguments: argparse.Namespace) -> int:
     print_table(["name", "key", "in", "ops", "inputs", ">size", ">compile time", "last use"], lines)
     total, seconds = sum(row.file_bytes for row in good), sum(header(row)["compile_seconds"] for row in good)
     of = "" if len(good) == len(every) else f" of {len(every)}"
-    print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {store.root}")
+    print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {reader.root}")
     for row in bad:
         print(f"unusable: {row.path}: {row.problem}", file=sys.stderr)
     return 0

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, print_json, size
-from habana_tf.cli.recipes.common import action, errors, header, op_count, opened, rows_of
+from habana_tf.cli.recipes.common import action, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.stats import run_json
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from habana_tf.cache.entry import Entry
     from habana_tf.cache.listing import Listed
-    from habana_tf.cache.store import Store
+    from habana_tf.cache.reader import Reader
     from habana_tf.cli.recipes.page.page import Drawn
 
 _EXAMPLE_SIZE = 32
@@ -34,18 +34,17 @@ def _report(arguments: argparse.Namespace) -> int:
     from habana_tf.cli.recipes.page.charts import RunCounts
     from habana_tf.cli.recipes.page.page import Facts, page
 
-    store = opened(arguments)
-    good, bad = rows_of(store)
-    with errors():
-        totals, runs = cache.totals(store.root), [run_json(run) for run in cache.runs(store.root)]
+    reader = opened(arguments)
+    good, bad = rows_of(reader)
+    totals, runs = cache.totals(reader.root), [run_json(run) for run in cache.runs(reader.root)]
     counted = [
         RunCounts(
             r["run"], r["began"], r["events"]["hit"], r["events"]["miss"], r["compile_seconds"], r["saved_seconds"]
         )
         for r in runs
     ]
-    drawn, unreadable = _drawn(store, good, arguments.most)
-    text = page(Facts(store.root, good, [*bad, *unreadable], totals, counted, drawn)).encode()
+    drawn, unreadable = _drawn(reader, good, arguments.most)
+    text = page(Facts(reader.root, good, [*bad, *unreadable], totals, counted, drawn)).encode()
     try:
         with open(arguments.html, "wb") as out:
             out.write(text)
@@ -58,7 +57,7 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _drawn(store: Store, rows: Sequence[Listed], most: int) -> tuple[list[Drawn], list[Listed]]:
+def _drawn(reader: Reader, rows: Sequence[Listed], most: int) -> tuple[list[Drawn], list[Listed]]:
     """The recipes of several ops that were used last, and those of them that turn out to be damaged."""
     from dataclasses import replace
 
@@ -72,7 +71,7 @@ def _drawn(store: Store, rows: Sequence[Listed], most: int) -> tuple[list[Drawn]
     bad: list[Listed] = []
     for row in chosen:
         try:
-            entry = store.inspect(row)
+            entry = reader.inspect(row)
         except (EntryError, Refused, OSError) as error:
             bad.append(replace(row, problem=str(error)))
             continue

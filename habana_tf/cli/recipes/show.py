@@ -64,15 +64,15 @@ def _show(arguments: argparse.Namespace) -> int:
 
     if any(n < 1 for n in arguments.sizes):
         raise CommandError("--sizes: sizes are at least 1", 2)
-    store = opened(arguments)
-    good, _ = rows_of(store)
-    row = only_match(good, arguments.recipe, store.root)
-    entry = entry_of(store, row)
+    reader = opened(arguments)
+    good, _ = rows_of(reader)
+    row = only_match(good, arguments.recipe, reader.root)
+    entry = entry_of(reader, row)
     plan = None if not arguments.sizes and contents.symbols(entry) else contents.plan(entry, arguments.sizes)
     if arguments.json:
         print_json(
             {
-                **asdict(row),
+                **row.to_json(),
                 "section_bytes": {name: len(data) for name, data in entry.sections.items()},
                 "kernels": contents.kernels(entry),
                 "ops": [asdict(op) for op in contents.ops(entry)],

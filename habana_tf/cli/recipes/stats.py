@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, Styled, duration, moment, print_json, print_table, size
-from habana_tf.cli.recipes.common import action, errors, opened
+from habana_tf.cli.recipes.common import action, opened
 
 if TYPE_CHECKING:
     from habana_tf.cache import Run
@@ -24,13 +24,12 @@ def _stats(arguments: argparse.Namespace) -> int:
         raise CommandError(f"--runs {arguments.runs}: a number of runs is not negative", 2)
     from habana_tf import cache
 
-    store = opened(arguments)
-    with errors():
-        total, runs = cache.totals(store.root), cache.runs(store.root)
+    reader = opened(arguments)
+    total, runs = cache.totals(reader.root), cache.runs(reader.root)
     last = runs[-arguments.runs :] if arguments.runs else []
     if arguments.json:
         print_json(
-            {"path": store.root, "runs": len(runs), "totals": asdict(total), "last": [run_json(r) for r in last]}
+            {"path": reader.root, "runs": len(runs), "totals": asdict(total), "last": [run_json(r) for r in last]}
         )
         return 0
     found, asked = total.disk_hits + total.shared, total.disk_hits + total.misses

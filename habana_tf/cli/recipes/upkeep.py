@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 
 from habana_tf.cli.output import CommandError, duration, painted, print_json, size
-from habana_tf.cli.recipes.common import action, age, byte_size, errors, opened
+from habana_tf.cli.recipes.common import action, age, byte_size, opened
 
 
 def declare_verify(parser: argparse.ArgumentParser) -> None:
@@ -32,14 +32,13 @@ def declare_clear(parser: argparse.ArgumentParser) -> None:
 def _verify(arguments: argparse.Namespace) -> int:
     from habana_tf import cache
 
-    store = opened(arguments)
-    with errors():
-        result = cache.verify(store.root)
+    reader = opened(arguments)
+    result = cache.verify(reader.root)
     if arguments.json:
-        print_json({"path": store.root, **asdict(result)})
+        print_json({"path": reader.root, **asdict(result)})
     else:
         rate = f", {size(result.file_bytes / result.seconds)}/s" if result.file_bytes else ""
-        print(f"{result.good} intact, {size(result.file_bytes)} in {duration(result.seconds)}{rate}, in {store.root}")
+        print(f"{result.good} intact, {size(result.file_bytes)} in {duration(result.seconds)}{rate}, in {reader.root}")
         for path, problem in result.problems:
             print(f"{painted('unusable', 'red')}: {path}: {problem}")
     return 1 if result.problems else 0
@@ -48,32 +47,29 @@ def _verify(arguments: argparse.Namespace) -> int:
 def _prune(arguments: argparse.Namespace) -> int:
     from habana_tf import cache
 
-    store = opened(arguments)
+    reader = opened(arguments)
     most = arguments.max_size
     if most is None and arguments.unused_for is None:
-        most = store.options.limit
-    with errors():
-        swept = cache.prune(store.root, max_bytes=most, unused_for=arguments.unused_for)
-    return _removed(arguments, store.root, swept)
+        most = reader.options.limit
+    swept = cache.prune(reader.root, max_bytes=most, unused_for=arguments.unused_for)
+    return _removed(arguments, reader.root, swept)
 
 
 def _clear(arguments: argparse.Namespace) -> int:
     from habana_tf import cache
 
-    store = opened(arguments)
+    reader = opened(arguments)
     if not arguments.yes:
         if not sys.stdin.isatty():
-            raise CommandError(f"clear removes every recipe in {store.root}: pass --yes", 2)
-        with errors():
-            count = len(store.listing())
+            raise CommandError(f"clear removes every recipe in {reader.root}: pass --yes", 2)
+        count = len(reader.listing())
         print(
-            f"Remove all {count} recipes and the journal in {store.root}? [y/N] ", end="", file=sys.stderr, flush=True
+            f"Remove all {count} recipes and the journal in {reader.root}? [y/N] ", end="", file=sys.stderr, flush=True
         )
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("nothing was removed", 1)
-    with errors():
-        swept = cache.clear(store.root)
-    return _removed(arguments, store.root, swept)
+    swept = cache.clear(reader.root)
+    return _removed(arguments, reader.root, swept)
 
 
 def _removed(arguments: argparse.Namespace, root: str, swept: object) -> int:

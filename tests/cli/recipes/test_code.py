@@ -24,7 +24,7 @@ def op(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
     (tmp_path / "cache").mkdir(mode=0o700)
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "cache"))
     monkeypatch.setattr(resolve, "_recipes", {})
-    monkeypatch.setattr(resolve.cache, "_PROCESS", RecipeCache())
+    monkeypatch.setattr(resolve.process, "_PROCESS", RecipeCache())
     node = node_def_pb2.NodeDef(name="net/product", op="MatMul", input=["x", "y"])
     node.attr["T"].type = types_pb2.DT_FLOAT
     signature = [(types_pb2.DT_FLOAT, (33, 17), None), (types_pb2.DT_FLOAT, (17, 65), None)]

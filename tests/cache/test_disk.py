@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from habana_tf import trust
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
-from habana_tf.cache.stats import Stats
-from habana_tf.cache.store import VERSION, Store
+from habana_tf.cache.reader import VERSION
 
 NOBODY = 65534
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to change owners")

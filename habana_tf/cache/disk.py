@@ -1,16 +1,10 @@
 """The disk level: one directory of entries that many processes share.
 
-    <root>/v2/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
-    <root>/v2/locks                           one byte per key, locked while a recipe is compiled
-    <root>/v2/quarantine/                     the last damaged entries, for whoever wants to know why
-    <root>/v2/journal.jsonl                   what happened (`journal`)
-
 A store never hurts: whatever is wrong with the disk, an entry or the directory makes a miss and a warning, and the
-compile goes on. Nothing stays open between calls, so the directory may be deleted at any time and comes back.
+compile goes on. `reader` says how the directory is laid out and what is believed.
 
-Invariants: an entry appears under its name whole or not at all (temporary file, fsync, rename); it is believed
-only after `trust` accepted the file, `entry.decode` its contents and, where one is asked for, `signature` its
-signature; only damaged entries are moved away, never those of somebody else; in mode ro nothing changes on disk.
+Invariants: an entry appears under its name whole or not at all (temporary file, fsync, rename); only damaged entries
+are moved away, never those of somebody else; in mode ro nothing changes on disk.
 """
 
 from __future__ import annotations
@@ -18,28 +12,22 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 
-from habana_tf import settings, trust
-from habana_tf.cache import entry as entry_format
+from habana_tf import trust
 from habana_tf.cache import files
-from habana_tf.cache.bounds import MINIMUM_AGE, QUARANTINE, Bounds, sweep
+from habana_tf.cache.bounds import QUARANTINE, Bounds, sweep
+from habana_tf.cache.counters import Stats
 from habana_tf.cache.entry import Entry, EntryError
-from habana_tf.cache.listing import Listed, contents, entries
 from habana_tf.cache.lock import LockUnavailable, byte_lock
-from habana_tf.cache.signature import SigningKey
-from habana_tf.cache.stats import Stats
-from habana_tf.trust import Policy, Refused
+from habana_tf.cache.reader import Options, Reader
+from habana_tf.trust import Refused
 
-VERSION = f"v{entry_format.FORMAT_VERSION}"
 _LOCKS = "locks"
 _SWEEPING, _ROTATING = (hashlib.sha256(what).hexdigest() for what in (b"sweep", b"rotate"))
 _QUARANTINE_KEEPS = 8
-_ADVICE = " by TF_RECIPE_CACHE_PATH, or set HABANA_SIM_CACHE_OWNER={user} if that user may run programs as you"
 
 _log = logging.getLogger(__name__)
 
@@ -52,49 +40,18 @@ def _unnoted(event: str, name: str, digest: str) -> None:
     """For a store that only looks."""
 
 
-@dataclass(frozen=True)
-class Options:
-    """How a store is used: see the settings of the same names. limit: bytes. minimum_age: seconds."""
-
-    mode: str = "rw"
-    limit: int = 1024 << 20
-    owner: int | None = None
-    signing_key: str | None = None
-    minimum_age: float = MINIMUM_AGE
-
-    @classmethod
-    def from_settings(cls) -> Options:
-        """As the environment says now. Raises SettingError."""
-        return cls(
-            settings.HABANA_SIM_CACHE_MODE.get(),
-            settings.TF_RECIPE_CACHE_SIZE_MB.get() << 20,
-            settings.HABANA_SIM_CACHE_OWNER.get(),
-            settings.HABANA_SIM_CACHE_SIGNING_KEY.get(),
-        )
-
-
-class Store:
-    """The cache directory `root`. Every method may be called from any thread."""
+class Store(Reader):
+    """The cache directory `root` of a process that compiles. Every method may be called from any thread."""
 
     def __init__(
-        self, root: str, stats: Stats | None = None, options: Options = Options(), note: Note = _unnoted
+        self, root: str, stats: Stats | None = None, options: Options | None = None, note: Note = _unnoted
     ) -> None:
-        self.path = root
-        self.root = os.path.abspath(root)
-        self.options = options
-        self.policy = Policy(options.owner, options.signing_key is not None, _ADVICE)
+        super().__init__(root, options)
         self._stats = stats or Stats()
         self._note = note
         self._started = time.time()
-        self._bounds = Bounds(options.limit)
+        self._bounds = Bounds(self.options.limit)
         self._warned: set[object] = set()
-        self._key: SigningKey | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def writable(self) -> bool:
-        """Whether this store may change anything on disk."""
-        return self.options.mode in ("rw", "refresh")
 
     def read(self, digest: str) -> Entry | None:
         """The entry of the key `digest`, verified, or None.
@@ -115,7 +72,7 @@ class Store:
 
     def write(self, entry: Entry) -> bool:
         """Writes the entry; False when it could not be, after a warning, or may not be."""
-        if not self.writable:
+        if not self.options.writable:
             return False
         try:
             return self.put(entry, self.encoded(entry))
@@ -156,7 +113,7 @@ class Store:
         """
         with ExitStack() as held:
             taken = False
-            if self.writable:
+            if self.options.writable:
                 try:
                     taken = held.enter_context(self.locked(digest, timeout))
                 except Refused:
@@ -178,68 +135,6 @@ class Store:
             byte_lock(descriptor, digest, timeout) as taken,
         ):
             yield taken
-
-    def listing(self) -> list[Listed]:
-        """Every entry, sorted by path. Only headers are read and verified, signatures are not. Raises OSError or
-        trust.Refused when the directory itself cannot be read; a missing one is empty."""
-        try:
-            with self.version(create=False) as version:
-                return list(entries(version, os.path.join(self.root, VERSION), self.policy))
-        except FileNotFoundError:
-            return []
-
-    def contents_of_all(self) -> Iterator[tuple[str, bytes | None, str]]:
-        """(path, file contents, "") of every entry, not verified, or (path, None, why it is not believed). Raises as
-        `listing`."""
-        with suppress(FileNotFoundError), self.version(create=False) as version:
-            yield from contents(version, os.path.join(self.root, VERSION), self.policy)
-
-    def inspect(self, listed: Listed) -> Entry:
-        """The whole entry of a listing, verified; nothing is counted, touched or moved. Raises EntryError,
-        trust.Refused or OSError."""
-        return self.decoded(self.contents(listed))
-
-    def contents(self, listed: Listed) -> bytes:
-        """The file of a listing, not verified. Raises trust.Refused or OSError."""
-        shard_name, name = os.path.split(os.path.relpath(listed.path, os.path.join(self.root, VERSION)))
-        with (
-            self.version(create=False) as version,
-            trust.directory(shard_name, version, False, self.policy) as shard,
-            trust.regular_file(name, shard, policy=self.policy) as file,
-        ):
-            return trust.read_all(file)
-
-    def encoded(self, entry: Entry) -> bytes:
-        """File contents of an entry, signed where this cache asks for it. Raises Refused or OSError without key."""
-        key = self._signing_key()
-        return entry_format.encode(entry, key.sign if key is not None else None)
-
-    def decoded(self, data: bytes) -> Entry:
-        """The entry in file contents, its signature verified where this cache asks for it. Raises EntryError,
-        Refused or OSError."""
-        found = entry_format.decode(data)
-        key = self._signing_key()
-        if key is not None:
-            key.check(found)
-        return found
-
-    @contextmanager
-    def opened(self, create: bool) -> Iterator[int]:
-        """The root's descriptor. Raises OSError or Refused."""
-        with trust.root_directory(self.root, create, self.policy) as root:
-            yield root
-
-    @contextmanager
-    def version(self, create: bool) -> Iterator[int]:
-        """The descriptor of this format's directory. Raises OSError or Refused."""
-        with self.opened(create) as root, trust.directory(VERSION, root, create, self.policy) as version:
-            yield version
-
-    @contextmanager
-    def shard(self, digest: str, create: bool) -> Iterator[int]:
-        """The descriptor of the directory for a key. Raises OSError or Refused."""
-        with self.version(create) as version, trust.directory(digest[:2], version, create, self.policy) as shard:
-            yield shard
 
     @contextmanager
     def rotating(self) -> Iterator[bool]:
@@ -267,8 +162,8 @@ class Store:
             except EntryError as error:
                 self._stats.add(corrupt=1)
                 self._note("corrupt", name.rpartition("-")[0], digest)
-                rest = "and left there" if not self.writable else "and put aside"
-                if self.writable:
+                rest = "and left there" if not self.options.writable else "and put aside"
+                if self.options.writable:
                     self._quarantine(shard, name)
                 self._warn_once(("corrupt", name), f"{name} is damaged ({error}) {rest}; it is compiled again")
                 return None
@@ -276,7 +171,7 @@ class Store:
     def _use(self, shard: int, name: str) -> bytes:
         with trust.regular_file(name, shard, policy=self.policy) as file:
             data = trust.read_all(file)
-            if self.writable:
+            if self.options.writable:
                 files.touch(file)
         return data
 
@@ -305,20 +200,6 @@ class Store:
                 self._stats.add(evicted=swept.removed, evicted_bytes=swept.removed_bytes)
                 self._note("evicted", str(swept.removed), "")
             self._bounds.swept(swept.kept_bytes)
-
-    def _signing_key(self) -> SigningKey | None:
-        """Read at first use; one that cannot be used is tried again next time."""
-        path = self.options.signing_key
-        if path is None:
-            return None
-        with self._lock:
-            if self._key is None:
-                try:
-                    self._key = SigningKey.load(path, self.options.owner)
-                except OSError as error:
-                    reason = error.strerror or str(error)
-                    raise Refused(f"HABANA_SIM_CACHE_SIGNING_KEY={path}: {reason}", "key") from error
-            return self._key
 
     def _refused(self, error: Refused, consequence: str, digest: str) -> None:
         self._stats.add(refused=1)

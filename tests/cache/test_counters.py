@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from habana_tf.cache.stats import Stats
+from habana_tf.cache.counters import Stats
 
 
 def test_threads_do_not_lose_counts() -> None:

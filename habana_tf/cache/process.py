@@ -1,0 +1,52 @@
+"""The recipe cache of this process: what the compiler asks and tells it, and what it counted.
+
+Whatever is wrong with the disk, a compile goes on: these functions warn and never raise for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.entry import Entry
+from habana_tf.cache.key import Key
+from habana_tf.cache.levels import RecipeCache
+
+_PROCESS = RecipeCache()
+atexit.register(lambda: _PROCESS.close())
+
+
+def lookup(key: Key, name: str = "") -> Entry | None:
+    """The recipe of `key`, from memory or disk, verified; None when it has to be compiled.
+
+    name: the cluster's, for the journal. Raises KnownFailure when it was tried lately and cannot be compiled.
+    """
+    return _PROCESS.lookup(key, name)
+
+
+def store(
+    key: Key, name: str, header: Mapping[str, Any], sections: Mapping[str, bytes], compile_seconds: float
+) -> Entry:
+    """Keeps a recipe just compiled and returns its entry. Trouble with the disk is a warning, never an error."""
+    return _PROCESS.store(key, name, header, sections, compile_seconds)
+
+
+def store_failure(key: Key, name: str, header: Mapping[str, Any], reason: str, compile_seconds: float) -> Entry:
+    """Keeps for a while that a cluster cannot be compiled, and why. Only for what would fail again."""
+    return _PROCESS.store_failure(key, name, header, reason, compile_seconds)
+
+
+def compiling(key: Key) -> AbstractContextManager[Entry | None]:
+    """Held while compiling `key`: one thread of one process compiles, all others wait and get the entry.
+
+    Raises KnownFailure for those who waited for a compilation that failed.
+    """
+    return _PROCESS.compiling(key)
+
+
+def stats() -> Stats:
+    """What this process's cache did so far."""
+    return _PROCESS.stats
