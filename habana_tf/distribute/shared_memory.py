@@ -6,8 +6,8 @@ What: when a strategy's workers all run on one host, its all-reduces of numbers 
 Why: for 100 MB, the gradients of a ResNet50, TensorFlow's ring takes seconds between two processes of one host.
 
 How: the workers meet once, when the strategy is made, by TensorFlow's own collectives: each says where it is (host,
-simulated machine, shared memory, name space of processes, user). When all are in the same place, rank 0 makes the
-memory, the others join, and rank 0 takes its name away at once: nothing is left behind however they end.
+simulated machine, name space of processes, user). When all are in the same place, rank 0 makes memory without a name,
+and the others join it through rank 0's descriptor: nothing is left behind, however and whenever they end.
 
 Invariants: all workers use it or none does; the order of exchanges is rank 0's; every worker gets the same bits.
 `CommunicationOptions(implementation=RING)` asks for TensorFlow's ring, and gets it.
@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
@@ -79,20 +78,26 @@ def meet(host_launcher: Any, rank: int, size: int) -> int | None:
             mine = tf.constant([numbers], tf.int64)
             return host_launcher._all_gather(mine, collective_util.Options()).numpy()
 
-    met = gather(_place(), secrets.randbits(62))
+    met = gather(_place(), os.getpid())
     if not np.all(met[:, 0] == met[0, 0]):
         return None
-    exchange, trouble, name = None, "", f"/habana_tf-{os.getuid()}-{int(met[0, 1]):016x}"
-    joined = True
-    for turn in (rank == 0, rank != 0):  # rank 0 makes the memory, then the others join
-        if turn and joined:
-            try:
-                exchange = _bridge.open_exchange(name, rank, size)
-            except RuntimeError as error:
-                trouble = str(error)
-        joined = bool(np.all(gather(int(not trouble))))
-    if rank == 0 and exchange is not None:
-        _bridge.unlink_exchange(name)
+    exchange, descriptor, trouble = None, -1, ""
+    try:
+        if rank == 0:
+            exchange, descriptor = _bridge.make_exchange(size)
+    except RuntimeError as error:
+        trouble = str(error)
+    try:
+        made = int(gather(descriptor)[0, 0])
+        try:
+            if rank != 0 and made >= 0:
+                exchange = _bridge.join_exchange(f"/proc/{met[0, 1]}/fd/{made}", rank, size)
+        except RuntimeError as error:
+            trouble = str(error)
+        joined = bool(np.all(gather(int(exchange is not None))))
+    finally:
+        if descriptor >= 0:
+            os.close(descriptor)
     if trouble:
         _log.warning("workers of one host exchange gradients through gRPC, which is slow: %s", trouble)
     return exchange if joined else None
@@ -100,9 +105,6 @@ def meet(host_launcher: Any, rank: int, size: int) -> int | None:
 
 def _place() -> int:
     """A number that is the same for processes of one simulated machine that can share memory and see who lives."""
-    memory = os.stat("/dev/shm") if Path("/dev/shm").is_dir() else None
-    what = (
-        Path("/proc/sys/kernel/random/boot_id").read_text(), os.getuid(), os.stat("/proc/self/ns/pid").st_ino,
-        memory and (memory.st_dev, memory.st_ino), machine.directory(),
-    )  # fmt: skip
+    host = Path("/proc/sys/kernel/random/boot_id").read_text()
+    what = (host, os.getuid(), os.stat("/proc/self/ns/pid").st_ino, machine.directory())
     return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8], "little", signed=True)

@@ -108,14 +108,21 @@ NB_MODULE(_bridge, m) {
   m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
 
   m.def(
-      "open_exchange",
-      [](const std::string& name, int rank, int size) {
+      "make_exchange",
+      [](int size) {
+        int exchange = -1, descriptor = -1;
+        Check(MakeExchange(size, &exchange, &descriptor));
+        return std::pair(exchange, descriptor);
+      },
+      nb::arg("size"));
+  m.def(
+      "join_exchange",
+      [](const std::string& path, int rank, int size) {
         int exchange = -1;
-        Check(OpenExchange(name, rank, size, &exchange));
+        Check(JoinExchange(path, rank, size, &exchange));
         return exchange;
       },
-      nb::arg("name"), nb::arg("rank"), nb::arg("size"));
-  m.def("unlink_exchange", &UnlinkExchange, nb::arg("name"));
+      nb::arg("path"), nb::arg("rank"), nb::arg("size"));
 
   nb::class_<ItemView>(m, "GraphItem")
       .def("nodes_to_preserve",

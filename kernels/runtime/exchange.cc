@@ -25,7 +25,7 @@
 namespace habana {
 namespace {
 
-constexpr uint64_t kMagic = 0x48505545'58434801;  // with the version of the layout in the last byte
+constexpr uint64_t kMagic = 0x48505545'58434802;  // with the version of the layout in the last byte
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr int kSpins = 2000;
 
@@ -44,6 +44,7 @@ struct Header {
   int size = 0;
   std::atomic<uint32_t> turn{0};  // sums begun by rank 0
   uint64_t key = 0;               // of the latest, written before `turn` grows
+  std::atomic<int> missed{0};     // 1 + the first rank that another gave up on
   Peer peers[kMostRanks];
 };
 
@@ -147,37 +148,30 @@ class Exchange {
     for (uint32_t turn = 1;; ++turn) {
       Sum sum;
       Status status = Next(turn, &sum);
-      if (!failed_.ok()) status = failed_;
       if (status.ok()) status = Run(sum);
       if (!status.ok()) failed_ = status;  // the ranks are no longer in step: nothing can follow
       sum.done(status);
     }
   }
 
-  // The sum whose turn it is. Always gives one; with an error, any.
+  // The sum whose turn it is. Always gives one; with an error, any. Nobody else takes from waiting_.
   Status Next(uint32_t turn, Sum* sum) {
-    {
-      std::unique_lock<std::mutex> lock(mutex_);
-      changed_.wait(lock, [this] { return !waiting_.empty(); });
-      if (rank_ == 0 || !failed_.ok()) {
-        *sum = std::move(waiting_.front());
-        waiting_.pop_front();
-      }
-    }
-    if (!failed_.ok()) return failed_;
-    if (rank_ == 0) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return !waiting_.empty(); });
+    if (rank_ == 0 || !failed_.ok()) {
+      *sum = std::move(waiting_.front());
+      waiting_.pop_front();
+      if (!failed_.ok()) return failed_;
       header_->key = sum->key;
       header_->turn.store(turn, std::memory_order_release);
       Wake(&header_->turn);
       return {};
     }
-    double timeout = 0;
-    {
-      std::lock_guard<std::mutex> lock(mutex_);
-      timeout = waiting_.front().timeout_seconds;
-    }
-    const Status status = Await(&header_->turn, turn, 0, timeout);
-    std::unique_lock<std::mutex> lock(mutex_);
+    const double timeout = waiting_.front().timeout_seconds;
+    lock.unlock();
+    Status status = Await(&header_->turn, turn, 0, timeout);
+    const auto begin = Clock::now();
+    lock.lock();
     for (;;) {
       const auto found = std::find_if(waiting_.begin(), waiting_.end(), [&](const Sum& each) {
         return !status.ok() || each.key == header_->key;
@@ -188,12 +182,9 @@ class Exchange {
         return status;
       }
       changed_.wait_for(lock, kLookEvery);
-      const Status alive = Alive(0);
-      if (alive.ok()) continue;
-      if (waiting_.empty()) changed_.wait(lock, [this] { return !waiting_.empty(); });
-      *sum = std::move(waiting_.front());
-      waiting_.pop_front();
-      return alive;
+      status = Usable(0);
+      const std::chrono::duration<double> waited = Clock::now() - begin;
+      if (status.ok() && timeout > 0 && waited.count() > timeout) status = Missed(rank_, timeout);
     }
   }
 
@@ -273,25 +264,51 @@ class Exchange {
       const timespec look = {0, std::chrono::nanoseconds(kLookEvery).count()};
       syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, now, &look, nullptr, 0);
       if (Reached(word->load(std::memory_order_acquire), wanted)) return {};
-      const Status alive = Alive(rank);
-      if (!alive.ok()) return alive;
+      const Status usable = Usable(rank);
+      if (!usable.ok()) return usable;
       const std::chrono::duration<double> waited = Clock::now() - begin;
-      if (timeout > 0 && waited.count() > timeout) {
-        return Status(Code::kDeadlineExceeded, "all-reduce: worker " + std::to_string(rank) +
-                                                   " did not take part within " + std::to_string(timeout) +
-                                                   " s");
-      }
+      if (timeout > 0 && waited.count() > timeout) return Missed(rank, timeout);
     }
   }
 
-  // Not UNAVAILABLE: TensorFlow turns that into INTERNAL for all ops but its own.
-  Status Alive(int rank) const {
+  // Whether a rank may still come: it lives, and none of the others has given up.
+  Status Usable(int rank) {
+    if (!Lives(rank)) GiveUpOn(rank);
+    const int missed = header_->missed.load() - 1;
+    if (missed < 0) return {};
+    const std::string who = "all-reduce: worker " + Describe(missed);
+    // Not UNAVAILABLE: TensorFlow turns that into INTERNAL for all ops but its own.
+    if (!Lives(missed)) {
+      return Status(Code::kAborted,
+                    who + " has ended. Look at its output for the reason, and start the job again");
+    }
+    return Status(Code::kAborted, who +
+                                      " was given up by another worker. Look for the first error in the "
+                                      "output of all workers, and start the job again");
+  }
+
+  Status Missed(int rank, double timeout) {
+    GiveUpOn(rank);
+    return Status(Code::kDeadlineExceeded, "all-reduce: worker " + Describe(rank) +
+                                               " did not take part within " + std::to_string(timeout) +
+                                               " s. All workers must run the same steps; a longer time is "
+                                               "CommunicationOptions(timeout_seconds=...)");
+  }
+
+  void GiveUpOn(int rank) {
+    int nobody = 0;
+    header_->missed.compare_exchange_strong(nobody, rank + 1);
+  }
+
+  bool Lives(int rank) const {
     const Peer& peer = header_->peers[rank];
-    if (StartOf(peer.pid.load()) == peer.started.load()) return {};
-    return Status(Code::kAborted,
-                  "all-reduce: worker " + std::to_string(rank) + " (/job:worker/task:" +
-                      std::to_string(rank) + ", process " + std::to_string(peer.pid.load()) +
-                      ") has ended. Look at its output for the reason, and start the job again");
+    return StartOf(peer.pid.load()) == peer.started.load();
+  }
+
+  std::string Describe(int rank) const {
+    const std::string number = std::to_string(rank);
+    return number + " (/job:worker/task:" + number + ", process " +
+           std::to_string(header_->peers[rank].pid.load()) + ")";
   }
 
   Status Compare(const Sum& sum) const {
@@ -324,37 +341,15 @@ std::vector<Exchange*>& Exchanges() {
   return *exchanges;
 }
 
-Status SystemError(const std::string& what, const std::string& name) {
-  return Status(Code::kFailedPrecondition, what + " shared memory " + name + ": " + std::strerror(errno));
+Status SystemError(const std::string& what) {
+  return Status(Code::kFailedPrecondition, "cannot " + what + ": " + std::strerror(errno));
 }
 
-}  // namespace
-
-Status OpenExchange(const std::string& name, int rank, int size, int* exchange) {
-  if (size < 2 || size > kMostRanks || rank < 0 || rank >= size) {
-    return Status(Code::kInvalidArgument, "an exchange has 2 to " + std::to_string(kMostRanks) + " ranks");
-  }
+// Maps the group's memory and enters it as `rank`, which is the first to do so when it is 0.
+Status Enter(int descriptor, int rank, int size, int* exchange) {
   const size_t bytes = SegmentBytes(size);
-  const int descriptor = shm_open(name.c_str(), rank == 0 ? O_RDWR | O_CREAT | O_EXCL : O_RDWR, 0600);
-  if (descriptor < 0) return SystemError("cannot open", name);
-  struct stat known;
-  // posix_fallocate: a full /dev/shm is an error here, and not a bus error at the first use.
-  errno = rank == 0 ? posix_fallocate(descriptor, 0, static_cast<off_t>(bytes)) : 0;
-  if (errno != 0 || fstat(descriptor, &known) != 0 || known.st_uid != geteuid() ||
-      static_cast<size_t>(known.st_size) != bytes) {
-    if (errno == 0) errno = EPERM;
-    const Status status = SystemError("cannot use", name);
-    close(descriptor);
-    if (rank == 0) shm_unlink(name.c_str());
-    return status;
-  }
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  close(descriptor);
-  if (memory == MAP_FAILED) {
-    const Status status = SystemError("cannot map", name);
-    if (rank == 0) shm_unlink(name.c_str());
-    return status;
-  }
+  if (memory == MAP_FAILED) return SystemError("map the workers' shared memory");
   auto* header = static_cast<Header*>(memory);
   if (rank == 0) {
     header = new (memory) Header;
@@ -363,8 +358,7 @@ Status OpenExchange(const std::string& name, int rank, int size, int* exchange) 
   }
   if (header->magic.load(std::memory_order_acquire) != kMagic || header->size != size) {
     munmap(memory, bytes);
-    return Status(Code::kFailedPrecondition,
-                  "shared memory " + name + " is of another version of habana_tf, or of another job");
+    return Status(Code::kFailedPrecondition, "worker 0 runs another version of habana_tf: use the same one");
   }
   header->peers[rank].started.store(StartOf(getpid()));
   header->peers[rank].pid.store(getpid());
@@ -374,7 +368,44 @@ Status OpenExchange(const std::string& name, int rank, int size, int* exchange) 
   return {};
 }
 
-void UnlinkExchange(const std::string& name) { shm_unlink(name.c_str()); }
+Status CheckSize(int rank, int size) {
+  if (size >= 2 && size <= kMostRanks && rank >= 0 && rank < size) return {};
+  return Status(Code::kInvalidArgument, "an exchange has 2 to " + std::to_string(kMostRanks) + " ranks");
+}
+
+}  // namespace
+
+Status MakeExchange(int size, int* exchange, int* descriptor) {
+  Status status = CheckSize(0, size);
+  if (!status.ok()) return status;
+  const int made = memfd_create("habana_tf-exchange", MFD_CLOEXEC);
+  if (made < 0) return SystemError("make shared memory for the workers");
+  // Taken now: later, missing memory would be a bus error.
+  errno = posix_fallocate(made, 0, static_cast<off_t>(SegmentBytes(size)));
+  status = errno == 0 ? Enter(made, 0, size, exchange) : SystemError("take shared memory for the workers");
+  if (status.ok()) {
+    *descriptor = made;
+  } else {
+    close(made);
+  }
+  return status;
+}
+
+Status JoinExchange(const std::string& path, int rank, int size, int* exchange) {
+  Status status = CheckSize(rank, size);
+  if (!status.ok()) return status;
+  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (descriptor < 0) return SystemError("open the shared memory " + path + " of worker 0");
+  struct stat known;
+  if (fstat(descriptor, &known) != 0 || known.st_uid != geteuid() ||
+      static_cast<size_t>(known.st_size) != SegmentBytes(size)) {
+    status = Status(Code::kFailedPrecondition, path + " is not the shared memory of this job's worker 0");
+  } else {
+    status = Enter(descriptor, rank, size, exchange);
+  }
+  close(descriptor);
+  return status;
+}
 
 void EnqueueSum(int exchange, Sum sum) {
   Exchange* found = nullptr;

@@ -6,7 +6,10 @@
 // over all slots in the order of the ranks, and copies out what all have summed: every rank gets the same
 // bits. Two slots per rank take turns, so that a rank is never more than one piece ahead.
 //
-// A rank that ends, however, is noticed by the others within kLookEvery, and named in their error.
+// A rank that ends, however, is noticed by the others within kLookEvery, and named in their error. A rank
+// that gives up on another says so to all: none waits for one that takes part in nothing any more.
+//
+// The memory has no name: it is gone with the processes that have mapped it, however and whenever they end.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +30,7 @@ constexpr int kMostRanks = 64;
 
 // One sum. `in` and `out` may be the same memory, and must live until `done` was called.
 struct Sum {
-  uint64_t key = 0;  // the same on all ranks, and never used twice
+  uint64_t key = 0;  // the same on all ranks; those of one key are done in the order of asking
   Element element = Element::kFloat;
   size_t count = 0;
   const char* in = nullptr;
@@ -36,12 +39,12 @@ struct Sum {
   std::function<void(const Status&)> done;
 };
 
-// Makes the shared memory of a group (rank 0, before the others) or joins it. Returns the number of the
-// exchange, to be given to Enqueue.
-HABANA_EXPORT Status OpenExchange(const std::string& name, int rank, int size, int* exchange);
+// Makes the shared memory of a group, for rank 0. The others join it as /proc/<pid>/fd/<descriptor> of this
+// process; the descriptor is the caller's to close once they have. `exchange` is what Enqueue takes.
+HABANA_EXPORT Status MakeExchange(int size, int* exchange, int* descriptor);
 
-// Takes the name away, once all have joined: the memory lives as long as its processes, and no longer.
-HABANA_EXPORT void UnlinkExchange(const std::string& name);
+// Joins the group whose memory rank 0 has made.
+HABANA_EXPORT Status JoinExchange(const std::string& path, int rank, int size, int* exchange);
 
 // Hands a sum to the thread of the exchange; `done` is called from there, or from here with an error.
 HABANA_EXPORT void EnqueueSum(int exchange, Sum sum);

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from tests.distribute.job import run
@@ -18,6 +16,8 @@ strategy = HPUStrategy()
 rank, size = strategy.cluster_resolver.task_id, strategy.num_replicas_in_sync
 (launcher,) = strategy.extended._cross_device_ops._launchers
 assert isinstance(launcher, shared_memory.Launcher)
+mapped = [line for line in open("/proc/self/maps") if "habana_tf-exchange" in line]
+assert mapped and all("memfd:" in line for line in mapped), mapped  # without a name there is nothing to leave behind
 
 
 def numbers(rank, count, dtype):
@@ -97,37 +97,71 @@ report(rank, error)
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [2, 3])
 def test_sums(workers: int) -> None:
-    left = set(Path("/dev/shm").glob("habana_tf-*"))
     errors = run(SUMS, workers)
     assert all("all must train the same model" in error for error in errors), errors
-    assert set(Path("/dev/shm").glob("habana_tf-*")) <= left
 
 
 ABSENT = """
+import time
 import tensorflow as tf
-from habana_tf.distribute import HPUStrategy
+from habana_tf.distribute import HPUStrategy, shared_memory
 
 strategy = HPUStrategy(
     communication_options=tf.distribute.experimental.CommunicationOptions(timeout_seconds=2.0)
 )
 rank = strategy.cluster_resolver.task_id
+(launcher,) = strategy.extended._cross_device_ops._launchers
 with strategy.scope():
     v = tf.Variable(1.0)
 step = tf.function(lambda: strategy.run(lambda: tf.distribute.get_replica_context().all_reduce("sum", v * 1.0)))
-assert float(step()) == 2.0
-if rank == 0:
+assert float(step()) == strategy.num_replicas_in_sync
+
+
+def told(ask):
     try:
-        step()
-    except tf.errors.DeadlineExceededError as error:
-        report(rank, error.message)
-else:
-    while not os.path.exists(os.path.join(os.environ["REPORTS"], "0")):
+        ask()
+    except (tf.errors.DeadlineExceededError, tf.errors.AbortedError) as error:
+        return error.message
+    return "no error"
+
+
+def reported(other):
+    return os.path.exists(os.path.join(os.environ["REPORTS"], str(other)))
+
+
+def until(done):
+    while not done():
         time.sleep(0.1)
-    report(rank, "")
+
+"""
+
+LATE = """
+if rank == 1:  # does not come until the others are past their time
+    until(lambda: reported(0) and reported(2))
+report(rank, told(step))
+until(lambda: all(map(reported, range(3))))
 os._exit(0)
 """
 
 
 @pytest.mark.slow
-def test_timeout_names_the_worker_that_does_not_come() -> None:
-    assert "worker 1 did not take part within 2" in run("import time\n" + ABSENT, 2)[0]
+def test_who_does_not_come_is_named_and_told() -> None:
+    first, late, third = run(ABSENT + LATE, 3)
+    assert "worker 1 (" in first and "did not take part within 2" in first
+    assert "worker 1 (" in third
+    assert "worker 1 (" in late and "was given up by another worker" in late
+
+
+OTHER = """
+with tf.device("/device:HPU:0"):
+    x = tf.ones([3])
+    ask = lambda: shared_memory._sum(x, tf.constant(1000 + rank), [], launcher._exchange, 2.0)
+    report(rank, told(ask))
+until(lambda: all(map(reported, range(2))))
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_workers_that_ask_for_different_sums_do_not_wait_forever() -> None:
+    assert all("worker 1 (" in message for message in run(ABSENT + OTHER, 2))
