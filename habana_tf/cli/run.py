@@ -91,7 +91,13 @@ def _run(arguments: argparse.Namespace) -> int:
             ranks = plan.make(wish, meeting)
         except plan.PlanError as error:
             raise CommandError(str(error), 2) from error
-        console = Console(wish.count, sys.stdout, sys.stderr, arguments.log_dir)
+        try:
+            console = Console(wish.count, sys.stdout, sys.stderr, arguments.log_dir)
+        except OSError as error:
+            raise CommandError(f"--log-dir {arguments.log_dir} cannot be written to: {error.strerror}", 1) from error
         held.callback(console.close)
         address = meeting[0] if meeting else None
-        return Job(ranks, console, shlex.split(arguments.rsh), address, arguments.grace).run()
+        try:
+            return Job(ranks, console, shlex.split(arguments.rsh), address, arguments.grace).run()
+        except plan.PlanError as error:
+            raise CommandError(str(error), 2) from error

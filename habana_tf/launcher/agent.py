@@ -2,7 +2,8 @@
 
 What: reads one line of JSON from standard input, runs the command it names in a session of its own, and exits as the
 command does (128 + n for signal n). Every further line is the number of a signal for the command. The end of input
-means that the launcher is gone: then the command and all it started are ended.
+means that the launcher is gone or wants the job to end: then the command and all it started are ended. SIGTERM to the
+agent itself kills them at once.
 
 Why a process between: the launcher may be killed, or be on another host behind ssh, which passes on no signal. The end
 of a pipe arrives in every case.
@@ -58,6 +59,7 @@ def main() -> int:
         print(f"cannot run {rank['command'][0]} in {rank['directory']}: {error.strerror}", file=sys.stderr)
         return FAILED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides, also at a terminal that sends it to all
+    signal.signal(signal.SIGTERM, lambda number, frame: _signal(program, signal.SIGKILL))
     threading.Thread(target=_obey, args=(sys.stdin, program, rank["grace"]), daemon=True).start()
     code = program.wait()
     _signal(program, signal.SIGKILL)  # what it left behind holds ports and cards

@@ -4,7 +4,8 @@ What: one agent per rank (`agent.py`), on this host or through a remote shell. T
 prints what it says, and passes the signals it gets itself on to all ranks.
 
 Invariants: `run` returns when no agent is left, so nothing of the job is; the first rank that failed is named and its
-exit code is the job's; a second interrupt, or `grace` seconds without an end, kills what is left.
+exit code is the job's; a second interrupt ends the ranks as a failure does, a third kills what is left, and so do
+`grace` seconds without an end.
 """
 
 from __future__ import annotations
@@ -24,11 +25,13 @@ from typing import Any
 
 from habana_tf.launcher.agent import FAILED
 from habana_tf.launcher.console import Console
-from habana_tf.launcher.plan import LOCAL, Rank
+from habana_tf.launcher.plan import LOCAL, PlanError, Rank
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 _POLL_SECONDS = 0.1
+_AGENTS_SECONDS = 5.0
+"""What an agent may take beyond the grace of its program."""
 
 
 @dataclass
@@ -56,7 +59,10 @@ class Job:
     _asked: int = 0
 
     def run(self) -> int:
-        """Runs the job; returns 0, or the exit code of the rank that failed first (128 + n for signal n)."""
+        """Runs the job; returns 0, or the exit code of the rank that failed first (128 + n for signal n).
+
+        Raises PlanError when the Python or the remote shell of a rank cannot be started.
+        """
         self._start = time.monotonic()
         with self._signals(), selectors.DefaultSelector() as selector:
             try:
@@ -74,18 +80,22 @@ class Job:
 
     def _launch(self, rank: Rank, selector: selectors.BaseSelector) -> _Running:
         words = [rank.python, "-m", "habana_tf.launcher.agent"]
+        whose = "--python"
         if rank.host != LOCAL:
             path = rank.environment.get("PYTHONPATH")
             line = f"PYTHONPATH={shlex.quote(path)} {shlex.join(words)}" if path else shlex.join(words)
-            words = [*self.rsh, rank.host, line]
-        agent = subprocess.Popen(
-            words,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            start_new_session=True,  # a terminal's Ctrl-C is the launcher's to pass on
-        )
+            words, whose = [*self.rsh, rank.host, line], "--rsh"
+        try:
+            agent = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                start_new_session=True,  # a terminal's Ctrl-C is the launcher's to pass on
+            )
+        except OSError as error:
+            raise PlanError(f"{words[0]} cannot be started: {error.strerror}; choose another with {whose}") from error
         description = {
             "command": rank.command,
             "environment": rank.environment,
@@ -144,14 +154,20 @@ class Job:
                 each.agent.stdin.close()
 
     def _hurry(self) -> None:
-        """Kills the agents of ranks that did not end in time; their programs die with them."""
-        if self._stopping is not None and time.monotonic() - self._stopping > self.grace + 5:
+        """Kills ranks that did not end in time, and at last their agents, with which their programs die."""
+        late = 0.0 if self._stopping is None else time.monotonic() - self._stopping - self.grace
+        if late > _AGENTS_SECONDS:
             self._kill()
+        if late > 2 * _AGENTS_SECONDS:
+            for each in self._running:
+                if each.agent.poll() is None:
+                    each.agent.kill()
 
     def _kill(self) -> None:
+        """Makes the agents kill their programs with all that these have started, and end. Waits for none."""
         for each in self._running:
             if each.agent.poll() is None:
-                each.agent.kill()
+                each.agent.terminate()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:

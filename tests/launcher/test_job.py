@@ -148,6 +148,44 @@ def test_signals_reach_every_rank(tmp_path: Path, number: signal.Signals) -> Non
     assert sorted(out.splitlines()) == [f"[0] got {int(number)}", f"[1] got {int(number)}"]
 
 
+@pytest.mark.parametrize("interrupts", [2, 3])
+def test_a_second_interrupt_ends_the_job_and_a_third_kills_it(tmp_path: Path, interrupts: int) -> None:
+    """Programs that ignore every interrupt, and the processes they have started."""
+    program = write(tmp_path / "a.py", """
+    import signal, subprocess, sys
+    def count(number, frame):
+        (folder / f"{rank}.int").write_text(str(number))
+    """ + SLEEPER.replace("part.rename", """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL if sys.argv[2] == "2" else signal.SIG_IGN)
+    child = subprocess.Popen(["sleep", "300"])
+    signal.signal(signal.SIGINT, count)
+    (folder / f"{rank}.child").write_text(str(child.pid))
+    part.rename""") + """
+    while True:
+        time.sleep(300)
+    """)  # fmt: skip
+    grace = "60" if interrupts == 3 else "30"
+    job = start("-n", "2", "--grace", grace, program, tmp_path, str(interrupts))
+    try:
+        pids = [wait_for(tmp_path / name) for name in ("0", "1", "0.child", "1.child")]
+        job.send_signal(signal.SIGINT)
+        assert [wait_for(tmp_path / f"{rank}.int") for rank in range(2)] == [signal.SIGINT] * 2
+        assert all(map(alive, pids)) and job.poll() is None
+        begin = time.monotonic()
+        for _ in range(interrupts - 1):
+            job.send_signal(signal.SIGINT)
+            time.sleep(0.5)
+        _, err = job.communicate(timeout=25)  # less than the grace
+        ending = signal.SIGTERM if interrupts == 2 else signal.SIGKILL
+        assert job.returncode == 128 + ending and ending.name in err, err
+        assert time.monotonic() - begin < 25
+        for pid in pids:
+            wait_for_end(pid)
+    finally:
+        job.kill()
+
+
 def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
     program = write(tmp_path / "a.py", SLEEPER + """
     import subprocess
@@ -168,6 +206,13 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert code == 2 and "there is no file" in err
     code, _, err = run("-n", "2", tmp_path / "nothing")
     assert code == 127 and "could not be started" in err and "cannot run" in err
+
+
+def test_what_cannot_be_started_names_its_option(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", "")
+    for option, value in (("--python", "/no/python"), ("--rsh", "no-shell"), ("--log-dir", "/proc/no")):
+        code, _, err = run("-n", "2", *(("--nodes", "a,b") if option == "--rsh" else ()), option, value, program)
+        assert code in (1, 2) and option in err and "Traceback" not in err, err
 
 
 def test_print_runs_nothing(tmp_path: Path) -> None:
