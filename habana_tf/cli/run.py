@@ -49,7 +49,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-bind", action="store_true", help="let every rank use all cores; by default they share")
     parser.add_argument("--log-dir", metavar="DIR", help="write each rank's whole output to DIR/rank_N.log too")
     parser.add_argument("--grace", type=float, default=10.0, help="seconds from asking a rank to end to killing it")
-    parser.add_argument("--print", action="store_true", help="print the command of each rank and run nothing")
+    parser.add_argument("--print", action="store_true", help="print the commands and run nothing")
     parser.add_argument("program", metavar="PROGRAM", help="a Python script, a module with -m, or any executable")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.set_defaults(run=_run)
@@ -84,8 +84,10 @@ def _run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as held:
         try:
             if arguments.print:
-                for rank in plan.make(wish):
-                    print(f"{rank.describe()}: {rank.shell_line()}")
+                if wish.strategy == "horovod":
+                    print(plan.horovodrun(wish))
+                else:
+                    print(*(f"{rank.describe()}: {rank.shell_line()}" for rank in plan.make(wish)), sep="\n")
                 return 0
             meeting = held.enter_context(rendezvous.server(wish)) if wish.strategy == "horovod" else None
             ranks = plan.make(wish, meeting)

@@ -2,7 +2,7 @@
 
 `HPUStrategy()` under `mpirun -np 4` or `srun -n 4`, without TF_CONFIG and without a resolver, has one worker per rank,
 where TensorFlow's own strategy would silently train four times by itself. Every rank computes the same table: the
-hosts in order, a port per rank.
+hosts in order, a port per rank. That needs hosts filled one after the other; ranks dealt out in turn are an error.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class ClusterError(RuntimeError):
 def resolver() -> Any | None:
     """A cluster resolver with one worker per rank, or None for a program that is alone.
 
-    Raises ClusterError when the hosts are not known or the port of this rank is taken.
+    Raises ClusterError when the hosts or their order are not known, or the port of this rank is taken.
     """
     ranks = launched()
     if ranks is None or ranks.size == 1:
@@ -42,8 +42,14 @@ def resolver() -> Any | None:
 
 
 def _hosts(ranks: Ranks) -> tuple[str, ...]:
-    """The hosts, in the order in which the launcher filled them."""
-    count = -(-ranks.size // ranks.local_size)
+    """The hosts, in the order in which the launcher filled them, as many ranks on each."""
+    if ranks.size % ranks.local_size or ranks.rank % ranks.local_size != ranks.local_rank:
+        raise ClusterError(
+            f"rank {ranks.rank} of {ranks.size} has local rank {ranks.local_rank} of {ranks.local_size}: the hosts were "
+            "not filled one after the other with as many ranks each, so it is not known which rank is where. Start the "
+            "job so (mpirun --map-by slot, srun --distribution=block), or describe the cluster in TF_CONFIG"
+        )
+    count = ranks.size // ranks.local_size
     if count == 1:
         return ("localhost",)
     named = settings.MULTI_HLS_IPS.get()

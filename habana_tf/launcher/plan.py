@@ -90,6 +90,11 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None) -> list[Rank]:
             f"{local_size} ranks on one host need as many cards, and {cards} are visible: use fewer ranks or more "
             "hosts, or change HABANA_VISIBLE_MODULES or HABANA_SIM_CARDS"
         )
+    if settings.HLS_MODULE_ID.get() is not None and local_size > 1:
+        raise PlanError(
+            f"{settings.HLS_MODULE_ID.source()} would give the {local_size} ranks of a host the same card: unset it; "
+            "HABANA_VISIBLE_MODULES chooses their cards"
+        )
     workers = _addresses(wish, hosts, local_size)
     ranks = []
     for rank in range(wish.count):
@@ -109,6 +114,17 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None) -> list[Rank]:
         cores = _cores(local_rank, local_size) if wish.bind and host == LOCAL else None
         ranks.append(Rank(rank, host, wish.python, local_rank, _command(wish), environment, cores, wish.directory))
     return ranks
+
+
+def horovodrun(wish: Wish) -> str:
+    """The line for a shell that runs a Horovod job without this launcher, in whose process its ranks would meet.
+
+    Raises PlanError.
+    """
+    ranks = make(wish)
+    slots = ",".join(f"{host}:{wish.count // len(wish.hosts or (LOCAL,))}" for host in wish.hosts or (LOCAL,))
+    words = ["horovodrun", "--gloo", "-np", str(wish.count), "-H", slots, *ranks[0].command]
+    return f"cd {shlex.quote(wish.directory)} && {shlex.join(words)}"
 
 
 def _command(wish: Wish) -> tuple[str, ...]:

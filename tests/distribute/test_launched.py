@@ -68,6 +68,22 @@ def test_several_hosts_are_named(clean: pytest.MonkeyPatch) -> None:
     assert workers(launched.resolver()) == expected
 
 
+@pytest.mark.parametrize(
+    ("rank", "size", "local_rank", "local_size"),
+    [(1, 4, 0, 2), (0, 3, 0, 2), (4, 5, 1, 2)],
+    ids=["in turn", "uneven, the first", "uneven, the last"],
+)
+def test_hosts_that_were_filled_otherwise_are_an_error(
+    clean: pytest.MonkeyPatch, rank: int, size: int, local_rank: int, local_size: int
+) -> None:
+    numbers = {"RANK": rank, "SIZE": size, "LOCAL_RANK": local_rank, "LOCAL_SIZE": local_size}
+    for name, value in numbers.items():
+        clean.setenv(f"OMPI_COMM_WORLD_{name}", str(value))
+    clean.setenv("MULTI_HLS_IPS", "10.0.0.1,10.0.0.2")
+    with pytest.raises(launched.ClusterError, match=r"not filled one after the other.*TF_CONFIG"):
+        launched.resolver()
+
+
 def test_slurm(clean: pytest.MonkeyPatch) -> None:
     values = {"PROCID": "2", "STEP_NUM_TASKS": "4", "LOCALID": "0", "NODEID": "1", "STEP_TASKS_PER_NODE": "2(x2)",
               "STEP_NODELIST": "node[7-8]", "JOB_ID": "77", "STEP_ID": "0"}  # fmt: skip

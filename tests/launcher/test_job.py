@@ -220,6 +220,8 @@ def test_print_runs_nothing(tmp_path: Path) -> None:
     code, out, _ = run("-n", "2", "--nodes", "a,b", "--print", program, tmp_path)
     assert code == 0 and len(out) == 2 and not (tmp_path / "0").exists()
     assert out[1].startswith("rank 1 on b: cd ") and "TF_CONFIG=" in out[1] and "b:7850" in out[1]
+    code, out, _ = run("-n", "2", "--nodes", "a,b", "--strategy", "horovod", "--print", program, tmp_path)
+    assert code == 0 and len(out) == 1 and "horovodrun --gloo -np 2 -H a:1,b:1 " in out[0]
 
 
 def test_other_hosts_are_reached_through_the_remote_shell(tmp_path: Path) -> None:

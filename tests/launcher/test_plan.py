@@ -67,11 +67,22 @@ def test_settings_go_to_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "TF_RECIPE_CACHE_PATH=/somewhere" in rank.shell_line()
 
 
+def test_horovod_without_the_launcher() -> None:
+    """Its ranks meet in the launcher, so the commands of single ranks would lead nowhere."""
+    line = plan.horovodrun(wish(count=4, hosts=("a", "b"), directory="/my dir", load_first=True, arguments=("-x",)))
+    assert line == "cd '/my dir' && horovodrun --gloo -np 4 -H a:2,b:2 python -m habana_tf train.py -x"
+    assert " -H localhost:2 " in plan.horovodrun(wish())
+
+
 def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PlanError, match="3 ranks cannot be spread evenly over 2 hosts"):
         plan.make(wish(count=3, hosts=("a", "b")))
     with pytest.raises(PlanError, match="named twice"):
         plan.make(wish(hosts=("a", "a")))
+    monkeypatch.setenv("HLS1_MODULE_ID", "2")
+    with pytest.raises(PlanError, match="HLS1_MODULE_ID would give the 2 ranks of a host the same card"):
+        plan.make(wish())
+    plan.make(wish(hosts=("a", "b")))
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5,6")
     with pytest.raises(PlanError, match=r"4 ranks .* 3 are visible.*HABANA_VISIBLE_MODULES"):
         plan.make(wish(count=4))
