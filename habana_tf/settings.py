@@ -17,179 +17,38 @@ Invariants:
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, TypeVar
-
-T = TypeVar("T")
-
-
-class SettingError(ValueError):
-    """An environment variable holds a value that is not allowed."""
-
-
-@dataclass(frozen=True)
-class Setting(Generic[T]):
-    """One environment variable.
-
-    `parse` turns non-empty text into the value or raises ValueError; `allowed` says in words what it accepts.
-    """
-
-    name: str
-    default: T
-    parse: Callable[[str], T]
-    allowed: str
-    meaning: str
-    key: bool
-    aliases: tuple[str, ...] = ()
-
-    def source(self) -> str | None:
-        """The name under which the environment sets this variable now, or None when the default holds."""
-        return next((name for name in (self.name, *self.aliases) if os.environ.get(name, "").strip()), None)
-
-    def get(self) -> T:
-        """The value now. Raises `SettingError` for text that is not allowed."""
-        source = self.source()
-        if source is None:
-            return self.default
-        text = os.environ[source].strip()
-        try:
-            return self.parse(text)
-        except ValueError as error:
-            hint = f"the default is {shown(self.default)}"
-            raise SettingError(f"{source}={text!r} is not allowed: use {self.allowed} ({hint})") from error
-
-
-def shown(value: object) -> str:
-    """A value as a user would type it."""
-    if value is None:
-        return "unset"
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, tuple):
-        return ",".join(str(item) for item in value) or "unset"
-    return str(value)
-
-
-def _choice(*choices: str) -> tuple[Callable[[str], str], str]:
-    def parse(text: str) -> str:
-        if text.lower() not in choices:
-            raise ValueError(text)
-        return text.lower()
-
-    return parse, "one of " + ", ".join(choices)
-
-
-def _integer(low: int, high: int | None = None) -> tuple[Callable[[str], int], str]:
-    def parse(text: str) -> int:
-        number = int(text)
-        if number < low or (high is not None and number > high):
-            raise ValueError(text)
-        return number
-
-    return parse, f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}"
-
-
-def _number(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise ValueError(text)
-    return int(text)
-
-
-def _module_ids(text: str) -> tuple[int, ...]:
-    """Unique module ids in the order given."""
-    ids = tuple(_number(part.strip()) for part in text.split(","))
-    if len(set(ids)) != len(ids):
-        raise ValueError(text)
-    return ids
-
-
-def _hosts(text: str) -> tuple[str, ...]:
-    """Names in the order given."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())
-
-
-def _per_node(text: str) -> tuple[int, ...]:
-    """SLURM's list: "2,4(x3)" is 2,4,4,4."""
-    counts: list[int] = []
-    for part in text.split(","):
-        count, _, times = part.partition("(x")
-        counts += [_number(count)] * (_number(times.removesuffix(")")) if times else 1)
-    return tuple(counts)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Sorted unique names, so that two spellings of one list are one value."""
-    return tuple(sorted({part.strip() for part in text.split(",") if part.strip()}))
-
-
-def _switch(text: str) -> bool:
-    if text.lower() in ("1", "on", "true", "yes"):
-        return True
-    if text.lower() in ("0", "off", "false", "no"):
-        return False
-    raise ValueError(text)
-
-
-def _path(text: str) -> str | None:
-    return os.path.expanduser(text)
-
-
-def _bf16(text: str) -> str:
-    """`off`, `full`, `basic`, or the path of a configuration."""
-    spellings = {"0": "off", "off": "off", "false": "off", "1": "full", "on": "full", "true": "full", "full": "full"}
-    if text.lower() in (*spellings, "basic"):
-        return spellings.get(text.lower(), "basic")
-    return os.path.expanduser(text)
-
-
-def _logger(text: str) -> str:
-    spellings = {"false": "off", "0": "off", "off": "off", "true": "all", "1": "all", "on": "all"}
-    return spellings.get(text.lower()) or _choice("all", "range", "range_hw")[0](text)
-
-
-_LOGGER = (_logger, "false, true, on, all, range or range_hw")
-_MODULE_ID: tuple[Callable[[str], int | None], str] = (_number, "one module id such as 3")
-_COUNT: tuple[Callable[[str], int | None], str] = (_number, "a number such as 3")
-_PER_NODE = (_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
-_PORT: tuple[Callable[[str], int | None], str] = _integer(1024, 65535)
-_TEXT: tuple[Callable[[str], str | None], str] = (str, "any text")
-_HOSTS = (_hosts, "host names or addresses separated by commas")
-_MODULE_IDS = (_module_ids, "different module ids separated by commas, such as 0,1,2,3")
-_USER: tuple[Callable[[str], int | None], str] = (_number, "a user's number such as 1000")
-_NAMES = (_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
-_SWITCH = (_switch, "on or off")
-_PATH = (_path, "a directory")
-_FILE = (_path, "the path of a file")
+from . import setting as kind
+from .setting import Setting as Setting
+from .setting import SettingError as SettingError
+from .setting import shown as shown
 
 # --- the machine that is simulated ---
 
 HABANA_SIM_CHIP: Setting[str] = Setting(
     "HABANA_SIM_CHIP",
     "gaudi2",
-    *_choice("gaudi", "gaudi2", "gaudi3"),
+    *kind.choice("gaudi", "gaudi2", "gaudi3"),
     meaning="Generation of the simulated cards.",
     key=True,
 )
 HABANA_SIM_CARDS: Setting[int] = Setting(
     "HABANA_SIM_CARDS",
     8,
-    *_integer(1, 8),
+    *kind.integer(1, 8),
     meaning="Number of cards in the simulated machine; a Gaudi server has eight.",
     key=False,
 )
 HABANA_VISIBLE_MODULES: Setting[tuple[int, ...]] = Setting(
     "HABANA_VISIBLE_MODULES",
     (),
-    *_MODULE_IDS,
+    *kind.MODULE_IDS,
     meaning="Module ids of the cards this process may use; unset means all.",
     key=False,
 )
 HLS_MODULE_ID: Setting[int | None] = Setting(
     "HLS_MODULE_ID",
     None,
-    *_MODULE_ID,
+    *kind.MODULE_ID,
     meaning="Module id of the card this process uses; unset means by local rank, or the first free visible one.",
     key=False,
     aliases=("HLS1_MODULE_ID",),
@@ -198,7 +57,7 @@ HLS_MODULE_ID: Setting[int | None] = Setting(
 HABANA_SIM_STATE_DIR: Setting[str | None] = Setting(
     "HABANA_SIM_STATE_DIR",
     None,
-    *_PATH,
+    *kind.PATH,
     meaning="Local directory that is the simulated machine: its cards are free or held there; unset means one per user "
     "in XDG_RUNTIME_DIR or the temporary directory.",
     key=False,
@@ -206,7 +65,7 @@ HABANA_SIM_STATE_DIR: Setting[str | None] = Setting(
 XDG_RUNTIME_DIR: Setting[str | None] = Setting(
     "XDG_RUNTIME_DIR",
     None,
-    *_PATH,
+    *kind.PATH,
     meaning="Where the system keeps this user's run-time files; set by the login, not by you.",
     key=False,
 )
@@ -215,7 +74,7 @@ XDG_RUNTIME_DIR: Setting[str | None] = Setting(
 
 
 def _launched(name: str, meaning: str) -> Setting[int | None]:
-    return Setting(name, None, *_COUNT, meaning=meaning, key=False)
+    return Setting(name, None, *kind.COUNT, meaning=meaning, key=False)
 
 
 HABANA_SIM_RANK = _launched("HABANA_SIM_RANK", "habana-tf run: rank of this process.")
@@ -241,7 +100,7 @@ SLURM_NODEID = _launched("SLURM_NODEID", "srun: number of this host in the job s
 SLURM_STEP_TASKS_PER_NODE: Setting[tuple[int, ...]] = Setting(
     "SLURM_STEP_TASKS_PER_NODE",
     (),
-    *_PER_NODE,
+    *kind.PER_NODE,
     meaning="srun: processes on each host of this job step.",
     key=False,
 )
@@ -249,14 +108,16 @@ SLURM_STEP_TASKS_PER_NODE: Setting[tuple[int, ...]] = Setting(
 SLURM_STEP_NODELIST: Setting[str | None] = Setting(
     "SLURM_STEP_NODELIST",
     None,
-    *_TEXT,
+    *kind.TEXT,
     meaning="srun: the hosts of this job step.",
     key=False,
 )
-SLURM_JOB_ID: Setting[str | None] = Setting("SLURM_JOB_ID", None, *_TEXT, meaning="srun: the job.", key=False)
-SLURM_STEP_ID: Setting[str | None] = Setting("SLURM_STEP_ID", None, *_TEXT, meaning="srun: the job step.", key=False)
+SLURM_JOB_ID: Setting[str | None] = Setting("SLURM_JOB_ID", None, *kind.TEXT, meaning="srun: the job.", key=False)
+SLURM_STEP_ID: Setting[str | None] = Setting(
+    "SLURM_STEP_ID", None, *kind.TEXT, meaning="srun: the job step.", key=False
+)
 PMIX_NAMESPACE: Setting[str | None] = Setting(
-    "PMIX_NAMESPACE", None, *_TEXT, meaning="mpirun of Open MPI: the name of this job.", key=False
+    "PMIX_NAMESPACE", None, *kind.TEXT, meaning="mpirun of Open MPI: the name of this job.", key=False
 )
 
 # --- several workers ---
@@ -264,14 +125,14 @@ PMIX_NAMESPACE: Setting[str | None] = Setting(
 MULTI_HLS_IPS: Setting[tuple[str, ...]] = Setting(
     "MULTI_HLS_IPS",
     (),
-    *_HOSTS,
+    *kind.HOSTS,
     meaning="Addresses of the hosts of a job under mpirun, in the order of the ranks; needed for more than one.",
     key=False,
 )
 HABANA_SIM_PORT_BASE: Setting[int | None] = Setting(
     "HABANA_SIM_PORT_BASE",
     None,
-    *_PORT,
+    *kind.PORT,
     meaning="Port of the first worker of HPUStrategy under mpirun or srun without TF_CONFIG, rank r has the r-th after "
     "it; unset means ports by the name of the job.",
     key=False,
@@ -282,35 +143,35 @@ HABANA_SIM_PORT_BASE: Setting[int | None] = Setting(
 TF_PLACE_ON_CPU: Setting[tuple[str, ...]] = Setting(
     "TF_PLACE_ON_CPU",
     (),
-    *_NAMES,
+    *kind.NAMES,
     meaning="Op types kept on the CPU; all_nodes keeps everything there.",
     key=False,
 )
 TF_CPU_RUNTIME_FALLBACK: Setting[str] = Setting(
     "TF_CPU_RUNTIME_FALLBACK",
     "allow",
-    *_choice("allow", "forbid"),
+    *kind.choice("allow", "forbid"),
     meaning="What happens to a cluster that cannot be compiled: interpreted with one warning, or an error.",
     key=False,
 )
 TF_MAX_CONST_SIZE_IN_CLUSTER: Setting[int] = Setting(
     "TF_MAX_CONST_SIZE_IN_CLUSTER",
     1 << 16,
-    *_integer(0),
+    *kind.integer(0),
     meaning="Bytes up to which a constant is part of a cluster and its recipe; a larger one is an argument.",
     key=False,
 )
 HABANA_SIM_CLUSTER_FUEL: Setting[int] = Setting(
     "HABANA_SIM_CLUSTER_FUEL",
     -1,
-    *_integer(-1),
+    *kind.integer(-1),
     meaning="Number of clusters to make, to bisect a wrong result; -1 is no limit.",
     key=False,
 )
 HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
     "HABANA_SIM_KERAS_JIT",
     True,
-    *_SWITCH,
+    *kind.SWITCH,
     meaning="Let Keras 3 choose jit_compile=False by itself while HPU is loaded.",
     key=False,
 )
@@ -320,7 +181,7 @@ HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
 TF_BF16_CONVERSION: Setting[str] = Setting(
     "TF_BF16_CONVERSION",
     "off",
-    _bf16,
+    kind.bf16,
     "0, false, 1, true, full, basic or the path of a JSON configuration",
     meaning="Which ops of fp32 graphs run in bf16: none, the full or the basic list, or a configuration of your own.",
     key=False,
@@ -329,14 +190,14 @@ TF_BF16_CONVERSION: Setting[str] = Setting(
 TF_BF16_DUMP_PATH: Setting[str | None] = Setting(
     "TF_BF16_DUMP_PATH",
     None,
-    *_FILE,
+    *kind.FILE,
     meaning="File that gets the active bf16 configuration as JSON; unset writes none.",
     key=False,
 )
 HABANA_SIM_BF16_VERBOSE: Setting[bool] = Setting(
     "HABANA_SIM_BF16_VERBOSE",
     False,
-    *_SWITCH,
+    *kind.SWITCH,
     meaning="Log for every op of a graph that is converted why it is bf16 or fp32.",
     key=False,
 )
@@ -346,70 +207,70 @@ HABANA_SIM_BF16_VERBOSE: Setting[bool] = Setting(
 HABANA_SIM_ISA: Setting[str] = Setting(
     "HABANA_SIM_ISA",
     "auto",
-    *_choice("auto", "portable", "avx2", "avx512", "amx"),
+    *kind.choice("auto", "portable", "avx2", "avx512", "amx"),
     meaning="Instructions that compiled kernels may use; auto is the best this host CPU has.",
     key=True,
 )
 HABANA_SIM_COMPILE_PROCESSES: Setting[int] = Setting(
     "HABANA_SIM_COMPILE_PROCESSES",
     0,
-    *_integer(0),
+    *kind.integer(0),
     meaning="Processes that compile a large recipe, this one included; 0 takes one per core this process may use.",
     key=False,
 )
 TF_ENABLE_DYNAMIC_SHAPES: Setting[bool] = Setting(
     "TF_ENABLE_DYNAMIC_SHAPES",
     True,
-    *_SWITCH,
+    *kind.SWITCH,
     meaning="Once a size of a cluster's inputs is seen to change, compile one recipe for a range of sizes.",
     key=False,
 )
 HABANA_SIM_THREADS: Setting[int] = Setting(
     "HABANA_SIM_THREADS",
     0,
-    *_integer(0),
+    *kind.integer(0),
     meaning="Threads that run a launch; 0 takes one per core this process may use.",
     key=False,
 )
 HABANA_SIM_COMPILE: Setting[str] = Setting(
     "HABANA_SIM_COMPILE",
     "on",
-    *_choice("on", "forbid"),
+    *kind.choice("on", "forbid"),
     meaning="forbid makes compiling a recipe an error: it shows that a warm cache compiles nothing.",
     key=False,
 )
 TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(
     "TF_RECIPE_CACHE_PATH",
     None,
-    *_PATH,
+    *kind.PATH,
     meaning="Directory where compiled recipes are kept for later processes; unset keeps them in memory only.",
     key=False,
 )
 TF_RECIPE_CACHE_SIZE_MB: Setting[int] = Setting(
     "TF_RECIPE_CACHE_SIZE_MB",
     1024,
-    *_integer(1),
+    *kind.integer(1),
     meaning="Size of the recipe cache in 2**20 bytes; past it, the recipes not used for longest go.",
     key=False,
 )
 HABANA_SIM_CACHE_MODE: Setting[str] = Setting(
     "HABANA_SIM_CACHE_MODE",
     "rw",
-    *_choice("rw", "ro", "refresh", "off"),
+    *kind.choice("rw", "ro", "refresh", "off"),
     meaning="Recipe cache on disk: rw, ro (nothing in it changes), refresh (recipes are made anew) or off.",
     key=False,
 )
 HABANA_SIM_CACHE_OWNER: Setting[int | None] = Setting(
     "HABANA_SIM_CACHE_OWNER",
     None,
-    *_USER,
+    *kind.USER,
     meaning="One more user, beside this one and root, whose recipes are believed and run: the owner of a volume.",
     key=False,
 )
 HABANA_SIM_CACHE_SIGNING_KEY: Setting[str | None] = Setting(
     "HABANA_SIM_CACHE_SIGNING_KEY",
     None,
-    *_FILE,
+    *kind.FILE,
     meaning="File with a key of at least 16 bytes: recipes are signed with it and others are not believed.",
     key=False,
 )
@@ -419,7 +280,7 @@ HABANA_SIM_CACHE_SIGNING_KEY: Setting[str | None] = Setting(
 HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
     "HABANA_SYNAPSE_LOGGER",
     "off",
-    *_LOGGER,
+    *kind.LOGGER,
     meaning="A trace of SynapseAI's calls, which is not simulated: anything but off is an error where it would start.",
     key=False,
 )
@@ -427,21 +288,21 @@ HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
 HABANA_SIM_LOG: Setting[str] = Setting(
     "HABANA_SIM_LOG",
     "info",
-    *_choice("debug", "info", "warning", "error", "off"),
+    *kind.choice("debug", "info", "warning", "error", "off"),
     meaning="Least severe message that is logged.",
     key=False,
 )
 HBN_TF_GRAPH_DUMP: Setting[int] = Setting(
     "HBN_TF_GRAPH_DUMP",
     1,
-    *_integer(0),
+    *kind.integer(0),
     meaning="Graph dumps: 0 none, 1 the final graph, 2 the graph after every phase.",
     key=False,
 )
 TF_DUMP_GRAPH_PREFIX: Setting[str | None] = Setting(
     "TF_DUMP_GRAPH_PREFIX",
     None,
-    *_PATH,
+    *kind.PATH,
     meaning="Directory for graph dumps; unset writes none.",
     key=False,
 )

@@ -45,9 +45,9 @@ def _hosts(ranks: Ranks) -> tuple[str, ...]:
     """The hosts, in the order in which the launcher filled them, as many ranks on each."""
     if ranks.size % ranks.local_size or ranks.rank % ranks.local_size != ranks.local_rank:
         raise ClusterError(
-            f"rank {ranks.rank} of {ranks.size} has local rank {ranks.local_rank} of {ranks.local_size}: the hosts were "
-            "not filled one after the other with as many ranks each, so it is not known which rank is where. Start the "
-            "job so (mpirun --map-by slot, srun --distribution=block), or describe the cluster in TF_CONFIG"
+            f"rank {ranks.rank} of {ranks.size} has local rank {ranks.local_rank} of {ranks.local_size}: the hosts "
+            "were not filled one after the other with as many ranks each, so it is not known which rank is where. "
+            "Start the job so (mpirun --map-by slot, srun --distribution=block), or describe the cluster in TF_CONFIG"
         )
     count = ranks.size // ranks.local_size
     if count == 1:
