@@ -42,6 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show(options: argparse.Namespace) -> None:
+    for option, given, other, there in (
+        ("-f", options.format, "-Q", options.query_aip), ("-P", options.ports, "-n", options.network),
+        ("-c", options.cores or None, "topo", options.topo),
+    ):  # fmt: skip
+        if given is not None and there is None:
+            raise CommandError(f"{option} says how {other} prints, and {other} is not asked for: add it", 2)
     chosen = _chosen(options.device)
     if options.reset_aip or options.power is not None:
         raise CommandError(
