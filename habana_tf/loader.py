@@ -116,9 +116,13 @@ def _native() -> Any:
     try:
         from ._native import _bridge
     except ImportError as error:
+        here = Path(__file__).parents[1]
+        sources = (
+            ", its sources: if it is installed, start Python elsewhere" if (here / "pyproject.toml").exists() else ""
+        )
         raise LoadError(
-            f"the native part of habana_tf cannot be loaded ({error}). Build it: pip install . in the source tree, "
-            "or cmake -S . -B build && cmake --build build"
+            f"the native part of habana_tf cannot be loaded ({error}). Python took the package from {here}{sources}. "
+            "To build it: pip install . in the source tree, or cmake -S . -B build && cmake --build build"
         ) from error
     from . import runtime_hooks
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import pytest
 
+import habana_tf
 from tests.child import python
 
 
@@ -53,6 +57,18 @@ def test_one_line_says_what_was_loaded_and_the_second_call_is_silent() -> None:
     (line,) = done.stdout.splitlines()
     for part in ("habana_tf", "simulated GAUDI,", "card 3 of 4", "32 GiB HBM", "TensorFlow"):
         assert part in line
+
+
+def test_sources_that_were_not_built_are_told_from_an_installed_package(tmp_path: Path) -> None:
+    """As in the directory of the sources, where Python finds them before the installed package."""
+    shutil.copytree(Path(habana_tf.__file__).parent, tmp_path / "habana_tf", ignore=shutil.ignore_patterns("*.so"))
+    load = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import habana_tf; habana_tf.load_habana_module()"
+    installed = python(load, check=False).stderr
+    (tmp_path / "pyproject.toml").touch()
+    sources = python(load, check=False).stderr
+    for said in (installed, sources):
+        assert "LoadError: the native part of habana_tf" in said and str(tmp_path) in said
+    assert "start Python elsewhere" in sources and "start Python elsewhere" not in installed
 
 
 def test_load_after_ops_have_run_keeps_everything_working() -> None:
