@@ -85,6 +85,8 @@ _NEEDS_NUMBERS = (Unfit, LoweringError, ArithmeticError, AssertionError, Attribu
 """What lowering over symbols may raise where it needs a number; lowering over numbers comes next and hides nothing."""
 
 _recipes: dict[str, Recipe] = {}
+"""By key; and by what they were lowered to, which several keys may come to: where a slice begins is in the key of its
+cluster, since it may fix a shape, but often not in the program."""
 _forms: dict[str, dict[Form, str]] = {}
 """Per cluster its forms over symbolic extents, each with the reason why it has no recipe, if so."""
 _lock = threading.Lock()
@@ -221,16 +223,23 @@ def _recipe(key: Key, source: Source, program: Callable[[], Program], goal: Targ
     known = _recipes.get(key.digest)
     if known is not None:
         return known, "known"
+    lowered = key.digest
     try:
         entry, how = process.lookup(key, source.cluster.name), "cache"
         if entry is None:
+            made = program()
+            lowered = _key(goal, [("program", program_text(made))]).digest
+            if (known := _recipes.get(lowered)) is not None:
+                with _lock:
+                    return _recipes.setdefault(key.digest, known), "known"
             with process.compiling(key) as entry:
                 if entry is None:
-                    entry, how = _compile(key, source, program(), goal), "compiled"
+                    entry, how = _compile(key, source, made, goal), "compiled"
     except KnownFailure as why:
         raise Unfit(why.reason) from None
     recipe = unpack(entry.name, entry.sections)
     with _lock:
+        _recipes.setdefault(lowered, recipe)
         return _recipes.setdefault(key.digest, recipe), how
 
 

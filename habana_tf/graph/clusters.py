@@ -4,10 +4,11 @@ What: groups of candidates, each to become one `HpuLaunch`: as few as the graph 
 launch costs less than two. Groups hold one class of nodes (`flow.py`) of one device.
 
 How: a launch must never wait for itself, so no path may leave a group and come back. Every node gets a level: how
-many times a path to it can have left a group. Candidates of one class and level are a group; a path that leaves it
-arrives at a higher level and cannot come back. The number of levels is also the least number of groups: a path that
-alternates k times needs k of them. Levels are counted from the end of the graph, so a group that exists only because
-the host needs a value early holds no more than what that value depends on. Linear in the size of the graph.
+many times a path to it can have left a group, or have gone over a size that data decide (`sizes.py`). Candidates of
+one class and level are a group; a path that leaves it arrives at a higher level and cannot come back. The number of
+levels is also the least number of groups: a path that alternates k times needs k of them. Levels are counted from the
+end of the graph, so a group that exists only because the host needs a value early holds no more than what that value
+depends on. Linear in the size of the graph.
 
     conv ─ relu ─ PyFunc ─ mul             conv ─ bias ─┐
     conv(0) relu(0)        mul(1)          shape ───────┴ reshape      all one group, `sum(other)` too
@@ -28,6 +29,7 @@ from .flow import ROOT, Class, Flow
 from .ops import BOOL, CONTROL_FLOW, INT32, STRUCTURAL, device_type, has_kernel, input_types, on_cpu, output_types
 from .placement import Placement
 from .reasons import Reason
+from .sizes import decided_by_data
 from .view import Node, View
 
 Key = tuple[str, Class]
@@ -57,12 +59,13 @@ def grow(view: View, flow: Flow, placement: Placement) -> list[Group]:
     order = view.topological()
     consumers = view.consumers()
     exits = view.exits(consumers)
+    cuts = decided_by_data(order)
     members: dict[Node, Key] = {}
     for node in order:
         if placement.takes(node) or _junction(node, flow, view):
             members[node] = (node.device, flow.classes[node])
     while True:
-        levels = _levels(order, consumers, exits, members)
+        levels = _levels(order, consumers, exits, members, cuts)
         groups: dict[tuple[int, Key], Group] = {}
         for node in order:
             if node in members:
@@ -83,11 +86,16 @@ def _junction(node: Node, flow: Flow, view: View) -> bool:
 
 
 def _levels(
-    order: list[Node], consumers: dict[Node, list[Node]], exits: dict[Node, list[Node]], members: dict[Node, Key]
+    order: list[Node],
+    consumers: dict[Node, list[Node]],
+    exits: dict[Node, list[Node]],
+    members: dict[Node, Key],
+    cuts: set[tuple[Node, Node]],
 ) -> dict[Node, int]:
     """The level of every node, counted from the end: 0 is last, and -1, -2, ... are before it.
 
-    exits: for a NextIteration, the Exits of its loop; they are on the path from before a loop to behind it.
+    exits: for a NextIteration, the Exits of its loop; they are on the path from before a loop to behind it. cuts:
+    (node, consumer) that must not share a group (see `sizes`).
     """
     levels: dict[Node, int] = {}
     for node in reversed(order):
@@ -97,7 +105,7 @@ def _levels(
             if consumer not in levels:  # a loop's back edge
                 continue
             theirs = members.get(consumer)
-            step = 1 if theirs is not None and theirs != key else 0
+            step = 1 if theirs is not None and (theirs != key or (node, consumer) in cuts) else 0
             level = min(level, levels[consumer] - step)
         levels[node] = level
     return levels

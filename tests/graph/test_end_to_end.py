@@ -49,6 +49,28 @@ def test_updates_and_reads_of_variables_are_one_launch() -> None:
 
 
 @on_hpu
+def test_a_random_crop_compiles_no_recipe_per_step() -> None:
+    import habana_tf
+
+    x = np.arange(2 * 8 * 8, dtype="f4").reshape(2, 8, 8)
+
+    @tf.function
+    def crop(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        at = tf.cast(tf.random.stateless_uniform((2,), seed) * 5.0, tf.int32)
+        return at, tf.nn.relu(tf.convert_to_tensor(x) * 2.0)[:, at[0] : at[0] + 4, at[1] : at[1] + 4] + 1.0
+
+    seen = set()
+    for k in range(6):
+        at, got = crop(tf.constant([k, 3]))
+        i, j = at.numpy()
+        seen.add((int(i), int(j)))
+        np.testing.assert_array_equal(got.numpy(), x[:, i : i + 4, j : j + 4] * 2 + 1)
+    assert len(seen) > 2
+    met = [m for c in habana_tf.recompilation_report().clusters for m in c.met]
+    assert [m.recipe for m in met if m.changed] and all(m.recipe == "known" for m in met if m.changed)
+
+
+@on_hpu
 def test_explicit_cpu_is_honoured() -> None:
     @tf.function
     def f(x: tf.Tensor) -> tf.Tensor:
