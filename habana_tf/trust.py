@@ -62,9 +62,12 @@ def root_directory(path: str, create: bool, policy: Policy = OWN) -> Iterator[in
     """A descriptor of the cache's root. Raises OSError or Refused."""
     if create:
         os.makedirs(path, mode=0o700, exist_ok=True)
-    with _opened(path, _DIRECTORY, None, 0) as descriptor:
+    descriptor = _open(path, _DIRECTORY)
+    try:
         check(os.fstat(descriptor), path, policy, sticky_is_fine=True, descriptor=descriptor)
         yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -75,11 +78,14 @@ def directory(name: str, parent: int, create: bool, policy: Policy = OWN) -> Ite
         with suppress(FileExistsError):
             os.mkdir(name, mode=0o700, dir_fd=parent)
             created = True
-    with _opened(name, _DIRECTORY | os.O_NOFOLLOW, parent, 0) as descriptor:
+    descriptor = _open(name, _DIRECTORY | os.O_NOFOLLOW, parent)
+    try:
         if created and policy.signed:
             os.fchmod(descriptor, 0o700 | os.fstat(parent).st_mode & (0o070 | stat.S_ISGID))
         check(os.fstat(descriptor), _Where(name, parent), policy, descriptor=descriptor)
         yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -96,7 +102,8 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Polic
             raise _no_file(_Where(name, parent))
         new, mode = before is None, file_mode(parent, policy)
     # O_NONBLOCK: opening a pipe must not block.
-    with _opened(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, parent, mode) as descriptor:
+    descriptor = _open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, parent, mode)
+    try:
         if new and mode != 0o600:
             with suppress(OSError):  # somebody else's, made at the same moment
                 os.fchmod(descriptor, mode)
@@ -105,6 +112,8 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Polic
             raise _no_file(_Where(name, parent))
         check(status, _Where(name, parent), policy, descriptor=descriptor)
         yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def file_mode(parent: int, policy: Policy) -> int:
@@ -124,10 +133,9 @@ def read_all(descriptor: int) -> bytes:
     return b"".join(pieces)
 
 
-@contextmanager
-def _opened(name: str, flags: int, parent: int | None, mode: int) -> Iterator[int]:
+def _open(name: str, flags: int, parent: int | None = None, mode: int = 0) -> int:
     try:
-        descriptor = os.open(name, flags, mode, dir_fd=parent)
+        return os.open(name, flags, mode, dir_fd=parent)
     except OSError as error:
         if flags & os.O_NOFOLLOW and error.errno in (errno.ENOTDIR, errno.ELOOP):
             path = _Where(name, parent)
@@ -135,10 +143,6 @@ def _opened(name: str, flags: int, parent: int | None, mode: int) -> Iterator[in
                 f"{path} is a symbolic link or no directory; links are not followed here: remove it", "link"
             ) from error
         raise
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _status(name: str, parent: int) -> os.stat_result | None:

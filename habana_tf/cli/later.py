@@ -40,6 +40,9 @@ class Later(argparse.ArgumentParser):
 
 def listed(parser: argparse.ArgumentParser, what: str, rows: Sequence[tuple[str, str, str]]) -> None:
     """Gives `parser` sub-commands. what: "command" or another word for them. rows: name, help and where, of each."""
-    commands = parser.add_subparsers(title=f"{what}s", metavar=what.upper(), required=True, parser_class=Later)
+    commands = parser.add_subparsers(
+        title=f"{what}s", metavar=what.upper(), required=True, parser_class=Later,
+        prog=parser.prog,  # or argparse formats a whole usage line for it
+    )  # fmt: skip
     for name, help_, where in rows:
         commands.add_parser(name, help=help_, description=f"{help_[0].upper()}{help_[1:]}.", where=where)

@@ -124,7 +124,7 @@ def _line(row: Listed) -> list[str]:
         of["digest"][:KEY_DIGITS],
         shortened(", ".join(_scopes(row)), 30),
         Styled("cannot be compiled", "red") if failed else shortened(ops_text(row), 40),
-        shortened(tensors(of, "inputs", 12), 50),
+        shortened(tensors(of, "inputs", 7), 50),  # seven of the shortest are longer than that
         size(row.file_bytes),
         duration(of["compile_seconds"]),
         moment(row.last_used),
