@@ -40,7 +40,8 @@ examples:
   habana-tf recipes export recipes.bundle            and on the other machine: habana-tf recipes import recipes.bundle
   habana-tf recipes report --html recipes.html
 
-exit codes: 0 done; 1 not there, damaged, refused, or a problem was found (verify, doctor); 2 wrong usage or setting
+exit codes: 0 done; 1 not there, damaged, refused, left out (export, import), or a problem was found (verify, doctor);
+2 wrong usage or setting
 """
 
 

@@ -74,8 +74,11 @@ def _asm(arguments: argparse.Namespace) -> int:
     entry = _entry(arguments)
     objects = split(entry.sections["object"])
     if arguments.object is not None:
-        for k, data in enumerate(objects):
-            _write(f"{arguments.object}.{k}" if k else arguments.object, data)
+        written = {f"{arguments.object}.{k}" if k else arguments.object: data for k, data in enumerate(objects)}
+        for path, data in written.items():
+            _write(path, data)
+        if arguments.json:
+            print_json({"files": list(written)})
         return 0
     modules = _modules(entry)
     if [compile_ir(ir, target()) for ir in modules] != objects:
