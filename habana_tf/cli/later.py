@@ -8,8 +8,26 @@ when the command line names it, or when somebody asks for all words (`completion
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import Any
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """What argparse formats help with. It makes one for every argument that is declared, too, and would import modules
+    for archives (`shutil`) each time to ask how wide the terminal is."""
+    return argparse.RawDescriptionHelpFormatter(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """Of the terminal, as for `shutil`: what COLUMNS says, what the terminal says, 80."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
 
 
 class Later(argparse.ArgumentParser):
@@ -19,7 +37,7 @@ class Later(argparse.ArgumentParser):
     """
 
     def __init__(self, *, where: str = "", **options: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+        super().__init__(formatter_class=_formatter, **options)
         self._where = where
 
     def declared(self) -> Later:

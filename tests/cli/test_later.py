@@ -63,6 +63,16 @@ def test_usage_and_help_of_a_command_are_those_declared(parser: Later, capsys: p
     assert "Add a number." in out
 
 
+def test_help_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    for columns in ("40", "200"):
+        monkeypatch.setenv("COLUMNS", columns)
+        usual = argparse.ArgumentParser(prog="tool", formatter_class=argparse.RawDescriptionHelpFormatter)
+        usual.add_argument("--number", help="words " * 100)
+        ours = Later(prog="tool")
+        ours.add_argument("--number", help="words " * 100)
+        assert ours.format_help() == usual.format_help()
+
+
 @pytest.mark.parametrize(
     ("words", "imported"),
     [("--help", ""), ("recipes --help", "recipes"), ("recipes list --help", "recipes recipes.common recipes.listing"),

@@ -1,4 +1,7 @@
-"""Looking is light: no action but `ir` and `asm` imports TensorFlow or a compiler's libraries, and none needs rich."""
+"""Looking is light: no action but `ir` and `asm` imports TensorFlow or a compiler's libraries, and none needs rich.
+
+Imports are most of the time that a short command takes, so for those that are asked for most often all are listed.
+"""
 
 from __future__ import annotations
 
@@ -27,3 +30,42 @@ def test_what_is_imported(cached: Keys, tmp_path: os.PathLike[str], action: str)
     environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "[]\n")
+
+
+READER = {"entry", "files", "key", "listing", "reader"}
+SLOW = {"bz2", "email", "importlib.metadata", "logging", "multiprocessing", "random", "shutil", "socket", "subprocess",
+        "tempfile", "unittest", "urllib.parse", "zipfile"}  # fmt: skip
+"""Modules of Python that take milliseconds each."""
+
+
+@pytest.mark.parametrize(
+    ("action", "of_the_cache"),
+    [
+        ("list", READER),
+        ("list --json", READER),
+        ("path", READER),
+        ("stats", READER | {"counters", "history", "journal", "nearest"}),
+    ],
+)
+def test_all_that_is_imported(cached: Keys, action: str, of_the_cache: set[str]) -> None:
+    """A name that is new here is to be weighed: `python -X importtime` says what it costs."""
+    code = (
+        "import sys; before = {*sys.modules}; from habana_tf.cli.main import main; "
+        f"code = main({['recipes', *action.split()]}); "
+        "print(*sorted(sys.modules.keys() - before), file=sys.stderr); sys.exit(code)"
+    )
+    environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0
+    loaded = set(done.stderr.split())
+    cache = {m.removeprefix("habana_tf.cache.") for m in loaded if m.startswith("habana_tf.cache.")}
+    assert cache == of_the_cache
+    own = {m for m in loaded if m.startswith("habana_tf") and not m.startswith("habana_tf.cache.")}
+    words = action.split()[0]
+    module = {"list": "listing", "path": "doctor"}.get(words, words)
+    assert own == {
+        "habana_tf", "habana_tf.cache", "habana_tf.settings", "habana_tf.trust", "habana_tf.cli", "habana_tf.cli.main",
+        "habana_tf.cli.later", "habana_tf.cli.output", "habana_tf.cli.recipes", "habana_tf.cli.recipes.common",
+        f"habana_tf.cli.recipes.{module}",
+    }  # fmt: skip
+    assert loaded & SLOW == set()
