@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import os
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.distribute.job import job, run_mpi
+from tests.distribute.job import job, mpirun, run_mpi
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("horovod") is None, reason="Horovod 0.28.1 exists for Python 3.10 and 3.11 only"
@@ -204,6 +206,51 @@ def test_function_with_everything_at_once() -> None:
     """The shape of Habana's example_tf_func_hvd.py: broadcast in a cond, optimizer and tape both distributed."""
     one, two = run_mpi(FUNCTION, 2)
     assert one == two
+
+
+FUSED = """
+import sys
+import horovod.tensorflow as hvd
+import tensorflow as tf
+
+if sys.argv[1] == "hpu":
+    import habana_tf
+    habana_tf.load_habana_module()
+hvd.init()
+variables = [tf.Variable(tf.ones([k + 1])) for k in range(8)]
+
+
+@tf.function
+def step():
+    with tf.GradientTape() as tape:
+        loss = tf.add_n([tf.reduce_sum(v * v) for v in variables])
+    for v, gradient in zip(variables, hvd.DistributedGradientTape(tape).gradient(loss, variables)):
+        v.assign_sub(0.1 * gradient)
+
+
+for _ in range(10):
+    step()
+rank = hvd.rank()
+hvd.shutdown()  # writes the timeline's end
+report(rank, [v.numpy().tolist() for v in variables])
+"""
+
+
+@pytest.mark.slow
+def test_gradients_go_through_as_few_exchanges_as_without_hpu() -> None:
+    """By Horovod's timeline; the tensors of one exchange begin one after the other, before any goes on."""
+    exchanges = {}
+    for device in ("stock", "hpu"):
+        with job(FUSED) as running:
+            timeline = running.folder / "timeline"
+            variables = {"HOROVOD_TIMELINE": str(timeline), "HOROVOD_CYCLE_TIME": "100"}  # milliseconds
+            running.start(mpirun(2, sys.executable, "script.py", device), **variables)
+            one, two = running.done(2)
+            assert one == two and one[0] == [pytest.approx(0.8**10)]
+            begun = re.findall(r'"ph": "B", "name": "(\w+)"', timeline.read_text())
+        pairs = itertools.pairwise(begun)
+        exchanges[device] = sum(after == "MPI_ALLREDUCE" != before for before, after in pairs)
+    assert exchanges["stock"] >= 10 and exchanges["hpu"] <= 1.5 * exchanges["stock"], exchanges
 
 
 HOOKS = """

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.distribute.job import TIMEOUT, Job, cluster, free_ports, job, mpirun
+from tests.versions import KERAS_3
 
 ENDS_WITHIN = 60.0
 """Seconds from the kill to the end of the job. TensorFlow's heartbeats take 10 s to miss a worker, and then the
@@ -90,6 +91,60 @@ def test_strategy(victim: int) -> None:
             with socket.socket() as free:
                 free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 free.bind(("localhost", port))
+
+
+RESTARTED = """
+import signal, sys
+import numpy as np
+import tensorflow as tf
+from habana_tf.distribute import HPUStrategy
+
+strategy = HPUStrategy()
+rank = strategy.cluster_resolver.task_id
+x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+tf.keras.utils.set_random_seed(1)
+with strategy.scope():
+    model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(1)])
+    model.compile(tf.keras.optimizers.Adam(0.01), "mse")
+epochs = []
+
+
+def begin(epoch, logs):
+    epochs.append(epoch)
+    if sys.argv[1] == "killed" and rank == 1 and epoch == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+callbacks = [tf.keras.callbacks.LambdaCallback(on_epoch_begin=begin)]
+if sys.argv[1] != "whole":
+    callbacks.insert(0, tf.keras.callbacks.BackupAndRestore("backup"))
+model.fit(x, x.sum(axis=1), batch_size=16, epochs=4, shuffle=False, verbose=0, callbacks=callbacks)
+report(rank, [epochs, [w.ravel().tolist() for w in model.get_weights()]])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with several workers")
+def test_a_job_started_again_goes_on_from_its_backup() -> None:
+    """Killed at the beginning of epoch 2; the second job ends with the weights of one that nobody killed."""
+    with job(RESTARTED) as running:
+        for how in ("killed", "again", "whole"):
+            ports = free_ports(2)
+            for rank in range(2):
+                variables = {"TF_CONFIG": cluster(ports, rank), "HLS_MODULE_ID": str(rank)}
+                running.start([sys.executable, "script.py", how], **variables)
+            codes = running.wait()[-2:]
+            if how == "killed":
+                assert codes[1] == -signal.SIGKILL and codes[0] != 0, running.everything()
+                continue
+            assert codes == [0, 0], running.everything()
+            (epochs, weights), (others_epochs, _) = running.reports()
+            if how == "again":
+                assert epochs == others_epochs == [2, 3]
+                restarted = weights
+            else:
+                assert epochs == [0, 1, 2, 3]
+                assert restarted == weights
 
 
 def _horovodrun() -> list[str]:

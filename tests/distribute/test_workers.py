@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import subprocess
 import sys
@@ -11,8 +10,7 @@ import pytest
 
 from tests.child import environment
 from tests.distribute.job import TIMEOUT, free_ports, job, mpirun, run
-
-KERAS_2 = importlib.metadata.version("keras").startswith("2.")
+from tests.versions import KERAS_3
 
 LOOP = """
 import numpy as np
@@ -113,12 +111,12 @@ x = np.random.default_rng(0).normal(size=(100, 6, 6, 1)).astype(np.float32)  # 1
 y = (x.mean(axis=(1, 2, 3)) > 0).astype(np.int64)
 
 
-def make():
+def make(**options):
     model = tf.keras.Sequential([
         L.Input((6, 6, 1)), L.Conv2D(4, 3, activation="relu"), L.Flatten(), L.Dense(8, activation="relu"), L.Dense(2),
     ])
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"], **options)
     return model
 
 
@@ -158,6 +156,14 @@ model.load_weights("best/weights")  # of the chief: the others write nothing tha
 assert weights == [w.tobytes().hex() for w in model.get_weights()]
 few = model.predict(x[:7], verbose=0).tolist()
 
+tf.keras.utils.set_random_seed(1)
+trained = model.get_weights()
+with strategy.scope():
+    model = make(steps_per_execution=2)  # steps in a loop of the graph: sums of one key, one after the other
+model.fit(x, y, batch_size=32, epochs=3, shuffle=False, verbose=0)
+for ours, theirs in zip(model.get_weights(), trained):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-4)
+
 
 class Interrupted(Exception):
     pass
@@ -185,7 +191,7 @@ report(rank, [history, few, weights, [w.tobytes().hex() for w in model.get_weigh
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not KERAS_2, reason="Keras 3 cannot fit with several workers: see the next test")
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with several workers: see the next test")
 def test_keras() -> None:
     """fit, evaluate and predict with callbacks, as one process with the whole batch does it."""
     command = [sys.executable, "-c", "import json\n" + MODEL + STOCK]
@@ -202,7 +208,7 @@ def test_keras() -> None:
         assert ours == pytest.approx(theirs, rel=1e-3, abs=1e-3)
 
 
-KERAS_3 = """
+REFUSED = """
 from habana_tf.distribute import HPUStrategy
 
 strategy = HPUStrategy()
@@ -219,9 +225,46 @@ report(strategy.cluster_resolver.task_id, True)
 """
 
 
-@pytest.mark.skipif(KERAS_2, reason="Keras 2 can")
+@pytest.mark.skipif(not KERAS_3, reason="Keras 2 can")
 def test_keras_3_says_that_it_cannot() -> None:
-    assert run(MODEL + KERAS_3, 2) == [True, True]
+    assert run(MODEL + REFUSED, 2) == [True, True]
+
+
+SCOPED = """
+import tensorflow as tf
+from tensorflow.python.eager import context
+from habana_frameworks.tensorflow import load_habana_module
+from habana_frameworks.tensorflow.distribute import HPUStrategy
+
+load_habana_module()
+tf.config.optimizer.set_experimental_options({"scoped_allocator_optimization": True})
+context.context()._collective_scoped_allocator_enabled_ops = [
+    "HorovodAllreduce", "HpuCollectiveReduce", "CollectiveReduceV2", "CollectiveReduceV3",
+]
+strategy = HPUStrategy()
+rank = strategy.cluster_resolver.task_id
+one_by_one = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=1)
+with strategy.scope():
+    variables = [tf.Variable(tf.fill([n], float(n))) for n in (3, 3, 3, 5, 5, 7, 64)]
+
+
+@tf.function
+def step():
+    def replica():
+        mine = [v * (rank + 1.0) for v in variables]
+        return tf.distribute.get_replica_context().all_reduce("sum", mine, options=one_by_one)
+
+    return strategy.run(replica)
+
+
+report(rank, [sorted(set(total.numpy().tolist())) for total in step()])
+"""
+
+
+@pytest.mark.slow
+def test_scoped_allocators_as_habanas_resnet_asks_for_them() -> None:
+    sums = [[3.0 * n] for n in (3, 3, 3, 5, 5, 7, 64)]
+    assert run(SCOPED, 2) == [sums, sums]
 
 
 MPI = """
