@@ -1,7 +1,7 @@
 """A Keras model on several cards with Horovod. The module is not loaded here: `python -m habana_tf` does it.
 
-mpirun -np 2 python -m habana_tf examples/hello_world/example_hvd.py
-habana-tf run -n 2 --strategy horovod --load examples/hello_world/example_hvd.py
+cd examples/hello_world && mpirun -np 2 python -m habana_tf example_hvd.py
+cd examples/hello_world && habana-tf run -n 2 --strategy horovod --load example_hvd.py
 """
 
 from __future__ import annotations
