@@ -19,13 +19,17 @@ import pytest
 from tests.child import environment
 from tests.launcher.hosts import Host, hosts, needs_namespaces
 from tests.launcher.test_job import wait_for
+from tests.versions import KERAS_3
 
 pytestmark = needs_namespaces
 
 ENDS_WITHIN = 120.0
 """Seconds from the loss of a rank or a machine to the end of the job, as the README states."""
 
-KERAS_2 = importlib.util.find_spec("tf_keras") is None and importlib.util.find_spec("horovod") is not None
+needs_keras_2 = pytest.mark.skipif(KERAS_3, reason="several workers' fit needs Keras 2")
+needs_horovod = pytest.mark.skipif(
+    importlib.util.find_spec("horovod") is None, reason="Horovod exists for TensorFlow 2.15 only"
+)
 
 TRAIN = """
     import os, sys
@@ -66,7 +70,10 @@ HOROVOD = TRAIN.format(
     model=MODEL.format(optimizer="hvd.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.01))").lstrip()
     + "    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]",
 )
-PROGRAMS = [pytest.param("hpu", HPU, id="hpu"), pytest.param("horovod", HOROVOD, id="horovod")]
+PROGRAMS = [
+    pytest.param("hpu", HPU, id="hpu", marks=needs_keras_2),
+    pytest.param("horovod", HOROVOD, id="horovod", marks=[needs_keras_2, needs_horovod]),
+]
 
 
 @pytest.fixture
@@ -97,7 +104,6 @@ def started(
         job.kill()
 
 
-@pytest.mark.skipif(not KERAS_2, reason="several workers' fit needs Keras 2")
 @pytest.mark.parametrize("strategy,script", PROGRAMS)
 def test_ranks_on_two_machines_train_as_one(
     strategy: str, script: str, machines: tuple[list[Host], Path], tmp_path: Path
@@ -109,7 +115,6 @@ def test_ranks_on_two_machines_train_as_one(
     assert len(weights) == 4 and len(set(weights)) == 1
 
 
-@pytest.mark.skipif(not KERAS_2, reason="several workers' fit needs Keras 2")
 @pytest.mark.parametrize("strategy,script", PROGRAMS)
 @pytest.mark.parametrize("loss", ["rank", "machine"])
 def test_the_loss_of_a_rank_or_a_machine_ends_the_job(
@@ -126,7 +131,10 @@ def test_the_loss_of_a_rank_or_a_machine_ends_the_job(
     print(f"{strategy}, {loss} lost: the job ended after {time.monotonic() - begin:.1f} s\n{err[-4000:]}")
     assert time.monotonic() - begin < ENDS_WITHIN
     assert job.returncode != 0
-    assert "rank 1" in err or "task:1" in err
+    if loss == "rank":
+        assert f"rank 1 on {machines[0][1].address} was ended by SIGKILL" in err
+    else:
+        assert "rank 1" in err or "task:1" in err
     for pid in pids:
         assert not Path(f"/proc/{pid}").exists()
 
@@ -170,7 +178,7 @@ ELASTIC = """
 """
 
 
-@pytest.mark.skipif(not KERAS_2, reason="Horovod exists for TensorFlow 2.15 only")
+@needs_horovod
 def test_elastic_horovod_goes_on_without_a_lost_machine(machines: tuple[list[Host], Path], tmp_path: Path) -> None:
     made, shell = machines
     program = tmp_path / "train.py"
