@@ -82,8 +82,6 @@ class Expr:
 
     __rmul__ = __mul__
 
-    __rmul__ = __mul__
-
     def __floordiv__(self, other: int) -> Extent:
         return div(self, other)
 
@@ -383,10 +381,11 @@ def ravel(index: Iterable[Extent], shape: Iterable[Extent]) -> Extent:
     return offset
 
 
-def unravel(offset: Extent, shape: tuple[int, ...]) -> tuple[Extent, ...]:
-    """The multi-dimensional index of a row-major offset in a shape of constants."""
+def unravel(offset: Extent, shape: Sequence[Extent]) -> tuple[Extent, ...]:
+    """The multi-dimensional index of a row-major offset in a shape; only its first extent may be a symbol."""
     out: list[Extent] = []
     for n in reversed(shape[1:]):
+        assert isinstance(n, int), f"an index into {shape} over run-time extents"
         out.append(mod(offset, n))
         offset = div(offset, n)
     return (offset, *reversed(out)) if shape else ()

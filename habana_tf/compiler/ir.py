@@ -241,6 +241,8 @@ class Builder:
         out = dtype or src[-1].dtype
         if fn == "cast" and src[0].dtype is out:
             return src[0]
+        if fn == "bitcast" and src[0].dtype.bits != out.bits:
+            raise ShapeError(f"map 'bitcast': {src[0].dtype} and {out} differ in size")
         return self._node(Op.MAP, src, src[0].shape, out, fn)
 
     def cast(self, x: Node, dtype: DType) -> Node:

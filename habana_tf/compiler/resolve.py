@@ -67,17 +67,10 @@ class FallbackForbidden(RuntimeError):
 
 
 @dataclass(frozen=True)
-class _Request:
-    """A cluster with the shapes and fixed values it met."""
+class _Request(Source):
+    """A cluster with the shapes and fixed values it met: what a recipe for just these is compiled from."""
 
-    data: bytes
-    cluster: Cluster
-    shapes: list[tuple[int, ...]]
-    values: list[Any | None]
-
-    def source(self) -> Source:
-        """What a recipe for just these shapes is compiled from."""
-        return Source(self.data, self.cluster, self.shapes, self.values)
+    shapes: Sequence[tuple[int, ...]]
 
 
 _NEEDS_NUMBERS = (Unfit, LoweringError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
@@ -116,8 +109,7 @@ def _several_ops(request: _Request, goal: Target) -> int:
         dims = []
         key = _key(goal, [("cluster", content), ("inputs", _inputs(request)), ("fixed", _fixed(request))])
         try:
-            source = request.source()
-            recipe, how = _recipe(key, source, source.program, goal)
+            recipe, how = _recipe(key, request, request.program, goal)
         except Unfit as why:
             handle = _interpreted(request, why)
             record(known, Met(met, changed, "interpreted", time.perf_counter() - start, reason=str(why)))
@@ -184,7 +176,7 @@ def _one_op(request: _Request, goal: Target) -> int:
     row = lookup(node.op)
     form = generalize(row, node, request.shapes, request.values) if row and row.generic else None
     try:
-        source = request.source()
+        source: Source = request
         if form is not None:
             source = Source(request.data, request.cluster, form.shapes, form.values)
         program = source.program()
@@ -297,7 +289,7 @@ def _interpreted(request: _Request, why: Unfit) -> int:
     if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid":
         raise FallbackForbidden(f"{name} cannot be compiled ({why}) and TF_CPU_RUNTIME_FALLBACK=forbid")
     log.warning("%s cannot be compiled (%s): it is interpreted, which is slow", name, why)
-    program = request.source().program()
+    program = request.program()
 
     def body(inputs: list[memoryview], outputs: list[memoryview], states: list[bytes]) -> None:
         import numpy as np
@@ -310,7 +302,7 @@ def _interpreted(request: _Request, why: Unfit) -> int:
         for target_, value in zip(outputs, interpreter.run(program, arrays, words), strict=True):
             np.frombuffer(target_, np.uint8)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
-    results = [(n.dtype.tf_enum, [int(d) for d in n.shape]) for n in program.outputs]  # type: ignore[arg-type]
+    results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.outputs]
     states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
     handle: int = _bridge.make_interpreted(name, results, states, body)
     return handle
@@ -325,7 +317,7 @@ def _key(goal: Target, parts: list[tuple[str, object]]) -> Key:
     )  # fmt: skip
 
 
-def _inputs(asked: _Request | Source) -> list[list[object]]:
+def _inputs(asked: Source) -> list[list[object]]:
     return [[a.dtype.label, list(s)] for a, s in zip(asked.cluster.inputs, asked.shapes, strict=True)]
 
 

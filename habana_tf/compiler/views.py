@@ -72,7 +72,7 @@ def reshape_index(index: Index, shape: tuple[Extent, ...], source: tuple[Extent,
             if len(new) == len(wide) and [shape[k] for k in new] == sizes:
                 parts = tuple(index[k] for k in new)
             elif all(isinstance(n, int) for n in sizes[1:]):
-                parts = ext.unravel(offset, tuple(sizes))  # type: ignore[arg-type]  # only the first may be symbolic
+                parts = ext.unravel(offset, sizes)
             else:
                 raise Unfit(f"reshape of {source} to {shape} over run-time extents")
         found = dict(zip(wide, parts, strict=False))

@@ -32,7 +32,7 @@ from .table import FLOATS, op
 
 def product(c: Lowering, a: Node, b: Node, la: Sequence[int], lb: Sequence[int], out: Sequence[int]) -> Node:
     """CONTRACT with these labels; where a shared label has size 1 in one operand only, that operand repeats."""
-    sizes: dict[int, list[object]] = {}
+    sizes: dict[int, list[Extent]] = {}
     for label, n in chain(zip(la, a.shape, strict=True), zip(lb, b.shape, strict=True)):
         sizes.setdefault(label, []).append(n)
     stretched = {label for label, found in sizes.items() if len(found) == 2 and found[0] != found[1] and 1 in found}
@@ -231,7 +231,7 @@ class _Convolution:
         return b.slice(dx, [0, *(a.low for a in self.axes), 0], [batch, *(a.size for a in self.axes), self.channels])
 
 
-def _convolution(c: Lowering, x_shape: Sequence[object], w_shape: Sequence[object]) -> _Convolution:
+def _convolution(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> _Convolution:
     """The convolution of an op for the shapes of its input and filter."""
     rank = len(w_shape) - 2
     if len(x_shape) != rank + 2:

@@ -45,9 +45,9 @@ def _floor(x: Value) -> Value:
     return x.map("floor")
 
 
-def _over_channels(c: Lowering, x: Value, shape: Sequence[object]) -> Value:
+def _over_channels(c: Lowering, x: Value, shape: Shape) -> Value:
     """A number per place, over the channels of `shape`."""
-    return Value(c.b, c.b.broadcast_in_dim(x.node, shape, [0, 1, 2]))  # type: ignore[arg-type]
+    return Value(c.b, c.b.broadcast_in_dim(x.node, shape, [0, 1, 2]))
 
 
 # -- boxes ----------------------------------------------------------------------------------------------------

@@ -6,8 +6,10 @@ of `spatial`, in float32, rounded once. Channels count as [C, M]: M results per 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
+from ..compiler.extent import Extent
 from ..compiler.ir import Node
 from . import spatial
 from .channels import channels_last
@@ -17,7 +19,7 @@ from .spatial import Axis
 from .table import FLOATS, op
 
 
-def _depthwise_axes(c: Lowering, x_shape: Sequence[object], w_shape: Sequence[object]) -> list[Axis]:
+def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> list[Axis]:
     sizes = [n for n in (*x_shape[1:], *w_shape) if isinstance(n, int)]
     if len(sizes) != 7 or sizes[2] != sizes[5]:
         raise c.error("input [N, H, W, C] and filter [KH, KW, C, M] with known sizes are needed")
@@ -31,11 +33,11 @@ def _per_channel(c: Lowering, w: Node, axes: Sequence[Axis], lead: int) -> Node:
     return c.b.reshape(c.b.cast(w, w.dtype.accumulator), [1] * lead + list(w.shape))
 
 
-def _with_multiplier(c: Lowering, view: Node, m: object, joined: bool) -> Node:
-    """[N, P, P, C or C*M, K..] as float32 [N, P, P, C, 1 or M, K..]."""
-    n, ch = view.shape[3], int(m) if joined else 1  # type: ignore[call-overload]
+def _with_multiplier(c: Lowering, view: Node, m: int) -> Node:
+    """[N, P, P, C * m, K..] as float32 [N, P, P, C, m, K..]."""
+    n = view.shape[3]
     assert isinstance(n, int)
-    shape = [*view.shape[:3], n // ch, ch, *view.shape[4:]]
+    shape = [*view.shape[:3], n // m, m, *view.shape[4:]]
     return c.b.cast(c.b.reshape(view, shape), view.dtype.accumulator)
 
 
@@ -44,19 +46,19 @@ def _with_multiplier(c: Lowering, view: Node, m: object, joined: bool) -> Node:
 def depthwise(c: Lowering) -> Node:
     x, w = c.inputs
     axes = _depthwise_axes(c, x.shape, w.shape)
-    shape = [x.shape[0], *(a.out for a in axes), _count(w)]
+    shape = [x.shape[0], *(a.out for a in axes), math.prod(_filter(w))]
     if 0 in shape[1:]:
         return c.b.const(0, x.dtype, shape)
-    view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1, False)
+    view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1)
     terms = c.b.binary("mul", view, _per_channel(c, w, axes, 3))
     return c.b.cast(c.b.reshape(c.b.reduce("sum", terms, range(5, terms.rank)), shape), x.dtype)
 
 
-def _count(w: Node) -> int:
-    """Output channels of a depthwise filter."""
+def _filter(w: Node) -> tuple[int, int]:
+    """Channels and multiplier of a filter."""
     n, m = w.shape[2:]
     assert isinstance(n, int) and isinstance(m, int)
-    return n * m
+    return n, m
 
 
 @op("DepthwiseConv2dNativeBackpropInput", fixed=("input_sizes",), T=FLOATS)
@@ -67,7 +69,7 @@ def depthwise_input_gradient(c: Lowering) -> Node:
     shape = [dy.shape[0], *(a.size for a in axes), w.shape[2]]
     if 0 in dy.shape[1:] or 0 in shape[1:]:
         return c.b.const(0, dy.dtype, shape)
-    view = _with_multiplier(c, spatial.spread(c.b, dy, axes), w.shape[3], True)
+    view = _with_multiplier(c, spatial.spread(c.b, dy, axes), _filter(w)[1])
     turned = c.b.reverse(w, (0, 1))
     terms = c.b.binary("mul", view, _per_channel(c, turned, axes, 3))
     return c.b.cast(c.b.reduce("sum", terms, range(4, terms.rank)), dy.dtype)
@@ -81,9 +83,9 @@ def depthwise_filter_gradient(c: Lowering) -> Node:
     axes = _depthwise_axes(c, x.shape, sizes)
     if 0 in dy.shape[1:] or 0 in sizes:
         return c.b.const(0, x.dtype, sizes)
-    view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1, False)  # [N, O, O, C, 1, K..]
+    view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1)  # [N, O, O, C, 1, K..]
     view = c.b.permute(view, [0, 1, 2, *range(5, view.rank), 3, 4])  # [N, O, O, K.., C, 1]
-    dy = _with_multiplier(c, dy, sizes[3], True)  # [N, O, O, C, M]
+    dy = _with_multiplier(c, dy, sizes[3])  # [N, O, O, C, M]
     dy = c.b.reshape(dy, [*dy.shape[:3], *[1] * (view.rank - 5), *dy.shape[3:]])
     total = c.b.reduce("sum", c.b.binary("mul", view, dy), (0, 1, 2))  # [K.., C, M]
     return c.b.cast(c.b.reshape(total, sizes), x.dtype)

@@ -50,10 +50,14 @@ def gather(c: Lowering) -> Node:
 @op("GatherV2", fixed=["axis"], Tparams=ALL, Tindices=WIDE_INDEX, Taxis=INDEX)
 def gather_v2(c: Lowering) -> Node:
     x, indices, _ = c.inputs
-    axis = axis_of(c, scalar(c, "axis"), x.rank)
-    batch = c.attr("batch_dims", 0)
+    return gather_in_batches(c, x, indices, c.attr("batch_dims", 0), axis_of(c, scalar(c, "axis"), x.rank))
+
+
+def gather_in_batches(c: Lowering, x: Node, indices: Node, batch: int, axis: int | None = None) -> Node:
+    """`gather_axis`, by default along the first axis after the batch; a negative batch counts from indices' rank."""
     batch = batch + indices.rank if batch < 0 else batch
-    if not 0 <= batch <= min(indices.rank, axis) or x.shape[:batch] != indices.shape[:batch]:
+    axis = batch if axis is None else axis
+    if not 0 <= batch <= min(indices.rank, axis) or axis >= x.rank or x.shape[:batch] != indices.shape[:batch]:
         raise c.error(f"batch_dims {batch} must be common to params and indices and come before axis {axis}")
     return gather_axis(c, x, indices, axis, batch)
 

@@ -38,13 +38,15 @@ _UNARY = {
 _UNARY_SIGNED = {"Neg": "neg", "Abs": "abs", "Sign": "sign"}
 _BINARY = {
     "AddV2": "add", "Add": "add", "Sub": "sub", "Mul": "mul", "Maximum": "max", "Minimum": "min",
-    "FloorMod": "floormod", "Mod": "truncmod", "TruncateMod": "truncmod", "Pow": "pow",
+    "FloorMod": "floormod", "Mod": "truncmod", "TruncateMod": "truncmod", "Pow": "pow", "RealDiv": "div", "Div": "div",
+    "TruncateDiv": "div",
 }  # fmt: skip
 _NARROWER = {
     "Add": tuple(d for d in NUMERIC if d not in (DType.U16, DType.U32, DType.U64)),
     "Mod": (*FLOATS, DType.I32, DType.I64),
     "TruncateMod": (*FLOATS, DType.I32, DType.I64),
     "Pow": SIGNED,
+    "TruncateDiv": INTS,
 }
 """What TensorFlow's op takes, where that is less than all numbers."""
 _IN_PLACE = frozenset({"Add", "AddV2", "Sub", "Mul", "Div", "RealDiv", "Maximum", "Minimum"})
@@ -102,16 +104,6 @@ def round_(c: Lowering) -> Node:
     """Half to even; integers are round already."""
     x = c.inputs[0]
     return c.b.map("rint", x) if x.dtype.is_float else x
-
-
-@op("RealDiv", "Div", T=NUMERIC, generic="elementwise", in_place=True)
-def div(c: Lowering) -> Node:
-    return c.b.binary("div", *c.inputs)
-
-
-@op("TruncateDiv", T=INTS, generic="elementwise")
-def truncate_div(c: Lowering) -> Node:
-    return c.b.binary("div", *c.inputs)
 
 
 @op("FloorDiv", T=NUMERIC, generic="elementwise")

@@ -1,8 +1,8 @@
 """Max and average pooling and their gradients, over the window views of `spatial`.
 
 The gradient of max pooling goes to the first maximum of a window, as TensorFlow's does (but for MaxPool3DGrad on
-the CPU, which gives it to every maximum). Where windows do not
-overlap each input element belongs to one window at most, and the gradient needs no sum:
+the CPU, which gives it to every maximum). Where windows do not overlap each input element belongs to one window at
+most, and the gradient needs no sum:
 
     argmax[N, O1, O2, C] --repeat--> [N, O1, K1, O2, K2, C] == offset in the window ? dy : 0  --unfold--> [N, S.., C]
 
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
-from ..compiler.ir import Node
+from ..compiler.ir import Node, Shape
 from . import spatial
 from .channels import channels_last
 from .formula import Value, wrap
@@ -29,7 +29,7 @@ from .table import FLOATS, INDEX, op
 LOWEST = float("-inf")
 
 
-def _axes(c: Lowering, shape: Sequence[object]) -> list[Axis]:
+def _axes(c: Lowering, shape: Sequence[Extent]) -> list[Axis]:
     ksize = c.attr("ksize")
     if ksize[0] != 1 or ksize[-1] != 1:
         raise c.error("pooling over the batch or the channels is not supported on HPU")
@@ -41,8 +41,9 @@ def _axes(c: Lowering, shape: Sequence[object]) -> list[Axis]:
     return spatial.axes_of(c, sizes, ksize[1:-1])
 
 
-def _output(x: Node, axes: Sequence[Axis]) -> list[object]:
-    return [x.shape[0], *(a.out for a in axes), x.shape[-1]]
+def _output(x: Node, axes: Sequence[Axis]) -> Shape:
+    """The shape of the pooled x."""
+    return (x.shape[0], *(a.out for a in axes), x.shape[-1])
 
 
 @op("MaxPool", "MaxPool3D", T=FLOATS)
@@ -51,7 +52,7 @@ def max_pool(c: Lowering) -> Node:
     x = c.inputs[0]
     axes = _axes(c, x.shape)
     if any(a.out == 0 for a in axes):
-        return c.b.const(0, x.dtype, [x.shape[0], *(a.out for a in axes), x.shape[-1]])
+        return c.b.const(0, x.dtype, _output(x, axes))
     view = spatial.windows(c.b, x, axes, LOWEST)
     return c.b.reduce("max", view, range(x.rank, view.rank))
 
@@ -95,7 +96,7 @@ def max_pool_second_gradient(c: Lowering) -> Node:
     x, _, dy = c.inputs[:3]
     b, axes = c.b, _axes(c, x.shape)
     if any(a.out == 0 or a.size == 0 for a in axes):
-        return b.const(0, x.dtype, [x.shape[0], *(a.out for a in axes), x.shape[-1]])
+        return b.const(0, x.dtype, _output(x, axes))
     first, offsets = _winners(c, x, axes)
     view = spatial.windows(b, dy, axes)
     flat = b.reshape(view, [*view.shape[: x.rank], offsets])
@@ -103,11 +104,11 @@ def max_pool_second_gradient(c: Lowering) -> Node:
     return b.reduce("sum", b.select(mine, flat, b.const(0, dy.dtype)), [x.rank])
 
 
-def _offsets(c: Lowering, axes: Sequence[Axis], shape: Sequence[object], places: Sequence[int]) -> Node:
+def _offsets(c: Lowering, axes: Sequence[Axis], shape: Sequence[Extent], places: Sequence[int]) -> Node:
     """int32 of `shape`: the row-major offset in the window, whose axes stand at `places`."""
-    total = c.b.const(0, DType.I32, shape)  # type: ignore[arg-type]
+    total = c.b.const(0, DType.I32, shape)
     for a, place in zip(axes, places, strict=True):
-        line = c.b.iota(shape, place, DType.I32)  # type: ignore[arg-type]
+        line = c.b.iota(shape, place, DType.I32)
         total = c.b.map("add", c.b.map("mul", total, c.b.const(a.kernel, DType.I32, total.shape)), line)
     return total
 
@@ -149,10 +150,10 @@ def max_pool_second_gradient_v2(c: Lowering) -> Node | Sequence[Node]:
 
 @op("MaxPoolWithArgmax", T=FLOATS, Targmax=INDEX)
 def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
-    """The maxima, and where they are: ((batch) * height + y) * width + x) * channels + channel."""
+    """The maxima, and where they are: ((batch * height + y) * width + x) * channels + channel."""
     b, (x,), to = c.b, c.inputs, c.attr("Targmax")
     axes = _axes(c, x.shape)
-    shape = (x.shape[0], *(a.out for a in axes), x.shape[-1])
+    shape = _output(x, axes)
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, shape), b.const(0, to, shape)
     first, _ = _winners(c, x, axes)
@@ -199,7 +200,7 @@ def average_pool(c: Lowering) -> Node:
     x = c.inputs[0]
     axes = _axes(c, x.shape)
     if any(a.out == 0 for a in axes):
-        return c.b.const(0, x.dtype, [x.shape[0], *(a.out for a in axes), x.shape[-1]])
+        return c.b.const(0, x.dtype, _output(x, axes))
     view = c.b.cast(spatial.windows(c.b, x, axes), x.dtype.accumulator)
     total = c.b.reduce("sum", view, range(x.rank, view.rank))
     return c.b.cast(c.b.binary("div", total, _counts(c, axes)), x.dtype)

@@ -19,7 +19,7 @@ from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Builder, Node
 from . import philox
-from .array import scalar
+from .array import extents, scalar
 from .lower import Lowering
 from .table import FLOATS, INDEX, op
 
@@ -32,17 +32,13 @@ Draw = Callable[[Builder, Node, Extent, DType], Node]
 
 def _result(c: Lowering, state: Node, draw: Draw) -> Node:
     """The draws of an op in its shape."""
-    shape = _shape(c)
+    shape = extents(c, "shape")
     return c.b.reshape(draw(c.b, state, ext.product(shape), _dtype(c)), shape)
 
 
 def _between(c: Lowering) -> Draw:
     low, high = c.input("minval"), c.input("maxval")
     return lambda b, state, n, _: philox.integers_between(b, state, n, low, high)
-
-
-def _shape(c: Lowering) -> list[Extent]:
-    return [n if isinstance(n, ext.Expr) else int(n) for n in c.value("shape")]
 
 
 def _dtype(c: Lowering) -> DType:
@@ -61,7 +57,7 @@ def _check_algorithm(c: Lowering, algorithm: Node) -> None:
 
 
 def _own(c: Lowering, draw: Draw) -> Node:
-    c.reserve(ext.mul(ext.product(_shape(c)), philox.SAMPLES_PER_RESULT))
+    c.reserve(ext.mul(ext.product(extents(c, "shape")), philox.SAMPLES_PER_RESULT))
     return _result(c, c.state(), draw)
 
 
@@ -223,7 +219,7 @@ def skip(c: Lowering) -> Node:
 def _kept(c: Lowering, draw: Draw) -> Sequence[Node]:
     words = _words(c)
     state = philox.state_of(c.b, c.b.slice(words, (0,), (2,)), c.b.slice(words, (2,), (1,)))
-    n = ext.product(_shape(c))
+    n = ext.product(extents(c, "shape"))
     return [_advance(c, c.b.extent(n, DType.U64)), _result(c, state, draw)]
 
 

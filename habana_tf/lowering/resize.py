@@ -1,16 +1,15 @@
 """Resizing of images [N, H, W, C] and its gradients, one axis after the other.
 
-Where a result's element looks is known from the sizes alone, so positions and weights are constants:
+Where an element of the result looks is known from the sizes alone, so positions and weights are constants:
 
     nearest     y[i] = x[near[i]]
     bilinear    y[i] = x[low[i]] * (1 - part[i]) + x[high[i]] * part[i]
     bicubic     y[i] = the sum over four elements around the place, weighted by a cubic in their distance
     area        y[i] = the mean over the stretch of the image that falls on it
 
-Bicubic and area are products with a constant matrix of weights, [elements of the result, elements of the image].
-A gradient adds up, for each element of the image, what the elements of the result that looked there got: the product
-with the constant matrix of weights, [elements of the result, elements of the image]. A whole factor needs no matrix:
-the gradient of nearest is a sum over blocks.
+Bicubic and area are products with a constant matrix of weights, [elements of the result, elements of the image]. A
+gradient adds up, for each element of the image, what the elements of the result that looked there got: a product with
+that matrix from the other side. The gradient of nearest by a whole factor needs none: it is a sum over blocks.
 
 Bilinear, bicubic and area results are float32, as TensorFlow's; positions are computed in float32 in TensorFlow's
 order of operations.

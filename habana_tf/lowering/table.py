@@ -51,7 +51,7 @@ class Row:
     at run time. host_outputs: outputs left in host memory whatever their type. generic: eager launches share one
     recipe over all shapes. stateful_random: draws from a Philox state of its own (attrs seed, seed2).
     variables: resource arguments whose value is read; updates: those that are assigned.
-    in_place: ring collectives run this op with its output on its first input. view: moves no data.
+    in_place: ring collectives run this op with its output on its first input.
     """
 
     op: str

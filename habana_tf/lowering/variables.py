@@ -1,7 +1,8 @@
 """Ops that read or update a variable in place: here they are functions from old values to new ones.
 
 Reading an element out of range gives 0 and writing one does nothing, as on every accelerator: a kernel there
-cannot raise (TensorFlow's CPU kernels do). begin, end and strides of a slice are run-time inputs.
+cannot raise (TensorFlow's CPU kernels do). Sums of short floats are kept in float32 and rounded once. begin, end and
+strides of a slice are run-time inputs.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Node
+from .indexing import gather_in_batches, gather_nd, scatter_nd_into, scatter_wide
 from .lower import Lowering
 from .table import ALL, INDEX, NUMERIC, op
 
@@ -29,31 +31,10 @@ def assign_sub(c: Lowering) -> Node:
 @op("ResourceGather", variables=("resource",), dtype=ALL, Tindices=INDEX)
 def resource_gather(c: Lowering) -> Node:
     x, indices = c.inputs
-    batch = c.attr("batch_dims", 0)
-    if batch < 0:
-        batch += indices.rank
-    lines = [c.b.iota(indices.shape, axis, indices.dtype) for axis in range(batch)]
-    return c.b.gather(x, [*lines, indices], range(batch + 1))
+    return gather_in_batches(c, x, indices, c.attr("batch_dims", 0))
 
 
-def coordinates(c: Lowering, indices: Node) -> list[Node]:
-    """indices[..., d] as d coordinates."""
-    depth = indices.shape[-1] if indices.rank else None
-    if not isinstance(depth, int):
-        raise c.error("the last axis of indices must have a known size")
-    lead = indices.shape[:-1]
-    zeros = [0] * len(lead)
-    return [c.b.reshape(c.b.slice(indices, (*zeros, k), (*lead, 1)), lead) for k in range(depth)]
-
-
-@op("ResourceGatherNd", variables=("resource",), dtype=ALL, Tindices=INDEX)
-def resource_gather_nd(c: Lowering) -> Node:
-    x, indices = c.inputs
-    coords = coordinates(c, indices)
-    if not coords:
-        return c.b.broadcast(x, (*indices.shape[:-1], *x.shape))
-    return c.b.gather(x, coords, range(len(coords)))
-
+op("ResourceGatherNd", variables=("resource",), dtype=ALL, Tindices=INDEX)(gather_nd)
 
 _KINDS = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div", "Min": "min", "Max": "max", "Update": "set"}
 
@@ -69,8 +50,8 @@ def _kind(c: Lowering) -> str:
 )  # fmt: skip
 def resource_scatter(c: Lowering) -> Node:
     x, indices, updates = c.inputs
-    wanted = (*indices.shape, *x.shape[1:])
-    return c.b.scatter(x, c.b.broadcast(updates, wanted), [indices], [0], _kind(c))
+    updates = c.b.broadcast(updates, (*indices.shape, *x.shape[1:]))
+    return scatter_wide(c, x, updates, [indices], _kind(c))
 
 
 @op("ResourceScatterNdUpdate", updates=("ref",), T=ALL, Tindices=INDEX)
@@ -80,11 +61,7 @@ def resource_scatter(c: Lowering) -> Node:
 )  # fmt: skip
 def resource_scatter_nd(c: Lowering) -> Node:
     x, indices, updates = c.inputs
-    coords = coordinates(c, indices)
-    if not coords:
-        raise c.error("indices of depth 0 are not supported on HPU")
-    wanted = (*indices.shape[:-1], *x.shape[len(coords) :])
-    return c.b.scatter(x, c.b.broadcast(updates, wanted), coords, range(len(coords)), _kind(c))
+    return scatter_nd_into(c, x, indices, updates, _kind(c))
 
 
 # -- strided slices -------------------------------------------------------------------------------------------

@@ -62,8 +62,9 @@ def test_constants(dtype):
 @given(SHAPES, any_type, index_type)
 def test_fill(shape, dtype, index):
     check(lambda d, v: raw.Fill(dims=d, value=v), np.array(shape, index), np.ones((), dtype))
-    got = evaluate(lambda d: raw.Empty(shape=d, dtype=tf.as_dtype(dtype), init=True), np.array(shape, np.int32))[0][0]
-    assert got.shape == shape and got.dtype == dtype
+    empty = lambda d: raw.Empty(shape=d, dtype=tf.as_dtype(dtype), init=True)  # noqa: E731
+    for (got,) in evaluate(empty, np.array(shape, np.int32)):
+        assert got.shape == shape and got.dtype == dtype
 
 
 def test_fill_lowers_over_a_symbolic_count():

@@ -123,13 +123,14 @@ def test_conv2d_gradients_are_adjoint(case: Any) -> None:
     """<conv(x, w), dy> = <x, dx> = <w, dw>: also for dilations and groups, where TensorFlow's CPU has no kernels."""
     attrs, xs, ws = case
     x, w = normal(*xs), normal(*ws, seed=1)
-    y = evaluate(lambda a, b: R.Conv2D(input=a, filter=b, **attrs), x, w)[0][0]
+    y = R.Conv2D(input=x, filter=w, **attrs).numpy()
     dy = normal(*y.shape, seed=2)
-    dx = evaluate(lambda f, g: R.Conv2DBackpropInput(input_sizes=xs, filter=f, out_backprop=g, **attrs), w, dy)[0][0]
-    dw = evaluate(lambda f, g: R.Conv2DBackpropFilter(input=f, filter_sizes=ws, out_backprop=g, **attrs), x, dy)[0][0]
+    to_input = lambda f, g: R.Conv2DBackpropInput(input_sizes=xs, filter=f, out_backprop=g, **attrs)  # noqa: E731
+    to_filter = lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=ws, out_backprop=g, **attrs)  # noqa: E731
     total, scale = np.vdot(y, dy), np.abs(y * dy).sum() + 1e-3
-    assert abs(np.vdot(x, dx) - total) < 1e-4 * scale + 1e-4
-    assert abs(np.vdot(w, dw) - total) < 1e-4 * scale + 1e-4
+    for operand, gradients in ((x, evaluate(to_input, w, dy)), (w, evaluate(to_filter, x, dy))):
+        for (gradient,) in gradients:
+            assert abs(np.vdot(operand, gradient) - total) < 1e-4 * scale + 1e-4
 
 
 @quick
@@ -142,14 +143,14 @@ def test_conv3d(case: Any) -> None:
 
 def test_an_empty_batch_gives_an_empty_result_and_a_zero_filter_gradient() -> None:
     attrs = {"strides": [1, 1, 1, 1], "padding": "SAME"}
-    (y,) = evaluate(lambda a, b: R.Conv2D(input=a, filter=b, **attrs), normal(0, 4, 4, 2), normal(3, 3, 2, 5))[0]
-    assert y.shape == (0, 4, 4, 5)
-    (dw,) = evaluate(
-        lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=[3, 3, 2, 5], out_backprop=g, **attrs),
-        normal(0, 4, 4, 2), normal(0, 4, 4, 5),
-    )[0]  # fmt: skip
-    assert dw.shape == (3, 3, 2, 5)
-    assert not dw.any()
+    x, w, dy = normal(0, 4, 4, 2), normal(3, 3, 2, 5), normal(0, 4, 4, 5)
+    for (y,) in evaluate(lambda a, b: R.Conv2D(input=a, filter=b, **attrs), x, w):
+        assert y.shape == (0, 4, 4, 5)
+    for (dw,) in evaluate(
+        lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=w.shape, out_backprop=g, **attrs), x, dy
+    ):
+        assert dw.shape == w.shape
+        assert not dw.any()
 
 
 def test_input_sizes_may_leave_out_batch_and_channels() -> None:

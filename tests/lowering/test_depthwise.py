@@ -60,5 +60,5 @@ def test_a_depthwise_convolution_is_a_convolution_with_a_diagonal_filter(case: A
     for channel in range(ws[2]):
         full[:, :, channel, channel * ws[3] : (channel + 1) * ws[3]] = w[:, :, channel]
     want = R.Conv2D(input=x, filter=full, **attrs).numpy()
-    (got,) = evaluate(lambda a, b: R.DepthwiseConv2dNative(input=a, filter=b, **attrs), x, w)[0]
-    np.testing.assert_allclose(got, want, **SUMS)
+    for (got,) in evaluate(lambda a, b: R.DepthwiseConv2dNative(input=a, filter=b, **attrs), x, w):
+        np.testing.assert_allclose(got, want, **SUMS)

@@ -23,11 +23,12 @@ from .. import extent as ext
 from ..dtypes import DType
 from ..extent import Extent
 from .contract_kernels import KernelCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
-from .contract_point import Epilogue, Point, StorePartial, StoreResult
+from .contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
 from .contract_spec import ContractSpec, Guard, Operand, accepts_guards, canonical
 from .contract_tiles import Plan, plan
 
 __all__ = [
+    "Buffer",
     "ContractCode",
     "ContractSpec",
     "Epilogue",

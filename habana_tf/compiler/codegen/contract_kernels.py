@@ -13,7 +13,7 @@ from .contract_guard import guarded
 from .contract_loops import Place, TileLoops
 from .contract_micro import Accumulation, KLoop, Micro, at, masked_load, repeat
 from .contract_pack import SPREAD, PanelPacker, spread
-from .contract_point import Epilogue, StorePartial, Tile
+from .contract_point import Buffer, Epilogue, StorePartial, Tile
 from .contract_spec import Canonical, Label
 from .contract_tiles import Dim, Plan
 from .emit import Function, Value
@@ -21,10 +21,10 @@ from .emit import Function, Value
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One kernel launch. `buffers` are "a", "b", "out", ("temp", i), or what the epilogue asked for."""
+    """One kernel launch."""
 
     function: Function
-    buffers: tuple[object, ...]
+    buffers: tuple[Buffer, ...]
     grid: Extent
     grain: int
 
@@ -44,7 +44,7 @@ class Source:
     form: str
     unit: int
     offset: int
-    buffer: object
+    buffer: Buffer
 
 
 class MainKernel(TileLoops):
@@ -189,7 +189,7 @@ def _pack_outer(c: Canonical) -> list[Label]:
     return [x for x in (*c.batch, *c.n) if x is not c.lane]
 
 
-def pack_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[Extent], object]) -> KernelCall:
+def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> KernelCall:
     """Packs all of b: one work item per panel and block of the first k label."""
     outer = _pack_outer(c)
     panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
@@ -213,7 +213,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[
 class _PackKernel(TileLoops):
     """Packs b for all tiles of the next call."""
 
-    def emit(self, source: object, target: object) -> KernelCall:
+    def emit(self, source: Buffer, target: Buffer) -> KernelCall:
         fn, c, p = self.fn, self.c, self.p
         raw, packed = fn.buffer(0), fn.buffer(1)
         packer = _packer(fn, c, p)
@@ -242,7 +242,7 @@ def _known(x: Label) -> int:
     return x.extent
 
 
-def spread_call(c: Canonical, p: Plan, name: str, source: object, temp: Callable[[Extent], object]) -> KernelCall:
+def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> KernelCall:
     low, high = (c.a.offset + r for r in reach(c))
     fn = Function(name)
     spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)

@@ -13,11 +13,15 @@ from typing import Protocol
 from .. import extent as ext
 from ..dtypes import DType
 from ..extent import Extent
+from ..ir import Node
 from ..views import Unfit
 from .contract_micro import masked_store, narrow
 from .contract_spec import Canonical, Label
 from .emit import Function, Value, first_lanes
 from .expr import extent_value
+
+Buffer = str | tuple[str, int] | Node
+"""What a kernel works on: "a", "b" or "out", ("temp", i), or what the epilogue asks for."""
 
 
 @dataclass
@@ -97,7 +101,7 @@ class Epilogue(Protocol):
     """`buffers` are appended to the buffer list of the call that runs the epilogue; `begin` gets their pointers."""
 
     @property
-    def buffers(self) -> Sequence[object]: ...
+    def buffers(self) -> Sequence[Buffer]: ...
 
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
@@ -107,7 +111,7 @@ class Epilogue(Protocol):
 class StoreResult:
     """The default: rounds to the result's type and stores."""
 
-    buffers: Sequence[object] = ("out",)
+    buffers: Sequence[Buffer] = ("out",)
 
     def __init__(self, c: Canonical, bf16_instruction: bool) -> None:
         self.out = c.spec.out
@@ -133,7 +137,7 @@ class StorePartial:
     """Sums of one chunk of k, as fp32, densely in the order of the result's labels."""
 
     def __init__(self, c: Canonical, temp: int) -> None:
-        self.buffers: Sequence[object] = (("temp", temp),)
+        self.buffers: Sequence[Buffer] = (("temp", temp),)
         steps = [0] * len(c.spec.extents)
         size: Extent = 1
         for i in sorted(range(len(steps)), key=lambda i: abs(c.spec.out.strides[i])):

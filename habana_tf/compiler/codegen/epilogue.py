@@ -14,7 +14,7 @@ from ..operands import View, labels_of, specification
 from ..reads import domain_index
 from ..views import Unfit
 from .axes import accesses
-from .contract import Point, emit_contract
+from .contract import Buffer, Point, emit_contract
 from .emit import Function, Value
 from .expr import Evaluator, Guard, Val
 
@@ -29,15 +29,9 @@ def emit_contraction(
     epilogue = None if plain else FusedEpilogue(kernel, labels, list(reads), target.avx512_bf16)
     also = epilogue.strides if epilogue else ()
     code = emit_contract(specification(node, views, also), target, name, epilogue)
-    named: dict[object, Node] = {"a": views[0].base, "b": views[1].base, "out": node}
+    named = {"a": views[0].base, "b": views[1].base, "out": node}
     calls = [
-        Call(
-            c.name,
-            c.ir,
-            tuple(named[x] if isinstance(x, str) else x for x in c.buffers),  # type: ignore[misc]  # nodes or temps
-            c.grid,
-            c.grain,
-        )
+        Call(c.name, c.ir, tuple(named[x] if isinstance(x, str) else x for x in c.buffers), c.grid, c.grain)
         for c in code.calls
     ]
     return Code(tuple(calls), code.declarations, code.temps)
@@ -55,7 +49,7 @@ class FusedEpilogue:
         self.labels = labels
         self.reads = reads
         self.outputs = list(dict.fromkeys(s.target for s in kernel.stores))
-        self.buffers: Sequence[object] = (*self.reads, *self.outputs)
+        self.buffers: Sequence[Buffer] = (*self.reads, *self.outputs)
         self.index = domain_index(kernel.node.shape)
         loads: Mapping[Node, int] = {**{n: k for k, n in enumerate(self.reads)}, kernel.node: -1}
         found = accesses([(s.value, self.index) for s in kernel.stores if s.value is not kernel.node], loads)

@@ -7,6 +7,7 @@ arithmetic without contraction outside these polynomials, so that a fused chain 
 
 from __future__ import annotations
 
+from ..views import Unfit
 from .emit import Value
 from .lanes import Lanes
 
@@ -37,7 +38,7 @@ class FloatMath(Lanes):
             return self.library(_LIBRARY[name], a)
         method = getattr(self, f"_f_{name}", None)
         if method is None:
-            raise NotImplementedError(f"{name} of floats")
+            raise Unfit(f"{name} of floats")
         return method(*args)
 
     def _f_max(self, a: Value, b: Value) -> Value:

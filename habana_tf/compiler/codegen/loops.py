@@ -138,13 +138,9 @@ class _Emitter:
     def _map(self, outer: list[Axis]) -> tuple[Extent, int]:
         assert self.vector is not None
         n = self.vector.extent
-        chunked = not isinstance(n, int) or n > 2 * CHUNK
-        chunks = ext.div(ext.add(n, CHUNK - 1), CHUNK) if chunked else 1
-        if not chunked and not outer and isinstance(n, int) and n >= 2 * ITEM:
-            chunked, chunks = True, -(-n // ITEM)
+        chunked = not isinstance(n, int) or n > 2 * CHUNK or (not outer and n >= 2 * ITEM)
         size = ITEM if not outer and isinstance(n, int) else CHUNK
-        if chunked:
-            chunks = ext.div(ext.add(n, size - 1), size)
+        chunks = ext.div(ext.add(n, size - 1), size) if chunked else 1
         grid, loops, items, grain = self._grid(outer, size if chunked else n, chunks)
         with self.fn.loop("%begin", "%end") as each, self.ev.scope():
             item, start, stop = each.index, "0", self.ev.number(n)

@@ -64,13 +64,8 @@ class Accumulator:
         one = Scalar(self.ops.fn, 1)
         parts = [self._lane(k, one) for k in range(self.ops.lanes)]
         while len(parts) > 1:  # pairwise, neighbours in position order
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            if self.is_arg:
-                for a, b in zip(parts[::2], parts[1::2], strict=True):
-                    a.combine(b)
-            else:
-                for a, b in pairs:
-                    a.combine(b)
+            for a, b in zip(parts[::2], parts[1::2], strict=True):
+                a.combine(b)
             parts = parts[::2]
         return self._finish(one, parts[0].values)
 

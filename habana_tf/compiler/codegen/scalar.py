@@ -7,12 +7,17 @@ another, and from registers to memory.
 from __future__ import annotations
 
 from ..dtypes import DType
+from ..views import Unfit
 from .emit import Value
 from .float_math import FloatMath
 from .lanes import float_literal, memory_type, register_type
 
-_INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "and": "and", "or": "or", "xor": "xor"}
-_INT_COMPARE = {"eq": "eq", "ne": "ne", "lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
+_INT_BINARY = frozenset({"add", "sub", "mul", "and", "or", "xor"})
+_INT_COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+_BOOL_BINARY = {
+    "and": "and", "or": "or", "xor": "xor", "ne": "xor", "mul": "and", "max": "or", "min": "and", "add": "or",
+}  # fmt: skip
+_BOOL_COMPARE = {"eq": "eq", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
 
 
 class Scalar(FloatMath):
@@ -21,7 +26,10 @@ class Scalar(FloatMath):
     # -- the functions --------------------------------------------------------------------------------------
 
     def apply(self, name: str, args: list[Value], source: DType, out: DType) -> Value:
-        """`name` of ir.UNARY, ir.BINARY or "select"; `source` is the type of the first data operand."""
+        """`name` of ir.UNARY, ir.BINARY or "select"; `source` is the type of the first data operand.
+
+        Raises Unfit for a function that the type does not have.
+        """
         lane = register_type(source)
         if name == "select":
             return self.choose(args[0], args[1], args[2], register_type(out))
@@ -33,39 +41,28 @@ class Scalar(FloatMath):
             return self._bool(name, args)
         if source.is_float:
             if lane != "float":
-                raise NotImplementedError(f"{name} of {source}")
+                raise Unfit(f"{name} of {source}")
             return self.float_function(name, args)
         return self._int(name, args, lane, source.kind == "i")
 
     def _bool(self, name: str, args: list[Value]) -> Value:
         if name == "not":
             return self.op("xor", args[0], self.constant("true", "i1"), "i1")
-        ops = {
-            "and": "and",
-            "or": "or",
-            "xor": "xor",
-            "ne": "xor",
-            "mul": "and",
-            "max": "or",
-            "min": "and",
-            "add": "or",
-        }
-        if name in ops:
-            return self.op(ops[name], args[0], args[1], "i1")
-        compare = {"eq": "eq", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
-        if name in compare:
-            return self.op(f"icmp {compare[name]}", args[0], args[1], "i1")
-        raise NotImplementedError(f"{name} of bool")
+        if name in _BOOL_BINARY:
+            return self.op(_BOOL_BINARY[name], args[0], args[1], "i1")
+        if name in _BOOL_COMPARE:
+            return self.op(f"icmp {_BOOL_COMPARE[name]}", args[0], args[1], "i1")
+        raise Unfit(f"{name} of bool")
 
     def _int(self, name: str, args: list[Value], lane: str, signed: bool) -> Value:
         a = args[0]
         s = "s" if signed else "u"
         zero = self.i(0, lane)
         if name in _INT_BINARY:
-            return self.op(_INT_BINARY[name], a, args[1], lane)
+            return self.op(name, a, args[1], lane)
         if name in _INT_COMPARE:
             sign = "" if name in ("eq", "ne") else s
-            return self.op(f"icmp {sign}{_INT_COMPARE[name]}", a, args[1], lane)
+            return self.op(f"icmp {sign}{name}", a, args[1], lane)
         if name in ("div", "floordiv", "floormod", "truncmod"):
             return self._divide(name, a, args[1], lane, signed)
         if name in ("max", "min"):
@@ -84,18 +81,16 @@ class Scalar(FloatMath):
             return self.choose(negative, self.op("sub", zero, a, lane), a, lane) if signed else a
         if name == "sign":
             positive = self.choose(self.op("icmp ne", a, zero, lane), self.i(1, lane), zero, lane)
-            return (
-                self.choose(self.op("icmp slt", a, zero, lane), self.i(-1, lane), positive, lane)
-                if signed
-                else positive
-            )
+            if not signed:
+                return positive
+            return self.choose(self.op("icmp slt", a, zero, lane), self.i(-1, lane), positive, lane)
         if name == "invert":
             return self.op("xor", a, self.i(-1, lane), lane)
         if name == "pow":
             return self._int_pow(a, args[1], lane)
         if name in ("floor", "ceil", "rint", "trunc"):
             return a
-        raise NotImplementedError(f"{name} of integers")
+        raise Unfit(f"{name} of integers")
 
     def _shift(self, name: str, a: Value, b: Value, lane: str, signed: bool) -> Value:
         bits = int(lane[1:])
@@ -175,8 +170,6 @@ class Scalar(FloatMath):
         return self.from_memory(self.to_memory(a, dtype), dtype)
 
     def bitcast(self, a: Value, source: DType, out: DType) -> Value:
-        if source.bits != out.bits:
-            raise NotImplementedError(f"bitcast of {source} to {out}")
         memory = self.to_memory(a, source)
         s, t = memory_type(source), memory_type(out)
         return self.from_memory(memory if s == t else self.convert("bitcast", memory, s, t), out)
