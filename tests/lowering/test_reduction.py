@@ -9,6 +9,7 @@ from harness import BF16, F32, arrays, check, evaluate, quick, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from rounding import check_rounded
 
 raw = tf.raw_ops
 CUBES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5)
@@ -33,8 +34,8 @@ def test_reductions(name, dtype):
         if dtype.kind == "i" and name == "Mean" and 0 in shape:
             return  # TensorFlow divides integers by zero
         x = data.draw(arrays(dtype, shape, special=name in ("Sum",)))
-        check(lambda x, a: fn(input=x, axis=a, keep_dims=keep), x, data.draw(axes_of(shape)), rtol=4e-2
-              if dtype == BF16 else None)  # fmt: skip
+        agrees = check_rounded if dtype == BF16 else check
+        agrees(lambda x, a: fn(input=x, axis=a, keep_dims=keep), x, data.draw(axes_of(shape)))
 
     compare()
 
@@ -89,11 +90,9 @@ def test_norms(dtype):
     @given(st.data(), CUBES)
     def compare(data, shape):
         x = data.draw(arrays(dtype, shape))
-        tolerance = {"rtol": 3e-2, "atol": 1e-1} if dtype == BF16 else {}
-        check(lambda x: raw.L2Loss(t=x), x, **tolerance)
-        check(
-            lambda x, a: raw.EuclideanNorm(input=x, axis=a, keep_dims=True), x, data.draw(axes_of(shape)), **tolerance
-        )
+        agrees = check_rounded if dtype == BF16 else check
+        agrees(lambda x: raw.L2Loss(t=x), x)
+        agrees(lambda x, a: raw.EuclideanNorm(input=x, axis=a, keep_dims=True), x, data.draw(axes_of(shape)))
 
     compare()
 
@@ -108,8 +107,8 @@ def test_running(name, dtype):
         exclusive, reverse = data.draw(st.booleans()), data.draw(st.booleans())
         axis = np.int32(data.draw(st.integers(-len(shape), len(shape) - 1)))
         fn = getattr(raw, name)
-        check(lambda x, a: fn(x=x, axis=a, exclusive=exclusive, reverse=reverse), x, axis,
-              **({"rtol": 4e-2, "atol": 5e-2} if dtype == BF16 else {}))  # fmt: skip
+        agrees = check_rounded if dtype == BF16 else check
+        agrees(lambda x, a: fn(x=x, axis=a, exclusive=exclusive, reverse=reverse), x, axis)
 
     compare()
 
@@ -124,9 +123,7 @@ def test_cumulative_log_sum_exp(dtype):
         x = data.draw(arrays(dtype, shape, low=-90, high=90))
         exclusive, reverse = data.draw(st.booleans()), data.draw(st.booleans())
         axis = np.int32(data.draw(st.integers(-len(shape), len(shape) - 1)))
-        check(
-            lambda x, a: raw.CumulativeLogsumexp(x=x, axis=a, exclusive=exclusive, reverse=reverse), x, axis,
-            **({"rtol": 2e-2, "atol": 5e-2} if dtype == BF16 else {}),
-        )  # fmt: skip
+        agrees = check_rounded if dtype == BF16 else check
+        agrees(lambda x, a: raw.CumulativeLogsumexp(x=x, axis=a, exclusive=exclusive, reverse=reverse), x, axis)
 
     compare()

@@ -10,6 +10,7 @@ import tensorflow as tf
 from harness import BF16, F32, check, quick, refusal
 from hypothesis import example, given
 from hypothesis import strategies as st
+from rounding import check_rounded
 
 R = tf.raw_ops
 WAYS = [{}, {"align_corners": True}, {"half_pixel_centers": True}]
@@ -38,23 +39,14 @@ def test_forward_and_gradient(kind: str, dtype: Any, way: dict[str, bool]) -> No
     def compare(case: tuple[list[int], list[int]]) -> None:
         size, wanted = case
         x = normal(2, *size, 3).astype(dtype)
-        check(lambda x, s: forward(images=x, size=s, **way), x, np.int32(wanted), atol=1e-5 if dtype == F32 else 1e-2)
+        check_rounded(lambda x, s: forward(images=x, size=s, **way), x, np.int32(wanted), atol=1e-5)
         dy = normal(2, *wanted, 3)
         if kind == "Bilinear":
-            check(lambda dy, x: backward(grads=dy, original_image=x, **way), dy, x, atol=1e-5 if dtype == F32 else 5e-2)
-        elif dtype == F32:  # TensorFlow adds bfloat16 gradients one by one, rounding each time
-            check(lambda dy, s: backward(grads=dy, size=s, **way), dy, np.int32(size), atol=1e-5)
+            check_rounded(lambda dy, x: backward(grads=dy, original_image=x, **way), dy, x, atol=1e-5)
+        else:
+            check_rounded(lambda dy, s: backward(grads=dy, size=s, **way), dy.astype(dtype), np.int32(size), atol=1e-5)
 
     compare()
-
-
-def test_a_short_gradient_is_rounded_once() -> None:
-    dy = normal(1, 8, 8, 2).astype(BF16)
-    from harness import compare, evaluate
-
-    want = R.ResizeNearestNeighborGrad(grads=tf.cast(dy, tf.float32), size=[2, 3]).numpy().astype(BF16)
-    for outputs in evaluate(lambda dy, s: R.ResizeNearestNeighborGrad(grads=dy, size=s), dy, np.int32([2, 3])):
-        compare(outputs[0], want, rtol=8e-3, atol=8e-3)
 
 
 def test_integers() -> None:
