@@ -35,3 +35,14 @@ def check_both(fn: Callable[..., Any], *arrays: Any, rtol: float = 1e-5, atol: f
     """float32 arrays: `fn` on them and on their bfloat16 roundings."""
     check_rounded(fn, *arrays, rtol=rtol, atol=atol)
     check_rounded(fn, *(a.astype(BF16) if a.dtype == F32 else a for a in arrays), rtol=rtol, atol=atol)
+
+
+UNITS = 4 * 2.0**-24
+"""By how much float32 sums of a few hundred products may differ when they are summed in two orders, relative to the sum
+of the absolute products."""
+
+
+def check_products(fn: Callable[..., Any], *arrays: Any) -> None:
+    """`check_both` for an `fn` that sums products of the arrays: the error is relative to what is summed."""
+    summed = reference(fn, *map(np.abs, arrays))
+    check_both(fn, *arrays, rtol=0, atol=UNITS * max(float(x.max(initial=0)) for x in summed))
