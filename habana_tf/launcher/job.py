@@ -25,11 +25,13 @@ from typing import Any
 
 from habana_tf.launcher.agent import FAILED
 from habana_tf.launcher.console import Console
-from habana_tf.launcher.plan import LOCAL, PlanError, Rank
+from habana_tf.launcher.plan import LOCAL, RSH, PlanError, Rank
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 _POLL_SECONDS = 0.1
+_UNREACHABLE = 255
+"""Exit code of ssh when there is no connection to the host, or none any more."""
 _AGENTS_SECONDS = 5.0
 """What an agent may take beyond the grace of its program."""
 
@@ -50,7 +52,7 @@ class Job:
 
     ranks: Sequence[Rank]
     console: Console
-    rsh: Sequence[str] = ("ssh", "-o", "BatchMode=yes")
+    rsh: Sequence[str] = tuple(RSH.split())
     rendezvous: str | None = None
     grace: float = 10.0
     _running: list[_Running] = field(default_factory=list)
@@ -208,10 +210,12 @@ def _ending(each: _Running) -> str:
     assert each.ended is not None
     code, seconds = each.ended
     who = f"{each.rank.describe()} (process {each.agent.pid})" if each.rank.host == LOCAL else each.rank.describe()
-    return f"{who} {_meaning(code)} after {seconds:.1f} s"
+    return f"{who} {_meaning(code, each.rank.host != LOCAL)} after {seconds:.1f} s"
 
 
-def _meaning(code: int) -> str:
+def _meaning(code: int, remote: bool) -> str:
+    if remote and code == _UNREACHABLE:
+        return "could not be reached any more, or failed with exit code 255"
     if code == FAILED:
         return "could not be started (exit code 127)"
     with contextlib.suppress(ValueError):

@@ -22,6 +22,8 @@ from typing import Any
 from habana_tf import settings
 
 LOCAL = "localhost"
+RSH = "ssh -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+"""Ends with 255 when its host has not answered for 15 seconds; by default it would wait for hours."""
 _CARRIED = ("HABANA_", "TF_", "HLS_", "HBN_", "HOROVOD_", "PYTHON", "XDG_CACHE_HOME", "PATH", "LD_LIBRARY_PATH")
 """Beginnings of the names of variables that ranks on other hosts get from here; on this host they get all."""
 _STAYS = "HABANA_SIM_STATE_DIR"

@@ -133,8 +133,10 @@ def test_the_loss_of_a_rank_or_a_machine_ends_the_job(
     assert job.returncode != 0
     if loss == "rank":
         assert f"rank 1 on {machines[0][1].address} was ended by SIGKILL" in err
-    else:
-        assert "rank 1" in err or "task:1" in err
+    elif strategy == "hpu":
+        assert "task:1" in err
+    else:  # Gloo does not say for whom; ssh, which here is not cut off, would end and so tell the launcher
+        assert "Timed out waiting 30000ms" in err
     for pid in pids:
         assert not Path(f"/proc/{pid}").exists()
 

@@ -240,3 +240,20 @@ def test_other_hosts_are_reached_through_the_remote_shell(tmp_path: Path) -> Non
     code, out, err = run("-n", "2", "--nodes", "a,b", "--rsh", shell, program)
     assert code == 0, err
     assert out == ["[0] a 0 0", "[1] b 1 0"]
+
+
+def test_a_host_that_is_lost_is_named_and_ends_the_job(tmp_path: Path) -> None:
+    """A remote shell that ends as ssh does when its host has not answered for some time."""
+    shell = write(tmp_path / "shell", """\
+        #!/bin/sh
+        host=$1
+        shift
+        [ $host = a ] && exec sh -c "$*"
+        while ! [ -e "$(dirname $0)/0" ]; do sleep 0.05; done
+        exit 255
+    """)  # fmt: skip
+    shell.chmod(0o755)
+    program = write(tmp_path / "a.py", SLEEPER + "\n    time.sleep(300)\n")
+    code, _, err = run("-n", "2", "--nodes", "a,b", "--rsh", shell, program, tmp_path)
+    assert code == 255 and "rank 1 on b could not be reached any more" in err and "stopping the other 1" in err
+    assert not alive(wait_for(tmp_path / "0"))
