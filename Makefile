@@ -64,7 +64,7 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 LATEST_TESTS := tests/test_loader.py tests/test_keras_compat.py tests/test_fork.py tests/test_training.py tests/device \
 	tests/distribute tests/graph/test_end_to_end.py tests/examples tests/test_control_flow.py \
 	tests/test_recurrent.py tests/test_ways_of_training.py tests/graph/test_explain.py \
-	tests/test_habana_frameworks.py tests/ops tests/keras_coverage/test_cases.py
+	tests/test_habana_frameworks.py tests/ops tests/keras_coverage
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3
 	@mkdir -p $(RUN)
