@@ -119,7 +119,8 @@ def tensors(of: Any, which: str, most: int | None = None) -> str:
 
 def shortened(text: str, limit: int = 60) -> str:
     """Lists in a table line end where they get long; `show` has them whole."""
-    return text if len(text) <= limit else text[: limit - 3].rsplit(",", 1)[0] + ", ..."
+    more = ", ..."
+    return text if len(text) <= limit else text[: limit - len(more)].rsplit(", ", 1)[0] + more
 
 
 def plain(value: object) -> str:

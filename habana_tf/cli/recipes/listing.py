@@ -122,9 +122,9 @@ def _line(row: Listed) -> list[str]:
     return [
         Styled(of["name"], "red" if failed else "cyan"),
         of["digest"][:KEY_DIGITS],
-        shortened(", ".join(_scopes(row)), 30),
-        Styled("cannot be compiled", "red") if failed else shortened(ops_text(row), 40),
-        shortened(tensors(of, "inputs", 7), 50),  # seven of the shortest are longer than that
+        shortened(", ".join(_scopes(row)), 28),
+        Styled("cannot be compiled", "red") if failed else shortened(ops_text(row), 38),
+        shortened(tensors(of, "inputs", 6), 40),  # six of the shortest are longer than that
         size(row.file_bytes),
         duration(of["compile_seconds"]),
         moment(row.last_used),

@@ -53,6 +53,13 @@ def test_the_list_folds_recipes_of_one_op(root: Path, run: Callable[..., Any]) -
     assert "4 recipes" in lines[-1] and "compiled in 3.1 s" in lines[-1] and str(root) in lines[-1]
 
 
+def test_a_recipe_takes_one_line_of_a_file(root: Path, run: Callable[..., Any]) -> None:
+    _put("cluster_0123456789ab", {f"SomeLongOp{k}": 99 for k in range(30)}, [[128, 224, 224, 3]] * 50, 1234.5, 10**6)
+    lines = run("recipes", "list").out.splitlines()
+    assert [line.split()[0] for line in lines[2:6]] == ["cluster_0123456789ab", "step", "step", "(2"]
+    assert "99 SomeLongOp1, ..." in lines[2] and "float32[128,224,224,3], ..." in lines[2]
+
+
 def test_all_lists_each(root: Path, run: Callable[..., Any]) -> None:
     lines = run("recipes", "list", "--all", "--sort", "name").out.splitlines()
     assert [line.split()[0] for line in lines[2:6]] == ["add", "mul", "step", "step"]
