@@ -132,35 +132,35 @@ def read_bundle(file: str, reader: Reader) -> Iterator[tuple[str, str, bytes]]:
             trust.regular_file(name, parent, policy=reader.policy) as descriptor,
             open(descriptor, "rb", closefd=False) as bundle,
         ):
-            for row in _index(bundle, os.fstat(descriptor).st_size):
+            for row in _index(bundle, file, os.fstat(descriptor).st_size):
                 data = bundle.read(row["bytes"])
                 if _digest(data) != row["blake2b"]:
-                    raise BundleError(f"{file}: the recipe {row['name']} is damaged")
+                    raise BundleError(f"{file}: the recipe {row['name']} is damaged: copy the bundle again")
                 yield str(row["name"]), str(row["digest"]), data
     finally:
         os.close(parent)
 
 
-def _index(bundle: BinaryIO, size: int) -> Iterable[dict[str, Any]]:
+def _index(bundle: BinaryIO, file: str, size: int) -> Iterable[dict[str, Any]]:
     start = bundle.read(_PREFIX.size)
     if len(start) < _PREFIX.size:
-        raise BundleError("not a bundle of recipes")
+        raise BundleError(f"{file} is not a bundle of recipes")
     magic, version, length, digest = _PREFIX.unpack(start)
     if magic != _MAGIC:
-        raise BundleError("not a bundle of recipes")
+        raise BundleError(f"{file} is not a bundle of recipes")
     if version != BUNDLE_VERSION:
-        raise BundleError(f"a bundle of version {version}, this is version {BUNDLE_VERSION}")
+        raise BundleError(f"{file} is a bundle of version {version}, this habana_tf reads version {BUNDLE_VERSION}")
     text = bundle.read(min(length, _MOST_INDEX_BYTES))
     if len(text) != length or hashlib.blake2b(text, digest_size=32).digest() != digest:
-        raise BundleError("the bundle's index is damaged")
+        raise BundleError(f"{file}: the index is damaged: copy the bundle again")
     try:
         rows = list(json.loads(text)["recipes"])
         sizes = [row["bytes"] for row in rows if row["name"] and row["digest"] and row["blake2b"]]
         whole = len(sizes) == len(rows) and all(isinstance(n, int) and n >= 0 for n in sizes)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise BundleError(f"the bundle's index is not understood: {error!r}") from error
+        raise BundleError(f"{file}: the index is not understood: {error!r}") from error
     if not whole or _PREFIX.size + length + sum(sizes) != size:
-        raise BundleError("the bundle has another length than its index says")
+        raise BundleError(f"{file} has another length than its index says: copy the bundle again")
     return rows
 
 

@@ -90,7 +90,7 @@ class Health:
     refused: why nothing here is believed, or None. writable: whether this user may write there. used_bytes,
     limit_bytes: against TF_RECIPE_CACHE_SIZE_MB. free_bytes: on the disk. file_system: its type, "" if unknown;
     network: whether other machines may write to it. locks: None when they work, or why not. versions: the format
-    versions with a directory here; this one is the last of `reader.VERSION`.
+    versions with a directory here; this habana_tf's is `reader.VERSION`.
     """
 
     root: str

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import struct
 from collections.abc import Callable
 from hashlib import blake2b
@@ -79,11 +80,11 @@ def test_every_damage_is_noticed(bundle: Path, there: Path) -> None:
         changed = bytearray(data)
         changed[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
         bundle.write_bytes(changed)
-        with pytest.raises(BundleError):
+        with pytest.raises(BundleError, match=re.escape(str(bundle))):
             cache.import_bundle(str(bundle), str(there))
     for length in [*range(0, 60), *draw.sample(range(len(data)), 50)]:
         bundle.write_bytes(data[:length])
-        with pytest.raises(BundleError):
+        with pytest.raises(BundleError, match=re.escape(str(bundle))):
             cache.import_bundle(str(bundle), str(there))
     if there.exists():
         assert not cache.verify(str(there)).problems
@@ -126,7 +127,7 @@ def test_lies_get_nowhere(there: Path, tmp_path: Path, make_entry: Callable[...,
 )  # fmt: skip
 def test_an_index_that_makes_no_sense(there: Path, tmp_path: Path, index: bytes) -> None:
     (tmp_path / "b").write_bytes(_bundle(index))
-    with pytest.raises(BundleError):
+    with pytest.raises(BundleError, match=r"/b.* (index|length)"):
         cache.import_bundle(str(tmp_path / "b"), str(there))
 
 
