@@ -22,6 +22,8 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/sums.h"
+
 namespace habana {
 namespace {
 
@@ -79,49 +81,6 @@ void Wake(std::atomic<uint32_t>* word) {
 }
 
 bool Reached(uint32_t now, uint32_t wanted) { return static_cast<int32_t>(now - wanted) >= 0; }
-
-float FromBf16(uint16_t bits) {
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value;
-  std::memcpy(&value, &wide, sizeof value);
-  return value;
-}
-
-uint16_t ToBf16(float value) {  // to the nearest, ties to even
-  uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>((bits >> 16) | 0x40);
-  return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
-}
-
-template <typename T>
-void SumInto(char* into, const std::vector<char*>& slots, size_t begin, size_t end) {
-  T* total = reinterpret_cast<T*>(into);
-  for (size_t r = 1; r < slots.size(); ++r) {
-    const T* more = reinterpret_cast<const T*>(slots[r]);
-    for (size_t i = begin; i < end; ++i) total[i] = static_cast<T>(total[i] + more[i]);
-  }
-}
-
-void SumBf16(char* into, const std::vector<char*>& slots, size_t begin, size_t end) {
-  uint16_t* total = reinterpret_cast<uint16_t*>(into);
-  for (size_t i = begin; i < end; ++i) {
-    float sum = FromBf16(total[i]);
-    for (size_t r = 1; r < slots.size(); ++r) sum += FromBf16(reinterpret_cast<const uint16_t*>(slots[r])[i]);
-    total[i] = ToBf16(sum);  // rounded once
-  }
-}
-
-size_t SizeOf(Element element) {
-  switch (element) {
-    case Element::kFloat:
-      return 4;
-    case Element::kBfloat16:
-      return 2;
-    default:
-      return 8;
-  }
-}
 
 class Exchange {
  public:
@@ -210,20 +169,7 @@ class Exchange {
       const auto ranks = static_cast<size_t>(size_);
       const size_t begin = n * static_cast<size_t>(rank_) / ranks;
       const size_t end = n * (static_cast<size_t>(rank_) + 1) / ranks;
-      switch (sum.element) {
-        case Element::kFloat:
-          SumInto<float>(slots[0], slots, begin, end);
-          break;
-        case Element::kDouble:
-          SumInto<double>(slots[0], slots, begin, end);
-          break;
-        case Element::kInt64:
-          SumInto<int64_t>(slots[0], slots, begin, end);
-          break;
-        case Element::kBfloat16:
-          SumBf16(slots[0], slots, begin, end);
-          break;
-      }
+      SumSlots(sum.element, slots, begin, end);
       Post(&me.summed);
       status = AwaitAll(&Peer::summed, sum.timeout_seconds);
       if (!status.ok()) return status;
