@@ -252,12 +252,12 @@ class Builder:
     def binary(self, fn: str, a: Node, b: Node) -> Node:
         """`map` of two operands after NumPy's broadcasting."""
         shape = broadcast_shapes(a.shape, b.shape)
-        return self.map(fn, self.broadcast(a, shape), self.broadcast(b, shape))
+        return self.map(fn, self.expand(a, shape), self.expand(b, shape))
 
     def select(self, c: Node, a: Node, b: Node) -> Node:
         """`a` where `c`, else `b`, after broadcasting all three."""
         shape = broadcast_shapes(broadcast_shapes(c.shape, a.shape), b.shape)
-        return self.map("select", *(self.broadcast(n, shape) for n in (c, a, b)))
+        return self.map("select", *(self.expand(n, shape) for n in (c, a, b)))
 
     def reduce(self, kind: str, x: Node, axes: Sequence[int], dtype: DType | None = None) -> Node:
         """sum, prod, max, min over `axes` (which disappear), kept in x's accumulator type, rounded once.
@@ -332,7 +332,7 @@ class Builder:
         return self._node(Op.RESHAPE, (x,), shape, x.dtype)
 
     def expand(self, x: Node, shape: Sequence[Extent]) -> Node:
-        """Axes of size 1 repeated to the size in `shape`; missing leading axes are added."""
+        """NumPy's broadcasting to `shape`: axes of size 1 repeat, missing leading axes are added."""
         shape = tuple(shape)
         if shape == x.shape:
             return x
@@ -344,10 +344,6 @@ class Builder:
             if have != want and have != 1:
                 raise ShapeError(f"expand: {x.shape} does not stretch to {shape}")
         return self._node(Op.EXPAND, (x,), shape, x.dtype)
-
-    def broadcast(self, x: Node, shape: Sequence[Extent]) -> Node:
-        """NumPy's broadcasting to `shape`."""
-        return self.expand(x, shape)
 
     def broadcast_in_dim(self, x: Node, shape: Sequence[Extent], axes: Sequence[int]) -> Node:
         """x's axis i becomes axis axes[i] (increasing) of `shape`; the others repeat."""

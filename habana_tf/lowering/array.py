@@ -111,7 +111,7 @@ def _filled(c: Lowering, value: Node) -> Node:
     shape = extents(c, c.row.fixed[0])
     if any(isinstance(n, int) and n < 0 for n in shape):
         raise c.error(f"dims {shape} must be non-negative")
-    return c.b.broadcast(value, shape)
+    return c.b.expand(value, shape)
 
 
 @op("Fill", fixed=["dims"], generic="fill", T=ALL, index_type=INDEX)
@@ -142,7 +142,7 @@ def range_(c: Lowering) -> Node:
     n = _range_size(c)
     b, dtype = c.b, c.inputs[0].dtype
     wide = dtype.accumulator
-    first, step = (b.broadcast(b.cast(c.inputs[i], wide), (n,)) for i in (0, 2))
+    first, step = (b.expand(b.cast(c.inputs[i], wide), (n,)) for i in (0, 2))
     steps = b.cast(b.iota((n,), 0, DType.I64), wide)
     return b.cast(b.map("add", first, b.map("mul", steps, step)), dtype)
 
@@ -170,7 +170,7 @@ def lin_space(c: Lowering) -> Node:
     if n <= 0:
         raise c.error(f"num must be positive, not {n}")
     b, dtype = c.b, c.inputs[0].dtype
-    start, stop = (b.broadcast(b.cast(x, dtype.accumulator), (n,)) for x in c.inputs[:2])
+    start, stop = (b.expand(b.cast(x, dtype.accumulator), (n,)) for x in c.inputs[:2])
     step = b.map("div", b.map("sub", stop, start), b.const(max(n - 1, 1), dtype.accumulator, (n,)))
     i = b.iota((n,), 0, DType.I32)
     line = b.map("add", start, b.map("mul", b.cast(i, dtype.accumulator), step))
@@ -186,7 +186,7 @@ def one_hot(c: Lowering) -> Node:
         raise c.error(f"depth must be non-negative, not {depth}")
     axis = indices.rank if c.attr("axis", -1) == -1 else axis_of(c, c.attr("axis"), indices.rank + 1)
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
-    here = b.broadcast(b.cast(insert_axis(c, indices, axis), DType.I64), shape)
+    here = b.expand(b.cast(insert_axis(c, indices, axis), DType.I64), shape)
     return b.select(b.map("eq", here, b.iota(shape, axis, DType.I64)), on, off)
 
 
@@ -301,7 +301,7 @@ def transpose(c: Lowering) -> Node:
 
 @op("BroadcastTo", fixed=["shape"], T=ALL, Tidx=INDEX)
 def broadcast_to(c: Lowering) -> Node:
-    return c.b.broadcast(c.inputs[0], extents(c, "shape"))
+    return c.b.expand(c.inputs[0], extents(c, "shape"))
 
 
 @op("Tile", fixed=["multiples"], T=ALL, Tmultiples=INDEX)

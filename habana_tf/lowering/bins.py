@@ -72,8 +72,8 @@ def _stands(c: Lowering, upper: bool) -> Node:
     if line.rank != 2 or values.rank != 2 or line.shape[0] != values.shape[0]:
         raise c.error("sorted_inputs and values must be matrices with the same number of rows")
     shape = (*values.shape, line.shape[1])
-    each = b.broadcast(insert_axis(c, line, 1), shape)
-    wanted = b.broadcast(insert_axis(c, values, 2), shape)
+    each = b.expand(insert_axis(c, line, 1), shape)
+    wanted = b.expand(insert_axis(c, values, 2), shape)
     before = b.map("not", b.map("lt", wanted, each)) if upper else b.map("lt", each, wanted)
     return b.cast(b.reduce("sum", b.cast(before, DType.I32), [2]), c.attr("out_type", DType.I32))
 

@@ -33,7 +33,7 @@ def _column(c: Lowering, table: Node, column: int, shape: Shape) -> Value:
     """Column of a float32 table [N, columns], over `shape` = [N, height, width]."""
     line = c.b.reshape(static_slice(c, table, 1, column, 1), (table.shape[0],))
     if table.shape[0] == 1:
-        return wrap(c.b, c.b.broadcast(line, shape))
+        return wrap(c.b, c.b.expand(line, shape))
     return wrap(c.b, c.b.broadcast_in_dim(line, shape, [0]))
 
 

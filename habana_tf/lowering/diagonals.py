@@ -38,8 +38,8 @@ def matrix_band_part(c: Lowering) -> Node:
     for bound, distance in ((c.inputs[1], below), (c.inputs[2], b.map("neg", below))):
         limit = b.cast(b.reshape(bound, ()), DType.I64)
         unbounded = b.map("lt", limit, b.const(0, DType.I64))
-        fits = b.map("le", distance, b.broadcast(limit, x.shape))
-        inside = b.map("and", inside, b.map("or", fits, b.broadcast(unbounded, x.shape)))
+        fits = b.map("le", distance, b.expand(limit, x.shape))
+        inside = b.map("and", inside, b.map("or", fits, b.expand(unbounded, x.shape)))
     return b.select(inside, x, b.const(0, x.dtype))
 
 
@@ -54,7 +54,7 @@ def _on_diagonal(c: Lowering, diagonal: Node, other: Node) -> Node:
         raise c.error(f"the diagonal must have shape {[*shape[:-2], n]}")
     rows = b.pad(diagonal, [0] * diagonal.rank, [0] * (diagonal.rank - 1) + [shape[-2] - n])
     here = b.map("eq", row_minus_column(c, shape), b.const(0, DType.I64, shape))
-    return b.select(here, b.broadcast(b.reshape(rows, (*rows.shape, 1)), shape), other)
+    return b.select(here, b.expand(b.reshape(rows, (*rows.shape, 1)), shape), other)
 
 
 def _diagonal(c: Lowering, x: Node) -> Node:
@@ -200,7 +200,7 @@ def matrix_diag_band(c: Lowering) -> Node:
         rows = columns = max(least)
     else:
         rows, columns = (least[0] if rows < 0 else rows), (least[1] if columns < 0 else columns)
-    other = c.b.broadcast(c.b.reshape(c.input("padding_value"), ()), (*batch, rows, columns))
+    other = c.b.expand(c.b.reshape(c.input("padding_value"), ()), (*batch, rows, columns))
     if low == high == 0:
         return _on_diagonal(c, x, other)
     band = _Band(low, high, rows, columns, c.attr("align", "LEFT_LEFT"))  # TensorFlow cuts off what does not fit

@@ -78,7 +78,7 @@ def gather_nd(c: Lowering) -> Node:
     x, indices = c.inputs
     coords = coordinates(c, indices, x.rank)
     if not coords:
-        return c.b.broadcast(x, (*indices.shape[:-1], *x.shape))
+        return c.b.expand(x, (*indices.shape[:-1], *x.shape))
     return c.b.gather(x, coords, range(len(coords)))
 
 
@@ -188,7 +188,7 @@ def in_top_k(c: Lowering) -> Node:
     usable = b.reduce("min", b.cast(b.map("isfinite", x), DType.I32), [1])
     classes = b.const(constant_shape(c, x)[1], targets.dtype, targets.shape)
     inside = b.map("and", b.map("ge", targets, b.const(0, targets.dtype, targets.shape)), b.map("lt", targets, classes))
-    found = b.map("lt", b.cast(number, DType.I64), b.broadcast(b.cast(k, DType.I64), number.shape))
+    found = b.map("lt", b.cast(number, DType.I64), b.expand(b.cast(k, DType.I64), number.shape))
     return b.map("and", b.map("and", found, inside), b.cast(usable, DType.BOOL))
 
 
@@ -198,7 +198,7 @@ def nth_element(c: Lowering) -> Node:
     b, (x, n) = c.b, c.inputs
     order = b.sort(x, x.rank - 1, descending=bool(c.attr("reverse")))
     shape = x.shape[:-1]
-    at = b.broadcast(b.reshape(n, ()), shape)
+    at = b.expand(b.reshape(n, ()), shape)
     rows = [b.iota(shape, axis, DType.I32) for axis in range(x.rank - 1)]
     place = b.gather(order, [*rows, at], range(x.rank))
     return b.gather(x, [*rows, place], range(x.rank))

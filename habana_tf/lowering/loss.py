@@ -19,7 +19,7 @@ def cross_entropy(c: Lowering) -> list[Node]:
     shape = broadcast_shapes(features.shape, labels.shape)
     if len(shape) != 2:
         raise c.error("logits and labels must be matrices")
-    features, labels = c.b.broadcast(features, shape), c.b.broadcast(labels, shape)
+    features, labels = c.b.expand(features, shape), c.b.expand(labels, shape)
     shifted, exponentials, total = shifted_exponentials(c, features)
     wanted = wrap(c.b, labels)
     loss = (wanted * (total.map("log") - shifted)).sum([1]).flat([1])

@@ -198,7 +198,7 @@ def clip_by_value(c: Lowering) -> Node:
     for bound in (low, high):
         if bound.numel != 1 and bound.shape != x.shape:
             raise c.error("clip_value_min and clip_value_max must be scalars or have the shape of t")
-    low, high = (b.broadcast(n if n.shape == x.shape else b.reshape(n, ()), x.shape) for n in (low, high))
+    low, high = (b.expand(n if n.shape == x.shape else b.reshape(n, ()), x.shape) for n in (low, high))
     return b.map("max", b.map("min", x, high), low)
 
 
@@ -275,7 +275,7 @@ def bitcast(c: Lowering) -> Node:
         n = x.dtype.bits // to.bits
         shape = (*x.shape, n)
         shifts = b.map("mul", b.iota(shape, x.rank, source), b.const(to.bits, source, shape))
-        parts = b.map("shr", b.broadcast(b.reshape(bits, (*x.shape, 1)), shape), shifts)
+        parts = b.map("shr", b.expand(b.reshape(bits, (*x.shape, 1)), shape), shifts)
         out = b.cast(parts, target)
     else:
         n = to.bits // x.dtype.bits
@@ -306,7 +306,7 @@ def select(c: Lowering) -> Node:
         if condition.rank == 1 and t.rank >= 1 and condition.shape[0] == t.shape[0]:
             condition = b.broadcast_in_dim(condition, t.shape, (0,))
         elif condition.rank == 0:
-            condition = b.broadcast(condition, t.shape)
+            condition = b.expand(condition, t.shape)
         else:
             raise c.error("`condition` must be a scalar, a vector over the first axis, or have the shape of `t`")
     return b.map("select", condition, t, e)

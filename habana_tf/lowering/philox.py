@@ -142,7 +142,7 @@ def items(b: Builder, x: Node) -> list[Node]:
 def vector(b: Builder, parts: Sequence[Node]) -> Node:
     """Vectors of one put together: the inverse of `items`."""
     line = b.iota((len(parts),), 0, DType.I32)
-    out = b.broadcast(parts[-1], line.shape)
+    out = b.expand(parts[-1], line.shape)
     for k, part in enumerate(parts[:-1]):
         out = b.select(b.binary("eq", line, b.const(k, DType.I32)), part, out)
     return out

@@ -58,7 +58,7 @@ def _line(c: Lowering, cut: Cut, extent: Extent, shape: Sequence[Extent], axis: 
     negative = b.map("lt", start, b.const(0, start.dtype))
     start = b.map("add", start, b.select(negative, b.extent(extent, start.dtype), b.const(0, start.dtype)))
     steps = b.map("mul", b.iota(shape, axis, start.dtype), b.const(cut.step, start.dtype, shape))
-    return b.map("add", b.broadcast(start, shape), steps)
+    return b.map("add", b.expand(start, shape), steps)
 
 
 def _positions(c: Lowering, extents: Sequence[Extent], cuts: Sequence[Cut]) -> tuple[list[int], list[Node]]:
@@ -260,7 +260,7 @@ def tensor_strided_slice_update(c: Lowering) -> Node:
 def update_slice(c: Lowering, x: Node, value: Node, first: int) -> Node:
     """x with the slice that inputs first.. (begin, end, strides) choose replaced by `value`."""
     cuts, shape = strided_cuts(c, x.shape, first)
-    value = c.b.reshape(c.b.broadcast(value, shape), [cut.size for cut in cuts])
+    value = c.b.reshape(c.b.expand(value, shape), [cut.size for cut in cuts])
     return x if any(cut.size == 0 for cut in cuts) else put_in(c, x, value, cuts)
 
 
@@ -294,7 +294,7 @@ def roll(c: Lowering) -> Node:
             at = -int(known.reshape(-1)[k]) % n
             x = b.concat([static_slice(c, x, axis, at, n - at), static_slice(c, x, axis, 0, at)], axis)
         else:
-            back = b.broadcast(element(c, shifts, k), (n,))
+            back = b.expand(element(c, shifts, k), (n,))
             source = b.map("floormod", b.map("sub", b.iota((n,), 0, shift.dtype), back), b.const(n, shift.dtype, (n,)))
             moved = b.gather(x, [source], [axis])
             x = b.permute(moved, [a + 1 if a < axis else 0 if a == axis else a for a in range(x.rank)])

@@ -177,7 +177,7 @@ def erfinv_op(c: Lowering) -> Node:
 def _together(c: Lowering) -> tuple[Value, Value]:
     """Both inputs in their common shape."""
     shape = broadcast_shapes(c.inputs[0].shape, c.inputs[1].shape)
-    first, second = (wrap(c.b, c.b.broadcast(x, shape)) for x in c.inputs)
+    first, second = (wrap(c.b, c.b.expand(x, shape)) for x in c.inputs)
     return first, second
 
 

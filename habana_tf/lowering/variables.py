@@ -50,7 +50,7 @@ def _kind(c: Lowering) -> str:
 )  # fmt: skip
 def resource_scatter(c: Lowering) -> Node:
     x, indices, updates = c.inputs
-    updates = c.b.broadcast(updates, (*indices.shape, *x.shape[1:]))
+    updates = c.b.expand(updates, (*indices.shape, *x.shape[1:]))
     return scatter_wide(c, x, updates, [indices], _kind(c))
 
 
@@ -133,7 +133,7 @@ def _progress(c: Lowering, kind: str, entry: int, position: Node) -> tuple[Node,
     b, size = c.b, position.shape[0]
 
     def at(name: str) -> Node:
-        return b.broadcast(b.cast(b.slice(c.input(name), (entry,), (1,)), DType.I64), position.shape)
+        return b.expand(b.cast(b.slice(c.input(name), (entry,), (1,)), DType.I64), position.shape)
 
     def const(value: int) -> Node:
         return b.const(value, DType.I64, position.shape)

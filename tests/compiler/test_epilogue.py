@@ -26,7 +26,7 @@ def test_parts_of_a_concat_are_written_where_they_belong(axis: int, columns: int
     product = b.contract(x, w, MATMUL)
 
     def part(k: int) -> Node:
-        return b.map("add", product, b.map("mul", y, b.broadcast(b.const(float(k), F32), (6, columns))))
+        return b.map("add", product, b.map("mul", y, b.expand(b.const(float(k), F32), (6, columns))))
 
     program = Program(b.inputs, [b.concat([y, part(1), b.map("neg", y), part(2)], axis)])
     kernels = [k for k in schedule(rewrite(program)).kernels if isinstance(k, ContractKernel)]

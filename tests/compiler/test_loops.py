@@ -140,7 +140,7 @@ def _views(b: Builder, x: Node, data: st.DataObject) -> Node:
         elif kind == "split" and dims and dims[-1] and dims[-1] % 2 == 0:
             x = b.reshape(x, [*dims[:-1], 2, dims[-1] // 2])
         elif kind == "expand" and len(dims) < 4 and math.prod(dims) < 2000:
-            x = b.broadcast(x, (3, *dims))
+            x = b.expand(x, (3, *dims))
         elif kind == "map":
             x = b.map("neg", x)
     return x
