@@ -35,7 +35,7 @@ PYTHON_SOURCES := habana_tf habana_frameworks tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
 # Files side by side, each in one process; more than four processes would want more than 8 GiB.
-SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile
+SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # 5: no test chosen, which ARGS may mean for one of the two releases.
 CHOSEN = $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
 
@@ -61,10 +61,11 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) $(CURDIR)/tests/networks $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
-LATEST_TESTS := tests/test_loader.py tests/test_keras_compat.py tests/test_fork.py tests/test_training.py tests/device \
-	tests/distribute tests/graph/test_end_to_end.py tests/examples tests/test_control_flow.py \
-	tests/test_recurrent.py tests/test_ways_of_training.py tests/graph/test_explain.py \
-	tests/test_habana_frameworks.py tests/ops tests/keras_coverage
+# The longest first, so that none runs alone in the end.
+LATEST_TESTS := tests/keras_coverage tests/distribute tests/examples tests/device tests/test_recurrent.py \
+	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_control_flow.py \
+	tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/test_keras_compat.py tests/test_fork.py \
+	tests/test_habana_frameworks.py tests/ops
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3
 	@mkdir -p $(RUN)
