@@ -238,7 +238,10 @@ report(rank, [v.numpy().tolist() for v in variables])
 
 @pytest.mark.slow
 def test_gradients_go_through_as_few_exchanges_as_without_hpu() -> None:
-    """By Horovod's timeline; the tensors of one exchange begin one after the other, before any goes on."""
+    """By Horovod's timeline; the tensors of one exchange begin one after the other, before any goes on.
+
+    Ten steps, but exchanges that follow each other at once look like one.
+    """
     exchanges = {}
     for device in ("stock", "hpu"):
         with job(FUSED) as running:
@@ -250,7 +253,7 @@ def test_gradients_go_through_as_few_exchanges_as_without_hpu() -> None:
             begun = re.findall(r'"ph": "B", "name": "(\w+)"', timeline.read_text())
         pairs = itertools.pairwise(begun)
         exchanges[device] = sum(after == "MPI_ALLREDUCE" != before for before, after in pairs)
-    assert exchanges["stock"] >= 10 and exchanges["hpu"] <= 1.5 * exchanges["stock"], exchanges
+    assert exchanges["stock"] >= 5 and exchanges["hpu"] <= 1.5 * exchanges["stock"], exchanges
 
 
 HOOKS = """
