@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.child import python
+from tests.versions import KERAS_3
 
 KERAS3 = """
 import keras, numpy as np, tensorflow as tf
@@ -15,13 +16,7 @@ model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
 """
 
 
-def has_keras_3() -> bool:
-    from importlib.metadata import version
-
-    return int(version("keras").split(".")[0]) >= 3
-
-
-@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
+@pytest.mark.skipif(not KERAS_3, reason="the trap is Keras 3's")
 def test_a_plain_keras_3_compile_does_not_choose_xla() -> None:
     done = python(
         KERAS3
@@ -44,7 +39,7 @@ assert model.jit_compile is True
     assert done.stderr.count("jit_compile='auto' is taken as False") == 1
 
 
-@pytest.mark.skipif("not has_keras_3()", reason="the trap is Keras 3's")
+@pytest.mark.skipif(not KERAS_3, reason="the trap is Keras 3's")
 def test_keras_3_imported_after_loading_is_wrapped_too_and_the_setting_opts_out() -> None:
     script = """
 import habana_tf

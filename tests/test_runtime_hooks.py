@@ -8,8 +8,6 @@ import pytest
 
 from habana_tf import runtime_hooks as hooks
 
-pytest.importorskip("tensorflow")
-
 F32, F64, I32, I64 = 1, 2, 3, 9
 
 

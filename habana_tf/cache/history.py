@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from habana_tf.cache import journal
 from habana_tf.cache.counters import Counts
@@ -105,4 +106,5 @@ def _counts(written: list[Event]) -> Counts | None:
     if not ends:
         return None
     known = {f.name for f in fields(Counts)}
-    return Counts(**{name: value for name, value in ends[-1].items() if name in known})  # type: ignore[arg-type]
+    numbers: dict[str, Any] = {name: value for name, value in ends[-1].items() if name in known}
+    return Counts(**numbers)

@@ -56,7 +56,7 @@ def _train(arguments: argparse.Namespace) -> dict[str, Any]:
     import models
     import tensorflow as tf
 
-    class Clock(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    class Clock(tf.keras.callbacks.Callback):
         _supports_tf_logs = True  # Keras then leaves the losses where they are
 
         def __init__(self) -> None:

@@ -90,6 +90,6 @@ def test_without_a_history_there_is_nothing(root: Path, monkeypatch: pytest.Monk
 def test_a_run_that_was_killed_has_no_counters(root: Path) -> None:
     recipes = RecipeCache()
     assert recipes.lookup(_key(8)) is None
-    recipes._journal.flush(recipes._disk)  # type: ignore[arg-type]
+    recipes._journal.flush(recipes._disk)
     (run,) = cache.runs()
     assert run.counts is None and run.count("miss") == 1

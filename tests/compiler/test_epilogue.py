@@ -31,4 +31,4 @@ def test_parts_of_a_concat_are_written_where_they_belong(axis: int, columns: int
     program = Program(b.inputs, [b.concat([y, part(1), b.map("neg", y), part(2)], axis)])
     kernels = [k for k in schedule(rewrite(program)).kernels if isinstance(k, ContractKernel)]
     assert sum(s.target.op is Op.CONCAT for k in kernels for s in k.stores) == 2  # it is an epilogue
-    check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])  # type: ignore[arg-type]
+    check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])

@@ -68,7 +68,7 @@ class Dying(Worker):
 
     def compile(self, ir: str, target: object) -> bytes:
         self._process.kill()
-        return super().compile(ir, target)  # type: ignore[arg-type]
+        return super().compile(ir, target)
 
 
 def test_a_worker_that_dies_costs_one_warning(

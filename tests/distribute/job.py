@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.child import environment, machine
 
 TIMEOUT = 300.0
@@ -146,10 +148,14 @@ def run(script: str, workers: int, *arguments: str, **variables: str) -> list[An
         return running.done(workers)
 
 
+_MPIRUN = Path(sys.executable).with_name("mpirun")
+needs_mpi = pytest.mark.skipif(not _MPIRUN.exists(), reason="no Open MPI in this environment (make horovod)")
+
+
 def mpirun(workers: int, *command: str) -> list[str]:
     """The command line of Open MPI on a machine with fewer cores than workers, possibly as root."""
     options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(workers)]
-    return [str(Path(sys.executable).with_name("mpirun")), *options, *command]
+    return [str(_MPIRUN), *options, *command]
 
 
 def run_mpi(script: str, workers: int, *arguments: str, python: Sequence[str] = (), **variables: str) -> list[Any]:

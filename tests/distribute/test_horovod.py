@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import os
 import re
@@ -12,10 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.distribute.job import job, mpirun, run_mpi
+from tests.versions import needs_horovod
 
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("horovod") is None, reason="Horovod 0.28.1 exists for Python 3.10 and 3.11 only"
-)
+pytestmark = needs_horovod
 
 OPERATIONS = """
 import sys

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import socket
@@ -14,15 +13,12 @@ from pathlib import Path
 import pytest
 
 from tests.distribute.job import TIMEOUT, Job, cluster, free_ports, job, mpirun
-from tests.versions import KERAS_3
+from tests.versions import KERAS_3, needs_horovod
 
 ENDS_WITHIN = 60.0
 """Seconds from the kill to the end of the job. TensorFlow's heartbeats take 10 s to miss a worker, and then the
 worker that is left still has to end; the rest is for busy machines."""
 
-needs_horovod = pytest.mark.skipif(
-    importlib.util.find_spec("horovod") is None, reason="Horovod 0.28.1 exists for Python 3.10 and 3.11 only"
-)
 
 STRATEGY = """
 import tensorflow as tf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 
@@ -11,11 +10,7 @@ import pytest
 
 from habana_tf import settings
 from habana_tf.distribute import launched
-from tests.distribute.job import free_ports, job, mpirun, run_mpi
-
-needs_mpi = pytest.mark.skipif(
-    subprocess.run(["sh", "-c", f"test -x '{mpirun(1)[0]}'"]).returncode != 0, reason="no Open MPI in this environment"
-)
+from tests.distribute.job import free_ports, job, needs_mpi, run_mpi
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +29,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch, rank: int, size: int, local_size: int
 
 
 def workers(resolver: object) -> list[str]:
-    table: list[str] = resolver.cluster_spec().as_dict()["worker"]  # type: ignore[attr-defined]
+    table: list[str] = resolver.cluster_spec().as_dict()["worker"]
     return table
 
 

@@ -5,7 +5,6 @@ The measure is stock TensorFlow's own: how far its average of two half batches i
 
 from __future__ import annotations
 
-import importlib.util
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,17 +14,15 @@ import numpy as np
 import pytest
 
 from tests.distribute.job import Job, cluster, free_ports, job, mpirun
+from tests.versions import needs_horovod
 
 SCRIPT = """
 import sys
 from tests.distribute.training import main
+from tests.versions import needs_horovod
 
 main(*sys.argv[1:])
 """
-
-needs_horovod = pytest.mark.skipif(
-    importlib.util.find_spec("horovod") is None, reason="Horovod 0.28.1 exists for Python 3.10 and 3.11 only"
-)
 
 
 @dataclass

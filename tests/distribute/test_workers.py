@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from tests.child import environment
-from tests.distribute.job import TIMEOUT, free_ports, job, mpirun, run
+from tests.distribute.job import TIMEOUT, free_ports, job, mpirun, needs_mpi, run
 from tests.versions import KERAS_3
 
 LOOP = """
@@ -294,9 +294,7 @@ report(rank, float(step()))
 """
 
 
-@pytest.mark.skipif(
-    subprocess.run(["sh", "-c", f"test -x '{mpirun(1)[0]}'"]).returncode != 0, reason="no Open MPI in this environment"
-)
+@needs_mpi
 def test_mpirun_with_a_script_that_sets_tf_config() -> None:
     with job(MPI) as running:
         running.start(mpirun(2, sys.executable, "script.py"), PORTS=str(free_ports(2)))

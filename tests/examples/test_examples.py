@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -13,13 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests.child import environment
-from tests.versions import KERAS_3
+from tests.versions import KERAS_3, needs_horovod
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 needs_keras_2 = pytest.mark.skipif(KERAS_3, reason="the example is written for Keras 2, as its original")
-needs_horovod = pytest.mark.skipif(
-    importlib.util.find_spec("horovod") is None, reason="Horovod exists for TensorFlow 2.15 only"
-)
 # What the README asks root to add, and on machines with fewer cores than ranks.
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
 

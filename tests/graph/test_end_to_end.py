@@ -216,7 +216,6 @@ FIT = """
 
 @pytest.mark.parametrize("partial", [False, True])
 def test_a_training_step_is_one_launch_of_the_same_name_in_every_process(partial: bool) -> None:
-    pytest.importorskip("keras", minversion="2.15")
     names = set()
     for seed in ("1", "2"):
         done = python(FIT.format(partial=partial), PYTHONHASHSEED=seed, HABANA_SIM_LOG="error")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import subprocess
@@ -19,7 +18,7 @@ import pytest
 from tests.child import environment
 from tests.launcher.hosts import Host, hosts, needs_namespaces
 from tests.launcher.test_job import wait_for
-from tests.versions import KERAS_3
+from tests.versions import KERAS_3, needs_horovod
 
 pytestmark = needs_namespaces
 
@@ -27,9 +26,6 @@ ENDS_WITHIN = 120.0
 """Seconds from the loss of a rank or a machine to the end of the job, as the README states."""
 
 needs_keras_2 = pytest.mark.skipif(KERAS_3, reason="several workers' fit needs Keras 2")
-needs_horovod = pytest.mark.skipif(
-    importlib.util.find_spec("horovod") is None, reason="Horovod exists for TensorFlow 2.15 only"
-)
 
 TRAIN = """
     import os, sys
