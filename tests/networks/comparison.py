@@ -123,6 +123,12 @@ def _train(
     return found, json.loads(done.stdout.splitlines()[-1]) if device == "hpu" else {}
 
 
+HEAD = (
+    "| network | nodes in launches | multiply-adds in launches | clusters | launches a step | on the CPU "
+    "| worst gradient (stock's) | all gradients (stock's) | losses (stock's) |\n" + "|---" * 9 + "|"
+)
+
+
 def row(c: Comparison) -> str:
     """A line of the table."""
     distances = " | ".join(f"{ours:.1e} ({stock:.1e})" for ours, stock in (c.worst(), c.together, c.losses))
@@ -145,8 +151,7 @@ def main() -> None:
         "--draws", type=int, default=0, help="runs of stock TensorFlow with weights moved by a rounding"
     )
     options = parser.parse_args()
-    print("| network | nodes in launches | multiply-adds in launches | clusters | launches a step | on the CPU "
-          "| worst gradient (stock's) | all gradients (stock's) | losses (stock's) |\n" + "|---" * 9 + "|")  # fmt: skip
+    print(HEAD)
     for network in options.networks:
         try:
             print(row(compare(network, options.precision, draws=options.draws)), flush=True)

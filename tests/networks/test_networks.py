@@ -6,12 +6,12 @@ Slow: `make test-networks` runs them. NETWORKS_PART=1/4 takes every fourth, from
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from tests.networks import zoo
-from tests.networks.comparison import Comparison, compare
+from tests.networks.comparison import Comparison, compare, row
 
 pytestmark = pytest.mark.timeout(1800)  # the largest take minutes in float64
 
@@ -54,11 +54,12 @@ def whole_on_hpu(result: Comparison) -> None:
 
 
 @pytest.mark.parametrize("network", chosen())
-def test_trains_as_on_stock_tensorflow(network: str) -> None:
+def test_trains_as_on_stock_tensorflow(network: str, record_property: Callable[[str, str], None]) -> None:
     result = compare(network, steps=STEPS)
     whole_on_hpu(result)
     if not all(map(near, (result.worst(), result.losses))):  # one rounding may flip a ReLU: ask stock more often
         result = compare(network, steps=STEPS, draws=DRAWS)
+    record_property("fp32", row(result))
     assert near(result.worst())
     assert near(result.losses)
 
@@ -70,8 +71,11 @@ def near(distances: tuple[float, float]) -> bool:
 
 
 @pytest.mark.parametrize("network", chosen(BF16))
-def test_bf16_is_as_near_the_truth_as_on_stock_tensorflow(network: str) -> None:
+def test_bf16_is_as_near_the_truth_as_on_stock_tensorflow(
+    network: str, record_property: Callable[[str, str], None]
+) -> None:
     result = compare(network, "bf16", STEPS)
+    record_property("bf16", row(result))
     whole_on_hpu(result)
     ours, stock = result.together
     assert ours <= FARTHER * stock
