@@ -2,7 +2,7 @@
 
 Loading HPU cannot be undone and makes it the default device of its process, so tests that need it do not run in
 pytest's own process. `on_hpu` runs a test function in a child that has loaded HPU once for all tests of a file;
-`python` runs a script in a fresh process.
+`python` runs a script in a process of its own.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests import forked
+
 PATH = os.pathsep.join(filter(None, sys.path))
 """Children import from where the tests import: the installed package, or else the sources."""
-_children: dict[str, subprocess.Popen[str]] = {}
-
 
 _machines = tempfile.TemporaryDirectory(prefix="habana-tests-")
 
@@ -48,18 +48,39 @@ def environment(**extra: str) -> dict[str, str]:
     return {**env, "TF_CPP_MIN_LOG_LEVEL": "2", "HABANA_SIM_LOG": "warning", "PYTHONPATH": PATH, **extra}
 
 
-def python(script: str, *, check: bool = True, timeout: float = 120, **extra: str) -> subprocess.CompletedProcess[str]:
-    """Runs a script in a fresh process; with `check`, a failure shows what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        env=environment(**extra),
-        text=True,
-        capture_output=True,
-        timeout=timeout,
-    )
+def python(
+    script: str, *arguments: str, check: bool = True, imported: bool = False, timeout: float = 120, **extra: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a script in a process of its own; with `check`, a failure shows what it printed.
+
+    imported: a process that finds TensorFlow imported, which saves seconds.
+    """
+    words = ["-c", textwrap.dedent(script), *arguments]
+    if imported:
+        done = forked.run(words, environment(**extra), timeout)
+    else:
+        done = subprocess.run(
+            [sys.executable, *words], env=environment(**extra), text=True, capture_output=True, timeout=timeout
+        )
     if check and done.returncode != 0:
         raise AssertionError(f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
+
+
+class _Server:
+    """The process that runs the tests of a file: one name per line it is asked, one answer per line."""
+
+    def __init__(self, path: str) -> None:
+        stdin, asks = os.pipe()
+        answers, stdout = os.pipe()
+        self.process = forked.Child([__file__, path], environment(), stdin=stdin, stdout=stdout, stderr=2)
+        os.close(stdin)
+        os.close(stdout)
+        self.asks, self.answers = os.fdopen(asks, "w"), os.fdopen(answers)
+        atexit.register(self.process.kill)
+
+
+_servers: dict[str, _Server] = {}
 
 
 def on_hpu(test: Callable[[], None]) -> Callable[[], None]:
@@ -71,18 +92,12 @@ def on_hpu(test: Callable[[], None]) -> Callable[[], None]:
             test()
             return
         path = test.__code__.co_filename
-        child = _children.get(path)
-        if child is None or child.poll() is not None:
-            child = _children[path] = subprocess.Popen(
-                [sys.executable, __file__, path], env=environment(), text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-            atexit.register(child.kill)
-        assert child.stdin is not None and child.stdout is not None
-        child.stdin.write(test.__name__ + "\n")
-        child.stdin.flush()
-        answer = child.stdout.readline()
-        assert answer, f"the child of {path} died with {child.wait()}"
+        server = _servers.get(path)
+        if server is None or server.process.poll() is not None:
+            server = _servers[path] = _Server(path)
+        print(test.__name__, file=server.asks, flush=True)
+        answer = server.answers.readline()
+        assert answer, f"the child of {path} died with {server.process.wait()}"
         error = json.loads(answer)
         if error is not None:
             raise AssertionError("in the child process:\n" + error)

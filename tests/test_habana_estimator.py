@@ -37,7 +37,7 @@ TRAIN = """
 
 def test_training(tmp_path: Path) -> None:
     if hasattr(tf, "estimator"):
-        python(TRAIN.format(directory=str(tmp_path)))
+        python(TRAIN.format(directory=str(tmp_path)), imported=True)
     else:
         done = python("from habana_tf import HabanaEstimator", check=False)
         assert done.returncode and "has no estimators, 2.15 was the last" in done.stderr

@@ -108,4 +108,4 @@ AUTOENCODER = """
 
 
 def test_a_convolutional_autoencoder() -> None:
-    python(AUTOENCODER, timeout=300)
+    python(AUTOENCODER, imported=True, timeout=300)

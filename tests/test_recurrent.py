@@ -67,7 +67,7 @@ SCRIPT = """
 @pytest.fixture(scope="module")
 def runs() -> dict[bool, dict[str, Any]]:
     """Losses of eight steps, weights behind them, and launches of one and of three steps, per model."""
-    done = {hpu: python(SCRIPT.format(hpu=hpu, steps=STEPS), timeout=400) for hpu in (True, False)}
+    done = {hpu: python(SCRIPT.format(hpu=hpu, steps=STEPS), imported=True, timeout=400) for hpu in (True, False)}
     return {hpu: json.loads(d.stdout.splitlines()[-1]) for hpu, d in done.items()}
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests import forked
 from tests.child import environment, python
 
 STEPS = 20
@@ -29,8 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, np.nda
 
 def _run(path: Path, device: str, extra: dict[str, str]) -> dict[str, np.ndarray]:
     script = Path(__file__).with_name("training_run.py")
-    command = [sys.executable, str(script), device, str(STEPS), f"{path}.npz"]
-    done = subprocess.run(command, env=environment(**extra), capture_output=True, text=True, timeout=300)
+    done = forked.run([str(script), device, str(STEPS), f"{path}.npz"], environment(**extra), timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
     with np.load(f"{path}.npz") as saved:
         return dict(saved)
@@ -109,7 +107,7 @@ def test_a_step_is_one_launch(name: str, precision: str) -> None:
     The identities that name a function's results compute nothing.
     """
     root = str(Path(__file__).resolve().parent.parent)
-    done = python(STEP.format(root=root, name=name, precision=precision), timeout=300)
+    done = python(STEP.format(root=root, name=name, precision=precision), imported=True, timeout=300)
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "launches in the graph": 1,
         "launches of three more steps": 3,

@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.child import environment, machine
 
 TIMEOUT = 300.0
@@ -62,32 +63,44 @@ class Job:
 
     folder: Path
     machine: str = field(default_factory=machine)
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: list[subprocess.Popen[bytes] | forked.Child] = field(default_factory=list)
 
     def start(self, command: Sequence[str], **variables: str) -> None:
         """One more process, in a session of its own."""
         with open(self.folder / f"output{len(self.processes)}", "wb") as output:
             self.processes.append(
                 subprocess.Popen(
-                    command, cwd=self.folder,
-                    env=environment(
-                        REPORTS=str(self.folder / "reports"), **{"HABANA_SIM_STATE_DIR": self.machine, **variables}
-                    ),
+                    command, cwd=self.folder, env=self._environment(variables),
                     stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
                 )
             )  # fmt: skip
+
+    def script(self, *arguments: str, **variables: str) -> None:
+        """One more process that runs the script, in a session of its own; it finds TensorFlow imported."""
+        with open(self.folder / f"output{len(self.processes)}", "wb") as output:
+            self.processes.append(
+                forked.Child(
+                    ["script.py", *arguments], self._environment(variables), self.folder,
+                    stdout=output.fileno(), stderr=output.fileno(), session=True,
+                )
+            )  # fmt: skip
+
+    def _environment(self, variables: dict[str, str]) -> dict[str, str]:
+        own = {"REPORTS": str(self.folder / "reports"), "HABANA_SIM_STATE_DIR": self.machine}
+        return environment(**{**own, **variables})
 
     def output(self, index: int) -> str:
         """What a process has printed so far."""
         return (self.folder / f"output{index}").read_text(errors="replace")
 
     def alive(self) -> list[int]:
-        """Processes of this job that run, wherever they are: all have its folder in their environment."""
+        """Processes of this job that run: they have its folder in their environment or are of a session it began."""
         mark = b"REPORTS=" + str(self.folder).encode()
+        sessions = {process.pid for process in self.processes}
         found = []
-        for entry in Path("/proc").iterdir():
+        for entry in filter(lambda each: each.name.isdigit(), Path("/proc").iterdir()):
             with contextlib.suppress(OSError):  # it ended just now, or is somebody else's
-                if entry.name.isdigit() and mark in (entry / "environ").read_bytes():
+                if os.getsid(int(entry.name)) in sessions or mark in (entry / "environ").read_bytes():
                     found.append(int(entry.name))
         return found
 
@@ -144,7 +157,7 @@ def run(script: str, workers: int, *arguments: str, **variables: str) -> list[An
     with job(script) as running:
         for rank in range(workers):
             config = {"TF_CONFIG": cluster(ports, rank), "HLS_MODULE_ID": str(rank), **variables}
-            running.start([sys.executable, "script.py", *arguments], **config)
+            running.script(*arguments, **config)
         return running.done(workers)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -99,7 +98,7 @@ def test_two_workers_train_as_numpy_does(kind: str) -> None:
         x, y = write(running.folder)
         for rank in range(2):
             variables = {"TF_CONFIG": cluster(ports, rank), "HLS_MODULE_ID": str(rank)}
-            running.start([sys.executable, "script.py", kind], **variables)
+            running.script(kind, **variables)
         reports = running.done(2)
     for steps, weights, launched in reports:
         assert steps == STEPS and launched
@@ -113,5 +112,5 @@ def test_a_cluster_without_tf_config_is_an_error() -> None:
             numbers = {"RANK": rank, "SIZE": 2, "LOCAL_RANK": rank, "LOCAL_SIZE": 2}
             variables = {f"OMPI_COMM_WORLD_{name}": str(number) for name, number in numbers.items()}
             variables["PMIX_NAMESPACE"] = running.folder.name  # the ports follow from it
-            running.start([sys.executable, "script.py", "refused"], **variables)
+            running.script("refused", **variables)
         assert all("TF_CONFIG does not name them" in error for error in running.done(2))

@@ -76,7 +76,7 @@ def test_strategy(victim: int) -> None:
     with job(STRATEGY) as running:
         for rank in range(2):
             variables = {"TF_CONFIG": cluster(ports, rank), "HLS_MODULE_ID": str(rank)}
-            running.start([sys.executable, "script.py"], **variables)
+            running.script(**variables)
         killed = kill_when_all_run(running, victim)
         codes = running.wait(ENDS_WITHIN)
         assert time.monotonic() - killed < ENDS_WITHIN
@@ -128,7 +128,7 @@ def test_a_job_started_again_goes_on_from_its_backup() -> None:
             ports = free_ports(2)
             for rank in range(2):
                 variables = {"TF_CONFIG": cluster(ports, rank), "HLS_MODULE_ID": str(rank)}
-                running.start([sys.executable, "script.py", how], **variables)
+                running.script(how, **variables)
             codes = running.wait()[-2:]
             if how == "killed":
                 assert codes[1] == -signal.SIGKILL and codes[0] != 0, running.everything()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import sys
 from collections.abc import Iterator
 
 import pytest
@@ -132,5 +131,5 @@ def test_srun_without_tf_config() -> None:
         for rank in range(2):
             own = {"PROCID": str(rank), "LOCALID": str(rank)}
             variables = {f"SLURM_{name}": value for name, value in {**shared, **own}.items()}
-            running.start([sys.executable, "script.py"], **variables)
+            running.script(**variables)
         assert running.done(2) == [[2, 9.0], [2, 9.0]]

@@ -50,7 +50,7 @@ def stock() -> tuple[Trained, Trained]:
     """Stock TensorFlow with whole batches, and with the averages of two halves."""
     with job(SCRIPT) as running:
         for parts in ("1", "2"):
-            running.start([sys.executable, "script.py", "stock", parts])
+            running.script("stock", parts)
         codes = running.wait()
         assert not any(codes), running.everything()
         whole, halves = (read(running.folder / "reports", f"stock{parts}", {}) for parts in ("1", "2"))
@@ -65,7 +65,7 @@ def start(running: Job, kind: str, workers: int) -> None:
     ports = free_ports(workers)
     for rank in range(workers):
         variables = {"TF_CONFIG": cluster(ports, rank), "HLS_MODULE_ID": str(rank), "TF_RECIPE_CACHE_PATH": recipes}
-        running.start([sys.executable, "script.py", kind], **variables)
+        running.script(kind, **variables)
 
 
 @pytest.mark.slow

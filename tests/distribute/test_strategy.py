@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import textwrap
 
 import pytest
 
-from tests.child import environment, python
+from tests.child import python
 from tests.distribute.job import cluster, free_ports, run
 
 
@@ -109,9 +106,7 @@ FIT = """
 
 
 def fit(*arguments: str, **variables: str) -> dict[str, dict[str, list[float]]]:
-    command = [sys.executable, "-c", textwrap.dedent(FIT), *arguments]
-    done = subprocess.run(command, env=environment(**variables), capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    done = python(FIT, *arguments, imported=True, **variables)
     result: dict[str, dict[str, list[float]]] = json.loads(done.stdout.splitlines()[-1])
     return result
 

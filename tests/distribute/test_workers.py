@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
 
-from tests.child import environment
+from tests.child import python
 from tests.distribute.job import TIMEOUT, free_ports, job, mpirun, needs_mpi, run
 from tests.versions import KERAS_3
 
@@ -194,10 +193,7 @@ report(rank, [history, few, weights, [w.tobytes().hex() for w in model.get_weigh
 @pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with several workers: see the next test")
 def test_keras() -> None:
     """fit, evaluate and predict with callbacks, as one process with the whole batch does it."""
-    command = [sys.executable, "-c", "import json\n" + MODEL + STOCK]
-    stock = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=TIMEOUT)
-    assert stock.returncode == 0, stock.stderr
-
+    stock = python("import json\n" + MODEL + STOCK, imported=True, timeout=TIMEOUT)
     history, few = json.loads(stock.stdout.splitlines()[-1])
     one, two = run(MODEL + WORKER, 2)
     assert one[2:] == two[2:] and one[0] == two[0]
@@ -366,5 +362,5 @@ def test_slurm_resolver_of_tensorflow() -> None:
     slurm = {"PROCID": "0", "STEP_NUM_TASKS": "1", "STEP_NODELIST": "localhost", "STEP_TASKS_PER_NODE": "1"}
     with job(SLURM) as running:
         variables = {f"SLURM_{name}": value for name, value in slurm.items()}
-        running.start([sys.executable, "script.py"], PORT=str(port), **variables)
+        running.script(PORT=str(port), **variables)
         assert running.done(1) == [True]

@@ -393,7 +393,7 @@ BAD = """
 
 def test_a_bad_file_is_said_and_the_program_goes_on(tmp_path: Path) -> None:
     (tmp_path / "lists.json").write_text('{"alow_list": []}')
-    done = python(BAD, TF_BF16_CONVERSION=str(tmp_path / "lists.json"))
+    done = python(BAD, imported=True, TF_BF16_CONVERSION=str(tmp_path / "lists.json"))
     assert f"{tmp_path}/lists.json: unknown key 'alow_list'" in done.stderr
 
 
@@ -423,7 +423,7 @@ TRAIN = """
 def test_a_keras_model_trains_in_bf16_as_in_fp32() -> None:
     results = {}
     for choice in ("0", "full", "basic"):
-        clusters, numbers = python(TRAIN, TF_BF16_CONVERSION=choice).stdout.splitlines()[-2:]
+        clusters, numbers = python(TRAIN, imported=True, TF_BF16_CONVERSION=choice).stdout.splitlines()[-2:]
         assert clusters.startswith("[1]")
         results[choice] = (set(clusters.split()[1:]), [float(n) for n in numbers.split()])
     assert results["0"][0] == set()

@@ -137,7 +137,7 @@ CALLS = """
 
 
 def test_functions_that_stay_calls() -> None:
-    told, happened = python(CALLS).stdout.splitlines()[-2:]
+    told, happened = python(CALLS, imported=True).stdout.splitlines()[-2:]
     assert told == happened and "cluster_" in told
 
 
@@ -156,4 +156,4 @@ STRATEGY = """
 
 
 def test_under_a_strategy() -> None:
-    python(STRATEGY)
+    python(STRATEGY, imported=True)

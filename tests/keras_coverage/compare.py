@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tests import forked
 from tests.child import environment
 
 RTOL, ATOL = 1e-4, 1e-5
@@ -42,23 +41,16 @@ def _ran(*families: str) -> tuple[Ran, Ran] | str:
     """What HPU and stock TensorFlow say and compute; or why a process died, which the next test need not see again."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / f"{device}.npz") for device in ("hpu", "stock")]
-        running = [
-            subprocess.Popen(
-                [sys.executable, "-m", "tests.keras_coverage.run", device, path, *families],
-                env=environment(), text=True, stdout=subprocess.PIPE, stderr=Path(path).with_suffix(".err").open("w"),
-            )
-            for device, path in zip(("hpu", "stock"), paths, strict=True)
-        ]  # fmt: skip
-        output = [process.communicate()[0] for process in running]
         ran = []
-        for process, path, said in zip(running, paths, output, strict=True):
-            if process.returncode != 0:
-                return f"exit code {process.returncode}: {Path(path).with_suffix('.err').read_text()[-3000:]}"
+        for device, path in zip(("hpu", "stock"), paths, strict=True):
+            done = forked.run(["-m", "tests.keras_coverage.run", device, path, *families], environment(), timeout=600)
+            if done.returncode != 0:
+                return f"exit code {done.returncode}: {done.stderr[-3000:]}"
             with np.load(path) as stored:
                 arrays: dict[str, list[Any]] = {}
                 for key in stored.files:  # in the order they were saved
                     arrays.setdefault(key.rsplit("/", 1)[0], []).append(stored[key])
-            ran.append(Ran(json.loads(said.splitlines()[-1]), arrays))
+            ran.append(Ran(json.loads(done.stdout.splitlines()[-1]), arrays))
     return ran[0], ran[1]
 
 
