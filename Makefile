@@ -34,10 +34,9 @@ NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
-# Files side by side, each in one process; more than four processes would want more than 8 GiB.
-SIDE_BY_SIDE := -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-# 5: no test chosen, which ARGS may mean for one of the two releases.
-CHOSEN = $(ARGS) $(if $(ARGS),|| [ $$? -eq 5 ])
+# Files side by side, each in one process; one more than there are cores, because many a test waits for a process to
+# end or to give up. More than four would want more than 8 GiB.
+SIDE_BY_SIDE := -n $(shell echo $$(($$(nproc) + 1))) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-latest test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \
 	distclean
@@ -52,13 +51,13 @@ demo: $(VENV)/.installed ## A network learns handwritten digits on the simulated
 	@echo; echo "== Second run: the same program in a new process =="
 	@cd $(RUN) && $(QUIET) TF_RECIPE_CACHE_PATH=recipes $(CURDIR)/$(VENV)/bin/python $(CURDIR)/examples/train_digits.py
 
-test: $(VENV)/.installed $(if $(HAS_TWO),$(VENV)/.horovod test-latest) ## All tests; ARGS="-k pattern" passes options on
+test: $(VENV)/.installed $(if $(HAS_TWO),$(VENV)/.horovod) ## All tests; ARGS="-k pattern" passes options on
 	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) $(SIDE_BY_SIDE) $(CURDIR)/tests --ignore $(CURDIR)/tests/networks $(CHOSEN)
+	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) $(SIDE_BY_SIDE) $(CURDIR)/tests --ignore $(CURDIR)/tests/networks $(ARGS)
 
 test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFlow (slow); NETWORKS_PART=0/4 takes a quarter
 	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) $(CURDIR)/tests/networks $(ARGS)
+	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) -n logical --maxprocesses 2 $(CURDIR)/tests/networks $(ARGS)
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 # The longest first, so that none runs alone in the end.
@@ -67,10 +66,10 @@ LATEST_TESTS := tests/keras_coverage tests/distribute tests/examples tests/devic
 	tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/test_keras_compat.py tests/test_fork.py \
 	tests/test_habana_frameworks.py tests/ops
 
-test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3
+test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV_LATEST)/$(PYTEST) $(SIDE_BY_SIDE) \
-		$(addprefix $(CURDIR)/,$(LATEST_TESTS)) $(CHOSEN)
+		$(addprefix $(CURDIR)/,$(LATEST_TESTS)) $(ARGS)
 
 bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models mlp --pairs 3" passes options on
 	@cd $(RUN) && $(CURDIR)/$(VENV)/bin/python $(CURDIR)/tests/benchmarks/bench.py $(ARGS)
