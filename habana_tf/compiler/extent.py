@@ -307,13 +307,34 @@ def stride_of(e: Extent, v: Var) -> int | None:
     return stride
 
 
+def linear(e: Extent, variables: Sequence[Var]) -> tuple[tuple[Extent, ...], Extent] | None:
+    """(stride per variable, what is left where all are 0) of an expression that is linear in these, with symbols in
+    the strides or not; None for any other."""
+    steps: list[Extent] = [0] * len(variables)
+    if isinstance(e, int):
+        return tuple(steps), e
+    const: Extent = e.const
+    for atom, c in e.terms:
+        along = [f for f in _factors(atom) if f in variables]
+        rest = [f for f in _factors(atom) if f not in variables]
+        if len(along) > 1 or not all(isinstance(f, Sym) for f in rest):
+            return None
+        step = mul(product(map(of, rest)), c)
+        if along:
+            k = next(k for k, v in enumerate(variables) if v == along[0])
+            steps[k] = add(steps[k], step)
+        else:
+            const = add(const, step)
+    return tuple(steps), const
+
+
 def affine(e: Extent, variables: Sequence[Var]) -> tuple[tuple[int, ...], int] | None:
     """(stride per variable, constant) of an expression that is a constant sum of these; None for any other."""
-    steps = [stride_of(e, v) for v in variables]
-    if isinstance(e, Expr) and any(atom not in variables for atom, _ in e.terms):
+    found = linear(e, variables)
+    if found is None:
         return None
-    const = e if isinstance(e, int) else e.const
-    return tuple(s for s in steps if s is not None), const
+    steps = tuple(s for s in found[0] if isinstance(s, int))
+    return (steps, found[1]) if len(steps) == len(variables) and isinstance(found[1], int) else None
 
 
 def divide(e: Extent, by: Extent) -> Extent | None:

@@ -7,6 +7,7 @@ epilogue. Legal is what never reads at another index what the kernel itself writ
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from . import extent as ext
 from .extent import Extent
@@ -14,7 +15,7 @@ from .ir import VIEWS, Node, Op
 from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
 from .operands import View
 from .reads import domain_index, reads_of
-from .views import Index
+from .views import Index, strides
 
 MAX_STORES = 10
 MAX_EPILOGUE = 40
@@ -113,14 +114,23 @@ def _fits(g: Group, me: Group) -> bool:
 
 
 def _affine(me: Group, kernel: LoopKernel) -> bool:
-    """Whether an epilogue's reads are all linear in the result's axes."""
+    """Whether an epilogue's reads are all linear in the result's axes.
+
+    Where the result itself has strides known at run time only, the axes that it walks as one have to be one for what
+    is read, too: otherwise there is no code for the product (see `contract_spec`).
+    """
     variables = [ext.Var(f"x{k}", n) for k, n in enumerate(kernel.domain)]
+    result, axes = strides(tuple(kernel.domain)), [k for k, n in enumerate(kernel.domain) if n != 1]
+    joined = [(p, q) for p, q in pairwise(axes) if not isinstance(result[p], int)]
     for node, indices in me.reads.items():
         for index in indices:
             if len(index) != node.rank:
                 return False
-            offset = ext.ravel(index, node.shape)
-            if ext.affine(offset, variables) is None:
+            found = ext.linear(ext.ravel(index, node.shape), variables)
+            if found is None or not isinstance(found[1], int):
+                return False
+            steps = found[0]
+            if any(steps[p] != ext.mul(steps[q], kernel.domain[q]) for p, q in joined):
                 return False
     return not _has_positions(kernel)
 

@@ -8,11 +8,13 @@ cannot take it, the padded tensor is kept instead.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from . import extent as ext
-from .codegen.contract_spec import ContractSpec, Guard, Operand, accepts_guards
+from .codegen.contract_spec import ContractSpec, Guard, Operand, accepts_guards, canonical
 from .extent import Extent
 from .ir import VIEWS, Contraction, Node, Op
 from .views import Index, Range, Unfit, source_of, strides
@@ -20,13 +22,13 @@ from .views import Index, Range, Unfit, source_of, strides
 
 @dataclass(frozen=True)
 class View:
-    """A tensor read with constant strides: element (i, j, ...) is at offset + i * strides[0] + ... of `base`.
+    """A tensor read with strides: element (i, j, ...) is at offset + i * strides[0] + ... of `base`.
 
     It is 0 where a guard (coefficients per axis, see `Guard`) does not hold.
     """
 
     base: Node
-    strides: tuple[int, ...]
+    strides: tuple[Extent, ...]
     offset: int
     guards: tuple[Guard, ...] = ()
 
@@ -37,8 +39,8 @@ def labels_of(node: Node) -> list[int]:
     return list(dict.fromkeys((*spec.out, *spec.a, *spec.b)))
 
 
-def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[int, ...]] = ()) -> ContractSpec:
-    """A contraction over these operands for the code generator. Raises Unfit for strides known at run time only."""
+def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Extent, ...]] = ()) -> ContractSpec:
+    """A contraction over these operands for the code generator."""
     spec: Contraction = node.arg
     labels = labels_of(node)
     sizes: dict[int, Extent] = {}
@@ -53,13 +55,13 @@ def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[int
         )
         for s, axes, v in zip(node.src, (spec.a, spec.b), views, strict=True)
     )
-    out = Operand(node.dtype, _per_label(labels, spec.out, _constant(strides(node.shape))))
+    out = Operand(node.dtype, _per_label(labels, spec.out, strides(node.shape)))
     return ContractSpec(tuple(sizes[x] for x in labels), a, b, out, tuple(also))
 
 
 def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View]:
     """The views that a contraction reads; their bases have to be kept. Padding in `copied` is kept anyway."""
-    a, b = (_operand(s, kept) for s in node.src)
+    a, b = _walkable(node, kept)
     if any(v.base.op is Op.PAD and v.base not in kept and v.base not in copied for v in (a, b)):
         return _guarded(node, (a, b), kept) or (a, b)
     return a, b
@@ -69,7 +71,7 @@ def padding_to_copy(contractions: Sequence[Node], kept: set[Node]) -> set[Node]:
     """The paddings that some contraction needs in memory: the others may read that copy as well."""
     found = set()
     for node in contractions:
-        views = tuple(_operand(s, kept) for s in node.src)
+        views = _walkable(node, kept)
         pads = {v.base for v in views if v.base.op is Op.PAD and v.base not in kept}
         if pads and _guarded(node, (views[0], views[1]), kept) is None:
             found |= pads
@@ -93,14 +95,24 @@ def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[Vie
     return None
 
 
+def _walkable(node: Node, kept: set[Node]) -> tuple[View, View]:
+    """The operands read through their views; copied where the strides of a view are known at run time only."""
+    a, b = (_operand(s, kept) for s in node.src)
+    if all(isinstance(step, int) for v in (a, b) for step in v.strides):
+        return a, b
+    copies = tuple(View(s, strides(s.shape), 0) for s in node.src)
+    for views in ((a, b), (copies[0], b), (a, copies[1])):
+        with contextlib.suppress(Unfit):
+            canonical(specification(node, views))
+            return views
+    return copies[0], copies[1]
+
+
 def _operand(node: Node, kept: set[Node]) -> View:
     base = node
     while base not in kept and base.op in VIEWS and base.op not in (Op.PAD, Op.CONCAT):
         base = base.src[0]
-    found = _strided(node, base) or _strided(node, node)
-    if found is None:
-        raise Unfit(f"a product reads {node.shape} with strides known at run time only")
-    return found
+    return _strided(node, base) or View(node, strides(node.shape), 0)
 
 
 def _through_padding(node: Node, pad: Node, kept: set[Node]) -> View | None:
@@ -123,11 +135,11 @@ def _strided(node: Node, base: Node) -> View | None:
             ranges += more
     except Unfit:
         return None
-    offset = ext.affine(ext.ravel(index, at.shape), variables)  # a reshape of the base lies in memory as the base does
+    place = ext.linear(ext.ravel(index, at.shape), variables)  # a reshape of the base lies in memory as the base does
     guards = [_guard(r, variables) for r in ranges]
-    if offset is None or None in guards:
+    if place is None or not isinstance(place[1], int) or None in guards:
         return None
-    return View(base, *offset, tuple(g for g in guards if g is not None))
+    return View(base, place[0], place[1], tuple(g for g in guards if g is not None))
 
 
 def _guard(r: Range, variables: Sequence[ext.Var]) -> Guard | None:
@@ -137,13 +149,9 @@ def _guard(r: Range, variables: Sequence[ext.Var]) -> Guard | None:
     return Guard(*found, r.stop)
 
 
-def _constant(values: Sequence[Extent]) -> tuple[int, ...]:
-    out = [v for v in values if isinstance(v, int)]
-    if len(out) != len(values):
-        raise Unfit("a product's result has strides known at run time only")
-    return tuple(out)
+_Step = TypeVar("_Step", bound=Extent)
 
 
-def _per_label(labels: Sequence[int], axes: Sequence[int], steps: Sequence[int]) -> tuple[int, ...]:
+def _per_label(labels: Sequence[int], axes: Sequence[int], steps: Sequence[_Step]) -> tuple[_Step | int, ...]:
     by_label = dict(zip(axes, steps, strict=True))
     return tuple(by_label.get(x, 0) for x in labels)

@@ -2,6 +2,8 @@
 
 `finish_outputs` gives every output a node of its own (an output that is an input, or stands twice, becomes a copy).
 
+`as_loops` (products.py) makes reductions of contractions over strides known at run time only.
+
 `split_reductions` turns a reduction with few results over much data into two, so that all threads work on it and
 sums stay short. The split depends on shapes only:
 
@@ -17,6 +19,7 @@ from dataclasses import replace
 
 from .extent import nominal
 from .ir import Node, Op, Program
+from .products import as_loops
 
 SPLIT_DOMAIN = 65536
 """Elements from which a reduction is worth splitting."""
@@ -26,7 +29,7 @@ PARTS = 64
 
 
 def rewrite(program: Program) -> Program:
-    return split_reductions(finish_outputs(program))
+    return split_reductions(_rebuild(finish_outputs(program), as_loops))
 
 
 def finish_outputs(program: Program) -> Program:

@@ -12,7 +12,6 @@ from habana_tf.compiler.dtypes import DType
 from habana_tf.compiler.ir import Builder, Contraction, Node, Program
 from habana_tf.compiler.ranges import Form, generalize
 from habana_tf.compiler.recompilations import Signature
-from habana_tf.compiler.views import Unfit
 
 from .running import check_range
 
@@ -143,19 +142,13 @@ def test_a_deep_sum_is_cut_into_as_many_chunks_as_it_needs() -> None:
     check_range(Program(b.inputs, [dw]), [[1], [3], [64], [200]], rtol=1e-3, atol=1e-2)
 
 
-def test_a_last_axis_known_at_run_time_only_is_refused() -> None:
+@pytest.mark.parametrize("dtype", [F, BF], ids=str)
+def test_a_last_axis_known_at_run_time_only(dtype: DType) -> None:
     b = Builder()
-    x, w = b.input((20, 16), F), b.input((16, S), F)
-    with pytest.raises(Unfit, match="run time"):
-        check_range(Program(b.inputs, [product(b, x, w, (0, 1), (1, 2), (0, 2))]), [[5]])
-
-
-def test_strides_known_at_run_time_only_are_refused() -> None:
-    b = Builder()
-    q, k = b.input((3, S, 16), F), b.input((3, S, 16), F)
-    scores = product(b, q, k, (0, 1, 2), (0, 3, 2), (0, 1, 3))
-    with pytest.raises(Unfit, match="run time"):
-        check_range(Program(b.inputs, [scores]), [[5]])
+    x, w = b.input((20, 16), dtype), b.input((16, S), dtype)
+    tolerance = 1e-4 if dtype is F else 5e-2
+    y = product(b, x, w, (0, 1), (1, 2), (0, 2))
+    check_range(Program(b.inputs, [y]), SIZES, rtol=tolerance, atol=tolerance * 10)
 
 
 # -- everything else ----------------------------------------------------------------------------------------
@@ -201,3 +194,51 @@ def test_sizes_as_values() -> None:
     b.input((S, T), F)
     shape = b.concat([b.reshape(b.extent(e, DType.I32), (1,)) for e in (S, T, ext.mul(S, T))], 0)
     check_range(Program(b.inputs, [shape, b.iota((S, 3), 0, DType.I32)]), [[1, 2], [30, 4]])
+
+
+@pytest.mark.parametrize("dtype", [F, BF], ids=str)
+def test_a_dense_layer_on_sequences_of_any_length(dtype: DType) -> None:
+    """The axes before the last are walked as one: 4 * s0 rows, whose strides are numbers."""
+    b = Builder()
+    x, w, dy = b.input((4, S, 16), dtype), b.input((16, 24), dtype), b.input((4, S, 24), dtype)
+    bias, places = b.input((24,), dtype), b.input((S, 24), dtype)
+    y = b.binary("add", product(b, x, w, (0, 1, 2), (2, 3), (0, 1, 3)), bias)
+    placed = b.binary("add", product(b, x, w, (0, 1, 2), (2, 3), (0, 1, 3)), places)  # not of those rows
+    dx = product(b, dy, w, (0, 1, 3), (2, 3), (0, 1, 2))
+    dw = product(b, x, dy, (0, 1, 2), (0, 1, 3), (2, 3))
+    tolerance = 1e-4 if dtype is F else 5e-2
+    check_range(Program(b.inputs, [y, placed, dx, dw]), SIZES, rtol=tolerance, atol=tolerance * 10)
+
+
+def test_batch_and_length_may_both_be_unknown() -> None:
+    b = Builder()
+    x, w = b.input((S, T, 16), F), b.input((16, 24), F)
+    y = product(b, x, w, (0, 1, 2), (2, 3), (0, 1, 3))
+    check_range(Program(b.inputs, [y]), [[1, 1], [3, 17], [17, 3]], rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [F, BF], ids=str)
+def test_attention_over_sequences_of_any_length(dtype: DType) -> None:
+    """Queries of one length on keys of another, with the gradients of both products."""
+    b = Builder()
+    q, dy = (b.input((2, S, 4, 16), dtype) for _ in range(2))
+    k, v = (b.input((2, T, 4, 16), dtype) for _ in range(2))
+    batch, long, head, depth, other = range(5)
+    rows, columns, square = (batch, long, head, depth), (batch, other, head, depth), (batch, head, long, other)
+    scores = product(b, q, k, rows, columns, square)
+    y = product(b, scores, v, square, columns, rows)
+    dscores = product(b, dy, v, rows, columns, square)
+    dv = product(b, scores, dy, square, rows, columns)
+    dq = product(b, dscores, k, square, columns, rows)
+    dk = product(b, dscores, q, square, rows, columns)
+    sizes = [[1, 1], [3, 17], [16, 16], [33, 5]]
+    tolerance = 1e-4 if dtype is F else 6e-2
+    check_range(Program(b.inputs, [scores, y, dv, dq, dk]), sizes, rtol=tolerance, atol=tolerance * 20)
+
+
+def test_a_product_summed_over_two_lengths() -> None:
+    b = Builder()
+    x, dy = b.input((S, 6, T, 8), F), b.input((S, 6, T, 4), F)
+    dw = product(b, x, dy, (0, 1, 2, 3), (0, 1, 2, 4), (3, 4))  # one length: these axes are walked as one
+    turned = product(b, b.permute(x, (2, 1, 0, 3)), dy, (2, 1, 0, 3), (0, 1, 2, 4), (3, 4))
+    check_range(Program(b.inputs, [dw, turned]), [[1, 1], [5, 7], [16, 9]], rtol=1e-4, atol=1e-3)

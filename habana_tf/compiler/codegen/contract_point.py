@@ -12,7 +12,7 @@ from typing import Protocol
 
 from .. import extent as ext
 from ..dtypes import DType
-from ..extent import Extent
+from ..extent import Extent, nominal
 from ..ir import Node
 from ..views import Unfit
 from .contract_micro import masked_store, narrow
@@ -63,14 +63,14 @@ class Point:
     def mask(self) -> str | None:
         return None if self.active == self.lanes else first_lanes(self.lanes, self.active)
 
-    def offset(self, strides: Sequence[int], const: int = 0) -> Value:
+    def offset(self, strides: Sequence[Extent], const: int = 0) -> Value:
         """The element offset (i64) of lane 0 in a tensor with one stride per label of the spec."""
         labels = self.tile.c.labels()
         steps = tuple(self._step(label, strides) for label in labels)
         distance = sum(self.within.get(label.key, 0) * step for label, step in zip(labels, steps, strict=True))
         return self.tile.fn.integer("add", self.tile.base(steps, labels), distance + const)
 
-    def lane_stride(self, strides: Sequence[int]) -> int:
+    def lane_stride(self, strides: Sequence[Extent]) -> int:
         """Elements from one lane to the next: 1 a vector in memory, 0 one value for all lanes."""
         lane = self.tile.c.lane
         return self._step(lane, strides) if lane else 0
@@ -87,8 +87,9 @@ class Point:
         at = fn.integer("udiv", at, extent_value(fn, inner))
         return fn.integer("urem", at, extent_value(fn, spec.extents[label])) if place else at
 
-    def _step(self, label: Label, strides: Sequence[int]) -> int:
+    def _step(self, label: Label, strides: Sequence[Extent]) -> int:
         step = strides[label.sources[-1]]
+        assert isinstance(step, int), "canonical has seen to it"
         reach: Extent = step
         for inner, outer in zip(reversed(label.sources), list(reversed(label.sources))[1:], strict=False):
             reach = ext.mul(reach, self.tile.c.spec.extents[inner])
@@ -138,14 +139,14 @@ class StorePartial:
 
     def __init__(self, c: Canonical, temp: int) -> None:
         self.buffers: Sequence[Buffer] = (("temp", temp),)
-        steps = [0] * len(c.spec.extents)
+        steps: list[Extent] = [0] * len(c.spec.extents)
         size: Extent = 1
-        for i in sorted(range(len(steps)), key=lambda i: abs(c.spec.out.strides[i])):
+        for i in sorted(range(len(steps)), key=lambda i: nominal(c.spec.out.strides[i])):
             if c.spec.out.strides[i] and c.spec.extents[i] != 1:
-                if not isinstance(size, int):
-                    raise Unfit("a product's partial sums have strides known at run time only")
                 steps[i] = size
                 size = ext.mul(size, c.spec.extents[i])
+        if not all(isinstance(steps[x.key], int) for x in c.labels()):
+            raise Unfit("a product's partial sums have strides known at run time only")
         self.strides = tuple(steps)
         self.size = size
         self.chunk: Value = "0"

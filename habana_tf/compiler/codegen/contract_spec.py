@@ -6,11 +6,13 @@ Each tensor is a base buffer, a constant offset and one stride per label (0: the
 window, a reversed filter or a transposition is only a choice of strides, and a convolution is a product without a
 copy of its windows.
 
-An extent may be a symbol: of a label of rows, batch or sum, never of the lane label.
+An extent may be a symbol: of a label of rows, batch or sum, never of the lane label. A stride may hold symbols only
+where that label is joined to an inner one whose strides are numbers, as a batch of sequences is to their elements.
 
 `canonical` brings a spec to the one form that tiling and emission know: no labels of extent 1; `b` is the operand
 that shares the result's contiguous axis (the *lane label*); labels that are jointly affine in all tensors are one
-label. Labels come in four kinds: batch (in all three tensors), m (rows: a and out), n (columns: b and out), k (summed).
+label; every stride is a number. Labels come in four kinds: batch (in all three tensors), m (rows: a and out), n
+(columns: b and out), k (summed).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from dataclasses import dataclass, replace
 from .. import extent as ext
 from ..dtypes import DType
 from ..extent import Extent
+from ..views import Unfit
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Operand:
     """
 
     dtype: DType
-    strides: tuple[int, ...]
+    strides: tuple[Extent, ...]
     offset: int = 0
     guards: tuple[Guard, ...] = ()
 
@@ -52,7 +55,7 @@ class ContractSpec:
     a: Operand
     b: Operand
     out: Operand
-    also: tuple[tuple[int, ...], ...] = ()
+    also: tuple[tuple[Extent, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for strides in (self.a.strides, self.b.strides, self.out.strides, *self.also):
@@ -113,16 +116,35 @@ class Canonical:
         return self.batch + self.m + self.n + self.k
 
 
+@dataclass(frozen=True)
+class _Raw:
+    """A label before its strides are known to be numbers: those of a, b, the result and `also`."""
+
+    kind: str
+    extent: Extent
+    steps: tuple[Extent, ...]
+    sources: tuple[int, ...]
+    guards: tuple[int, ...]
+
+    def label(self) -> Label:
+        steps = [s for s in self.steps if isinstance(s, int)]
+        if len(steps) < len(self.steps):
+            raise Unfit(f"a product walks an axis of {self.extent} with strides known at run time only")
+        a, b, out, *also = steps
+        return Label(self.kind, self.extent, a, b, out, tuple(also), self.sources, self.guards)
+
+
 def canonical(spec: ContractSpec) -> Canonical:
-    labels = []
+    """The canonical form. Raises Unfit for strides known at run time only, and sums over two such sizes."""
+    raw = []
     for i, extent in enumerate(spec.extents):
         if extent == 1:
             continue
         a, b, out = spec.a.strides[i], spec.b.strides[i], spec.out.strides[i]
         kind = "k" if not out else "batch" if a and b else "n" if b else "m"
         coefs = tuple(g.coefs[i] for g in (*spec.a.guards, *spec.b.guards))
-        labels.append(Label(kind, extent, a, b, out, tuple(s[i] for s in spec.also), (i,), coefs))
-    labels = _merge(labels)
+        raw.append(_Raw(kind, extent, (a, b, out, *(s[i] for s in spec.also)), (i,), coefs))
+    labels = [x.label() for x in _merge(raw)]
     lane = next((x for x in labels if x.out == 1), None)
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
         lane = None
@@ -139,6 +161,8 @@ def canonical(spec: ContractSpec) -> Canonical:
     }
     # Rows of a are walked with short steps innermost; b follows (or is packed into this order).
     k = tuple(sorted((x for x in labels if x.kind == "k"), key=lambda x: (-abs(x.a), -abs(x.b), x.sources)))
+    if any(not isinstance(x.extent, int) for x in k[1:]):
+        raise Unfit("a product sums over two sizes known at run time only")
     left, right = (spec.b, spec.a) if swapped else (spec.a, spec.b)
     return Canonical(spec, left, right, swapped, groups["batch"], groups["m"], groups["n"], k, lane)
 
@@ -180,11 +204,11 @@ def accepts_guards(spec: ContractSpec) -> bool:
     return c.a.dtype is DType.F32 or (c.k[-1].a == 1 and c.k[-1] not in tied)
 
 
-def _merge(labels: list[Label]) -> list[Label]:
+def _merge(labels: list[_Raw]) -> list[_Raw]:
     """Joins p and q wherever a step of p is, in every tensor, as far as walking all of q."""
 
-    def steps(x: Label) -> tuple[int, ...]:
-        return (x.a, x.b, x.out, *x.also, *x.guards)
+    def steps(x: _Raw) -> tuple[Extent, ...]:
+        return (*x.steps, *x.guards)
 
     while True:
         for p in labels:

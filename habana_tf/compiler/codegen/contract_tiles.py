@@ -30,7 +30,6 @@ from habana_tf.hardware.cpu import Isa, Target
 from .. import extent as ext
 from ..dtypes import DType
 from ..extent import Extent, nominal
-from ..views import Unfit
 from .contract_spec import Canonical, Label
 
 L2 = 1 << 20
@@ -196,7 +195,7 @@ def _steps(n: Extent, size: int) -> Extent:
 
 
 def plan(c: Canonical, target: Target) -> Plan:
-    """The cut of a contraction for a CPU. Raises Unfit where a symbolic extent stands in the way."""
+    """The cut of a contraction for a CPU."""
     rows = _points(c.m)
     depth = _points(c.k)
     batch = _points(x for x in c.batch if x is not c.lane)
@@ -207,8 +206,6 @@ def plan(c: Canonical, target: Target) -> Plan:
         dot, amx = False, 0  # a would have to be spread, and how much of it there is is not known
     t = _amx_tiling(c) if amx else tiling(c, target)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
-    if any(not isinstance(x.extent, int) for x in c.k[1:]):
-        raise Unfit("a product sums over two sizes known at run time only")
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * c.b.dtype.bytes
     # Windows overlap: a's memory is what its labels span, if that is less than their product.

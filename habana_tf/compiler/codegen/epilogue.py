@@ -55,13 +55,13 @@ class FusedEpilogue:
         found = accesses([(s.value, self.index) for s in kernel.stores if s.value is not kernel.node], loads)
         self.strides = [self.steps(e) for e in (*found.loads, *(self._place(s) for s in kernel.stores))]
 
-    def steps(self, e: Extent) -> tuple[int, ...]:
+    def steps(self, e: Extent) -> tuple[Extent, ...]:
         """An index expression's stride per label."""
         spec: Contraction = self.kernel.node.arg
-        found = ext.affine(e, [Var(f"x{axis}", n) for axis, n in enumerate(self.kernel.node.shape)])
+        found = ext.linear(e, [Var(f"x{axis}", n) for axis, n in enumerate(self.kernel.node.shape)])
         if found is None:
             raise Unfit(f"epilogue reads at {e}")
-        out = [0] * len(self.labels)
+        out: list[Extent] = [0] * len(self.labels)
         for label, step in zip(spec.out, found[0], strict=True):
             out[self.labels.index(label)] = step
         return tuple(out)

@@ -1,0 +1,45 @@
+"""Products without code of their own: a contraction that walks strides known at run time only becomes a reduction.
+
+    scores[b, h, s, t] = sum over d of q[b, s, h, d] * k[b, t, h, d]        s, t: as long as the sequence is this time
+
+Rows and columns of such a result are as far apart as the sequence is long, and the kernels of contractions want that
+distance in their code. Loops over one domain do not (`codegen/loops.py`): they multiply and add up element by element,
+in the contraction's accumulator, which is slower than register tiles but the same for every size. What a batch of
+sequences is multiplied with, a dense layer's weights, keeps its tiles: there the axes of the batch are walked as one.
+"""
+
+from __future__ import annotations
+
+from .codegen.contract_spec import canonical
+from .ir import Builder, Contraction, Node, Op
+from .operands import View, specification
+from .views import Unfit, strides
+
+
+def as_loops(node: Node) -> Node:
+    """The node, or for a contraction that has no code over operands in memory the same sums as a reduction."""
+    if node.op is not Op.CONTRACT or _has_code(node):
+        return node
+    spec: Contraction = node.arg
+    labels = [*spec.out, *(x for x in spec.a if x not in spec.out)]
+    sizes = {
+        x: n for s, axes in zip(node.src, (spec.a, spec.b), strict=True) for x, n in zip(axes, s.shape, strict=True)
+    }
+    b = Builder()
+    b.origin = node.origin
+    factors = []
+    for s, axes in zip(node.src, (spec.a, spec.b), strict=True):
+        order = sorted(range(len(axes)), key=lambda k: labels.index(axes[k]))
+        x = b.permute(b.cast(s, spec.accumulator), order)
+        factors.append(b.broadcast_in_dim(x, [sizes[y] for y in labels], [labels.index(axes[k]) for k in order]))
+    total = b.reduce("sum", b.binary("mul", *factors), range(len(spec.out), len(labels)))
+    return b.cast(total, node.dtype)
+
+
+def _has_code(node: Node) -> bool:
+    a, b = (View(s, strides(s.shape), 0) for s in node.src)
+    try:
+        canonical(specification(node, (a, b)))
+    except Unfit:
+        return False
+    return True
