@@ -76,7 +76,7 @@ def script(root: Later) -> str:
 
 def _parsers(parser: Later, path: str) -> Iterator[tuple[str, Later]]:
     """Every parser with the words that lead to it."""
-    yield path, parser.declared()
+    yield path, parser.complete()
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for name, inner in action.choices.items():

@@ -55,6 +55,30 @@ def test_help_needs_no_declaration(parser: Later) -> None:
     assert declared == []
 
 
+@pytest.mark.parametrize(
+    "words", ["more add 3 x", "more add", "more add x", "add 3 --x", "more", "less", "", "more -h", "-h", "more less 3"]
+)
+def test_errors_and_help_are_those_of_argparse(
+    parser: Later, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What parsing with one command's parser says is what parsing with all of them said."""
+    usual = argparse.ArgumentParser(prog="tool", formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = usual.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    adds = [commands.add_parser("add", help="add a number", description="Add a number.")]
+    more = commands.add_parser("more", help="more of it", description="More of it.")
+    actions = more.add_subparsers(title="actions", metavar="ACTION", required=True)
+    adds.append(actions.add_parser("add", help="add a number", description="Add a number."))
+    for add in adds:
+        add.add_argument("number", type=int)
+    monkeypatch.setenv("COLUMNS", "82")
+    said = []
+    for either in (usual, parser):
+        with pytest.raises(SystemExit) as ended:
+            either.parse_args(words.split())
+        said.append((ended.value.code, *capsys.readouterr()))
+    assert said[0] == said[1]
+
+
 def test_usage_and_help_of_a_command_are_those_declared(parser: Later, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser.parse_args(["more", "add", "--help"])
