@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -20,20 +19,30 @@ class SettingError(ValueError):
     """An environment variable holds a value that is not allowed."""
 
 
-@dataclass(frozen=True)
 class Setting(Generic[T]):
     """One environment variable.
 
     `parse` turns non-empty text into the value or raises ValueError; `allowed` says in words what it accepts.
+    key: whether its value is in every recipe's key. aliases: older names.
     """
 
-    name: str
-    default: T
-    parse: Callable[[str], T]
-    allowed: str
-    meaning: str
-    key: bool
-    aliases: tuple[str, ...] = ()
+    def __init__(
+        self,
+        name: str,
+        default: T,
+        parse: Callable[[str], T],
+        allowed: str,
+        meaning: str,
+        key: bool,
+        aliases: tuple[str, ...] = (),
+    ) -> None:
+        self.name = name
+        self.default = default
+        self.parse = parse
+        self.allowed = allowed
+        self.meaning = meaning
+        self.key = key
+        self.aliases = aliases
 
     def source(self) -> str | None:
         """The name under which the environment sets this variable now, or None when the default holds."""

@@ -25,9 +25,10 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: opening a pipe must not block
 _ACL = "system.posix_acl_access"
 
 
@@ -42,8 +43,7 @@ class Refused(Exception):
         self.kind = kind
 
 
-@dataclass(frozen=True)
-class Policy:
+class Policy(NamedTuple):
     """Who is believed beside this user and root. owner: one more user's number. signed: entries carry signatures.
 
     advice: what else to do about a foreign owner; {user} is its number.
@@ -101,19 +101,35 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Polic
         if before is not None and not stat.S_ISREG(before.st_mode):
             raise _no_file(_Where(name, parent))
         new, mode = before is None, file_mode(parent, policy)
-    # O_NONBLOCK: opening a pipe must not block.
-    descriptor = _open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, parent, mode)
+    descriptor = _open(name, flags | _FILE, parent, mode)
     try:
         if new and mode != 0o600:
             with suppress(OSError):  # somebody else's, made at the same moment
                 os.fchmod(descriptor, mode)
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise _no_file(_Where(name, parent))
-        check(status, _Where(name, parent), policy, descriptor=descriptor)
+        _checked(descriptor, name, parent, policy)
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def opened_to_read(name: str, parent: int, policy: Policy = OWN) -> tuple[int, os.stat_result]:
+    """As `regular_file`, for who closes the descriptor: it, and the status that was checked. A listing opens a thousand
+    files, and a context manager for each costs as much as the system calls."""
+    descriptor = _open(name, _FILE, parent)
+    try:
+        return descriptor, _checked(descriptor, name, parent, policy)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _checked(descriptor: int, name: str, parent: int, policy: Policy) -> os.stat_result:
+    """The status of an opened file that is regular and believed. Raises Refused."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise _no_file(_Where(name, parent))
+    check(status, _Where(name, parent), policy, descriptor=descriptor)
+    return status
 
 
 def file_mode(parent: int, policy: Policy) -> int:
@@ -121,9 +137,13 @@ def file_mode(parent: int, policy: Policy) -> int:
     return 0o600 | os.fstat(parent).st_mode & 0o060 if policy.signed else 0o600
 
 
-def read_all(descriptor: int) -> bytes:
-    """The file, as long as it is now. Read, not mapped: a mapped file that shrinks kills the process."""
-    size = os.fstat(descriptor).st_size
+def read_all(descriptor: int, size: int | None = None) -> bytes:
+    """The file, as long as it is now. Read, not mapped: a mapped file that shrinks kills the process.
+
+    size: how long it was a moment ago, for who knows.
+    """
+    if size is None:
+        size = os.fstat(descriptor).st_size
     piece = os.read(descriptor, size) if size else b""
     if len(piece) == size:
         return piece  # one that grew meanwhile is no entry of ours, and its digests say so

@@ -169,11 +169,7 @@ class Store(Reader):
                 return None
 
     def _use(self, shard: int, name: str) -> bytes:
-        with trust.regular_file(name, shard, policy=self.policy) as file:
-            data = trust.read_all(file)
-            if self.options.writable:
-                files.touch(file)
-        return data
+        return files.contents(name, shard, self.policy, touched=self.options.writable)
 
     def _quarantine(self, shard: int, name: str) -> None:
         """Moves a damaged entry out of the way, or removes it; on a read-only disk it stays."""

@@ -9,11 +9,14 @@ file is covered once, a listing can read the beginning alone and still see damag
 one over the whole. docs/recipe-cache.md describes the format for other readers.
 
 The head holds what the cache itself writes: `name`, `digest` (the key's SHA-256), `created` (seconds since the
-epoch), `compile_seconds`, `parts`, and where they apply `failure` and `signature`. The key is the canonical JSON of
-its manifest: its SHA-256 *is* the digest, so it is checked without being parsed. The description is what the compiler
-tells people and tools, parsed when asked for:
-    tools    {"habana_tf": "0.1.0", "llvmlite": "0.50.0", ...}
+epoch), `compile_seconds`, `parts`, and where they apply `failure` and `signature`; and of what the compiler tells
+people the little that a line of a listing shows:
     ops      {"MatMul": 2, "Relu": 1, ...}
+    scopes   {"resnet50": 61, ...}
+    takes    the first inputs as text: "float32[128,784], float32[784,10]"
+The key is the canonical JSON of its manifest: its SHA-256 *is* the digest, so it is checked without being parsed. The
+description is the rest, parsed when asked for:
+    tools    {"habana_tf": "0.1.0", "llvmlite": "0.50.0", ...}
     inputs   [{"dtype": "float32", "shape": [128, 784]}, ...], and `outputs` likewise
     memory   {"workspace_bytes": ..., "constant_bytes": ..., "peak_bytes": ..., ...}
 and whatever else its tools want to show.
@@ -29,14 +32,14 @@ import json
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from habana_tf.cache.key import Key, canonical
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 PREFIX_BYTES = 48
+_DIGEST_AT = 16
 MOST_HEAD_BYTES = 1 << 20
 MOST_DESCRIPTION_BYTES = 1 << 30
 _ENDLESS = 1 << 40
@@ -44,7 +47,13 @@ _MAGIC = b"\x93RECIPE\n"
 _PREFIX = struct.Struct("<8sII32s")
 _KEY, _ABOUT = "key", "about"
 _FROM_FILE = ("key", "sections")
+_ROW = ("name", "bytes", "stored", "blake2b")
 _OWN = frozenset({"name", "digest", "created", "compile_seconds", "parts", "failure", "signature"})
+_SHOWN = ("ops", "scopes", "takes")
+_HEAD = _OWN.union(_SHOWN)
+_ALWAYS = (("name", str), ("digest", str), ("created", (int, float)), ("compile_seconds", (int, float)))
+_AT_TIMES = (("failure", str), ("signature", str), ("ops", dict), ("scopes", dict), ("takes", str))
+_LOADS = json.JSONDecoder().raw_decode
 
 # zlib gives 130 to 150 MB/s back on one core that hashes 400, so compression only pays where it shrinks to a quarter:
 # zeros and other constants do, machine code (to a third) does not. The first bytes of a section tell.
@@ -61,10 +70,11 @@ class EntryError(Exception):
 class Header(Mapping[str, Any]):
     """Head, key and description as one mapping; key and description are parsed when first asked for.
 
-    Asking for them raises EntryError when they are not understood; `tools`, `ops` and so on are in the description.
+    Asking for them raises EntryError when they are not understood; `tools`, `inputs` and so on are in the description.
+    Where key and description are None, only the head was read: the mapping has nothing else.
     """
 
-    def __init__(self, head: dict[str, Any], key: bytes, about: bytes) -> None:
+    def __init__(self, head: dict[str, Any], key: bytes | None, about: bytes | None) -> None:
         self._head, self._key, self._about = head, key, about
 
     @cached_property
@@ -81,6 +91,8 @@ class Header(Mapping[str, Any]):
 
     @cached_property
     def _manifest(self) -> list[list[Any]]:
+        if self._key is None:
+            raise KeyError("key")
         parts = _understood(self._key, "key manifest")
         if not isinstance(parts, list) or not all(_is_part(part) for part in parts):
             raise EntryError("the key manifest is not understood: it is no list of names and values")
@@ -88,34 +100,36 @@ class Header(Mapping[str, Any]):
 
     @cached_property
     def _described(self) -> dict[str, Any]:
+        if self._about is None:
+            return {}
         about = _understood(self._about, "description")
         if not isinstance(about, dict):
             raise EntryError("the description is not understood: it is no mapping")
-        return {name: value for name, value in about.items() if name not in _OWN and name not in _FROM_FILE}
+        return {name: value for name, value in about.items() if name not in _HEAD and name not in _FROM_FILE}
 
     def __getitem__(self, name: str) -> Any:
-        if name in _OWN:
+        if name in _HEAD:
             return self._head[name]
-        if name == "key":
-            return self._manifest
-        return self._head["parts"][2:] if name == "sections" else self._described[name]
+        if name == "sections":
+            return [dict(zip(_ROW, row, strict=True)) for row in self._head["parts"][2:]]
+        return self._manifest if name == "key" else self._described[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._described, *self._head, *_FROM_FILE])
+        return iter([*self._described, *self._head, *(_FROM_FILE if self._key is not None else _FROM_FILE[1:])])
 
     def __len__(self) -> int:
-        return len(self._described) + len(self._head) + len(_FROM_FILE)
+        return len(list(iter(self)))
 
 
-@dataclass(frozen=True)
 class Entry:
     """A recipe as stored: what it is (`header`) and its sections by name (machine code is "object").
 
     An entry with a `failure` has no sections.
     """
 
-    header: Mapping[str, Any]
-    sections: Mapping[str, bytes]
+    def __init__(self, header: Mapping[str, Any], sections: Mapping[str, bytes]) -> None:
+        self.header = header
+        self.sections = sections
 
     @property
     def name(self) -> str:
@@ -156,18 +170,15 @@ class Entry:
 
 def encode(entry: Entry, sign: Sign | None = None) -> bytes:
     """The entry as file contents, signed if asked. Raises TypeError or ValueError when the header is not JSON data."""
-    described = {k: v for k, v in entry.header.items() if k not in _OWN and k not in ("key", "sections")}
+    described = {k: v for k, v in entry.header.items() if k not in _HEAD and k not in _FROM_FILE}
     parts = [(_KEY, canonical(entry.header["key"])), (_ABOUT, _json(described)), *entry.sections.items()]
     table, payload = [], []
     for name, data in parts:
         packed = _compressed(data) if name not in (_KEY, _ABOUT) else None
         stored = data if packed is None else packed
-        table.append(
-            {"name": name, "bytes": len(data), "stored": len(stored), "zlib": packed is not None,
-             "blake2b": _digest(stored).hex()}
-        )  # fmt: skip
+        table.append([name, len(data), len(stored), _digest(stored).hex()])
         payload.append(stored)
-    head = {name: entry.header[name] for name in _OWN - {"parts", "signature"} if name in entry.header}
+    head = {name: entry.header[name] for name in _HEAD - {"parts", "signature"} if name in entry.header}
     head["parts"] = table
     if sign is not None:
         head["signature"] = sign(signed_bytes(head))
@@ -179,17 +190,18 @@ def encode(entry: Entry, sign: Sign | None = None) -> bytes:
 
 def decode(data: bytes) -> Entry:
     """The entry in `data`. Raises EntryError when anything is wrong with it."""
-    head, at = _head(data)
+    at = head_end(data)
+    head = _head(data, at)
     found: dict[str, bytes] = {}
-    for row in head["parts"]:
-        name, end = row["name"], at + row["stored"]
+    for name, size, count, digest in head["parts"]:
+        end = at + count
         stored = data[at:end]
         if end > len(data):
             raise EntryError(f"{len(data)} bytes long, cut off in part {name!r}")
-        if _digest(stored).hex() != row["blake2b"]:
+        if _digest(stored).hex() != digest:
             raise EntryError(f"the digest does not match the contents of part {name!r}")
-        found[name] = _unpacked(stored, row["bytes"], name) if row["zlib"] else stored
-        if len(found[name]) != row["bytes"]:
+        found[name] = stored if count == size else _unpacked(stored, size, name)
+        if len(found[name]) != size:
             raise EntryError(f"section {name!r} has the wrong length")
         at = end
     if at != len(data):
@@ -199,37 +211,41 @@ def decode(data: bytes) -> Entry:
     return Entry(Header(head, key, about), found)
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """The beginning of an entry's file, verified. file_bytes: how long the file has to be."""
 
     header: Header
     file_bytes: int
 
 
-def decode_start(data: bytes, more: Callable[[int, int], bytes] = lambda at, count: b"") -> Start:
+def decode_start(
+    data: bytes, more: Callable[[int, int], bytes] = lambda at, count: b"", head_only: bool = False
+) -> Start:
     """The beginning of a file in `data`, its first bytes, without reading its sections.
 
-    more: gives `count` bytes from offset `at` on where `data` ends too early. Raises EntryError for damage in it.
+    more: gives `count` bytes from offset `at` on where `data` ends too early. head_only: nothing but the head is looked
+    at. Raises EntryError for damage in what is.
     """
-    end = head_end(data)
-    if end > len(data):
+    if (end := head_end(data)) > len(data):
         data += more(len(data), end - len(data))
-    head, at = _head(data)
+    head, at = _head(data, end), end
     rows = head["parts"]
+    size = at + sum([row[2] for row in rows])
+    if head_only:
+        return Start(Header(head, None, None), size)
     texts = []
-    for row in rows[:2]:
-        end = at + row["stored"]
+    for _, _, count, digest in rows[:2]:
+        end = at + count
         if end > len(data):
             data += more(len(data), min(end - len(data), MOST_DESCRIPTION_BYTES))
         text = data[at:end]
-        if _digest(text).hex() != row["blake2b"]:
+        if _digest(text).hex() != digest:
             raise EntryError("the header is damaged")
         texts.append(text)
         at = end
     key, about = texts
     _check_key(head, key)
-    return Start(Header(head, key, about), at + sum(row["stored"] for row in rows[2:]))
+    return Start(Header(head, key, about), size)
 
 
 def head_end(start: bytes) -> int:
@@ -251,47 +267,42 @@ def head_end(start: bytes) -> int:
 
 def signed_bytes(head: Mapping[str, Any]) -> bytes:
     """What a signature is made of: the whole head but the signature; through its digests, the whole entry."""
-    return canonical({name: head[name] for name in sorted(_OWN - {"signature"}) if name in head})
+    return canonical({name: head[name] for name in sorted(_HEAD - {"signature"}) if name in head})
 
 
-def _head(start: bytes) -> tuple[dict[str, Any], int]:
-    """The verified head and the offset behind it."""
-    end = head_end(start)
+def _head(start: bytes, end: int) -> dict[str, Any]:
+    """The verified head, which ends at offset `end`."""
     text = start[PREFIX_BYTES:end]
-    if len(text) != end - PREFIX_BYTES or _digest(text) != _PREFIX.unpack_from(start)[3]:
+    if len(text) != end - PREFIX_BYTES or _digest(text) != start[_DIGEST_AT:PREFIX_BYTES]:
         raise EntryError("the header is damaged")
     try:
-        head = json.loads(text.decode())
-        ok = _well_formed(head)
+        head, read = _LOADS(text.decode())
+        ok = read == len(text) and _well_formed(head)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise EntryError(f"the header is not understood: {error!r}") from error
     if not ok:
         raise EntryError("the header is not understood: a field is missing or of another type")
-    return head, end
+    checked: dict[str, Any] = head
+    return checked
 
 
 def _well_formed(head: Any) -> bool:
     """Whether a head's fields are there and of their types; it may raise KeyError, TypeError or ValueError as well."""
     names: list[Any] = []
-    for row in head["parts"]:
-        name, size, stored = row["name"], row["bytes"], row["stored"]
-        if type(size) is not int or type(stored) is not int or not (0 <= size < _ENDLESS and 0 <= stored < _ENDLESS):
+    for name, size, stored, digest in head["parts"]:
+        # Whatever is not as long as it is was compressed: never longer, and never key and description.
+        if type(size) is not int or type(stored) is not int or not 0 <= stored <= size < _ENDLESS:
             return False
-        if type(row["blake2b"]) is not str or type(row["zlib"]) is not bool:
-            return False
-        if row["zlib"] and len(names) < 2:
+        if type(name) is not str or type(digest) is not str or (stored != size and len(names) < 2):
             return False
         names.append(name)
-    return (
-        isinstance(head["name"], str)
-        and isinstance(head["digest"], str)
-        and isinstance(head["created"], (int, float))
-        and isinstance(head["compile_seconds"], (int, float))
-        and isinstance(head.get("failure", ""), str)
-        and isinstance(head.get("signature", ""), str)
-        and names[:2] == [_KEY, _ABOUT]
-        and len(set(names)) == len(names)
-    )
+    for name, kinds in _ALWAYS:
+        if not isinstance(head[name], kinds):
+            return False
+    for name, kind in _AT_TIMES:
+        if name in head and not isinstance(head[name], kind):
+            return False
+    return names[:2] == [_KEY, _ABOUT] and len(set(names)) == len(names)
 
 
 def _is_part(part: object) -> bool:

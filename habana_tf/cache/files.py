@@ -26,6 +26,18 @@ def gone(error: OSError) -> bool:
     return isinstance(error, FileNotFoundError) or error.errno == errno.ESTALE
 
 
+def contents(name: str, parent: int, policy: Policy, touched: bool = False) -> bytes:
+    """What is in a file that is believed. touched: its use is noted. Raises trust.Refused or OSError."""
+    file, status = trust.opened_to_read(name, parent, policy)
+    try:
+        data = trust.read_all(file, status.st_size)
+        if touched:
+            touch(file, status.st_mtime)
+        return data
+    finally:
+        os.close(file)
+
+
 def find(shard: int, digest: str) -> str | None:
     """The file name of a key in its directory; the readable part of the name is not known to a lookup."""
     ending = f"-{digest}{SUFFIX}"
@@ -82,10 +94,10 @@ def remove_stale_temporaries(shard: int) -> None:
                     os.unlink(name, dir_fd=shard)
 
 
-def touch(file: int) -> None:
-    """Notes the use of an entry in its modification time, at most once a minute."""
-    with suppress(OSError):
-        if abs(time.time() - os.fstat(file).st_mtime) > TOUCH_AFTER:
+def touch(file: int, modified: float) -> None:
+    """Notes the use of an entry in its modification time, which was `modified`, at most once a minute."""
+    if abs(time.time() - modified) > TOUCH_AFTER:
+        with suppress(OSError):
             os.utime(file)
 
 

@@ -6,7 +6,7 @@ Paths and errors as in `directory`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from habana_tf.cache import journal
@@ -47,6 +47,10 @@ class Miss:
     event: Event
     nearest: str | None
     differences: tuple[Difference, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        return {**asdict(self), "differences": [each.to_json() for each in self.differences]}
 
     def __str__(self) -> str:
         if self.event.nearest is None:

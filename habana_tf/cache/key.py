@@ -13,12 +13,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, NamedTuple
 
 
-@dataclass(frozen=True)
-class KeyPart:
+class KeyPart(NamedTuple):
     """One named part; `value` is JSON data."""
 
     name: str
@@ -29,11 +28,17 @@ class KeyPart:
         return canonical([self.name, self.value])
 
 
-@dataclass(frozen=True)
 class Key:
     """An ordered list of parts with distinct names. Make one with `Key.of`."""
 
-    parts: tuple[KeyPart, ...]
+    def __init__(self, parts: tuple[KeyPart, ...]) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Key) and self.parts == other.parts
+
+    def __repr__(self) -> str:
+        return f"Key({self.parts!r})"
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[str, object]]) -> Key:
@@ -56,13 +61,17 @@ class Key:
         return [[part.name, part.value] for part in self.parts]
 
 
-@dataclass(frozen=True)
-class Difference:
+class Difference(NamedTuple):
     """A part on which two keys differ; None for the side that has no such part."""
 
     name: str
     left: KeyPart | None
     right: KeyPart | None
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON data."""
+        sides = {"left": self.left, "right": self.right}
+        return {"name": self.name, **{side: part and part._asdict() for side, part in sides.items()}}
 
 
 def diff(left: Key, right: Key) -> list[Difference]:

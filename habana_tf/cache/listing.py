@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from habana_tf import trust
 from habana_tf.cache import files
@@ -17,8 +16,7 @@ _START = 8192
 """Bytes of a file that hold head and description of most entries."""
 
 
-@dataclass(frozen=True)
-class Listed:
+class Listed(NamedTuple):
     """An entry as a listing shows it: its header, or what is wrong with it. Times in seconds since the epoch."""
 
     path: str
@@ -29,24 +27,26 @@ class Listed:
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON data. Raises EntryError for a key that is not understood."""
-        return {**vars(self), "header": None if self.header is None else dict(self.header)}
+        return {**self._asdict(), "header": None if self.header is None else dict(self.header)}
 
 
-def entries(version: int, path: str, policy: Policy) -> Iterator[Listed]:
+def entries(version: int, path: str, policy: Policy, heads_only: bool = False) -> Iterator[Listed]:
     """Every entry below the open directory `version`, sorted by path. Only headers are read and verified.
 
-    path: of that directory, for the paths in the answer. Raises OSError only for the directory itself.
+    path: of that directory, for the paths in the answer. heads_only: of headers only the heads, a third of the time.
+    Raises OSError only for the directory itself.
     """
-    for place, file, problem in _opened(version, path, policy):
-        if file is None:
+    for place, opened, problem in _opened(version, path, policy):
+        if opened is None:
             yield Listed(place, 0, 0.0, None, problem)
             continue
-        status = os.fstat(file)
+        file, status = opened
         try:
-            start = start_of(file)
+            start = start_of(file, heads_only)
             if start.file_bytes != status.st_size:
                 raise EntryError(f"{status.st_size} bytes long instead of {start.file_bytes}")
-            start.header.check_description()
+            if not heads_only:
+                start.header.check_description()
             yield Listed(place, status.st_size, status.st_mtime, start.header, None)
         except (EntryError, OSError) as error:
             yield Listed(place, status.st_size, status.st_mtime, None, str(error))
@@ -54,12 +54,13 @@ def entries(version: int, path: str, policy: Policy) -> Iterator[Listed]:
 
 def contents(version: int, path: str, policy: Policy) -> Iterator[tuple[str, bytes | None, str]]:
     """As `entries`, but (path, the whole file, "") and nothing verified; or (path, None, why it is not believed)."""
-    for place, file, problem in _opened(version, path, policy):
-        if file is None:
+    for place, opened, problem in _opened(version, path, policy):
+        if opened is None:
             yield place, None, problem
             continue
+        file, status = opened
         try:
-            yield place, trust.read_all(file), ""
+            yield place, trust.read_all(file, status.st_size), ""
         except OSError as error:
             yield place, None, str(error)
 
@@ -69,8 +70,9 @@ def shards(version: int) -> list[str]:
     return sorted(name for name in os.listdir(version) if re.fullmatch("[0-9a-f]{2}", name))
 
 
-def _opened(version: int, path: str, policy: Policy) -> Iterator[tuple[str, int | None, str]]:
-    """(path, its descriptor or None, what is wrong with it then) of all entries; what vanishes is left out."""
+def _opened(version: int, path: str, policy: Policy) -> Iterator[tuple[str, tuple[int, os.stat_result] | None, str]]:
+    """(path, its descriptor and status or None, what is wrong with it then) of all entries; what vanishes is left
+    out."""
     for shard_name in shards(version):
         place = os.path.join(path, shard_name)
         try:
@@ -78,18 +80,22 @@ def _opened(version: int, path: str, policy: Policy) -> Iterator[tuple[str, int 
                 for name in sorted(name for name in os.listdir(shard) if name.endswith(files.SUFFIX)):
                     file_path = f"{place}/{name}"
                     try:
-                        with trust.regular_file(name, shard, policy=policy) as file:
-                            yield file_path, file, ""
+                        opened = trust.opened_to_read(name, shard, policy)
                     except FileNotFoundError:
                         continue
                     except (Refused, OSError) as error:
                         yield file_path, None, str(error)
+                        continue
+                    try:
+                        yield file_path, opened, ""
+                    finally:
+                        os.close(opened[0])
         except FileNotFoundError:
             continue
         except (Refused, OSError) as error:
             yield place, None, str(error)
 
 
-def start_of(file: int) -> Start:
-    """The beginning of an entry. Raises EntryError or OSError."""
-    return decode_start(os.pread(file, _START, 0), lambda at, count: os.pread(file, count, at))
+def start_of(file: int, head_only: bool = False) -> Start:
+    """The beginning of an entry, or its head alone. Raises EntryError or OSError."""
+    return decode_start(os.pread(file, _START, 0), lambda at, count: os.pread(file, count, at), head_only)

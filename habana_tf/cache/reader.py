@@ -1,9 +1,9 @@
 """A cache directory for whoever only looks: what lies in it, whom it believes.
 
-    <root>/v2/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
-    <root>/v2/locks                           one byte per key, locked while a recipe is compiled
-    <root>/v2/quarantine/                     the last damaged entries, for whoever wants to know why
-    <root>/v2/journal.jsonl                   what happened (`journal`)
+    <root>/v3/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
+    <root>/v3/locks                           one byte per key, locked while a recipe is compiled
+    <root>/v3/quarantine/                     the last damaged entries, for whoever wants to know why
+    <root>/v3/journal.jsonl                   what happened (`journal`)
 
 Nothing stays open between calls, so the directory may be deleted at any time and comes back.
 
@@ -17,8 +17,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from habana_tf import settings, trust
 from habana_tf.cache import entry as entry_format
@@ -54,8 +53,7 @@ def root_of(path: str | None) -> str:
     return root
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """How a directory is used: see the settings of the same names. limit: bytes. minimum_age: seconds."""
 
     mode: str = "rw"
@@ -99,14 +97,14 @@ class Reader:
         if not os.path.isdir(root):
             raise NoDirectory(f"{root} is not a directory: nothing was cached there")
         options = Options.from_settings()
-        return cls(root, replace(options, mode="rw") if options.mode == "off" else options)
+        return cls(root, options._replace(mode="rw") if options.mode == "off" else options)
 
-    def listing(self) -> list[Listed]:
-        """Every entry, sorted by path. Only headers are read and verified, signatures are not. Raises OSError or
-        trust.Refused when the directory itself cannot be read; a missing one is empty."""
+    def listing(self, heads_only: bool = False) -> list[Listed]:
+        """Every entry, sorted by path. Only headers are read and verified, or of them only the heads; signatures are
+        not. Raises OSError or trust.Refused when the directory itself cannot be read; a missing one is empty."""
         try:
             with self.version(create=False) as version:
-                return list(entries(version, os.path.join(self.root, VERSION), self.policy))
+                return list(entries(version, os.path.join(self.root, VERSION), self.policy, heads_only))
         except FileNotFoundError:
             return []
 
@@ -127,9 +125,8 @@ class Reader:
         with (
             self.version(create=False) as version,
             trust.directory(shard_name, version, False, self.policy) as shard,
-            trust.regular_file(name, shard, policy=self.policy) as file,
         ):
-            return trust.read_all(file)
+            return files.contents(name, shard, self.policy)
 
     def encoded(self, entry: Entry) -> bytes:
         """File contents of an entry, signed where this cache asks for it. Raises Refused or OSError without key."""

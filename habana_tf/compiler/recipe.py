@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+from . import aside
 from . import extent as ext
 from .codegen.machine import Loaded
 from .codegen.objects import split
@@ -123,7 +124,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     """(header fields for people and tools, sections) for the recipe cache.
 
     The header is read for every line of a listing, so it has sums (`flops` is None over symbolic extents), and the
-    section `kernels` the rows.
+    section `kernels` (see `aside`) the rows.
     """
     plan = {
         "launches": [[x.function, list(x.buffers), pack_extent(x.grid), x.grain] for x in recipe.launches],
@@ -138,7 +139,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     }
     sections = {
         "plan": json.dumps(plan, separators=(",", ":")).encode(),
-        "kernels": json.dumps(recipe.kernels, separators=(",", ":")).encode(),
+        "kernels": aside.put(json.dumps(recipe.kernels, separators=(",", ":")).encode()),
         "constants": recipe.constants,
         "object": recipe.code,
     }

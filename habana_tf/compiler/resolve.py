@@ -77,6 +77,8 @@ _NEEDS_NUMBERS = (Unfit, LoweringError, ArithmeticError, AssertionError, Attribu
                   ValueError)  # fmt: skip
 """What lowering over symbols may raise where it needs a number; lowering over numbers comes next and hides nothing."""
 
+_SHOWN_INPUTS = 6
+"""Inputs that a line of a listing has room for, and more."""
 _recipes: dict[str, Recipe] = {}
 """By key; and by what they were lowered to, which several keys may come to: where a slice begins is in the key of its
 cluster, since it may fix a shape, but often not in the program."""
@@ -250,6 +252,7 @@ def _compile(key: Key, source: Source, program: Program, goal: Target) -> Entry:
         "inputs": [_described(n.dtype, n.shape) for n in program.inputs],
         "outputs": [_described(n.dtype, n.shape) for n in program.outputs],
         "scopes": source.scopes(),
+        "takes": ", ".join(f"{n.dtype.label}[{','.join(map(str, n.shape))}]" for n in program.inputs[:_SHOWN_INPUTS]),
     }
     start = time.perf_counter()
     try:

@@ -1,6 +1,7 @@
 """What a recipe was compiled from: a cluster, its input shapes and the values that fix shapes.
 
-It is kept with the recipe, in two sections, so that a tool can show the cluster, and lower and compile it again:
+It is kept with the recipe, in two sections (see `aside`), so that a tool can show the cluster, and lower and compile it
+again:
     graph      JSON, for who has no TensorFlow: {"inputs": [name, ...], "ops": [[op, name, [ref, ...]], ...],
                "outputs": [ref, ...], "shapes": [...], "values": [...]}; a ref is [op, output], op -1 the inputs
     cluster    the serialized cluster (see `graph.cluster`)
@@ -18,6 +19,7 @@ from typing import Any
 
 from ..graph.cluster import Cluster, parse
 from ..lowering.lower import lower
+from . import aside
 from .dtypes import from_label
 from .extent import Extent
 from .ir import Program
@@ -54,15 +56,16 @@ class Source:
             "shapes": [[pack_extent(n) for n in shape] for shape in self.shapes],
             "values": [None if v is None else _pack_value(v) for v in self.values],
         }
-        return {"graph": json.dumps(graph, separators=(",", ":")).encode(), "cluster": self.data}
+        return {"graph": aside.put(json.dumps(graph, separators=(",", ":")).encode()), "cluster": aside.put(self.data)}
 
     @classmethod
     def of(cls, sections: Mapping[str, bytes]) -> Source:
         """From what `sections` gave; needs TensorFlow. Raises KeyError or ValueError for other sections."""
-        graph = json.loads(sections["graph"])
+        graph = json.loads(aside.take(sections["graph"]))
         shapes = [tuple(unpack_extent(n) for n in shape) for shape in graph["shapes"]]
         values = [None if v is None else _unpack_value(v) for v in graph["values"]]
-        return cls(sections["cluster"], parse(sections["cluster"]), shapes, values)
+        data = aside.take(sections["cluster"])
+        return cls(data, parse(data), shapes, values)
 
 
 def _pack_value(value: Any) -> dict[str, Any]:

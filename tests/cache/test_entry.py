@@ -38,7 +38,7 @@ def test_only_what_shrinks_is_compressed(entry: Entry) -> None:
     half = noise[:50_000] + b"\0" * 50_000
     data = encode(Entry(entry.header, {"noise": noise, "zeros": b"\0" * 100_000, "tail": half, "few": b"\0" * 99}))
     rows = {row["name"]: row for row in decode(data).header["sections"]}
-    assert {name: row["zlib"] for name, row in rows.items()} == {
+    assert {name: row["stored"] < row["bytes"] for name, row in rows.items()} == {
         "noise": False,
         "zeros": True,
         "tail": False,  # judged by its beginning: trying costs more than it saves
@@ -66,10 +66,33 @@ def test_the_header_is_read_alone(entry: Entry) -> None:
     assert not asked
 
 
+def test_a_head_alone_has_what_a_line_of_a_listing_shows(entry: Entry) -> None:
+    data = encode(Entry({**entry.header, "takes": "float32[128,784]", "scopes": {"net": 2}}, entry.sections))
+    start = decode_start(data[: head_end(data)], head_only=True)
+    assert start.file_bytes == len(data)
+    shown = {"name", "digest", "created", "compile_seconds", "ops", "scopes", "takes"}
+    whole = decode(data).header
+    assert {name: start.header[name] for name in shown} == {name: whole[name] for name in shown}
+    assert set(start.header) == shown | {"parts", "sections"} and len(start.header) == len(shown) + 2
+    for name in ("key", "inputs", "tools"):
+        assert name in whole and name not in start.header
+
+
+def test_every_flip_in_a_head_is_noticed_where_it_is_read_alone(entry: Entry) -> None:
+    data = bytearray(encode(entry))
+    for position in range(end := head_end(bytes(data))):
+        for bit in range(8):
+            data[position] ^= 1 << bit
+            with pytest.raises(EntryError):
+                decode_start(bytes(data[:end]), head_only=True)
+            data[position] ^= 1 << bit
+
+
 def test_the_description_is_parsed_only_when_asked_for(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be many times as long as the code; a warm start needs none of it."""
     found = decode(encode(entry))
     monkeypatch.setattr(json, "loads", None)
+    assert found.header["ops"] == {"MatMul": 1, "Relu": 1}
     assert (found.name, found.digest, found.failure, found.compile_seconds) == ("dense_relu", entry.digest, None, 0.5)
 
 
@@ -91,7 +114,7 @@ def test_every_truncation_is_noticed(entry: Entry) -> None:
 
 def test_every_flip_in_the_header_and_many_in_the_payload_are_noticed(entry: Entry) -> None:
     data = bytearray(encode(entry))
-    end = head_end(data) + sum(row["stored"] for row in decode_start(bytes(data)).header["parts"][:2])
+    end = head_end(bytes(data)) + sum(row[2] for row in decode_start(bytes(data)).header["parts"][:2])
     for position in [*range(end), *random.Random(2).sample(range(end, len(data)), 1500)]:
         data[position] ^= 1 << (position % 8)
         with pytest.raises(EntryError):
@@ -115,38 +138,47 @@ def _forged(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
     head = json.loads(data[entry_format.PREFIX_BYTES : end])
     change(head)
     text = json.dumps(head).encode()
-    return struct.pack("<8sII32s", data[:8], 2, len(text), blake2b(text, digest_size=32).digest()) + text + data[end:]
+    return (
+        struct.pack("<8sII32s", data[:8], data[8], len(text), blake2b(text, digest_size=32).digest())
+        + text
+        + data[end:]
+    )
+
+
+_ROW = ["name", "bytes", "stored", "blake2b"]
 
 
 @pytest.mark.parametrize("lie", [-1, 1, 1 << 39])
 @pytest.mark.parametrize(("part", "field"), [(2, "bytes"), (3, "bytes"), (2, "stored"), (0, "stored")])
 def test_a_header_that_lies_about_sizes_is_noticed(entry: Entry, part: int, field: str, lie: int) -> None:
     def change(head: dict[str, Any]) -> None:
-        head["parts"][part][field] += lie
+        head["parts"][part][_ROW.index(field)] += lie
 
     with pytest.raises(EntryError):
         decode(_forged(encode(entry), change))
 
 
 _FIELDS = ["name", "digest", "created", "compile_seconds", "parts"]
-_ROW = ["name", "bytes", "stored", "zlib", "blake2b"]
+_SHOWN = ["ops", "scopes", "takes"]
 
 
 @pytest.mark.parametrize("value", [None, [], {}, -1, "x", 1 << 70, [[]], [{}]], ids=str)
-@pytest.mark.parametrize("field", [*_FIELDS, *(f"parts.{name}" for name in _ROW), "signature", "failure"])
+@pytest.mark.parametrize("field", [*_FIELDS, *(f"parts.{name}" for name in _ROW), *_SHOWN, "signature", "failure"])
 def test_a_header_with_a_field_of_another_kind_is_an_error_of_the_entry(
     entry: Entry, field: str, value: object
 ) -> None:
     """Decoded to what was said, or refused: no other exception, nothing wrong."""
 
     def change(head: dict[str, Any]) -> None:
-        place = head["parts"][2] if "." in field else head
-        place[field.removeprefix("parts.")] = value
+        if "." in field:
+            head["parts"][2][_ROW.index(field.removeprefix("parts."))] = value
+        else:
+            head[field] = value
 
     try:
         found = decode(_forged(encode(entry), change))
         assert list(found.sections.values()) == list(entry.sections.values())
-        assert field in ("name", "created", "compile_seconds", "signature", "failure", "parts.name")
+        assert field in ("name", "created", "compile_seconds", "signature", "failure", "parts.name", *_SHOWN)
     except EntryError:
         pass
 
@@ -157,7 +189,7 @@ def test_a_missing_field_is_noticed(entry: Entry, field: str) -> None:
         decode(_forged(encode(entry), lambda head: head.pop(field)))
 
 
-@pytest.mark.parametrize(("version", "message"), [(1, "format version 1"), (3, "format version 3")])
+@pytest.mark.parametrize(("version", "message"), [(2, "format version 2"), (4, "format version 4")])
 def test_other_format_versions_are_named(entry: Entry, version: int, message: str) -> None:
     data = bytearray(encode(entry))
     data[8:12] = struct.pack("<I", version)

@@ -18,7 +18,7 @@ from habana_tf.cache.reader import Reader
 
 
 def _put(root: Path, data: bytes, digest: str) -> None:
-    shard = root / "v2" / digest[:2]
+    shard = root / "v3" / digest[:2]
     shard.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = shard / f"dense-{digest}.recipe"
     path.write_bytes(data)
@@ -30,10 +30,10 @@ def _with_key(entry: Entry, key: bytes) -> tuple[bytes, str]:
     data = encode(entry)
     _, _, length, _ = struct.unpack_from("<8sII32s", data)
     head = json.loads(data[48 : 48 + length])
-    old, head["digest"] = head["parts"][0]["stored"], sha256(key).hexdigest()
-    head["parts"][0] |= {"bytes": len(key), "stored": len(key), "blake2b": blake2b(key, digest_size=32).hexdigest()}
+    old, head["digest"] = head["parts"][0][2], sha256(key).hexdigest()
+    head["parts"][0] = ["key", len(key), len(key), blake2b(key, digest_size=32).hexdigest()]
     text = json.dumps(head).encode()
-    start = struct.pack("<8sII32s", data[:8], 2, len(text), blake2b(text, digest_size=32).digest())
+    start = struct.pack("<8sII32s", data[:8], data[8], len(text), blake2b(text, digest_size=32).digest())
     return start + text + key + data[48 + length + old :], head["digest"]
 
 

@@ -45,9 +45,7 @@ def test_a_signature_is_hmac_sha256_over_the_head(entry: Entry) -> None:
     text = json.dumps(head, sort_keys=True, separators=(",", ":")).encode()
     assert signature == hmac.new(b"one secret of many", b"habana_tf recipe\0" + text, hashlib.sha256).hexdigest()
     assert signed_bytes(decode(data).header) == text
-    assert {row["name"] for row in head["parts"]} == {"key", "about", *entry.sections}, (
-        "every byte has its digest there"
-    )
+    assert {row[0] for row in head["parts"]} == {"key", "about", *entry.sections}, "every byte has its digest there"
 
 
 def test_only_the_right_key_will_do(entry: Entry) -> None:
@@ -59,9 +57,11 @@ def test_only_the_right_key_will_do(entry: Entry) -> None:
         ONE.check(decode(encode(entry)))
 
 
-@pytest.mark.parametrize("field", ["name", "created", "compile_seconds", "failure"])
+@pytest.mark.parametrize("field", ["name", "created", "compile_seconds", "failure", "ops"])
 def test_the_head_is_signed(entry: Entry, field: str) -> None:
-    changed = {"name": "other", "created": 1.0, "compile_seconds": 9.0, "failure": "no"}[field]
+    changed: object = {"name": "other", "created": 1.0, "compile_seconds": 9.0, "failure": "no", "ops": {"Exp": 1}}[
+        field
+    ]
     header = {**decode(encode(entry, ONE.sign)).header, field: changed}
     with pytest.raises(Refused):
         ONE.check(Entry(header, entry.sections))
@@ -136,7 +136,7 @@ def test_a_team_shares_a_directory(root: Path, signing: Store, entry: Entry, mak
     root.chmod(0o2770)
     assert signing.write(entry)
     forged = make_entry(seed=1)
-    (shard := root / "v2" / forged.digest[:2]).mkdir()
+    (shard := root / "v3" / forged.digest[:2]).mkdir()
     (shard / f"x-{forged.digest}.recipe").write_bytes(encode(forged))
     for path in [root, *root.rglob("*")]:
         os.chown(path, 60001, 60001)

@@ -106,11 +106,9 @@ def _write(path: str, data: bytes) -> None:
 
 def _cluster(entry: Entry) -> str:
     """n3 = MatMul(n1, a0)  # model/dense/MatMul"""
-    import json
-
     from habana_tf.cli.recipes import contents
 
-    graph = json.loads(entry.sections["graph"])
+    graph = contents.graph(entry)
 
     def ref(op: int, output: int) -> str:
         return f"a{output}" if op < 0 else f"n{op}" + (f":{output}" if output else "")

@@ -66,9 +66,10 @@ def opened(arguments: argparse.Namespace) -> Reader:
     return Reader.of(arguments.path)
 
 
-def rows_of(reader: Reader) -> tuple[list[Listed], list[Listed]]:
-    """The recipes and notes of failures of a directory; what cannot be used."""
-    rows = reader.listing()
+def rows_of(reader: Reader, heads_only: bool = False) -> tuple[list[Listed], list[Listed]]:
+    """The recipes and notes of failures of a directory; what cannot be used. heads_only: their headers have what a
+    line of a listing shows (see `cache.entry`), and no more."""
+    rows = reader.listing(heads_only)
     return [row for row in rows if row.header is not None], [row for row in rows if row.header is None]
 
 
@@ -112,9 +113,9 @@ def ops_text(row: Listed) -> str:
     return ", ".join(op if count == 1 else f"{count} {op}" for op, count in ops.items())
 
 
-def tensors(of: Any, which: str, most: int | None = None) -> str:
-    """The inputs or outputs in a header, or the first ones: a line that is cut off anyway has no use for thousands."""
-    return ", ".join(tensor(each) for each in (of.get(which) or [])[:most])
+def tensors(of: Any, which: str) -> str:
+    """The inputs or outputs in a header."""
+    return ", ".join(tensor(each) for each in of.get(which) or [])
 
 
 def shortened(text: str, limit: int = 60) -> str:

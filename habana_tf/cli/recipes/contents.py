@@ -56,21 +56,36 @@ class Plan:
 
 def kernels(entry: Entry) -> list[dict[str, Any]]:
     """The rows of `compiler.describe`, in launch order."""
-    rows: list[dict[str, Any]] = json.loads(entry.sections.get("kernels", b"[]"))
-    return rows
+    return _aside(entry, "kernels") or []
+
+
+def graph(entry: Entry) -> dict[str, Any]:
+    """The cluster as `compiler.source` describes it for who has no TensorFlow."""
+    return _aside(entry, "graph") or {"inputs": [], "ops": [], "outputs": []}
 
 
 def ops(entry: Entry) -> list[Op]:
     """The cluster's ops in their order."""
-    graph = json.loads(entry.sections.get("graph", b'{"ops": []}'))
     makers: dict[int, list[int]] = {}
     for number, kernel in enumerate(kernels(entry)):
         for index in kernel["ops"]:
             makers.setdefault(index, []).append(number)
     return [
         Op(type_, name, tuple((op, output) for op, output in inputs), tuple(makers.get(k, ())))
-        for k, (type_, name, inputs) in enumerate(graph["ops"])
+        for k, (type_, name, inputs) in enumerate(graph(entry)["ops"])
     ]
+
+
+def _aside(entry: Entry, section: str) -> Any:
+    """The JSON data in a section; None for an entry without it."""
+    from habana_tf.compiler import aside
+
+    if section not in entry.sections:
+        return None
+    try:
+        return json.loads(aside.take(entry.sections[section]))
+    except ValueError as error:
+        raise CommandError(f"{entry.name}: section {section!r}: {error}", 1) from error
 
 
 def edges(entry: Entry) -> list[tuple[int, int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from habana_tf.cli.output import CommandError, Styled, duration, moment, operations, print_json, print_table, size
@@ -56,7 +55,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         raise CommandError(f"no run in the journal of {reader.root} is called {arguments.of_run!r}: see `stats`", 1)
     missed = cache.misses(reader.root, arguments.of_run)
     if arguments.json:
-        print_json({"path": reader.root, "misses": [asdict(miss) for miss in missed]})
+        print_json({"path": reader.root, "misses": [miss.to_json() for miss in missed]})
         return 0
     if not missed:
         print(f"nothing was missed, in {reader.root}")
@@ -119,7 +118,7 @@ def _compare(arguments: argparse.Namespace, left: Listed, right: Listed) -> int:
     if arguments.json:
         sides = {"left": header(left)["digest"], "right": header(right)["digest"]}
         rows = [{"fact": name, "left": a, "right": b} for name, a, b in facts]
-        print_json({**sides, "key": [asdict(each) for each in differences], "facts": rows})
+        print_json({**sides, "key": [each.to_json() for each in differences], "facts": rows})
         return 0
     print_table(["", "left", "right"], facts)
     print()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import asdict
 
 from habana_tf.cli.output import Styled, print_json, print_table, size
 from habana_tf.cli.recipes.common import action
@@ -37,6 +36,7 @@ def _path(arguments: argparse.Namespace) -> int:
 def _doctor(arguments: argparse.Namespace) -> int:
     """Exit code 1 when something keeps the cache from working as it should."""
     import os
+    from dataclasses import asdict
 
     from habana_tf import cache, settings
     from habana_tf.cache.reader import VERSION

@@ -20,7 +20,6 @@ from habana_tf.cli.recipes.common import (
     ops_text,
     rows_of,
     shortened,
-    tensors,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 def _list(arguments: argparse.Namespace) -> int:
     reader = opened(arguments)
-    every, bad = rows_of(reader)
+    every, bad = rows_of(reader, heads_only=not arguments.json)
     good = sorted(filter(_wanted(arguments), every), key=_ORDERS[arguments.sort], reverse=arguments.reverse)
     if arguments.json:
         print_json(
@@ -77,8 +76,13 @@ def _list(arguments: argparse.Namespace) -> int:
         return 0
     # Who asks for an op or a name has chosen already.
     unfolded = arguments.all or arguments.op or arguments.name
-    folded = [] if unfolded else [row for row in good if op_count(row) == 1]
-    lines = [_line(row) for row in good if unfolded or op_count(row) != 1]
+    folded: list[Listed] = []
+    lines = []
+    for row in good:
+        if unfolded or op_count(row) != 1:
+            lines.append(_line(row))
+        else:
+            folded.append(row)
     if folded:
         lines.append(_folded_line(folded))
     print_table(["name", "key", "in", "ops", "inputs", ">size", ">compile time", "last use"], lines)
@@ -109,7 +113,7 @@ def _wanted(arguments: argparse.Namespace) -> Callable[[Listed], bool]:
         tests.append(lambda row: now - header(row)["created"] < arguments.newer_than)
     if arguments.unused_for is not None:
         tests.append(lambda row: now - row.last_used > arguments.unused_for)
-    return lambda row: all(test(row) for test in tests)
+    return (lambda row: all(test(row) for test in tests)) if tests else lambda row: True
 
 
 def _scopes(row: Listed) -> list[str]:
@@ -124,7 +128,7 @@ def _line(row: Listed) -> list[str]:
         of["digest"][:KEY_DIGITS],
         shortened(", ".join(_scopes(row)), 28),
         Styled("cannot be compiled", "red") if failed else shortened(ops_text(row), 38),
-        shortened(tensors(of, "inputs", 6), 40),  # six of the shortest are longer than that
+        shortened(of.get("takes", ""), 40),
         size(row.file_bytes),
         duration(of["compile_seconds"]),
         moment(row.last_used),

@@ -59,8 +59,6 @@ def _report(arguments: argparse.Namespace) -> int:
 
 def _drawn(reader: Reader, rows: Sequence[Listed], most: int) -> tuple[list[Drawn], list[Listed]]:
     """The recipes of several ops that were used last, and those of them that turn out to be damaged."""
-    from dataclasses import replace
-
     from habana_tf.cache import EntryError, Refused
     from habana_tf.cli.recipes import contents
     from habana_tf.cli.recipes.page.page import Drawn
@@ -73,7 +71,7 @@ def _drawn(reader: Reader, rows: Sequence[Listed], most: int) -> tuple[list[Draw
         try:
             entry = reader.inspect(row)
         except (EntryError, Refused, OSError) as error:
-            bad.append(replace(row, problem=str(error)))
+            bad.append(row._replace(problem=str(error)))
             continue
         if contents.kernels(entry):
             drawn.append(Drawn(row, entry, *_sizes(entry, row, several)))

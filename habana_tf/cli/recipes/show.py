@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from habana_tf.cli.recipes import contents
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
-                "kernels", "flops", "scopes", "failure", "signature"}  # fmt: skip
+                "kernels", "flops", "scopes", "takes", "failure", "signature"}  # fmt: skip
 _BAR = " ▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 64
 _NAMES = 3

@@ -13,6 +13,7 @@ import pytest
 
 from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
+from habana_tf.compiler import aside
 from habana_tf.compiler import extent as ext
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.dtypes import DType
@@ -50,9 +51,10 @@ def put_layer(cache: RecipeCache, rows: Extent, seconds: float) -> Key:
     header, sections = pack(compile_program(layer(rows), "step", target()))
     described = [{"dtype": "float32", "shape": shape}]
     header |= {"ops": {"MatMul": 1, "Exp": 1, "Softmax": 1}, "inputs": described, "outputs": described,
-               "scopes": {"net": 3}, "tools": {"llvm": "22.1"}, "memory": {"constant_bytes": 0}}  # fmt: skip
+               "scopes": {"net": 3}, "takes": "float32[...]",
+               "tools": {"llvm": "22.1"}, "memory": {"constant_bytes": 0}}  # fmt: skip
     graph = {"inputs": ["images"], "ops": OPS, "outputs": [[2, 0]], "shapes": [], "values": []}
-    sections["graph"] = json.dumps(graph).encode()
+    sections["graph"] = aside.put(json.dumps(graph).encode())
     key = key_of("step", shape)
     assert cache.lookup(key, "step") is None
     cache.store(key, "step", header, sections, seconds)
@@ -63,7 +65,7 @@ def put_op(cache: RecipeCache, op: str, seconds: float) -> Key:
     """Stores the recipe of an eager op; its sections are of no interest."""
     key = Key.of([("program", f"INPUT\n{op}"), ("compiler", "here")])
     described = [{"dtype": "float32", "shape": ["s0"]}]
-    header = {"ops": {op: 1}, "inputs": described, "outputs": described}
+    header = {"ops": {op: 1}, "inputs": described, "outputs": described, "takes": "float32[s0]"}
     assert cache.lookup(key, op) is None
     cache.store(key, op, header, {"object": os.urandom(50_000)}, seconds)
     return key

@@ -22,6 +22,7 @@ def _put(name: str, ops: dict[str, int], inputs: list[Any], seconds: float, size
         "ops": ops,
         "inputs": described,
         "outputs": described,
+        "takes": ", ".join(f"float32[{','.join(map(str, each['shape']))}]" for each in described[:6]),
         "tools": {"llvm": "22.1"},
         "memory": {"peak": 7},
     }
