@@ -165,7 +165,8 @@ class Entry:
     @property
     def payload_bytes(self) -> int:
         """Bytes of all sections."""
-        return sum(len(data) for data in self.sections.values())
+        sections = self.sections
+        return sections.nbytes if isinstance(sections, _Sections) else sum(map(len, sections.values()))
 
 
 def encode(entry: Entry, sign: Sign | None = None) -> bytes:
@@ -192,23 +193,51 @@ def decode(data: bytes) -> Entry:
     """The entry in `data`. Raises EntryError when anything is wrong with it."""
     at = head_end(data)
     head = _head(data, at)
-    found: dict[str, bytes] = {}
+    view = memoryview(data)
+    found: dict[str, bytes | slice] = {}
     for name, size, count, digest in head["parts"]:
         end = at + count
-        stored = data[at:end]
+        stored = view[at:end]
         if end > len(data):
             raise EntryError(f"{len(data)} bytes long, cut off in part {name!r}")
         if _digest(stored).hex() != digest:
             raise EntryError(f"the digest does not match the contents of part {name!r}")
-        found[name] = stored if count == size else _unpacked(stored, size, name)
-        if len(found[name]) != size:
-            raise EntryError(f"section {name!r} has the wrong length")
+        found[name] = slice(at, end) if count == size else _unpacked(stored, size, name)
         at = end
     if at != len(data):
         raise EntryError(f"{len(data)} bytes long instead of {at}")
-    key, about = found.pop(_KEY), found.pop(_ABOUT)
+    sections = _Sections(data, found)
+    key, about = sections[_KEY], sections[_ABOUT]
+    del found[_KEY], found[_ABOUT]
     _check_key(head, key)
-    return Entry(Header(head, key, about), found)
+    return Entry(Header(head, key, about), sections)
+
+
+class _Sections(Mapping[str, bytes]):
+    """The sections of an entry that was verified. Most of a large one is not looked at, so a section is copied out of
+    the file's contents when it is asked for."""
+
+    def __init__(self, data: bytes, places: Mapping[str, bytes | slice]) -> None:
+        self._data, self._places = data, places
+
+    def __getitem__(self, name: str) -> bytes:
+        place = self._places[name]
+        return self._data[place] if isinstance(place, slice) else place
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._places
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all, copied or not."""
+        places = self._places.values()
+        return sum(place.stop - place.start if isinstance(place, slice) else len(place) for place in places)
 
 
 class Start(NamedTuple):
@@ -322,7 +351,7 @@ def _check_key(head: Mapping[str, Any], key: bytes) -> None:
         raise EntryError("the key manifest does not match the key")
 
 
-def _digest(data: bytes) -> bytes:
+def _digest(data: bytes | memoryview) -> bytes:
     """BLAKE2b: twice as fast as SHA-256 on a CPU without instructions for that."""
     return hashlib.blake2b(data, digest_size=32).digest()
 
@@ -342,9 +371,12 @@ def _compressed(data: bytes) -> bytes | None:
     return packed
 
 
-def _unpacked(stored: bytes, most: int, name: str) -> bytes:
+def _unpacked(stored: bytes | memoryview, size: int, name: str) -> bytes:
     try:
         # Bounded by the stated size, so that a wrong header cannot ask for endless memory.
-        return zlib.decompressobj().decompress(stored, most + 1)
+        found = zlib.decompressobj().decompress(stored, size + 1)
     except (zlib.error, OverflowError) as error:
         raise EntryError(f"section {name!r}: {error}") from error
+    if len(found) != size:
+        raise EntryError(f"section {name!r} has the wrong length")
+    return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from habana_tf.cache import files
 from habana_tf.cache.entry import EntryError, Header, Start, decode_start
 from habana_tf.trust import Policy, Refused
 
+_HEX = frozenset("0123456789abcdef")
 _START = 8192
 """Bytes of a file that hold head and description of most entries."""
 
@@ -67,7 +67,7 @@ def contents(version: int, path: str, policy: Policy) -> Iterator[tuple[str, byt
 
 def shards(version: int) -> list[str]:
     """The names of the directories that hold entries, sorted."""
-    return sorted(name for name in os.listdir(version) if re.fullmatch("[0-9a-f]{2}", name))
+    return sorted(name for name in os.listdir(version) if len(name) == 2 and _HEX.issuperset(name))
 
 
 def _opened(version: int, path: str, policy: Policy) -> Iterator[tuple[str, tuple[int, os.stat_result] | None, str]]:

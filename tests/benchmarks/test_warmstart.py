@@ -15,7 +15,7 @@ def run(from_start: float, first_step: float) -> dict[str, Any]:
 
 
 def test_summary() -> None:
-    reading = {"bytes": 4_000_000, "seconds": 0.01, "entries": 12}
+    reading = {"bytes": 4_000_000, "seconds": 0.01, "first_seconds": 0.02, "entries": 12}
     measured = [
         {"cold": run(12, 8), "warm": run(7, 3), "stock": run(8, 4), "reading": reading},
         {"cold": run(14, 10), "warm": run(9, 5), "stock": run(8, 4), "reading": reading},
@@ -25,7 +25,7 @@ def test_summary() -> None:
     assert line["warm_first_step_ratio"] == {"median": 1.0, "min": 0.75, "max": 1.25}
     assert line["cold_from_start_ratio"]["median"] == 1.625
     assert line["reading_mb_per_s"] == 400
-    assert "12 recipes of 4.0 MB read and verified at 400 MB/s" in warmstart.sentence(line)
+    assert "12 recipes of 4.0 MB read and verified at 400 MB/s (200 MB/s the first time)" in warmstart.sentence(line)
 
 
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
