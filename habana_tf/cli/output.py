@@ -166,6 +166,14 @@ def duration(seconds: float) -> str:
     return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
+def brief(seconds: float) -> str:
+    """A time that is short, in nanoseconds to seconds, to three digits."""
+    for unit, factor in (("ns", 1e9), ("µs", 1e6), ("ms", 1e3)):
+        if float(f"{seconds * factor:.3g}") < 1000:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
 def moment(seconds: float) -> str:
     """Seconds since the epoch as local time."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))

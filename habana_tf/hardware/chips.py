@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from habana_tf import settings
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
-_MHZ, _GB = 10**6, 10**9
+_MHZ, _GB, _TERA = 10**6, 10**9, 10**12
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,13 @@ class Chip:
     """Device memory as `hl-smi` reports it (SMI: 32768, 98304 and 131072 MiB)."""
     hbm_bandwidth: int
     """Effective bandwidth used by Habana's cost model, not the peak (HAL)."""
+    published_hbm_bandwidth: int
+    """Peak bandwidth of the device memory (PRESS: 1, 2.45 and 3.67 TB/s)."""
+    published_mme_flops: int | None
+    """Peak of the matrix engines in bf16, floating-point operations per second (PRESS: 432 TFLOPS for Gaudi2, 1835 for
+    Gaudi3); None where none was published."""
+    published_tpc_flops: int | None
+    """Peak of the vector processors in bf16 (PRESS: 28.7 TFLOPS for Gaudi3); None where none was published."""
     sram_bytes: int
     """On-chip memory (HAL)."""
     sram_reserved_bytes: int
@@ -77,6 +84,9 @@ _CHIPS = (
         product="HL-205",
         hbm_bytes=32 * _GIB,
         hbm_bandwidth=950 * _GB,
+        published_hbm_bandwidth=1000 * _GB,
+        published_mme_flops=None,
+        published_tpc_flops=None,
         sram_bytes=20 * _MIB,
         sram_reserved_bytes=320 * _KIB,
         mme_engines=2,
@@ -100,6 +110,9 @@ _CHIPS = (
         product="HL-225",
         hbm_bytes=96 * _GIB,
         hbm_bandwidth=1945 * _GB,
+        published_hbm_bandwidth=2450 * _GB,
+        published_mme_flops=432 * _TERA,
+        published_tpc_flops=None,
         sram_bytes=48 * _MIB,
         sram_reserved_bytes=320 * _KIB,
         mme_engines=2,
@@ -123,6 +136,9 @@ _CHIPS = (
         product="HL-325L",
         hbm_bytes=128 * _GIB,
         hbm_bandwidth=2918 * _GB,
+        published_hbm_bandwidth=3670 * _GB,
+        published_mme_flops=1835 * _TERA,
+        published_tpc_flops=287 * _TERA // 10,
         sram_bytes=96 * _MIB,
         sram_reserved_bytes=0,
         mme_engines=8,

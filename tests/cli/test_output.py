@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from habana_tf.cli.output import Styled, duration, operations, print_table, size, tensor
+from habana_tf.cli.output import Styled, brief, duration, operations, print_table, size, tensor
 
 
 @pytest.mark.parametrize(
@@ -22,6 +22,14 @@ def test_sizes(number: int, text: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "0 ns"), (6.2e-9, "6.2 ns"), (9.999e-7, "1 µs"), (1.5e-6, "1.5 µs"), (0.0123, "12.3 ms"), (2.5, "2.5 s")],
+)
+def test_times_that_are_short(seconds: float, text: str) -> None:
+    assert brief(seconds) == text
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0"), (999, "999"), (65_536, "65.5 K"), (2.5e12, "2.5 T")])

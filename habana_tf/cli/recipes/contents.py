@@ -14,6 +14,7 @@ from habana_tf.cli.output import CommandError
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
+    from habana_tf.hardware.chips import Chip
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,21 @@ class Plan:
 
 
 def kernels(entry: Entry) -> list[dict[str, Any]]:
-    """The rows of `compiler.describe`, in launch order."""
-    return _aside(entry, "kernels") or []
+    """The rows of `compiler.describe`, in launch order, each with `at_least_seconds`: what `hardware.roofline` says of
+    it on the chip that the recipe is for, None where it says nothing."""
+    from habana_tf.hardware.roofline import at_least
+
+    of = chip(entry)
+    rows = _aside(entry, "kernels") or []
+    return [{**row, "at_least_seconds": of and at_least(of, row["engine"], row["flops"], row["bytes"])} for row in rows]
+
+
+def chip(entry: Entry) -> Chip | None:
+    """The chip that a recipe is for, which its key names."""
+    from habana_tf.hardware import chips
+
+    name = next((part.value for part in entry.key.parts if part.name == "HABANA_SIM_CHIP"), None)
+    return next((each for each in chips.chips() if each.name == name), None)
 
 
 def graph(entry: Entry) -> dict[str, Any]:

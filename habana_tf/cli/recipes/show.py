@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from habana_tf.cli.output import (
     CommandError,
     Styled,
+    brief,
     duration,
     moment,
     operations,
@@ -132,11 +133,16 @@ def _print_kernels(entry: Entry) -> None:
                 ", ".join(fn if n == 1 else f"{n} {fn}" for fn, n in kernel["fused"].items()),
                 _number(kernel["flops"], operations),
                 _number(kernel["bytes"], size),
+                "-" if kernel["at_least_seconds"] is None else brief(kernel["at_least_seconds"]),
                 ", ".join(names[:_NAMES]) + more,
             ]
         )
     print()
-    print_table([">kernel", "engine", "does", "over", "fused", ">flops", ">bytes", "ops"], lines)
+    print_table([">kernel", "engine", "does", "over", "fused", ">flops", ">bytes", ">at least", "ops"], lines)
+    if (of := contents.chip(entry)) is not None:
+        from habana_tf.hardware.roofline import said
+
+        print(said(of))
 
 
 def _number(value: int | str, form: Any) -> str:

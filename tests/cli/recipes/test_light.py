@@ -68,4 +68,5 @@ def test_all_that_is_imported(cached: Keys, action: str, of_the_cache: set[str])
         "habana_tf.cli.main", "habana_tf.cli.later", "habana_tf.cli.output", "habana_tf.cli.recipes",
         "habana_tf.cli.recipes.common", f"habana_tf.cli.recipes.{module}",
     }  # fmt: skip
-    assert loaded & SLOW == set()
+    slow = SLOW if words == "stats" else SLOW | {"dataclasses", "inspect"}
+    assert loaded & slow == set()

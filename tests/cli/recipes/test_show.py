@@ -43,6 +43,24 @@ def test_json_has_numbers_that_arithmetic_gives(cached: Keys, run: Callable[...,
     assert data["section_bytes"]["object"] > 0
 
 
+def test_what_a_kernel_takes_at_least_follows_from_published_peaks(cached: Keys, run: Callable[..., Any]) -> None:
+    """By hand, for Gaudi2's 2.45 TB/s: so small a product is bound by its two matrices and its result."""
+    kernel = json.loads(run("recipes", "show", cached["64"], "--json").out)["kernels"][0]
+    nbytes = 4 * (64 * WIDTH + WIDTH * OUT + 64 * OUT)
+    assert kernel["at_least_seconds"] == pytest.approx(nbytes / 2.45e12)
+    lines = run("recipes", "show", cached["64"]).out.splitlines()
+    assert "at least" in next(line for line in lines if "engine" in line)
+    assert "6.2 ns" in next(line for line in lines if "MME" in line)
+    assert any(line.startswith("at least, ") and "2.45 TB/s" in line and "gaudi2" in line for line in lines)
+
+
+def test_of_open_sizes_nothing_is_predicted(cached: Keys, run: Callable[..., Any]) -> None:
+    kernels = json.loads(run("recipes", "show", cached["any"], "--json").out)["kernels"]
+    assert kernels and all(kernel["at_least_seconds"] is None for kernel in kernels)
+    line = next(line for line in run("recipes", "show", cached["any"]).out.splitlines() if "MME" in line)
+    assert " - " in line
+
+
 def test_a_range_is_shown_for_the_sizes_asked_for(cached: Keys, run: Callable[..., Any]) -> None:
     assert "depends on s0; pass --sizes" in run("recipes", "show", cached["any"]).out
     plan = json.loads(run("recipes", "show", cached["any"], "--sizes", "64", "--json").out)["plan"]

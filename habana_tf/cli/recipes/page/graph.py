@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from habana_tf.cli.output import operations, size
+from habana_tf.cli.output import brief, operations, size
 from habana_tf.cli.recipes.contents import Op
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
 
@@ -60,6 +60,7 @@ def _row(
         f"kernel {number} on {engine}: {kernel['does']} over {shape}"
         + (f", fused: {fused}" if fused else "")
         + f"; {_amount(kernel['flops'], operations)} floating-point operations, {_amount(kernel['bytes'], size)}"
+        + ("" if kernel["at_least_seconds"] is None else f"; at least {brief(kernel['at_least_seconds'])} on the card")
     )
     width = _OPS_AT - _BOX_AT - 12
     text = _cut(f"{engine}  {kernel['does']} {shape}", width - 40)
