@@ -9,7 +9,6 @@ when it is first used.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ __all__ = ["__version__", *sorted({*_WHERE} - {"HabanaEstimator"}), *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    import importlib  # takes longer than all else here
+
     if name in _WHERE:
         value = getattr(importlib.import_module(f"{__name__}.{_WHERE[name]}"), name)
     elif name in _MODULES:

@@ -33,6 +33,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
+from operator import le
 from typing import Any, NamedTuple
 
 from habana_tf.cache.key import Key, canonical
@@ -71,7 +72,7 @@ class Header(Mapping[str, Any]):
     """Head, key and description as one mapping; key and description are parsed when first asked for.
 
     Asking for them raises EntryError when they are not understood; `tools`, `inputs` and so on are in the description.
-    Where key and description are None, only the head was read: the mapping has nothing else.
+    Where key and description are None, only the head was read: the mapping has nothing else, nor `parts`.
     """
 
     def __init__(self, head: dict[str, Any], key: bytes | None, about: bytes | None) -> None:
@@ -91,8 +92,7 @@ class Header(Mapping[str, Any]):
 
     @cached_property
     def _manifest(self) -> list[list[Any]]:
-        if self._key is None:
-            raise KeyError("key")
+        assert self._key is not None
         parts = _understood(self._key, "key manifest")
         if not isinstance(parts, list) or not all(_is_part(part) for part in parts):
             raise EntryError("the key manifest is not understood: it is no list of names and values")
@@ -110,12 +110,12 @@ class Header(Mapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name in _HEAD:
             return self._head[name]
-        if name == "sections":
+        if name == "sections" and "parts" in self._head:
             return [dict(zip(_ROW, row, strict=True)) for row in self._head["parts"][2:]]
-        return self._manifest if name == "key" else self._described[name]
+        return self._manifest if name == "key" and self._key is not None else self._described[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._described, *self._head, *(_FROM_FILE if self._key is not None else _FROM_FILE[1:])])
+        return iter([*self._described, *self._head, *(_FROM_FILE if self._key is not None else ())])
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -261,6 +261,7 @@ def decode_start(
     rows = head["parts"]
     size = at + sum([row[2] for row in rows])
     if head_only:
+        del head["parts"]  # most of it; a thousand are kept at once, and memory that is used again is at hand
         return Start(Header(head, None, None), size)
     texts = []
     for _, _, count, digest in rows[:2]:
@@ -317,21 +318,19 @@ def _head(start: bytes, end: int) -> dict[str, Any]:
 
 def _well_formed(head: Any) -> bool:
     """Whether a head's fields are there and of their types; it may raise KeyError, TypeError or ValueError as well."""
-    names: list[Any] = []
-    for name, size, stored, digest in head["parts"]:
-        # Whatever is not as long as it is was compressed: never longer, and never key and description.
-        if type(size) is not int or type(stored) is not int or not 0 <= stored <= size < _ENDLESS:
-            return False
-        if type(name) is not str or type(digest) is not str or (stored != size and len(names) < 2):
-            return False
-        names.append(name)
+    names, sizes, stored, digests = zip(*head["parts"], strict=True)
+    if {*map(type, names), *map(type, digests)} != {str} or {*map(type, sizes), *map(type, stored)} != {int}:
+        return False
+    # What is stored shorter than it is was compressed: never key and description.
+    if min(stored) < 0 or not all(map(le, stored, sizes)) or max(sizes) >= _ENDLESS or stored[:2] != sizes[:2]:
+        return False
     for name, kinds in _ALWAYS:
         if not isinstance(head[name], kinds):
             return False
     for name, kind in _AT_TIMES:
         if name in head and not isinstance(head[name], kind):
             return False
-    return names[:2] == [_KEY, _ABOUT] and len(set(names)) == len(names)
+    return names[:2] == (_KEY, _ABOUT) and len(set(names)) == len(names)
 
 
 def _is_part(part: object) -> bool:
