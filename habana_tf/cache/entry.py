@@ -306,8 +306,9 @@ def _head(start: bytes, end: int) -> dict[str, Any]:
     if len(text) != end - PREFIX_BYTES or _digest(text) != start[_DIGEST_AT:PREFIX_BYTES]:
         raise EntryError("the header is damaged")
     try:
-        head, read = _LOADS(text.decode())
-        ok = read == len(text) and _well_formed(head)
+        words = text.decode()
+        head, read = _LOADS(words)
+        ok = read == len(words) and _well_formed(head)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise EntryError(f"the header is not understood: {error!r}") from error
     if not ok:
