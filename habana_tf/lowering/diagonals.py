@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
+from ..compiler.extent import Extent
 from ..compiler.ir import Node
 from .array import constant_shape, ints
 from .formula import Value, wrap
@@ -21,7 +22,7 @@ from .lower import Lowering
 from .table import ALL, op
 
 
-def row_minus_column(c: Lowering, shape: Sequence[int]) -> Node:
+def row_minus_column(c: Lowering, shape: Sequence[Extent]) -> Node:
     """For every element of a stack of matrices, its row minus its column."""
     rank = len(shape)
     return c.b.map("sub", c.b.iota(shape, rank - 2, DType.I64), c.b.iota(shape, rank - 1, DType.I64))
@@ -33,7 +34,7 @@ def matrix_band_part(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
     if x.rank < 2:
         raise c.error("needs a stack of matrices")
-    below = row_minus_column(c, constant_shape(c, x))
+    below = row_minus_column(c, x.shape)
     inside = b.const(True, DType.BOOL, x.shape)
     for bound, distance in ((c.inputs[1], below), (c.inputs[2], b.map("neg", below))):
         limit = b.cast(b.reshape(bound, ()), DType.I64)

@@ -47,6 +47,15 @@ def words() -> tf.keras.Model:
     )
 
 
+def attention() -> tf.keras.Model:
+    layers = tf.keras.layers
+    ids = layers.Input((None,), dtype="int32")
+    x = layers.Embedding(50, 16)(ids)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8)(x, x, use_causal_mask=True))
+    x = layers.LayerNormalization()(x + layers.Dense(16)(layers.Dense(32, activation="gelu")(x)))
+    return tf.keras.Model(ids, layers.Dense(10)(layers.GlobalAveragePooling1D()(x)))
+
+
 def trained(build: Callable[[], Any], data: list[tuple[Any, Any]], device: str) -> tuple[list[float], list[Any]]:
     """The losses of steps of gradient descent, one on each batch, and the weights after them."""
     with tf.device(device):
@@ -110,8 +119,17 @@ def test_batches_of_any_size_cost_two_compilations() -> None:
 
 @on_hpu
 def test_sequences_of_any_length_cost_one_compilation_per_size_that_changes() -> None:
+    few_recipes_for_sequences(words)
+
+
+@on_hpu
+def test_attention_over_sequences_of_any_length_costs_no_more() -> None:
+    few_recipes_for_sequences(attention)
+
+
+def few_recipes_for_sequences(build: Callable[[], Any]) -> None:
     rng = np.random.default_rng(0)
-    report = same(words, [(rng.integers(0, 50, s).astype(np.int32), labels(s[0])) for s in LENGTHS])
+    report = same(build, [(rng.integers(0, 50, s).astype(np.int32), labels(s[0])) for s in LENGTHS])
     for cluster in report.clusters:
         assert sum(m.recipe == "compiled" for m in cluster.met) <= 3, cluster
         assert all(m.recipe == "known" for m in cluster.met[4:])
