@@ -3,7 +3,8 @@
 What: reads one line of JSON from standard input, runs the command it names in a session of its own, and exits as the
 command does (128 + n for signal n). Every further line is the number of a signal for the command. The end of input
 means that the launcher is gone or wants the job to end: then the command and all it started are ended. SIGTERM to the
-agent itself kills them at once.
+agent itself kills them at once. When the command fails unasked, the agent says which other hosts of the job answer no
+more (`reach.py`), and with it for which ranks the command has probably waited.
 
 Why a process between: the launcher may be killed, or be on another host behind ssh, which passes on no signal. The end
 of a pipe arrives in every case.
@@ -24,7 +25,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TextIO
+
+from habana_tf.launcher import reach
 
 _PR_SET_PDEATHSIG = 1
 FAILED = 127
@@ -35,7 +39,7 @@ def main() -> int:
     """Runs the rank that standard input describes; returns its exit code.
 
     The description: {"command": [...], "environment": {...}, "directory": ..., "cores": [...] or null,
-    "rendezvous": address or null, "grace": seconds}.
+    "rendezvous": address or null, "grace": seconds, "others": {other host: [ranks on it]}}.
     """
     line = sys.stdin.readline()
     if not line:
@@ -46,6 +50,8 @@ def main() -> int:
         environment["HOROVOD_GLOO_IFACE"] = interface_towards(rank["rendezvous"])
     if rank["cores"] is not None:
         os.sched_setaffinity(0, rank["cores"])
+    others = reach.Others(rank["others"])
+    told = threading.Event()
     try:
         program = subprocess.Popen(
             rank["command"],
@@ -59,10 +65,18 @@ def main() -> int:
         print(f"cannot run {rank['command'][0]} in {rank['directory']}: {error.strerror}", file=sys.stderr)
         return FAILED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides, also at a terminal that sends it to all
-    signal.signal(signal.SIGTERM, lambda number, frame: _signal(program, signal.SIGKILL))
-    threading.Thread(target=_obey, args=(sys.stdin, program, rank["grace"]), daemon=True).start()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        told.set()
+        _signal(program, signal.SIGKILL)
+
+    signal.signal(signal.SIGTERM, end)
+    threading.Thread(target=_obey, args=(sys.stdin, program, rank["grace"], told), daemon=True).start()
     code = program.wait()
     _signal(program, signal.SIGKILL)  # what it left behind holds ports and cards
+    if code and not told.is_set():
+        for sentence in others.lost():
+            print(sentence, file=sys.stderr)
     return code if code >= 0 else 128 - code
 
 
@@ -91,9 +105,10 @@ def _die_with(parent: int) -> Callable[[], None]:
     return arm
 
 
-def _obey(orders: TextIO, program: subprocess.Popen[Any], grace: float) -> None:
+def _obey(orders: TextIO, program: subprocess.Popen[Any], grace: float, told: threading.Event) -> None:
     for line in orders:
         _signal(program, int(line))
+    told.set()
     _signal(program, signal.SIGTERM)
     try:
         program.wait(grace)

@@ -105,12 +105,21 @@ class Job:
             "cores": rank.cores,
             "rendezvous": self.rendezvous,
             "grace": self.grace,
+            "others": self._others(rank),
         }
         self._tell(agent, json.dumps(description))
         for stream, pipe in (("out", agent.stdout), ("err", agent.stderr)):
             assert pipe is not None
             selector.register(pipe, selectors.EVENT_READ, (rank.rank, stream))
         return _Running(rank, agent)
+
+    def _others(self, rank: Rank) -> dict[str, list[int]]:
+        """The ranks on other hosts than this one's."""
+        others: dict[str, list[int]] = {}
+        for each in self.ranks:
+            if each.host != rank.host:
+                others.setdefault(each.host, []).append(each.rank)
+        return others
 
     def _tell(self, agent: subprocess.Popen[bytes], line: str) -> None:
         assert agent.stdin is not None
