@@ -13,7 +13,9 @@ Invariants:
 - with one worker there is no partial-batch handling: no worker can run out of data before another, so the
   conditionals that stock TensorFlow wraps around every input and every batch normalization have nothing to decide.
   A smaller last batch is trained on as it is; the end of the data ends the epoch. With several workers they stay,
-  because there an uneven end would hang the collectives.
+  because there an uneven end would hang the collectives;
+- one worker reads its data sets as they are: stock TensorFlow's iterator over several devices brings a batch through
+  a thread and a remote call to reach the one device there is, which takes longer than a step of a small net.
 """
 
 from __future__ import annotations
@@ -72,6 +74,21 @@ class _HPUExtended(stock.CollectiveAllReduceExtended):
     def enable_partial_batch_handling(self) -> bool:
         """Read by tf.data's distributed iterators and by Keras 2's batch normalization."""
         return bool(self._num_workers > 1)
+
+    def _experimental_distribute_dataset(self, dataset: Any, options: Any) -> Any:
+        if self._is_alone(options) and isinstance(dataset, tf.data.Dataset):
+            return dataset
+        return super()._experimental_distribute_dataset(dataset, options)
+
+    def _distribute_datasets_from_function(self, dataset_fn: Any, options: Any) -> Any:
+        if self._is_alone(options):
+            return dataset_fn(self._make_input_context())
+        return super()._distribute_datasets_from_function(dataset_fn, options)
+
+    def _is_alone(self, options: Any) -> bool:
+        """Whether all data is this process's. options: tf.distribute.InputOptions, which TensorFlow's classes obey."""
+        alone = self._num_workers == 1 and options is None
+        return alone and tf.compat.v1.executing_eagerly_outside_functions()
 
 
 @contextlib.contextmanager

@@ -76,6 +76,27 @@ def test_every_example_counts_whatever_the_batch() -> None:
     """)
 
 
+def test_one_worker_reads_its_data_sets_as_they_are() -> None:
+    python("""
+        import tensorflow as tf
+        from habana_tf.distribute import HPUStrategy
+
+        strategy = HPUStrategy()
+        data = tf.data.Dataset.range(4)
+        assert strategy.experimental_distribute_dataset(data) is data
+
+        def made(context):
+            assert context.num_input_pipelines == 1 and context.get_per_replica_batch_size(4) == 4
+            return data
+
+        assert strategy.distribute_datasets_from_function(made) is data
+        asked = tf.distribute.InputOptions(experimental_fetch_to_device=False)
+        distributed = strategy.experimental_distribute_dataset(data.batch(2), asked)
+        assert isinstance(distributed, tf.distribute.DistributedDataset)
+        assert [batch.numpy().tolist() for batch in distributed] == [[0, 1], [2, 3]]
+    """)
+
+
 FIT = """
     import json, sys
     import numpy as np
