@@ -89,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
                     print(*(f"{rank.describe()}: {rank.shell_line()}" for rank in plan.make(wish)), sep="\n")
                 return 0
             meeting = held.enter_context(rendezvous.server(wish)) if wish.strategy == "horovod" else None
-            ranks = plan.make(wish, meeting)
+            ranks = plan.make(wish, meeting, held)
         except plan.PlanError as error:
             raise CommandError(str(error), 2) from error
         try:

@@ -74,10 +74,11 @@ class Rank:
         return f"cd {shlex.quote(self.directory)} && {variables} {shlex.join(self.command)}"
 
 
-def make(wish: Wish, rendezvous: tuple[str, int] | None = None) -> list[Rank]:
+def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack | None = None) -> list[Rank]:
     """The ranks of a job, in order.
 
-    rendezvous: address and port of the job's rendezvous server, for Horovod.
+    rendezvous: address and port of the job's rendezvous server, for Horovod. held: until it is closed, nobody else is
+    given the free ports that were chosen for the workers.
     Raises PlanError.
     """
     hosts = wish.hosts or (LOCAL,)
@@ -97,7 +98,7 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None) -> list[Rank]:
             f"{settings.HLS_MODULE_ID.source()} would give the {local_size} ranks of a host the same card: unset it; "
             "HABANA_VISIBLE_MODULES chooses their cards"
         )
-    workers = _addresses(wish, hosts, local_size)
+    workers = _addresses(wish, hosts, local_size, held)
     ranks = []
     for rank in range(wish.count):
         host, local_rank = hosts[rank // local_size], rank % local_size
@@ -137,20 +138,26 @@ def _command(wish: Wish) -> tuple[str, ...]:
     return (wish.python, *loads, *module, wish.program, *wish.arguments)
 
 
-def _addresses(wish: Wish, hosts: Sequence[str], local_size: int) -> list[str]:
+def _addresses(wish: Wish, hosts: Sequence[str], local_size: int, held: ExitStack | None) -> list[str]:
     """host:port of every worker of HPUStrategy."""
     if wish.port or wish.hosts:
         first = wish.port or 7850  # where Habana's own scripts begin
         return [f"{host}:{first + k}" for host in hosts for k in range(local_size)]
-    return [f"{LOCAL}:{port}" for port in _free_ports(wish.count)]
+    with ExitStack() as briefly:
+        return [f"{LOCAL}:{port}" for port in _free_ports(wish.count, held or briefly)]
 
 
-def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((LOCAL, 0))
-        return [each.getsockname()[1] for each in sockets]
+def _free_ports(count: int, held: ExitStack) -> list[int]:
+    """Ports that Linux gives to nobody who asks for any, or who connects from any, until `held` is closed.
+
+    A worker that asks for its port by number gets it all the same: its server, as all of gRPC's, has SO_REUSEADDR too,
+    and two such sockets may share a port while one of them does not listen.
+    """
+    sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+    for each in sockets:
+        each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        each.bind((LOCAL, 0))
+    return [each.getsockname()[1] for each in sockets]
 
 
 def _horovod(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -21,6 +23,17 @@ def test_workers_of_the_strategy_know_each_other() -> None:
     assert [c["task"] for c in configs] == [{"type": "worker", "index": k} for k in range(3)]
     assert configs[0]["cluster"] == configs[1]["cluster"] == configs[2]["cluster"]
     assert len(set(configs[0]["cluster"]["worker"])) == 3
+
+
+def test_a_worker_gets_the_port_that_is_held_for_it_and_nobody_else_does() -> None:
+    with ExitStack() as held:
+        (rank,) = plan.make(wish(count=1), held=held)
+        (worker,) = json.loads(rank.environment["TF_CONFIG"])["cluster"]["worker"]
+        port = int(worker.rpartition(":")[2])
+        with socket.socket() as other, pytest.raises(OSError, match="in use"):
+            other.bind(("localhost", port))
+        with socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True):  # as gRPC's
+            socket.create_connection(("localhost", port)).close()
 
 
 def test_several_hosts() -> None:
