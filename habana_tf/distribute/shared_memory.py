@@ -10,6 +10,9 @@ simulated machine, name space of processes, user). When all are in the same plac
 and the others join it through rank 0's descriptor: nothing is left behind, however and whenever they end.
 
 Invariants: all workers use it or none does; the order of exchanges is rank 0's; every worker gets the same bits.
+A function needs one thread of TensorFlow's for all its sums. Functions with sums that several Python threads run at
+the same time are not supported: TensorFlow numbers their collectives in the order of the calls, which differs between
+workers, and here, other than on the ring, each waits with a thread of the pool.
 `CommunicationOptions(implementation=RING)` asks for TensorFlow's ring, and gets it.
 """
 

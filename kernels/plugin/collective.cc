@@ -73,7 +73,9 @@ Status Prepare(TF_OpKernelContext* ctx, Pair* tensors, Sum* sum) {
 // Waits for the other workers. An asynchronous kernel is no choice: the callback that TensorFlow's C API
 // hands to it lives on the stack of the call, so it is gone when the call returns. One thread of TensorFlow's
 // pool is held per function that runs, because the ordering token lets the sums of a function follow each
-// other.
+// other (tests/distribute/test_order.py). Functions that threads of the user's run at the same time are not
+// ordered: as many of them as the pool has threads can wait for ever for sums that the other ranks, whose
+// threads wait for others, cannot begin.
 void Compute(void* kernel, TF_OpKernelContext* ctx) {
   const auto* collective = static_cast<const Collective*>(kernel);
   Pair tensors;

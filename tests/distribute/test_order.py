@@ -5,7 +5,8 @@ not begun would never begin those that the other waits for. It cannot come to th
 wait for: TensorFlow gives a function's stateful ops of one resource (the strategy's ordering token) control edges in
 the order in which they were made, which is the same on all workers; calls of functions that hold such ops, and loops
 around them, are ordered like the ops; and the graph pass leaves collectives and their control edges as they are. So
-a function has one sum under way, and by induction over that order the thread that the next one needs is free.
+a function has one sum under way, and by induction over that order the thread that the next one needs is free. Without
+those edges (no token, and `HpuCollectiveReduce` not stateful) the same program waits for ever: that was tried.
 """
 
 from __future__ import annotations
