@@ -1,4 +1,4 @@
-"""Products without code of their own: a contraction that walks strides known at run time only becomes a reduction.
+"""Products without code of their own: attention over sequences of any length becomes a reduction.
 
     scores[b, h, s, t] = sum over d of q[b, s, h, d] * k[b, t, h, d]        s, t: as long as the sequence is this time
 
@@ -6,6 +6,10 @@ Rows and columns of such a result are as far apart as the sequence is long, and 
 distance in their code. Loops over one domain do not (`codegen/loops.py`): they multiply and add up element by element,
 in the contraction's accumulator, which is slower than register tiles but the same for every size. What a batch of
 sequences is multiplied with, a dense layer's weights, keeps its tiles: there the axes of the batch are walked as one.
+
+Only products of example with example, which are the smaller part of a network, are worth it. Others would be slower in
+every step than compiling for each size is once; if they cannot be read from a copy either (see `operands.py`), each size
+gets a recipe.
 """
 
 from __future__ import annotations
@@ -17,8 +21,8 @@ from .views import Unfit, strides
 
 
 def as_loops(node: Node) -> Node:
-    """The node, or for a contraction that has no code over operands in memory the same sums as a reduction."""
-    if node.op is not Op.CONTRACT or _has_code(node):
+    """The node, or for a product per example that has no code over operands in memory the same sums as a reduction."""
+    if node.op is not Op.CONTRACT or not set(node.arg.a) & set(node.arg.b) & set(node.arg.out) or _has_code(node):
         return node
     spec: Contraction = node.arg
     labels = [*spec.out, *(x for x in spec.a if x not in spec.out)]

@@ -2,7 +2,7 @@
 
 `finish_outputs` gives every output a node of its own (an output that is an input, or stands twice, becomes a copy).
 
-`as_loops` (products.py) makes reductions of contractions over strides known at run time only.
+`as_loops` (products.py) makes reductions of products per example over strides known at run time only.
 
 `split_reductions` turns a reduction with few results over much data into two, so that all threads work on it and
 sums stay short. The split depends on shapes only:
