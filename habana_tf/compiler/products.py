@@ -8,8 +8,8 @@ in the contraction's accumulator, which is slower than register tiles but the sa
 sequences is multiplied with, a dense layer's weights, keeps its tiles: there the axes of the batch are walked as one.
 
 Only products of example with example, which are the smaller part of a network, are worth it. Others would be slower in
-every step than compiling for each size is once; if they cannot be read from a copy either (see `operands.py`), each size
-gets a recipe.
+every step than compiling for each size is once; if they cannot be read from a copy either (see `operands.py`), each
+size gets a recipe.
 """
 
 from __future__ import annotations
