@@ -50,7 +50,7 @@ class Child:
             early = tuple(sorted((k, v) for k, v in env.items() if k.startswith(_AT_IMPORT)))
             socket.send_fds(_server(early), [json.dumps(request).encode()], [*streams, other.fileno()])
         os.close(null)
-        self.pid = int(self._keeper.recv(64))
+        self.pid = self._told()
 
     def poll(self) -> int | None:
         """The exit code as subprocess gives it, or None while the program runs."""
@@ -71,10 +71,17 @@ class Child:
         if self.returncode is None:
             self._keeper.settimeout(timeout)
             try:
-                self.returncode = int(self._keeper.recv(64))
+                self.returncode = self._told()
             except (TimeoutError, BlockingIOError):
                 return None
         return self.returncode
+
+    def _told(self) -> int:
+        """The next number that the keeper sends."""
+        said = self._keeper.recv(64)
+        if not said:
+            raise RuntimeError(f"nobody watches over {self.args[0]!r} any more: the process it is forked from has died")
+        return int(said)
 
 
 def run(
@@ -100,7 +107,7 @@ def _server(early: tuple[tuple[str, str], ...]) -> socket.socket:
     with theirs:
         server = subprocess.Popen(
             [sys.executable, __file__, str(theirs.fileno())], env=env, pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
     atexit.register(server.kill)
     return ours
