@@ -6,11 +6,12 @@ import itertools
 import os
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.distribute.job import job, mpirun, run_mpi
+from tests.distribute.job import gloo, job, run_gloo, run_mpi
 from tests.versions import needs_horovod
 
 pytestmark = needs_horovod
@@ -88,10 +89,10 @@ report(rank, True)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", ["before", "after"])
-def test_operations(order: str) -> None:
-    """load_habana_module() before hvd.init(), or after it."""
-    assert run_mpi(OPERATIONS, 2, order) == [True, True]
+@pytest.mark.parametrize("run", [run_mpi, run_gloo])
+def test_operations(run: Callable[..., list[bool]]) -> None:
+    """With load_habana_module() before hvd.init(); test_horovodrun has it after."""
+    assert run(OPERATIONS, 2, "before") == [True, True]
 
 
 KERAS = """
@@ -202,7 +203,7 @@ report(rank, [w.tobytes().hex() for w in model.get_weights()])
 @pytest.mark.slow
 def test_function_with_everything_at_once() -> None:
     """The shape of Habana's example_tf_func_hvd.py: broadcast in a cond, optimizer and tape both distributed."""
-    one, two = run_mpi(FUNCTION, 2)
+    one, two = run_gloo(FUNCTION, 2)
     assert one == two
 
 
@@ -245,12 +246,12 @@ def test_gradients_go_through_as_few_exchanges_as_without_hpu() -> None:
         with job(FUSED) as running:
             timeline = running.folder / "timeline"
             variables = {"HOROVOD_TIMELINE": str(timeline), "HOROVOD_CYCLE_TIME": "100"}  # milliseconds
-            running.start(mpirun(2, sys.executable, "script.py", device), **variables)
-            one, two = running.done(2)
+            with gloo(running, 2, device, **variables):
+                one, two = running.done(2)
             assert one == two and one[0] == [pytest.approx(0.8**10)]
             begun = re.findall(r'"ph": "B", "name": "(\w+)"', timeline.read_text())
         pairs = itertools.pairwise(begun)
-        exchanges[device] = sum(after == "MPI_ALLREDUCE" != before for before, after in pairs)
+        exchanges[device] = sum(after == "GLOO_ALLREDUCE" != before for before, after in pairs)
     assert exchanges["stock"] >= 5 and exchanges["hpu"] <= 1.5 * exchanges["stock"], exchanges
 
 
@@ -284,7 +285,7 @@ report(rank, values)
 
 @pytest.mark.slow
 def test_session_with_broadcast_hook() -> None:
-    one, two = run_mpi(HOOKS, 2)
+    one, two = run_gloo(HOOKS, 2)
     assert one == two and len(one) == 5 and one[0] != one[-1]
 
 
