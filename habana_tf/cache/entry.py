@@ -316,7 +316,7 @@ def _head(start: bytes, end: int) -> dict[str, Any]:
 
 def _well_formed(head: Any) -> bool:
     """Whether a head's fields are there and of their types; it may raise KeyError, TypeError or ValueError as well."""
-    names = []
+    names: list[str] = []
     for name, size, stored, digest in head["parts"]:
         if type(name) is not str or type(size) is not int or type(stored) is not int or type(digest) is not str:
             return False
