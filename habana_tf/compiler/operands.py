@@ -8,7 +8,6 @@ cannot take it, the padded tensor is kept instead.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -31,6 +30,11 @@ class View:
     strides: tuple[Extent, ...]
     offset: int
     guards: tuple[Guard, ...] = ()
+
+
+def whole(node: Node) -> View:
+    """A tensor in memory as it is."""
+    return View(node, strides(node.shape), 0)
 
 
 def labels_of(node: Node) -> list[int]:
@@ -57,6 +61,15 @@ def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Ext
     )
     out = Operand(node.dtype, _per_label(labels, spec.out, strides(node.shape)))
     return ContractSpec(tuple(sizes[x] for x in labels), a, b, out, tuple(also))
+
+
+def has_code(node: Node, views: tuple[View, View]) -> bool:
+    """Whether the code generator takes a contraction of these operands: not over strides known at run time only."""
+    try:
+        canonical(specification(node, views))
+    except Unfit:
+        return False
+    return True
 
 
 def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View]:
@@ -100,19 +113,16 @@ def _walkable(node: Node, kept: set[Node]) -> tuple[View, View]:
     a, b = (_operand(s, kept) for s in node.src)
     if all(isinstance(step, int) for v in (a, b) for step in v.strides):
         return a, b
-    copies = tuple(View(s, strides(s.shape), 0) for s in node.src)
-    for views in ((a, b), (copies[0], b), (a, copies[1])):
-        with contextlib.suppress(Unfit):
-            canonical(specification(node, views))
-            return views
-    return copies[0], copies[1]
+    copies = whole(node.src[0]), whole(node.src[1])
+    ways = ((a, b), (copies[0], b), (a, copies[1]))
+    return next((views for views in ways if has_code(node, views)), copies)
 
 
 def _operand(node: Node, kept: set[Node]) -> View:
     base = node
     while base not in kept and base.op in VIEWS and base.op not in (Op.PAD, Op.CONCAT):
         base = base.src[0]
-    return _strided(node, base) or View(node, strides(node.shape), 0)
+    return _strided(node, base) or whole(node)
 
 
 def _through_padding(node: Node, pad: Node, kept: set[Node]) -> View | None:

@@ -14,36 +14,29 @@ size gets a recipe.
 
 from __future__ import annotations
 
-from .codegen.contract_spec import canonical
 from .ir import Builder, Contraction, Node, Op
-from .operands import View, specification
-from .views import Unfit, strides
+from .operands import has_code, whole
 
 
 def as_loops(node: Node) -> Node:
     """The node, or for a product per example that has no code over operands in memory the same sums as a reduction."""
-    if node.op is not Op.CONTRACT or not set(node.arg.a) & set(node.arg.b) & set(node.arg.out) or _has_code(node):
+    if node.op is not Op.CONTRACT:
         return node
     spec: Contraction = node.arg
+    per_example = set(spec.a) & set(spec.b) & set(spec.out)
+    if not per_example or has_code(node, (whole(node.src[0]), whole(node.src[1]))):
+        return node
     labels = [*spec.out, *(x for x in spec.a if x not in spec.out)]
-    sizes = {
-        x: n for s, axes in zip(node.src, (spec.a, spec.b), strict=True) for x, n in zip(axes, s.shape, strict=True)
-    }
+    sides = list(zip(node.src, (spec.a, spec.b), strict=True))
+    sizes = {label: n for s, axes in sides for label, n in zip(axes, s.shape, strict=True)}
     b = Builder()
     b.origin = node.origin
     factors = []
-    for s, axes in zip(node.src, (spec.a, spec.b), strict=True):
+    for s, axes in sides:
         order = sorted(range(len(axes)), key=lambda k: labels.index(axes[k]))
         x = b.permute(b.cast(s, spec.accumulator), order)
-        factors.append(b.broadcast_in_dim(x, [sizes[y] for y in labels], [labels.index(axes[k]) for k in order]))
+        factors.append(
+            b.broadcast_in_dim(x, [sizes[label] for label in labels], [labels.index(axes[k]) for k in order])
+        )
     total = b.reduce("sum", b.binary("mul", *factors), range(len(spec.out), len(labels)))
     return b.cast(total, node.dtype)
-
-
-def _has_code(node: Node) -> bool:
-    a, b = (View(s, strides(s.shape), 0) for s in node.src)
-    try:
-        canonical(specification(node, (a, b)))
-    except Unfit:
-        return False
-    return True
