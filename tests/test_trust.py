@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 
 from habana_tf import trust
+from tests.versions import as_root
 
 
 @pytest.fixture
@@ -128,7 +129,7 @@ def test_a_group_with_anybody_else_in_it_is_not_private(
     assert not trust._is_private_group(ME, MINE)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to change groups")
+@as_root
 def test_the_private_group_may_write(tmp_path: Path, accounts: dict[str, list[SimpleNamespace]]) -> None:
     """As with umask 002, the default for users of many distributions."""
     place = tmp_path / "cache"
@@ -144,7 +145,7 @@ def test_the_private_group_may_write(tmp_path: Path, accounts: dict[str, list[Si
                 pass
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to change groups")
+@as_root
 def test_an_access_control_list_ends_the_exception(tmp_path: Path, accounts: dict[str, list[SimpleNamespace]]) -> None:
     """With a list, the group bits are the list's mask: here they mean that user 60001 may write."""
     place = tmp_path / "cache"
@@ -165,7 +166,7 @@ def test_an_access_control_list_ends_the_exception(tmp_path: Path, accounts: dic
 # --- root in a container, on a volume of another user ---
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs to change owners")
+@as_root
 def test_one_more_owner_can_be_named(tmp_path: Path) -> None:
     place = tmp_path / "volume"
     place.mkdir(mode=0o755)

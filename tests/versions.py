@@ -1,13 +1,17 @@
-"""What the tests find in their environment, and what they are skipped without."""
+"""What the tests find in their environment, and what several of them are skipped without."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
 from importlib.metadata import version
 
 import pytest
 
 KERAS_3 = int(version("keras").split(".")[0]) >= 3
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to change owners and groups")
+workers_fit = pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with several workers")
 
 needs_horovod = pytest.mark.skipif(
     importlib.util.find_spec("horovod") is None,

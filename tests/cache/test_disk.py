@@ -19,9 +19,9 @@ from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
 from habana_tf.cache.reader import VERSION
+from tests.versions import as_root
 
 NOBODY = 65534
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs to change owners")
 
 
 @pytest.fixture

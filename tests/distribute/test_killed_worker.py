@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.distribute.job import TIMEOUT, Job, cluster, free_ports, job, mpirun
-from tests.versions import KERAS_3, needs_horovod
+from tests.versions import needs_horovod, workers_fit
 
 ENDS_WITHIN = 60.0
 """Seconds from the kill to the end of the job. TensorFlow's heartbeats take 10 s to miss a worker, and then the
@@ -120,7 +120,7 @@ report(rank, [epochs, [w.ravel().tolist() for w in model.get_weights()]])
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with several workers")
+@workers_fit
 def test_a_job_started_again_goes_on_from_its_backup() -> None:
     """Killed at the beginning of epoch 2; the second job ends with the weights of one that nobody killed."""
     with job(RESTARTED) as running:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.child import python
 from tests.distribute.job import TIMEOUT, free_ports, job, mpirun, needs_mpi, run
-from tests.versions import KERAS_3
+from tests.versions import KERAS_3, workers_fit
 
 LOOP = """
 import numpy as np
@@ -190,7 +190,7 @@ report(rank, [history, few, weights, [w.tobytes().hex() for w in model.get_weigh
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with several workers: see the next test")
+@workers_fit
 def test_keras() -> None:
     """fit, evaluate and predict with callbacks, as one process with the whole batch does it."""
     stock = python("import json\n" + MODEL + STOCK, imported=True, timeout=TIMEOUT)

@@ -18,14 +18,12 @@ import pytest
 from tests.child import environment
 from tests.launcher.hosts import Host, hosts, needs_namespaces
 from tests.launcher.test_job import wait_for
-from tests.versions import KERAS_3, needs_horovod
+from tests.versions import needs_horovod, workers_fit
 
 pytestmark = needs_namespaces
 
 ENDS_WITHIN = 120.0
 """Seconds from the loss of a rank or a machine to the end of the job, as the README states."""
-
-needs_keras_2 = pytest.mark.skipif(KERAS_3, reason="several workers' fit needs Keras 2")
 
 TRAIN = """
     import os, sys
@@ -67,8 +65,8 @@ HOROVOD = TRAIN.format(
     + "    callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]",
 )
 PROGRAMS = [
-    pytest.param("hpu", HPU, id="hpu", marks=needs_keras_2),
-    pytest.param("horovod", HOROVOD, id="horovod", marks=[needs_keras_2, needs_horovod]),
+    pytest.param("hpu", HPU, id="hpu", marks=workers_fit),
+    pytest.param("horovod", HOROVOD, id="horovod", marks=[workers_fit, needs_horovod]),
 ]
 
 
