@@ -107,6 +107,13 @@ class Job:
                     found.append(int(entry.name))
         return found
 
+    def left(self, seconds: float = 5.0) -> list[int]:
+        """Processes of this job that outlive it: horovodrun tells its ranks to end and does not wait for that."""
+        end = time.monotonic() + seconds
+        while (found := self.alive()) and time.monotonic() < end:
+            time.sleep(0.05)
+        return found
+
     def wait(self, timeout: float = TIMEOUT) -> list[int]:
         """The exit codes; a process that takes longer is an error that shows what it printed."""
         end = time.monotonic() + timeout

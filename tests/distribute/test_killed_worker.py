@@ -82,7 +82,7 @@ def test_strategy(victim: int) -> None:
         assert time.monotonic() - killed < ENDS_WITHIN
         assert codes[victim] == -signal.SIGKILL and codes[1 - victim] != 0
         assert f"task:{victim}" in running.output(1 - victim), running.everything()
-        assert running.alive() == []
+        assert running.left() == []
         for port in ports:
             with socket.socket() as free:
                 free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -162,4 +162,4 @@ def test_horovod(command: Callable[[], list[str]], words: str) -> None:
         (code,) = running.wait(ENDS_WITHIN)
         assert code != 0 and time.monotonic() - killed < ENDS_WITHIN
         assert words in running.output(0), running.everything()
-        assert running.alive() == []
+        assert running.left() == []
