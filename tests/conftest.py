@@ -4,6 +4,19 @@ Left to itself TensorFlow asks the CPU whether to use them. The others are no or
 uninitialised, Conv3D reads the wrong element where SAME would pad by less than nothing.
 """
 
+from __future__ import annotations
+
 import os
+from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+HERE = Path(__file__).parent
+FIRST = "keras_coverage", "test_recurrent.py", "test_ways_of_training.py", "test_training.py"
+"""Files and folders that take minutes and would come late: side by side with others none may be left for the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.relative_to(HERE).parts[0] not in FIRST)
