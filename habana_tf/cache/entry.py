@@ -35,7 +35,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from habana_tf.cache.key import Key, canonical
+from habana_tf.cache.key import Key, canonical, understood, whole
 
 FORMAT_VERSION = 3
 PREFIX_BYTES = 48
@@ -43,6 +43,8 @@ _DIGEST_AT = 16
 MOST_HEAD_BYTES = 1 << 20
 MOST_DESCRIPTION_BYTES = 1 << 30
 _ENDLESS = 1 << 40
+LAST = 253_402_300_800
+"""Seconds since the epoch at the end of the year 9999, after which there are no dates."""
 _MAGIC = b"\x93RECIPE\n"
 _PREFIX = struct.Struct("<8sII32s")
 _KEY, _ABOUT = "key", "about"
@@ -80,7 +82,7 @@ class Header(Mapping[str, Any]):
         """The key, rebuilt from its manifest."""
         try:
             return Key.of((name, value) for name, value in self._manifest)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise EntryError(f"the key manifest is not understood: {error}") from error
 
     def check_description(self) -> None:
@@ -186,10 +188,14 @@ def encode(entry: Entry, sign: Sign | None = None) -> bytes:
     return b"".join([_PREFIX.pack(_MAGIC, FORMAT_VERSION, len(text), _digest(text)), text, *payload])
 
 
-def decode(data: bytes) -> Entry:
-    """The entry in `data`. Raises EntryError when anything is wrong with it."""
+def decode(data: bytes, check: Callable[[Mapping[str, Any]], None] = lambda head: None) -> Entry:
+    """The entry in `data`. Raises EntryError when anything is wrong with it.
+
+    check: is given the head before anything that the head says is believed, and raises when it is not to be.
+    """
     at = head_end(data)
     head = _head(data, at)
+    check(head)
     view = memoryview(data)
     found: dict[str, bytes | slice] = {}
     for name, size, count, digest in head["parts"]:
@@ -306,6 +312,7 @@ def _head(start: bytes, end: int) -> dict[str, Any]:
         words = text.decode()
         head, read = _LOADS(words)
         ok = read == len(words) and _well_formed(head)
+        whole(head, words)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise EntryError(f"the header is not understood: {error!r}") from error
     if not ok:
@@ -329,14 +336,21 @@ def _well_formed(head: Any) -> bool:
         and len(set(names)) == len(names)
         and isinstance(head["name"], str)
         and isinstance(head["digest"], str)
-        and isinstance(head["created"], (int, float))
-        and isinstance(head["compile_seconds"], (int, float))
+        and type(head["created"]) in (int, float)
+        and 0 <= head["created"] < LAST
+        and type(head["compile_seconds"]) in (int, float)
+        and 0 <= head["compile_seconds"] < LAST
         and isinstance(head.get("failure", ""), str)
         and isinstance(head.get("signature", ""), str)
-        and isinstance(head.get("ops", {}), dict)
-        and isinstance(head.get("scopes", {}), dict)
+        and _are_counts(head.get("ops", {}))
+        and _are_counts(head.get("scopes", {}))
         and isinstance(head.get("takes", ""), str)
+        and head.keys() <= _HEAD
     )
+
+
+def _are_counts(value: Any) -> bool:
+    return type(value) is dict and all(type(n) is int and 0 <= n < _ENDLESS for n in value.values())
 
 
 def _is_part(part: object) -> bool:
@@ -346,8 +360,8 @@ def _is_part(part: object) -> bool:
 def _understood(text: bytes, what: str) -> Any:
     """The JSON data in a part whose digest was right."""
     try:
-        return json.loads(text.decode())
-    except (ValueError, RecursionError) as error:
+        return understood(text)
+    except ValueError as error:
         raise EntryError(f"the {what} is not understood: {error!r}") from error
 
 

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from habana_tf import trust
 from habana_tf.cache import files
-from habana_tf.cache.key import Key
+from habana_tf.cache.entry import LAST
+from habana_tf.cache.key import Key, understood
 from habana_tf.cache.nearest import Candidate, candidates, nearest
 from habana_tf.cache.reader import Reader
 
@@ -74,15 +75,18 @@ class Event:
     def parse(cls, line: bytes) -> Event:
         """The event of a line. Raises ValueError when it is none."""
         try:
-            data = json.loads(line)
+            data = understood(line)
             near, counts = data.get("near"), data.get("c", {})
             if not isinstance(near, str | None) or not all(isinstance(n, int | float) for n in counts.values()):
                 raise TypeError("a field of another type")
+            when = float(data["t"])
+            if not 0 <= when < LAST:
+                raise TypeError("no time")
             return cls(
-                float(data["t"]), str(data["r"]), str(data["e"]), str(data.get("n", "")), str(data.get("k", "")),
+                when, str(data["r"]), str(data["e"]), str(data.get("n", "")), str(data.get("k", "")),
                 float(data.get("s", 0)), near, tuple(map(str, data.get("d", ()))), counts,
             )  # fmt: skip
-        except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        except (KeyError, TypeError, AttributeError, OverflowError) as error:
             raise ValueError(f"no event: {error!r}") from error
 
 

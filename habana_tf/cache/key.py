@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -91,6 +92,30 @@ def canonical(value: object) -> bytes:
     """The one encoding of JSON data that digests are made of."""
     text = json.dumps(value, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
     return text.encode("ascii")
+
+
+def understood(text: bytes) -> Any:
+    """The JSON data in `text`, of which `canonical` gives an encoding and a terminal shows every character: no NaN, no
+    infinity, no half of a character, no endless nesting. Raises ValueError."""
+    words = text.decode()
+    try:
+        return whole(json.loads(words, parse_constant=_finite, parse_float=_finite), words)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def whole(found: Any, words: str) -> Any:
+    """`found`, which `words` says. Raises ValueError when half of a character is in it, as only an escape can say."""
+    if "\\ud" in words or "\\uD" in words:
+        json.dumps(found, ensure_ascii=False).encode()
+    return found
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def _plain(value: object) -> object:

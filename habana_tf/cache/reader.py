@@ -78,12 +78,20 @@ class Options(NamedTuple):
         return self.mode in ("rw", "refresh")
 
 
+def _absolute(path: str) -> str:
+    """The path as it is where the working directory was deleted: nothing is there then, which is no reason to stop."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        return path
+
+
 class Reader:
     """The cache directory `root`. Every method may be called from any thread."""
 
     def __init__(self, root: str, options: Options | None = None) -> None:
         self.path = root
-        self.root = os.path.abspath(root)
+        self.root = _absolute(root)
         self.options = options or Options()
         self.policy = Policy(self.options.owner, self.options.signing_key is not None, _ADVICE)
         self._key: SigningKey | None = None
@@ -112,7 +120,7 @@ class Reader:
         """(path, file contents, "") of every entry, not verified, or (path, None, why it is not believed). Raises as
         `listing`."""
         with suppress(FileNotFoundError), self.version(create=False) as version:
-            yield from contents(version, os.path.join(self.root, VERSION), self.policy)
+            yield from contents(version, os.path.join(self.root, VERSION), self.policy, self.options.limit)
 
     def inspect(self, listed: Listed) -> Entry:
         """The whole entry of a listing, verified; nothing is counted, touched or moved. Raises EntryError,
@@ -126,7 +134,7 @@ class Reader:
             self.version(create=False) as version,
             trust.directory(shard_name, version, False, self.policy) as shard,
         ):
-            return files.contents(name, shard, self.policy)
+            return files.contents(name, shard, self.policy, self.options.limit)
 
     def encoded(self, entry: Entry) -> bytes:
         """File contents of an entry, signed where this cache asks for it. Raises Refused or OSError without key."""
@@ -136,11 +144,8 @@ class Reader:
     def decoded(self, data: bytes) -> Entry:
         """The entry in file contents, its signature verified where this cache asks for it. Raises EntryError,
         Refused or OSError."""
-        found = entry_format.decode(data)
         key = self._signing_key()
-        if key is not None:
-            key.check(found)
-        return found
+        return entry_format.decode(data) if key is None else entry_format.decode(data, key.check)
 
     @contextmanager
     def opened(self, create: bool) -> Iterator[int]:

@@ -13,8 +13,10 @@ import hashlib
 import hmac
 import os
 import stat
+from collections.abc import Mapping
+from typing import Any
 
-from habana_tf.cache.entry import Entry, signed_bytes
+from habana_tf.cache.entry import signed_bytes
 from habana_tf.trust import Refused
 
 LEAST_BYTES, MOST_BYTES = 16, 1 << 16
@@ -52,10 +54,10 @@ class SigningKey:
         """The signature of `text`, in hexadecimal."""
         return hmac.new(self._secret, _DOMAIN + text, hashlib.sha256).hexdigest()
 
-    def check(self, entry: Entry) -> None:
-        """Raises Refused unless this key signed the entry."""
-        signature = entry.header.get("signature")
+    def check(self, head: Mapping[str, Any]) -> None:
+        """Raises Refused unless this key signed the entry with this head."""
+        signature = head.get("signature")
         if not isinstance(signature, str):
-            raise Refused(f"the recipe {entry.name} is not signed", "signature")
-        if not hmac.compare_digest(signature.encode(), self.sign(signed_bytes(entry.header)).encode()):
-            raise Refused(f"the recipe {entry.name} is signed with another key", "signature")
+            raise Refused(f"the recipe {head['name']} is not signed", "signature")
+        if not hmac.compare_digest(signature.encode(), self.sign(signed_bytes(head)).encode()):
+            raise Refused(f"the recipe {head['name']} is signed with another key", "signature")

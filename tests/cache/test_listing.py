@@ -59,7 +59,7 @@ def test_a_key_is_parsed_when_it_is_asked_for(tmp_path: Path, entry: Entry, monk
     assert Store(str(tmp_path)).write(entry)
     parsed: list[Any] = []
     loads = json.loads
-    monkeypatch.setattr(json, "loads", lambda text: parsed.append(loads(text)) or parsed[-1])
+    monkeypatch.setattr(json, "loads", lambda text, **how: parsed.append(loads(text, **how)) or parsed[-1])
     (row,) = Reader(str(tmp_path)).listing()
     assert row.header is not None and row.header["ops"] == entry.header["ops"]
     assert entry.header["key"] not in parsed

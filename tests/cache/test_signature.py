@@ -7,6 +7,7 @@ import hmac
 import json
 import logging
 import os
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,11 +51,11 @@ def test_a_signature_is_hmac_sha256_over_the_head(entry: Entry) -> None:
 
 def test_only_the_right_key_will_do(entry: Entry) -> None:
     signed = decode(encode(entry, ONE.sign))
-    ONE.check(signed)
+    ONE.check(signed.header)
     with pytest.raises(Refused, match="signed with another key"):
-        OTHER.check(signed)
+        OTHER.check(signed.header)
     with pytest.raises(Refused, match="not signed"):
-        ONE.check(decode(encode(entry)))
+        ONE.check(decode(encode(entry)).header)
 
 
 @pytest.mark.parametrize("field", ["name", "created", "compile_seconds", "failure", "ops"])
@@ -64,7 +65,7 @@ def test_the_head_is_signed(entry: Entry, field: str) -> None:
     ]
     header = {**decode(encode(entry, ONE.sign)).header, field: changed}
     with pytest.raises(Refused):
-        ONE.check(Entry(header, entry.sections))
+        ONE.check(header)
 
 
 def test_a_signature_does_not_move_to_other_code(entry: Entry) -> None:
@@ -73,7 +74,28 @@ def test_a_signature_does_not_move_to_other_code(entry: Entry) -> None:
     forged = decode(encode(Entry(entry.header, {"object": b"evil"}), lambda text: signature))
     assert forged.header["signature"] == signature
     with pytest.raises(Refused, match="another key"):
-        ONE.check(forged)
+        ONE.check(forged.header)
+
+
+@pytest.mark.parametrize(("field", "value"), [("signature", "\ud800"), ("created", float("nan")), ("ops", {"A": "x"})])
+def test_an_unsigned_head_of_any_content_is_a_miss(signing: Store, entry: Entry, field: str, value: object) -> None:
+    """What somebody without the key can put under a name that others look for."""
+    assert signing.write(entry)
+    (path,) = Path(signing.root).rglob("*.recipe")
+    data = path.read_bytes()
+    head = json.loads(data[entry_format.PREFIX_BYTES : entry_format.head_end(data)])
+    text = json.dumps({**head, field: value}).encode()
+    start = data[:12] + struct.pack("<I32s", len(text), hashlib.blake2b(text, digest_size=32).digest())
+    path.write_bytes(start + text + data[entry_format.head_end(data) :])
+    assert signing.read(entry.digest) is None
+
+
+def test_nothing_unsigned_is_unpacked(signing: Store, entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few kilobytes can say that they unpack to a terabyte."""
+    data = encode(Entry(entry.header, {"zeros": b"\0" * 100_000}))
+    monkeypatch.setattr(entry_format, "_unpacked", lambda *_: pytest.fail("unpacked"))
+    with pytest.raises(Refused, match="not signed"):
+        signing.decoded(data)
 
 
 def test_unsigned_recipes_are_made_anew_and_signed(
