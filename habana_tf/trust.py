@@ -80,8 +80,10 @@ def directory(name: str, parent: int, create: bool, policy: Policy = OWN) -> Ite
             created = True
     descriptor = _open(name, _DIRECTORY | os.O_NOFOLLOW, parent)
     try:
-        if created and policy.signed:
-            os.fchmod(descriptor, 0o700 | os.fstat(parent).st_mode & (0o070 | stat.S_ISGID))
+        if created:
+            if policy.signed:
+                os.fchmod(descriptor, 0o700 | os.fstat(parent).st_mode & (0o070 | stat.S_ISGID))
+            hand_over(descriptor, parent, policy)
         check(os.fstat(descriptor), _Where(name, parent), policy, descriptor=descriptor)
         yield descriptor
     finally:
@@ -106,6 +108,8 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Polic
         if new and mode != 0o600:
             with suppress(OSError):  # somebody else's, made at the same moment
                 os.fchmod(descriptor, mode)
+        if new:
+            hand_over(descriptor, parent, policy)
         _checked(descriptor, name, parent, policy)
         yield descriptor
     finally:
@@ -130,6 +134,15 @@ def _checked(descriptor: int, name: str, parent: int, policy: Policy) -> os.stat
         raise _no_file(_Where(name, parent))
     check(status, _Where(name, parent), policy, descriptor=descriptor)
     return status
+
+
+def hand_over(descriptor: int, parent: int, policy: Policy) -> None:
+    """Gives what root has just made in a directory of `Policy.owner` to that user, who could not open it otherwise."""
+    if policy.owner is not None and os.geteuid() == 0:
+        above = os.fstat(parent)
+        if above.st_uid == policy.owner:
+            with suppress(OSError):  # root of a container or of a network file system may not be allowed to
+                os.fchown(descriptor, above.st_uid, above.st_gid)
 
 
 def file_mode(parent: int, policy: Policy) -> int:

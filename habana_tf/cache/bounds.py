@@ -69,8 +69,7 @@ def sweep(
     for f in found:
         too_much = keep_bytes is not None and total > keep_bytes
         too_old = unused_for is not None and now - f.used > unused_for
-        # A use in the future is a clock set back since: it protects nothing.
-        if not (too_much or too_old) or (not f.put_aside and 0 <= now - f.used < minimum_age):
+        if not (too_much or too_old) or (not f.put_aside and now - f.used < minimum_age):
             continue
         gone = _remove(root, policy, f)
         if gone is None:
@@ -135,7 +134,9 @@ def _scan_folder(shard: int, version: str, folder: str) -> Iterator[_Found]:
         with suppress(OSError):
             status = os.stat(name, dir_fd=shard, follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
-                yield _Found(folder == QUARANTINE, status.st_mtime, status.st_size, version, folder, name)
+                # A use in the future is a clock set back since: when it was is not known, so it was long ago.
+                used = status.st_mtime if status.st_mtime < time.time() + files.TOUCH_AFTER else 0.0
+                yield _Found(folder == QUARANTINE, used, status.st_size, version, folder, name)
 
 
 def _remove(root: int, policy: Policy, found: _Found) -> int | None:

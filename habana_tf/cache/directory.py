@@ -22,6 +22,7 @@ from habana_tf.cache.listing import Listed
 from habana_tf.cache.lock import LockUnavailable
 from habana_tf.cache.reader import VERSION, Reader, ReadOnly
 
+_NO_KEY = "0" * 64
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "gpfs", "beegfs", "ceph"})
 
 
@@ -87,7 +88,8 @@ def clear(path: str | None = None) -> Swept:
 class Health:
     """What may matter when a cache does not do what it should.
 
-    refused: why nothing here is believed, or None. writable: whether this user may write there. used_bytes,
+    refused: why nothing here is believed, or None. unusable: (path, why) of directories and recipes below that are not
+    used. writable: whether this user may write there. used_bytes,
     limit_bytes: against TF_RECIPE_CACHE_SIZE_MB. free_bytes: on the disk. file_system: its type, "" if unknown;
     network: whether other machines may write to it. locks: None when they work, or why not. versions: the format
     versions with a directory here; this habana_tf's is `reader.VERSION`.
@@ -95,6 +97,7 @@ class Health:
 
     root: str
     refused: str | None
+    unusable: tuple[tuple[str, str], ...]
     writable: bool
     used_bytes: int
     limit_bytes: int
@@ -110,26 +113,27 @@ def health(path: str | None = None) -> Health:
     reader = Reader.of(path)
     refused = locks = None
     used = 0
+    unusable: tuple[tuple[str, str], ...] = ()
     versions: tuple[str, ...] = ()
     try:
         with reader.opened(create=False) as root:
             versions = tuple(sorted(name for name in os.listdir(root) if name[:1] == "v" and name[1:].isdigit()))
             used = total_bytes(root, reader.policy)
-        with suppress(FileNotFoundError), reader.version(create=False):
-            pass
+        listed = reader.listing(heads_only=True)
+        unusable = tuple((row.path, row.problem or "") for row in listed if row.header is None)
     except (trust.Refused, OSError) as error:
         refused = str(error)
     writable = reader.options.writable and os.access(reader.root, os.W_OK | os.X_OK)
     if writable and refused is None and VERSION in versions:
         try:
-            with Store(reader.root, options=reader.options).rotating():
+            with Store(reader.root, options=reader.options).locked(_NO_KEY, 0.0):
                 pass
         except (LockUnavailable, trust.Refused, OSError) as error:
             locks = str(error)
     space = os.statvfs(reader.root)
     kind = file_system(reader.root)
     return Health(
-        reader.root, refused, writable, used, reader.options.limit, space.f_bavail * space.f_frsize, kind,
+        reader.root, refused, unusable, writable, used, reader.options.limit, space.f_bavail * space.f_frsize, kind,
         kind in _NETWORK, locks, versions,
     )  # fmt: skip
 

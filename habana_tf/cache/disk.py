@@ -139,8 +139,19 @@ class Store(Reader):
     @contextmanager
     def rotating(self) -> Iterator[bool]:
         """Whether this process is the one that may rotate the journal now. Raises OSError."""
-        with self.locked(_ROTATING, 0.0) as taken:
-            yield taken
+        with self._alone(_ROTATING) as mine:
+            yield mine
+
+    @contextmanager
+    def _alone(self, work: str) -> Iterator[bool]:
+        """Whether this process is the one to do some upkeep now. Where there are no locks each one is, for doing it
+        twice costs time and nothing else. Raises OSError."""
+        with ExitStack() as held:
+            try:
+                mine = held.enter_context(self.locked(work, 0.0))
+            except LockUnavailable:
+                mine = True
+            yield mine
 
     def _read(self, digest: str) -> Entry | None:
         with self.shard(digest, create=False) as shard:
@@ -164,16 +175,19 @@ class Store(Reader):
                 self._note("corrupt", name.rpartition("-")[0], digest)
                 rest = "and left there" if not self.options.writable else "and put aside"
                 if self.options.writable:
-                    self._quarantine(shard, name)
+                    self._quarantine(shard, name, data)
                 self._warn_once(("corrupt", name), f"{name} is damaged ({error}) {rest}; it is compiled again")
                 return None
 
     def _use(self, shard: int, name: str) -> bytes:
-        return files.contents(name, shard, self.policy, touched=self.options.writable)
+        return files.contents(name, shard, self.policy, self.options.limit, touched=self.options.writable)
 
-    def _quarantine(self, shard: int, name: str) -> None:
-        """Moves a damaged entry out of the way, or removes it; on a read-only disk it stays."""
+    def _quarantine(self, shard: int, name: str, damaged: bytes) -> None:
+        """Moves a damaged entry out of the way, or removes it; on a read-only disk it stays. So does what another
+        process has put in its place meanwhile."""
         try:
+            if self._use(shard, name) != damaged:
+                return
             with (
                 self.version(create=False) as version,
                 trust.directory(QUARANTINE, version, True, self.policy) as bin_,
@@ -181,13 +195,15 @@ class Store(Reader):
                 os.rename(name, name, src_dir_fd=shard, dst_dir_fd=bin_)
                 for old in files.oldest_first(bin_)[:-_QUARANTINE_KEEPS]:
                     os.unlink(old, dir_fd=bin_)
-        except (OSError, Refused):
+        except (OSError, Refused) as error:
+            if isinstance(error, OSError) and files.gone(error):
+                return
             with suppress(OSError):
                 os.unlink(name, dir_fd=shard)
 
     def _evict(self) -> None:
         """Sweeps if the directory is too large; one process at a time, and never an error."""
-        with suppress(OSError, Refused), self.locked(_SWEEPING, 0.0) as taken, self.opened(create=False) as root:
+        with suppress(OSError, Refused), self._alone(_SWEEPING) as taken, self.opened(create=False) as root:
             if not taken:
                 return
             swept = sweep(root, self.policy, None)

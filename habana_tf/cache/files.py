@@ -26,16 +26,24 @@ def gone(error: OSError) -> bool:
     return isinstance(error, FileNotFoundError) or error.errno == errno.ESTALE
 
 
-def contents(name: str, parent: int, policy: Policy, touched: bool = False) -> bytes:
-    """What is in a file that is believed. touched: its use is noted. Raises trust.Refused or OSError."""
+def contents(name: str, parent: int, policy: Policy, most: int, touched: bool = False) -> bytes:
+    """What is in a file that is believed. touched: its use is noted. Raises trust.Refused, or OSError, which it is too
+    when there are more than `most` bytes."""
     file, status = trust.opened_to_read(name, parent, policy)
     try:
+        check_size(status.st_size, most)
         data = trust.read_all(file, status.st_size)
         if touched:
             touch(file, status.st_mtime)
         return data
     finally:
         os.close(file)
+
+
+def check_size(size: int, most: int) -> None:
+    """Raises OSError for a file that no store with this limit has written: it may be as large as a forger likes."""
+    if size > most:
+        raise OSError(errno.EFBIG, f"{size} bytes, more than TF_RECIPE_CACHE_SIZE_MB allows")
 
 
 def find(shard: int, digest: str) -> str | None:
@@ -65,6 +73,7 @@ def write_atomically(shard: int, name: str, data: bytes, policy: Policy) -> None
         try:
             if mode != 0o600:
                 os.fchmod(file, mode)  # whatever the umask is
+            trust.hand_over(file, shard, policy)
             write_all(file, data)
             os.fsync(file)
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from habana_tf import trust
-from habana_tf.cache import bounds
+from habana_tf.cache import bounds, journal, lock
 from habana_tf.cache.bounds import Bounds, Swept, sweep
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
@@ -66,6 +67,16 @@ def test_what_was_just_used_stays(filled: list[Path], opened: int) -> None:
     assert sweep(opened, trust.OWN, 0).removed == 9
     assert filled[0].exists()
     assert sweep(opened, trust.OWN, 0, minimum_age=0.0).removed == 1
+
+
+def test_a_use_in_the_future_was_long_ago(filled: list[Path], opened: int) -> None:
+    """As after a clock was set back: what is used now must not go for what nobody uses any more."""
+    for path in filled[5:]:
+        os.utime(path, (time.time() + 365 * DAY,) * 2)
+    assert sweep(opened, trust.OWN, _size(filled[:5])).removed == 5
+    assert [path.exists() for path in filled] == [True] * 5 + [False] * 5
+    os.utime(filled[3], (time.time() + 365 * DAY,) * 2)
+    assert sweep(opened, trust.OWN, unused_for=30 * DAY).removed == 1 and not filled[3].exists()
 
 
 def test_quarantine_goes_first_and_counts(filled: list[Path], opened: int, root: Path) -> None:
@@ -142,6 +153,24 @@ def test_a_store_keeps_its_limit(root: Path, make_entry: Callable[..., Entry]) -
     assert counts.evicted > 0 and counts.evicted_bytes == pytest.approx(counts.evicted * size, rel=0.02)
     left = {row.header["digest"] for row in store.listing() if row.header}
     assert left == {entry.digest for entry in entries[-len(left) :]}
+
+
+def test_a_disk_without_locks_keeps_its_limit(
+    root: Path, make_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(lock, "_set", refuse)
+    size = len(encode(make_entry()))
+    store = Store(str(root), stats := Stats(), Options(limit=20 * size, minimum_age=0.0))
+    for seed in range(60):
+        assert store.write(make_entry(seed=seed))
+    assert len(store.listing()) <= 22 and stats.counts().evicted > 0
+    monkeypatch.setattr(journal, "MOST_BYTES", 500)
+    for n in range(60):
+        journal.Journal().flush(store, {"n": n})
+    assert sum(path.stat().st_size for path in root.rglob("journal*")) < 2000
 
 
 def test_sweeps_are_rare(root: Path, make_entry: Callable[..., Entry], monkeypatch: pytest.MonkeyPatch) -> None:

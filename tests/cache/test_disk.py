@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 
 from habana_tf import trust
+from habana_tf.cache import journal
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
-from habana_tf.cache.entry import Entry, encode
-from habana_tf.cache.reader import VERSION
+from habana_tf.cache.entry import Entry, decode, encode
+from habana_tf.cache.reader import VERSION, Options
 from tests.versions import as_root
 
 NOBODY = 65534
@@ -350,6 +351,70 @@ def test_a_directory_of_root_is_a_read_only_cache_for_others(
     finally:
         os.seteuid(0)
     assert len(warnings()) == 1 and "Permission denied" in warnings()[0]
+
+
+@as_root
+def test_what_root_makes_for_the_owner_is_the_owners(
+    public_root: Path, entry: Entry, make_entry: Callable[..., Entry]
+) -> None:
+    """Root in a container that writes into a user's volume, with HABANA_SIM_CACHE_OWNER."""
+    public_root.mkdir(mode=0o700)
+    os.chown(public_root, NOBODY, NOBODY)
+    inside = Store(str(public_root), Stats(), Options(owner=NOBODY))
+    assert inside.write(entry)
+    with inside.compiling(entry.digest, 1.0) as taken:
+        assert taken
+    journal.Journal().flush(inside, {"n": 1})
+    outside = Store(str(public_root), Stats())
+    os.seteuid(NOBODY)
+    try:
+        assert outside.read(entry.digest) is not None
+        assert outside.write(make_entry(seed=1)) and outside.write(entry)
+        with outside.compiling(entry.digest, 1.0) as taken:
+            assert taken
+        journal.Journal().flush(outside, {"n": 2})
+        assert [event.counts["n"] for event in journal.read(outside)] == [1, 2]
+    finally:
+        os.seteuid(0)
+    assert inside.read(make_entry(seed=1).digest) is not None
+
+
+def test_a_good_entry_in_the_place_of_a_damaged_one_is_not_put_aside(
+    store: Store, root: Path, stored: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process met the damage too, was faster and has compiled the recipe."""
+    stored.write_bytes(stored.read_bytes()[:-1])
+
+    def late(data: bytes) -> Entry:
+        Store(str(root)).write(entry)
+        return decode(data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "decoded", late)
+        assert store.read(entry.digest) is None
+    assert store.read(entry.digest) is not None
+    assert not list(root.rglob("quarantine/*"))
+
+
+def test_a_file_of_any_size_is_not_read(
+    store: Store, stored: Path, entry: Entry, warnings: Callable[[], list[str]]
+) -> None:
+    os.truncate(stored, 1 << 40)
+    assert store.read(entry.digest) is None
+    assert len(warnings()) == 1 and "more than TF_RECIPE_CACHE_SIZE_MB" in warnings()[0]
+    ((_, data, problem),) = store.contents_of_all()
+    assert data is None and "more than TF_RECIPE_CACHE_SIZE_MB" in problem
+
+
+def test_a_relative_path_in_a_deleted_directory_is_no_error(
+    tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    store = Store("recipes", Stats())
+    assert store.read(entry.digest) is None and store.write(entry) is False
+    monkeypatch.chdir(tmp_path)
 
 
 # --- listing ---

@@ -167,7 +167,7 @@ def test_a_clock_set_back_keeps_nothing_for_ever(
     (path.parent / ".tmp-1-aa").write_bytes(b"half")
     os.utime(path.parent / ".tmp-1-aa", (now + YEAR, now + YEAR))
     assert RecipeCache().lookup(key) is None, "the failure is tried again"
-    store = Store(str(root), options=Options(limit=1, minimum_age=60.0))
+    store = Store(str(root), options=Options(limit=1 << 20, minimum_age=60.0))
     assert store.read(entry.digest) is not None
     (used,) = [row.last_used for row in store.listing() if (row.header or {})["digest"] == entry.digest]
     assert abs(used - time.time()) < 60, "its use was noted with the time as it is now"

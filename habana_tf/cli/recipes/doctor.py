@@ -50,6 +50,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     versions = ", ".join(f"{v} (this one)" if v == VERSION else v for v in health.versions)
     checks = [
         ("believed", health.refused is None, trusted),
+        ("recipes", not health.unusable, _unusable(health.unusable)),
         ("writable", health.writable or mode == "ro", "yes" if health.writable else _unwritable(mode)),
         ("locks", health.locks is None, health.locks or ("work" if health.writable else "not tried: not writable")),
         ("file system", True, kind),
@@ -67,6 +68,14 @@ def _doctor(arguments: argparse.Namespace) -> int:
     marks = [Styled("ok", "green") if good else Styled("PROBLEM", "red") for _, good, _ in checks]
     print_table(["", "", ""], [(name, mark, text) for mark, (name, _, text) in zip(marks, checks, strict=True)])
     return 0 if healthy else 1
+
+
+def _unusable(found: tuple[tuple[str, str], ...]) -> str:
+    if not found:
+        return "all can be used (`verify` reads them whole)"
+    (path, why), *more = found
+    others = f"; and {len(more)} more (`verify` names them)" if more else ""
+    return (why if path in why else f"{path}: {why}") + others
 
 
 def _unwritable(mode: str) -> str:

@@ -110,6 +110,11 @@ def test_doctor(cached: Keys, run: Callable[..., Any], monkeypatch: pytest.Monke
     result = run("recipes", "doctor")
     assert result.code == 1 and "PROBLEM" in result.out and "chmod go-w" in result.out
     cached.path.chmod(0o700)
+    shard = next(path for path in cached.path.rglob("*") if path.name == cached["mul"][:2])
+    shard.chmod(0o777)
+    result = run("recipes", "doctor")
+    assert result.code == 1 and str(shard) in result.out.replace("\n", ""), "its recipes are compiled anew every time"
+    shard.chmod(0o700)
     monkeypatch.setenv("TF_RECIPE_CACHE_SIZE_MB", "lots")
     assert run("recipes", "doctor").code == 2
 
