@@ -34,6 +34,7 @@ BUNDLE_VERSION = 1
 _MAGIC = b"\x93RBUNDL\n"
 _PREFIX = struct.Struct("<8sII32s")
 _MOST_INDEX_BYTES = 64 << 20
+_ATTEMPTS = 3
 
 
 class BundleError(Exception):
@@ -63,9 +64,17 @@ def export_bundle(
 ) -> Exported:
     """Writes the recipes of a cache directory (those for which `select` is true) to `file`, replacing it whole.
 
-    Each is verified first; notes of failures stay behind. Raises what `directory` says.
+    Each is verified first; notes of failures stay behind. Where recipes are removed or replaced meanwhile it begins
+    anew, twice. Raises what `directory` says, and BundleError when the directory never stands still.
     """
     reader = Reader.of(path)
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(BundleError):
+            return _exported(file, reader, select)
+    return _exported(file, reader, select)
+
+
+def _exported(file: str, reader: Reader, select: Callable[[Listed], bool]) -> Exported:
     problems = []
     rows: list[tuple[Listed, dict[str, Any]]] = []
     for listed in reader.listing():
@@ -85,7 +94,10 @@ def export_bundle(
         out.write(_PREFIX.pack(_MAGIC, BUNDLE_VERSION, len(index), hashlib.blake2b(index, digest_size=32).digest()))
         out.write(index)
         for listed, row in rows:
-            data = reader.contents(listed)
+            try:
+                data = reader.contents(listed)
+            except (trust.Refused, OSError) as error:
+                raise BundleError(f"{listed.path} was removed while it was exported: export again") from error
             if _digest(data) != row["blake2b"]:
                 raise BundleError(f"{listed.path} was replaced while it was exported: export again")
             out.write(data)
@@ -133,6 +145,10 @@ def read_bundle(file: str, reader: Reader) -> Iterator[tuple[str, str, bytes]]:
             open(descriptor, "rb", closefd=False) as bundle,
         ):
             for row in _index(bundle, file, os.fstat(descriptor).st_size):
+                if row["bytes"] > reader.options.limit:
+                    raise BundleError(
+                        f"{file}: the recipe {row['name']} has {row['bytes']} bytes, more than TF_RECIPE_CACHE_SIZE_MB"
+                    )
                 data = bundle.read(row["bytes"])
                 if _digest(data) != row["blake2b"]:
                     raise BundleError(f"{file}: the recipe {row['name']} is damaged: copy the bundle again")

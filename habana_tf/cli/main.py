@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from habana_tf import __version__
 from habana_tf.cli.later import Later, listed
-from habana_tf.cli.output import CommandError
+from habana_tf.cli.output import CommandError, printable
 
 _COMMANDS = (
     ("run", "start a program on several cards", "habana_tf.cli.run:declare"),
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except CommandError as error:
-        print(f"habana-tf: {error}", file=sys.stderr)
+        print(printable(f"habana-tf: {error}"), file=sys.stderr)
         return error.code
     except BrokenPipeError:
         # The reader has seen enough (`| head`); nothing more can be written, not even at exit.

@@ -71,7 +71,7 @@ def painted(text: str, style: str) -> str:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """A table; cells wrap, nothing is cut off. A column whose name starts with ">" is aligned to the right, and
     without any name there is no heading."""
-    cells = [[_printable(cell) for cell in row] for row in rows]
+    cells = [[printable(cell) for cell in row] for row in rows]
     right = [column.startswith(">") for column in columns]
     heading = [column.lstrip(">") for column in columns]
     width = os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else FILE_WIDTH
@@ -119,7 +119,7 @@ def _wrapped(cell: str, width: int) -> list[str]:
     return lines
 
 
-def _printable(cell: str) -> str:
+def printable(cell: str) -> str:
     """Without what would steer a terminal: names come from files."""
     if cell.isprintable():
         return cell

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from habana_tf import cache
-from habana_tf.cache.bundle import BundleError
+from habana_tf.cache.bundle import BundleError, read_bundle
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
 from habana_tf.cache.levels import RecipeCache
-from habana_tf.cache.reader import NoDirectory, Options, ReadOnly
+from habana_tf.cache.listing import Listed
+from habana_tf.cache.reader import NoDirectory, Options, Reader, ReadOnly
 from habana_tf.trust import Refused
 
 
@@ -55,6 +56,40 @@ def test_recipes_travel(entries: list[Entry], tmp_path: Path, there: Path) -> No
         found = Store(str(there)).read(entry.digest)
         assert found is not None and found.sections == entry.sections and found.created == entry.created
     assert cache.import_bundle(str(path), str(there)) == cache.Imported(0, 3, ())
+
+
+@pytest.mark.parametrize("for_ever", [False, True])
+def test_a_cache_in_use_is_exported_all_the_same(
+    entries: list[Entry], tmp_path: Path, for_ever: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process evicts a recipe between the look at it and the copy."""
+    path, looked = tmp_path / "all.bundle", []
+    contents = Reader.contents
+
+    def evicted(reader: Reader, listed: Listed) -> bytes:
+        looked.append(listed.path)
+        if len(looked) == 4 or (for_ever and len(looked) % 4 == 0):  # three were looked at, the first is copied
+            os.rename(listed.path, aside := tmp_path / "aside")
+            try:
+                return contents(reader, listed)
+            finally:
+                if for_ever:
+                    os.rename(aside, listed.path)
+        return contents(reader, listed)
+
+    monkeypatch.setattr(Reader, "contents", evicted)
+    if for_ever:
+        with pytest.raises(BundleError, match="was removed while it was exported: export again"):
+            cache.export_bundle(str(path))
+        assert not list(tmp_path.glob("all*"))
+    else:
+        assert cache.export_bundle(str(path)).recipes == 2
+
+
+def test_a_recipe_of_any_size_is_not_read(bundle: Path, there: Path) -> None:
+    store = Store(str(there), options=Options(limit=1000))
+    with pytest.raises(BundleError, match="more than TF_RECIPE_CACHE_SIZE_MB"):
+        list(read_bundle(str(bundle), store))
 
 
 def test_a_part_can_be_chosen(entries: list[Entry], tmp_path: Path, there: Path) -> None:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from habana_tf.cli.output import print_json, size
+from habana_tf.cli.output import print_json, printable, size
 from habana_tf.cli.recipes.common import action, header, only_match, opened, rows_of
 
 if TYPE_CHECKING:
@@ -55,5 +55,5 @@ def _told(arguments: argparse.Namespace, done: Exported | Imported, summary: str
     else:
         print(summary)
         for which, why in done.problems:
-            print(f"left out: {which}: {why}", file=sys.stderr)
+            print(printable(f"left out: {which}: {why}"), file=sys.stderr)
     return 1 if done.problems else 0

@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from habana_tf.cli.output import CommandError, Styled, duration, moment, operations, print_json, print_table, size
+from habana_tf.cli.output import (
+    CommandError,
+    Styled,
+    duration,
+    moment,
+    operations,
+    print_json,
+    print_table,
+    printable,
+    size,
+)
 from habana_tf.cli.recipes.changes import WHAT, changes
 from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
@@ -66,6 +76,9 @@ def _explain(arguments: argparse.Namespace) -> int:
         if miss in single:
             continue
         name, key = Styled(miss.event.name or "?", "cyan"), miss.event.digest[:KEY_DIGITS]
+        if miss.cause is not None:
+            rows.append([name, key, "itself", "", miss.cause])
+            continue
         if miss.event.nearest is None or any(each.name in WHAT for each in miss.differences):
             rows.append([name, key, "none of the same", "", "no recipe of it was there"])
             continue
@@ -75,10 +88,9 @@ def _explain(arguments: argparse.Namespace) -> int:
     print_table(["missed", "key", "nearest recipe", "differs in", "nearest -> asked for"], rows)
     if single:
         names = ", ".join(sorted({miss.event.name for miss in single}))
-        print(f"\nand {len(single)} single ops (--all): {names}")
-    print(
-        f"\n{len(missed)} misses of the run {missed[0].event.run}, which began to miss {moment(missed[0].event.time)}"
-    )
+        print(f"\nand {len(single)} single ops (--all): {printable(names)}")
+    run = printable(missed[0].event.run)
+    print(f"\n{len(missed)} misses of the run {run}, which began to miss {moment(missed[0].event.time)}")
     return 0
 
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
+from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, printable, size
 from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
     action,
@@ -90,7 +90,7 @@ def _list(arguments: argparse.Namespace) -> int:
     of = "" if len(good) == len(every) else f" of {len(every)}"
     print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {reader.root}")
     for row in bad:
-        print(f"unusable: {row.path}: {row.problem}", file=sys.stderr)
+        print(printable(f"unusable: {row.path}: {row.problem}"), file=sys.stderr)
     return 0
 
 

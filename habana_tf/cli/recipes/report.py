@@ -44,7 +44,7 @@ def _report(arguments: argparse.Namespace) -> int:
         for r in runs
     ]
     drawn, unreadable = _drawn(reader, good, arguments.most)
-    text = page(Facts(reader.root, good, [*bad, *unreadable], totals, counted, drawn)).encode()
+    text = page(Facts(reader.root, good, [*bad, *unreadable], totals, counted, drawn)).encode(errors="replace")
     try:
         with open(arguments.html, "wb") as out:
             out.write(text)

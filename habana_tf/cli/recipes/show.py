@@ -17,6 +17,7 @@ from habana_tf.cli.output import (
     painted,
     print_json,
     print_table,
+    printable,
     size,
 )
 from habana_tf.cli.recipes.common import (
@@ -142,7 +143,7 @@ def _print_kernels(entry: Entry) -> None:
     if (of := contents.chip(entry)) is not None:
         from habana_tf.hardware.roofline import said
 
-        print(said(of))
+        print(printable(said(of)))
 
 
 def _number(value: int | str, form: Any) -> str:

@@ -34,14 +34,14 @@ def _stats(arguments: argparse.Namespace) -> int:
         return 0
     found, asked = total.disk_hits + total.shared, total.disk_hits + total.misses
     facts = [
-        ("runs", f"{len(runs)}, {sum(run.counts is None for run in runs)} without an end"),
+        ("runs", f"{len(runs)}, {sum(not run.ended for run in runs)} without an end"),
         (
             "hits on disk",
             f"{total.disk_hits}" + (f" ({100 * total.disk_hits / asked:.0f} % of {asked})" if asked else ""),
         ),
         ("hits in memory", str(total.memory_hits)),
         ("misses", str(total.misses)),
-        ("waited for others", f"{total.shared}, {duration(total.wait_seconds)}"),
+        ("taken from others", f"{total.shared}, waited {duration(total.wait_seconds)}"),
         ("compiled", f"{total.compiled} in {duration(total.compile_seconds)}"),
         ("saved", f"{duration(total.saved_seconds)} by {found} recipes"),
         ("cannot be compiled", f"{total.failed} found, {total.known_failures} known"),
@@ -59,13 +59,15 @@ def _stats(arguments: argparse.Namespace) -> int:
 
 
 def run_json(run: Run) -> dict[str, Any]:
-    """A run as JSON data: its counters, or the events that it had written before it was killed."""
-    counted = {kind: run.count(kind) for kind in ("hit", "miss", "compiled", "waited", "corrupt", "refused", "failed")}
+    """A run as JSON data: its events and counters."""
+    kinds = ("hit", "miss", "compiled", "waited", "same", "corrupt", "refused", "failed")
+    counted = {kind: run.count(kind) for kind in kinds}
     return {
         "run": run.run,
         "began": run.began,
         "events": counted,
-        "counts": None if run.counts is None else asdict(run.counts),
+        "ended": run.ended,
+        "counts": asdict(run.counts),
         "compile_seconds": sum(e.seconds for e in run.events if e.event == "compiled"),
         "saved_seconds": sum(e.seconds for e in run.events if e.event == "hit"),
     }
@@ -82,7 +84,7 @@ def _line(run: Run) -> list[str]:
         str(events["compiled"]),
         duration(data["compile_seconds"]),
         duration(data["saved_seconds"]),
-        Styled("" if run.counts is not None else "no end: running or killed", "yellow"),
+        Styled("" if run.ended else "no end: running or killed", "yellow"),
     ]
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from habana_tf.cli.output import CommandError, duration, painted, print_json, size
+from habana_tf.cli.output import CommandError, duration, painted, print_json, printable, size
 from habana_tf.cli.recipes.common import action, age, byte_size, opened
 
 
@@ -40,7 +40,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         rate = f", {size(result.file_bytes / result.seconds)}/s" if result.file_bytes else ""
         print(f"{result.good} intact, {size(result.file_bytes)} in {duration(result.seconds)}{rate}, in {reader.root}")
         for path, problem in result.problems:
-            print(f"{painted('unusable', 'red')}: {path}: {problem}")
+            print(f"{painted('unusable', 'red')}: {printable(path)}: {printable(problem)}")
     return 1 if result.problems else 0
 
 

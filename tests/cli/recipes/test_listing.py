@@ -104,6 +104,22 @@ def test_what_is_not_there_is_code_1(root: Path, run: Callable[..., Any]) -> Non
     assert result.code == 1 and "is not a directory" in result.err
 
 
+@pytest.mark.parametrize("action", ["list", "verify", "doctor", "stats", "explain", "report --html {page}"])
+def test_names_that_nobody_gives(root: Path, tmp_path: Path, run: Callable[..., Any], action: str) -> None:
+    """Neither do they steer the terminal nor end a command."""
+    shard = next(path.parent for path in root.rglob("*.recipe"))
+    (shard / os.fsdecode(b"\xff\x1b[2J-00.recipe")).write_bytes(b"nothing")
+    journal = shard.parent / "journal.jsonl"
+    journal.touch(mode=0o600)
+    journal.write_bytes(
+        b'{"t":1e300,"r":"x","e":"miss"}\n{"t":1,"r":"\\ud800","e":"miss"}\n'
+        b'{"t":4000000000,"r":"run\\u001b[2J","e":"miss","n":"\\u001b[2J","k":"ab"}\n'
+    )
+    result = run("recipes", *action.format(page=tmp_path / "page.html").split())
+    assert "\x1b" not in result.out + result.err
+    (result.out + result.err).encode()
+
+
 def test_a_directory_others_can_write_is_refused(root: Path, run: Callable[..., Any]) -> None:
     root.chmod(0o777)
     result = run("recipes", "list")
