@@ -21,6 +21,7 @@ from habana_tf.cache import files
 from habana_tf.cache.bounds import QUARANTINE, Bounds, sweep
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.entry import Entry, EntryError
+from habana_tf.cache.listing import shards, start_of
 from habana_tf.cache.lock import LockUnavailable, byte_lock
 from habana_tf.cache.reader import Options, Reader
 from habana_tf.trust import Refused
@@ -61,6 +62,7 @@ class Store(Reader):
         try:
             found = self._read(digest)
             if found is not None and self.options.mode == "refresh" and found.created < self._started:
+                self._note("renewed", found.name, digest)
                 return None
             return found
         except Refused as error:
@@ -68,6 +70,28 @@ class Store(Reader):
         except OSError as error:
             if not files.gone(error):
                 self._failed("read recipes", error)
+        return None
+
+    def of_program(self, program: str, name: str) -> Entry | None:
+        """The recipe of another key of the cluster `name` that is for the program with this digest, verified, or None.
+
+        What fixes an input's value is in the key, and often not in the program: a slice at another place is one.
+        """
+        start = files.readable(name) + "-"
+        with suppress(OSError, Refused), self.version(create=False) as version:
+            for shard_name in shards(version):
+                with suppress(OSError, Refused), trust.directory(shard_name, version, False, self.policy) as shard:
+                    for file_name in [each for each in os.listdir(shard) if each.startswith(start)]:
+                        digest = self._for_program(program, file_name, shard)
+                        if digest is not None and (found := self.read(digest)) is not None:
+                            return found
+        return None
+
+    def _for_program(self, program: str, file_name: str, shard: int) -> str | None:
+        """The key of the entry in a file, if it is for the program. Raises OSError or Refused."""
+        with suppress(EntryError), trust.regular_file(file_name, shard, policy=self.policy) as file:
+            header = start_of(file).header
+            return str(header["digest"]) if header.get("program") == program else None
         return None
 
     def write(self, entry: Entry) -> bool:

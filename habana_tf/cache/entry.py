@@ -16,6 +16,7 @@ people the little that a line of a listing shows:
     takes    the first inputs as text: "float32[128,784], float32[784,10]"
 The key is the canonical JSON of its manifest: its SHA-256 *is* the digest, so it is checked without being parsed. The
 description is the rest, parsed when asked for:
+    program  digest of what was compiled, which several keys may come to
     tools    {"habana_tf": "0.1.0", "llvmlite": "0.50.0", ...}
     inputs   [{"dtype": "float32", "shape": [128, 784]}, ...], and `outputs` likewise
     memory   {"workspace_bytes": ..., "constant_bytes": ..., "peak_bytes": ..., ...}

@@ -5,12 +5,12 @@ Paths and errors as in `directory`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from habana_tf.cache import journal
-from habana_tf.cache.counters import Counts
+from habana_tf.cache.counters import Counts, Stats
 from habana_tf.cache.entry import EntryError
 from habana_tf.cache.journal import Event
 from habana_tf.cache.key import Difference, diff
@@ -20,11 +20,16 @@ from habana_tf.cache.reader import Reader
 
 @dataclass(frozen=True)
 class Run:
-    """One process that used the cache. counts: its counters, or None when it was killed before it wrote them."""
+    """One process that used the cache.
+
+    counts: its counters; of a process that has not ended, or was killed before it wrote them (`ended`), what its events
+    tell.
+    """
 
     run: str
     events: tuple[Event, ...]
-    counts: Counts | None
+    counts: Counts
+    ended: bool
 
     @property
     def began(self) -> float:
@@ -41,18 +46,21 @@ class Miss:
     """A recipe that was not found. nearest: the name of the entry that was most like it, or None when nothing was.
 
     differences: the parts of the key that differ, `left` of what was asked for, `right` of the nearest; both are None
-    when one of the two entries is not in the directory any more.
+    when one of the two entries is not in the directory any more. cause: where the key was not the reason, what was.
     """
 
     event: Event
     nearest: str | None
     differences: tuple[Difference, ...]
+    cause: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """As JSON data."""
         return {**asdict(self), "differences": [each.to_json() for each in self.differences]}
 
     def __str__(self) -> str:
+        if self.cause is not None:
+            return f"{self.event.name}: {self.cause}"
         if self.event.nearest is None:
             return f"{self.event.name}: nothing like it was in the cache"
         parts = ", ".join(each.name for each in self.differences)
@@ -70,24 +78,27 @@ def runs(path: str | None = None) -> list[Run]:
     grouped: dict[str, list[Event]] = {}
     for event in events(path):
         grouped.setdefault(event.run, []).append(event)
-    return [Run(run, tuple(written), _counts(written)) for run, written in grouped.items()]
+    return [Run(run, tuple(written), *_counts(written)) for run, written in grouped.items()]
 
 
 def totals(path: str | None = None) -> Counts:
     """The counters of all runs in the journal together."""
-    counted = [run.counts for run in runs(path) if run.counts is not None]
+    counted = [run.counts for run in runs(path)]
     return Counts(**{f.name: sum(getattr(counts, f.name) for counts in counted) for f in fields(Counts)})
 
 
 def misses(path: str | None = None, run: str | None = None) -> list[Miss]:
-    """What a run missed and why. run: None is the last run that missed anything."""
+    """What a run missed and why; what another key's recipe was there for is none. run: None is the last run that missed
+    anything."""
     reader = Reader.of(path)
-    missed = [event for event in journal.read(reader) if event.event == "miss"]
+    written = journal.read(reader)
+    needless = {(event.run, event.digest) for event in written if event.event == "same"}
+    missed = [(event, cause) for event, cause in _missed(written) if (event.run, event.digest) not in needless]
     if not missed:
         return []
-    wanted = run or missed[-1].run
+    wanted = run or missed[-1][0].run
     listed = {str(row.header["digest"]): row for row in reader.listing() if row.header is not None}
-    return [_miss(event, listed) for event in missed if event.run == wanted]
+    return [_miss(event, listed, cause) for event, cause in missed if event.run == wanted]
 
 
 def explain(left: Listed, right: Listed) -> list[Difference]:
@@ -97,7 +108,33 @@ def explain(left: Listed, right: Listed) -> list[Difference]:
     return diff(left.header.key, right.header.key)
 
 
-def _miss(event: Event, listed: Mapping[str, Listed]) -> Miss:
+_IN_THIS_RUN = {
+    "corrupt": "its recipe was damaged",
+    "refused": "its recipe, or the directory, is not believed (see `doctor`)",
+    "renewed": "it is there, but HABANA_SIM_CACHE_MODE=refresh makes recipes anew",
+}
+_GONE = "it had been there and was gone: evicted, removed or never written"
+_EARLIER = {
+    "failed": "it could not be compiled before and was tried again", "compiled": _GONE, "hit": _GONE, "waited": _GONE,
+}  # fmt: skip
+
+
+def _missed(written: list[Event]) -> Iterator[tuple[Event, str | None]]:
+    """The misses, and what made each where its key was known before."""
+    here: dict[tuple[str, str], str] = {}
+    earlier: dict[str, str] = {}
+    for event in written:
+        if event.event == "miss":
+            yield event, here.get((event.run, event.digest)) or earlier.get(event.digest)
+        elif event.event in _IN_THIS_RUN:
+            here[event.run, event.digest] = _IN_THIS_RUN[event.event]
+        elif event.event in _EARLIER:
+            earlier[event.digest] = _EARLIER[event.event]
+
+
+def _miss(event: Event, listed: Mapping[str, Listed], cause: str | None) -> Miss:
+    if cause is not None:
+        return Miss(event, None, (), cause)
     ours, theirs = listed.get(event.digest), listed.get(event.nearest or "")
     name = str(theirs.header["name"]) if theirs is not None and theirs.header is not None else None
     if ours is not None and theirs is not None:
@@ -105,10 +142,32 @@ def _miss(event: Event, listed: Mapping[str, Listed]) -> Miss:
     return Miss(event, name, tuple(Difference(part, None, None) for part in event.differs))
 
 
-def _counts(written: list[Event]) -> Counts | None:
-    ends = [event.counts for event in written if event.event == "end"]
-    if not ends:
-        return None
+_COUNTED = {
+    "hit": ("disk_hits", "saved_seconds"),
+    "miss": ("misses", None),
+    "compiled": ("compiled", "compile_seconds"),
+    "waited": ("shared", "wait_seconds"),
+    "same": ("shared", "saved_seconds"),
+    "failed": ("failed", "compile_seconds"),
+    "known failure": ("known_failures", None),
+    "corrupt": ("corrupt", None),
+    "refused": ("refused", None),
+}
+"""The counters that an event adds one and its seconds to."""
+
+
+def _counts(written: list[Event]) -> tuple[Counts, bool]:
+    """A run's counters and whether it has ended."""
     known = {f.name for f in fields(Counts)}
-    numbers: dict[str, Any] = {name: value for name, value in ends[-1].items() if name in known}
-    return Counts(**numbers)
+    ends = [event.counts for event in written if event.event == "end"]
+    if ends:
+        numbers: dict[str, Any] = {name: value for name, value in ends[-1].items() if name in known}
+        return Counts(**numbers), True
+    stats = Stats()
+    for event in written:
+        number, seconds = _COUNTED.get(event.event, (None, None))
+        if number is not None:
+            stats.add(**{number: 1})
+        if seconds is not None:
+            stats.add(**{seconds: event.seconds})
+    return stats.counts(), False

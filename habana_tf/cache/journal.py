@@ -7,9 +7,9 @@ One line of JSON per event:
     near, d  of a miss: the key of the nearest entry that was there, and the parts in which it differs
     c  of the end of a run: its counters (`counters.Counts`)
 
-Events are collected in memory and appended in one write: every `BATCH` events, at the first event after `SECONDS`,
-and at exit; a process that is killed loses the last few. Past `MOST_BYTES` the file becomes `journal.1.jsonl`, so
-two such files are the most there is.
+Events are collected in memory and appended in one write: every `BATCH` events, `SECONDS` after the first that waits,
+and at exit; a process that is killed loses those of its last seconds. Past `MOST_BYTES` the file becomes
+`journal.1.jsonl`, so two such files are the most there is.
 
 Invariants: never an error, and nothing is written in mode ro; a line torn by a crash or a full disk is skipped by
 readers and spoils no other (each batch begins on a new line).
@@ -36,9 +36,13 @@ from habana_tf.cache.reader import Reader
 if TYPE_CHECKING:
     from habana_tf.cache.disk import Store
 
-EVENTS = ("hit", "miss", "compiled", "waited", "failed", "known failure", "corrupt", "refused", "evicted", "end")
+EVENTS = (
+    "hit", "miss", "compiled", "waited", "same", "failed", "known failure", "corrupt", "refused", "renewed", "evicted",
+    "end",
+)  # fmt: skip
+"""same: a miss whose program another key's recipe is for. renewed: an entry left unused in mode refresh."""
 BATCH = 64
-SECONDS = 30.0
+SECONDS = 5.0
 MOST_BYTES = 1 << 20
 NAMES = ("journal.1.jsonl", "journal.jsonl")
 """The older and the current file."""
@@ -102,18 +106,17 @@ class Journal:
         self._process = os.getpid()
         self._run = f"{os.uname().nodename}-{self._process}-{int(time.time() * 1000):x}"
         self._pending: list[tuple[Event, Key | None]] = []
-        self._flushed = time.monotonic()
 
     def add(
         self, event: str, name: str = "", digest: str = "", seconds: float = 0.0, missed: Key | None = None
     ) -> bool:
-        """Notes an event; whether `flush` is due. missed: of a miss its key."""
+        """Notes an event; whether so many wait that `flush` is due. missed: of a miss its key."""
         with self._lock:
             if self._process != os.getpid():
                 self._begin()  # a forked child has a run of its own
             self._pending.append((Event(time.time(), self._run, event, name, digest, seconds), missed))
             del self._pending[:-_MOST_PENDING]
-            return len(self._pending) >= BATCH or time.monotonic() - self._flushed > SECONDS
+            return len(self._pending) >= BATCH
 
     def flush(self, store: Store, end: Mapping[str, float] | None = None) -> None:
         """Appends what is pending, and with `end` the run's counters, to the store's journal."""
@@ -121,7 +124,6 @@ class Journal:
             if self._process != os.getpid():
                 self._begin()
             pending, self._pending = self._pending, []
-            self._flushed = time.monotonic()
         if end is not None:
             pending.append((Event(time.time(), self._run, "end", counts=end), None))
         if not pending or not store.options.writable:

@@ -24,10 +24,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf import settings
+from habana_tf.cache import journal
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
-from habana_tf.cache.journal import Journal
 from habana_tf.cache.key import Key
 from habana_tf.cache.reader import Options
 
@@ -67,7 +67,8 @@ class RecipeCache:
         self._guard = threading.Lock()
         self._in_flight: dict[str, _InFlight] = {}
         self._disk: Store | None = None
-        self._journal = Journal()
+        self._journal = journal.Journal()
+        self._later: threading.Timer | None = None
         self._process = os.getpid()
 
     def lookup(self, key: Key, name: str = "") -> Entry | None:
@@ -114,32 +115,42 @@ class RecipeCache:
         return self._keep(key, name, {**header, "failure": reason}, {}, compile_seconds)
 
     @contextmanager
-    def compiling(self, key: Key) -> Iterator[Entry | None]:
+    def compiling(self, key: Key, program: str | None = None, name: str = "") -> Iterator[Entry | None]:
         """Held around a compilation after a miss.
 
-        Yields the entry if somebody else compiled it in the meantime, and None to the one who has to. Raises
-        KnownFailure if somebody else found that it cannot be.
+        program: the digest of what is compiled, which other keys of the cluster `name` may come to as well; the header
+        of its recipe has it as `program`. Yields the entry if somebody else compiled it, in the meantime or for such a
+        key, and None to the one who has to. Raises KnownFailure if somebody else found that it cannot be.
         """
         digest = key.digest
+        work = program or digest
         with self._guard:
-            flight = self._in_flight.setdefault(digest, _InFlight())
+            flight = self._in_flight.setdefault(work, _InFlight())
             flight.users += 1
         disk = self.disk()
         start = time.monotonic()
         try:
-            with flight.lock, disk.compiling(digest, self._lock_timeout) if disk else nullcontext():
+            with flight.lock, disk.compiling(work, self._lock_timeout) if disk else nullcontext():
                 entry = self._remembered(digest) or self._from_disk(digest)
                 if entry is not None:
                     self._raise_if_known_to_fail(entry)
                     waited = time.monotonic() - start
                     self._note("waited", entry.name, digest, waited)
                     self.stats.add(shared=1, saved_seconds=entry.compile_seconds, wait_seconds=waited)
+                elif program is not None and program != digest and (entry := self._of_program(program, name)):
+                    self._raise_if_known_to_fail(entry)
+                    self.same(key, entry.name, entry.compile_seconds)
                 yield entry
         finally:
             with self._guard:
                 flight.users -= 1
                 if not flight.users:
-                    self._in_flight.pop(digest, None)
+                    self._in_flight.pop(work, None)
+
+    def same(self, key: Key, name: str, saved_seconds: float = 0.0) -> None:
+        """Notes that a miss needs no compilation: its program is that of another key, whose recipe is there."""
+        self.stats.add(shared=1, saved_seconds=saved_seconds)
+        self._note("same", name, key.digest, saved_seconds)
 
     def disk(self) -> Store | None:
         """The store in the directory that TF_RECIPE_CACHE_PATH names now, used as the settings say now."""
@@ -164,13 +175,29 @@ class RecipeCache:
         """
         if os.getpid() != self._process:
             return
+        if self._later is not None:
+            self._later.cancel()
+            self._later.join(1.0)  # it may be writing
         disk = self._disk
         if disk is not None and any(self.stats.to_json().values()):
             self._journal.flush(disk, self.stats.to_json())
 
     def _note(self, event: str, name: str, digest: str, seconds: float = 0.0, missed: Key | None = None) -> None:
-        if self._disk is not None and self._journal.add(event, name, digest, seconds, missed):
+        if self._disk is None:
+            return
+        if self._journal.add(event, name, digest, seconds, missed):
             self._journal.flush(self._disk)
+            return
+        with self._guard:
+            if self._later is None or not self._later.is_alive():  # not in a forked child either
+                self._later = threading.Timer(journal.SECONDS, self._flush)
+                self._later.daemon = True
+                self._later.start()
+
+    def _flush(self) -> None:
+        disk = self._disk
+        if disk is not None:
+            self._journal.flush(disk)
 
     def _keep(
         self, key: Key, name: str, header: Mapping[str, Any], sections: Mapping[str, bytes], compile_seconds: float
@@ -198,6 +225,19 @@ class RecipeCache:
     def _from_disk(self, digest: str) -> Entry | None:
         disk = self.disk()
         entry = disk.read(digest) if disk is not None else None
+        if entry is None or _is_over(entry):
+            return None
+        self._remember(entry)
+        return entry
+
+    def _of_program(self, program: str, name: str) -> Entry | None:
+        """The recipe of another key for the same program."""
+        with self._guard:
+            found = [entry for entry in self._memory.values() if entry.header.get("program") == program]
+        if found:
+            return found[-1]
+        disk = self.disk()
+        entry = disk.of_program(program, name) if disk is not None else None
         if entry is None or _is_over(entry):
             return None
         self._remember(entry)

@@ -39,12 +39,18 @@ def store_failure(key: Key, name: str, header: Mapping[str, Any], reason: str, c
     return _PROCESS.store_failure(key, name, header, reason, compile_seconds)
 
 
-def compiling(key: Key) -> AbstractContextManager[Entry | None]:
+def compiling(key: Key, program: str | None = None, name: str = "") -> AbstractContextManager[Entry | None]:
     """Held while compiling `key`: one thread of one process compiles, all others wait and get the entry.
 
-    Raises KnownFailure for those who waited for a compilation that failed.
+    program: the digest of what is compiled, for which the cluster `name` may have a recipe under another key. Raises
+    KnownFailure for those who waited for a compilation that failed.
     """
-    return _PROCESS.compiling(key)
+    return _PROCESS.compiling(key, program, name)
+
+
+def same(key: Key, name: str) -> None:
+    """Notes that a miss needs no compilation: this process has the recipe of its program under another key."""
+    _PROCESS.same(key, name)
 
 
 def stats() -> Stats:

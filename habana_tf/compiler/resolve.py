@@ -217,27 +217,28 @@ def _recipe(key: Key, source: Source, program: Callable[[], Program], goal: Targ
     known = _recipes.get(key.digest)
     if known is not None:
         return known, "known"
-    lowered = key.digest
+    name = source.cluster.name
     try:
-        entry, how = process.lookup(key, source.cluster.name), "cache"
+        entry, how = process.lookup(key, name), "cache"
         if entry is None:
             made = program()
             lowered = _key(goal, [("program", program_text(made))]).digest
             if (known := _recipes.get(lowered)) is not None:
+                process.same(key, name)
                 with _lock:
                     return _recipes.setdefault(key.digest, known), "known"
-            with process.compiling(key) as entry:
+            with process.compiling(key, lowered, name) as entry:
                 if entry is None:
-                    entry, how = _compile(key, source, made, goal), "compiled"
+                    entry, how = _compile(key, lowered, source, made, goal), "compiled"
     except KnownFailure as why:
         raise Unfit(why.reason) from None
     recipe = unpack(entry.name, entry.sections)
     with _lock:
-        _recipes.setdefault(lowered, recipe)
+        _recipes.setdefault(str(entry.header.get("program", key.digest)), recipe)
         return _recipes.setdefault(key.digest, recipe), how
 
 
-def _compile(key: Key, source: Source, program: Program, goal: Target) -> Entry:
+def _compile(key: Key, lowered: str, source: Source, program: Program, goal: Target) -> Entry:
     name = source.cluster.name
     if settings.HABANA_SIM_COMPILE.get() == "forbid":
         raise CompileForbidden(
@@ -247,6 +248,7 @@ def _compile(key: Key, source: Source, program: Program, goal: Target) -> Entry:
     from habana_tf._native import _bridge
 
     about: dict[str, Any] = {
+        "program": lowered,
         "tools": _tools(),
         "ops": dict(sorted(Counter(n.op for n in source.cluster.nodes).items())),
         "inputs": [_described(n.dtype, n.shape) for n in program.inputs],

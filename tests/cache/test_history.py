@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from habana_tf import cache
+from habana_tf.cache import journal, levels
 from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
 from habana_tf.cache.reader import NoDirectory
@@ -37,8 +38,8 @@ def test_runs_and_their_counters(root: Path) -> None:
     assert first.began < second.began
     assert (first.count("miss"), first.count("compiled"), first.count("hit")) == (1, 1, 0)
     assert (second.count("miss"), second.count("compiled"), second.count("hit")) == (1, 1, 1)
-    assert first.counts is not None and first.counts.compile_seconds == 0.5
-    assert second.counts is not None and (second.counts.disk_hits, second.counts.saved_seconds) == (1, 0.5)
+    assert first.ended and first.counts.compile_seconds == 0.5
+    assert second.ended and (second.counts.disk_hits, second.counts.saved_seconds) == (1, 0.5)
     totals = cache.totals()
     assert (totals.compiled, totals.misses, totals.disk_hits, totals.failed) == (2, 2, 1, 1)
     assert [event.event for event in cache.events()] == [
@@ -87,9 +88,66 @@ def test_without_a_history_there_is_nothing(root: Path, monkeypatch: pytest.Monk
         cache.events()
 
 
-def test_a_run_that_was_killed_has_no_counters(root: Path) -> None:
+def test_a_run_that_has_not_ended_is_known_by_its_events(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Written a while after they happened, whether or not anything happens later; a process that is killed now has
+    left them."""
+    monkeypatch.setattr(journal, "SECONDS", 0.05)
+    _run(_key(8))
     recipes = RecipeCache()
-    assert recipes.lookup(_key(8)) is None
-    recipes._journal.flush(recipes._disk)
-    (run,) = cache.runs()
-    assert run.counts is None and run.count("miss") == 1
+    assert recipes.lookup(_key(8)) is not None and recipes.lookup(_key(9)) is None
+    recipes.store(_key(9), "dense", {}, {"object": b"code"}, 0.5)
+    end = time.monotonic() + 60
+    while len(cache.runs()) < 2 or cache.runs()[1].count("compiled") < 1:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    run = cache.runs()[1]
+    assert not run.ended
+    assert (run.counts.disk_hits, run.counts.misses, run.counts.compiled) == (1, 1, 1)
+    assert (run.counts.saved_seconds, run.counts.compile_seconds) == (0.5, 0.5)
+    assert cache.totals().compiled == 2
+    recipes.close()
+
+
+@pytest.mark.parametrize("trouble", ["damaged", "removed", "refresh", "not believed", "failed"])
+def test_what_was_missed_though_its_key_was_known(root: Path, trouble: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run(_key(7), fail=_key(8) if trouble == "failed" else None)
+    if trouble != "failed":
+        _run(_key(8))
+    (path,) = root.rglob(f"*{_key(8).digest}.recipe")
+    if trouble == "damaged":
+        path.write_bytes(path.read_bytes()[:-1])
+    if trouble == "removed":
+        path.unlink()
+    if trouble == "refresh":
+        monkeypatch.setenv("HABANA_SIM_CACHE_MODE", "refresh")
+    if trouble == "not believed":
+        path.chmod(0o666)
+    if trouble == "failed":
+        monkeypatch.setattr(levels, "FAILURE_SECONDS", 0.0)
+    _run(_key(8))
+    (miss,) = cache.misses()
+    wanted = {"damaged": "damaged", "removed": "gone: evicted", "refresh": "HABANA_SIM_CACHE_MODE=refresh",
+              "not believed": "not believed", "failed": "could not be compiled before"}  # fmt: skip
+    assert wanted[trouble] in str(miss) and miss.differences == ()
+
+
+def test_what_another_key_has_the_recipe_of_is_not_compiled(root: Path) -> None:
+    """As where a slice begins: it is in the key, since it may fix a shape, and not in the program."""
+    program = "ab" * 32
+    for key in (_key(8), _key(9)):
+        recipes = RecipeCache()
+        assert recipes.lookup(key, "dense") is None
+        with recipes.compiling(key, program, "dense") as entry:
+            if entry is None:
+                recipes.store(key, "dense", {"program": program}, {"object": b"code"}, 0.5)
+        recipes.close()
+    first, second = cache.runs()
+    assert (first.counts.compiled, first.counts.shared) == (1, 0)
+    assert (second.counts.compiled, second.counts.shared, second.counts.saved_seconds) == (0, 1, 0.5)
+    assert entry is not None and entry.sections["object"] == b"code" and entry.digest == _key(8).digest
+    assert [miss.event.digest for miss in cache.misses()] == [_key(8).digest], "it missed nothing that was compiled"
+    other = RecipeCache()
+    with other.compiling(_key(10), "cd" * 32, "dense") as entry:
+        assert entry is None
+    with other.compiling(_key(10), program, "conv") as entry:
+        assert entry is None, "files of other clusters are not opened"

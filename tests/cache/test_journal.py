@@ -80,14 +80,10 @@ def test_the_first_recipe_has_nothing_near(store: Store, entry: Entry) -> None:
     assert [(e.nearest, e.differs) for e in read(store)] == [(None, ())]
 
 
-def test_flushing_is_due_after_a_batch_or_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flushing_is_due_after_a_batch() -> None:
     events = Journal()
     due = [events.add("hit") for _ in range(journal.BATCH)]
     assert due == [False] * (journal.BATCH - 1) + [True]
-    events = Journal()
-    later = time.monotonic() + journal.SECONDS + 1
-    monkeypatch.setattr(time, "monotonic", lambda: later)
-    assert events.add("hit")
 
 
 def test_torn_lines_spoil_no_others(store: Store, file: Path) -> None:

@@ -257,6 +257,46 @@ def test_recipes_for_a_range_are_found_by_a_second_process(tmp_path: Any, monkey
     assert _met() == [("cache", {}), ("cache", {"s0": 30}), ("known", {"s0": 7})]
 
 
+def _sliced() -> bytes:
+    """relu(slice(x, begin, size)) of a matrix."""
+    from tensorflow.core.framework import node_def_pb2
+
+    writer = cluster.Writer("sliced")
+    f32, i32 = from_label("float32"), from_label("int32")
+    inputs = [writer.arg(cluster.Arg(t, False, n)) for t, n in ((f32, "x"), (i32, "begin"), (i32, "size"))]
+    cut, relu = (node_def_pb2.NodeDef(op=op, name=op.lower()) for op in ("Slice", "Relu"))
+    cut.attr["Index"].type = i32.tf_enum
+    for node in (cut, relu):
+        node.attr["T"].type = f32.tf_enum
+    writer.result(writer.node(relu, [writer.node(cut, inputs)]), cluster.Arg(f32, False))
+    return writer.bytes()
+
+
+def test_another_key_of_a_program_compiles_nothing_in_a_second_process_either(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
+    monkeypatch.setenv("TF_ENABLE_DYNAMIC_SHAPES", "0")
+    data, x, size = _sliced(), _floats(8, 8), np.array([4, 4], np.int32)
+
+    def cut(i: int, j: int) -> None:
+        (out,) = _run(data, x, np.array([i, j], np.int32), size)
+        np.testing.assert_array_equal(out.view(np.float32).reshape(4, 4), np.maximum(x[i : i + 4, j : j + 4], 0))
+
+    cut(1, 2)
+    cut(3, 0)
+    assert _met() == [("compiled", {}), ("known", {})]
+    counts = cache.stats().counts()
+    assert (counts.misses, counts.compiled, counts.shared) == (2, 1, 1)
+    for first in ((1, 2), (4, 4)):  # the key that has the recipe, and one that nobody asked for yet
+        _forget(monkeypatch)
+        monkeypatch.setenv("HABANA_SIM_COMPILE", "forbid")
+        cut(*first)
+        cut(3, 0)
+        assert _met() == [("cache", {}), ("known", {})]
+    assert len(list((tmp_path / "recipes").rglob("*.recipe"))) == 1
+
+
 def test_what_needs_a_number_gets_a_recipe_per_shape_and_says_why() -> None:
     data = _chain(("Relu", 0, {}), ("Squeeze", 0, {}))  # which axes go depends on the sizes
     for n in (4, 5, 1):
