@@ -1,7 +1,8 @@
 """A job from its start to its end: all ranks start, and when one fails the others are stopped.
 
 What: one agent per rank (`agent.py`), on this host or through a remote shell. The launcher hands each its description,
-prints what it says, and passes the signals it gets itself on to all ranks.
+prints what it says, and passes the signals it gets itself on to all ranks. A signal that it was started to ignore, as
+under nohup, it goes on ignoring, and so do the ranks on its host.
 
 Invariants: `run` returns when no agent is left, so nothing of the job is; the first rank that failed is named and its
 exit code is the job's; a second interrupt ends the ranks as a failure does, a third kills what is left, and so do
@@ -192,7 +193,8 @@ class Job:
             for each in self._running:
                 self._tell(each.agent, str(int(number)))
 
-        before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+        heard = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]  # nohup's is not ours
+        before = {number: signal.signal(number, pass_on) for number in heard}
         try:
             yield
         finally:

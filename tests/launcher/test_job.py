@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,16 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def start(*arguments: str | Path) -> subprocess.Popen[str]:
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
+
+
+def start(*arguments: str | Path, ignoring: Sequence[int] = ()) -> subprocess.Popen[str]:
+    """Starts a job. ignoring: signals that whoever starts it has set to be ignored."""
+
+    def arrange() -> None:
+        for number in PASSED_ON:  # whatever started the tests
+            signal.signal(number, signal.SIG_IGN if number in ignoring else signal.SIG_DFL)
+
     return subprocess.Popen(
         [sys.executable, "-m", "habana_tf.cli", "run", *map(str, arguments)],
         env=environment(),
@@ -29,6 +39,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=arrange,
     )
 
 
@@ -146,6 +157,24 @@ def test_signals_reach_every_rank(tmp_path: Path, number: signal.Signals) -> Non
     out, _ = job.communicate(timeout=30)
     assert job.returncode == 0
     assert sorted(out.splitlines()) == [f"[0] got {int(number)}", f"[1] got {int(number)}"]
+
+
+def test_an_ignored_signal_is_ignored_by_the_job(tmp_path: Path) -> None:
+    """As after `nohup habana-tf run ... &` and the end of the terminal."""
+    program = write(tmp_path / "a.py", """
+    import signal
+    print([signal.getsignal(number) == signal.SIG_IGN for number in (signal.SIGHUP, signal.SIGTERM)])
+    """ + SLEEPER + """
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+    """)  # fmt: skip
+    job = start("-n", "2", program, tmp_path, ignoring=[signal.SIGHUP])
+    wait_for(tmp_path / "0"), wait_for(tmp_path / "1")
+    job.send_signal(signal.SIGHUP)
+    (tmp_path / "go").touch()
+    out, _ = job.communicate(timeout=30)
+    assert job.returncode == 0
+    assert sorted(out.splitlines()) == ["[0] [True, False]", "[1] [True, False]"]
 
 
 @pytest.mark.parametrize("interrupts", [2, 3])
