@@ -22,7 +22,7 @@ examples:
 
 The output of each rank has the rank in front; progress bars are drawn for rank 0 only. When a rank fails the others
 are stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them,
-a third kills them. With nohup before it the job survives its terminal.
+a third kills them. With nohup before it the job survives its terminal, and it goes on when what reads its output ends.
 """
 
 

@@ -3,11 +3,15 @@
 What: every line goes out whole, with the rank in front, to the launcher's standard output or error as it came. A line
 that is drawn over itself (a progress bar) is shown for rank 0 only, on a terminal as it moves and otherwise in its last
 state; the files get everything as it was written.
+
+Invariants: nothing here ends a job. What cannot be written to any more (a pipe whose reader has ended, a terminal that
+is gone, a file on a full disk) is given up after one line on standard error, and the rest goes on.
 """
 
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -57,18 +61,17 @@ class Console:
         self._digits = len(str(count - 1))
         self._lines: dict[tuple[int, str], Line] = {}
         self._progress = ""
-        self._files: list[IO[bytes]] = []
+        self._files: dict[int, IO[bytes]] = {}
         if log_dir is not None:
             os.makedirs(log_dir, exist_ok=True)
-            self._files = [
-                open(os.path.join(log_dir, f"rank_{rank}.log"), "wb", buffering=0)  # noqa: SIM115
+            self._files = {
+                rank: open(os.path.join(log_dir, f"rank_{rank}.log"), "wb", buffering=0)  # noqa: SIM115
                 for rank in range(count)
-            ]
+            }
 
     def feed(self, rank: int, stream: str, data: bytes) -> None:
         """Takes what a rank wrote to `stream` ("out" or "err"); empty data is its end."""
-        if self._files:
-            self._files[rank].write(data)
+        self._log(rank, data)
         line = self._lines.setdefault((rank, stream), Line())
         for text, redrawn in line.feed(data, final=not data):
             if rank == 0 or not redrawn:
@@ -84,8 +87,22 @@ class Console:
         self._print(f"habana-tf run: {text}", "err")
 
     def close(self) -> None:
-        for file in self._files:
-            file.close()
+        for file in self._files.values():
+            with contextlib.suppress(OSError):
+                file.close()
+
+    def _log(self, rank: int, data: bytes) -> None:
+        file = self._files.get(rank)
+        if file is None:
+            return
+        try:
+            while data:  # a disk that fills up takes a part
+                data = data[file.write(data) :]
+        except OSError as error:
+            del self._files[rank]
+            with contextlib.suppress(OSError):
+                file.close()
+            self.say(f"{file.name} cannot be written to any more ({error.strerror}); the job goes on")
 
     def _print(self, text: str, stream: str) -> None:
         if self._tty:  # over the progress, which is drawn again below
@@ -95,8 +112,16 @@ class Console:
             self._write("out", self._progress)
 
     def _write(self, stream: str, text: str) -> None:
-        self._streams[stream].write(text)
-        self._streams[stream].flush()
+        try:
+            self._streams[stream].write(text)
+            self._streams[stream].flush()
+        except OSError as error:
+            lost, nothing = self._streams[stream], open(os.devnull, "w")  # noqa: SIM115
+            self._streams[stream] = nothing
+            with contextlib.suppress(OSError):  # Python flushes at exit what it could not write here
+                os.dup2(nothing.fileno(), lost.fileno())
+            if stream == "out":
+                self.say(f"standard output cannot be written to any more ({error.strerror}); the job goes on")
 
     def _prefix(self, rank: int) -> str:
         label = f"[{rank:>{self._digits}}]"

@@ -6,7 +6,7 @@ under nohup, it goes on ignoring, and so do the ranks on its host.
 
 Invariants: `run` returns when no agent is left, so nothing of the job is; the first rank that failed is named and its
 exit code is the job's; a second interrupt ends the ranks as a failure does, a third kills what is left, and so do
-`grace` seconds without an end.
+`grace` seconds without an end. That nobody reads what the job prints is no failure.
 """
 
 from __future__ import annotations

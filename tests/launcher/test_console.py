@@ -56,6 +56,19 @@ def test_files_get_everything_as_it_was_written(tmp_path: Path) -> None:
     assert (tmp_path / "logs" / "rank_0.log").read_bytes() == b""
 
 
+def test_a_file_that_cannot_be_written_to_is_given_up_and_named_once(tmp_path: Path) -> None:
+    (tmp_path / "rank_0.log").symlink_to("/dev/full")
+    out, err = io.StringIO(), io.StringIO()
+    console = Console(2, out, err, str(tmp_path))
+    for rank in (0, 1, 0, 1):
+        console.feed(rank, "out", b"line\n")
+    console.close()
+    assert out.getvalue() == "[0] line\n[1] line\n" * 2
+    assert (tmp_path / "rank_1.log").read_bytes() == b"line\n" * 2
+    assert err.getvalue().count("\n") == 1 and str(tmp_path / "rank_0.log") in err.getvalue()
+    assert "No space left" in err.getvalue()
+
+
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc"))), st.data())
 def test_text_in_any_pieces(text: str, data: st.DataObject) -> None:
     encoded = (text + "\n").encode()

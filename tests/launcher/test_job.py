@@ -25,8 +25,8 @@ def write(path: Path, text: str) -> Path:
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGQUIT)
 
 
-def start(*arguments: str | Path, ignoring: Sequence[int] = ()) -> subprocess.Popen[str]:
-    """Starts a job. ignoring: signals that whoever starts it has set to be ignored."""
+def start(*arguments: str | Path, ignoring: Sequence[int] = (), both: bool = False) -> subprocess.Popen[str]:
+    """Starts a job. ignoring: signals that whoever starts it ignores. both: its errors go where its output goes."""
 
     def arrange() -> None:
         for number in PASSED_ON:  # whatever started the tests
@@ -37,7 +37,7 @@ def start(*arguments: str | Path, ignoring: Sequence[int] = ()) -> subprocess.Po
         env=environment(),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=subprocess.STDOUT if both else subprocess.PIPE,
         text=True,
         preexec_fn=arrange,
     )
@@ -157,6 +157,30 @@ def test_signals_reach_every_rank(tmp_path: Path, number: signal.Signals) -> Non
     out, _ = job.communicate(timeout=30)
     assert job.returncode == 0
     assert sorted(out.splitlines()) == [f"[0] got {int(number)}", f"[1] got {int(number)}"]
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["output", "output and errors"])
+def test_a_job_goes_on_when_nobody_reads_it(tmp_path: Path, both: bool) -> None:
+    program = write(tmp_path / "a.py", SLEEPER + """
+    print("before", flush=True)
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+    for _ in range(3):
+        print("after", flush=True)
+        print("trouble", file=sys.stderr, flush=True)
+    sys.exit(7)
+    """)  # fmt: skip
+    job = start("-n", "1", "--log-dir", tmp_path / "logs", program, tmp_path, both=both)
+    assert job.stdout is not None and job.stdout.readline() == "[0] before\n"
+    job.stdout.close()
+    (tmp_path / "go").touch()
+    err = "" if job.stderr is None else job.stderr.read()
+    assert job.wait(30) == 7, err
+    log = (tmp_path / "logs" / "rank_0.log").read_text()
+    assert sorted(log.split()) == ["after"] * 3 + ["before"] + ["trouble"] * 3
+    if not both:
+        assert err.count("[0] trouble") == 3 and err.count("standard output cannot be written to any more") == 1
+        assert "rank 0 (process " in err and "Traceback" not in err and "Exception" not in err
 
 
 def test_an_ignored_signal_is_ignored_by_the_job(tmp_path: Path) -> None:
