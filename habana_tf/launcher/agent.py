@@ -1,16 +1,17 @@
 """The process beside one rank, on the rank's host: it runs the program and makes sure that the program ends.
 
 What: reads one line of JSON from standard input, runs the command it names in a session of its own, and exits as the
-command does (128 + n for signal n). Every further line is the number of a signal for the command. The end of input
-means that the launcher is gone or wants the job to end: then the command and all it started are ended. SIGTERM to the
-agent itself kills them at once. When the command fails unasked, the agent says which other hosts of the job answer no
-more (`reach.py`), and with it for which ranks the command has probably waited.
+command does (128 + n for signal n). Every further line is the number of a signal for the command's session. The end of
+input means that the launcher is gone or wants the job to end: then the command and all it started are ended. SIGTERM to
+the agent itself kills them at once. When the command fails unasked, the agent says which other hosts of the job answer
+no more (`reach.py`), and with it for which ranks the command has probably waited.
 
 Why a process between: the launcher may be killed, or be on another host behind ssh, which passes on no signal. The end
 of a pipe arrives in every case.
 
-Invariants: no TensorFlow here, and nothing of a job outlives its agent: the command dies with it (PR_SET_PDEATHSIG),
-and what the command left behind in its session is ended with the command.
+Invariants: no TensorFlow here. What the command started ends when the command has, in whatever process group or session
+it is: its processes are all below the agent, to which they come when their own parents end (PR_SET_CHILD_SUBREAPER). An
+agent that is killed itself takes the command with it (PR_SET_PDEATHSIG), and only that.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from types import FrameType
-from typing import Any, TextIO
+from typing import TextIO
 
 from habana_tf.launcher import reach
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_LAST_SECONDS = 3.0
+"""What killed processes may take to end; the kernel ends them at once, unless they wait for a disk."""
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
 FAILED = 127
 """Exit code of a command that cannot be started, as in shells."""
 
@@ -51,7 +57,8 @@ def main() -> int:
     if rank["cores"] is not None:
         os.sched_setaffinity(0, rank["cores"])
     others = reach.Others(rank["others"])
-    told = threading.Event()
+    told, ended = threading.Event(), threading.Event()
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         program = subprocess.Popen(
             rank["command"],
@@ -68,12 +75,14 @@ def main() -> int:
 
     def end(number: int, frame: FrameType | None) -> None:
         told.set()
-        _signal(program, signal.SIGKILL)
+        _signal_all(signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, end)
-    threading.Thread(target=_obey, args=(sys.stdin, program, rank["grace"], told), daemon=True).start()
-    code = program.wait()
-    _signal(program, signal.SIGKILL)  # what it left behind holds ports and cards
+    obeying = threading.Thread(target=_obey, args=(sys.stdin, program.pid, rank["grace"], told, ended), daemon=True)
+    obeying.start()
+    code = program.returncode = _wait(program.pid)
+    ended.set()
+    _clear()  # what it left behind holds ports and cards
     if code and not told.is_set():
         for sentence in others.lost():
             print(sentence, file=sys.stderr)
@@ -95,31 +104,72 @@ def interface_towards(address: str) -> str:
 
 def _die_with(parent: int) -> Callable[[], None]:
     """What a child runs before its program, so that it is killed when its parent is."""
-    prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def arm() -> None:
-        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it died before the line above
             os._exit(FAILED)
 
     return arm
 
 
-def _obey(orders: TextIO, program: subprocess.Popen[Any], grace: float, told: threading.Event) -> None:
+def _obey(orders: TextIO, session: int, grace: float, told: threading.Event, ended: threading.Event) -> None:
     for line in orders:
-        _signal(program, int(line))
+        _signal_session(session, int(line))
     told.set()
-    _signal(program, signal.SIGTERM)
-    try:
-        program.wait(grace)
-    except subprocess.TimeoutExpired:
-        _signal(program, signal.SIGKILL)
+    _signal_all(signal.SIGTERM)
+    if not ended.wait(grace):
+        _signal_all(signal.SIGKILL)
 
 
-def _signal(program: subprocess.Popen[Any], number: int) -> None:
-    """Sends a signal to all of the program's session that is still in its process group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(program.pid, number)
+def _wait(program: int) -> int:
+    """Waits for a child, and for the orphans that end before it; returns its exit code, -n for signal n."""
+    while True:
+        pid, status = os.wait()
+        if pid == program:
+            return os.waitstatus_to_exitcode(status)
+
+
+def _clear() -> None:
+    """Kills all that runs below this process, and what it starts meanwhile."""
+    end = time.monotonic() + _LAST_SECONDS
+    with contextlib.suppress(ChildProcessError):  # nobody is left
+        while time.monotonic() < end:
+            if os.waitpid(-1, os.WNOHANG) == (0, 0):
+                _signal_all(signal.SIGKILL)
+                time.sleep(0.01)
+
+
+def _signal_all(number: int) -> None:
+    for process in _below():
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
+
+
+def _signal_session(session: int, number: int) -> None:
+    """Sends a signal to every process group of a session: `timeout`, for one, makes a group. Whoever gives a process a
+    session of its own wants to keep such signals from it."""
+    groups = set()
+    for process in _below():
+        with contextlib.suppress(ProcessLookupError):
+            if os.getsid(process) == session:
+                groups.add(os.getpgid(process))
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
+
+
+def _below() -> list[int]:
+    """The descendants of this process, those that have ended and are not collected too."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # it may have ended just now
+            parent = int(stat.read().rpartition(b")")[2].split()[1])
+            children.setdefault(parent, []).append(int(name))
+    found = [os.getpid()]
+    for process in found:
+        found += children.get(process, [])
+    return found[1:]
 
 
 if __name__ == "__main__":

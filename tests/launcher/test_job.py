@@ -183,6 +183,33 @@ def test_a_job_goes_on_when_nobody_reads_it(tmp_path: Path, both: bool) -> None:
         assert "rank 0 (process " in err and "Traceback" not in err and "Exception" not in err
 
 
+def test_signals_reach_what_timeout_runs(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", """
+    import signal
+    def leave(number, frame):
+        (folder / f"{rank}.got").write_text(str(number))
+        os._exit(0)  # a second one, from timeout itself, finds nobody
+    signal.signal(signal.SIGINT, leave)
+    """ + SLEEPER + "\n    time.sleep(300)\n")  # fmt: skip
+    shell = write(tmp_path / "a.sh", """\
+        #!/bin/sh
+        trap : INT
+        timeout 300 "$@"
+    """)  # fmt: skip
+    shell.chmod(0o755)
+    job = start("-n", "2", shell, sys.executable, program, tmp_path)
+    pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
+    try:
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=30)
+        assert job.returncode == 0, err
+        assert [wait_for(tmp_path / f"{rank}.got", 0.1) for rank in (0, 1)] == [signal.SIGINT] * 2
+    finally:
+        job.kill()
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_an_ignored_signal_is_ignored_by_the_job(tmp_path: Path) -> None:
     """As after `nohup habana-tf run ... &` and the end of the terminal."""
     program = write(tmp_path / "a.py", """
@@ -252,6 +279,43 @@ def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
     job.communicate(timeout=30)
     for pid in pids:
         wait_for_end(pid)
+
+
+@pytest.mark.parametrize("how", ["program ends", "rank is killed", "launcher is killed"])
+def test_nothing_in_groups_and_sessions_of_its_own_is_left(tmp_path: Path, how: str) -> None:
+    """A child in a session of its own, an orphan in another, and what `timeout` runs, which makes a process group."""
+    program = write(tmp_path / "a.py", """
+    import subprocess
+    """ + SLEEPER.replace("part.rename", """
+    there = "echo $$ > $0.part; mv $0.part $0; exec sleep 300"
+    subprocess.Popen(["sh", "-c", there, folder / f"{rank}.session"], start_new_session=True)
+    subprocess.Popen(["timeout", "300", "sh", "-c", there, folder / f"{rank}.group"])
+    subprocess.run(["sh", "-c", "setsid sh -c '" + there + "' $0 &", folder / f"{rank}.orphan"])
+    while len(list(folder.glob(f"{rank}.[sgo]*[!t]"))) < 3:
+        time.sleep(0.05)
+    part.rename""") + """
+    while not (folder / "go").exists():
+        time.sleep(0.05)
+    """)  # fmt: skip
+    job = start("-n", "2", "--grace", "1", program, tmp_path)
+    ranks = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
+    below = [wait_for(tmp_path / f"{rank}.{kind}") for rank in "01" for kind in ("session", "group", "orphan")]
+    try:
+        assert all(map(alive, below))
+        if how == "program ends":
+            (tmp_path / "go").touch()
+        elif how == "rank is killed":
+            os.kill(ranks[1], signal.SIGKILL)
+        else:
+            job.kill()
+        _, err = job.communicate(timeout=30)
+        assert job.returncode == {"program ends": 0, "rank is killed": 137, "launcher is killed": -9}[how], err
+        for pid in ranks + below:
+            wait_for_end(pid)
+    finally:
+        job.kill()
+        for pid in filter(alive, below):
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
