@@ -36,7 +36,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-m", dest="as_module", action="store_true", help="PROGRAM is a module, as for python -m")
     parser.add_argument("--load", action="store_true", help="call load_habana_module() before the program starts")
-    parser.add_argument("--nodes", metavar="HOST,...", help="hosts, with as many ranks each (default: this one)")
+    parser.add_argument(
+        "--nodes", metavar="HOST,...", help="hosts as they know each other, with as many ranks each (default: this one)"
+    )
     parser.add_argument("--rsh", default=RSH, help="command that runs a shell line on a host (default: %(default)s)")
     parser.add_argument("--python", default=sys.executable, help="Python of the ranks (default: this one)")
     parser.add_argument(

@@ -9,6 +9,7 @@ Invariants: a plan depends on its arguments alone, but for the free ports of a j
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import shlex
@@ -84,6 +85,11 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack 
     hosts = wish.hosts or (LOCAL,)
     if len(set(hosts)) != len(hosts):
         raise PlanError("the same host is named twice")
+    itself = [host for host in hosts if _is_itself(host)]
+    if itself and len(hosts) > 1:
+        raise PlanError(
+            f"{itself[0]} is another host on each host: name this one by the name or address that the others know it by"
+        )
     if wish.count % len(hosts):
         raise PlanError(f"{wish.count} ranks cannot be spread evenly over {len(hosts)} hosts: use a multiple of that")
     local_size = wish.count // len(hosts)
@@ -128,6 +134,14 @@ def horovodrun(wish: Wish) -> str:
     slots = ",".join(f"{host}:{wish.count // len(wish.hosts or (LOCAL,))}" for host in wish.hosts or (LOCAL,))
     words = ["horovodrun", "--gloo", "-np", str(wish.count), "-H", slots, *ranks[0].command]
     return f"cd {shlex.quote(wish.directory)} && {shlex.join(words)}"
+
+
+def _is_itself(host: str) -> bool:
+    """Whether a name or address means the host that uses it, whichever that is."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() in (LOCAL, "localhost.localdomain", "ip6-localhost")
 
 
 def _command(wish: Wish) -> tuple[str, ...]:

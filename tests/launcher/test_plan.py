@@ -92,6 +92,11 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         plan.make(wish(count=3, hosts=("a", "b")))
     with pytest.raises(PlanError, match="named twice"):
         plan.make(wish(hosts=("a", "a")))
+    for itself in ("localhost", "LOCALHOST", "127.0.0.1", "127.0.1.1", "::1"):
+        for hosts in ((itself, "b"), ("b", itself)):
+            with pytest.raises(PlanError, match=f"{itself} is another host on each host: name this one"):
+                plan.make(wish(hosts=hosts))
+        plan.make(wish(hosts=(itself,)))
     monkeypatch.setenv("HLS1_MODULE_ID", "2")
     with pytest.raises(PlanError, match="HLS1_MODULE_ID would give the 2 ranks of a host the same card"):
         plan.make(wish())
