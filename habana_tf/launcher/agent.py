@@ -1,10 +1,11 @@
 """The process beside one rank, on the rank's host: it runs the program and makes sure that the program ends.
 
 What: reads one line of JSON from standard input, runs the command it names in a session of its own, and exits as the
-command does (128 + n for signal n). Every further line is the number of a signal for the command's session. The end of
-input means that the launcher is gone or wants the job to end: then the command and all it started are ended. SIGTERM to
-the agent itself kills them at once. When the command fails unasked, the agent says which other hosts of the job answer
-no more (`reach.py`), and with it for which ranks the command has probably waited.
+command does (128 + n for signal n). Every further line is an order: the number of a signal for the command's session;
+`end`, upon which the command and all it started are asked to end, and killed after the time of grace; `kill`, upon
+which they are killed at once. The end of input means that the launcher is gone, and is such an `end`; SIGTERM to the
+agent itself is such a `kill`. When the command fails unasked, the agent says which other hosts of the job answer no
+more (`reach.py`), and with it for which ranks the command has probably waited.
 
 Why a process between: the launcher may be killed, or be on another host behind ssh, which passes on no signal. The end
 of a pipe arrives in every case.
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import signal
@@ -36,6 +38,8 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LAST_SECONDS = 3.0
 """What killed processes may take to end; the kernel ends them at once, unless they wait for a disk."""
+END, KILL = "end", "kill"
+"""Orders besides the numbers of signals."""
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 FAILED = 127
 """Exit code of a command that cannot be started, as in shells."""
@@ -57,7 +61,7 @@ def main() -> int:
     if rank["cores"] is not None:
         os.sched_setaffinity(0, rank["cores"])
     others = reach.Others(rank["others"])
-    told, ended = threading.Event(), threading.Event()
+    told = threading.Event()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         program = subprocess.Popen(
@@ -78,10 +82,9 @@ def main() -> int:
         _signal_all(signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, end)
-    obeying = threading.Thread(target=_obey, args=(sys.stdin, program.pid, rank["grace"], told, ended), daemon=True)
+    obeying = threading.Thread(target=_obey, args=(sys.stdin, program.pid, rank["grace"], told), daemon=True)
     obeying.start()
     code = program.returncode = _wait(program.pid)
-    ended.set()
     _clear()  # what it left behind holds ports and cards
     if code and not told.is_set():
         for sentence in others.lost():
@@ -113,13 +116,19 @@ def _die_with(parent: int) -> Callable[[], None]:
     return arm
 
 
-def _obey(orders: TextIO, session: int, grace: float, told: threading.Event, ended: threading.Event) -> None:
-    for line in orders:
-        _signal_session(session, int(line))
-    told.set()
-    _signal_all(signal.SIGTERM)
-    if not ended.wait(grace):
-        _signal_all(signal.SIGKILL)
+def _obey(orders: TextIO, session: int, grace: float, told: threading.Event) -> None:
+    for order in map(str.strip, itertools.chain(orders, [END])):
+        if order == KILL:
+            told.set()
+            _signal_all(signal.SIGKILL)
+        elif order != END:
+            _signal_session(session, int(order))
+        elif not told.is_set():
+            told.set()
+            _signal_all(signal.SIGTERM)
+            late = threading.Timer(grace, _signal_all, [signal.SIGKILL])
+            late.daemon = True
+            late.start()
 
 
 def _wait(program: int) -> int:

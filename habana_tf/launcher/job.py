@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from habana_tf.launcher.agent import FAILED
+from habana_tf.launcher.agent import END, FAILED, KILL
 from habana_tf.launcher.console import Console
 from habana_tf.launcher.plan import LOCAL, RSH, PlanError, Rank
 
@@ -33,6 +33,8 @@ _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUI
 _POLL_SECONDS = 0.1
 _UNREACHABLE = 255
 """Exit code of ssh when there is no connection to the host, or none any more."""
+_KILL_SECONDS = 3.0
+"""What a remote shell may take to bring the order to kill over and the end of the agent back."""
 _AGENTS_SECONDS = 5.0
 """What an agent may take beyond the grace of its program."""
 
@@ -59,6 +61,7 @@ class Job:
     _running: list[_Running] = field(default_factory=list)
     _start: float = 0.0
     _stopping: float | None = None
+    _killing: float | None = None
     _asked: int = 0
 
     def run(self) -> int:
@@ -79,6 +82,9 @@ class Job:
                         self._drain(selector)
             finally:
                 self._kill()
+                while any(each.agent.poll() is None for each in self._running):  # only after an exception
+                    self._hurry()
+                    time.sleep(_POLL_SECONDS)
         return self._verdict()
 
     def _launch(self, rank: Rank, selector: selectors.BaseSelector) -> _Running:
@@ -124,7 +130,7 @@ class Job:
 
     def _tell(self, agent: subprocess.Popen[bytes], line: str) -> None:
         assert agent.stdin is not None
-        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended, or was told to end
+        with contextlib.suppress(BrokenPipeError):  # it has ended
             agent.stdin.write(line.encode() + b"\n")
 
     def _read(self, selector: selectors.BaseSelector) -> None:
@@ -158,28 +164,38 @@ class Job:
                 self._stop()
 
     def _stop(self) -> None:
-        """Asks all ranks to end: the end of its input makes an agent end its program."""
-        self._stopping = time.monotonic()
-        for each in self._running:
-            assert each.agent.stdin is not None
-            with contextlib.suppress(OSError):
-                each.agent.stdin.close()
+        """Asks all ranks to end."""
+        if self._stopping is None:
+            self._stopping = time.monotonic()
+            for each in self._running:
+                self._tell(each.agent, END)
 
     def _hurry(self) -> None:
         """Kills ranks that did not end in time, and at last their agents, with which their programs die."""
-        late = 0.0 if self._stopping is None else time.monotonic() - self._stopping - self.grace
-        if late > _AGENTS_SECONDS:
+        now = time.monotonic()
+        if self._stopping is not None and now - self._stopping > self.grace + _AGENTS_SECONDS:
             self._kill()
-        if late > 2 * _AGENTS_SECONDS:
-            for each in self._running:
-                if each.agent.poll() is None:
-                    each.agent.kill()
+        if self._killing is None:
+            return
+        for each in self._running:
+            if each.agent.poll() is None and now - self._killing > _AGENTS_SECONDS:
+                each.agent.kill()
+            elif each.agent.poll() is None and now - self._killing > _KILL_SECONDS:
+                each.agent.terminate()
 
     def _kill(self) -> None:
-        """Makes the agents kill their programs with all that these have started, and end. Waits for none."""
-        for each in self._running:
-            if each.agent.poll() is None:
-                each.agent.terminate()
+        """Makes the agents kill their programs with all that these have started, and end. Waits for none.
+
+        A remote shell is left to bring the order over; when it is ended itself (`_hurry`), its agent meets the end of
+        its input and gives the program the time of grace.
+        """
+        if self._killing is None:
+            self._killing = time.monotonic()
+            for each in self._running:
+                if each.rank.host != LOCAL:
+                    self._tell(each.agent, KILL)
+                elif each.agent.poll() is None:
+                    each.agent.terminate()
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
@@ -190,8 +206,9 @@ class Job:
                     self._stop()
                 elif self._asked > 2:
                     self._kill()
-            for each in self._running:
-                self._tell(each.agent, str(int(number)))
+            if self._stopping is None:
+                for each in self._running:
+                    self._tell(each.agent, str(int(number)))
 
         heard = [number for number in _PASSED_ON if signal.getsignal(number) != signal.SIG_IGN]  # nohup's is not ours
         before = {number: signal.signal(number, pass_on) for number in heard}

@@ -266,6 +266,45 @@ def test_a_second_interrupt_ends_the_job_and_a_third_kills_it(tmp_path: Path, in
         job.kill()
 
 
+def test_a_third_interrupt_kills_what_runs_on_other_hosts(tmp_path: Path) -> None:
+    """A remote shell that ends as ssh does: what it runs is not told but meets the end of its input."""
+    shell = write(tmp_path / "shell", f"""\
+        #!{sys.executable}
+        import os, subprocess, sys, threading
+        line = ["sh", "-c", " ".join(sys.argv[2:])]
+        remote = subprocess.Popen(line, stdin=subprocess.PIPE, bufsize=0, start_new_session=True)
+        def bring():
+            while data := os.read(0, 4096):
+                remote.stdin.write(data)
+            remote.stdin.close()
+        threading.Thread(target=bring, daemon=True).start()
+        sys.exit(remote.wait())
+    """)  # fmt: skip
+    shell.chmod(0o755)
+    program = write(tmp_path / "a.py", """
+    import signal
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: (folder / f"{rank}.{number}").write_text(str(number)))
+    """ + SLEEPER + """
+    while True:
+        time.sleep(300)
+    """)  # fmt: skip
+    job = start("-n", "2", "--nodes", "a,b", "--rsh", shell, "--grace", "60", program, tmp_path)
+    pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
+    try:
+        for number in (signal.SIGINT, signal.SIGTERM):  # passed on, and asked to end
+            job.send_signal(signal.SIGINT)
+            assert [wait_for(tmp_path / f"{rank}.{number}") for rank in (0, 1)] == [number] * 2
+        job.send_signal(signal.SIGINT)
+        _, err = job.communicate(timeout=30)  # less than the grace
+        assert not any(map(alive, pids))
+        assert job.returncode == 128 + signal.SIGKILL and "rank 0 on a was ended by SIGKILL" in err, err
+    finally:
+        job.kill()
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
     program = write(tmp_path / "a.py", SLEEPER + """
     import subprocess
