@@ -47,7 +47,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=0,
         help="first port of HPUStrategy's workers (default: free; 7850 with --nodes)",
     )
-    parser.add_argument("--no-bind", action="store_true", help="let every rank use all cores; by default they share")
+    parser.add_argument(
+        "--no-bind", action="store_true", help="let every rank use all cores; by default the ranks of a host share them"
+    )
     parser.add_argument("--log-dir", metavar="DIR", help="write each rank's whole output to DIR/rank_N.log too")
     parser.add_argument("--grace", type=float, default=10.0, help="seconds from asking a rank to end to killing it")
     parser.add_argument("--print", action="store_true", help="print the commands and run nothing")

@@ -48,8 +48,8 @@ FAILED = 127
 def main() -> int:
     """Runs the rank that standard input describes; returns its exit code.
 
-    The description: {"command": [...], "environment": {...}, "directory": ..., "cores": [...] or null,
-    "rendezvous": address or null, "grace": seconds, "others": {other host: [ranks on it]}}.
+    The description: {"command": [...], "environment": {...}, "directory": ..., "share": [which part, of how many] or
+    null, "rendezvous": address or null, "grace": seconds, "others": {other host: [ranks on it]}}.
     """
     line = sys.stdin.readline()
     if not line:
@@ -58,8 +58,8 @@ def main() -> int:
     environment = {**os.environ, **rank["environment"]}
     if rank["rendezvous"] is not None and "HOROVOD_GLOO_IFACE" not in environment:
         environment["HOROVOD_GLOO_IFACE"] = interface_towards(rank["rendezvous"])
-    if rank["cores"] is not None:
-        os.sched_setaffinity(0, rank["cores"])
+    if rank["share"] is not None:
+        os.sched_setaffinity(0, cores(*rank["share"]))
     others = reach.Others(rank["others"])
     told = threading.Event()
     _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -90,6 +90,13 @@ def main() -> int:
         for sentence in others.lost():
             print(sentence, file=sys.stderr)
     return code if code >= 0 else 128 - code
+
+
+def cores(part: int, parts: int) -> list[int]:
+    """One of some equal parts of the cores this process may use; all of them if there are fewer cores than parts."""
+    usable = sorted(os.sched_getaffinity(0))
+    size = len(usable) // parts
+    return usable[part * size : (part + 1) * size] or usable
 
 
 def interface_towards(address: str) -> str:

@@ -109,7 +109,7 @@ class Job:
             "command": rank.command,
             "environment": rank.environment,
             "directory": rank.directory,
-            "cores": rank.cores,
+            "share": rank.share,
             "rendezvous": self.rendezvous,
             "grace": self.grace,
             "others": self._others(rank),

@@ -2,7 +2,7 @@
 
 What: ranks are numbered host by host, as many on each. For HPUStrategy each gets TF_CONFIG with the addresses of all
 workers; for Horovod its ranks and the address of the job's rendezvous server (`rendezvous.py`). Each knows its rank
-(`HABANA_SIM_RANK` and its like), by which it chooses its card, and has cores of its own if there are enough.
+(`HABANA_SIM_RANK` and its like), by which it chooses its card, and gets a share of the cores of its host.
 
 Invariants: a plan depends on its arguments alone, but for the free ports of a job on this host.
 """
@@ -55,7 +55,8 @@ class Wish:
 
 @dataclass(frozen=True)
 class Rank:
-    """One process of a job. python: the interpreter on its host; cores: those it may use, None for all."""
+    """One process of a job. python: the interpreter on its host; share: which of how many equal parts of its host's
+    cores it gets, None for all cores."""
 
     rank: int
     host: str
@@ -63,7 +64,7 @@ class Rank:
     local_rank: int
     command: tuple[str, ...]
     environment: dict[str, str]
-    cores: tuple[int, ...] | None
+    share: tuple[int, int] | None
     directory: str
 
     def describe(self) -> str:
@@ -120,8 +121,8 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack 
         environment["PYTHONUNBUFFERED"] = "1"
         if host != LOCAL:
             environment = {**_carried(), **environment}
-        cores = _cores(local_rank, local_size) if wish.bind and host == LOCAL else None
-        ranks.append(Rank(rank, host, wish.python, local_rank, _command(wish), environment, cores, wish.directory))
+        share = (local_rank, local_size) if wish.bind else None
+        ranks.append(Rank(rank, host, wish.python, local_rank, _command(wish), environment, share, wish.directory))
     return ranks
 
 
@@ -198,12 +199,3 @@ def _horovod(
 def _carried() -> dict[str, str]:
     names = (name for name in sorted(os.environ) if name.startswith(_CARRIED) and name != _STAYS)
     return {name: os.environ[name] for name in names}
-
-
-def _cores(local_rank: int, local_size: int) -> tuple[int, ...] | None:
-    """The rank's share of the cores this process may use; None if there are fewer cores than ranks."""
-    cores = sorted(os.sched_getaffinity(0))
-    if len(cores) < local_size:
-        return None
-    share = len(cores) // local_size
-    return tuple(cores[local_rank * share : (local_rank + 1) * share])

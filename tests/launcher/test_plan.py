@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from habana_tf.launcher import plan
+from habana_tf.launcher import agent, plan
 from habana_tf.launcher.plan import PlanError, Wish
 
 
@@ -61,11 +61,15 @@ def test_commands() -> None:
 
 
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shares(**other: Any) -> list[Any]:
+        return [rank.share for rank in plan.make(wish(**other))]
+
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {8, 9, 10, 11, 12})
-    assert [r.cores for r in plan.make(wish())] == [(8, 9), (10, 11)]
-    assert [r.cores for r in plan.make(wish(bind=False))] == [None, None]
+    assert [agent.cores(*share) for share in shares()] == [[8, 9], [10, 11]]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {8})
-    assert [r.cores for r in plan.make(wish())] == [None, None]
+    assert [agent.cores(*share) for share in shares()] == [[8], [8]]
+    assert shares(count=4, hosts=("a", "b")) == [(0, 2), (1, 2)] * 2
+    assert shares(bind=False) == [None, None]
 
 
 def test_settings_go_to_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
