@@ -23,6 +23,8 @@ examples:
 The output of each rank has the rank in front; progress bars are drawn for rank 0 only. When a rank fails the others
 are stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them,
 a third kills them. With nohup before it the job survives its terminal, and it goes on when what reads its output ends.
+
+Set TF_RECIPE_CACHE_PATH: with it the ranks share recipes, and each is compiled once per host instead of once per rank.
 """
 
 
