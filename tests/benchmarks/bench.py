@@ -44,10 +44,12 @@ Run = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
-    lines = []
+    lines: list[dict[str, Any]] = []
+    compared = []
     for name, kind in COMPARISONS.items():
         for model in options.scale if name in options.models else ():
             line = _rounded(kind.summary(model, options.threads, kind.measure(model, options)))
+            compared.append(line)
             print(json.dumps(line), flush=True)
             print(kind.sentence(line), flush=True)
     for model in (model for model in options.models if model not in COMPARISONS):
@@ -58,14 +60,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if lines:
         print("\n" + table(lines))
     if options.json:
-        Path(options.json).write_text("".join(json.dumps(line) + "\n" for line in lines))
+        Path(options.json).write_text("".join(json.dumps(line) + "\n" for line in compared + lines))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Step times on HPU beside stock TensorFlow on the CPU.")
-    parser.add_argument("--models", nargs="+", choices=[*SMALL, *LARGE, BUILT, *COMPARISONS], default=[*SMALL, BUILT])
+    parser.add_argument(
+        "--models", nargs="+", choices=[*SMALL, *LARGE, BUILT, *COMPARISONS], default=[*SMALL, BUILT],
+        help=f"steps of small models ({', '.join(SMALL)}) and large ones ({', '.join(LARGE)}); {BUILT}, without one; "
+        f"{' and '.join(COMPARISONS)} of the models in --scale. Default: {' '.join((*SMALL, BUILT))}",
+    )  # fmt: skip
     parser.add_argument("--precision", nargs="+", choices=["fp32", "bf16"], default=["fp32", "bf16"])
-    parser.add_argument("--scale", nargs="+", choices=[*SMALL, *LARGE], default=["resnet50", *SMALL])
+    parser.add_argument(
+        "--scale", nargs="+", choices=[*SMALL, *LARGE], default=["resnet50", *SMALL],
+        help=f"models for {' and '.join(COMPARISONS)}. Default: resnet50 {' '.join(SMALL)}",
+    )  # fmt: skip
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps per run (300; 12 for a large model)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for HPU and stock alike")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,6 +56,39 @@ def test_build_only() -> None:
     line = bench.summary(bench.BUILT, "fp32", 2, pairs)
     assert line["build_ratio"]["median"] == 0.5 and line["hpu"]["build_s_cold"] == 6.0
     assert bench.BUILT in bench.table([line])
+
+
+@pytest.mark.parametrize("name", bench.COMPARISONS)
+def test_json_has_the_lines_of_comparisons_too(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "COMPARISONS", {name: Comparison})
+    file = tmp_path / "lines.json"
+    bench.main(["--models", name, "--scale", "mlp", "lenet", "--json", str(file)])
+    assert [json.loads(line)["model"] for line in file.read_text().splitlines()] == ["mlp", "lenet"]
+
+
+class Comparison:
+    """One that takes no time."""
+
+    @staticmethod
+    def measure(model: str, options: Any) -> str:
+        return model
+
+    @staticmethod
+    def summary(model: str, threads: int, measured: str) -> dict[str, Any]:
+        assert measured == model
+        return {"model": model}
+
+    @staticmethod
+    def sentence(line: dict[str, Any]) -> str:
+        return f"{line['model']}: nothing"
+
+
+def test_help_names_every_model(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        bench.main(["--help"])
+    told = capsys.readouterr().out.partition("--models")[2].partition("options:")[2]
+    assert ended.value.code == 0
+    assert all(name in told for name in (*bench.SMALL, *bench.LARGE, bench.BUILT, *bench.COMPARISONS))
 
 
 @pytest.mark.parametrize("device", ["hpu", "default"])
