@@ -60,7 +60,7 @@ def train_step(images: tf.Tensor, labels: tf.Tensor, step: tf.Tensor) -> None:
     tf.cond(tf.equal(step, 0), broadcast, lambda: False)
     gradients = hvd.DistributedGradientTape(tape).gradient(loss, model.trainable_variables)
     optimizer.apply_gradients(
-        zip(gradients, model.trainable_variables, strict=True), experimental_aggregate_gradients=False
+        zip(gradients, model.trainable_variables, strict=True), experimental_aggregate_gradients=True
     )
     train_loss(loss)
     train_accuracy(labels, predictions)

@@ -61,7 +61,10 @@ def last_accuracy(printed: str) -> float:
     ],
 )  # fmt: skip
 def test_hello_world(name: str, least: float, tmp_path: Path) -> None:
-    assert last_accuracy(sh(readme_lines()[f"hello_world/{name}"], tmp_path)) > least
+    printed = sh(readme_lines()[f"hello_world/{name}"], tmp_path)
+    assert last_accuracy(printed) > least
+    if name == "example_tf_session.py":
+        assert printed.count("\nStep ") + printed.startswith("Step ") == 100  # tested after each
 
 
 @needs_keras_2
@@ -99,6 +102,18 @@ def test_two_jobs_side_by_side(tmp_path: Path) -> None:
     sh(f"{readme_lines()['multi_tenants/run_two_jobs.sh']} {logs[0]} {logs[1]}", tmp_path)
     for log in logs:
         assert last_accuracy(log.read_text()) > 40
+
+
+def test_two_jobs_of_which_the_first_fails(tmp_path: Path) -> None:
+    """The second goes on to its end, and the script fails; the logs are where the caller says."""
+    tools, script = tmp_path / "tools", EXAMPLES / "multi_tenants" / "run_two_jobs.sh"
+    tools.mkdir()
+    (tools / "habana-tf").write_text("#!/bin/sh\n[ $HABANA_VISIBLE_MODULES = 0,1 ] && exit 3\nsleep 1; echo trained\n")
+    (tools / "habana-tf").chmod(0o755)
+    variables = environment(PATH=f"{tools}{os.pathsep}{os.environ['PATH']}")
+    done = subprocess.run([script, "first.log", "second.log"], cwd=tmp_path, env=variables, timeout=60)
+    assert done.returncode == 3
+    assert (tmp_path / "first.log").read_text() == "" and (tmp_path / "second.log").read_text() == "trained\n"
 
 
 def test_readme_has_a_line_for_every_program() -> None:
