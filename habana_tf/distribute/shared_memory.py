@@ -69,10 +69,11 @@ def _sum(x: Any, key: Any, tokens: list[Any], exchange: int, timeout_seconds: fl
     return op.outputs[0]
 
 
-def meet(host_launcher: Any, rank: int, size: int) -> int | None:
+def meet(host_launcher: Any, rank: int, size: int, job: str, task: int) -> int | None:
     """The number of the exchange that all workers have joined, or None when they cannot share memory.
 
     host_launcher: TensorFlow's launcher of collectives between the hosts of the workers.
+    job, task: what TensorFlow calls this worker; errors name it so. A chief is rank 0, the first worker then rank 1.
     """
     from .._native import _bridge
 
@@ -87,14 +88,14 @@ def meet(host_launcher: Any, rank: int, size: int) -> int | None:
     exchange, descriptor, trouble = None, -1, ""
     try:
         if rank == 0:
-            exchange, descriptor = _bridge.make_exchange(size)
+            exchange, descriptor = _bridge.make_exchange(size, job, task)
     except RuntimeError as error:
         trouble = str(error)
     try:
         made = int(gather(descriptor)[0, 0])
         try:
             if rank != 0 and made >= 0:
-                exchange = _bridge.join_exchange(f"/proc/{met[0, 1]}/fd/{made}", rank, size)
+                exchange = _bridge.join_exchange(f"/proc/{met[0, 1]}/fd/{made}", rank, size, job, task)
         except RuntimeError as error:
             trouble = str(error)
         joined = bool(np.all(gather(int(exchange is not None))))

@@ -62,7 +62,7 @@ class _HPUExtended(stock.CollectiveAllReduceExtended):
         if self._num_workers < 2 or not tf.executing_eagerly():  # an estimator's workers cannot meet: they use the ring
             return
         (host,) = self._host_cross_device_ops._launchers
-        exchange = shared_memory.meet(host, self._id_in_cluster, self._num_workers)
+        exchange = shared_memory.meet(host, self._id_in_cluster, self._num_workers, self._task_type, self._task_id)
         if exchange is not None:
             several = self._cross_device_ops
             several._launchers = [shared_memory.Launcher(each, exchange) for each in several._launchers]

@@ -109,20 +109,20 @@ NB_MODULE(_bridge, m) {
 
   m.def(
       "make_exchange",
-      [](int size) {
+      [](int size, const std::string& job, int task) {
         int exchange = -1, descriptor = -1;
-        Check(MakeExchange(size, &exchange, &descriptor));
+        Check(MakeExchange(size, {job, task}, &exchange, &descriptor));
         return std::pair(exchange, descriptor);
       },
-      nb::arg("size"));
+      nb::arg("size"), nb::arg("job"), nb::arg("task"));
   m.def(
       "join_exchange",
-      [](const std::string& path, int rank, int size) {
+      [](const std::string& path, int rank, int size, const std::string& job, int task) {
         int exchange = -1;
-        Check(JoinExchange(path, rank, size, &exchange));
+        Check(JoinExchange(path, rank, size, {job, task}, &exchange));
         return exchange;
       },
-      nb::arg("path"), nb::arg("rank"), nb::arg("size"));
+      nb::arg("path"), nb::arg("rank"), nb::arg("size"), nb::arg("job"), nb::arg("task"));
 
   nb::class_<ItemView>(m, "GraphItem")
       .def("nodes_to_preserve",

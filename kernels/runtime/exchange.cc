@@ -27,7 +27,7 @@
 namespace habana {
 namespace {
 
-constexpr uint64_t kMagic = 0x48505545'58434802;  // with the version of the layout in the last byte
+constexpr uint64_t kMagic = 0x48505545'58434803;  // with the version of the layout in the last byte
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr int kSpins = 2000;
 
@@ -39,6 +39,8 @@ struct alignas(128) Peer {
   std::atomic<uint32_t> summed{0};   // pieces of which it has summed its share
   uint64_t count = 0;                // of the sum under way, written before `copied` grows
   int element = 0;
+  int task = 0;  // with `job` how TensorFlow calls it; written before the group is complete
+  char job[32] = "";
 };
 
 struct Header {
@@ -222,7 +224,7 @@ class Exchange {
     if (!Lives(rank)) GiveUpOn(rank);
     const int missed = header_->missed.load() - 1;
     if (missed < 0) return {};
-    const std::string who = "all-reduce: worker " + Describe(missed);
+    const std::string who = "all-reduce: " + Describe(missed);
     // Not UNAVAILABLE: TensorFlow turns that into INTERNAL for all ops but its own.
     if (!Lives(missed)) {
       return Status(Code::kAborted,
@@ -235,8 +237,8 @@ class Exchange {
 
   Status Missed(int rank, double timeout) {
     GiveUpOn(rank);
-    return Status(Code::kDeadlineExceeded, "all-reduce: worker " + Describe(rank) +
-                                               " did not take part within " + std::to_string(timeout) +
+    return Status(Code::kDeadlineExceeded, "all-reduce: " + Describe(rank) + " did not take part within " +
+                                               std::to_string(timeout) +
                                                " s. All workers must run the same steps; a longer time is "
                                                "CommunicationOptions(timeout_seconds=...)");
   }
@@ -251,21 +253,25 @@ class Exchange {
     return StartOf(peer.pid.load()) == peer.started.load();
   }
 
+  std::string Name(int rank) const {
+    return header_->peers[rank].job + (" " + std::to_string(header_->peers[rank].task));
+  }
+
   std::string Describe(int rank) const {
-    const std::string number = std::to_string(rank);
-    return number + " (/job:worker/task:" + number + ", process " +
-           std::to_string(header_->peers[rank].pid.load()) + ")";
+    const Peer& peer = header_->peers[rank];
+    return Name(rank) + " (/job:" + peer.job + "/task:" + std::to_string(peer.task) + ", process " +
+           std::to_string(peer.pid.load()) + ")";
   }
 
   Status Compare(const Sum& sum) const {
     for (int r = 0; r < size_; ++r) {
       const Peer& peer = header_->peers[r];
       if (peer.count == sum.count && peer.element == static_cast<int>(sum.element)) continue;
-      return Status(Code::kInvalidArgument,
-                    "all-reduce: worker " + std::to_string(r) + " has " + std::to_string(peer.count) +
-                        " elements of type " + std::to_string(peer.element) + ", worker " +
-                        std::to_string(rank_) + " has " + std::to_string(sum.count) + " of type " +
-                        std::to_string(static_cast<int>(sum.element)) + ": all must train the same model");
+      return Status(Code::kInvalidArgument, "all-reduce: " + Name(r) + " has " + std::to_string(peer.count) +
+                                                " elements of type " + std::to_string(peer.element) + ", " +
+                                                Name(rank_) + " has " + std::to_string(sum.count) +
+                                                " of type " + std::to_string(static_cast<int>(sum.element)) +
+                                                ": all must train the same model");
     }
     return {};
   }
@@ -292,7 +298,7 @@ Status SystemError(const std::string& what) {
 }
 
 // Maps the group's memory and enters it as `rank`, which is the first to do so when it is 0.
-Status Enter(int descriptor, int rank, int size, int* exchange) {
+Status Enter(int descriptor, int rank, int size, const Task& task, int* exchange) {
   const size_t bytes = SegmentBytes(size);
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (memory == MAP_FAILED) return SystemError("map the workers' shared memory");
@@ -304,10 +310,14 @@ Status Enter(int descriptor, int rank, int size, int* exchange) {
   }
   if (header->magic.load(std::memory_order_acquire) != kMagic || header->size != size) {
     munmap(memory, bytes);
-    return Status(Code::kFailedPrecondition, "worker 0 runs another version of habana_tf: use the same one");
+    return Status(Code::kFailedPrecondition,
+                  "the first worker runs another version of habana_tf: use the same one");
   }
-  header->peers[rank].started.store(StartOf(getpid()));
-  header->peers[rank].pid.store(getpid());
+  Peer& me = header->peers[rank];
+  me.task = task.index;
+  std::snprintf(me.job, sizeof me.job, "%s", task.job.c_str());
+  me.started.store(StartOf(getpid()));
+  me.pid.store(getpid());
   std::lock_guard<std::mutex> lock(exchanges_mutex);
   Exchanges().push_back(new Exchange(static_cast<char*>(memory), rank, size));
   *exchange = static_cast<int>(Exchanges().size()) - 1;
@@ -321,14 +331,15 @@ Status CheckSize(int rank, int size) {
 
 }  // namespace
 
-Status MakeExchange(int size, int* exchange, int* descriptor) {
+Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor) {
   Status status = CheckSize(0, size);
   if (!status.ok()) return status;
   const int made = memfd_create("habana_tf-exchange", MFD_CLOEXEC);
   if (made < 0) return SystemError("make shared memory for the workers");
   // Taken now: later, missing memory would be a bus error.
   errno = posix_fallocate(made, 0, static_cast<off_t>(SegmentBytes(size)));
-  status = errno == 0 ? Enter(made, 0, size, exchange) : SystemError("take shared memory for the workers");
+  status =
+      errno == 0 ? Enter(made, 0, size, task, exchange) : SystemError("take shared memory for the workers");
   if (status.ok()) {
     *descriptor = made;
   } else {
@@ -337,17 +348,17 @@ Status MakeExchange(int size, int* exchange, int* descriptor) {
   return status;
 }
 
-Status JoinExchange(const std::string& path, int rank, int size, int* exchange) {
+Status JoinExchange(const std::string& path, int rank, int size, const Task& task, int* exchange) {
   Status status = CheckSize(rank, size);
   if (!status.ok()) return status;
   const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (descriptor < 0) return SystemError("open the shared memory " + path + " of worker 0");
+  if (descriptor < 0) return SystemError("open the shared memory " + path + " of the first worker");
   struct stat known;
   if (fstat(descriptor, &known) != 0 || known.st_uid != geteuid() ||
       static_cast<size_t>(known.st_size) != SegmentBytes(size)) {
-    status = Status(Code::kFailedPrecondition, path + " is not the shared memory of this job's worker 0");
+    status = Status(Code::kFailedPrecondition, path + " is not the shared memory of this job's first worker");
   } else {
-    status = Enter(descriptor, rank, size, exchange);
+    status = Enter(descriptor, rank, size, task, exchange);
   }
   close(descriptor);
   return status;

@@ -39,12 +39,21 @@ struct Sum {
   std::function<void(const Status&)> done;
 };
 
-// Makes the shared memory of a group, for rank 0. The others join it as /proc/<pid>/fd/<descriptor> of this
-// process; the descriptor is the caller's to close once they have. `exchange` is what Enqueue takes.
-HABANA_EXPORT Status MakeExchange(int size, int* exchange, int* descriptor);
+// How TensorFlow calls a rank in its devices and errors: /job:<job>/task:<index>. The index is the rank,
+// unless the cluster has a chief, which is rank 0 and no worker.
+struct Task {
+  std::string job;
+  int index = 0;
+};
+
+// Makes the shared memory of a group, for rank 0, which is `task`. The others join it as
+// /proc/<pid>/fd/<descriptor> of this process; the descriptor is the caller's to close once they have.
+// `exchange` is what Enqueue takes.
+HABANA_EXPORT Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor);
 
 // Joins the group whose memory rank 0 has made.
-HABANA_EXPORT Status JoinExchange(const std::string& path, int rank, int size, int* exchange);
+HABANA_EXPORT Status JoinExchange(const std::string& path, int rank, int size, const Task& task,
+                                  int* exchange);
 
 // Hands a sum to the thread of the exchange; `done` is called from there, or from here with an error.
 HABANA_EXPORT void EnqueueSum(int exchange, Sum sum);

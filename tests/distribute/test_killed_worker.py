@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -25,7 +26,7 @@ import tensorflow as tf
 from habana_tf.distribute import HPUStrategy
 
 strategy = HPUStrategy()
-rank = strategy.cluster_resolver.task_id
+rank = strategy.extended._id_in_cluster
 with strategy.scope():
     v = tf.Variable(tf.ones([100, 100]))
 
@@ -87,6 +88,20 @@ def test_strategy(victim: int) -> None:
             with socket.socket() as free:
                 free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 free.bind(("localhost", port))
+
+
+@pytest.mark.slow
+def test_in_a_cluster_with_a_chief_the_lost_worker_is_named_as_tensorflow_names_it() -> None:
+    """The chief is rank 0, the worker rank 1 but TensorFlow's /job:worker/task:0."""
+    chief, worker = (f"localhost:{port}" for port in free_ports(2))
+    with job(STRATEGY) as running:
+        for rank, kind in enumerate(("chief", "worker")):
+            task = {"cluster": {"chief": [chief], "worker": [worker]}, "task": {"type": kind, "index": 0}}
+            running.script(TF_CONFIG=json.dumps(task), HLS_MODULE_ID=str(rank))
+        kill_when_all_run(running, 1)
+        running.wait(ENDS_WITHIN)
+        lost = f"all-reduce: worker 0 (/job:worker/task:0, process {running.reports()[1]}) has ended"
+        assert lost in running.output(0), running.everything()
 
 
 RESTARTED = """
