@@ -143,7 +143,7 @@ class Exchange {
         return status;
       }
       changed_.wait_for(lock, kLookEvery);
-      status = Usable(0);
+      status = Usable(0, Lives(0));
       const std::chrono::duration<double> waited = Clock::now() - begin;
       if (status.ok() && timeout > 0 && waited.count() > timeout) status = Missed(rank_, timeout);
     }
@@ -212,7 +212,10 @@ class Exchange {
       const timespec look = {0, std::chrono::nanoseconds(kLookEvery).count()};
       syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT, now, &look, nullptr, 0);
       if (Reached(word->load(std::memory_order_acquire), wanted)) return {};
-      const Status usable = Usable(rank);
+      // Read again after the look at the process: a rank may do its last share and end between the two.
+      const bool lives = Lives(rank);
+      if (Reached(word->load(std::memory_order_acquire), wanted)) return {};
+      const Status usable = Usable(rank, lives);
       if (!usable.ok()) return usable;
       const std::chrono::duration<double> waited = Clock::now() - begin;
       if (timeout > 0 && waited.count() > timeout) return Missed(rank, timeout);
@@ -220,8 +223,8 @@ class Exchange {
   }
 
   // Whether a rank may still come: it lives, and none of the others has given up.
-  Status Usable(int rank) {
-    if (!Lives(rank)) GiveUpOn(rank);
+  Status Usable(int rank, bool lives) {
+    if (!lives) GiveUpOn(rank);
     const int missed = header_->missed.load() - 1;
     if (missed < 0) return {};
     const std::string who = "all-reduce: " + Describe(missed);

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from tests.child import python
 from tests.distribute.job import run
 
 SUMS = """
@@ -167,3 +172,66 @@ os._exit(0)
 @pytest.mark.slow
 def test_workers_that_ask_for_different_sums_do_not_wait_forever() -> None:
     assert all("worker 1 (" in message for message in run(ABSENT + OTHER, 2))
+
+
+BEFORE_FOPEN = """
+#include <dlfcn.h>
+#include <cstdio>
+
+extern "C" {
+void (*before_fopen)(const char*) = nullptr;
+
+FILE* fopen(const char* path, const char* mode) {
+  static auto* real = reinterpret_cast<FILE* (*)(const char*, const char*)>(dlsym(RTLD_NEXT, "fopen"));
+  if (before_fopen != nullptr) before_fopen(path);
+  return real(path, mode);
+}
+}
+"""
+
+LAST_SHARE = """
+import ctypes, mmap, os, struct, subprocess
+from pathlib import Path
+import tensorflow as tf
+import habana_tf
+from habana_tf._native import _bridge
+from habana_tf.distribute import shared_memory
+
+habana_tf.load_habana_module()
+exchange, descriptor = _bridge.make_exchange(2, "worker", 0)
+memory = mmap.mmap(descriptor, 0)
+MISSED, PEER, PIECE = 24, 128, 1 << 20  # as in exchange.cc: Header::missed, the size of a Peer, kPieceBytes
+OTHER, SLOTS = 2 * PEER, len(memory) - 4 * PIECE  # peers begin behind a header of their size
+
+other = subprocess.Popen(["sleep", "600"])  # worker 1, whose part is played here
+started = int(Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19])
+struct.pack_into("<qQ", memory, OTHER, other.pid, started)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_char_p)
+def act(path):
+    if path != f"/proc/{other.pid}/stat".encode() or other.poll() is not None:
+        return
+    struct.pack_into("<2f", memory, SLOTS + 2 * PIECE, 10.0, 20.0)  # its numbers
+    struct.pack_into("<f", memory, SLOTS + 4, 2.0 + 20.0)  # its share of the sum
+    struct.pack_into("<IIQi", memory, OTHER + 16, 1, 1, 2, 1)  # copied, summed, count, float
+    other.kill()
+    other.wait()
+
+
+ctypes.c_void_p.in_dll(ctypes.CDLL(None), "before_fopen").value = ctypes.cast(act, ctypes.c_void_p).value
+with tf.device("/device:HPU:0"):
+    total = shared_memory._sum(tf.constant([1.0, 2.0]), tf.constant(1000), [], exchange, 0.0)
+assert other.poll() is not None
+assert total.numpy().tolist() == [11.0, 22.0], total
+assert struct.unpack_from("<i", memory, MISSED) == (0,)
+"""
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="no C++ compiler")
+def test_a_worker_may_do_its_last_share_and_end_just_before_it_is_looked_for(tmp_path: Path) -> None:
+    """It does so in the moment in which worker 0, who waits for it, opens /proc to see whether it lives."""
+    source, library = tmp_path / "before_fopen.cc", tmp_path / "before_fopen.so"
+    source.write_text(BEFORE_FOPEN)
+    subprocess.run(["c++", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    python(LAST_SHARE, LD_PRELOAD=str(library))
