@@ -20,13 +20,14 @@ _FIRST_PORT, _PORTS = 10000, 20000
 
 
 class ClusterError(RuntimeError):
-    """The ranks of the launcher make no cluster; the message says what to set."""
+    """This process cannot be a worker of the cluster it was told; the message says what to do."""
 
 
-def resolver() -> Any | None:
+def resolver(listens: bool = False) -> Any | None:
     """A cluster resolver with one worker per rank, or None for a program that is alone.
 
-    Raises ClusterError when the hosts or their order are not known, or the port of this rank is taken.
+    listens: this process has its server on the port already.
+    Raises ClusterError when the hosts or their order are not known, or another program has the port of this rank.
     """
     ranks = launched()
     if ranks is None or ranks.size == 1:
@@ -35,7 +36,8 @@ def resolver() -> Any | None:
 
     hosts, first = _hosts(ranks), _first_port(ranks)
     workers = [f"{hosts[rank // ranks.local_size]}:{first + rank}" for rank in range(ranks.size)]
-    _require_free(first + ranks.rank)
+    if not listens:
+        _require_free(first + ranks.rank)
     return tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": workers}), task_type="worker", task_id=ranks.rank, rpc_layer="grpc"
     )

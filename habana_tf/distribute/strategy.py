@@ -30,7 +30,7 @@ from tensorflow.python.distribute import collective_all_reduce_strategy as stock
 from tensorflow.python.distribute import collective_util, distribute_lib
 
 from .. import loader
-from . import launched, shared_memory
+from . import launched, served, shared_memory
 
 
 class HPUStrategy(stock.CollectiveAllReduceStrategy):
@@ -40,15 +40,18 @@ class HPUStrategy(stock.CollectiveAllReduceStrategy):
         the ranks of mpirun or srun. Without any of them there is one worker, this process.
     communication_options: a `tf.distribute.experimental.CommunicationOptions`.
     Loads the HPU if `load_habana_module()` was not called before; raises what that raises, and launched.ClusterError.
+    A process may make several of one cluster (`served.py`), in the same order on all workers.
     """
 
     def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
         loader.load_habana_module()
         resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
         if cluster_resolver is None and not resolver.cluster_spec().as_dict():
-            resolver = launched.resolver() or resolver
-        if resolver.cluster_spec().as_dict():
-            loader.rebuild_context()
+            resolver = launched.resolver(listens=served.server() is not None) or resolver
+        if served.server() is not None:
+            served.require(resolver)
+        elif resolver.cluster_spec().as_dict():
+            served.prepare()
         with _without_startup_warnings():
             extended = _HPUExtended(self, resolver, communication_options or collective_util.Options())
             distribute_lib.Strategy.__init__(self, extended)
@@ -58,6 +61,11 @@ class _HPUExtended(stock.CollectiveAllReduceExtended):
     """What the strategy does: everything as in TensorFlow, on HPU:0."""
 
     def _initialize_multi_worker(self, cluster_resolver: Any) -> None:
+        server = served.server()
+        if server is not None:
+            self._std_server_started = True
+            self._enable_check_health = not server.default_session_config.experimental.coordination_config.service_type
+            self._collective_key_base = served.keys()
         super()._initialize_multi_worker(cluster_resolver)
         if self._num_workers < 2 or not tf.executing_eagerly():  # an estimator's workers cannot meet: they use the ring
             return
