@@ -9,11 +9,14 @@ before may fail, gathers all devices anew, and lets the collectives of every str
 two strategies in one function could take each other's.
 
 Invariants: all workers make their strategies in the same order, as they run the same steps: the numbers that tell
-groups of collectives apart are counted here, from the start of the server.
+groups of collectives apart are counted here, from the start of the server. And all strategies take the ordering tokens
+of the first: TensorFlow runs a function's collectives of one token in the order in which they were made, so that one
+thread is enough for those of several strategies too (a sum through shared memory keeps its thread while it waits).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from tensorflow.python.distribute import multi_worker_util
@@ -26,6 +29,8 @@ _KEYS = 1000
 """Group keys of a strategy. It takes one per set of local devices: HPU, CPU."""
 
 _joined = 0
+_tokens: dict[str, Any] = {}
+"""By device the variable that orders its collectives."""
 
 
 def server() -> Any | None:
@@ -39,6 +44,7 @@ def prepare() -> None:
     global _joined
     loader.rebuild_context()
     _joined = 0
+    _tokens.clear()
     current = context.context()  # what a strategy without a cluster has set, or one that could not start
     current._collective_leader = current._collective_ops_server_def = current._coordination_service_config = None
 
@@ -61,6 +67,13 @@ def require(cluster_resolver: Any) -> None:
 
 def _told(spec: Any, task: str | None, index: int | None) -> str:
     return f"/job:{task}/task:{index} of the cluster {spec.as_dict()}"
+
+
+def order(launchers: Iterable[Any]) -> None:
+    """Gives a strategy's launchers of collectives the ordering tokens of their devices; in a graph there are none."""
+    for each in launchers:
+        if each._ordering_token is not None:
+            each._ordering_token = _tokens.setdefault(each._device, each._ordering_token)
 
 
 def keys() -> int:

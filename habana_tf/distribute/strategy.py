@@ -74,6 +74,7 @@ class _HPUExtended(stock.CollectiveAllReduceExtended):
         if exchange is not None:
             several = self._cross_device_ops
             several._launchers = [shared_memory.Launcher(each, exchange) for each in several._launchers]
+        served.order([host, *self._cross_device_ops._launchers])
 
     def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
         return (f"{worker_device}/device:HPU:0",), "HPU"

@@ -4,9 +4,10 @@
 not begun would never begin those that the other waits for. It cannot come to that in one function, whatever its ops
 wait for: TensorFlow gives a function's stateful ops of one resource (the strategy's ordering token) control edges in
 the order in which they were made, which is the same on all workers; calls of functions that hold such ops, and loops
-around them, are ordered like the ops; and the graph pass leaves collectives and their control edges as they are. So
-a function has one sum under way, and by induction over that order the thread that the next one needs is free. Without
-those edges (no token, and `HpuCollectiveReduce` not stateful) the same program waits for ever: that was tried.
+around them, are ordered like the ops; the strategies of a process have one token; and the graph pass leaves collectives
+and their control edges as they are. So a function has one sum under way, and by induction over that order the thread
+that the next one needs is free. Without those edges (no token, and `HpuCollectiveReduce` not stateful; for calls, two
+tokens) the same program waits for ever: that was tried.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ def independent(x):
     return strategy.run(lambda: [total(late(x[: k + 1], k)) for k in range(COUNT)])
 
 
-def called(k):
-    return tf.function(lambda x: strategy.run(lambda: total(late(x[: k + 1], k))))
+def called(k, by=strategy):
+    return tf.function(lambda x: by.run(lambda: total(late(x[: k + 1], k))))
 
 
 functions = [called(k) for k in range(COUNT)]
@@ -78,7 +79,16 @@ def loop(x):
     return sums
 
 
-for step in (independent, calls, loop):
+other = HPUStrategy()
+of_both = [called(k, by) for k, by in enumerate([strategy, other] * (COUNT // 2))]
+
+
+@tf.function
+def strategies(x):
+    return [function(x) for function in of_both]
+
+
+for step in (independent, calls, loop, strategies):
     begun.clear()
     for k, result in enumerate(step(tf.ones([COUNT]))):
         assert result.numpy().tolist() == [float(size)] * (k + 1), (step, k, result)
