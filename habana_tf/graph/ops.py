@@ -138,14 +138,32 @@ def on_cpu(device: str) -> str:
     return f"/{task}/device:CPU:0" if task else "/device:CPU:0"
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel TensorFlow has. types: what it is limited to, per type attribute; host: arguments in host memory."""
+
+    types: tuple[tuple[str, frozenset[int]], ...]
+    host: frozenset[str]
+
+    def takes(self, node: Node) -> bool:
+        """Whether it runs a node, by the node's type attributes."""
+        for name, allowed in self.types:
+            value = attr(node, name)
+            if not allowed.issuperset(list(value.list.type) or [value.type]):
+                return False
+        return True
+
+
 @cache
-def kernels(op: str, device: str) -> tuple[tuple[tuple[str, frozenset[int]], ...], ...]:
-    """The constraints of each kernel TensorFlow has for an op on a device type (DEFAULT is one)."""
+def kernels(op: str, device: str) -> tuple[Kernel, ...]:
+    """The kernels TensorFlow has for an op on a device type (DEFAULT is one)."""
     from tensorflow.python.framework import kernels as registry
 
     found = registry.get_registered_kernels_for_op(op).kernel
     return tuple(
-        tuple((c.name, frozenset(c.allowed_values.list.type)) for c in k.constraint)
+        Kernel(
+            tuple((c.name, frozenset(c.allowed_values.list.type)) for c in k.constraint), frozenset(k.host_memory_arg)
+        )
         for k in found
         if k.device_type == device and not k.label
     )
@@ -153,12 +171,14 @@ def kernels(op: str, device: str) -> tuple[tuple[tuple[str, frozenset[int]], ...
 
 def has_kernel(node: Node, device: str) -> bool:
     """Whether TensorFlow has a kernel for a node on a device type, by its type attributes."""
-    for constraints in kernels(node.op, device):
-        for name, allowed in constraints:
-            value = attr(node, name)
-            types = list(value.list.type) or [value.type]
-            if not allowed.issuperset(types):
-                break
-        else:
-            return True
-    return False
+    return any(kernel.takes(node) for kernel in kernels(node.op, device))
+
+
+def in_host_memory(node: Node) -> bool:
+    """Whether a node on HPU is the host's work: TensorFlow runs it by a kernel for any device, from host memory to
+    host memory."""
+    known = facts(node.op)
+    if known is None or has_kernel(node, "HPU"):
+        return False
+    names = {argument.name for argument in (*known.inputs, *known.outputs)}
+    return bool(names) and any(names <= k.host for k in kernels(node.op, "DEFAULT") if k.takes(node))

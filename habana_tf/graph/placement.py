@@ -11,6 +11,8 @@ is never moved, since it must stay where its variable is.
 
     HPU: MatMul float    -> candidate            CPU: MatMul float   -> PLACED_ON_CPU
     HPU: MatMul complex  -> DTYPE                HPU: Square, no row -> moved to the CPU, CORE_REWRITE
+    HPU: Unique          -> stays, since TensorFlow has a kernel of the host's for it under every device: NO_ROW,
+                            and counted as the CPU's (`of_the_host`)
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from .ops import (
     device_type,
     facts,
     has_kernel,
+    in_host_memory,
     input_types,
     on_cpu,
     output_types,
@@ -46,6 +49,12 @@ _VARIABLE_IO = frozenset({"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "
 _NEUTRAL = _BOUNDARY | _VARIABLE_IO | {"NoOp", "Const"}
 """Never a candidate and never counted: the rim of a graph, what stands between variables and a launch, and what a
 launch takes along where it needs it."""
+
+_BOOKKEEPING = STRUCTURAL | {"IdentityN", "Assert", "Shape", "ShapeN", "Size", "Rank", "Reshape", "ExpandDims",
+                             "Squeeze", "EnsureShape", "PlaceholderWithDefault"}  # fmt: skip
+"""Compute nothing from what tensors hold, wherever they run."""
+_NOT_HAD = (Reason.NO_ROW, Reason.DTYPE, Reason.STRING)
+"""Reasons that mean: HPU cannot."""
 
 
 @dataclass
@@ -152,6 +161,8 @@ def _refusal(node: Node) -> Reason | None:
     if known is None:
         return Reason.UNKNOWN
     row = lookup(op)
+    if row is None and RESOURCE in input_types(node) and has_kernel(node, "HPU") and not op.startswith("Hpu"):
+        return Reason.NO_ROW  # on a variable, by TensorFlow's CPU kernel (`runtime_hooks.registrations`)
     if row is None:
         return _kind(node) or (Reason.SIDE_EFFECT if known.stateful else Reason.NO_ROW)
     if known.stateful and not (row.stateful_random or row.updates or row.variables):
@@ -205,6 +216,20 @@ def _movable(node: Node) -> bool:
 
 def _runs_on_hpu(node: Node) -> bool:
     return has_kernel(node, "HPU") or has_kernel(node, "DEFAULT")
+
+
+def of_the_host(node: Node, reason: Reason) -> bool:
+    """Whether a node outside clusters is work of the CPU, though it may be on HPU.
+
+    TensorFlow brings kernels for every device that work in host memory: `Unique`, say. Arithmetic on variables that
+    HPU has not (of float64, say) is TensorFlow's CPU kernel on the card's memory. Shapes, copies, calls and control
+    flow are no work; arithmetic on int32, which HPU has, is TRIVIAL where it is not worth a launch.
+    """
+    if device_type(node.device) != "HPU":
+        return True
+    if reason not in _NOT_HAD or node.op in _BOOKKEEPING:
+        return False
+    return RESOURCE in input_types(node) or in_host_memory(node)
 
 
 def _move(node: Node, placement: Placement) -> None:

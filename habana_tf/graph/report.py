@@ -17,7 +17,7 @@ from typing import Any
 from .bf16 import Conversion, Why
 from .launch import Launch
 from .ops import device_type
-from .placement import Placement
+from .placement import Placement, of_the_host
 from .reasons import Reason
 from .view import View
 
@@ -38,7 +38,8 @@ class Census:
 class GraphRecord:
     """One graph. nodes: all of it; on_hpu: those that run on HPU, in a launch or by themselves.
 
-    refused: (op, reason, on the CPU) -> how many. seconds: what the pass took. precision: with the bf16 conversion on,
+    refused: (op, reason, on the CPU) -> how many; an op that TensorFlow runs in host memory is on the CPU, whatever
+    the device it is given. seconds: what the pass took. precision: with the bf16 conversion on,
     (op, why it is bf16 or fp32) -> how many.
     """
 
@@ -181,12 +182,15 @@ def describe(
 ) -> GraphRecord:
     """The record of what was done to a graph."""
     refused: Counter[tuple[str, Reason, bool]] = Counter()
+    in_host_memory = 0
     for node, reason in placement.reasons.items():
         if reason is not None:
-            refused[node.op, reason, device_type(node.device) != "HPU"] += 1
+            on_cpu = of_the_host(node, reason)
+            refused[node.op, reason, on_cpu] += 1
+            in_host_memory += on_cpu and device_type(node.device) == "HPU"
     in_launches = sum(sum(launch.ops.values()) for launch in launches)
     casts, precision = (conversion.casts, conversion.counts()) if conversion is not None else (0, {})
-    on_hpu = before.nodes + casts - placement.moved
+    on_hpu = before.nodes + casts - placement.moved - in_host_memory
     return GraphRecord(before.total + casts, on_hpu, in_launches, tuple(launches), dict(refused), seconds, precision)
 
 

@@ -181,6 +181,28 @@ def test_other_resource_ops() -> None:
         np.testing.assert_allclose(uniform.numpy(), stock.uniform((2,)).numpy(), rtol=1e-6)
 
 
+@on_hpu
+def test_what_tensorflow_computes_on_the_cards_variables_is_the_cpus() -> None:
+    import habana_tf
+
+    double = tf.Variable(np.arange(4.0))
+    generator = tf.random.Generator.from_seed(3)
+
+    @tf.function
+    def f() -> tuple[tf.Tensor, ...]:
+        double.assign_add(tf.ones(4, tf.float64))
+        double[:2].assign([7.0, 7.0])
+        return double.read_value(), generator.binomial((3,), 5.0, 0.5)
+
+    assert double.device.endswith("HPU:0")
+    np.testing.assert_array_equal(f()[0].numpy(), [7, 7, 3, 4])
+    cpu = {op: reason.name for op, reason, on_cpu in last().refused if on_cpu}
+    on_variables = {"AssignAddVariableOp": "DTYPE", "ResourceStridedSliceAssign": "DTYPE"}
+    assert cpu == {**on_variables, "StatefulRandomBinomial": "NO_ROW"}
+    told = {row["op"]: row["reason"] for row in habana_tf.explain(f).on_cpu}
+    assert told == cpu
+
+
 FIT = """
     import sys
     import habana_tf

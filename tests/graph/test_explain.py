@@ -68,6 +68,23 @@ def test_a_function_is_explained_as_it_runs() -> None:
 
 
 @on_hpu
+def test_work_that_tensorflow_keeps_on_the_host_is_told() -> None:
+    import habana_tf
+
+    @tf.function
+    def f(i: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        y, where = tf.unique(i)
+        return tf.sqrt(tf.cast(y, tf.float32)), where
+
+    i = tf.constant([4, 9, 4], tf.int64)
+    (row,) = habana_tf.explain(f, i).on_cpu
+    assert (row["op"], row["count"], row["reason"]) == ("Unique", 1, "NO_ROW")
+    count = len(habana_tf.placement_report().graphs)
+    np.testing.assert_array_equal(f(i)[0].numpy(), [2, 3])
+    assert on_cpu(habana_tf.placement_report().graphs[count]) == {"Unique": 1}
+
+
+@on_hpu
 def test_settings_hold() -> None:
     import habana_tf
     from habana_tf.graph.explain import ExplainError

@@ -72,6 +72,28 @@ def test_an_op_without_any_kernel_goes_to_the_cpu() -> None:
     assert where["svd"] == where["det"] == "CPU" and where["x"] == "HPU"
 
 
+def test_what_tensorflow_runs_in_host_memory_is_the_hosts() -> None:
+    """It has kernels for such ops under every device; shapes, copies and control flow are no work of anybody."""
+
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (None,), "x")
+        i = v1.placeholder(tf.int32, (None,), "i")
+        tf.unique(i, name="unique")
+        tf.raw_ops.UniqueV2(x=x, axis=[0], name="unique_v2")
+        tf.raw_ops.Where(condition=i, name="where")
+        tf.shape(v1.placeholder(tf.complex64, (None,), "z"), name="shape")
+        tf.identity(v1.placeholder(tf.string, (None,), "s"), name="copy")
+        tf.raw_ops.Assert(condition=tf.equal(tf.size(i), 1), data=["a message", i], name="assert")
+        v1.case([(tf.equal(tf.size(i), 1), lambda: i)], default=lambda: i + 1)
+        tf.identity(i + i, name="sum")
+
+    v = view(build(make))
+    got = placement.place(v)
+    host = {n.name: r for n, r in got.reasons.items() if r is not None and placement.of_the_host(n, r)}
+    assert host == {"unique": Reason.NO_ROW, "where": Reason.NO_ROW, "unique_v2": Reason.CORE_REWRITE}
+    assert [n.name for n in v.nodes if ops.device_type(n.device) == "CPU"] == ["unique_v2"]  # the others stay
+
+
 def test_place_on_cpu_takes_ops_or_everything_but_what_must_stay_with_its_variable() -> None:
     got, where = reasons(mixed, "Relu")
     assert got["relu"] is Reason.SETTING and where["relu"] == "CPU" and "update" not in got

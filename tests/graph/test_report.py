@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from habana_tf.graph import pipeline, report
+from habana_tf.graph.reasons import Reason
 
 from .harness import Item, build, v1
 
@@ -52,3 +53,16 @@ def test_the_report_is_a_table_and_json() -> None:
     assert reasons == {("Tanh", "PLACED_ON_CPU", "CPU"): 2, ("PyFunc", "SIDE_EFFECT", "CPU"): 2}
     text = str(got)
     assert "HPU placement" in text and data["graphs"][0]["launches"][0]["name"] in text and "PyFunc" in text
+
+
+def test_host_work_under_the_cards_name_is_the_cpus() -> None:
+    def unique() -> None:
+        y, _ = tf.unique(v1.placeholder(tf.int64, (None,), "i"), name="unique")
+        tf.sqrt(tf.cast(y, tf.float32) + 1.0, name="on_hpu")
+
+    pipeline.optimize(build(unique).SerializeToString(), Item())
+    (graph,) = report.placement_report().graphs
+    assert graph.refused == {("Unique", Reason.NO_ROW, True): 1}
+    assert (graph.nodes, graph.on_hpu, graph.in_launches) == (6, 5, 3)
+    assert graph.line().endswith("; on the CPU: Unique x1 (HPU has no such op)")
+    assert report.refused_rows(graph.refused)[0]["device"] == "CPU"

@@ -14,8 +14,10 @@ FAMILIES = ("optimizers", "schedules", "activations", "losses", "metrics")
 CASES = [f"{family}/{name}" for family in FAMILIES for name in tables()[family]]
 
 WHERE = "gives as many rows as there are true elements: its shape is known only once it has run"
+UNIQUE = {"Unique": "gives as many numbers as there are distinct ones (here: rows of a table that have a gradient)"}
 THRESHOLDS = {"Where": WHERE, "Size": "counts what Where gave"}
 KERAS_2_ON_CPU = {
+    **{f"optimizers/{name}": UNIQUE for name in tables()["optimizers"] if name != "legacy SGD"},  # adds row by row
     "metrics/R2Score": {"AssignAddVariableOp": "counts in an int32 variable, which TensorFlow keeps on the host"},
     "metrics/PrecisionAtRecall": THRESHOLDS,
     "metrics/RecallAtPrecision": THRESHOLDS,
