@@ -10,6 +10,7 @@ import pytest
 
 from tests import forked
 from tests.child import environment, python
+from tests.versions import KERAS_3
 
 STEPS = 20
 STOCK = {
@@ -114,6 +115,65 @@ def test_a_step_is_one_launch(name: str, precision: str) -> None:
         "outside": [["Identity", "HPU"]],
         "interpreted": 0,
     }
+
+
+WORDS = """
+    import json
+    import numpy as np
+    import tensorflow as tf
+    import habana_tf
+
+    habana_tf.load_habana_module()
+    from habana_tf._native import _bridge
+
+    layers = tf.keras.layers
+    model = tf.keras.Sequential([layers.Input((12,), dtype="int32"), layers.Embedding(50, 16),
+                                 layers.GlobalAveragePooling1D(), layers.Dense(10)])
+    model.compile(tf.keras.optimizers.Adam(), tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    x = np.random.default_rng(0).integers(0, 50, (96, 12)).astype(np.int32)
+    y = np.arange(96) % 10
+
+    def launches(n):
+        before = _bridge.counters()["launches"]
+        model.fit(x[:n], y[:n], batch_size=16, verbose=0)
+        return _bridge.counters()["launches"] - before
+
+    launches(96)
+    graph = max(habana_tf.placement_report().graphs, key=lambda g: g.nodes)
+    print(json.dumps({
+        "launches of three more steps": launches(96) - launches(48),
+        "on the CPU": sorted({op for op, _, cpu in graph.refused if cpu}),
+        "interpreted": _bridge.counters()["interpreted_launches"],
+    }))
+"""
+
+
+def test_a_step_with_an_embedding_is_one_launch() -> None:
+    """Keras 2's optimizers sum the gradients of equal words: the host finds them in the batch, before the launch."""
+    said = json.loads(python(WORDS, imported=True, timeout=300).stdout.splitlines()[-1])
+    assert said["launches of three more steps"] == 3, said
+    assert ("Unique" in said["on the CPU"]) is not KERAS_3, said
+    assert said["interpreted"] == 0
+
+
+@pytest.mark.slow
+def test_a_large_network_compiles_few_single_ops() -> None:
+    """Building Keras' ResNet50 and its first step run thousands of eager ops, most of which share their recipes."""
+    done = python("""
+        import json
+        import numpy as np
+        import tensorflow as tf
+        import habana_tf
+
+        habana_tf.load_habana_module()
+        model = tf.keras.applications.ResNet50(weights=None, input_shape=(32, 32, 3), classes=10)
+        model.compile("sgd", "sparse_categorical_crossentropy")
+        model.fit(np.zeros((2, 32, 32, 3), np.float32), np.arange(2), batch_size=2, verbose=0)
+        ops = habana_tf.recompilation_report().one_op
+        print(json.dumps({op: recipes for op, recipes in ops.items() if "compiled" in recipes}))
+    """, imported=True, timeout=300)  # fmt: skip
+    compiled = json.loads(done.stdout.splitlines()[-1])
+    assert 0 < sum(recipes["compiled"] for recipes in compiled.values()) <= 60, compiled
 
 
 def test_memory_is_the_same_after_a_thousand_steps() -> None:
