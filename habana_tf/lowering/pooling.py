@@ -1,8 +1,8 @@
 """Max and average pooling and their gradients, over the window views of `spatial`.
 
-The gradient of max pooling goes to the first maximum of a window, as TensorFlow's does (but for MaxPool3DGrad on
-the CPU, which gives it to every maximum). Where windows do not overlap each input element belongs to one window at
-most, and the gradient needs no sum:
+The gradient of max pooling goes to the first maximum of a window, as TensorFlow's does (but for its MaxPool3DGrad
+eagerly or without oneDNN, which gives it to every maximum). Where windows do not overlap each input element belongs to
+one window at most, and the gradient needs no sum:
 
     argmax[N, O1, O2, C] --repeat--> [N, O1, K1, O2, K2, C] == offset in the window ? dy : 0  --unfold--> [N, S.., C]
 
@@ -58,7 +58,6 @@ def max_pool(c: Lowering) -> Node:
 
 
 @op("MaxPoolGrad", T=FLOATS)
-@op("MaxPool3DGrad", T=FLOATS, TInput=FLOATS)
 @channels_last("orig_input", "orig_output", "grad")
 def max_pool_gradient(c: Lowering) -> Node:
     x, _, dy = c.inputs[:3]
@@ -78,6 +77,14 @@ def max_pool_gradient(c: Lowering) -> Node:
     turned = b.map("sub", b.const(offsets - 1, DType.I32, winner.shape), turned)
     taken = b.select(b.map("eq", winner, turned), spatial.spread(b, dy, axes), b.const(0, dy.dtype))
     return b.reduce("sum", taken, range(x.rank, taken.rank))
+
+
+@op("MaxPool3DGrad", T=FLOATS, TInput=FLOATS)
+def max_pool_3d_gradient(c: Lowering) -> Node | Sequence[Node]:
+    """Of equal maxima the first gets the gradient, as in TensorFlow's graphs with oneDNN; eagerly, or without it,
+    TensorFlow gives it to each of them.
+    """
+    return max_pool_gradient(c)
 
 
 def _winners(c: Lowering, x: Node, axes: Sequence[Axis]) -> tuple[Node, int]:

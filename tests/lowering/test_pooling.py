@@ -75,6 +75,17 @@ def test_pooling_in_three_dimensions() -> None:
         check_both(lambda g, k=attrs: R.AvgPool3DGrad(orig_input_shape=x.shape, grad=g, **k), dy)
 
 
+def test_the_first_of_equal_maxima_gets_the_gradient() -> None:
+    """As in TensorFlow's graphs with oneDNN; its other kernel for three dimensions gives it to each of them."""
+    x, dy = np.ones((1, 2, 2, 2, 1), F32), np.full((1, 1, 1, 1, 1), 3, F32)
+    attrs = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 2, 2, 1], "padding": "VALID"}
+    want = np.zeros_like(x)
+    want[0, 0, 0, 0, 0] = 3
+    fn = lambda a, b, g: R.MaxPool3DGrad(orig_input=a, orig_output=b, grad=g, **attrs)  # noqa: E731
+    for (got,) in evaluate(fn, x, dy / 3, dy):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_explicit_padding() -> None:
     x = values([1, 5, 5, 2], 0, False)
     attrs = {"ksize": [1, 3, 3, 1], "strides": [1, 2, 2, 1], "padding": "EXPLICIT"}
