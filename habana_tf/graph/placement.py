@@ -50,8 +50,8 @@ _NEUTRAL = _BOUNDARY | _VARIABLE_IO | {"NoOp", "Const"}
 """Never a candidate and never counted: the rim of a graph, what stands between variables and a launch, and what a
 launch takes along where it needs it."""
 
-_BOOKKEEPING = STRUCTURAL | {"IdentityN", "Assert", "Shape", "ShapeN", "Size", "Rank", "Reshape", "ExpandDims",
-                             "Squeeze", "EnsureShape", "PlaceholderWithDefault"}  # fmt: skip
+_BOOKKEEPING = STRUCTURAL | {"IdentityN", "_EagerConst", "Assert", "Shape", "ShapeN", "Size", "Rank", "Reshape",
+                             "ExpandDims", "Squeeze", "EnsureShape", "PlaceholderWithDefault"}  # fmt: skip
 """Compute nothing from what tensors hold, wherever they run."""
 _NOT_HAD = (Reason.NO_ROW, Reason.DTYPE, Reason.STRING)
 """Reasons that mean: HPU cannot."""
@@ -230,6 +230,11 @@ def of_the_host(node: Node, reason: Reason) -> bool:
     if reason not in _NOT_HAD or node.op in _BOOKKEEPING:
         return False
     return RESOURCE in input_types(node) or in_host_memory(node)
+
+
+def computes(op: str) -> bool:
+    """Whether an op works on what tensors hold."""
+    return op not in _NEUTRAL | _BOOKKEEPING | CONTROL_FLOW | _CALLS
 
 
 def _move(node: Node, placement: Placement) -> None:

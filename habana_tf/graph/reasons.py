@@ -18,6 +18,7 @@ class Reason(Enum):
     SIDE_EFFECT = "has an effect outside the graph"
     UNKNOWN = "TensorFlow does not know this op"
     PLACED_ON_CPU = "placed on the CPU by the program or by TensorFlow's placer"
+    TYPE_OR_PROGRAM = "HPU has this op: it met another element type, or the program put it on the CPU"
     SETTING = "kept on the CPU by TF_PLACE_ON_CPU"
     CORE_REWRITE = "made by a TensorFlow optimizer after placement; no HPU kernel"
     FOR_THE_HOST = "a small value that only the host needs"

@@ -72,16 +72,20 @@ class GraphRecord:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """Every graph that was optimized in this process. `print(report)` shows a table."""
+    """Every graph that was optimized in this process. `print(report)` shows a table.
+
+    eager: the ops that ran on the CPU outside graphs, with the reason.
+    """
 
     graphs: tuple[GraphRecord, ...] = ()
     totals: Counter[tuple[str, Reason, bool]] = field(default_factory=Counter)
     precision: Counter[tuple[str, Why]] = field(default_factory=Counter)
+    eager: dict[str, Reason] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, graphs: Iterable[GraphRecord]) -> PlacementReport:
-        """The report on some graphs."""
-        report = cls(tuple(graphs))
+    def of(cls, graphs: Iterable[GraphRecord], eager: dict[str, Reason] | None = None) -> PlacementReport:
+        """The report on some graphs, and on eager ops."""
+        report = cls(tuple(graphs), eager=eager or {})
         for g in report.graphs:
             report.totals.update(g.refused)
             report.precision.update(g.precision)
@@ -89,7 +93,7 @@ class PlacementReport:
 
     def to_json(self) -> str:
         """{graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...], precision: [...]}],
-        refused: [...], precision: [...]}"""
+        refused: [...], precision: [...], eager: [...]}"""
         return json.dumps(self.data(), indent=2)
 
     def data(self) -> dict[str, Any]:
@@ -98,6 +102,10 @@ class PlacementReport:
             "graphs": [_graph(g) for g in self.graphs],
             "refused": refused_rows(self.totals),
             "precision": _precision(self.precision),
+            "eager": [
+                {"op": op, "device": "CPU", "reason": reason.name, "text": reason.value}
+                for op, reason in self.eager.items()
+            ],
         }
 
     def __rich__(self) -> Any:
@@ -115,14 +123,20 @@ class PlacementReport:
             reasons.add_column(column, justify="right" if column == "count" else "left")
         for row in refused_rows(self.totals):
             reasons.add_row(row["op"], str(row["count"]), row["device"], row["text"])
+        tables = [graphs, reasons]
+        if self.eager:
+            eager = Table("op", "reason", title="Eager ops on the CPU", title_justify="left")
+            for op, reason in self.eager.items():
+                eager.add_row(op, reason.value)
+            tables.append(eager)
         if not self.precision:
-            return Group(graphs, reasons)
+            return Group(*tables)
         types = Table(title="Precision of fp32 ops under TF_BF16_CONVERSION", title_justify="left")
         for column in ("op", "count", "type", "reason"):
             types.add_column(column, justify="right" if column == "count" else "left")
         for row in _precision(self.precision):
             types.add_row(row["op"], str(row["count"]), row["type"], row["text"])
-        return Group(graphs, reasons, types)
+        return Group(*tables, types)
 
     def __str__(self) -> str:
         return text(self)
@@ -202,9 +216,12 @@ def remember(made: GraphRecord) -> None:
 
 
 def placement_report() -> PlacementReport:
-    """Where the ops of every graph of this process run, and why."""
+    """Where the ops of every graph of this process run, and why; and which eager ops ran on the CPU."""
+    from . import eager
+
+    outside = eager.on_cpu()
     with _lock:
-        return PlacementReport.of(_records)
+        return PlacementReport.of(_records, outside)
 
 
 def reset() -> None:

@@ -27,7 +27,7 @@ def on_cpu() -> dict[tuple[str, str], int]:
 
 
 def run(prepare: Any, eagerly: bool) -> list[Any]:
-    """What the steps of a case give, in order. Eagerly, an op that HPU does not have is an error: no report has it."""
+    """What the steps of a case give, in order. Eagerly, an op that HPU does not have is an error."""
     tf.keras.utils.set_random_seed(7)
     tf.config.set_soft_device_placement(not eagerly)
     step = prepare() if eagerly else tf.function(prepare())
