@@ -21,12 +21,40 @@ _HEAD = """\
 
 {groups}
 
-"`axis` fixes a shape" says that the value of this input must be known on the host before a launch, and that each new
-value is a new recipe.
+"`axis` fixes a shape" says that the value of this input must be known on the host before a launch, because another
+value may mean another recipe. Not every value does: where a slice or a range begins is read at run time, so that `v[i]`
+is one recipe for every i, and ranges of one length are one; `Fill` and random ops that run by themselves have one
+recipe for all shapes; a size that changes in a cluster (of a batch, of sequences) costs one more recipe, for every size
+of it.
+
+## Ops that run on the CPU
 
 An op that is not here, or not in the element type at hand, runs on the CPU, and `placement_report()` says so;
 `habana_tf.explain(model, x, y)` tells it before training. Reading, assigning and creating variables, control flow,
 function calls and tensor lists are TensorFlow's own on every device. float64 stays on the CPU, as on a card.
+
+Of ops that ran eagerly the report has a list of its own, each op once. TensorFlow moves them by itself and remembers
+neither element types nor who wanted it: an op of this page is in the list when it ran on the CPU for another element
+type or because the program put it there. Under `with tf.device("/HPU:0")`, and with
+`tf.config.set_soft_device_placement(False)`, an eager op without an HPU kernel is an error, which says where it is.
+
+A few ops, `Unique` above all, TensorFlow runs in host memory whatever the device: the report counts them as the CPU's.
+Arithmetic on int32 that no launch takes along, as most that is done eagerly, is the host's too, and is not counted.
+
+## Values that TensorFlow refuses
+
+A launch does not look at values, as on TensorFlow's other accelerators. Where TensorFlow's CPU kernels raise an error
+because of one, HPU goes on:
+
+| value | result |
+|---|---|
+| integer division or remainder by 0 | 0 (of int32 eagerly TensorFlow's error, see above) |
+| integer power with a negative exponent | as of numbers modulo 2 to the type's width: 0 of even bases, true of 1, -1 |
+| gather: an index out of range | 0 |
+| scatter, segment sum: an index out of range | nothing is written for it |
+| sparse cross entropy: a label out of range | NaN in its row |
+
+## Ops
 
 This page is made by `make docs` from the op table (`habana_tf/lowering`); `habana-tf ops` prints the same.
 

@@ -154,6 +154,17 @@ def test_integer_powers():
     check(binary("Pow"), np.array([2, -3], np.int64), np.array([40, 3], np.int64))
 
 
+def test_integers_that_tensorflow_refuses():
+    """No division by zero and no negative exponent is an error: docs/ops.md says what they give."""
+    x, zero = np.int32([7, -7, 0]), np.int32([0, 0, 0])
+    for name in ("FloorDiv", "TruncateDiv", "FloorMod", "TruncateMod"):
+        for (got,) in evaluate(binary(name), x, zero):
+            np.testing.assert_array_equal(got, zero)
+    for (got,) in evaluate(binary("Pow"), np.int32([2, -6, 0, 1, -1, 3]), np.int32([-1, -2, -3, -1, -1, -2])):
+        assert got[:5].tolist() == [0, 0, 0, 1, -1]
+        assert int(got[5]) * 9 % 2**32 == 1
+
+
 @pytest.mark.parametrize("name", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])
 def test_bits(name):
     for dtype in INTS:

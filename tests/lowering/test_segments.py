@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import BF16, F32, arrays, check, quick, refusal
+from harness import BF16, F32, arrays, check, evaluate, quick, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -27,6 +27,13 @@ def test_unsorted_segments(kind):
         check(lambda x, i, n: fn(data=x, segment_ids=i, num_segments=n), x, ids, np.int32(3))
 
     compare()
+
+
+def test_an_id_out_of_range_is_left_out():
+    """TensorFlow refuses one that is too large."""
+    fn = lambda x, i, n: raw.UnsortedSegmentSum(data=x, segment_ids=i, num_segments=n)  # noqa: E731
+    for (got,) in evaluate(fn, np.ones(4, F32), np.int32([0, 2, -1, 0]), np.int32(2)):
+        np.testing.assert_array_equal(got, [2, 0])
 
 
 def test_segment_sum():
