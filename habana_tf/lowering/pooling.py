@@ -88,11 +88,28 @@ def max_pool_3d_gradient(c: Lowering) -> Node | Sequence[Node]:
 
 
 def _winners(c: Lowering, x: Node, axes: Sequence[Axis]) -> tuple[Node, int]:
-    """int32 [N, O.., C]: the offset in its window of each first maximum; and how many offsets there are."""
+    """int32 [N, O.., C]: the offset in its window of each first maximum; and how many offsets there are.
+
+    Where all elements of a window are -inf, padding before them is no less: the first element of x comes later.
+    """
     view = spatial.windows(c.b, x, axes, LOWEST)
     offsets = math.prod(a.kernel for a in axes)
     flat = c.b.reshape(view, [*view.shape[: x.rank], offsets])
-    return c.b.reduce("argmax", flat, (x.rank,), DType.I32), offsets
+    first = c.b.reduce("argmax", flat, (x.rank,), DType.I32)
+    if any(a.low > 0 for a in axes):
+        first = c.b.binary("max", first, _first_elements(c, axes))
+    return first, offsets
+
+
+def _first_elements(c: Lowering, axes: Sequence[Axis]) -> Node:
+    """int32 [1, O.., 1]: the offset in each window of the first element that is not padding."""
+    import numpy as np
+
+    places = [np.maximum(-((np.arange(a.out) * a.stride - a.low) // a.dilation), 0) for a in axes]
+    offsets = np.zeros([1] * len(axes), np.int32)
+    for a, line in zip(axes, np.ix_(*places), strict=True):
+        offsets = offsets * a.kernel + line
+    return c.b.literal(offsets[None, ..., None].astype(np.int32))
 
 
 @op("MaxPoolGradGrad", T=FLOATS)

@@ -103,6 +103,21 @@ def test_infinities_are_maxima_and_minima() -> None:
     check(lambda a: R.AvgPool(value=a, **COMMON[0]), x)
 
 
+@quick
+@given(cases(), st.integers(0, 99), st.floats(0.5, 1))
+@example(OVERLAPPING, 0, 1.0)
+def test_padding_wins_over_no_element(case: Any, seed: int, share: float) -> None:
+    """Windows of -inf alone have their maximum at their first element, never before the image."""
+    attrs, shape = case
+    x = values(shape, 0, False)
+    x[np.random.default_rng(seed).uniform(size=shape) < share] = -np.inf
+    check(lambda a: R.MaxPoolWithArgmax(input=a, **attrs), x)
+    y = R.MaxPoolWithArgmax(input=x, **attrs)[0].numpy()  # MaxPool itself has the lowest finite number for -inf
+    dy, ddx = values(y.shape, 1, False), values(shape, 2, False)
+    check(lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **attrs), x, y, dy)
+    check(lambda a, b, g: R.MaxPoolGradGrad(orig_input=a, orig_output=b, grad=g, **attrs), x, y, ddx)
+
+
 def test_an_empty_batch() -> None:
     x = np.zeros((0, 4, 4, 1), F32)
     check(lambda a: R.MaxPool(input=a, **COMMON[0]), x)
