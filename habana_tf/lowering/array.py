@@ -155,12 +155,18 @@ def _range_size(c: Lowering) -> Extent:
         if delta != 1 or ext.bounds(size)[0] < 0:
             raise c.error(f"how long a range from {start} to {limit} is must be known")
         return size
-    start, limit, delta = (v.astype(x.dtype.accumulator.numpy).item() for v, x in zip(values, c.inputs, strict=True))
+    start, limit, delta = (v.astype(x.dtype.numpy).reshape(()) for v, x in zip(values, c.inputs, strict=True))
     if delta == 0:
         raise c.error("delta must not be zero")
-    if (limit - start) / delta < 0:
+    if not (start <= limit if delta > 0 else start >= limit):
         raise c.error(f"a range from {start} to {limit} does not go with delta {delta}")
-    return -((start - limit) // delta) if isinstance(start, int) else int(np.ceil(abs((limit - start) / delta)))
+    if c.inputs[0].dtype.is_int:
+        return -((start.item() - limit.item()) // delta.item())
+    with np.errstate(all="ignore"):  # every step is rounded to the type, as TensorFlow's are
+        size = float(np.ceil(abs((limit - start) / delta)))
+    if not size < 2.0**63:
+        raise c.error(f"a range from {start} to {limit} by {delta} has no end")
+    return int(size)
 
 
 @op("LinSpace", fixed=["num"], T=FLOATS, Tidx=INDEX)

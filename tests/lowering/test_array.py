@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from harness import BF16, F32, SHAPES, arrays, check, evaluate, lower_op, make_cluster, quick, reference, refusal
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -82,6 +82,35 @@ def test_fill_lowers_over_a_symbolic_count():
 )  # fmt: skip
 def test_range(start, limit, delta, dtype):
     check(lambda a, b, d: raw.Range(start=a, limit=b, delta=d), *(np.array(v, dtype) for v in (start, limit, delta)))
+
+
+@quick
+@given(st.integers(-9, 9), st.integers(0, 30), st.integers(1, 4), st.sampled_from([0.1, 0.2, 1 / 3, 0.7]), st.booleans())
+@example(0, 3, 1, 0.2, False)
+@example(0, 0, 1, 0.1, True)
+def test_a_float_range_has_the_length_that_float_arithmetic_gives(start, steps, every, unit, down):
+    """0 to 0.6 by 0.2 is 3 numbers in float32, 4 in doubles."""
+    sign = -1 if down else 1
+    numbers = [np.array(k * unit, F32) for k in (start, start + sign * steps, sign * every)]
+    check(lambda a, b, d: raw.Range(start=a, limit=b, delta=d), *numbers)
+
+
+def test_a_bfloat16_range_counts_in_bfloat16():
+    """Not against TensorFlow, whose CPU has no such range."""
+    for outputs in evaluate(lambda a, b, d: raw.Range(start=a, limit=b, delta=d), *np.array([0, 0.6, 0.2], BF16)):
+        np.testing.assert_array_equal(outputs[0], np.array([0, 0.2, 0.4], BF16))
+
+
+@pytest.mark.parametrize(
+    "numbers,message",
+    [([0, 1, 0], "zero"), ([0, 1, -1], "go with"), ([np.nan, 1, 1], "go with"), ([0, np.inf, 1], "no end"),
+     ([0, 1, np.nan], "go with")],
+)  # fmt: skip
+def test_refused_ranges(numbers, message):
+    fn = lambda a, b, d: raw.Range(start=a, limit=b, delta=d)  # noqa: E731
+    assert message in refusal(fn, *np.array(numbers, F32))
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        reference(fn, *np.array(numbers, F32))
 
 
 def test_ranges_of_one_length_are_one_program():
