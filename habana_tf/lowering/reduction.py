@@ -80,12 +80,21 @@ def l2_loss(c: Lowering) -> Node:
     return (wrap(c.b, total) * 0.5).done(x.dtype)
 
 
+LARGEST = {DType.F32: float.fromhex("0x1.fffffep127"), DType.BF16: float.fromhex("0x1.fep127")}
+"""The largest finite number."""
+
+
 def _extreme(kind: str) -> Callable[[Lowering], Node]:
     def lower(c: Lowering) -> Node:
+        """NaN is passed over; 0 where there is nothing but NaN and the type's farthest number or infinity."""
         x, to = c.inputs[0], c.attr("output_type", DType.I64)
         axis = axis_of(c, scalar(c, "dimension"), x.rank)
         if x.shape[axis] == 0:
             raise c.error(f"axis {axis} is empty: there is no extreme")
+        if x.dtype.is_float:  # TensorFlow begins with position 0 and this number, and takes what is beyond it
+            worst, beyond = (-LARGEST[x.dtype], "gt") if kind == "argmax" else (LARGEST[x.dtype], "lt")
+            start = c.b.const(worst, x.dtype, x.shape)
+            x = c.b.map("select", c.b.map(beyond, x, start), x, start)
         if to in INDEX:
             return c.b.reduce(kind, x, [axis], to)
         return c.b.cast(c.b.reduce(kind, x, [axis], DType.I32), to)

@@ -74,7 +74,7 @@ def test_positions_of_extremes(name, dtype):
     @quick
     @given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=5))
     def compare(data, shape):
-        x = data.draw(arrays(dtype, shape))
+        x = data.draw(arrays(dtype, shape, special=True))
         axis, out = (
             data.draw(st.integers(-len(shape), len(shape) - 1)),
             data.draw(st.sampled_from([tf.int32, tf.int64])),
@@ -82,6 +82,21 @@ def test_positions_of_extremes(name, dtype):
         check(lambda x, a: getattr(raw, name)(input=x, dimension=a, output_type=out), x, np.int32(axis))
 
     compare()
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
+@pytest.mark.parametrize("name", ["ArgMax", "ArgMin"])
+@quick
+@given(st.sampled_from([(9,), (64,), (1000,), (40000,), (300, 5), (5, 300)]), st.integers(0, 99),
+       st.sampled_from([0.01, 0.5, 0.99, 1]), st.sampled_from([0, 0.5, 1]))  # fmt: skip
+def test_nan_is_no_extreme(dtype, name, shape, seed, nans, infinities):
+    """Wherever it stands; a line of NaN, and one of the farthest infinity, has its extreme at 0."""
+    generator = np.random.default_rng(seed)
+    x = generator.normal(size=shape)
+    x[generator.uniform(size=shape) < infinities] = generator.choice([np.inf, -np.inf])
+    x[generator.uniform(size=shape) < nans] = np.nan
+    for axis in range(len(shape)):
+        check(lambda x, a: getattr(raw, name)(input=x, dimension=a), x.astype(dtype), np.int32(axis))
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=str)
