@@ -28,6 +28,8 @@ def gather_axis(c: Lowering, x: Node, indices: Node, axis: int, batch: int = 0) 
     The result's axes are x's before `axis`, those of the indices after the batch, x's after `axis`.
     """
     b = c.b
+    if batch and indices.dtype is DType.I16:  # which may not hold the number of an example
+        indices = b.cast(indices, DType.I32)
     coords = [b.cast(b.iota(indices.shape, k, DType.I32), indices.dtype) for k in range(batch)]
     out = b.gather(x, [*coords, indices], [*range(batch), axis])
     before = axis - batch  # axes of x between the batch and `axis`; they follow the indices in `out`

@@ -44,6 +44,12 @@ def test_gather_in_batches(data, shape, index):
     )  # fmt: skip
 
 
+def test_gather_in_more_batches_than_the_indices_can_count():
+    x = np.arange(80000, dtype=F32).reshape(40000, 2)
+    at = (np.arange(40000) % 2).astype(np.int16)
+    check(lambda x, i, a: raw.GatherV2(params=x, indices=i, axis=a, batch_dims=1), x, at, np.int32(1))
+
+
 def test_gather_out_of_range_is_zero():
     x = np.arange(1, 7, dtype=F32).reshape(3, 2)
     fn = lambda x, i, a: raw.GatherV2(params=x, indices=i, axis=a)  # noqa: E731
