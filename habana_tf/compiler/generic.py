@@ -35,7 +35,13 @@ class Generic:
 def generalize(
     row: Row, node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
 ) -> Generic | None:
-    """The generic form of a launch of one op; None when these shapes have none (empty tensors, bad arguments)."""
+    """The generic form of a launch of one op; None when these shapes have none (empty tensors, bad arguments).
+
+    Without leading axes of size 1, shapes that an op refuses beside each other may look as if they fitted: an op that
+    does not broadcast ("same") has a generic form for inputs of one shape only.
+    """
+    if row.generic == "same":
+        return _elementwise(shapes, values) if len(set(shapes)) == 1 else None
     if row.generic == "elementwise":
         return _elementwise(shapes, values)
     return _filled(node, shapes, values, row.fixed[0])

@@ -181,7 +181,7 @@ def leaky_relu(c: Lowering) -> Node:
     return wide(c, lambda x: x.test("gt", 0).where(x, x * c.attr("alpha")), c.inputs[0])
 
 
-@op("ApproximateEqual", T=NUMERIC, generic="elementwise")
+@op("ApproximateEqual", T=NUMERIC, generic="same")
 def approximate_equal(c: Lowering) -> Node:
     b, (x, y) = c.b, c.inputs
     x, y = (b.cast(n, n.dtype.accumulator) for n in (x, y))
@@ -191,18 +191,18 @@ def approximate_equal(c: Lowering) -> Node:
     return b.map("lt", far, b.const(c.attr("tolerance"), far.dtype, far.shape))
 
 
-@op("ClipByValue", T=NUMERIC, generic="elementwise")
+@op("ClipByValue", T=NUMERIC, generic="same")
 def clip_by_value(c: Lowering) -> Node:
     """max(min(t, high), low); each bound is a scalar or has the shape of t."""
     b, (x, low, high) = c.b, c.inputs
     for bound in (low, high):
-        if bound.numel != 1 and bound.shape != x.shape:
+        if bound.rank and bound.shape != x.shape:
             raise c.error("clip_value_min and clip_value_max must be scalars or have the shape of t")
-    low, high = (b.expand(n if n.shape == x.shape else b.reshape(n, ()), x.shape) for n in (low, high))
+    low, high = (b.expand(n, x.shape) for n in (low, high))
     return b.map("max", b.map("min", x, high), low)
 
 
-@op("AddN", "AccumulateNV2", T=NUMERIC, generic="elementwise")
+@op("AddN", "AccumulateNV2", T=NUMERIC, generic="same")
 def add_n(c: Lowering) -> Node:
     if any(x.shape != c.inputs[0].shape for x in c.inputs):
         raise c.error("all inputs must have one shape")
@@ -212,15 +212,21 @@ def add_n(c: Lowering) -> Node:
 # -- gradients of unary ops -----------------------------------------------------------------------------------
 
 
-def _gradient(fn: Formula, *names: str, types: tuple[DType, ...] = FLOATS) -> None:
-    """Rows for gradient ops: a formula of two inputs of one shape, in the op's own order."""
+def _gradient(fn: Formula, *names: str, types: tuple[DType, ...] = FLOATS, flat: bool = False) -> None:
+    """Rows for gradient ops: a formula of two inputs of one shape, in the op's own order.
+
+    flat: the second input may have another shape, as long as it has as many elements.
+    """
 
     def lower(c: Lowering) -> Node:
-        if c.inputs[0].shape != c.inputs[1].shape:
+        x, y = c.inputs
+        if flat and x.numel == y.numel:
+            y = c.b.reshape(y, x.shape)
+        if x.shape != y.shape:
             raise c.error("both inputs must have one shape")
-        return wide(c, fn, *c.inputs)
+        return wide(c, fn, x, y)
 
-    op(*names, T=types, generic="elementwise")(lower)
+    op(*names, T=types, generic="same")(lower)
 
 
 def selu_grad(dy: Value, y: Value) -> Value:
@@ -232,11 +238,11 @@ def softsign_grad(dy: Value, x: Value) -> Value:
     return dy / (bottom * bottom)
 
 
-_gradient(lambda y, dy: dy * (1 - y * y), "TanhGrad")
-_gradient(lambda y, dy: dy * y * (1 - y), "SigmoidGrad")
-_gradient(lambda y, dy: dy * 0.5 / y, "SqrtGrad")
-_gradient(lambda y, dy: dy * -0.5 * (y * y * y), "RsqrtGrad")
-_gradient(lambda y, dy: -(dy * (y * y)), "ReciprocalGrad", "InvGrad")
+_gradient(lambda y, dy: dy * (1 - y * y), "TanhGrad", flat=True)
+_gradient(lambda y, dy: dy * y * (1 - y), "SigmoidGrad", flat=True)
+_gradient(lambda y, dy: dy * 0.5 / y, "SqrtGrad", flat=True)
+_gradient(lambda y, dy: dy * -0.5 * (y * y * y), "RsqrtGrad", flat=True)
+_gradient(lambda y, dy: -(dy * (y * y)), "ReciprocalGrad", "InvGrad", flat=True)
 _gradient(lambda dy, x: x.test("gt", 0).where(dy, 0), "ReluGrad", types=NUMERIC)
 _gradient(lambda dy, x: x.test("gt", 0).test("and", x.test("lt", 6)).where(dy, 0), "Relu6Grad", types=NUMERIC)
 _gradient(lambda dy, y: y.test("lt", 0).where((y + 1) * dy, dy), "EluGrad")
@@ -245,8 +251,10 @@ _gradient(lambda dy, x: dy * x.map("sigmoid"), "SoftplusGrad")
 _gradient(softsign_grad, "SoftsignGrad")
 
 
-@op("LeakyReluGrad", T=FLOATS, generic="elementwise")
+@op("LeakyReluGrad", T=FLOATS, generic="same")
 def leaky_relu_grad(c: Lowering) -> Node:
+    if c.inputs[0].shape != c.inputs[1].shape:
+        raise c.error("both inputs must have one shape")
     return wide(c, lambda dy, x: x.test("gt", 0).where(dy, dy * c.attr("alpha")), *c.inputs)
 
 

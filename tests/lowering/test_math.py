@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import BF16, F32, SHAPES, arrays, broadcastable, check, compare, evaluate, make_cluster, quick
+from harness import (
+    BF16, F32, SHAPES, arrays, broadcastable, check, compare, evaluate, make_cluster, quick, reference, refusal,
+)  # fmt: skip
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -13,8 +15,10 @@ from rounding import check_rounded
 
 from habana_tf.compiler import extent as ext
 from habana_tf.compiler.dtypes import DType
+from habana_tf.compiler.generic import generalize
 from habana_tf.compiler.interpreter import bind, run
 from habana_tf.lowering.lower import LoweringError, lower
+from habana_tf.lowering.table import lookup
 
 raw = tf.raw_ops
 FLOATS = pytest.mark.parametrize("dtype", [F32, BF16], ids=["float32", "bfloat16"])
@@ -229,6 +233,54 @@ def test_gradients(name, dtype):
             check_rounded(call, a, g, atol=1e-5)
 
     compare()
+
+
+@pytest.mark.parametrize("name", GRADS)
+def test_gradients_of_as_many_elements(name):
+    """TensorFlow compares the numbers of elements; the result has the first input's shape."""
+    call = lambda a, g: getattr(raw, name)(y=a, dy=g)  # noqa: E731
+    y, dy = np.arange(1, 7, dtype=F32).reshape(2, 3), np.arange(6, dtype=F32).reshape(3, 2)
+    check(call, y, dy)
+    check(call, y[:1], dy.reshape(-1)[:3])
+    assert "one shape" in refusal(call, y[:1], y)
+
+
+ONE_SHAPE = {
+    **{name: ("gradients", "features") for name in FEATURE_GRADS},
+    **{name: ("gradients", "outputs") for name in OUTPUT_GRADS},
+    "ApproximateEqual": ("x", "y"),
+}
+
+
+@pytest.mark.parametrize("name", [*ONE_SHAPE, "AddN"])
+@pytest.mark.parametrize("shapes", [((1, 3), (3,)), ((2, 3), (3, 2)), ((3,), ()), ((1,), ()), ((1, 3), (2, 3))])
+def test_ops_that_do_not_broadcast(name, shapes):
+    """Neither compiled for these shapes nor through the form over symbolic ones, which drops axes of size 1."""
+
+    def call(*xs):
+        if name in ONE_SHAPE:
+            return getattr(raw, name)(**dict(zip(ONE_SHAPE[name], xs, strict=True)))
+        return getattr(raw, name)(inputs=list(xs))
+
+    xs = [np.ones(s, F32) for s in shapes]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        reference(call, *xs)
+    message = refusal(call, *xs)
+    assert message.startswith(name) and ", ".join(str(list(s)) for s in shapes) in message
+    cluster, _ = make_cluster(call, xs, shaped=False)
+    assert generalize(lookup(name), cluster.nodes[0], shapes, [None] * 2) is None
+    assert generalize(lookup(name), cluster.nodes[0], [(2, 3)] * 2, [None] * 2) is not None
+
+
+@pytest.mark.parametrize("shapes", [((1, 3), (3,), ()), ((3,), (1,), ()), ((2, 3), (1, 3), (2, 3))])
+def test_clip_by_value_refuses(shapes):
+    call = lambda x, lo, hi: raw.ClipByValue(t=x, clip_value_min=lo, clip_value_max=hi)  # noqa: E731
+    xs = [np.ones(s, F32) for s in shapes]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        reference(call, *xs)
+    assert "must be scalars or have the shape of t" in refusal(call, *xs)
+    cluster, _ = make_cluster(call, xs, shaped=False)
+    assert generalize(lookup("ClipByValue"), cluster.nodes[0], shapes, [None] * 3) is None
 
 
 NAMES = ["float32", "bfloat16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool"]
