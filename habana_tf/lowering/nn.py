@@ -20,7 +20,10 @@ def bias_add(c: Lowering) -> Node:
     x, bias = c.inputs
     if x.rank < 2 or bias.rank != 1:
         raise c.error("an input of rank 2 or more and a bias of rank 1 are needed")
-    return c.b.map("add", x, c.b.broadcast_in_dim(bias, x.shape, (_channel_axis(c, x),)))
+    channel = _channel_axis(c, x)
+    if bias.shape[0] != x.shape[channel]:
+        raise c.error(f"the bias must have one value for each of the {x.shape[channel]} channels")
+    return c.b.map("add", x, c.b.broadcast_in_dim(bias, x.shape, (channel,)))
 
 
 @op("BiasAddGrad", T=FLOATS)

@@ -13,6 +13,8 @@ An empty batch has NaN statistics and zero reserves, as in TensorFlow.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
@@ -31,6 +33,13 @@ def _channels(c: Lowering, x: Node) -> tuple[list[int], Value | float]:
     return axes, float(count) if isinstance(count, int) else Value(c.b, c.b.extent(count, DType.F32))
 
 
+def _check_channels(c: Lowering, x: Node, names: Sequence[str]) -> None:
+    """Each of these inputs has one value per channel."""
+    for name in names:
+        if c.input(name).shape != x.shape[-1:]:
+            raise c.error(f"{name} must have one value for each of the {x.shape[-1]} channels")
+
+
 def _at_least_one(count: Value | float) -> Value | float:
     return count.max(1.0) if isinstance(count, Value) else max(count, 1.0)
 
@@ -42,6 +51,8 @@ def fused_batch_norm(c: Lowering) -> list[Node]:
     b, x = c.b, c.inputs[0]
     scale, offset, old_mean, old_variance = (wrap(b, n) for n in c.inputs[1:5])
     axes, count = _channels(c, x)
+    mixed = not c.attr("is_training", True) or c.attr("exponential_avg_factor", 1.0) != 1.0
+    _check_channels(c, x, ("scale", "offset", "mean", "variance") if mixed else ("scale", "offset"))
     wide = wrap(b, x)
     if not c.attr("is_training", True):
         mean, variance = old_mean, old_variance
@@ -73,6 +84,9 @@ def fused_batch_norm_gradient(c: Lowering) -> list[Node]:
     b, x = c.b, c.inputs[1]
     dy, wide, scale, mean, variance = (wrap(b, n) for n in c.inputs[:5])
     axes, count = _channels(c, x)
+    if c.inputs[0].shape != x.shape:
+        raise c.error("y_backprop must have the shape of x")
+    _check_channels(c, x, ("scale", "reserve_space_1", "reserve_space_2"))
     inverse = (variance + c.attr("epsilon")).map("rsqrt")
     away = wide - mean
     d_offset = dy.sum(axes).flat(axes)

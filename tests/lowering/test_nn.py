@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from harness import BF16, F32, arrays, check, evaluate, quick
+from harness import BF16, F32, arrays, check, evaluate, quick, refusal
 from hypothesis import given
 from hypothesis.extra.numpy import array_shapes
 from rounding import check_both
@@ -46,3 +46,9 @@ def test_softmax_of_nothing_and_of_infinities() -> None:
     for dtype in (F32, BF16):
         for (p,) in evaluate(lambda a: R.Softmax(logits=a), x.astype(dtype)):
             np.testing.assert_array_equal(np.isnan(p.astype(F32)).all(axis=1), [False, True, True, False, True])
+
+
+def test_a_bias_has_one_value_per_channel() -> None:
+    for op in (R.BiasAdd, R.BiasAddV1):
+        message = refusal(lambda a, b, op=op: op(value=a, bias=b), np.ones((2, 3), F32), np.ones(1, F32))
+        assert message.startswith("BiasAdd") and "on shapes [2, 3], [1]: " in message and "3 channels" in message

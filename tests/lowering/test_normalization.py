@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import BF16, F32, check, quick
+from harness import BF16, F32, check, quick, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from rounding import check_both, check_rounded
@@ -92,4 +92,34 @@ def test_old_statistics_may_be_empty_in_training() -> None:
     check_both(
         lambda x: R.FusedBatchNormV3(x=x, scale=scale, offset=offset, mean=empty, variance=empty, is_training=True)[:3],
         x, rtol=1e-4, atol=2e-5,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("size", [0, 1, 3])
+def test_values_of_another_number_than_the_channels_are_refused(training: bool, size: int) -> None:
+    x = normal((2, 3, 3, 4), 0)
+    forward = ["scale", "offset", "mean", "variance"]
+    backward = ["scale", "reserve_space_1", "reserve_space_2"]
+    for name in forward:
+        values = {n: np.ones(size if n == name else 4, F32) for n in forward}
+        message = refusal(
+            lambda x, *v: R.FusedBatchNormV3(
+                x=x, **dict(zip(forward, v, strict=True)), is_training=training, exponential_avg_factor=0.5
+            ),
+            x, *values.values(),
+        )  # fmt: skip
+        assert f"{name} must have one value for each of the 4 channels" in message
+    for name in backward:
+        values = {n: np.ones(size if n == name else 4, F32) for n in backward}
+        message = refusal(
+            lambda g, x, *v: R.FusedBatchNormGradV2(
+                y_backprop=g, x=x, **dict(zip(backward, v, strict=True)), is_training=training
+            ),
+            x, x, *values.values(),
+        )  # fmt: skip
+        assert f"{name} must have one value for each of the 4 channels" in message
+    assert "shape of x" in refusal(
+        lambda g, x, s: R.FusedBatchNormGradV2(y_backprop=g, x=x, scale=s, reserve_space_1=s, reserve_space_2=s),
+        x[:1], x, np.ones(4, F32),
     )  # fmt: skip
