@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..compiler.dtypes import DType
-from ..compiler.ir import Node
+from ..compiler.ir import Node, Shape
 from .formula import Value
 from .lower import Lowering
 from .table import FLOATS, INDEX, op
@@ -33,7 +33,39 @@ class Step:
         return bool(self._c.attr(name, False))
 
 
+GRADIENTS = ("grad", "delta")
+
 Rule = Callable[[Step], Sequence[Value]]
+
+
+def _fits(have: Shape, wanted: Shape) -> bool:
+    """False for shapes that surely differ; extents known at run time only are taken to be what they should be."""
+    pairs = zip(have, wanted, strict=False)
+    return len(have) == len(wanted) and all(m == n for m, n in pairs if isinstance(m, int) and isinstance(n, int))
+
+
+def _check_dense(c: Lowering, slots: Sequence[str]) -> None:
+    """Slots and gradient have the shape of the first slot, everything else is a scalar."""
+    shape = c.input(slots[0]).shape
+    for name in c.arg_slices:
+        full = name in slots or name in GRADIENTS
+        if not _fits(c.input(name).shape, shape if full else ()):
+            raise c.error(f"{name} must have the shape of {slots[0]}" if full else f"{name} must be a scalar")
+
+
+def _check_sparse(c: Lowering, slots: Sequence[str]) -> None:
+    """As `_check_dense`, but that the gradient is the rows that a vector of indices names."""
+    shape, indices = c.input(slots[0]).shape, c.input("indices")
+    if indices.rank != 1 or not shape:
+        raise c.error(f"indices must be a vector, and {slots[0]} at least one")
+    for name in c.arg_slices:
+        have = c.input(name).shape
+        if name in slots and not _fits(have, shape):
+            raise c.error(f"{name} must have the shape of {slots[0]}")
+        if name in GRADIENTS and not _fits(have, (*indices.shape, *shape[1:])):
+            raise c.error(f"{name} must have a row of {slots[0]} for each of the indices")
+        if name not in slots and name not in GRADIENTS and name != "indices" and have:
+            raise c.error(f"{name} must be a scalar")
 
 
 def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Callable[[Rule], Rule]:
@@ -41,6 +73,7 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
 
     def lower_dense(step: Rule) -> Callable[[Lowering], Sequence[Node]]:
         def lower(c: Lowering) -> Sequence[Node]:
+            _check_dense(c, slots)
             values = step(Step(c, lambda n: n, slots))
             return [v.done(c.input(slot).dtype) for v, slot in zip(values, slots, strict=True)]
 
@@ -48,6 +81,7 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
 
     def lower_sparse(step: Rule) -> Callable[[Lowering], Sequence[Node]]:
         def lower(c: Lowering) -> Sequence[Node]:
+            _check_sparse(c, slots)
             indices = c.input("indices")
             values = step(Step(c, lambda n: c.b.gather(n, [indices], [0]), slots))
             return [

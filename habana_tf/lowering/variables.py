@@ -50,6 +50,8 @@ def _kind(c: Lowering) -> str:
 )  # fmt: skip
 def resource_scatter(c: Lowering) -> Node:
     x, indices, updates = c.inputs
+    if updates.rank and updates.shape[: indices.rank] != indices.shape:
+        raise c.error("updates must be a scalar, or have the shape of the indices and then that of a row")
     updates = c.b.expand(updates, (*indices.shape, *x.shape[1:]))
     return scatter_wide(c, x, updates, [indices], _kind(c))
 

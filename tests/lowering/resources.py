@@ -16,12 +16,17 @@ from habana_tf.lowering.table import lookup
 HALF_UNIT = 2.0**-8
 
 
-def lowered(op: str, variables: dict[str, Any], inputs: dict[str, Any], attrs: dict[str, Any]) -> tuple[Any, list[Any]]:
-    """The program of the op as a cluster of one, and the arrays in the order of the program's inputs."""
+def lowered(
+    op: str, variables: dict[str, Any], inputs: dict[str, Any], attrs: dict[str, Any], shaped: bool = True
+) -> tuple[Any, list[Any]]:
+    """The program of the op as a cluster of one, and the arrays in the order of the program's inputs.
+
+    shaped=False hides the shapes from TensorFlow, which then cannot refuse the arguments on its own.
+    """
     values = {**variables, **inputs}
     with tf.Graph().as_default() as graph:
         holders = {n: tf.compat.v1.placeholder(tf.resource if n in variables else a.dtype, None if n in variables
-                                               else a.shape) for n, a in values.items()}  # fmt: skip
+                                               or not shaped else a.shape) for n, a in values.items()}  # fmt: skip
         getattr(tf.raw_ops, op)(**holders, **attrs)
         (node,) = (o for o in graph.get_operations() if o.type == op)
     names = {h.name: n for n, h in holders.items()}

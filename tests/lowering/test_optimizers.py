@@ -14,7 +14,9 @@ from harness import F32, quick
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
-from resources import check, check_rounded, run
+from resources import check, check_rounded, lowered, run
+
+from habana_tf.lowering.lower import LoweringError
 
 SCALARS = {
     "lr": 0.01, "alpha": 0.02, "beta1": 0.9, "beta2": 0.999, "beta1_power": 0.81, "beta2_power": 0.998,
@@ -117,3 +119,27 @@ def test_a_nan_gradient_shows() -> None:
     inputs["grad"][1] = np.nan
     for var, _, _ in run("ResourceApplyAdam", variables, inputs):
         np.testing.assert_array_equal(np.isnan(var), [False, True, False])
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_shapes_that_do_not_fit_the_variable_are_refused(rule: str) -> None:
+    slots, names, _ = RULES[rule]
+    gradient = next(n for n in names if n in ("grad", "delta"))
+    scalar = next(n for n in names if n != gradient)
+    for name, shape in [(n, s) for n in (*slots[1:], gradient) for s in ((1, 3), (3,), ())] + [(scalar, (1,))]:
+        variables, inputs = operands(rule, (2, 3), (2, 3), 0)
+        given = variables if name in variables else inputs
+        given[name] = np.ones(shape, F32)
+        with pytest.raises(LoweringError, match=f"ResourceApply{rule} .* on shapes .*{name} must "):
+            lowered(f"ResourceApply{rule}", variables, inputs, {}, shaped=False)
+
+
+@pytest.mark.parametrize("rule", SPARSE)
+def test_rows_that_do_not_fit_the_indices_are_refused(rule: str) -> None:
+    for shape, index in (((1, 3), (2,)), ((2, 1), (2,)), ((3,), (2,)), ((2, 3), (2, 1)), ((3,), ())):
+        variables, inputs = operands(rule, (5, 3), shape, 5)
+        if "delta" in inputs:
+            inputs["grad"] = inputs.pop("delta")
+        inputs["indices"] = np.zeros(index, np.int32)
+        with pytest.raises(LoweringError, match="grad must have a row" if len(index) == 1 else "must be a vector"):
+            lowered(f"ResourceSparseApply{rule}", variables, inputs, {}, shaped=False)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from resources import check, lowered, run
 
 from habana_tf.compiler import interpreter
+from habana_tf.lowering.lower import LoweringError
 
 DTYPES = [F32, BF16, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)]
 INDEX = [np.int32, np.int64]
@@ -54,6 +55,13 @@ def test_scatter(kind: str, dtype: Any, index: Any) -> None:
     check(op, {"resource": x}, {"indices": np.zeros((0,), index), "updates": numbers((0, 2), dtype)})
     if dtype != BF16:  # TensorFlow rounds between the updates of one element
         check(op, {"resource": x}, {"indices": repeated, "updates": numbers((3, 2), dtype, 1)})
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (1,), (2,)])
+def test_scatter_refuses_updates_without_a_row_for_each_index(shape: Any) -> None:
+    inputs = {"indices": np.array([3, 0, 1]), "updates": np.ones(shape, F32)}
+    with pytest.raises(LoweringError, match="ResourceScatterAdd .*: updates must be a scalar"):
+        lowered("ResourceScatterAdd", {"resource": numbers((5, 2), F32)}, inputs, {}, shaped=False)
 
 
 @pytest.mark.parametrize("index", INDEX)
