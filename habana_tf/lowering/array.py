@@ -6,6 +6,7 @@ Outside clusters TensorFlow's own DEFAULT kernels run many of them (Reshape, Sha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -155,14 +156,19 @@ def _range_size(c: Lowering) -> Extent:
         if delta != 1 or ext.bounds(size)[0] < 0:
             raise c.error(f"how long a range from {start} to {limit} is must be known")
         return size
-    start, limit, delta = (v.astype(x.dtype.numpy).reshape(()) for v, x in zip(values, c.inputs, strict=True))
+    numbers = (v.astype(x.dtype.numpy).reshape(()) for v, x in zip(values, c.inputs, strict=True))
+    return _number_of_steps(c, *numbers)
+
+
+def _number_of_steps(c: Lowering, start: Any, limit: Any, delta: Any) -> int:
+    """How long a range is; these are NumPy scalars of its type, to which every step of the sum is rounded."""
     if delta == 0:
         raise c.error("delta must not be zero")
     if not (start <= limit if delta > 0 else start >= limit):
         raise c.error(f"a range from {start} to {limit} does not go with delta {delta}")
     if c.inputs[0].dtype.is_int:
-        return -((start.item() - limit.item()) // delta.item())
-    with np.errstate(all="ignore"):  # every step is rounded to the type, as TensorFlow's are
+        return -int((start.item() - limit.item()) // delta.item())
+    with np.errstate(all="ignore"):
         size = float(np.ceil(abs((limit - start) / delta)))
     if not size < 2.0**63:
         raise c.error(f"a range from {start} to {limit} by {delta} has no end")

@@ -49,8 +49,9 @@ class Row:
     types: allowed element types per type attribute. fixed: input arguments (OpDef names) whose values fix an
     output shape; they live in host memory and enter the signature. host: further arguments read from host memory
     at run time. host_outputs: outputs left in host memory whatever their type. generic: eager launches share one
-    recipe over all shapes ("same": over inputs of one shape, which do not broadcast). stateful_random: draws from a Philox state of its own (attrs seed, seed2).
-    variables: resource arguments whose value is read; updates: those that are assigned.
+    recipe over all shapes ("same": if its inputs have one shape; they do not broadcast). stateful_random: draws from a
+    Philox state of its own (attrs seed, seed2). variables: resource arguments whose value is read; updates: those
+    that are assigned.
     in_place: ring collectives run this op with its output on its first input.
     """
 

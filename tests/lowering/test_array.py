@@ -85,7 +85,9 @@ def test_range(start, limit, delta, dtype):
 
 
 @quick
-@given(st.integers(-9, 9), st.integers(0, 30), st.integers(1, 4), st.sampled_from([0.1, 0.2, 1 / 3, 0.7]), st.booleans())
+@given(
+    st.integers(-9, 9), st.integers(0, 30), st.integers(1, 4), st.sampled_from([0.1, 0.2, 1 / 3, 0.7]), st.booleans()
+)
 @example(0, 3, 1, 0.2, False)
 @example(0, 0, 1, 0.1, True)
 def test_a_float_range_has_the_length_that_float_arithmetic_gives(start, steps, every, unit, down):

@@ -6,8 +6,19 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from harness import (
-    BF16, F32, SHAPES, arrays, broadcastable, check, compare, evaluate, make_cluster, quick, reference, refusal,
-)  # fmt: skip
+    BF16,
+    F32,
+    SHAPES,
+    arrays,
+    broadcastable,
+    check,
+    compare,
+    evaluate,
+    make_cluster,
+    quick,
+    reference,
+    refusal,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -246,8 +257,8 @@ def test_gradients_of_as_many_elements(name):
 
 
 ONE_SHAPE = {
-    **{name: ("gradients", "features") for name in FEATURE_GRADS},
-    **{name: ("gradients", "outputs") for name in OUTPUT_GRADS},
+    **dict.fromkeys(FEATURE_GRADS, ("gradients", "features")),
+    **dict.fromkeys(OUTPUT_GRADS, ("gradients", "outputs")),
     "ApproximateEqual": ("x", "y"),
 }
 

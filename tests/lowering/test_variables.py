@@ -60,7 +60,7 @@ def test_scatter(kind: str, dtype: Any, index: Any) -> None:
 @pytest.mark.parametrize("shape", [(1, 2), (1,), (2,)])
 def test_scatter_refuses_updates_without_a_row_for_each_index(shape: Any) -> None:
     inputs = {"indices": np.array([3, 0, 1]), "updates": np.ones(shape, F32)}
-    with pytest.raises(LoweringError, match="ResourceScatterAdd .*: updates must be a scalar"):
+    with pytest.raises(LoweringError, match=r"ResourceScatterAdd .*: updates must be a scalar"):
         lowered("ResourceScatterAdd", {"resource": numbers((5, 2), F32)}, inputs, {}, shaped=False)
 
 
