@@ -66,6 +66,7 @@ def _filter(w: Node) -> tuple[int, int]:
 def depthwise_input_gradient(c: Lowering) -> Node:
     w, dy = c.input("filter"), c.input("out_backprop")
     axes = _depthwise_axes(c, input_shape(c, w, dy), w.shape)
+    spatial.check_result(c, dy, dy.shape[0], axes, math.prod(_filter(w)))
     shape = [dy.shape[0], *(a.size for a in axes), w.shape[2]]
     if 0 in dy.shape[1:] or 0 in shape[1:]:
         return c.b.const(0, dy.dtype, shape)
@@ -81,6 +82,7 @@ def depthwise_filter_gradient(c: Lowering) -> Node:
     x, dy = c.input("input"), c.input("out_backprop")
     sizes = [int(n) for n in c.value("filter_sizes")]
     axes = _depthwise_axes(c, x.shape, sizes)
+    spatial.check_result(c, dy, x.shape[0], axes, sizes[2] * sizes[3])
     if 0 in dy.shape[1:] or 0 in sizes:
         return c.b.const(0, x.dtype, sizes)
     view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1)  # [N, O, O, C, 1, K..]

@@ -79,6 +79,13 @@ def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> lis
     return out
 
 
+def check_result(c: Lowering, dy: Node, batch: Extent, axes: Sequence[Axis], channels: Extent) -> None:
+    """Raises the op's error unless dy has the shape of the result, of which it is the gradient."""
+    wanted = (batch, *(a.out for a in axes), channels)
+    if dy.shape != wanted:
+        raise c.error(f"the gradient of the result must have shape [{', '.join(map(str, wanted))}]")
+
+
 def windows(b: Builder, x: Node, axes: Sequence[Axis], value: float = 0) -> Node:
     """x[N, S.., C] -> [N, O.., C, K..], padded with `value`; O must not be 0."""
     x = b.pad(x, [0, *(a.low for a in axes), 0], [0, *(a.high for a in axes), 0], value)

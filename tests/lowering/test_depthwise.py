@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
-from harness import F32, evaluate, quick
+from harness import F32, evaluate, quick, reference, refusal
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from rounding import UNITS, check_products
@@ -61,3 +62,19 @@ def test_a_depthwise_convolution_is_a_convolution_with_a_diagonal_filter(case: A
     want = R.Conv2D(input=x, filter=full, **attrs).numpy()
     for (got,) in evaluate(lambda a, b: R.DepthwiseConv2dNative(input=a, filter=b, **attrs), x, w):
         np.testing.assert_allclose(got, want, rtol=0, atol=UNITS * np.abs(x).max() * np.abs(w).sum((0, 1)).max())
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 2, 8), (2, 3, 2, 8), (2, 2, 2, 4), (2, 1, 1, 8)])
+def test_gradients_of_another_shape_than_the_result_are_refused(shape: Any) -> None:
+    attrs = {"strides": [1, 1, 1, 1], "padding": "VALID"}
+    xs, ws = [2, 3, 3, 4], [2, 2, 4, 2]
+    to_input = lambda f, g: R.DepthwiseConv2dNativeBackpropInput(  # noqa: E731
+        input_sizes=xs, filter=f, out_backprop=g, **attrs
+    )
+    to_filter = lambda a, g: R.DepthwiseConv2dNativeBackpropFilter(  # noqa: E731
+        input=a, filter_sizes=ws, out_backprop=g, **attrs
+    )
+    for fn, operand in ((to_input, normal(ws)), (to_filter, normal(xs))):
+        with pytest.raises(tf.errors.OpError):
+            reference(fn, operand, normal(shape))
+        assert str(list(shape)) in refusal(fn, operand, normal(shape))
