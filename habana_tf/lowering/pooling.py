@@ -20,6 +20,7 @@ from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Node, Shape
 from . import spatial
+from .array import constant_shape
 from .channels import channels_last
 from .formula import Value, wrap
 from .lower import Lowering
@@ -32,13 +33,26 @@ LOWEST = float("-inf")
 def _axes(c: Lowering, shape: Sequence[Extent]) -> list[Axis]:
     ksize = c.attr("ksize")
     if ksize[0] != 1 or ksize[-1] != 1:
-        raise c.error("pooling over the batch or the channels is not supported on HPU")
+        raise c.error("TensorFlow pools over the channels in MaxPool alone, and never over the batch")
     if len(shape) != len(ksize):
         raise c.error(f"an input of rank {len(ksize)} is needed")
     sizes = [n for n in shape[1:-1] if isinstance(n, int)]
     if len(sizes) != len(ksize) - 2:
         raise c.error("the spatial sizes must be known")
-    return spatial.axes_of(c, sizes, ksize[1:-1])
+    if len(ksize) == 4 and not c.op.startswith("MaxPoolGrad"):  # a stride over channels counts for nothing
+        c = dataclasses.replace(c, attrs={**c.attrs, "strides": [*c.attr("strides")[:-1], 1]})
+    axes = spatial.axes_of(c, sizes, ksize[1:-1])
+    if any(max(a.low, a.high) >= a.kernel for a in axes if c.attr("padding") == "EXPLICIT"):
+        raise c.error(f"paddings {c.attr('explicit_paddings')} must be smaller than the windows {ksize}")
+    return axes
+
+
+def _over_channels(c: Lowering, x: Node) -> Node:
+    """The maxima of groups of channels; strides over the images count for nothing, as in TensorFlow."""
+    group, (n,) = c.attr("ksize")[-1], constant_shape(c, x, x.rank - 1)
+    if x.rank != 4 or any(k != 1 for k in c.attr("ksize")[:-1]) or c.attr("strides")[-1] != group or n % group:
+        raise c.error("windows over channels must be over nothing else, follow each other and take all channels")
+    return c.b.reduce("max", c.b.reshape(x, [*x.shape[:-1], n // group, group]), [x.rank])
 
 
 def _output(x: Node, axes: Sequence[Axis]) -> Shape:
@@ -50,6 +64,8 @@ def _output(x: Node, axes: Sequence[Axis]) -> Shape:
 @channels_last("input")
 def max_pool(c: Lowering) -> Node:
     x = c.inputs[0]
+    if c.attr("ksize")[-1] != 1:
+        return _over_channels(c, x)
     axes = _axes(c, x.shape)
     if any(a.out == 0 for a in axes):
         return c.b.const(0, x.dtype, _output(x, axes))
@@ -62,6 +78,7 @@ def max_pool(c: Lowering) -> Node:
 def max_pool_gradient(c: Lowering) -> Node:
     x, _, dy = c.inputs[:3]
     b, axes = c.b, _axes(c, x.shape)
+    spatial.check_result(c, dy, x.shape[0], axes, x.shape[-1])
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, x.shape)
     first, offsets = _winners(c, x, axes)
@@ -119,6 +136,8 @@ def max_pool_second_gradient(c: Lowering) -> Node:
     """What `grad`, of the input's shape, has where each window has its maximum."""
     x, _, dy = c.inputs[:3]
     b, axes = c.b, _axes(c, x.shape)
+    if dy.shape != x.shape:
+        raise c.error("grad must have the shape of orig_input")
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, _output(x, axes))
     first, offsets = _winners(c, x, axes)
@@ -176,6 +195,9 @@ def max_pool_second_gradient_v2(c: Lowering) -> Node | Sequence[Node]:
 def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
     """The maxima, and where they are: ((batch * height + y) * width + x) * channels + channel."""
     b, (x,), to = c.b, c.inputs, c.attr("Targmax")
+    if c.attr("ksize")[-1] != 1:
+        _over_channels(c, x)  # refuses what TensorFlow refuses, whose kernel then takes the channels one by one
+        c = dataclasses.replace(c, attrs={**c.attrs, "ksize": [1, 1, 1, 1]})
     axes = _axes(c, x.shape)
     shape = _output(x, axes)
     if any(a.out == 0 or a.size == 0 for a in axes):
@@ -236,6 +258,7 @@ def average_pool_gradient(c: Lowering) -> Node:
     dy = c.input("grad")
     shape = [dy.shape[0], *(int(n) for n in c.value("orig_input_shape")[1:])]
     b, axes = c.b, _axes(c, shape)
+    spatial.check_result(c, dy, dy.shape[0], axes, shape[-1])
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, dy.dtype, shape)
     share = b.binary("div", b.cast(dy, dy.dtype.accumulator), _counts(c, axes))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
-from harness import BF16, F32, check, evaluate, lower_op, quick
+from harness import BF16, F32, check, evaluate, lower_op, quick, reference, refusal
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from rounding import check_both
@@ -177,3 +178,74 @@ def test_the_second_gradient_of_max_pool(case: Any) -> None:
     x, ddx = values(shape, 0, False), values(shape, 2, False)
     y = R.MaxPool(input=x, **attrs).numpy()
     check(lambda a, b, g: R.MaxPoolGradGrad(orig_input=a, orig_output=b, grad=g, **attrs), x, y, ddx)
+    window, strides = np.int32(attrs["ksize"]), np.int32(attrs["strides"])
+    check(
+        lambda a, b, g, k, s: R.MaxPoolGradGradV2(
+            orig_input=a, orig_output=b, grad=g, ksize=k, strides=s, padding=attrs["padding"]
+        ),
+        x, y, ddx, window, strides,
+    )  # fmt: skip
+
+
+@quick
+@given(st.lists(st.integers(1, 4), min_size=4, max_size=4), st.integers(1, 3), st.integers(1, 2), st.integers(1, 2),
+       st.sampled_from(["SAME", "VALID"]))  # fmt: skip
+def test_the_second_gradient_in_three_dimensions(shape: Any, channels: int, kernel: int, stride: int, pad: str) -> None:
+    assume(pad == "SAME" or min(shape[1:]) >= kernel)
+    attrs = {"ksize": [1, *[kernel] * 3, 1], "strides": [1, *[stride] * 3, 1], "padding": pad}
+    x, ddx = values([*shape, channels], 0, False), values([*shape, channels], 2, False)
+    y = R.MaxPool3D(input=x, **attrs).numpy()
+    check(lambda a, b, g: R.MaxPool3DGradGrad(orig_input=a, orig_output=b, grad=g, **attrs), x, y, ddx)
+
+
+@quick
+@given(st.lists(st.integers(1, 3), min_size=3, max_size=3), st.integers(1, 3), st.integers(2, 4), st.integers(1, 2),
+       st.sampled_from(["SAME", "VALID"]))  # fmt: skip
+def test_max_pool_over_channels(shape: Any, groups: int, group: int, stride: int, padding: str) -> None:
+    """TensorFlow's own kernel takes no notice of strides over the image then."""
+    attrs = {"ksize": [1, 1, 1, group], "strides": [1, stride, stride, group], "padding": padding}
+    x = values([*shape, groups * group], 0, True)
+    check_both(lambda a: R.MaxPool(input=a, **attrs), x)
+    sizes = np.int32(attrs["ksize"]), np.int32(attrs["strides"])
+    check(lambda a, k, s: R.MaxPoolV2(input=a, ksize=k, strides=s, padding=padding), x, *sizes)
+    check(lambda a: R.MaxPoolWithArgmax(input=a, **attrs), x)  # which looks for no maximum among the channels
+
+
+def test_a_stride_over_channels_counts_for_nothing() -> None:
+    attrs = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 2], "padding": "VALID"}
+    x = values([2, 4, 4, 6], 0, False)
+    for fn in (lambda a: R.MaxPool(input=a, **attrs), lambda a: R.MaxPoolWithArgmax(input=a, **attrs)):
+        check(fn, x)
+    check(lambda a: R.AvgPool(value=a, **attrs), x)
+    check(lambda g: R.AvgPoolGrad(orig_input_shape=x.shape, grad=g, **attrs), values([2, 2, 2, 6], 1, False))
+
+
+@pytest.mark.parametrize("window", [[1, 1, 1, 4], [1, 2, 2, 2], [2, 1, 1, 1]])
+def test_windows_that_no_pooling_takes(window: Any) -> None:
+    x = values([2, 4, 4, 6], 0, False)
+    for fn in (R.MaxPool, R.MaxPoolWithArgmax):
+        pool = lambda a, fn=fn: fn(input=a, ksize=window, strides=window, padding="VALID")  # noqa: E731
+        with pytest.raises(tf.errors.UnimplementedError):
+            reference(pool, x)
+        assert "MaxPool" in refusal(pool, x)
+
+
+def test_gradients_of_another_shape_than_the_result_are_refused() -> None:
+    x, attrs = values([2, 3, 3, 4], 0, False), {"ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": "VALID"}
+    y = R.MaxPool(input=x, **attrs).numpy()
+    for shape in ([1, 2, 2, 4], [2, 3, 2, 4], [2, 2, 2, 1], [2, 1, 1, 4]):
+        dy = values(shape, 1, False)
+        fn = lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **attrs)  # noqa: E731
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            reference(fn, x, y, dy)
+        assert str(shape) in refusal(fn, x, y, dy)
+        if shape[0] == 2:
+            assert str(shape) in refusal(lambda g: R.AvgPoolGrad(orig_input_shape=x.shape, grad=g, **attrs), dy)
+
+
+def test_padding_of_a_whole_window_is_refused() -> None:
+    attrs = {"ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": "EXPLICIT"}
+    fn = lambda a: R.MaxPool(input=a, explicit_paddings=[0, 0, 2, 0, 0, 0, 0, 0], **attrs)  # noqa: E731
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        reference(fn, values([1, 3, 3, 1], 0, False))
+    assert "smaller than the windows" in refusal(fn, values([1, 3, 3, 1], 0, False))
