@@ -6,10 +6,13 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from harness import BF16, F32, arrays, check, quick, refusal
+from harness import BACKENDS, BF16, F32, arrays, check, compare, quick, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
+from habana_tf.graph import cluster as clusters
+from habana_tf.lowering.lower import lower
 
 raw = tf.raw_ops
 I32 = np.dtype("int32")
@@ -40,6 +43,35 @@ def test_diagonals(data, shape):
             lambda d, k, r, c, p: raw.MatrixDiagV3(diagonal=d, k=k, num_rows=r, num_cols=c, padding_value=p),
             d, zero, np.int32(rows), np.int32(columns), np.float32(9),
         )  # fmt: skip
+
+
+def check_in_an_old_graph(op: str, **inputs: Any) -> None:
+    """An op that TensorFlow runs in graphs of before version 14 alone, which no call makes any more."""
+    old = tf.compat.v1.GraphDef()
+    old.versions.producer = 13
+    for name, x in inputs.items():
+        node = old.node.add(name=name, op="Placeholder")
+        node.attr["dtype"].type = tf.as_dtype(x.dtype).as_datatype_enum
+    node = old.node.add(name="it", op=op, input=list(inputs))
+    node.attr["T"].type = tf.as_dtype(next(iter(inputs.values())).dtype).as_datatype_enum
+    with tf.Graph().as_default() as graph, tf.device("/CPU:0"):
+        tf.import_graph_def(old, name="")
+        with tf.compat.v1.Session(graph=graph) as session:
+            want = session.run("it:0", {f"{name}:0": x for name, x in inputs.items()})
+    arrays = list(inputs.values())
+    program = lower(clusters.parse(clusters.of_node(node.SerializeToString())), [x.shape for x in arrays], [None] * 2)
+    for backend in BACKENDS:
+        compare(backend(program, arrays, [])[0], want)
+
+
+@quick
+@given(st.data(), hnp.array_shapes(min_dims=2, max_dims=4, min_side=1, max_side=4), st.sampled_from([F32, I32]))
+def test_diagonals_in_old_graphs(data, shape, dtype):
+    x = data.draw(arrays(dtype, shape))
+    d = data.draw(arrays(dtype, (*shape[:-2], min(shape[-2:]))))
+    check_in_an_old_graph("BatchMatrixDiag", diagonal=d)
+    check_in_an_old_graph("BatchMatrixDiagPart", input=x)
+    check_in_an_old_graph("BatchMatrixSetDiag", input=x, diagonal=d)
 
 
 @st.composite

@@ -365,6 +365,21 @@ def test_add_n(dtype):
     sums()
 
 
+@quick
+@given(st.data(), SHAPES, st.integers(1, 4))
+def test_accumulate_n(data, shape, count):
+    """Its kernel on the CPU is what TensorFlow's optimizer makes of it in a graph."""
+
+    def fn(*xs):
+        return raw.AccumulateNV2(inputs=list(xs), shape=shape)
+
+    xs = [data.draw(arrays(F32, shape)) for _ in range(count)]
+    with tf.device("/CPU:0"):
+        want = tf.function(fn)(*xs).numpy()
+    for outputs in evaluate(fn, *xs):
+        compare(outputs[0], want)
+
+
 def test_elementwise_ops_lower_over_symbolic_shapes():
     """Eager elementwise ops share one recipe over all shapes."""
     x = np.ones((2, 3), F32)

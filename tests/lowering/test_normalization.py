@@ -58,10 +58,13 @@ def test_gradient(shape: Any, training: bool) -> None:
     check_rounded(fn, dy.astype(BF16), x.astype(BF16), scale, mean, variance, empty, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["FusedBatchNorm", "FusedBatchNormV2"])
-def test_earlier_versions(name: str) -> None:
+@pytest.mark.parametrize(
+    ("forward", "gradient"),
+    [(R.FusedBatchNorm, R.FusedBatchNormGrad), (R.FusedBatchNormV2, R.FusedBatchNormGradV2)],
+    ids=["first", "second"],
+)
+def test_earlier_versions(forward: Any, gradient: Any) -> None:
     x, (scale, offset, mean, variance) = normal((2, 3, 3, 4), 0), channel_values(4)
-    forward, gradient = getattr(R, name), getattr(R, name.replace("Norm", "NormGrad"))
     for training in (True, False):
         check(
             lambda x, s, o, m, v, t=training: forward(x=x, scale=s, offset=o, mean=m, variance=v, is_training=t),

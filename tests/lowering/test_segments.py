@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import BF16, F32, arrays, check, evaluate, quick, refusal
+from harness import BF16, F32, arrays, check, compare, evaluate, quick, reference, refusal
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -21,12 +21,12 @@ def test_unsorted_segments(kind):
 
     @quick
     @given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4), st.sampled_from([F32, I32]))
-    def compare(data, shape, dtype):
+    def compared(data, shape, dtype):
         ids = data.draw(arrays(data.draw(INDICES), shape[: data.draw(st.integers(1, len(shape)))], low=-1, high=2))
         x = data.draw(arrays(dtype, shape))
         check(lambda x, i, n: fn(data=x, segment_ids=i, num_segments=n), x, ids, np.int32(3))
 
-    compare()
+    compared()
 
 
 def test_an_id_out_of_range_is_left_out():
@@ -44,11 +44,22 @@ def test_segment_sum():
     assert "not increasing" in refusal(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, unsorted)
 
 
+@quick
+@given(st.data(), hnp.array_shapes(min_dims=1, max_dims=3, max_side=4), INDICES, st.sampled_from([F32, I32]))
+def test_segment_sum_of_a_given_number(data, shape, index, dtype):
+    """TensorFlow has a kernel for XLA alone: it is a sum of segments in any order whose ids happen to be sorted."""
+    ids = np.sort(data.draw(arrays(index, shape[:1], low=0, high=5)))
+    x, n = data.draw(arrays(dtype, shape)), np.int32(data.draw(st.integers(int(ids.max()) + 1, 8)))
+    (want,) = reference(lambda x, i, n: raw.UnsortedSegmentSum(data=x, segment_ids=i, num_segments=n), x, ids, n)
+    for (got,) in evaluate(lambda x, i, n: raw.SegmentSumV2(data=x, segment_ids=i, num_segments=n), x, ids, n):
+        compare(got, want)
+
+
 @pytest.mark.parametrize("kind", ["Sum", "Mean", "SqrtN"])
 def test_sparse_segments(kind):
     @quick
     @given(st.data(), st.integers(1, 5), st.integers(1, 3), st.integers(1, 6), INDICES)
-    def compare(data, rows, width, count, index):
+    def compared(data, rows, width, count, index):
         x = data.draw(arrays(F32, (rows, width)))
         indices = data.draw(arrays(index, (count,), low=0, high=rows - 1))
         ids = np.sort(data.draw(arrays(I32, (count,), low=0, high=3)))
@@ -62,13 +73,12 @@ def test_sparse_segments(kind):
         check(lambda dy, i, s, n: fn(grad=dy, indices=i, segment_ids=s, output_dim0=n), dy, indices, ids,
               np.int32(rows), atol=1e-5)  # fmt: skip
 
-    compare()
+    compared()
 
 
 def test_short_sums_are_rounded_once():
     x = np.ones((300, 2), BF16)
     ids, indices = np.zeros(300, np.int32), np.arange(300, dtype=np.int32)
-    from harness import evaluate
 
     def fn(x, i, s, n):
         return raw.SparseSegmentSumWithNumSegments(data=x, indices=i, segment_ids=s, num_segments=n)
@@ -83,12 +93,12 @@ def test_sorted_segments(kind):
 
     @quick
     @given(st.data(), INDICES, st.sampled_from([F32, I32] if kind != "Mean" else [F32]))
-    def compare(data, index, dtype):
+    def compared(data, index, dtype):
         ids = np.sort(data.draw(arrays(index, data.draw(st.integers(1, 6)), low=0, high=4)))
         x = data.draw(arrays(dtype, (len(ids), 3)))
         check(lambda x, i: fn(data=x, segment_ids=i), x, ids)
 
-    compare()
+    compared()
 
 
 @quick
