@@ -117,9 +117,10 @@ def _filled(c: Lowering, value: Node) -> Node:
 
 @op("Fill", fixed=["dims"], generic="fill", T=ALL, index_type=INDEX)
 def fill(c: Lowering) -> Node:
-    if c.inputs[1].rank:
+    value = c.inputs[1]
+    if value.shape not in ((), (1,)):
         raise c.error("value must be a scalar")
-    return _filled(c, c.inputs[1])
+    return _filled(c, c.b.reshape(value, ()))
 
 
 @op("Empty", fixed=["shape"], generic="fill", dtype=ALL)

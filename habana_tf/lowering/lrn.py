@@ -38,6 +38,8 @@ def lrn(c: Lowering) -> Node:
 
 @op("LRNGrad", T=FLOATS)
 def lrn_gradient(c: Lowering) -> Node:
+    if any(node.shape != c.inputs[0].shape for node in c.inputs):
+        raise c.error("gradient, input and output must have one shape")
     dy, x, y = (wrap(c.b, node) for node in c.inputs)
     norm, beta = _norm(c, x), c.attr("beta", 0.5)
     others = _around(c, dy * y / norm) * x * (-2 * c.attr("alpha", 1.0) * beta)

@@ -29,6 +29,8 @@ def bias_add(c: Lowering) -> Node:
 @op("BiasAddGrad", T=FLOATS)
 def bias_add_gradient(c: Lowering) -> Node:
     dy = c.inputs[0]
+    if dy.rank < 2:
+        raise c.error("a gradient of rank 2 or more is needed")
     channel = _channel_axis(c, dy)
     return c.b.reduce("sum", dy, [i for i in range(dy.rank) if i != channel])
 

@@ -65,6 +65,8 @@ def _sorted_count(c: Lowering) -> int:
     ids = ints(c, "segment_ids")
     if sorted(ids) != ids:
         raise c.error("segment ids are not increasing")
+    if ids and ids[0] < 0:
+        raise c.error("segment ids must be non-negative")
     return ids[-1] + 1 if ids else 0
 
 

@@ -5,7 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
-from harness import BF16, F32, SHAPES, arrays, check, evaluate, lower_op, make_cluster, quick, reference, refusal
+from harness import (
+    BACKENDS,
+    BF16,
+    F32,
+    SHAPES,
+    arrays,
+    check,
+    evaluate,
+    lower_op,
+    make_cluster,
+    quick,
+    reference,
+    refusal,
+)
 from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -65,6 +78,15 @@ def test_fill(shape, dtype, index):
     empty = lambda d: raw.Empty(shape=d, dtype=tf.as_dtype(dtype), init=True)  # noqa: E731
     for (got,) in evaluate(empty, np.array(shape, np.int32)):
         assert got.shape == shape and got.dtype == dtype
+
+
+def test_an_eager_fill_takes_a_value_of_one_axis():
+    """As TensorFlow's kernel does; in a graph its shape function refuses it."""
+    given = [np.array([2, 3], np.int32), np.array([7], F32)]
+    (want,) = reference(lambda d, v: raw.Fill(dims=d, value=v), *given)
+    program, arrays = lower_op(lambda d, v: raw.Fill(dims=d, value=v), *given, shaped=False)
+    for backend in BACKENDS:
+        np.testing.assert_array_equal(backend(program, arrays, [])[0], want)
 
 
 def test_fill_lowers_over_a_symbolic_count():

@@ -26,3 +26,8 @@ def test_forward_and_gradient(data, radius, bias, alpha, beta):
 
 def test_other_ranks_are_refused():
     assert "rank 4" in refusal(lambda x: raw.LRN(input=x), np.zeros((2, 3), F32))
+
+
+def test_a_gradient_of_another_shape_is_refused():
+    x = np.ones((2, 2, 2, 3), F32)
+    assert "one shape" in refusal(lambda g, x: raw.LRNGrad(input_grads=g, input_image=x, output_image=x), x[:1], x)

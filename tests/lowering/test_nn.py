@@ -52,3 +52,7 @@ def test_a_bias_has_one_value_per_channel() -> None:
     for op in (R.BiasAdd, R.BiasAddV1):
         message = refusal(lambda a, b, op=op: op(value=a, bias=b), np.ones((2, 3), F32), np.ones(1, F32))
         assert message.startswith("BiasAdd") and "on shapes [2, 3], [1]: " in message and "3 channels" in message
+
+
+def test_a_gradient_of_one_axis_has_no_bias() -> None:
+    assert "rank 2 or more" in refusal(lambda g: R.BiasAddGrad(out_backprop=g), np.ones(3, F32))

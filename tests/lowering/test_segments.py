@@ -42,6 +42,8 @@ def test_segment_sum():
         check(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, np.int32(ids))
     unsorted = np.int32([0, 2, 1, 3, 3])
     assert "not increasing" in refusal(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, unsorted)
+    negative = np.int32([-1, 0, 0, 1, 1])
+    assert "non-negative" in refusal(lambda x, i: raw.SegmentSum(data=x, segment_ids=i), x, negative)
 
 
 @quick
