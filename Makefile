@@ -34,9 +34,9 @@ NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
-# Files side by side, each in one process; one more than there are cores, because many a test waits for a process to
+# Files side by side, each in one process; two more than there are cores, because many a test waits for a process to
 # end or to give up. More than four would want more than 8 GiB.
-SIDE_BY_SIDE := -n $(shell echo $$(($$(nproc) + 1))) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+SIDE_BY_SIDE := -n $(shell echo $$(($$(nproc) + 2))) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: help demo test test-latest test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \
 	distclean

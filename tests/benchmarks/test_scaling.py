@@ -39,7 +39,9 @@ def test_ratios_are_of_runs_next_to_each_other() -> None:
 
 
 @pytest.mark.slow
-def test_every_kind_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two with all that any of them has: a strategy, stock TensorFlow, two processes, a cluster."""
     monkeypatch.setenv("HABANA_SIM_STATE_DIR", machine())  # other tests hold cards
+    monkeypatch.setattr(scaling, "KINDS", kinds := ("stock_one_worker", "two_workers"))
     (times,) = scaling.measure("mlp", argparse.Namespace(steps=5, threads=2, pairs=1))
-    assert set(times) == set(scaling.KINDS) and all(0 < each < 60 for each in times.values())
+    assert tuple(times) == kinds and all(0 < each < 60 for each in times.values())

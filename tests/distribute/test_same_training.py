@@ -5,7 +5,6 @@ The measure is stock TensorFlow's own: how far its average of two half batches i
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.distribute.job import Job, cluster, free_ports, gloo, job, mpirun
+from tests.distribute.job import Job, cluster, free_ports, gloo, job
 from tests.versions import needs_horovod
 
 SCRIPT = """
@@ -60,7 +59,7 @@ def stock() -> tuple[Trained, Trained]:
 
 @contextmanager
 def started(kind: str, workers: int) -> Iterator[Job]:
-    """A job whose ranks run. Horovod's are over MPI, four over Gloo: while MPI's wait, they keep the cores busy."""
+    """A job whose ranks run. Horovod's are over Gloo: MPI's keep the cores busy while they wait."""
     with job(SCRIPT) as running, ExitStack() as held:
         start(running, kind, workers, held)
         yield running
@@ -68,11 +67,8 @@ def started(kind: str, workers: int) -> Iterator[Job]:
 
 def start(running: Job, kind: str, workers: int, held: ExitStack) -> None:
     recipes = str(running.folder / "recipes")
-    if kind == "horovod" and workers > 2:
-        held.enter_context(gloo(running, workers, kind, TF_RECIPE_CACHE_PATH=recipes))
-        return
     if kind == "horovod":
-        running.start(mpirun(workers, sys.executable, "script.py", kind), TF_RECIPE_CACHE_PATH=recipes)
+        held.enter_context(gloo(running, workers, kind, TF_RECIPE_CACHE_PATH=recipes))
         return
     ports = free_ports(workers)
     for rank in range(workers):

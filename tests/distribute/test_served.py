@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 from tests.child import python
-from tests.distribute.job import cluster, free_ports, job, needs_mpi, run, run_mpi
+from tests.distribute.job import cluster, free_ports, job, run
 from tests.versions import workers_fit
 
 SEVERAL = """
@@ -68,13 +66,6 @@ def test_three_strategies_of_two_workers() -> None:
     assert run(SEVERAL, 2) == [VALUES, VALUES]
 
 
-@pytest.mark.slow
-def test_under_habana_tf_run() -> None:
-    with job(SEVERAL) as running:
-        running.start([sys.executable, "-m", "habana_tf.cli", "run", "-n", "2", "script.py"])
-        assert running.done(2) == [VALUES, VALUES]
-
-
 def test_under_srun() -> None:
     """The ports are the ranks' own choice: the second strategy finds its worker's taken, by its own server."""
     shared = {"STEP_NUM_TASKS": "2", "NODEID": "0", "STEP_TASKS_PER_NODE": "2", "STEP_NODELIST": "localhost",
@@ -84,12 +75,6 @@ def test_under_srun() -> None:
             own = {"PROCID": str(rank), "LOCALID": str(rank)}
             running.script(**{f"SLURM_{name}": value for name, value in {**shared, **own}.items()})
         assert running.done(2) == [VALUES, VALUES]
-
-
-@needs_mpi
-@pytest.mark.slow
-def test_under_mpirun() -> None:
-    assert run_mpi(SEVERAL, 2) == [VALUES, VALUES]
 
 
 FOLDS = """
