@@ -71,8 +71,25 @@ class Dying(Worker):
         return super().compile(ir, target)
 
 
+class Dead(Worker):
+    """A worker that has ended before it is told anything."""
+
+    def compile(self, ir: str, target: object) -> bytes:
+        self._process.kill()
+        self._process.wait()
+        return super().compile(ir, target)
+
+
+class Odd(Worker):
+    """A worker whose answer nobody expects."""
+
+    def compile(self, ir: str, target: object) -> bytes:
+        raise KeyError("bytes")
+
+
+@pytest.mark.parametrize("kind", [Dying, Dead, Odd])
 def test_a_worker_that_dies_costs_one_warning(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    kind: type[Worker], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hold = Objects._next
 
@@ -85,7 +102,7 @@ def test_a_worker_that_dies_costs_one_warning(
 
     monkeypatch.setattr(Objects, "_next", only_workers)
     with caplog.at_level(logging.WARNING, logger="habana_tf"):
-        assert split(compiled(Dying)) == [compile_ir(ir, target()) for ir in MODULES]
+        assert split(compiled(kind)) == [compile_ir(ir, target()) for ir in MODULES]
     assert [r.getMessage().startswith("a compiler process failed") for r in caplog.records] == [True]
 
 

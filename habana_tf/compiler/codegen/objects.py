@@ -12,6 +12,7 @@ compiled here.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import logging
 import os
@@ -95,7 +96,8 @@ class Worker:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(OSError):  # what it was not told before it ended
+                    stream.close()
 
 
 class _Idle:
@@ -214,14 +216,14 @@ class Objects:
             try:
                 worker = worker or idle.take() or self._start()
                 self._put(number, worker.compile(ir, self._target))
-            except (WorkerFailed, OSError) as why:
+            except Exception as why:  # whatever it is: who waits for this module must not wait for ever
                 idle.warn(why)
-                if worker is not None:
-                    worker.close()
                 try:
                     self._put(number, compile_ir(ir, self._target))
                 except Exception as error:
                     self._put(number, error)
+                if worker is not None:
+                    worker.close()
                 return
         if worker is not None:
             idle.give(worker)
