@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import textwrap
@@ -11,6 +10,7 @@ import pytest
 
 from habana_tf import multinode_helpers, settings
 from tests.child import environment
+from tests.distribute.job import mpirun, needs_mpi
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +34,7 @@ def test_under_mpirun(monkeypatch: pytest.MonkeyPatch) -> None:
     assert _all() == (5, 16, 1, 4)
 
 
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun on this machine")
+@needs_mpi
 def test_a_real_mpirun_gives_ranks_and_cards() -> None:
     code = """
     from habana_tf.hardware import claim
@@ -43,7 +43,7 @@ def test_a_real_mpirun_gives_ranks_and_cards() -> None:
     import os
     os.write(1, line.encode())
     """
-    environ = environment(HABANA_VISIBLE_MODULES="5,2", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    command = ["mpirun", "-np", "2", sys.executable, "-c", textwrap.dedent(code)]
+    environ = environment(HABANA_VISIBLE_MODULES="5,2")
+    command = mpirun(2, sys.executable, "-c", textwrap.dedent(code))
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
     assert sorted(done.stdout.splitlines()) == ["0/2 0/2 card 5", "1/2 1/2 card 2"], done.stderr

@@ -171,6 +171,17 @@ def run(script: str, workers: int, *arguments: str, **variables: str) -> list[An
         return running.done(workers)
 
 
+def run_srun(script: str, workers: int) -> list[Any]:
+    """Runs a script with the variables that srun gives the ranks of a job step on this host."""
+    shared = {"STEP_NUM_TASKS": workers, "NODEID": 0, "STEP_TASKS_PER_NODE": workers, "STEP_NODELIST": "localhost",
+              "JOB_ID": free_ports(1)[0], "STEP_ID": 0}  # fmt: skip
+    with job(script) as running:
+        for rank in range(workers):
+            own = {**shared, "PROCID": rank, "LOCALID": rank}
+            running.script(**{f"SLURM_{name}": str(value) for name, value in own.items()})
+        return running.done(workers)
+
+
 @contextlib.contextmanager
 def gloo(running: Job, workers: int, *arguments: str, **variables: str) -> Iterator[None]:
     """Starts the script as Horovod's ranks over Gloo, as `habana-tf run` does it. Unlike ranks of MPI they find

@@ -9,7 +9,7 @@ import pytest
 
 from habana_tf import settings
 from habana_tf.distribute import launched
-from tests.distribute.job import free_ports, job, needs_mpi, run_mpi
+from tests.distribute.job import free_ports, needs_mpi, run_mpi, run_srun
 
 
 @pytest.fixture(autouse=True)
@@ -125,11 +125,4 @@ def test_mpirun_without_tf_config() -> None:
 
 @pytest.mark.slow
 def test_srun_without_tf_config() -> None:
-    shared = {"STEP_NUM_TASKS": "2", "NODEID": "0", "STEP_TASKS_PER_NODE": "2", "STEP_NODELIST": "localhost",
-              "JOB_ID": str(free_ports(1)[0]), "STEP_ID": "0"}  # fmt: skip
-    with job(ONE_STEP) as running:
-        for rank in range(2):
-            own = {"PROCID": str(rank), "LOCALID": str(rank)}
-            variables = {f"SLURM_{name}": value for name, value in {**shared, **own}.items()}
-            running.script(**variables)
-        assert running.done(2) == [[2, 9.0], [2, 9.0]]
+    assert run_srun(ONE_STEP, 2) == [[2, 9.0], [2, 9.0]]

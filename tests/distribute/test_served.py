@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.child import python
-from tests.distribute.job import cluster, free_ports, job, run
+from tests.distribute.job import cluster, free_ports, run, run_srun
 from tests.versions import workers_fit
 
 SEVERAL = """
@@ -68,13 +68,7 @@ def test_three_strategies_of_two_workers() -> None:
 
 def test_under_srun() -> None:
     """The ports are the ranks' own choice: the second strategy finds its worker's taken, by its own server."""
-    shared = {"STEP_NUM_TASKS": "2", "NODEID": "0", "STEP_TASKS_PER_NODE": "2", "STEP_NODELIST": "localhost",
-              "JOB_ID": str(free_ports(1)[0]), "STEP_ID": "0"}  # fmt: skip
-    with job(SEVERAL) as running:
-        for rank in range(2):
-            own = {"PROCID": str(rank), "LOCALID": str(rank)}
-            running.script(**{f"SLURM_{name}": value for name, value in {**shared, **own}.items()})
-        assert running.done(2) == [VALUES, VALUES]
+    assert run_srun(SEVERAL, 2) == [VALUES, VALUES]
 
 
 FOLDS = """
