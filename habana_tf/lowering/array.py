@@ -169,7 +169,7 @@ def _number_of_steps(c: Lowering, start: Any, limit: Any, delta: Any) -> int:
         raise c.error(f"a range from {start} to {limit} does not go with delta {delta}")
     if c.inputs[0].dtype.is_int:
         return -int((start.item() - limit.item()) // delta.item())
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"):  # what overflows or is NaN is refused below
         size = float(np.ceil(abs((limit - start) / delta)))
     if not size < 2.0**63:
         raise c.error(f"a range from {start} to {limit} by {delta} has no end")
