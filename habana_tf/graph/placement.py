@@ -120,13 +120,20 @@ def judge_new(view: View, placement: Placement) -> None:
         if not node.alive:
             placement.rows.pop(node, None)
             placement.reasons.pop(node, None)
-        elif node.original_name is None and node not in placement.rows and node.name not in view.preserved:
+        elif node.original_name is None and not _judged_as(node, placement) and node.name not in view.preserved:
+            placement.rows.pop(node, None)
             reason = _refusal(node) if device_type(node.device) == "HPU" else _off_device(node)
             if reason is None and node.op not in _NEUTRAL:
                 placement.rows[node] = lookup(node.op)
                 placement.reasons.pop(node, None)
             else:
                 placement.reasons[node] = reason
+
+
+def _judged_as(node: Node, placement: Placement) -> bool:
+    """Whether a node is a candidate, as the op that it is now."""
+    row = placement.row(node)
+    return row is not None and row.op == node.op
 
 
 def keep_names(view: View, placement: Placement) -> None:

@@ -1,43 +1,54 @@
 """Conds that only select become selects.
 
-What: a lowered cond, Switch nodes in front and Merge nodes behind, whose branches hold nothing but cheap ops without
-effect is computed on both sides, and each Merge becomes a SelectV2 on the predicate.
+What: a lowered cond, Switch nodes in front and Merge nodes behind, whose branches hold nothing but cheap ops is
+computed on both sides, and each Merge becomes a SelectV2 on the predicate. What a branch writes to a small variable is
+written in any case: the value that the variable has, if the other branch is taken.
 
 Why: Keras puts two conds on the batch size behind every batch normalization ("keep the old moving mean if the batch is
-empty"). A launch cannot reach across a Merge, so each of them would cut the training step in three.
+empty"), one into every update of Nadam (who writes the product of momenta?) and one into a rate with a warmup. A launch
+cannot reach across a Merge, so each of them would cut the training step in three.
 
 Invariants: nothing runs that could fail or be seen, on the side that would not have been taken. So every op on a
-branch must be total and without effect (`TOTAL`, or `TOTAL_IF_EQUAL` on operands of equal shape), reads of variables
-included; assignments are not. Both sides of a Merge must have the same shape, known before the run, because SelectV2
-broadcasts. Conds on the CPU are left alone: the program or the input pipeline wants them there. Inner conds first.
+branch must be total (`TOTAL`, or elementwise on operands of equal shape), reads of variables included. Writes are
+taken only outside loops and inner conds, of variables with at most `SMALL` elements, since each costs a copy per step,
+that the graph reads before: a write may be what initializes its variable. Both sides of a Merge must have the same
+shape, known before the run, because SelectV2 broadcasts. Conds on the CPU are left alone: the program or the input
+pipeline wants them there. Inner conds first.
 
     batch_mean ─ Switch(p):1 ─ Identity ────────┐                 batch_mean ─ Identity ─┐
     handle ───── Switch(p):0 ─ ReadVariableOp ──┴ Merge    ->     handle ─ ReadVariableOp ┴ SelectV2(p, ., .)
+
+    u ─ Switch(p):1 ─ AssignVariableOp(u, x)               ->     AssignVariableOp(u, SelectV2(p, x, ReadVariableOp(u)))
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import Any
 
 from ..compiler.dtypes import from_tf
 from ..lowering.table import lookup
 from .flow import Flow, Literal, analyse, predicate
-from .ops import FORWARDING, device_type, output_types
+from .handles import Key, handle_key
+from .ops import FORWARDING, RESOURCE, attr, device_type, input_types, output_types
 from .shapes import Shapes
 from .view import Node, Ref, View
 
 TOTAL = FORWARDING | frozenset({
-    "Const", "NoOp", "ReadVariableOp", "Cast", "Shape", "Size", "Rank", "ZerosLike", "OnesLike", "Neg", "Abs", "Sign",
-    "Square", "Sqrt", "Rsqrt", "Exp", "Log", "Log1p", "Tanh", "Sigmoid", "Relu", "LogicalNot", "IsFinite", "IsNan",
-    "IsInf", "Reciprocal", "ExpandDims",
+    "Const", "NoOp", "ReadVariableOp", "Shape", "Size", "Rank", "ExpandDims",
 })  # fmt: skip
-"""Ops that succeed on every input their types allow."""
+"""Ops that succeed on every input their types allow, beside the elementwise ones."""
 
-TOTAL_IF_EQUAL = frozenset({
-    "Add", "AddV2", "Sub", "Mul", "RealDiv", "DivNoNan", "Maximum", "Minimum", "Greater", "GreaterEqual", "Less",
-    "LessEqual", "Equal", "NotEqual", "LogicalAnd", "LogicalOr", "SelectV2", "SquaredDifference",
-})  # fmt: skip
-"""Ops that succeed if their operands have one shape, or are scalars."""
+_PARTIAL = frozenset({"Div", "FloorDiv", "TruncateDiv", "FloorMod", "Mod", "TruncateMod", "Pow"})
+"""Elementwise ops that fail on some integers."""
+
+_WRITES = {"AssignVariableOp": None, "AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
+"""Ops that write a variable -> what they compute from its value and their own."""
+
+SMALL = 1024
+"""A variable that a branch may write has at most so many elements."""
 
 
 def convert(view: View, flow: Flow, shapes: Shapes) -> Flow:
@@ -113,7 +124,7 @@ class _Edit:
             return False
         switches = set(cond.switches)
         for node in cond.inside:
-            if node not in switches and not self._harmless(node):
+            if node not in switches and not self._harmless(node) and not self._writes(node):
                 return False
         for node in (*cond.inside, *cond.switches):
             if any(c.op == "Merge" and c.alive and c not in cond.merges for c in self.consumers[node]):
@@ -123,10 +134,46 @@ class _Edit:
     def _harmless(self, node: Node) -> bool:
         if node.op in TOTAL:
             return True
-        if node.op not in TOTAL_IF_EQUAL:
+        row = lookup(node.op)
+        if row is None or row.generic != "elementwise" or RESOURCE in input_types(node):
             return False
+        if node.op in _PARTIAL and not _on_floats(node):
+            return False
+        if len(node.inputs) == 1:
+            return True
         shapes = {s for ref in node.inputs if (s := self.shapes.get(ref)) != ()}
         return len(shapes) <= 1 and None not in shapes
+
+    def _writes(self, node: Node) -> bool:
+        """Whether a node writes a variable that may as well be written on every step."""
+        if node.op not in _WRITES or device_type(node.device) != "HPU":
+            return False
+        if self.flow.classes[node][0] or len(self.flow.condition(node)) != 1:
+            return False
+        shape = self.shapes.variable(node.inputs[0])
+        if shape is None or prod(shape) > SMALL or self.shapes.get(node.inputs[1]) != shape:
+            return False
+        return _selectable(attr(node, "dtype").type) and self._initialized(node)
+
+    def _initialized(self, write: Node) -> bool:
+        """Whether the graph takes it that a variable has a value when it gets to a write: it may be the first."""
+        condition = self.flow.condition(write)
+        for node in self._accesses.get(handle_key(write.inputs[0]), ()):
+            if node is write:
+                return write.op != "AssignVariableOp"
+            if node.op != "AssignVariableOp" and self.flow.condition(node) <= condition:
+                return True
+        return False
+
+    @cached_property
+    def _accesses(self) -> dict[Key | None, list[Node]]:
+        """Reads and writes of each variable, a node before those behind it; of none that is not known."""
+        out: dict[Key | None, list[Node]] = {}
+        for node in self.flow.order:
+            if node.op == "ReadVariableOp" or node.op in _WRITES:
+                out.setdefault(handle_key(node.inputs[0]), []).append(node)
+        out.pop(None, None)
+        return out
 
     def _outputs_used(self, node: Node) -> set[int]:
         return {k for c in self.consumers[node] if c.alive for n, k in c.inputs if n is node}
@@ -137,9 +184,7 @@ class _Edit:
             return True
         if uses != {0} or device_type(merge.device) != "HPU":
             return False
-        row = lookup("SelectV2")
-        dtype = from_tf(output_types(merge)[0])
-        if row is None or dtype is None or dtype not in row.types.get("T", ()):
+        if not _selectable(output_types(merge)[0]):
             return False
         first, second = (self.shapes.get(ref) for ref in merge.inputs)
         return first is not None and first == second
@@ -189,10 +234,16 @@ class _Edit:
                     asked[node][past(source.inputs[1])] = None
             edges[node] = ([past(ref) for ref in node.inputs], list(controls))
         telling = {m for m in cond.merges if not self._outputs_used(m)}
+        written: dict[Key | None, list[Node]] = {}
         for node, (inputs, waited) in edges.items():
             if node.op == "ReadVariableOp":  # what the predicate waited for may be a write of this variable
                 waited.extend(n for n, _ in asked[node])
             self._connect(node, inputs, waited)
+            if node.op in _WRITES:
+                branch = next(side for *key, side in self.flow.condition(node) if tuple(key) == cond.key)
+                earlier = written.setdefault(handle_key(inputs[0]), [])
+                self._write_anyway(node, list(asked[node]), branch, earlier)
+                earlier.append(node)
         for merge, branch in cond.merges.items():
             # two conds may have one predicate, behind Identity nodes that wait for different things
             pred, *others = asked[merge]
@@ -211,21 +262,45 @@ class _Edit:
             self.consumers[source].append(node)
 
     def _select(self, merge: Node, pred: Ref, branch: int) -> None:
-        from tensorflow.core.framework import node_def_pb2
-
         yes, no = merge.inputs if branch == 1 else merge.inputs[::-1]
-        proto = node_def_pb2.NodeDef(name=merge.name, op="SelectV2", device=merge.device)
-        proto.attr["T"].type = merge.proto.attr["T"].type
-        merge.op, merge.proto = "SelectV2", proto
+        merge.proto = _proto(merge.name, "SelectV2", merge.device, T=output_types(merge)[0])
+        merge.op = "SelectV2"
         self._connect(merge, [pred, yes, no], merge.controls)
         self.shapes.know((merge, 0), self.shapes.get(yes))
 
+    def _write_anyway(self, node: Node, asked: list[Ref], branch: int, earlier: list[Node]) -> None:
+        """Lets a write of one branch happen in any case, of what the variable holds if the other branch is taken.
+
+        What it holds is read where the write stands, behind all that this waits for. asked: the predicate, which may
+        stand behind several Identity nodes. earlier: writes of the variable by either branch, one of which would be
+        undone by what was read before it.
+        """
+        handle, given = node.inputs
+        dtype = attr(node, "dtype").type
+        shape = self.shapes.variable(handle)
+        old = self._add(node, "old", "ReadVariableOp", [handle], dtype=dtype)
+        old.controls = list(dict.fromkeys((given[0], *node.controls, *(n for n, _ in asked), *earlier)))
+        new = given
+        if (computes := _WRITES[node.op]) is not None:
+            new = self._add(node, "new", computes, [(old, 0), given], T=dtype), 0
+            node.proto = _proto(node.name, "AssignVariableOp", node.device, dtype=dtype)
+            node.op = "AssignVariableOp"
+        sides = [new, (old, 0)] if branch == 1 else [(old, 0), new]
+        select = self._add(node, "select", "SelectV2", [asked[0], *sides], T=dtype)
+        for made in {(old, 0), new, (select, 0)}:
+            self.shapes.know(made, shape)
+        self._connect(node, [handle, (select, 0)], node.controls)
+
+    def _add(self, near: Node, name: str, op: str, inputs: list[Ref], **types: int) -> Node:
+        node = self.view.add(f"{near.name}/{name}", op, near.device, _proto(near.name, op, near.device, **types))
+        self.consumers[node] = []
+        self._connect(node, inputs, [])
+        return node
+
     def _junction(self, merge: Node, pred: Node, tells: set[Node]) -> None:
         """A Merge that only tells "the cond is done" becomes a NoOp that waits for both sides and the predicate."""
-        from tensorflow.core.framework import node_def_pb2
-
         waiting = dict.fromkeys((pred, *(n for n, _ in merge.inputs if n not in tells), *merge.controls))
-        merge.op, merge.proto = "NoOp", node_def_pb2.NodeDef(name=merge.name, op="NoOp", device=merge.device)
+        merge.op, merge.proto = "NoOp", _proto(merge.name, "NoOp", merge.device)
         self._connect(merge, [], list(waiting))
 
     def _sweep(self, nodes: list[Node]) -> None:
@@ -235,3 +310,24 @@ class _Edit:
                 continue
             if not any(c.alive and node in c.sources() for c in self.consumers[node]):
                 self.view.remove(node)
+
+
+def _proto(name: str, op: str, device: str, **types: int) -> Any:
+    """A NodeDef with type attributes."""
+    from tensorflow.core.framework import node_def_pb2
+
+    proto = node_def_pb2.NodeDef(name=name, op=op, device=device)
+    for key, tf_type in types.items():
+        proto.attr[key].type = tf_type
+    return proto
+
+
+def _selectable(tf_type: int) -> bool:
+    """Whether HPU selects between tensors of a type."""
+    row, dtype = lookup("SelectV2"), from_tf(tf_type)
+    return row is not None and dtype is not None and dtype in row.types.get("T", ())
+
+
+def _on_floats(node: Node) -> bool:
+    dtypes = [from_tf(t) for t in input_types(node)]
+    return all(d is not None and d.is_float for d in dtypes)

@@ -30,6 +30,10 @@ class Shapes:
             self._known[ref] = self._derived(ref) if shape is None else shape
         return self._known[ref]
 
+    def variable(self, handle: Ref) -> Shape | None:
+        """The shape of the variable behind a handle; None as in `get`."""
+        return _handle_shape(handle)
+
     def know(self, ref: Ref, shape: Shape | None) -> None:
         """Tells the shape of a tensor that a rewrite made."""
         self._known[ref] = shape

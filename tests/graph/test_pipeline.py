@@ -63,6 +63,8 @@ class Program:
             made = (tf.add, tf.subtract, tf.multiply)[b % 3](self.value(a), self.value(b), name=self.name)
         elif kind == "select":
             made = self.cond(a, b)
+        elif kind == "write":
+            made = self.write(a, b)
         elif kind == "loop":
             made = self.loop(a, b)
         elif kind == "group":
@@ -109,6 +111,29 @@ class Program:
         self.readers[which].append(made.op)
         return made
 
+    def write(self, a: int, b: int) -> tf.Tensor:
+        """A cond whose branches write a variable or leave it, as their own reads stand before or behind that."""
+        value, which = self.value(a), b % len(VARIABLES)
+        handle = self.handles[which]
+        with tf.control_dependencies(self.written[which] + self.readers[which]):
+            pred = tf.identity(self.tests[b % 2], f"{self.name}_pred")
+        writes = (tf.raw_ops.AssignVariableOp, tf.raw_ops.AssignAddVariableOp, tf.raw_ops.AssignSubVariableOp)
+
+        def branch(kind: int) -> tf.Tensor:
+            if kind == 0:
+                return value + 1.0
+            out = new = read(handle, f"{self.name}_old") * value if kind % 2 else value
+            for again in range(1 + kind // 4):
+                with tf.control_dependencies([out]):
+                    done = writes[(kind + again) % 3](resource=handle, value=new)
+                with tf.control_dependencies([done]):
+                    out = new = read(handle, f"{self.name}_new") if kind > 1 else tf.identity(value)
+            return out
+
+        made = v1.cond(pred, lambda: branch(a % 7), lambda: branch(a // 7 % 7), name=self.name)
+        self.written[which], self.readers[which] = [made.op], []
+        return made
+
     def loop(self, a: int, b: int) -> tf.Tensor:
         """A loop that starts with one value and reads another, and may update a variable."""
         start, value, which = self.value(a), self.value(b), b % len(VARIABLES)
@@ -130,11 +155,11 @@ class Program:
 
 
 KINDS = ["unary"] * 3 + ["binary"] * 4 + ["read"] * 3 + ["add", "sub", "assign", "descend", "foreign"] + [
-    "select", "select", "loop", "group", "constant"]  # fmt: skip
+    "select", "select", "write", "write", "loop", "group", "constant"]  # fmt: skip
 STEP = st.tuples(
     st.sampled_from(KINDS),
-    st.integers(0, 40),
-    st.integers(0, 40),
+    st.integers(0, 48),
+    st.integers(0, 48),
     st.one_of(st.none(), st.integers(0, 40)),
     st.integers(0, 6).map(lambda k: k == 0),
 )

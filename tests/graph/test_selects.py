@@ -143,3 +143,110 @@ def test_inner_conds_go_first_and_alone_if_the_outer_cannot() -> None:
     v = converted(nested(lambda x: tf.concat([x, x], 0)[:2]))
     assert [n.name for n in v.alive() if n.op == "Merge"] == ["outer/Merge"]
     assert v.by_name["outer/inner/Merge"].op == "SelectV2"
+
+
+def test_elementwise_branches_become_selects_where_they_cannot_fail() -> None:
+    def integers(fn: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[], None]:
+        def make() -> None:
+            n = v1.placeholder(tf.int64, (2,), "n")
+            p = v1.placeholder(tf.bool, (), "p")
+            tf.abs(v1.cond(p, lambda: fn(n), lambda: n, name="c"), name="last")
+
+        return make
+
+    for yes in (tf.cos, tf.floor, tf.math.lgamma, lambda x: x**2.5, lambda x: x // 3.0, lambda x: x % 3.0):
+        assert not ops(converted(cond(yes, tf.abs))) & {"Switch", "Merge"}
+    assert "Merge" not in ops(converted(integers(lambda n: n * 3 - 1)))
+    for fails_on_zero in (lambda n: 7 // n, lambda n: 7 % n, lambda n: 2**n, lambda n: tf.truncatediv(n, n)):
+        assert "Merge" in ops(converted(integers(fails_on_zero)))
+
+
+def writing(
+    write: Callable[[tf.Tensor, tf.Tensor], object],
+    other: Callable[[tf.Tensor, tf.Tensor], object] | None = None,
+    shape: tuple[int, ...] = (2,),
+    reads_before: bool = True,
+) -> Callable[[], None]:
+    """A cond whose branches write the variable v of x's shape, read before and behind it."""
+
+    def make() -> None:
+        x = v1.placeholder(tf.float32, shape, "x")
+        p = v1.placeholder(tf.bool, (), "p")
+        handle = variable("v", shape)
+
+        def branch(fn: Callable[[tf.Tensor, tf.Tensor], object]) -> Callable[[], tf.Tensor]:
+            def inside() -> tf.Tensor:
+                with tf.control_dependencies([fn(handle, x)]):
+                    return tf.identity(x)
+
+            return inside
+
+        first = read(handle, "first") if reads_before else x
+        with tf.control_dependencies([first]):
+            done = v1.cond(p, branch(write), branch(other or (lambda h, x: tf.no_op())), name="c")
+        with tf.control_dependencies([done]):
+            last = read(handle, "behind")
+        tf.add(first, last, name="last")
+
+    return make
+
+
+def assign(handle: tf.Tensor, x: tf.Tensor) -> object:
+    return tf.raw_ops.AssignVariableOp(resource=handle, value=x * 3.0)
+
+
+def assign_add(handle: tf.Tensor, x: tf.Tensor) -> object:
+    return tf.raw_ops.AssignAddVariableOp(resource=handle, value=x)
+
+
+def assign_sub(handle: tf.Tensor, x: tf.Tensor) -> object:
+    return tf.raw_ops.AssignSubVariableOp(resource=handle, value=x)
+
+
+def assign_twice(handle: tf.Tensor, x: tf.Tensor) -> object:
+    with tf.control_dependencies([assign(handle, x)]):
+        again = read(handle, "again")
+    return tf.raw_ops.AssignVariableOp(resource=handle, value=again * again)
+
+
+@pytest.mark.parametrize("taken", [True, False])
+@pytest.mark.parametrize("other", [None, assign, assign_sub])
+@pytest.mark.parametrize("write", [assign, assign_add, assign_sub, assign_twice])
+def test_what_a_branch_writes_is_written_as_before(write: object, other: object, taken: bool) -> None:
+    make = writing(write, other)  # type: ignore[arg-type]
+    graph = build(make)
+    v = converted(make)
+    assert not ops(v) & {"Switch", "Merge"}
+    after = graph.FromString(v.write())
+    feed, values = {"x": [1.0, -2.0], "p": taken}, {"v": [5.0, float("nan")]}
+    (expected, variables), (got, after_variables) = (
+        run(graph, ["last"], feed, values),
+        run(after, ["last"], feed, values),
+    )
+    np.testing.assert_array_equal(got[0], expected[0])
+    np.testing.assert_array_equal(after_variables["v"], variables["v"])
+
+
+def test_a_write_stays_in_its_branch_if_it_may_be_the_first() -> None:
+    assert "Merge" in ops(converted(writing(assign, reads_before=False)))
+    assert "Merge" not in ops(converted(writing(assign_add, reads_before=False)))
+
+
+def test_writes_of_large_variables_and_in_loops_stay() -> None:
+    assert "Merge" in ops(converted(writing(assign, shape=(selects.SMALL + 1,))))
+
+    def loop() -> None:
+        handle = variable("v")
+        first = read(handle, "first")
+
+        def body(n: tf.Tensor) -> tf.Tensor:
+            def inside() -> tf.Tensor:
+                with tf.control_dependencies([assign(handle, n)]):
+                    return tf.identity(n)
+
+            with tf.control_dependencies([v1.cond(n > 2.0, inside, lambda: n, name="c")]):
+                return n + 1.0
+
+        v1.while_loop(lambda n: n < 5.0, body, [first])
+
+    assert "c/Merge" in {n.name.split("while/")[-1] for n in converted(loop).alive()}
