@@ -14,11 +14,14 @@ or this package is only imported.
 from __future__ import annotations
 
 import atexit
+import gc
 import importlib.machinery
 import importlib.util
 import logging
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +82,12 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         possible = claim.possible()
         _require_tensorflow()
         native = _native()
-        started = _load_plugin(native, possible)
-        _check_device()
-        claim.arm(possible)
-        if not started:
-            rebuild_context()  # as at program start-up: collectives and devices can still be configured
+        with _uncollected():
+            started = _load_plugin(native, possible)
+            _check_device()
+            claim.arm(possible)
+            if not started:
+                rebuild_context()  # as at program start-up: collectives and devices can still be configured
         from . import fork, keras_compat
         from .distribute import guard
 
@@ -93,6 +97,20 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         _loaded = True
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), flush=True)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Hides what there is from the garbage collector: to look through TensorFlow's objects takes as long as the rest
+    of loading, and TensorFlow asks for it when a context is built again."""
+    if gc.get_freeze_count():  # the program has something to hide too
+        yield
+        return
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _require_tensorflow() -> None:

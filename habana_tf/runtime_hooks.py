@@ -140,13 +140,17 @@ def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], bool, b
 
     from .lowering import table
 
-    kernels = _Kernels()
+    rows = table.registrations()
+    kernels = _Kernels(frozenset(row.op for row in rows))
+    handles: dict[str, list[str]] = {}
     out = []
-    for row in table.registrations():
-        op_def = op_def_registry.get(row.op)
+    for row in rows:
         if kernels.has_default(row.op, dict(row.types)):
             continue
-        resources = [arg.name for arg in op_def.input_arg if arg.type == DT_RESOURCE]
+        resources = handles.get(row.op)
+        if resources is None:
+            args = op_def_registry.get(row.op).input_arg
+            resources = handles[row.op] = [arg.name for arg in args if arg.type == DT_RESOURCE]
         out.append((row.op, list(row.types), [*row.host, *resources], row.in_place, bool(resources)))
     have: dict[str, list[dict[str, int]]] = {}
     for op, types, *_ in out:
@@ -183,13 +187,19 @@ class _Kernels:
     _VARIABLE_OPS = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceGather",
                      "ResourceStridedSlice", "ResourceCountUpTo", "Rng", "Stateful")  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, rows: frozenset[str]) -> None:
+        """rows: the ops of the op table. TensorFlow has five times as many, of which only those on variables matter."""
         from tensorflow.python.framework import kernels
 
         self._by_op: dict[str, list[Any]] = {}
+        self._defaults: dict[str, list[dict[str, frozenset[int]]]] = {}
         for kernel in kernels.get_all_registered_kernels().kernel:
-            if not kernel.label:
-                self._by_op.setdefault(kernel.op, []).append(kernel)
+            op = kernel.op
+            if (op in rows or op.startswith(self._VARIABLE_OPS)) and not kernel.label:
+                self._by_op.setdefault(op, []).append(kernel)
+                if kernel.device_type == "DEFAULT":
+                    types = {c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint}
+                    self._defaults.setdefault(op, []).append(types)
 
     def variable_ops(self) -> list[str]:
         """Ops that take the handle of a resource variable."""
@@ -207,9 +217,8 @@ class _Kernels:
     def has_default(self, op: str, types: dict[str, int]) -> bool:
         """Whether TensorFlow's kernel for any device takes these element types."""
         return any(
-            all(types.get(c.name) in c.allowed_values.list.type for c in kernel.constraint)
-            for kernel in self._by_op.get(op, ())
-            if kernel.device_type == "DEFAULT"
+            all(types.get(name) in allowed for name, allowed in default.items())
+            for default in self._defaults.get(op, ())
         )
 
     def cpu_types(self, op: str) -> list[dict[str, int]]:

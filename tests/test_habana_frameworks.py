@@ -63,7 +63,7 @@ SAME = """
 
 @pytest.mark.parametrize("script", [NAMES, LIGHT, SAME])
 def test_names(script: str) -> None:
-    python(script)
+    python(script, imported=script is not LIGHT)
 
 
 AUTOENCODER = """

@@ -108,7 +108,8 @@ def test_load_after_ops_have_run_keeps_everything_working() -> None:
             tf.random.set_seed(7)
             assert np.array_equal(tf.random.uniform([2]).numpy(), first)
             assert np.array_equal(tf.random.uniform([2]).numpy(), second)
-        """
+        """,
+        imported=True,
     )
 
 
@@ -122,7 +123,8 @@ def test_after_loading_devices_and_collectives_can_still_be_configured() -> None
         tf.config.set_logical_device_configuration(tf.config.list_physical_devices("CPU")[0], two)
         assert len(tf.config.list_logical_devices("CPU")) == 2
         assert len(tf.config.list_logical_devices("HPU")) == 1
-        """
+        """,
+        imported=True,
     )
 
 
@@ -139,7 +141,8 @@ def test_load_between_building_and_using_a_keras_model() -> None:
             assert np.allclose(model(x).numpy(), before)
             model.compile("sgd", "mse")
             model.fit(x, np.zeros([4, 2], np.float32), verbose=0)
-        """
+        """,
+        imported=True,
     )
 
 
@@ -218,7 +221,8 @@ def test_another_tensorflow_is_a_warning_not_a_refusal() -> None:
         loader.TESTED = ((2, 1), (2, 2))
         loader.load_habana_module()
         assert loader.is_loaded()
-        """
+        """,
+        imported=True,
     )
     assert "outside the tested range 2.1 to 2.2" in done.stderr
 
@@ -234,7 +238,8 @@ def test_op_override_is_remembered() -> None:
         assert not habana_tf.is_op_override_allowed()
         habana_tf.load_habana_module(True)
         assert habana_tf.is_op_override_allowed()
-        """
+        """,
+        imported=True,
     )
 
 
@@ -260,7 +265,8 @@ def test_the_process_ends_while_launches_and_compilations_run() -> None:
             threading.Thread(target=work, daemon=True).start()
         time.sleep(0.5)
         print("end")
-        """
+        """,
+        imported=True,
     )
     assert done.stdout.splitlines() == ["end"]
 

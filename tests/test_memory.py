@@ -58,7 +58,8 @@ def test_a_training_step_has_an_exact_plan() -> None:
 
             step(tf.ones((16, 64)))
         print(habana_tf.memory_report().to_json())
-        """
+        """,
+        imported=True,
     )
     report = json.loads(done.stdout[done.stdout.index("{") :])
     (launch,) = report["launches"]

@@ -17,11 +17,11 @@ RUN = """
 
 
 def test_the_hook_runs_and_says_once_that_it_logs_nothing() -> None:
-    done = python(RUN)
+    done = python(RUN, imported=True)
     assert done.stdout.strip() == "[1, 2, 3, 4, 5]"
     assert done.stderr.count("logs nothing: HABANA_SYNAPSE_LOGGER is not set") == 2  # two hooks have steps to log
 
 
 def test_asking_for_the_trace_is_an_error() -> None:
-    done = python(RUN, check=False, HABANA_SYNAPSE_LOGGER="range")
+    done = python(RUN, check=False, imported=True, HABANA_SYNAPSE_LOGGER="range")
     assert "NotSimulated: HABANA_SYNAPSE_LOGGER=range traces" in done.stderr and "tf.profiler" in done.stderr

@@ -157,7 +157,8 @@ def test_a_step_with_an_embedding_is_one_launch() -> None:
 
 
 def test_memory_is_the_same_after_a_thousand_steps() -> None:
-    python("""
+    python(
+        """
         import numpy as np
         import tensorflow as tf
         import habana_tf
@@ -181,4 +182,6 @@ def test_memory_is_the_same_after_a_thousand_steps() -> None:
         before = least(4, 10)
         after = least(4, 250)
         assert 0 < after <= before, (before, after)
-    """)
+        """,
+        imported=True,
+    )

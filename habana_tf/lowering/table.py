@@ -142,13 +142,14 @@ def registrations() -> list[Registration]:
         if missing:
             raise ValueError(f"op table: {row.op} has no type attributes {sorted(missing)}")
         allowed = {a.name: a.allowed_values.list.type for a in op_def.attr if a.HasField("allowed_values")}
+        args = [(a.name, a.type, a.type_attr) for a in (*op_def.input_arg, *op_def.output_arg)]
         choices = [[d for d in row.types[n] if n not in allowed or d.tf_enum in allowed[n]] for n in names]
         for combination in product(*choices):
             chosen = dict(zip(names, combination, strict=True))
             host = {*row.fixed, *row.host, *row.host_outputs}
-            for arg in (*op_def.input_arg, *op_def.output_arg):
-                if arg.type == DType.I32.tf_enum or chosen.get(arg.type_attr) is DType.I32:
-                    host.add(arg.name)
+            for name, tf_type, type_attr in args:
+                if tf_type == DType.I32.tf_enum or chosen.get(type_attr) is DType.I32:
+                    host.add(name)
             types = tuple((n, d.tf_enum) for n, d in chosen.items())
             out.append(Registration(row.op, types, tuple(sorted(host)), row.in_place))
     return out

@@ -205,9 +205,12 @@ needs_mpi = pytest.mark.skipif(not _MPIRUN.exists(), reason="no Open MPI in this
 
 
 def mpirun(workers: int, *command: str) -> list[str]:
-    """The command line of Open MPI on a machine with fewer cores than workers, possibly as root."""
-    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-np", str(workers)]
-    return [str(_MPIRUN), *options, *command]
+    """The command line of Open MPI on a machine with fewer cores than workers, possibly as root.
+
+    A rank that waits gives its core to others.
+    """
+    options = ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+    return [str(_MPIRUN), *options, "-np", str(workers), *command]
 
 
 def run_mpi(script: str, workers: int, *arguments: str, python: Sequence[str] = (), **variables: str) -> list[Any]:

@@ -6,7 +6,8 @@ from tests.child import python
 
 
 def test_mirrored_strategies_name_hpu_strategy() -> None:
-    python("""
+    python(
+        """
         import tensorflow as tf
         import habana_tf
         from habana_tf.distribute import HPUStrategy
@@ -35,11 +36,14 @@ def test_mirrored_strategies_name_hpu_strategy() -> None:
             with strategy.scope():
                 v = tf.Variable(2.0)
             assert strategy.run(lambda: v * 3.0).numpy() == 6.0 and v.device.endswith(device), v.device
-    """)
+        """,
+        imported=True,
+    )
 
 
 def test_hidden_hpu_is_no_hpu() -> None:
-    python("""
+    python(
+        """
         import tensorflow as tf
         import habana_tf
 
@@ -47,21 +51,27 @@ def test_hidden_hpu_is_no_hpu() -> None:
         tf.config.set_visible_devices([], "HPU")
         strategy = tf.distribute.MultiWorkerMirroredStrategy()
         assert strategy.extended.worker_devices[0].endswith("CPU:0")
-    """)
+        """,
+        imported=True,
+    )
 
 
 def test_without_hpu_nothing_is_changed() -> None:
-    python("""
+    python(
+        """
         import tensorflow as tf
         import habana_tf, habana_tf.distribute
 
         assert tf.distribute.MirroredStrategy().extended.worker_devices[0].endswith("CPU:0")
         assert tf.distribute.MultiWorkerMirroredStrategy().extended.worker_devices[0].endswith("CPU:0")
-    """)
+        """,
+        imported=True,
+    )
 
 
 def test_one_device_strategy_trains() -> None:
-    python("""
+    python(
+        """
         import numpy as np
         import tensorflow as tf
         import habana_tf
@@ -77,4 +87,6 @@ def test_one_device_strategy_trains() -> None:
         losses = model.fit(x, y, batch_size=16, epochs=5, verbose=0).history["loss"]
         assert losses[-1] < 0.7 * losses[0], losses
         assert model.predict(x, verbose=0).shape == (64, 2)
-    """)
+        """,
+        imported=True,
+    )

@@ -293,6 +293,6 @@ def test_horovodrun() -> None:
     with job(OPERATIONS) as running:
         binaries = Path(sys.executable).parent
         command = [str(binaries / "horovodrun"), "--mpi", "-np", "2", "-H", "localhost:2"]
-        variables = {"PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
+        variables = {"PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}", "OMPI_MCA_mpi_yield_when_idle": "1"}
         running.start([*command, sys.executable, "script.py", "after"], **variables)
         assert running.done(2) == [True, True]

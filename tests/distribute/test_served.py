@@ -141,6 +141,7 @@ def test_another_cluster_needs_another_process() -> None:
         """,
         mine,
         other,
+        imported=True,
     )
 
 
@@ -166,6 +167,7 @@ def test_a_cluster_after_a_strategy_without_one() -> None:
         assert float(clustered()) == 6.0 and float(alone()) == 6.0
         """,
         cluster([port], 0),
+        imported=True,
     )
 
 
@@ -192,5 +194,6 @@ def test_a_strategy_whose_server_could_not_start_is_made_again() -> None:
         assert float(strategy.reduce("sum", tf.constant(3.0), axis=None)) == 3.0
         """,
         str(port),
+        imported=True,
         TF_CONFIG=cluster([port], 0),
     )

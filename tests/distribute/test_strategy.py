@@ -26,7 +26,8 @@ def test_unknown_name() -> None:
 
 
 def test_one_worker() -> None:
-    done = python("""
+    done = python(
+        """
         import tensorflow as tf
         from habana_tf import is_loaded
         from habana_tf.distribute import HPUStrategy
@@ -51,12 +52,15 @@ def test_one_worker() -> None:
         assert y.device.endswith("HPU:0"), y.device
         assert y.numpy().tolist() == [3.0, 8.0] and v.numpy().tolist() == [4.0, 10.0]
         assert strategy.reduce("mean", y, axis=0).numpy() == 5.5
-    """)
+        """,
+        imported=True,
+    )
     assert "startup" not in done.stderr
 
 
 def test_every_example_counts_whatever_the_batch() -> None:
-    python("""
+    python(
+        """
         import numpy as np
         import tensorflow as tf
         from habana_tf.distribute import HPUStrategy
@@ -73,11 +77,14 @@ def test_every_example_counts_whatever_the_batch() -> None:
             sizes.append(int(batch.shape[0]))
             total += float(step(batch))
         assert sizes == [4, 4, 2] and total == 45.0
-    """)
+        """,
+        imported=True,
+    )
 
 
 def test_one_worker_reads_its_data_sets_as_they_are() -> None:
-    python("""
+    python(
+        """
         import tensorflow as tf
         from habana_tf.distribute import HPUStrategy
 
@@ -94,7 +101,9 @@ def test_one_worker_reads_its_data_sets_as_they_are() -> None:
         distributed = strategy.experimental_distribute_dataset(data.batch(2), asked)
         assert isinstance(distributed, tf.distribute.DistributedDataset)
         assert [batch.numpy().tolist() for batch in distributed] == [[0, 1], [2, 3]]
-    """)
+        """,
+        imported=True,
+    )
 
 
 FIT = """
@@ -148,7 +157,8 @@ def test_fit_with_a_smaller_last_batch(stock_history: dict[str, list[float]], in
 
 def test_step_has_no_conditionals() -> None:
     """Partial-batch handling wraps inputs and batch normalization in conditionals: one worker needs none."""
-    python("""
+    python(
+        """
         import numpy as np
         import tensorflow as tf
         from habana_tf.distribute import HPUStrategy
@@ -166,7 +176,9 @@ def test_step_has_no_conditionals() -> None:
         library = graph.as_graph_def().library
         ops = {n.op for f in library.function for n in f.node_def} | {op.type for op in graph.get_operations()}
         assert not ops & {"If", "StatelessIf", "OptionalHasValue", "IteratorGetNextAsOptional"}, sorted(ops)
-    """)
+        """,
+        imported=True,
+    )
 
 
 def test_cluster_needs_an_index() -> None:
@@ -176,6 +188,7 @@ def test_cluster_needs_an_index() -> None:
         HPUStrategy()
         """,
         check=False,
+        imported=True,
         TF_CONFIG=json.dumps({"cluster": {"worker": ["localhost:1"]}}),
     )
     assert done.returncode != 0 and "task_type" in done.stderr

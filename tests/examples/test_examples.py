@@ -16,8 +16,9 @@ from tests.versions import KERAS_3, needs_horovod
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 needs_keras_2 = pytest.mark.skipif(KERAS_3, reason="the example is written for Keras 2, as its original")
-# What the README asks root to add, and on machines with fewer cores than ranks.
-MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1"}
+# What the README asks root to add, and on machines with fewer cores than ranks; others need the cores too.
+MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+       "OMPI_MCA_mpi_yield_when_idle": "1"}  # fmt: skip
 
 
 def sh(line: str, folder: Path, **variables: str) -> str:

@@ -191,7 +191,8 @@ if __name__ == "__main__":
     code += "from habana_tf.hardware import claim; print('spawned', claim.held_card().module_id)"
     subprocess.run([sys.executable, "-c", code], check=True, env={**__import__("os").environ, "HABANA_SIM_CARDS": "1"})
     print("parent", held())
-"""
+""",
+        imported=True,
     )
     assert done.stdout.splitlines() == ["loaded None", "spawned 0", "parent None"]
 
@@ -204,7 +205,8 @@ def test_loading_claims_nothing_the_first_copy_or_op_does(before: str) -> None:
 x = tf.constant([1.0, 2.0])
 print("copied", held())
 print((x + x).numpy().tolist(), held())
-"""
+""",
+        imported=True,
     )
     assert done.stdout.splitlines() == ["loaded None", "copied 0", "[2.0, 4.0] 0"]
 
