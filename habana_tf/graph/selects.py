@@ -11,7 +11,8 @@ cannot reach across a Merge, so each of them would cut the training step in thre
 Invariants: nothing runs that could fail or be seen, on the side that would not have been taken. So every op on a
 branch must be total (`TOTAL`, or elementwise on operands of equal shape), reads of variables included. Writes are
 taken only outside loops and inner conds, of variables with at most `SMALL` elements, since each costs a copy per step,
-that the graph reads before: a write may be what initializes its variable. Both sides of a Merge must have the same
+that the graph reads before: a write may be what initializes its variable. (What another thread's step writes between
+that read and the write is lost, as it is to any assignment of a step.) Both sides of a Merge must have the same
 shape, known before the run, because SelectV2 broadcasts. Conds on the CPU are left alone: the program or the input
 pipeline wants them there. Inner conds first.
 
@@ -279,7 +280,7 @@ class _Edit:
         dtype = attr(node, "dtype").type
         shape = self.shapes.variable(handle)
         old = self._add(node, "old", "ReadVariableOp", [handle], dtype=dtype)
-        old.controls = list(dict.fromkeys((given[0], *node.controls, *(n for n, _ in asked), *earlier)))
+        self._connect(old, [handle], list(dict.fromkeys((given[0], *node.controls, *(n for n, _ in asked), *earlier))))
         new = given
         if (computes := _WRITES[node.op]) is not None:
             new = self._add(node, "new", computes, [(old, 0), given], T=dtype), 0
