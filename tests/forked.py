@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import gc
 import json
 import os
 import runpy
@@ -171,4 +172,6 @@ if __name__ == "__main__":
     import tensorflow as tf
 
     _ = tf.keras.layers  # newer releases import Keras when it is first asked for
+    gc.collect()
+    gc.freeze()  # a copy does not look for garbage among a million objects, again and again
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
