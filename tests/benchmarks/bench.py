@@ -5,7 +5,8 @@
 Machines are noisy, so every number is a comparison within one run. One pair is a run on HPU and a run of each stock
 mode (default and jit_compile=True), right after each other in fresh processes with the same number of threads; the
 order turns around from pair to pair. The ratio of a pair is the stock step time over HPU's, so more than 1 means that
-HPU is faster; it is taken against the stock mode that is fastest over all pairs.
+HPU is faster; it is taken against the stock mode that is fastest over all pairs. Stock has its oneDNN kernels unless
+TF_ENABLE_ONEDNN_OPTS=0 is set: TensorFlow leaves them off on some CPUs where they make bf16 ten times faster.
 
 On HPU every other run starts with an empty recipe cache (cold), the others with the recipes of the one before (warm).
 `resnet50_build` is built and compiled only: no step. The large models take minutes each: ask for them by name, with
@@ -44,6 +45,7 @@ Run = dict[str, Any]
 
 def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
     lines: list[dict[str, Any]] = []
     compared = []
     for name, kind in COMPARISONS.items():
