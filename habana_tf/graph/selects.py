@@ -27,7 +27,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any
 
 from ..compiler.dtypes import from_tf
 from ..lowering.table import lookup
@@ -264,8 +263,7 @@ class _Edit:
 
     def _select(self, merge: Node, pred: Ref, branch: int) -> None:
         yes, no = merge.inputs if branch == 1 else merge.inputs[::-1]
-        merge.proto = _proto(merge.name, "SelectV2", merge.device, T=output_types(merge)[0])
-        merge.op = "SelectV2"
+        merge.become("SelectV2", T=output_types(merge)[0])
         self._connect(merge, [pred, yes, no], merge.controls)
         self.shapes.know((merge, 0), self.shapes.get(yes))
 
@@ -280,12 +278,13 @@ class _Edit:
         dtype = attr(node, "dtype").type
         shape = self.shapes.variable(handle)
         old = self._add(node, "old", "ReadVariableOp", [handle], dtype=dtype)
-        self._connect(old, [handle], list(dict.fromkeys((given[0], *node.controls, *(n for n, _ in asked), *earlier))))
+        for before in (given[0], *node.controls, *(n for n, _ in asked), *earlier):
+            old.add_control(before)
+            self.consumers[before].append(old)
         new = given
         if (computes := _WRITES[node.op]) is not None:
             new = self._add(node, "new", computes, [(old, 0), given], T=dtype), 0
-            node.proto = _proto(node.name, "AssignVariableOp", node.device, dtype=dtype)
-            node.op = "AssignVariableOp"
+            node.become("AssignVariableOp", dtype=dtype)
         sides = [new, (old, 0)] if branch == 1 else [(old, 0), new]
         select = self._add(node, "select", "SelectV2", [asked[0], *sides], T=dtype)
         for made in {(old, 0), new, (select, 0)}:
@@ -293,7 +292,8 @@ class _Edit:
         self._connect(node, [handle, (select, 0)], node.controls)
 
     def _add(self, near: Node, name: str, op: str, inputs: list[Ref], **types: int) -> Node:
-        node = self.view.add(f"{near.name}/{name}", op, near.device, _proto(near.name, op, near.device, **types))
+        node = self.view.add(f"{near.name}/{name}", op, near.device)
+        node.become(op, **types)
         self.consumers[node] = []
         self._connect(node, inputs, [])
         return node
@@ -301,7 +301,7 @@ class _Edit:
     def _junction(self, merge: Node, pred: Node, tells: set[Node]) -> None:
         """A Merge that only tells "the cond is done" becomes a NoOp that waits for both sides and the predicate."""
         waiting = dict.fromkeys((pred, *(n for n, _ in merge.inputs if n not in tells), *merge.controls))
-        merge.op, merge.proto = "NoOp", _proto(merge.name, "NoOp", merge.device)
+        merge.become("NoOp")
         self._connect(merge, [], list(waiting))
 
     def _sweep(self, nodes: list[Node]) -> None:
@@ -311,16 +311,6 @@ class _Edit:
                 continue
             if not any(c.alive and node in c.sources() for c in self.consumers[node]):
                 self.view.remove(node)
-
-
-def _proto(name: str, op: str, device: str, **types: int) -> Any:
-    """A NodeDef with type attributes."""
-    from tensorflow.core.framework import node_def_pb2
-
-    proto = node_def_pb2.NodeDef(name=name, op=op, device=device)
-    for key, tf_type in types.items():
-        proto.attr[key].type = tf_type
-    return proto
 
 
 def _selectable(tf_type: int) -> bool:

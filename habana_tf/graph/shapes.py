@@ -30,9 +30,18 @@ class Shapes:
             self._known[ref] = self._derived(ref) if shape is None else shape
         return self._known[ref]
 
-    def variable(self, handle: Ref) -> Shape | None:
+    @staticmethod
+    def variable(handle: Ref) -> Shape | None:
         """The shape of the variable behind a handle; None as in `get`."""
-        return _handle_shape(handle)
+        node = handle[0]
+        while node.op in ("Identity", "Switch", "Enter"):
+            node = node.inputs[0][0]
+        if node.op == "VarHandleOp":
+            return _extents(attr(node, "shape").shape)
+        if node.op == "_Arg" and "_handle_shapes" in node.proto.attr:
+            shapes = node.proto.attr["_handle_shapes"].list.shape
+            return _extents(shapes[0]) if len(shapes) == 1 else None
+        return None
 
     def know(self, ref: Ref, shape: Shape | None) -> None:
         """Tells the shape of a tensor that a rewrite made."""
@@ -55,7 +64,7 @@ class Shapes:
         if node.op in FORWARDING or node.op in ("Switch", "Cast"):
             return self.get(node.inputs[0])
         if node.op == "ReadVariableOp":
-            return _handle_shape(node.inputs[0])
+            return self.variable(node.inputs[0])
         if node.op == "Const":
             return _extents(attr(node, "value").tensor.tensor_shape)
         if node.op in ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3") and 0 < output < 5:
@@ -66,16 +75,3 @@ class Shapes:
 def _extents(shape: Any) -> Shape | None:
     extents = tuple(d.size for d in shape.dim)
     return None if shape.unknown_rank or -1 in extents else extents
-
-
-def _handle_shape(ref: Ref) -> Shape | None:
-    """The shape of the variable behind a handle."""
-    node = ref[0]
-    while node.op in ("Identity", "Switch", "Enter"):
-        node = node.inputs[0][0]
-    if node.op == "VarHandleOp":
-        return _extents(attr(node, "shape").shape)
-    if node.op == "_Arg" and "_handle_shapes" in node.proto.attr:
-        shapes = node.proto.attr["_handle_shapes"].list.shape
-        return _extents(shapes[0]) if len(shapes) == 1 else None
-    return None

@@ -224,9 +224,7 @@ class _Walk:
         self.view.remove(node)
 
     def _to_noop(self, node: Node) -> None:
-        from tensorflow.core.framework import node_def_pb2
-
-        node.op, node.proto = "NoOp", node_def_pb2.NodeDef(name=node.name, op="NoOp", device=node.device)
+        node.become("NoOp")
         node.inputs = []
 
     def _latest(self, variable: _Variable, cls: Class, prior: int) -> _Write | None:
@@ -296,12 +294,7 @@ class _Walk:
             self._owe(node, owed)
             self.debts.pay(node, owed)
             if node.name in self.view.fetched and len(output_types(node)) == 1:
-                tf_type = output_types(node)[0]
-                from tensorflow.core.framework import node_def_pb2
-
-                node.op = "Identity"
-                node.proto = node_def_pb2.NodeDef(name=node.name, op="Identity", device=node.device)
-                node.proto.attr["T"].type = tf_type
+                node.become("Identity", T=output_types(node)[0])
                 node.inputs = [(inner, 0)]
             else:
                 self._to_noop(node)
@@ -344,11 +337,7 @@ class _Walk:
         return node
 
     def _make_assign(self, node: Node, dtype: int, handle: Ref, value: Ref) -> None:
-        from tensorflow.core.framework import node_def_pb2
-
-        node.op = "AssignVariableOp"
-        node.proto = node_def_pb2.NodeDef(name=node.name, op=node.op, device=node.device)
-        node.proto.attr["dtype"].type = dtype
+        node.become("AssignVariableOp", dtype=dtype)
         node.inputs = [handle, value]
 
     # --- everything else that takes a handle ---

@@ -63,6 +63,14 @@ class Node:
     def changed(self) -> bool:
         return self._read != (self.name, self.op, self.device, self.inputs, self.controls)
 
+    def become(self, op: str, **types: int) -> None:
+        """Makes this another op, with these type attributes and none of its own; inputs stay."""
+        from tensorflow.core.framework import node_def_pb2
+
+        self.op, self.proto = op, node_def_pb2.NodeDef(name=self.name, op=op, device=self.device)
+        for name, tf_type in types.items():
+            self.proto.attr[name].type = tf_type
+
     def add_control(self, node: Node) -> None:
         if node is not self and node not in self.controls:
             self.controls.append(node)

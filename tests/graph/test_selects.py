@@ -161,9 +161,12 @@ def test_elementwise_branches_become_selects_where_they_cannot_fail() -> None:
         assert "Merge" in ops(converted(integers(fails_on_zero)))
 
 
+Write = Callable[[tf.Tensor, tf.Tensor], object]
+
+
 def writing(
-    write: Callable[[tf.Tensor, tf.Tensor], object],
-    other: Callable[[tf.Tensor, tf.Tensor], object] | None = None,
+    write: Write,
+    other: Write | None = None,
     shape: tuple[int, ...] = (2,),
     reads_before: bool = True,
 ) -> Callable[[], None]:
@@ -174,7 +177,7 @@ def writing(
         p = v1.placeholder(tf.bool, (), "p")
         handle = variable("v", shape)
 
-        def branch(fn: Callable[[tf.Tensor, tf.Tensor], object]) -> Callable[[], tf.Tensor]:
+        def branch(fn: Write) -> Callable[[], tf.Tensor]:
             def inside() -> tf.Tensor:
                 with tf.control_dependencies([fn(handle, x)]):
                     return tf.identity(x)
@@ -212,8 +215,8 @@ def assign_twice(handle: tf.Tensor, x: tf.Tensor) -> object:
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("other", [None, assign, assign_sub])
 @pytest.mark.parametrize("write", [assign, assign_add, assign_sub, assign_twice])
-def test_what_a_branch_writes_is_written_as_before(write: object, other: object, taken: bool) -> None:
-    make = writing(write, other)  # type: ignore[arg-type]
+def test_what_a_branch_writes_is_written_as_before(write: Write, other: Write | None, taken: bool) -> None:
+    make = writing(write, other)
     graph = build(make)
     v = converted(make)
     assert not ops(v) & {"Switch", "Merge"}
