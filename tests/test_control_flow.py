@@ -217,3 +217,33 @@ def test_lists_as_values() -> None:
     for got in (f(tf.constant(X)), tf.function(f)(tf.constant(X))):
         for g, e in zip(got, expected, strict=True):
             np.testing.assert_allclose(g.numpy(), e.numpy())
+
+
+@on_hpu
+def test_a_condition_that_is_a_loop_variable_which_nothing_else_reads() -> None:
+    def f(x: tf.Tensor, w: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        def body(go: tf.Tensor, s: tf.Tensor, last: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            new = tf.tanh(s @ w) * 0.5
+            return tf.reduce_any(tf.abs(new) > 0.1), new, tf.reduce_sum(new)
+
+        start = tf.reduce_sum(tf.sin(x[0]))
+        _, s, total = tf.while_loop(lambda go, *_: go, body, [True, x[0], start])
+        return s * total, tf.cos(s)
+
+    compare(f, X, W)
+
+
+@on_hpu
+def test_boxes_that_overlap_are_suppressed() -> None:
+    """Loops in a loop, as many turns as the data ask for."""
+    rng = np.random.default_rng(0)
+    corner, size = rng.random((2, 2, 40, 2)).astype("f4")
+    boxes, scores = np.concatenate([corner, corner + size], -1), rng.random((2, 40)).astype("f4")
+    results = []
+    for device in ("/CPU:0", "/HPU:0"):
+        with tf.Graph().as_default(), tf.device(device), tf.compat.v1.Session() as session:
+            kept = tf.image.non_max_suppression_padded(boxes, scores, 100, pad_to_max_output_size=True)
+            results.append(session.run(kept))
+    for mine, theirs in zip(results[1], results[0], strict=True):
+        assert mine.dtype == theirs.dtype
+        np.testing.assert_array_equal(mine, theirs)

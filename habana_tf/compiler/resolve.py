@@ -6,8 +6,8 @@ program, so that eager ops that come to the same primitives share a recipe, and 
 random) are lowered over symbolic extents, so that one recipe serves all shapes. A larger cluster is keyed by what
 it was before lowering: a warm start does not lower at all.
 
-A program the code generator cannot take is interpreted, with one warning that names it; with
-TF_CPU_RUNTIME_FALLBACK=forbid that is an error.
+A program the code generator cannot take is interpreted, with one warning that names it; a cluster that cannot even be
+lowered is left to TensorFlow on the CPU (`stock.py`). With TF_CPU_RUNTIME_FALLBACK=forbid both are errors.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from habana_tf.cache.key import Key
 from habana_tf.cache.levels import KnownFailure
 from habana_tf.hardware.cpu import Target, target
 
-from ..graph.cluster import Cluster, digest, parse
+from ..graph.cluster import digest, parsed
 from ..lowering.lower import LoweringError
 from ..lowering.table import lookup
 from . import extent as ext
@@ -93,9 +93,14 @@ def resolve(data: bytes, signature: Sequence[tuple[int, tuple[int, ...], bytes |
     signature: per input (TensorFlow's type number, shape, value or None). Raises LoweringError for arguments that
     an op refuses.
     """
-    cluster = _parsed(data)
+    cluster = parsed(data)
     request = _Request(data, cluster, [tuple(s) for _, s, _ in signature], [_value(x) for x in signature])
-    return _one_op(request, target()) if len(cluster.nodes) == 1 else _several_ops(request, target())
+    try:
+        return _one_op(request, target()) if len(cluster.nodes) == 1 else _several_ops(request, target())
+    except (CompileForbidden, FallbackForbidden, MemoryError, TimeoutError):
+        raise
+    except Exception as why:
+        return _otherwise(request, why)
 
 
 def _several_ops(request: _Request, goal: Target) -> int:
@@ -195,11 +200,6 @@ def _shapes(recipe: Recipe, form: Generic | None) -> list[tuple[int, ...]] | Non
     return None if form is None else [form.result] * len(recipe.outputs)
 
 
-@functools.lru_cache(maxsize=256)
-def _parsed(data: bytes) -> Cluster:
-    return parse(data)
-
-
 def _value(item: tuple[int, tuple[int, ...], bytes | None]) -> Any | None:
     """A fixed input's value as a NumPy array."""
     import numpy as np
@@ -284,32 +284,78 @@ def _memory(recipe: Recipe) -> dict[str, int]:
     return {"workspace_bytes": total, "peak_bytes": peak, "constant_bytes": len(recipe.constants)}
 
 
-def _interpreted(request: _Request, why: Unfit) -> int:
+def _interpreted(request: _Request, why: Exception) -> int:
     """A program whose body is the interpreter."""
-    from habana_tf._native import _bridge
-
     from . import interpreter
 
-    name = request.cluster.name
-    if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid":
-        raise FallbackForbidden(f"{name} cannot be compiled ({why}) and TF_CPU_RUNTIME_FALLBACK=forbid")
-    log.warning("%s cannot be compiled (%s): it is interpreted, which is slow", name, why)
+    _fall_back(request.cluster.name, why)
     program = request.program()
+    log.warning("%s cannot be compiled (%s): it is interpreted, which is slow", request.cluster.name, _reason(why))
 
-    def body(inputs: list[memoryview], outputs: list[memoryview], states: list[bytes]) -> None:
+    def body(arrays: Sequence[Any], states: Sequence[Any]) -> Sequence[Any]:
+        return interpreter.run(program, arrays, states)
+
+    results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.outputs]
+    states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
+    return _called(request, results, states, body)
+
+
+def _otherwise(request: _Request, why: Exception) -> int:
+    """A program for a cluster that lowering refused or where the compiler failed: interpreted, or else TensorFlow's.
+
+    Raises LoweringError, or what TensorFlow says, where TensorFlow does not take the arguments either.
+    """
+    from . import stock
+
+    if not isinstance(why, LoweringError):
+        try:
+            return _interpreted(request, why)
+        except (FallbackForbidden, MemoryError, TimeoutError):
+            raise
+        except Exception as further:  # what cannot be lowered cannot be interpreted: TensorFlow is left
+            log.debug("%s: %s", request.cluster.name, _reason(further))
+    try:
+        made = stock.stock(request.cluster, request.shapes, request.values)
+    except stock.Refused:
+        if isinstance(why, LoweringError):
+            raise why from None
+        raise
+    _fall_back(request.cluster.name, why)
+    log.warning("%s cannot be lowered (%s): TensorFlow runs it on the CPU", request.cluster.name, _reason(why))
+    return _called(request, made.results, [], lambda arrays, _: made.body(arrays))
+
+
+def _fall_back(name: str, why: Exception) -> None:
+    if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid":
+        raise FallbackForbidden(f"{name} cannot be compiled ({_reason(why)}) and TF_CPU_RUNTIME_FALLBACK=forbid")
+
+
+def _reason(why: Exception) -> str:
+    """An exception in one line: by its words where it was raised for people, else by its kind as well."""
+    return str(why) if isinstance(why, (Unfit, LoweringError)) else f"{type(why).__name__}: {why}"
+
+
+def _called(
+    request: _Request, results: list[tuple[int, list[int]]], states: list[tuple[int, int]],
+    body: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+) -> int:  # fmt: skip
+    """The runtime's handle of a program that is a Python function from arrays to arrays."""
+    from habana_tf._native import _bridge
+
+    cluster, shapes = request.cluster, request.shapes
+
+    def run(inputs: list[memoryview], outputs: list[memoryview], words: list[bytes]) -> None:
         import numpy as np
 
         arrays = [
             np.frombuffer(m, a.dtype.numpy).reshape(shape)
-            for m, a, shape in zip(inputs, request.cluster.inputs, request.shapes, strict=True)
+            for m, a, shape in zip(inputs, cluster.inputs, shapes, strict=True)
         ]
-        words = [np.frombuffer(s, np.uint32) for s in states]
-        for target_, value in zip(outputs, interpreter.run(program, arrays, words), strict=True):
-            np.frombuffer(target_, np.uint8)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+        made = body(arrays, [np.frombuffer(s, np.uint32) for s in words])
+        for out, value in zip(outputs, made, strict=True):
+            np.frombuffer(out, np.uint8)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
 
-    results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.outputs]
-    states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
-    handle: int = _bridge.make_interpreted(name, results, states, body)
+    handle: int = _bridge.make_interpreted(cluster.name, results, states, run)
     return handle
 
 

@@ -10,6 +10,7 @@ new values of the variables it updates as its first outputs (see `lowering.table
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -65,26 +66,20 @@ class Cluster:
 
     def fixed_inputs(self) -> list[int]:
         """The inputs whose values fix a shape somewhere in the cluster."""
-        needed: set[int] = set()
-        seen: set[Ref] = set()
-
-        def need(ref: Ref) -> None:
-            if ref in seen:
-                return
-            seen.add(ref)
-            index, output = ref
-            if index < 0:
-                needed.add(output)
-            elif self.nodes[index].op not in SHAPE_ONLY:
-                for source in self.nodes[index].inputs:
-                    need(source)
-
+        stack: list[Ref] = []
         for node in self.nodes:
             row = lookup(node.op)
             for name in row.fixed if row else ():
-                for ref in node.inputs[node.arg_slices[name]]:
-                    need(ref)
-        return sorted(needed)
+                stack.extend(node.inputs[node.arg_slices[name]])
+        seen: set[Ref] = set()
+        while stack:
+            ref = stack.pop()
+            index, _ = ref
+            if ref not in seen:
+                seen.add(ref)
+                if index >= 0 and self.nodes[index].op not in SHAPE_ONLY:
+                    stack.extend(self.nodes[index].inputs)
+        return sorted(output for index, output in seen if index < 0)
 
     def seeds(self) -> list[tuple[int, int]]:
         """(seed, seed2) of each random state."""
@@ -101,9 +96,7 @@ def plain(value: Any) -> Any:
     if kind == "shape":
         return None if value.shape.unknown_rank else tuple(d.size for d in value.shape.dim)
     if kind == "tensor":
-        from tensorflow.python.framework import tensor_util
-
-        return tensor_util.MakeNdarray(value.tensor)
+        return _array(value.tensor)
     if kind == "list":
         items = value.list
         for field_name in ("i", "f", "b", "s", "type"):
@@ -116,6 +109,27 @@ def plain(value: Any) -> Any:
     if kind in ("i", "f", "b"):
         return getattr(value, kind)
     return None
+
+
+def _array(proto: Any) -> Any:
+    """The NumPy array in a TensorProto, as TensorFlow's kernels read one: one without elements may hold a value, and
+    values beyond the last element do not count."""
+    import numpy as np
+    from tensorflow.python.framework import dtypes, tensor_util
+
+    shape = tuple(d.size for d in proto.tensor_shape.dim)
+    if 0 in shape:
+        return np.zeros(shape, dtypes.as_dtype(proto.dtype).as_numpy_dtype)
+    return tensor_util.MakeNdarray(proto)
+
+
+def readable(proto: Any) -> bool:
+    """Whether the TensorProto of a constant can be in a cluster."""
+    try:
+        _array(proto)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def arg_slices(node: Any, op_def: Any) -> dict[str, slice]:
@@ -182,6 +196,12 @@ def parse(data: bytes) -> Cluster:
         name, [inputs[i] for i in sorted(inputs)], nodes, [results[i][0] for i in order],
         [results[i][1] for i in order], states,
     )  # fmt: skip
+
+
+@functools.lru_cache(maxsize=256)
+def parsed(data: bytes) -> Cluster:
+    """`parse`, once for all who ask of the same bytes: the pass, the kernel, the compiler. Not to be changed."""
+    return parse(data)
 
 
 def _arg(n: Any) -> Arg:
@@ -326,5 +346,5 @@ def variable_type(node: Any) -> int:
 
 def info(data: bytes) -> tuple[list[int], list[tuple[int, int]]]:
     """What the native kernel asks of a cluster: its fixed inputs, and the seeds of its random states."""
-    cluster = parse(data)
+    cluster = parsed(data)
     return cluster.fixed_inputs(), cluster.seeds()

@@ -106,7 +106,7 @@ def analyse(view: View) -> Flow:
         frame = condition = 0
         if node.op == "Merge":
             frame, sides = _sides(node, classes, conditions)
-            if len(sides) < len(node.inputs):
+            if any(n.op == "NextIteration" for n, _ in node.inputs):
                 common: Condition | None = frozenset([(iterations.setdefault(frame, node), 0, -1)])
             else:
                 common = _common(sides)
@@ -144,7 +144,7 @@ def _sides(node: Node, classes: dict[Node, Class], conditions: list[Condition]) 
     frame = 0
     sides: list[Condition] = []
     for source, output in node.inputs:
-        if source in classes:
+        if source.op != "NextIteration":
             f, c = classes[source]
             frame = max(frame, f)
             side = conditions[c]

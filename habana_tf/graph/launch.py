@@ -41,6 +41,15 @@ class Launch:
     outputs: int
 
 
+class Unreadable(Exception):
+    """A group does not make a cluster that can be read again; its nodes have to run one by one."""
+
+    def __init__(self, nodes: list[Node], why: Exception) -> None:
+        which = f"a cluster of {len(nodes)} nodes with {nodes[0]!r}"
+        super().__init__(f"{which} cannot be read: {type(why).__name__}: {why}")
+        self.nodes = nodes
+
+
 def encapsulate(view: View, flow: Flow, groups: list[Group]) -> list[Launch]:
     """Replaces every group; returns the launches in the order of the groups."""
     consumers = view.consumers()
@@ -162,7 +171,10 @@ class _Maker:
         if (node.inputs or node.controls) and self.flow.classes[node] != self.group.cls:
             return False
         limit = settings.TF_MAX_CONST_SIZE_IN_CLUSTER.get()
-        return from_tf(output_types(node)[0]) is not None and attr(node, "value").ByteSize() <= limit
+        value = attr(node, "value")
+        if from_tf(output_types(node)[0]) is None or value.ByteSize() > limit:
+            return False
+        return cluster.readable(value.tensor)
 
     def _type(self, ref: Ref) -> DType:
         if ref in self.types:
@@ -263,7 +275,12 @@ class _Maker:
             writer.result(text[ref], cluster.Arg(self._type(ref), ref in host_results, ref[0].proto.name, kept))
         data = writer.bytes()
         name = f"cluster_{cluster.digest(data)[:12]}"
-        return name, writer.named(name)
+        data = writer.named(name)
+        try:
+            cluster.parsed(data)
+        except Exception as why:
+            raise Unreadable(self.group.nodes, why) from why
+        return name, data
 
     def _attributes(
         self, node: Node, name: str, data: bytes, args: list[Ref], host_args: list[Ref], results: list[Ref],

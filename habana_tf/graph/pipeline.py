@@ -7,6 +7,7 @@ graph that has launches already is only checked for nodes without a kernel; `Non
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,8 +33,11 @@ from . import (
 )
 from .flow import Flow
 from .placement import Placement
+from .reasons import Reason
 from .shapes import Shapes
-from .view import View
+from .view import CycleError, View
+
+_log = logging.getLogger("habana_tf")
 
 
 @dataclass
@@ -42,7 +46,7 @@ class Work:
 
     view: View
     shapes: Shapes
-    excluded: frozenset[str] = frozenset()
+    excluded: dict[str, Reason] = field(default_factory=dict)
     flow: Flow = field(default_factory=lambda: Flow([], {}, []))
     placement: Placement = field(default_factory=Placement)
     opened: int = 0
@@ -86,6 +90,8 @@ def _clusters(work: Work) -> None:
 
 def _launches(work: Work) -> None:
     work.launches = launch.encapsulate(work.view, work.flow, work.groups)
+    # TensorFlow's executor says nothing of a cycle: it ends with nothing left that can run, and results never made
+    work.view.topological()
 
 
 PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
@@ -130,6 +136,13 @@ def optimize(graph_def: bytes, item: Any) -> bytes | None:
     gc.disable()  # a graph is tens of thousands of objects without a cycle among them: collecting took half the time
     try:
         return _optimize(graph_def, item)
+    except CycleError as why:
+        try:
+            View.parse(graph_def).topological()
+        except CycleError:  # TensorFlow's optimizers may leave one behind a branch that is never taken
+            _log.info("a graph has a cycle as TensorFlow made it, its ops run one by one: %s", why)
+            return None
+        raise
     finally:
         if collecting:
             gc.enable()
@@ -153,16 +166,21 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
     work = Work(view, Shapes(item))
     while True:
         numbers.write("placed", work.view)
-        for name, phase in PHASES:
-            if name == "launches" and 0 <= fuel < len(work.groups):
+        try:
+            for name, phase in PHASES:
+                if name == "launches" and 0 <= fuel < len(work.groups):
+                    left, reason = [n for group in work.groups[fuel:] for n in group.nodes], Reason.FUEL
+                    break
+                phase(work)
+                numbers.write(name, work.view)
+            else:
                 break
-            phase(work)
-            numbers.write(name, work.view)
-        else:
-            break
-        # out of fuel: once more without the clusters that are too many
-        spent = frozenset(n.proto.name for group in work.groups[fuel:] for n in group.nodes)
-        work = Work(View.parse(graph_def, view.preserved, fetched), Shapes(item), work.excluded | spent)
+        except launch.Unreadable as why:
+            _log.warning("%s: they run one by one", why)
+            left, reason = why.nodes, Reason.UNREADABLE
+        # once more without the clusters that are too many
+        excluded = {**work.excluded, **{n.proto.name: reason for n in left}}
+        work = Work(View.parse(graph_def, view.preserved, fetched), Shapes(item), excluded)
     conversion = work.conversion
     if conversion is not None and _watch.see is None and settings.HABANA_SIM_BF16_VERBOSE.get():
         conversion.say()

@@ -17,7 +17,7 @@ is never moved, since it must stay where its variable is.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..compiler.dtypes import from_tf
@@ -84,18 +84,18 @@ class Placement:
             self.reasons[new] = self.reasons.get(old)
 
 
-def place(view: View, on_cpu_ops: Iterable[str] = (), excluded: frozenset[str] = frozenset()) -> Placement:
+def place(view: View, on_cpu_ops: Iterable[str] = (), excluded: Mapping[str, Reason] | None = None) -> Placement:
     """Judges every node and moves those that must go to the CPU.
 
-    on_cpu_ops: the setting TF_PLACE_ON_CPU, op types or `all_nodes`. excluded: names of nodes that a former round
-    found out of fuel.
+    on_cpu_ops: the setting TF_PLACE_ON_CPU, op types or `all_nodes`. excluded: nodes that a former round
+    found to be in no cluster, by name.
     """
     chosen = frozenset(on_cpu_ops)
     everything = "all_nodes" in chosen
     placement = Placement()
     for node in view.nodes:
-        if node.name in excluded:
-            placement.reasons[node] = Reason.FUEL
+        if excluded and node.name in excluded:
+            placement.reasons[node] = excluded[node.name]
             continue
         if device_type(node.device) != "HPU":
             placement.reasons[node] = _off_device(node)

@@ -26,3 +26,4 @@ class Reason(Enum):
     TRIVIAL = "not worth a launch by itself"
     PRESERVED = "TensorFlow asks for several of its outputs by name"
     FUEL = "HABANA_SIM_CLUSTER_FUEL is used up"
+    UNREADABLE = "makes a cluster that cannot be read; a defect worth reporting"

@@ -22,6 +22,8 @@ from typing import Any
 Ref = tuple["Node", int]
 """One tensor: the node that makes it, and which of its outputs."""
 
+Frame = tuple[str, ...]
+"""The names of the loops around a node, the outermost first."""
 
 _NUMBER = re.compile(r"(\d+)")
 
@@ -29,6 +31,10 @@ _NUMBER = re.compile(r"(\d+)")
 def natural(name: str) -> list[str | int]:
     """A sort key that puts dense_9 before dense_10: the order of nodes must not depend on where a count began."""
     return [int(part) if part.isdigit() else part for part in _NUMBER.split(name)]
+
+
+class CycleError(ValueError):
+    """A graph that cannot be sorted; the message names a node on or behind the cycle."""
 
 
 class Node:
@@ -175,24 +181,19 @@ class View:
         An Exit comes after every iteration, but what the loop was given from outside may reach it over a back edge
         only: passes that follow paths forward follow these pairs instead of back edges.
         """
-        loops: dict[Node, list[Node]] = {}
-        iterations: dict[Node, Node] = {}
-        for node in consumers:
-            if node.op == "Merge":
-                back = [n for n, _ in node.inputs if n.op == "NextIteration"]
-                for switch in consumers[node]:
-                    if back and switch.op == "Switch":
-                        condition = switch.inputs[1][0]
-                        while condition.op == "Identity":
-                            condition = condition.inputs[0][0]
-                        iterations.update(dict.fromkeys(back, condition))
-                        loops.setdefault(condition, []).extend(c for c in consumers[switch] if c.op == "Exit")
-        return {node: loops[condition] for node, condition in iterations.items()}
+        ends: dict[Frame, list[Node]] = {}
+        iterations: list[tuple[Node, Frame]] = []
+        for node, frame in _frames(consumers).items():
+            if node.op == "Exit":
+                ends.setdefault(frame, []).append(node)
+            elif node.op == "NextIteration":
+                iterations.append((node, frame))
+        return {node: ends.get(frame, []) for node, frame in iterations}
 
     def topological(self) -> list[Node]:
         """All nodes in an order in which sources come first; a loop's back edge (NextIteration) does not count.
 
-        The Exits of a loop come after all it does. The order depends on the graph alone. Raises ValueError if the
+        The Exits of a loop come after all it does. The order depends on the graph alone. Raises CycleError if the
         graph has another cycle.
         """
         consumers = self.consumers()
@@ -227,7 +228,7 @@ class View:
                     ready.append(consumer)
         if len(out) != len(waiting):
             left = next(n for n, count in waiting.items() if count)
-            raise ValueError(f"the graph has a cycle through {left!r}")
+            raise CycleError(f"the graph has a cycle through {left!r}")
         return out
 
     def write(self) -> bytes:
@@ -247,3 +248,25 @@ class View:
                 proto.input.extend(node.text_inputs())
         data: bytes = out.SerializeToString()
         return data
+
+
+def _frames(consumers: dict[Node, list[Node]]) -> dict[Node, Frame]:
+    """The frame of every node in a loop, its Enters and Exits among them, in graph order.
+
+    What an Enter reaches before an Exit is in its loop. Nothing else tells: no Switch need be in the way of a loop
+    variable, and the condition may be one that nothing but the LoopCond reads.
+    """
+    names = {n: n.proto.attr["frame_name"].s.decode() for n in consumers if n.op == "Enter"}
+    if not names:
+        return {}
+    found: dict[Node, Frame] = {n: (name,) for n, name in names.items()}
+    stack = list(found)
+    while stack:
+        node = stack.pop()
+        frame = found[node][:-1] if node.op == "Exit" else found[node]
+        for consumer in consumers[node]:
+            inner = (*frame, names[consumer]) if consumer in names else frame
+            if len(inner) > len(found.get(consumer, ())):  # an inner loop is met without the loops around it first
+                found[consumer] = inner
+                stack.append(consumer)
+    return {n: found[n] for n in consumers if n in found}

@@ -147,11 +147,31 @@ def test_a_second_process_does_not_try_again(
     assert cache.stats().counts().known_failures == 1
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, TimeoutError, RuntimeError])
+@pytest.mark.parametrize("error", [RuntimeError, RecursionError, KeyError])
+def test_a_defect_of_the_compiler_interprets_the_cluster_and_is_not_remembered(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: type[Exception]
+) -> None:
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
+    compile_program = resolver.compile_program
+
+    def fail(*_: object) -> None:
+        raise error("a defect")
+
+    monkeypatch.setattr(resolver, "compile_program", fail)
+    for _ in range(2):
+        (out,) = _run(_cluster("AddV2", T="float32"), _floats(3), _floats(3))
+        np.testing.assert_array_equal(out.view(np.float32), 2 * _floats(3))
+    assert f"AddV2 cannot be compiled ({error.__name__}: " in caplog.text and "a defect" in caplog.text
+    assert not list(tmp_path.rglob("*.recipe"))
+    monkeypatch.setattr(resolver, "compile_program", compile_program)
+    _run(_cluster("AddV2", T="float32"), _floats(3), _floats(3))
+    assert len(list(tmp_path.rglob("*.recipe"))) == 1
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, TimeoutError])
 def test_what_says_nothing_about_the_cluster_is_not_remembered(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
 ) -> None:
-    """LLVM reports what it cannot do, out of memory among it, as a RuntimeError."""
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
     compile_program = resolver.compile_program
 

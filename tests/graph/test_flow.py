@@ -96,3 +96,18 @@ def test_holds() -> None:
     assert f.holds(f.classes[yes], yes.inputs, [])
     assert f.holds(f.classes[yes], [], [yes])
     assert not f.holds(f.classes[yes], [(x, 0)], [])
+
+
+def test_a_loop_variable_that_the_body_only_writes_is_of_its_iteration() -> None:
+    """Its back edge may come first in the order: it depends on nothing that the variable held."""
+
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+
+        def body(i: tf.Tensor, y: tf.Tensor, z: tf.Tensor) -> tuple[tf.Tensor, ...]:
+            return i + 1, y + x, tf.abs(y, name="written")
+
+        v1.while_loop(lambda i, *_: i < 3, body, [0, x, tf.tanh(tf.tanh(tf.tanh(x)))], name="w")
+
+    got = classes(make)
+    assert len({c for n, c in got.items() if n.startswith("w/Merge")}) == 1

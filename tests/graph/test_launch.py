@@ -181,3 +181,53 @@ def test_a_predicate_that_only_decides_is_made_in_host_memory() -> None:
                for node in launches(out)}  # fmt: skip
     assert outputs[("LogicalAnd",)] == (0, 1)
     assert outputs[("All",)] == (1, 1)  # `p` goes elsewhere too
+
+
+def test_constants_without_elements_and_with_more_values_than_elements_are_taken_along() -> None:
+    """TensorFlow's constant folding keeps the value of a constant that repeats it no times."""
+
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (3,), "x")
+        whole = tf.concat([x, tf.constant([], tf.float32, name="none")], 0)
+        tf.add(whole, tf.constant([1.0, 2.0, 3.0], name="c"), name="y")
+
+    graph = build(make)
+    for node in graph.node:
+        if node.name == "none":
+            node.attr["value"].tensor.float_val.append(1.0)
+    v, f, placed = prepared(graph)
+    launch.encapsulate(v, f, clusters.grow(v, f, placed))
+    (node,) = launches(graph_pb2.GraphDef.FromString(v.write()))
+    arrays = [n.attrs["value"] for n in cluster.parse(node.attr["cluster"].s).nodes if n.op == "Const"]
+    assert sorted(a.size for a in arrays if a.dtype == np.float32) == [0, 3]
+
+
+def test_a_constant_that_cannot_be_read_stays_outside() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (3,), "x")
+        tf.tanh(x + tf.constant([1.0, 2.0, 3.0], name="c"), name="y")
+
+    graph = build(make)
+    for node in graph.node:
+        if node.name == "c":
+            node.attr["value"].tensor.tensor_content = b"short"
+    v, f, placed = prepared(graph)
+    launch.encapsulate(v, f, clusters.grow(v, f, placed))
+    (node,) = launches(graph_pb2.GraphDef.FromString(v.write()))
+    assert sorted(node.input) == ["c", "x"] and cluster_ops(node) == ["AddV2", "Tanh"]
+
+
+def test_a_cluster_that_cannot_be_read_is_not_made(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (3,), "x")
+        tf.tanh(tf.sin(x), name="y")
+
+    def fail(data: bytes) -> cluster.Cluster:
+        raise TypeError("unheard of")
+
+    monkeypatch.setattr(cluster, "parsed", fail)
+    with caplog.at_level("WARNING", logger="habana_tf"):
+        assert pipeline.optimize(build(make).SerializeToString(), Item(fetch=["y"])) is None
+    assert "unheard of" in caplog.text and "one by one" in caplog.text

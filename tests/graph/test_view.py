@@ -91,6 +91,29 @@ def test_exits_come_after_all_their_loop_does() -> None:
     assert order.index("w/NextIteration_1") < order.index("w/Exit")
 
 
+def test_a_loop_is_whole_though_its_condition_is_a_variable_that_nothing_else_reads() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+
+        def body(go: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            return tf.reduce_any(y < 9.0, name="go"), y + x
+
+        v1.while_loop(lambda go, y: go, body, [True, x], name="w")
+
+    graph = build(make)
+    for node in graph.node:  # as TensorFlow prunes it: what is left of the variable is the LoopCond's input
+        if node.op == "LoopCond":
+            node.input[0] = "w/Merge"
+    kept = [n for n in graph.node if n.name not in ("w/Switch", "w/Identity", "w/Exit")]
+    for node in kept:
+        for k, name in enumerate(node.input):
+            if name == "^w/Identity":
+                node.input[k] = "^w/Identity_1"
+    v = view(type(graph)(node=kept))
+    found = {n.name: [e.name for e in later] for n, later in v.exits(v.consumers()).items()}
+    assert found == {"w/NextIteration": ["w/Exit_1"], "w/NextIteration_1": ["w/Exit_1"]}
+
+
 def test_natural_order() -> None:
     assert sorted(["dense_10", "dense_9", "dense", "a1b2", "a1b10"], key=natural) == [
         "a1b2", "a1b10", "dense", "dense_9", "dense_10",

@@ -1,0 +1,361 @@
+"""Random programs of nested control flow, and their comparison with stock TensorFlow.
+
+A program is drawn first, as data, and then built as often as wanted, so that every device traces the same one. It
+works on integers held in floats (and other types), kept small by clipping: sums and products are exact, results must
+be equal, and no predicate depends on rounding. A program returns everything that it computed on its outermost level,
+several times what a loop or a cond gave among it, reads and writes variables anywhere, and takes gradients.
+
+    python -m tests.random_programs --count 5000       # a long run; prints each program that differs, with its seed
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+F32, F64, BF16, I32, I64, BOOL = tf.float32, tf.float64, tf.bfloat16, tf.int32, tf.int64, tf.bool
+
+KINDS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
+    "v": (F32, (3,)), "m": (F32, (2, 3)), "u": (F32, (None,)), "f": (F32, ()), "h": (BF16, (3,)), "d": (F64, (3,)),
+    "i": (I32, ()), "j": (I32, (3,)), "l": (I64, (3,)), "b": (BOOL, ()), "c": (BOOL, (3,)),
+}  # fmt: skip
+"""What values there are: element type and shape. A vector `u` has a length that data decide."""
+
+
+def _clip(x: tf.Tensor) -> tf.Tensor:
+    return tf.clip_by_value(x, tf.cast(-4, x.dtype), tf.cast(4, x.dtype))
+
+
+def _lookup(v: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return tf.gather(v, tf.math.floormod(i, 3))
+
+
+OPS: list[tuple[str, str, str, Callable[..., tf.Tensor]]] = [
+    ("add", "vv", "v", lambda a, b: _clip(a + b)),
+    ("sub", "vv", "v", lambda a, b: _clip(a - b)),
+    ("mul", "vv", "v", lambda a, b: _clip(a * b)),
+    ("relu", "v", "v", tf.nn.relu),
+    ("max", "vv", "v", tf.maximum),
+    ("scale", "vf", "v", lambda a, b: _clip(a * b)),
+    ("where", "cvv", "v", tf.where),
+    ("pick", "bvv", "v", lambda p, a, b: tf.where(p, a, b)),
+    ("rows", "m", "v", lambda m: _clip(tf.reduce_sum(m, 0))),
+    ("reverse", "v", "v", lambda v: v[::-1]),
+    ("stack", "vv", "m", lambda a, b: tf.stack([a, b])),
+    ("times", "mm", "m", lambda a, b: _clip(tf.matmul(tf.matmul(a, b, transpose_b=True), b))),
+    ("row", "mi", "v", lambda m, i: m[tf.math.floormod(i, 2)]),
+    ("total", "v", "f", lambda v: _clip(tf.reduce_sum(v))),
+    ("sum", "u", "f", lambda u: _clip(tf.reduce_sum(u))),
+    ("halve", "f", "f", lambda f: tf.floor(f / 2)),
+    ("element", "vi", "f", _lookup),
+    ("head", "vi", "u", lambda v, i: v[: tf.math.floormod(i, 4)]),
+    ("join", "uv", "u", lambda u, v: tf.concat([u, v], 0)[:5]),
+    ("tail", "u", "u", lambda u: u[1:]),
+    ("square", "u", "u", lambda u: _clip(u * u)),
+    ("narrow", "v", "h", lambda v: tf.cast(v, BF16)),
+    ("half", "hh", "h", lambda a, b: _clip(a + b)),
+    ("wide", "h", "v", lambda h: tf.cast(h, F32)),
+    ("double", "vd", "d", lambda v, d: _clip(tf.cast(v, F64) - d)),
+    ("single", "d", "v", lambda d: tf.cast(d, F32)),
+    ("count", "i", "i", lambda i: tf.math.floormod(i + 1, 5)),
+    ("plus", "ii", "i", lambda a, b: tf.math.floormod(a + b, 5)),
+    ("size", "u", "i", tf.size),
+    ("round", "f", "i", lambda f: tf.cast(f, I32)),
+    ("float", "i", "f", lambda i: tf.cast(i, F32)),
+    ("ints", "v", "j", lambda v: tf.cast(v, I32)),
+    ("addi", "jj", "j", lambda a, b: _clip(a + b)),
+    ("most", "j", "i", lambda j: tf.math.floormod(tf.reduce_max(j), 5)),
+    ("long", "j", "l", lambda j: tf.cast(j, I64)),
+    ("addl", "ll", "l", lambda a, b: _clip(a - b)),
+    ("short", "l", "j", lambda x: tf.cast(x, I32)),
+    ("positive", "f", "b", lambda f: f > 0),
+    ("odd", "i", "b", lambda i: tf.equal(tf.math.floormod(i, 2), 1)),
+    ("any", "c", "b", tf.reduce_any),
+    ("not", "b", "b", tf.logical_not),
+    ("both", "bb", "b", tf.logical_and),
+    ("above", "vv", "c", lambda a, b: a > b),
+    ("nota", "c", "c", tf.logical_not),
+]  # fmt: skip
+"""Name, kinds of the operands, kind of the result, meaning. All exact on the small integers a program works on."""
+
+
+@dataclass
+class Block:
+    """Steps that see the values around them and add their own; `results` are indices among all of those."""
+
+    steps: list[tuple[Any, ...]] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
+
+
+class Draw:
+    """Draws a program. rng: `random.Random`, or hypothesis' own, which shrinks."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.length = rng, rng.randint(2, 6)
+        self.inputs = list("vmfibdju")
+        self.main = self._block(self.inputs, rng.choice([1, 2, 2, 3]), None)
+        self.gradients = rng.random() < 0.4
+
+    def _block(self, around: Sequence[str], depth: int, results: Sequence[str] | None) -> Block:
+        """results: the kinds of the results wanted; None for all that the block computes."""
+        kinds = list(around)
+        block = Block()
+        for _ in range(self.rng.randint(0 if results is not None else 2, self.length)):
+            step, made = self._step(kinds, depth)
+            if step is not None:
+                block.steps.append(step)
+                kinds.extend(made)
+        block.results = (
+            [self._one(kinds, kind, len(around)) for kind in results]
+            if results is not None else list(range(len(around), len(kinds)))
+        )  # fmt: skip
+        return block
+
+    def _one(self, kinds: Sequence[str], kind: str, new: int = 0) -> int:
+        """The index of a value of a kind, mostly one of the latest; some of the block's own if it has any."""
+        fitting = [k for k, other in enumerate(kinds) if other == kind]
+        own = [k for k in fitting if k >= new]
+        return self.rng.choice(own if own and self.rng.random() < 0.8 else fitting)
+
+    def _some(self, kinds: Sequence[str], least: int) -> list[str]:
+        there = sorted(set(kinds))
+        return [self.rng.choice(there) for _ in range(self.rng.randint(least, 3))]
+
+    def _step(self, kinds: list[str], depth: int) -> tuple[tuple[Any, ...] | None, list[str]]:
+        rng = self.rng
+        choice = rng.random()
+        if depth and choice < 0.16:
+            made = self._some(kinds, 0)
+            sides = tuple(self._block(kinds, depth - 1, made) for _ in range(2))
+            return ("cond", self._one(kinds, "b"), *sides), made
+        if depth and choice < 0.2:
+            made = self._some(kinds, 1)
+            sides = tuple(self._block(kinds, depth - 1, made) for _ in range(rng.randint(1, 4)))
+            return ("case", self._one(kinds, "i"), sides), made
+        if depth and choice < 0.4:
+            made = self._some(kinds, 0)
+            starts = [self._one(kinds, kind) for kind in made]
+            inside = [*kinds, "i", *made]  # behind the counter stand the loop variables
+            test = self._block(inside, 0, ["b"]) if rng.random() < 0.4 else None
+            body = self._block(inside, depth - 1, made)
+            limit = self._one(kinds, "i") if rng.random() < 0.7 else None
+            most = rng.choice([None, None, 2])
+            return ("while", limit, starts, made, test, body, rng.choice([1, 10]), most), made
+        if depth and choice < 0.47:
+            kind = rng.choice([k for k in "vfihd" if k in kinds])
+            body = self._block([*kinds, "i"], depth - 1, [kind])
+            return ("list", self._one(kinds, "i"), kind, body), [kind, "i"]
+        if depth and choice < 0.5:
+            made = self._some(kinds, 1)
+            return ("call", self._block(kinds, depth - 1, made), rng.random() < 0.5), made
+        if choice < 0.56:
+            return ("write", rng.choice(["assign_add", "assign_sub", "assign"]), self._one(kinds, "v")), []
+        if choice < 0.6:
+            return ("read",), ["v"]
+        name, takes, gives, _ = rng.choice([op for op in OPS if set(op[1]) <= set(kinds)])
+        return ("op", name, [self._one(kinds, kind) for kind in takes]), [gives]
+
+    def __repr__(self) -> str:
+        return f"gradients: {self.gradients}\n" + _text(self.main, len(self.inputs), 0)
+
+
+def _text(block: Block, first: int, indent: int) -> str:
+    """A block for people: one step a line, named by the values it makes."""
+    lines = []
+    for step in block.steps:
+        shown = [s for s in step if not isinstance(s, Block | tuple)]
+        lines.append("    " * indent + f"{shown}")
+        for part in (p for s in step for p in (s if isinstance(s, tuple) else (s,)) if isinstance(p, Block)):
+            lines.append(_text(part, first, indent + 1))
+    return "\n".join([*lines, "    " * indent + f"-> {block.results}"])
+
+
+class Program:
+    """A drawn program on some device: call it with one value per kind of `Draw.inputs`."""
+
+    def __init__(self, drawn: Draw) -> None:
+        self.drawn = drawn
+        self.variable = tf.Variable([1.0, -2.0, 0.0])
+        self.ops = {name: op for name, _, _, op in OPS}
+
+    def __call__(self, *inputs: tf.Tensor) -> list[tf.Tensor]:
+        """All that was computed outside loops and conds, the variable, and gradients."""
+        with tf.GradientTape() as tape:
+            floats = [x for x in inputs if x.dtype == F32]
+            tape.watch(floats)
+            results = self._run(self.drawn.main, list(inputs))
+            loss = [tf.reduce_sum(r) for r in results if r.dtype == F32]
+        gradients: list[tf.Tensor] = []
+        if self.drawn.gradients and loss:
+            gradients = [tf.convert_to_tensor(g) for g in tape.gradient(tf.add_n(loss), floats) if g is not None]
+        return [*results, self.variable.read_value(), *gradients]
+
+    def _run(self, block: Block, env: list[Any]) -> list[Any]:
+        env = list(env)
+        for step in block.steps:
+            env.extend(getattr(self, "_" + step[0])(env, *step[1:]))
+        return [env[k] for k in block.results]
+
+    def _op(self, env: list[Any], name: str, at: list[int]) -> list[Any]:
+        return [self.ops[name](*(env[k] for k in at))]
+
+    def _cond(self, env: list[Any], pred: int, yes: Block, no: Block) -> list[Any]:
+        if not yes.results:  # a cond for its effects
+            tf.cond(env[pred], lambda: self._done(yes, env), lambda: self._done(no, env))
+            return []
+        return list(tf.cond(env[pred], lambda: self._copies(yes, env), lambda: self._copies(no, env)))
+
+    def _done(self, block: Block, env: list[Any]) -> tf.Tensor:
+        self._run(block, env)
+        return tf.constant(0)
+
+    def _copies(self, block: Block, env: list[Any]) -> list[Any]:
+        return list(self._run(block, env))
+
+    def _case(self, env: list[Any], index: int, sides: tuple[Block, ...]) -> list[Any]:
+        return list(tf.switch_case(env[index], [lambda s=s: self._copies(s, env) for s in sides]))
+
+    def _while(
+        self, env: list[Any], limit: int | None, starts: list[int], kinds: list[str], test: Block | None, body: Block,
+        parallel: int, most: int | None,
+    ) -> list[Any]:  # fmt: skip
+        bound = 3 if limit is None else env[limit]
+
+        def more(i: tf.Tensor, *values: tf.Tensor) -> tf.Tensor:
+            go = i < bound
+            return go if test is None else tf.logical_and(go, self._run(test, [*env, i, *values])[0])
+
+        def turn(i: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
+            return [i + 1, *self._run(body, [*env, i, *values])]
+
+        shapes = [tf.TensorShape([]), *(tf.TensorShape(KINDS[k][1]) for k in kinds)]
+        out = tf.while_loop(more, turn, [tf.constant(0), *(env[k] for k in starts)], shape_invariants=shapes,
+                            parallel_iterations=parallel, maximum_iterations=most)  # fmt: skip
+        return list(out[1:])
+
+    def _list(self, env: list[Any], size: int, kind: str, body: Block) -> list[Any]:
+        dtype, shape = KINDS[kind]
+        array = tf.TensorArray(dtype, size=env[size], element_shape=shape)
+
+        def turn(i: tf.Tensor, a: tf.TensorArray) -> tuple[tf.Tensor, tf.TensorArray]:
+            return i + 1, a.write(i, self._run(body, [*env, i])[0])
+
+        _, array = tf.while_loop(lambda i, a: i < env[size], turn, [tf.constant(0), array])
+        every = array.stack()
+        return [_clip(tf.reduce_sum(every, 0)), tf.shape(every)[0]]
+
+    def _call(self, env: list[Any], block: Block, apart: bool) -> list[Any]:
+        attributes = {"_noinline": True} if apart else None
+        return list(tf.function(lambda: self._copies(block, env), experimental_attributes=attributes)())
+
+    def _write(self, env: list[Any], how: str, value: int) -> list[Any]:
+        getattr(self.variable, how)(_clip(env[value]))
+        return []
+
+    def _read(self, env: list[Any]) -> list[Any]:
+        return [_clip(self.variable.read_value())]
+
+
+INPUTS: dict[str, list[Any]] = {
+    "v": [[1, -2, 3], [0, 1, -1]], "m": [[[1, 0, -1], [2, 1, 0]], [[0, 0, 1], [-3, 2, 1]]], "f": [2, -1], "i": [3, 0],
+    "b": [True, False], "d": [[1, 0, 2], [-1, 4, 0]], "j": [[1, 2, -1], [0, 0, 3]], "u": [[1, 2], []],
+}  # fmt: skip
+"""Two inputs of each kind; those of one program are of one length each, `u` of two."""
+
+
+def run(drawn: Draw, device: str) -> list[list[np.ndarray[Any, Any]]]:
+    """The results of a program on a device, called once with each set of inputs, its variable going on."""
+    with tf.device(device):
+        program = Program(drawn)
+        specs = [tf.TensorSpec(KINDS[k][1], KINDS[k][0]) for k in drawn.inputs]
+        f = tf.function(program, input_signature=specs)
+        out = []
+        for k in range(2):
+            inputs = [tf.constant(INPUTS[kind][k], KINDS[kind][0]) for kind in drawn.inputs]
+            out.append([r.numpy() for r in f(*inputs)])
+    return out
+
+
+def compare(drawn: Draw) -> None:
+    """Asserts that a program computes on HPU what it computes on the CPU, and that the graph pass did not give up.
+
+    The device must be loaded.
+    """
+    from habana_tf._native import _bridge
+
+    failed = _bridge.counters()["optimize_errors"]
+    expected, got = run(drawn, "/CPU:0"), run(drawn, "/HPU:0")
+    assert _bridge.counters()["optimize_errors"] == failed, f"the graph pass failed on\n{drawn}"
+    for call, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
+        assert [(r.dtype, r.shape) for r in mine] == [(r.dtype, r.shape) for r in theirs], (call, drawn)
+        for k, (a, b) in enumerate(zip(mine, theirs, strict=True)):
+            np.testing.assert_array_equal(a, b, err_msg=f"call {call}, result {k} of\n{drawn}")
+
+
+def _refused(seed: int) -> bool:
+    """Whether TensorFlow itself cannot run a program."""
+    try:
+        run(Draw(random.Random(seed)), "/CPU:0")
+    except Exception:
+        return True
+    return False
+
+
+def main() -> int:
+    """A long run; returns how many programs differed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=100, help="programs to compare")
+    parser.add_argument("--seed", type=int, default=0, help="of the first program; the others follow")
+    parser.add_argument("--show", action="store_true", help="print the program of --seed and end")
+    parser.add_argument("--interpret", action="store_true", help="do not compile clusters: more programs in the time")
+    options = parser.parse_args()
+    if options.show:
+        print(Draw(random.Random(options.seed)))
+        return 0
+    import habana_tf
+
+    habana_tf.load_habana_module()
+    if options.interpret:
+        _interpret()
+    different = refused = 0
+    begin = time.monotonic()
+    for seed in range(options.seed, options.seed + options.count):
+        try:
+            compare(Draw(random.Random(seed)))
+        except Exception as error:
+            if _refused(seed):
+                refused += 1
+                continue
+            different += 1
+            print(f"seed {seed}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
+        done = seed + 1 - options.seed
+        if done % 100 == 0:
+            print(f"{done} programs in {time.monotonic() - begin:.0f} s, {different} different", flush=True)
+    print(f"{options.count - refused} programs compared, {different} different, {refused} that TensorFlow refuses")
+    return min(different, 100)
+
+
+def _interpret() -> None:
+    """Lets the interpreter run every cluster of several ops."""
+    import logging
+
+    from habana_tf.compiler import resolve
+    from habana_tf.compiler.views import Unfit
+
+    def refuse(*_: Any) -> Any:
+        raise Unfit("by request")
+
+    logging.getLogger("habana_tf").setLevel(logging.ERROR)
+    resolve.compile_program = refuse
+
+
+if __name__ == "__main__":
+    sys.exit(main())
