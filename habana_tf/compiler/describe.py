@@ -84,7 +84,15 @@ def _inside(kernel: Kernel, plan: Schedule) -> Iterator[Node]:
 
 def _constant(node: Node) -> bool:
     """Whether a node is a constant or a view of constants, which ops share: it is nobody's work."""
-    return node.op is Op.CONST or (node.op in VIEWS and all(_constant(s) for s in node.src))
+    seen = {node}
+    stack = [node]
+    while stack:
+        n = stack.pop()
+        if n.op is not Op.CONST and n.op not in VIEWS:
+            return False
+        stack.extend(s for s in n.src if s not in seen)
+        seen.update(n.src)
+    return True
 
 
 def _multiply_adds(node: Node) -> Extent:

@@ -19,6 +19,8 @@ _DEAR = frozenset(
 )
 CHEAP = 3
 """Scalar operations up to which a value read several times is computed again rather than kept."""
+MOST_VIEWS = 32
+"""Views between a value and the memory it is read from: each makes the index longer, and the code."""
 
 
 def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]]) -> set[Node]:
@@ -36,18 +38,18 @@ def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, V
             kept.update(v.base for v in operands[n])
         elif n.op in (Op.GATHER, Op.RANDOM) or n.op is Op.RESHAPE and in_memory_order(n):
             kept.add(n.src[0])
+    reads = _reads(nodes, users)
     cost: dict[Node, int] = {}
+    views: dict[Node, int] = {}
     for n in nodes:
+        if n not in kept:
+            cost[n] = own = _cost(n, cost)
+            views[n] = max((views[s] for s in n.src), default=0) + (n.op in VIEWS)
+            dear = n.op is not Op.CONST and own > CHEAP
+            if views[n] > MOST_VIEWS or dear and (reads[n] > 1 or any(_repeats(u, n) for u in users.get(n, ()))):
+                kept.add(n)
         if n in kept:
-            cost[n] = 1
-            continue
-        cost[n] = own = _cost(n, cost)
-        if n.op is Op.CONST or own <= CHEAP:
-            continue
-        repeated = any(_repeats(u, n) for u in users.get(n, ()))
-        if repeated or _reads(n, users) > 1:
-            kept.add(n)
-            cost[n] = 1
+            cost[n], views[n] = 1, 0
     return kept
 
 
@@ -70,12 +72,9 @@ def _repeats(user: Node, n: Node) -> bool:
     return False
 
 
-def _reads(n: Node, users: dict[Node, list[Node]]) -> int:
-    """How many places read an inlined node, looking through views."""
-    count = 0
-    for u in users.get(n, ()):
-        if u.op in (Op.RESHAPE, Op.PERMUTE):
-            count += max(1, _reads(u, users))
-        else:
-            count += 1
-    return count
+def _reads(nodes: list[Node], users: dict[Node, list[Node]]) -> dict[Node, int]:
+    """How many places read each node if it is inlined, looking through views. nodes: sources first."""
+    reads: dict[Node, int] = {}
+    for n in reversed(nodes):
+        reads[n] = sum(max(1, reads[u]) if u.op in (Op.RESHAPE, Op.PERMUTE) else 1 for u in users.get(n, ()))
+    return reads

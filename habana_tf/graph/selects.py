@@ -209,15 +209,17 @@ class _Edit:
         def waits(node: Node) -> list[Node]:
             """What a node waited for by control, without what only told the branch."""
             out: dict[Node, None] = {}
-            for source in node.controls:
-                if source in tells:
-                    out.update(dict.fromkeys(waits(source)))
-                    for switch, _ in source.inputs:
-                        out.update(dict.fromkeys(waits(switch)))
-                elif source in switches:
-                    out.update(dict.fromkeys(waits(source)))
-                else:
-                    out[source] = None
+            seen: set[Node] = set()
+            stack = [node]
+            while stack:
+                for source in stack.pop().controls:
+                    if source not in tells and source not in switches:
+                        out[source] = None
+                    elif source not in seen:
+                        seen.add(source)
+                        stack.append(source)
+                        if source in tells:
+                            stack.extend(switch for switch, _ in source.inputs)
             return list(out)
 
         edges: dict[Node, tuple[list[Ref], list[Node]]] = {}

@@ -21,6 +21,9 @@ from .emit import Function, Value
 from .lanes import literal, memory_type, register_type
 from .scalar import Scalar
 
+_MOVES = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.WINDOW})
+"""Views whose element is an element of their source, whatever the index."""
+
 
 class Val(NamedTuple):
     """An emitted value: its register, and whether it is one scalar for all lanes."""
@@ -162,14 +165,49 @@ class Evaluator:
     # -- values ---------------------------------------------------------------------------------------------
 
     def value(self, node: Node, index: Index) -> Val:
-        """`node` at `index`, in register form."""
-        key = (node, index)
+        """`node` at `index`, in register form.
+
+        Sources come first, off a stack of its own: a chain of maps and views is as long as the program made it.
+        """
+        found = self._find((node, index))
+        if found is not None:
+            return found
+        stack: list[tuple[Node, Index, list[tuple[Node, Index]] | None]] = [(node, index, None)]
+        while True:
+            node, index, sources = stack.pop()
+            found = self._find((node, index))
+            if found is None and sources is None:
+                sources = self._sources(node, index)
+                stack.append((node, index, sources))
+                stack.extend((s, i, None) for s, i in reversed(sources))
+                continue
+            if found is None:
+                moves = sources and node.op in _MOVES
+                found = self._find(sources[0]) if sources and moves else self._value(node, index)
+                assert found is not None
+                self._known[-1][node, index] = found
+            if not stack:
+                return found
+
+    def _find(self, key: tuple[Node, Index]) -> Val | None:
         for known in self._known:
             if key in known:
                 return known[key]
-        out = self._value(node, index)
-        self._known[-1][key] = out
-        return out
+        return None
+
+    def _sources(self, node: Node, index: Index) -> list[tuple[Node, Index]]:
+        """What `_value` will ask for under the guard that holds now, in the order in which it will."""
+        if node in self.buffers:
+            return []
+        match node.op:
+            case Op.MAP:
+                return [(s, index) for s in node.src]
+            case Op.GATHER if node.src[0].numel != 0:
+                return [(c, index[: c.rank]) for c in node.src[1:]]
+            case op if op in _MOVES and not (op is Op.RESHAPE and node.src[0] in self.buffers):
+                source, inner, _ = source_of(node, index)
+                return [(source, inner)]
+        return []
 
     def vector_of(self, node: Node, index: Index) -> Value:
         """`node` at `index` with a value in every lane."""
@@ -198,9 +236,6 @@ class Evaluator:
             case Op.RESHAPE if node.src[0] in self.buffers:
                 source = node.src[0]
                 return self.load(self.buffers[source], source.dtype, ext.ravel(index, node.shape))
-            case Op.RESHAPE | Op.EXPAND | Op.PERMUTE | Op.SLICE | Op.WINDOW:
-                source, inner, _ = source_of(node, index)
-                return self.value(source, inner)
             case Op.PAD:
                 return self._pad(node, index)
         raise Unfit(f"{node.op.name.lower()} inside a fused loop")
