@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import habana_tf
 from tests.child import on_hpu
 
 X = np.random.default_rng(0).standard_normal((6, 4, 5)).astype("f4")
@@ -247,3 +248,35 @@ def test_boxes_that_overlap_are_suppressed() -> None:
     for mine, theirs in zip(results[1], results[0], strict=True):
         assert mine.dtype == theirs.dtype
         np.testing.assert_array_equal(mine, theirs)
+
+
+@on_hpu
+def test_windows_of_an_image() -> None:
+    """Shifted windows: conds on sizes computed in floating point, roll, nested conds, in every block."""
+
+    def block(x: tf.Tensor, window: int, shift: int) -> tf.Tensor:
+        size = tf.shape(x)[1]
+        small = tf.reduce_min(tf.shape(x)[1:3]) <= window
+        moved = tf.cond(small, lambda: tf.constant(0), lambda: tf.constant(shift))
+        missing = tf.cast(tf.math.ceil(tf.cast(size, tf.float64) / window), tf.int32) * window - size
+        y = tf.cond(missing > 0, lambda: tf.pad(x, [[0, 0], [0, missing], [0, missing], [0, 0]]), lambda: x)
+        y = tf.cond(moved > 0, lambda: tf.roll(y, [-moved, -moved], [1, 2]), lambda: y)
+        y = tf.tanh(y) + tf.reduce_mean(y, [1, 2], keepdims=True)
+        y = tf.cond(moved > 0, lambda: tf.roll(y, [moved, moved], [1, 2]), lambda: y)
+        return tf.cond(missing > 0, lambda: y[:, :size, :size], lambda: y)
+
+    x = np.random.default_rng(0).standard_normal((2, 10, 10, 4)).astype("f4")
+    results = []
+    for device in ("/CPU:0", "/HPU:0"):
+        with tf.device(device):
+
+            @tf.function(input_signature=[tf.TensorSpec([None, 10, 10, 4])])
+            def f(x: tf.Tensor) -> tf.Tensor:
+                for _ in range(3):
+                    x = block(x, 4, 2)
+                return x
+
+            results.append(f(tf.constant(x)).numpy())
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-6)
+    graph = habana_tf.placement_report().graphs[-1]
+    assert len(graph.launches) == 1, graph.line()

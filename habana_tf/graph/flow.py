@@ -72,6 +72,23 @@ def predicate(switch: Node) -> tuple[Node, int]:
     return node, output
 
 
+def _side(ref: Ref, flow: Flow) -> frozenset[Literal]:
+    node, output = ref
+    condition = flow.condition(node)
+    return condition | {(*predicate(node), output)} if node.op == "Switch" else condition
+
+
+def resolved(merge: Node, flow: Flow) -> Literal | None:
+    """The predicate that a Merge resolves, with the branch of its first input."""
+    if len(merge.inputs) != 2 or any(n.op == "NextIteration" for n, _ in merge.inputs):
+        return None
+    first, second = (_side(ref, flow) for ref in merge.inputs)
+    mine, others = list(first - second), list(second - first)
+    if len(mine) != 1 or len(others) != 1 or mine[0][:2] != others[0][:2] or {mine[0][2], others[0][2]} != {0, 1}:
+        return None
+    return mine[0]
+
+
 def analyse(view: View) -> Flow:
     """The class of every node. Linear in the size of the graph."""
     order = view.topological()

@@ -19,6 +19,7 @@ from .. import bf16_config, settings
 from . import (
     bf16,
     clusters,
+    conds,
     constants,
     detours,
     dump,
@@ -49,10 +50,17 @@ class Work:
     excluded: dict[str, Reason] = field(default_factory=dict)
     flow: Flow = field(default_factory=lambda: Flow([], {}, []))
     placement: Placement = field(default_factory=Placement)
+    before: report.Census = field(default_factory=report.Census)
+    folded: int = 0
     opened: int = 0
     conversion: bf16.Conversion | None = None
     groups: list[clusters.Group] = field(default_factory=list)
     launches: list[launch.Launch] = field(default_factory=list)
+
+
+def _conds(work: Work) -> None:
+    work.folded = conds.fold(work.view, work.shapes)
+    work.before = report.census(work.view)
 
 
 def _place(work: Work) -> None:
@@ -95,7 +103,8 @@ def _launches(work: Work) -> None:
 
 
 PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
-    ("placement", _place),  # first: every later phase asks what HPU takes
+    ("conds", _conds),  # before all that would have to look at what never runs
+    ("placement", _place),  # next: every later phase asks what HPU takes
     ("lists", _lists),  # before all that asks which loop a node is in
     ("bf16", _bf16),  # before all that moves or merges work: the casts it adds are work too
     ("selects", _selects),  # before variables: it takes reads and assigns out of branches
@@ -160,7 +169,6 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
     view = View.parse(graph_def, preserved | fetched, fetched)
     if any(node.op == "HpuLaunch" for node in view.nodes):
         return view.write() if placement.rescue(view) else None
-    before = report.census(view)
     fuel = settings.HABANA_SIM_CLUSTER_FUEL.get()
     numbers = dump.Dumps()
     work = Work(view, Shapes(item))
@@ -184,9 +192,10 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
     conversion = work.conversion
     if conversion is not None and _watch.see is None and settings.HABANA_SIM_BF16_VERBOSE.get():
         conversion.say()
-    changed = work.launches or work.placement.moved or work.opened or (conversion is not None and conversion.casts)
+    casts = conversion is not None and conversion.casts
+    changed = work.launches or work.placement.moved or work.opened or work.folded or casts
     out = work.view.write() if changed else None
-    made = report.describe(before, work.placement, conversion, work.launches, time.perf_counter() - begin)
+    made = report.describe(work.before, work.placement, conversion, work.launches, time.perf_counter() - begin)
     if _watch.see is None:
         report.remember(made)
     else:

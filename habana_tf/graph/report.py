@@ -30,8 +30,8 @@ _records: list[GraphRecord] = []
 class Census:
     """What a graph holds before the pass: nodes that compute (its rim and constants are not counted), per op."""
 
-    nodes: int
-    total: int
+    nodes: int = 0
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,8 @@ def _precision(counts: dict[tuple[str, Why], int]) -> list[dict[str, Any]]:
 
 def census(view: View) -> Census:
     """Counts a graph before the pass."""
-    return Census(sum(1 for n in view.nodes if device_type(n.device) == "HPU"), len(view.nodes))
+    nodes = view.alive()
+    return Census(sum(1 for n in nodes if device_type(n.device) == "HPU"), len(nodes))
 
 
 def describe(

@@ -30,7 +30,7 @@ from math import prod
 
 from ..compiler.dtypes import from_tf
 from ..lowering.table import lookup
-from .flow import Flow, Literal, analyse, predicate
+from .flow import Flow, analyse, predicate, resolved
 from .handles import Key, handle_key
 from .ops import FORWARDING, RESOURCE, attr, device_type, input_types, output_types
 from .shapes import Shapes
@@ -58,7 +58,7 @@ def convert(view: View, flow: Flow, shapes: Shapes) -> Flow:
         return flow
     conds: dict[Ref, _Cond] = {}
     for merge in merges:
-        literal = _resolved(merge, flow)
+        literal = resolved(merge, flow)
         if literal is not None:
             conds.setdefault(literal[:2], _Cond(literal[:2])).merges[merge] = literal[2]
     depth = dict.fromkeys(conds, 0)
@@ -77,23 +77,6 @@ def convert(view: View, flow: Flow, shapes: Shapes) -> Flow:
             edit.flatten(conds[key])
             changed = True
     return analyse(view) if changed else flow
-
-
-def _side(ref: Ref, flow: Flow) -> frozenset[Literal]:
-    node, output = ref
-    condition = flow.condition(node)
-    return condition | {(*predicate(node), output)} if node.op == "Switch" else condition
-
-
-def _resolved(merge: Node, flow: Flow) -> Literal | None:
-    """The predicate that a Merge resolves, with the branch of its first input."""
-    if len(merge.inputs) != 2 or any(n.op == "NextIteration" for n, _ in merge.inputs):
-        return None
-    first, second = (_side(ref, flow) for ref in merge.inputs)
-    mine, others = list(first - second), list(second - first)
-    if len(mine) != 1 or len(others) != 1 or mine[0][:2] != others[0][:2] or {mine[0][2], others[0][2]} != {0, 1}:
-        return None
-    return mine[0]
 
 
 @dataclass

@@ -24,11 +24,26 @@ class Shapes:
 
     def get(self, ref: Ref) -> Shape | None:
         """The shape of a tensor; None if its rank, or an extent without a name, is unknown."""
-        if ref not in self._known:
-            self._known[ref] = None  # against a loop's back edge
-            shape = self._inferred(ref)
-            self._known[ref] = self._derived(ref) if shape is None else shape
-        return self._known[ref]
+        return _whole(self.partial(ref))
+
+    def partial(self, ref: Ref) -> Shape | None:
+        """The shape of a tensor with what is known of it: an extent without a name is -1; None if its rank is not."""
+        asked = []
+        at: Ref | None = ref
+        shape: Shape | None = None
+        while at is not None:
+            if at in self._known:
+                shape = self._known[at]
+                break
+            asked.append(at)
+            self._known[at] = None  # against a loop's back edge
+            shape = self._inferred(at)
+            at = None if shape is not None else self._same(at)
+        if shape is None and asked:
+            shape = self._read(asked[-1])
+        for at in asked:
+            self._known[at] = shape
+        return shape
 
     @staticmethod
     def variable(handle: Ref) -> Shape | None:
@@ -37,10 +52,10 @@ class Shapes:
         while node.op in ("Identity", "Switch", "Enter"):
             node = node.inputs[0][0]
         if node.op == "VarHandleOp":
-            return _extents(attr(node, "shape").shape)
+            return _whole(_extents(attr(node, "shape").shape))
         if node.op == "_Arg" and "_handle_shapes" in node.proto.attr:
             shapes = node.proto.attr["_handle_shapes"].list.shape
-            return _extents(shapes[0]) if len(shapes) == 1 else None
+            return _whole(_extents(shapes[0])) if len(shapes) == 1 else None
         return None
 
     def know(self, ref: Ref, shape: Shape | None) -> None:
@@ -59,19 +74,30 @@ class Shapes:
         shape = op_performance_data_pb2.OpInfo.TensorProperties.FromString(properties[output]).shape
         return _extents(shape)
 
-    def _derived(self, ref: Ref) -> Shape | None:
+    @staticmethod
+    def _same(ref: Ref) -> Ref | None:
+        """The tensor whose shape this one has."""
         node, output = ref
         if node.op in FORWARDING or node.op in ("Switch", "Cast"):
-            return self.get(node.inputs[0])
+            return node.inputs[0]
+        if node.op in ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3") and 0 < output < 5:
+            return node.inputs[1]
+        return None
+
+    def _read(self, ref: Ref) -> Shape | None:
+        """The shape of what holds its own."""
+        node, _ = ref
         if node.op == "ReadVariableOp":
             return self.variable(node.inputs[0])
         if node.op == "Const":
             return _extents(attr(node, "value").tensor.tensor_shape)
-        if node.op in ("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3") and 0 < output < 5:
-            return self.get(node.inputs[1])
         return None
 
 
 def _extents(shape: Any) -> Shape | None:
     extents = tuple(d.size for d in shape.dim)
-    return None if shape.unknown_rank or -1 in extents else extents
+    return None if shape.unknown_rank else extents
+
+
+def _whole(shape: Shape | None) -> Shape | None:
+    return None if shape is None or -1 in shape else shape
