@@ -178,22 +178,39 @@ class _Folding:
         held = set()
         for node in self.flow.order:
             if node.name in self.view.preserved:
-                held.update(self._killers(node))
+                condition = self.flow.condition(node)
+                held |= {(n, k) for n, k, side in condition if side >= 0 and self.known.get((n, k)) == 1 - side}
         self.known = {ref: branch for ref, branch in self.known.items() if ref not in held}
+        self.dead = self._dead()
+        if any(n.name in self.view.preserved for n in self.dead):
+            self.known, self.dead = {}, set()
 
-    def _killers(self, node: Node) -> list[Ref]:
-        """The predicates that say a node never runs."""
-        condition = self.flow.condition(node)
-        return [(n, k) for n, k, side in condition if side >= 0 and self.known.get((n, k)) == 1 - side]
+    def _dead(self) -> set[Node]:
+        """The nodes that never run, as TensorFlow's executor would find out."""
+        dead: set[Node] = set()
+        for node in self.flow.order:
+            if node.op == "Merge":
+                given = [ref for ref in node.inputs if ref[0].op != "NextIteration"]
+                never = all(self._never(ref, dead) for ref in given)
+            else:
+                never = any(self._never(ref, dead) for ref in node.inputs)
+            if never or any(n in dead for n in node.controls):
+                dead.add(node)
+        return dead
+
+    def _never(self, ref: Ref, dead: set[Node]) -> bool:
+        node, output = ref
+        return node in dead or (node.op == "Switch" and self.known.get(predicate(node)) == 1 - output)
 
     def run(self) -> int:
-        dead = {n for n in self.flow.order if self._killers(n)}
+        """Rewrites the graph; returns the number of known predicates."""
+        dead = self.dead
         switches = {n for n in self.flow.order if n.op == "Switch" and n not in dead and predicate(n) in self.known}
         pivots = {
             n for n in self.flow.order
             if n.op == "Identity" and n.inputs[0][0] in switches and _asks(n.inputs[0][0])
         }  # fmt: skip
-        merges = {n: _live(n, self.flow, self.known) for n in self.flow.order if n.op == "Merge" and n not in dead}
+        merges = {n: self._only(n) for n in self.flow.order if n.op == "Merge" and n not in dead}
         for node in self.flow.order:
             if node in dead:
                 self.view.remove(node)
@@ -210,6 +227,11 @@ class _Folding:
             node.controls = self._waits(node, pivots)
         self._sweep()
         return len(self.known)
+
+    def _only(self, merge: Node) -> int | None:
+        """The one input of a Merge that may come; None if several may, or it is a loop's."""
+        may = [k for k, ref in enumerate(merge.inputs) if not self._never(ref, self.dead)]
+        return may[0] if len(may) == 1 and not any(n.op == "NextIteration" for n, _ in merge.inputs) else None
 
     def _always(self, node: Node) -> bool:
         """Whether nothing is left that decides if a node runs, and nobody asks for it by name."""

@@ -109,3 +109,21 @@ def test_the_pass_makes_one_launch_of_it() -> None:
     graph = build(make)
     out = pipeline.optimize(graph.SerializeToString(), Item(preserve=["last"], fetch=["last"], shapes=inferred(graph)))
     assert out is not None and len(launches(graph_pb2.GraphDef.FromString(out))) == 1
+
+
+def test_a_cond_within_a_cond_on_the_same_predicate() -> None:
+    """The Merge of the inner one has no side left that could come, and belongs to no branch by its inputs."""
+
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (None, 3), "x")
+        y = pad_to_four(x)
+        wide = tf.shape(y)[1] > 3
+
+        def inner() -> tf.Tensor:
+            return v1.cond(wide, lambda: tf.pad(y, [[0, 1], [0, 0]]), lambda: tf.tanh(y))
+
+        both = tf.reduce_sum(v1.cond(wide, lambda: y * 2.0, inner)) + tf.reduce_sum(v1.cond(wide, inner, lambda: y))
+        tf.identity(both, name="last")
+
+    count, out = folded(make)
+    assert count >= 2 and not ops(out) & {"Switch", "Merge", "Tanh"}
