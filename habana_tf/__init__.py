@@ -36,7 +36,7 @@ _WHERE = {
     "recompilation_report": "compiler.recompilations",
 }
 _MODULES = ("backward_compatible_optimizers", "bf16_config", "cache", "distribute", "habana_device", "habana_ops",
-            "hardware", "lib_utils", "loader", "media", "multinode_helpers", "ops", "optimizers",
+            "hardware", "lib_utils", "library_loader", "loader", "media", "multinode_helpers", "ops", "optimizers",
             "py_synapse_logger", "settings", "synapse_logger_helpers", "sysconfig")  # fmt: skip
 
 # All but what only some releases of TensorFlow can give.

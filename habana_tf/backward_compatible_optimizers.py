@@ -9,11 +9,13 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_"):
+    if name.startswith("_") and name != "__all__":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import tensorflow as tf
 
     keras_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
+    if name == "__all__":  # what `import *` takes
+        return [] if keras_3 else [each for each in dir(tf.keras.optimizers.legacy) if not each.startswith("_")]
     if not keras_3 and hasattr(tf.keras.optimizers.legacy, name):
         return getattr(tf.keras.optimizers.legacy, name)
     raise AttributeError(

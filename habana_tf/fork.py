@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any
 
+__all__ = ["TEXT", "ForkError", "guard"]
+
 TEXT = (
     "HPU cannot be used in a process forked after load_habana_module(): TensorFlow's and the device's threads do "
     "not exist here. Start the process with the 'spawn' method instead: multiprocessing.get_context('spawn')"

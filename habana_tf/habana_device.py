@@ -6,6 +6,8 @@ import logging
 
 from .hardware.chips import chip
 
+__all__ = ["get_type", "log"]
+
 log = logging.getLogger("habana_tf.device")
 
 

@@ -17,6 +17,8 @@ import tensorflow as tf
 
 from .loader import load_habana_module
 
+__all__ = ["HabanaEstimator"]
+
 if not hasattr(tf, "estimator"):
     raise ImportError(
         f"HabanaEstimator: TensorFlow {tf.__version__} has no estimators, 2.15 was the last that had them. "

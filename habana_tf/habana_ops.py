@@ -10,8 +10,21 @@ that says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
+
+__all__ = [
+    "habana_gelu",
+    "habana_gelu_grad",
+    "habana_instance_norm",
+    "habana_instance_norm_grad",
+    "habana_layer_norm",
+    "habana_layer_norm_grad",
+]
+
+_TANH_SCALE, _TANH_CUBIC = math.sqrt(2 / math.pi), 0.044715
+"""Of the approximation by a hyperbolic tangent (Hendrycks and Gimpel, arXiv 1606.08415)."""
 
 _UNKNOWN = ("pyramid_roi_align", "pyramid_roi_align_grad_images", "habana_correlation", "habana_correlation_grad")
 
@@ -27,8 +40,10 @@ def habana_layer_norm(
 ) -> tuple[Any, Any, Any]:
     """Layer normalization: (y, mean, istd), y = (x - mean) * istd * gamma + beta, istd = 1 / sqrt(variance + epsilon).
 
-    axes: the axes that are normalized over, as a tensor, an array or a list. beta, gamma: of the shape of those axes
-    (or flat), scalars, or of x's rank. mean, istd: at least fp32, with size 1 on `axes`. y: of the type of x.
+    axes: the axes that are normalized over, as a number, a list, an array, a constant tensor or a TensorProto: Habana's
+    op has them as an attribute, so scripts hand over `tf.make_tensor_proto(...)`. epsilon: a number, in the same forms.
+    beta, gamma: of the shape of those axes (or flat), scalars, or of x's rank. mean, istd: at least fp32, with size 1
+    on `axes`. y: of the type of x.
     """
     import tensorflow as tf
 
@@ -95,26 +110,91 @@ def habana_instance_norm_grad(
         return dx, tf.cast(beta_gradient, gamma.dtype), tf.cast(gamma_gradient, gamma.dtype)
 
 
-def _axes(axes: Any, rank: int) -> list[int]:
-    """The axes as sorted numbers from 0. Raises ValueError if they are not known when the graph is made."""
-    import numpy as np
+def habana_gelu(data_input: Any, approximate: bool = False, name: str | None = None) -> tuple[Any, Any]:
+    """The Gaussian error linear unit: (y, t), y = x / 2 * (1 + t), both of x's shape and type.
+
+    t: the error function of x / sqrt(2), or with `approximate` its approximation by a hyperbolic tangent, as in
+    `tf.nn.gelu`; the gradient op takes it from here.
+    """
     import tensorflow as tf
 
-    known = tf.get_static_value(axes) if tf.is_tensor(axes) else np.asarray(axes)
+    with tf.name_scope(name or "HabanaGelu"):
+        x = tf.convert_to_tensor(data_input)
+        if approximate:
+            t = tf.tanh(tf.cast(_TANH_SCALE, x.dtype) * (x + tf.cast(_TANH_CUBIC, x.dtype) * tf.pow(x, 3)))
+        else:
+            t = tf.math.erf(x / tf.cast(math.sqrt(2), x.dtype))
+        return tf.cast(0.5, x.dtype) * x * (tf.cast(1, x.dtype) + t), t
+
+
+def habana_gelu_grad(grad_input: Any, input: Any, tanh: Any, approximate: bool = False, name: str | None = None) -> Any:
+    """The gradient of `habana_gelu`'s y with respect to its input. tanh: t, as the forward op gave it."""
+    import tensorflow as tf
+
+    with tf.name_scope(name or "HabanaGeluGrad"):
+        x = tf.convert_to_tensor(input)
+        wide = tf.cast(x, _wide(x.dtype))
+        t, dy = (tf.cast(each, wide.dtype) for each in (tanh, grad_input))
+        if approximate:
+            slope = (1 - t * t) * _TANH_SCALE * (1 + 3 * _TANH_CUBIC * wide * wide)
+        else:
+            slope = math.sqrt(2 / math.pi) * tf.exp(-0.5 * wide * wide)
+        return tf.cast(dy * 0.5 * (1 + t + wide * slope), x.dtype)
+
+
+def _constant(value: Any, what: str) -> Any:
+    """The value of an attribute as an array: Habana's ops take a TensorProto for one, ours also what stands for it.
+
+    Raises ValueError when it is not known while the graph is made.
+    """
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow.core.framework import tensor_pb2
+
+    if isinstance(value, tensor_pb2.TensorProto):
+        return tf.make_ndarray(value)
+    if isinstance(value, (list, tuple)):
+        return np.array([_constant(each, what) for each in value])
+    known = tf.get_static_value(value) if tf.is_tensor(value) else np.asarray(value)
     if known is None:
-        raise ValueError("habana_ops: the axes must be known when the graph is made")
-    return sorted(int(axis) % rank for axis in np.ravel(known))
+        raise ValueError(
+            f"habana_ops: the {what} must be known when the graph is made: give numbers, a constant or a TensorProto, "
+            f"not {value!r}"
+        )
+    return known
+
+
+def _axes(axes: Any, rank: int) -> list[int]:
+    """The axes as sorted numbers from 0. Raises ValueError if they are not known yet, or are not x's."""
+    numbers = [int(axis) for axis in _constant(axes, "axes").ravel()]
+    if any(not -rank <= axis < rank for axis in numbers):
+        raise ValueError(f"habana_ops: axes {numbers} are not all among the {rank} of the input")
+    return sorted({axis % rank for axis in numbers})
+
+
+def _wide(dtype: Any) -> Any:
+    """The type that statistics are computed in: at least fp32."""
+    import tensorflow as tf
+
+    return tf.float32 if dtype in (tf.bfloat16, tf.float16) else dtype
 
 
 def _moments(x: Any, over: Sequence[int], epsilon: Any) -> tuple[Any, Any, Any]:
     """x less its mean, the mean, and the inverse standard deviation, in at least fp32."""
     import tensorflow as tf
 
-    wide = tf.cast(x, tf.float32) if x.dtype in (tf.bfloat16, tf.float16) else x
+    wide = tf.cast(x, _wide(x.dtype))
     mean = tf.reduce_mean(wide, over, keepdims=True)
     centered = wide - mean
     variance = tf.reduce_mean(tf.square(centered), over, keepdims=True)
-    return centered, mean, tf.math.rsqrt(variance + tf.cast(epsilon, wide.dtype))
+    return centered, mean, tf.math.rsqrt(variance + tf.cast(_scalar(epsilon), wide.dtype))
+
+
+def _scalar(epsilon: Any) -> Any:
+    """A number that may be a tensor (known or not), an array of one or a TensorProto."""
+    import tensorflow as tf
+
+    return tf.reshape(epsilon if tf.is_tensor(epsilon) else _constant(epsilon, "epsilon"), [])
 
 
 def _param_shape(param: Any, over: Sequence[int], x: Any) -> list[int]:
@@ -134,8 +214,7 @@ def _param(param: Any, over: Sequence[int], x: Any) -> Any:
     import tensorflow as tf
 
     param = tf.convert_to_tensor(param)
-    wide = tf.float32 if x.dtype in (tf.bfloat16, tf.float16) else x.dtype
-    return tf.cast(tf.reshape(param, _param_shape(param, over, x)), wide)
+    return tf.cast(tf.reshape(param, _param_shape(param, over, x)), _wide(x.dtype))
 
 
 def _gradients(x: Any, grad_in: Any, mean: Any, istd: Any, gamma: Any, over: Sequence[int]) -> tuple[Any, Any, Any]:

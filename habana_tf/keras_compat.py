@@ -25,6 +25,8 @@ from typing import Any
 
 from . import settings
 
+__all__ = ["install", "uninstall"]
+
 _log = logging.getLogger(__name__)
 _MODULE = "keras.src.trainers.trainer"
 _originals: dict[str, Any] = {}

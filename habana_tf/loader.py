@@ -29,6 +29,17 @@ from . import __version__, log, settings
 from .hardware import claim
 from .hardware.cards import Card, cards
 
+__all__ = [
+    "TESTED",
+    "LoadError",
+    "is_loaded",
+    "is_op_override_allowed",
+    "load_habana_module",
+    "plugin_path",
+    "rebuild_context",
+    "set_op_override_allowed",
+]
+
 _log = logging.getLogger(__name__)
 
 TESTED = ((2, 15), (2, 21))

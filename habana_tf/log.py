@@ -9,6 +9,8 @@ import logging
 
 from . import settings
 
+__all__ = ["configure", "level"]
+
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,

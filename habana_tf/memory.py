@@ -13,6 +13,8 @@ import threading
 from dataclasses import asdict, dataclass
 from typing import Any
 
+__all__ = ["LaunchMemory", "MemoryReport", "memory_report", "record"]
+
 _lock = threading.Lock()
 _plans: dict[tuple[str, int, int, int], LaunchMemory] = {}
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+__all__ = ["NotSimulated", "command", "explain", "put_log", "start_hw_profile", "stop_hw_profile"]
+
 
 class NotSimulated(NotImplementedError):
     """Something of a real machine that this simulation does not have."""

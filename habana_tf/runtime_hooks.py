@@ -13,6 +13,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ._native._bridge import GraphItem
 
+__all__ = [
+    "DT_INT32",
+    "DT_INT64",
+    "DT_RESOURCE",
+    "Info",
+    "cluster_info",
+    "eager_context",
+    "memory_text",
+    "no_card_text",
+    "node_info",
+    "optimize",
+    "registrations",
+    "resolve",
+    "variable_plan",
+    "variable_type",
+]
+
 Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
 """(cluster, op input behind each cluster input, inputs whose values fix a shape, seeds of the random states)"""
 

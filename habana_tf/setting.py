@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+__all__ = ["Setting", "SettingError", "choice", "integer", "shown"]
+
 T = TypeVar("T")
 
 

@@ -321,3 +321,14 @@ def key_parts() -> tuple[tuple[str, str], ...]:
 def excluded() -> tuple[str, ...]:
     """Names of the settings that are not in the recipe key."""
     return tuple(setting.name for setting in declared() if not setting.key)
+
+
+__all__ = [
+    "Setting",
+    "SettingError",
+    "declared",
+    "excluded",
+    "key_parts",
+    "shown",
+    *(setting.name for setting in declared()),
+]

@@ -16,6 +16,8 @@ import tensorflow as tf
 from . import settings
 from .py_synapse_logger import NotSimulated, explain
 
+__all__ = ["SynapseLoggerHook", "synapse_logger_init"]
+
 _log = logging.getLogger(__name__)
 
 

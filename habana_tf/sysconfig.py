@@ -9,6 +9,8 @@ import os
 
 from . import __version__ as __version__
 
+__all__ = ["__version__", "get_compile_flags", "get_include_dir", "get_lib_dir", "get_link_flags"]
+
 _supported_tf_versions = ("2.15", "2.16", "2.17", "2.18", "2.19", "2.20", "2.21")
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__))

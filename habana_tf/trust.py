@@ -27,6 +27,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+__all__ = [
+    "OWN",
+    "Policy",
+    "Refused",
+    "check",
+    "directory",
+    "file_mode",
+    "hand_over",
+    "opened_to_read",
+    "read_all",
+    "regular_file",
+    "root_directory",
+]
+
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: opening a pipe must not block
 _ACL = "system.posix_acl_access"

@@ -61,7 +61,59 @@ SAME = """
 """
 
 
-@pytest.mark.parametrize("script", [NAMES, LIGHT, SAME])
+STARS = """
+    import importlib, pkgutil
+    import tensorflow as tf
+    import habana_tf
+    import habana_frameworks.tensorflow as htf
+
+    KERAS_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
+    rooms = ["bf16_config", "cache", "distribute", "hardware", "media", "ops", "optimizers"]
+    names = [name for _, name, package in pkgutil.iter_modules(habana_tf.__path__) if not package]
+    for room in rooms:
+        path = importlib.import_module(f"habana_tf.{room}").__path__
+        names += [room, *(f"{room}.{name}" for _, name, _ in pkgutil.iter_modules(path))]
+    assert set(habana_tf._MODULES) <= set(names)
+    names.remove("__main__")
+    if not hasattr(tf, "estimator"):
+        names.remove("habana_estimator")
+    for root, name in [("habana_tf", ""), ("habana_frameworks.tensorflow", ""), *(
+        (root, "." + name) for root in ("habana_tf", "habana_frameworks.tensorflow") for name in names
+    )]:
+        mine = {"tf": "the script's", "np": "the script's", "os": "the script's", "annotations": "the script's",
+                "Any": "the script's", "settings": "the script's", "logging": "the script's"}
+        before = dict(mine)
+        exec(f"from {root}{name} import *", mine)
+        module = importlib.import_module(root + name)
+        changed = {key for key in before if mine[key] != before[key]}
+        assert changed <= ({"settings"} if not name else set()), (root + name, changed)
+        got = set(mine) - set(before) - {"__builtins__"}
+        assert got == set(module.__all__) - set(before), (root + name, got)
+        foreign = {key for key in got if (getattr(mine[key], "__module__", None) or "habana_tf").split(".")[0]
+                   not in ("habana_tf", "builtins", "typing", "types", "collections", "keras", "logging")}
+        assert not foreign, (root + name, foreign)
+    mine = {}
+    exec("from habana_frameworks.tensorflow.backward_compatible_optimizers import *", mine)
+    assert KERAS_3 or mine["Adam"] is tf.keras.optimizers.legacy.Adam
+"""
+
+MORE_NAMES = """
+    import os
+    import habana_tf
+    from habana_frameworks.tensorflow.library_loader import habana_ops, is_loaded, load_habana_module
+    from habana_frameworks.tensorflow.lib_utils import habana_module_path
+    from habana_frameworks.tensorflow.multinode_helpers import _setup_env_for_multinode
+    from habana_frameworks.tensorflow.ops.gelu import habana_gelu
+    from habana_frameworks.tensorflow.ops.layer_norm import _HabanaLayerNorm
+    assert load_habana_module is habana_tf.load_habana_module and habana_ops is habana_tf.habana_ops
+    assert not is_loaded() and os.path.exists(habana_module_path)
+    before = dict(os.environ)
+    _setup_env_for_multinode()  # one process: nothing to do
+    assert dict(os.environ) == before
+"""
+
+
+@pytest.mark.parametrize("script", [NAMES, LIGHT, SAME, STARS, MORE_NAMES])
 def test_names(script: str) -> None:
     python(script, imported=script is not LIGHT)
 

@@ -54,6 +54,66 @@ def test_layer_norm_and_its_gradient(case: tuple[Any, ...]) -> None:
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-4)
 
 
+def _spellings(number: Any) -> list[Any]:
+    """The ways in which scripts give an attribute: numbers, arrays, constants, protos."""
+    constants = [tf.constant(number), tf.constant([number]), np.array([number]), (number,), [tf.constant(number)]]
+    protos = [tf.make_tensor_proto(number), tf.make_tensor_proto([number]), tf.make_tensor_proto(np.array([number]))]
+    return [number, *constants, *protos]
+
+
+@pytest.mark.parametrize("how", [lambda f: f, tf.function], ids=["eager", "function"])
+def test_attributes_in_every_spelling(how: Any) -> None:
+    """Habana's scripts hand over TensorProtos, as their op's attributes were of that type."""
+    ops, x = habana_ops, tf.constant(np.random.default_rng(0).normal(size=(2, 3, 4)).astype("f4"))
+    gamma, beta = tf.constant([1.0, 2, 3, 4]), tf.constant([0.0, 1, 0, 1])
+    want = ops.habana_layer_norm(x, beta, gamma, [2], 1e-2)
+    instance = ops.habana_instance_norm(x, beta, gamma, 1e-2)
+
+    def along(axes: Any) -> None:
+        for got, expected in zip(how(lambda: ops.habana_layer_norm(x, beta, gamma, axes, 1e-2))(), want, strict=True):
+            np.testing.assert_allclose(got, expected, rtol=1e-6)
+        grads = how(lambda: ops.habana_layer_norm_grad(x, x, want[1], want[2], gamma, 1e-2, axes))()
+        assert [g.shape for g in grads] == [x.shape, beta.shape, gamma.shape]
+
+    def with_epsilon(epsilon: Any) -> None:
+        got = how(lambda: ops.habana_layer_norm(x, beta, gamma, 2, epsilon))()
+        np.testing.assert_allclose(got[0], want[0], rtol=1e-5, atol=1e-6)
+        got = how(lambda: ops.habana_instance_norm(x, beta, gamma, epsilon))()
+        np.testing.assert_allclose(got[0], instance[0], rtol=1e-5, atol=1e-6)
+
+    for axes in [*_spellings(2), *_spellings(-1)]:
+        along(axes)
+    for epsilon in _spellings(1e-2):
+        with_epsilon(epsilon)
+
+
+def test_axes_that_are_known_too_late_or_are_not_there() -> None:
+    x = tf.zeros([2, 3])
+    late = tf.function(lambda axes: habana_ops.habana_layer_norm(x, 0.0, 1.0, axes, 1e-3)[0])
+    with pytest.raises(
+        ValueError, match="must be known when the graph is made: give numbers, a constant or a TensorPr"
+    ):
+        late(tf.constant([1]))
+    with pytest.raises(ValueError, match=r"axes \[2\] are not all among the 2 of the input"):
+        habana_ops.habana_layer_norm(x, 0.0, 1.0, tf.make_tensor_proto(2), 1e-3)
+
+
+@pytest.mark.parametrize("approximate", [False, True])
+def test_gelu_and_its_gradient(approximate: bool) -> None:
+    x = tf.constant(np.concatenate([np.linspace(-8, 8, 401), [0.0, -0.0]]).astype("f4"))
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        want = tf.nn.gelu(x, approximate)
+    y, t = habana_ops.habana_gelu(data_input=x, approximate=approximate)
+    np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6)  # the same terms in TensorFlow's order
+    got = habana_ops.habana_gelu_grad(grad_input=tf.ones_like(x), input=x, tanh=t, approximate=approximate)
+    np.testing.assert_allclose(got, tape.gradient(want, x), rtol=1e-5, atol=1e-5)
+    wide = tf.cast(x, BF16)
+    y, t = habana_ops.habana_gelu(wide, approximate)
+    assert y.dtype == t.dtype == BF16
+    assert habana_ops.habana_gelu_grad(wide, wide, t, approximate).dtype == BF16
+
+
 def test_parameters_may_be_flat_or_scalars() -> None:
     x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype("f4")
     gamma = np.arange(12, dtype="f4").reshape(3, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import textwrap
@@ -9,7 +10,7 @@ import textwrap
 import pytest
 
 from habana_tf import multinode_helpers, settings
-from tests.child import environment
+from tests.child import environment, python
 from tests.distribute.job import mpirun, needs_mpi
 
 
@@ -32,6 +33,46 @@ def test_under_mpirun(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", 5), ("SIZE", 16), ("LOCAL_RANK", 1), ("LOCAL_SIZE", 4)):
         monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", str(value))
     assert _all() == (5, 16, 1, 4)
+
+
+def test_a_caller_can_ask_whether_a_launcher_said_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    helpers = multinode_helpers
+    asked = (helpers.comm_rank, helpers.comm_size, helpers.comm_local_rank, helpers.comm_local_size)
+    assert [ask(check_available=True) for ask in asked] == [None] * 4
+    for name, value in (("RANK", 5), ("SIZE", 16), ("LOCAL_RANK", 1), ("LOCAL_SIZE", 4)):
+        monkeypatch.setenv(f"OMPI_COMM_WORLD_{name}", str(value))
+    assert [ask(True) for ask in asked] == [5, 16, 1, 4]
+
+
+SET_UP = """
+    import os
+    from habana_tf import multinode_helpers
+    for _ in range(2):  # only the first call does anything
+        multinode_helpers._setup_env_for_multinode(required=False)
+    print({name: os.environ.get(name) for name in
+           ("ID", "HLS_MODULE_ID", "TF_RANK_PREFIX", "HBN_TF_GRAPH_PREFIX", "TF_DUMP_GRAPH_PREFIX")})
+"""
+
+
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        (
+            {"HABANA_VISIBLE_MODULES": "4,6"},
+            {"ID": "1", "HLS_MODULE_ID": "6", "TF_RANK_PREFIX": "rank_3_", "HBN_TF_GRAPH_PREFIX": "rank_3_",
+             "TF_DUMP_GRAPH_PREFIX": None},
+        ),
+        (
+            {"HLS_MODULE_ID": "2", "ID": "7", "TF_DUMP_GRAPH_PREFIX": "/tmp/graphs/"},
+            {"ID": "7", "HLS_MODULE_ID": "2", "TF_RANK_PREFIX": "rank_3_", "HBN_TF_GRAPH_PREFIX": "rank_3_",
+             "TF_DUMP_GRAPH_PREFIX": "/tmp/graphs/rank_3_"},
+        ),
+    ],
+)  # fmt: skip
+def test_the_environment_of_one_of_several(given: dict[str, str], expected: dict[str, str | None]) -> None:
+    ranks = {"RANK": "3", "SIZE": "4", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+    done = python(SET_UP, **{f"OMPI_COMM_WORLD_{name}": value for name, value in ranks.items()}, **given)
+    assert ast.literal_eval(done.stdout) == expected
 
 
 @needs_mpi

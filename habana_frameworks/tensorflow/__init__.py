@@ -52,6 +52,7 @@ if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
     sys.meta_path.insert(0, _Alias())
 
 __version__ = habana_tf.__version__
+__all__ = habana_tf.__all__
 
 
 def __getattr__(name: str) -> Any:

@@ -28,6 +28,8 @@ from typing import Any
 
 from .. import settings
 
+__all__ = ["Config", "ConfigError", "Rule", "active", "dump", "parse"]
+
 _SPELLINGS = {
     "allowlist": ("allowlist", "allow_list", "whitelist", "white_list"),
     "conditional_list": ("conditional_list", "graylist", "gray_list"),

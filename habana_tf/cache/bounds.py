@@ -24,6 +24,8 @@ from habana_tf import trust
 from habana_tf.cache import files
 from habana_tf.trust import Policy
 
+__all__ = ["MINIMUM_AGE", "QUARANTINE", "Bounds", "Swept", "sweep", "total_bytes"]
+
 QUARANTINE = "quarantine"
 MINIMUM_AGE = files.TOUCH_AFTER
 _LOW_WATER = 0.8

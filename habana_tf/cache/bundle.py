@@ -30,6 +30,8 @@ from habana_tf.cache.entry import EntryError
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.reader import Options, Reader, ReadOnly, root_of
 
+__all__ = ["BUNDLE_VERSION", "BundleError", "Exported", "Imported", "export_bundle", "import_bundle", "read_bundle"]
+
 BUNDLE_VERSION = 1
 _MAGIC = b"\x93RBUNDL\n"
 _PREFIX = struct.Struct("<8sII32s")

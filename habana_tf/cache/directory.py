@@ -22,6 +22,8 @@ from habana_tf.cache.listing import Listed
 from habana_tf.cache.lock import LockUnavailable
 from habana_tf.cache.reader import VERSION, Reader, ReadOnly
 
+__all__ = ["Health", "Verified", "clear", "entries", "file_system", "health", "prune", "verify"]
+
 _NO_KEY = "0" * 64
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "gpfs", "beegfs", "ceph"})
 

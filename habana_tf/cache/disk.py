@@ -26,6 +26,8 @@ from habana_tf.cache.lock import LockUnavailable, byte_lock
 from habana_tf.cache.reader import Options, Reader
 from habana_tf.trust import Refused
 
+__all__ = ["Note", "Store"]
+
 _LOCKS = "locks"
 _SWEEPING, _ROTATING = (hashlib.sha256(what).hexdigest() for what in (b"sweep", b"rotate"))
 _QUARANTINE_KEEPS = 8

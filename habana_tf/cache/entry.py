@@ -38,6 +38,24 @@ from typing import Any, NamedTuple
 
 from habana_tf.cache.key import Key, canonical, understood, whole
 
+__all__ = [
+    "FORMAT_VERSION",
+    "LAST",
+    "MOST_DESCRIPTION_BYTES",
+    "MOST_HEAD_BYTES",
+    "PREFIX_BYTES",
+    "Entry",
+    "EntryError",
+    "Header",
+    "Sign",
+    "Start",
+    "decode",
+    "decode_start",
+    "encode",
+    "head_end",
+    "signed_bytes",
+]
+
 FORMAT_VERSION = 3
 PREFIX_BYTES = 48
 _DIGEST_AT = 16

@@ -31,6 +31,8 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.reader import Options
 
+__all__ = ["FAILURE_SECONDS", "LOCK_TIMEOUT", "MEMORY_BYTES", "KnownFailure", "RecipeCache"]
+
 MEMORY_BYTES = 64 << 20
 LOCK_TIMEOUT = 60.0
 FAILURE_SECONDS = 3600.0

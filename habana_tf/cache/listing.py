@@ -11,6 +11,8 @@ from habana_tf.cache import files
 from habana_tf.cache.entry import EntryError, Header, Start, decode_start
 from habana_tf.trust import Policy, Refused
 
+__all__ = ["Listed", "contents", "entries", "shards", "start_of"]
+
 _HEX = frozenset("0123456789abcdef")
 _START = 8192
 """Bytes of a file that hold head and description of most entries."""

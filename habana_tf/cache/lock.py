@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+__all__ = ["LockUnavailable", "byte_lock"]
+
 _FLOCK = struct.Struct("hhqqi0q")
 _HELD_ELSEWHERE = (errno.EAGAIN, errno.EACCES)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)

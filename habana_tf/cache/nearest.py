@@ -20,6 +20,8 @@ from habana_tf.cache.key import Key
 from habana_tf.cache.listing import shards, start_of
 from habana_tf.trust import Policy, Refused
 
+__all__ = ["Candidate", "candidates", "nearest"]
+
 
 @dataclass(frozen=True)
 class Candidate:

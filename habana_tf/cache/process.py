@@ -15,6 +15,8 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
 
+__all__ = ["compiling", "lookup", "same", "stats", "store", "store_failure"]
+
 _PROCESS = RecipeCache()
 atexit.register(lambda: _PROCESS.close())
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+__all__ = ["install"]
+
 _installed = False
 
 

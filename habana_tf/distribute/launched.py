@@ -15,6 +15,8 @@ from typing import Any
 from .. import settings
 from ..hardware.ranks import Ranks, launched
 
+__all__ = ["ClusterError", "resolver"]
+
 _FIRST_PORT, _PORTS = 10000, 20000
 """Below the ports that Linux gives to outgoing connections (net.ipv4.ip_local_port_range: from 32768)."""
 

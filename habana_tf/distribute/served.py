@@ -25,6 +25,8 @@ from tensorflow.python.eager import context
 from .. import loader
 from .launched import ClusterError
 
+__all__ = ["keys", "order", "prepare", "require", "server"]
+
 _KEYS = 1000
 """Group keys of a strategy. It takes one per set of local devices: HPU, CPU."""
 

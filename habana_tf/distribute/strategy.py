@@ -32,6 +32,8 @@ from tensorflow.python.distribute import collective_util, distribute_lib
 from .. import loader
 from . import launched, served, shared_memory
 
+__all__ = ["HPUStrategy"]
+
 
 class HPUStrategy(stock.CollectiveAllReduceStrategy):
     """One worker per card; gradients are summed over the workers.

@@ -18,6 +18,8 @@ from enum import IntEnum
 
 from habana_tf import settings
 
+__all__ = ["Host", "Isa", "IsaError", "Target", "host", "target"]
+
 
 class Isa(IntEnum):
     """Instruction sets in rising order; each one includes those before it."""

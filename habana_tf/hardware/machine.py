@@ -24,6 +24,8 @@ import threading
 from habana_tf import settings
 from habana_tf.trust import Refused, check
 
+__all__ = ["MachineError", "directory", "for_claiming", "for_reading"]
+
 _FILE = "cards"
 _lock = threading.Lock()
 _opened: dict[tuple[str, bool], int] = {}

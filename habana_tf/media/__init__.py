@@ -10,6 +10,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+__all__ = ["habana_dataset", "habana_imagenet_dataset"]
+
 _log = logging.getLogger(__name__)
 _Dataset = TypeVar("_Dataset")
 

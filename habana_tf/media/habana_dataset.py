@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 from ..py_synapse_logger import NotSimulated
 
+__all__ = ["HabanaDataset"]
+
 
 class HabanaDataset:
     """Cannot be made here; the error says what to use."""

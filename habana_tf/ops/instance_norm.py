@@ -12,6 +12,8 @@ import tensorflow as tf
 
 from ..habana_ops import habana_instance_norm
 
+__all__ = ["HabanaInstanceNormalization"]
+
 
 @tf.keras.utils.register_keras_serializable(package="Habana")
 class HabanaInstanceNormalization(tf.keras.layers.Layer):

@@ -11,7 +11,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..habana_ops import habana_layer_norm
+from ..habana_ops import habana_layer_norm, habana_layer_norm_grad
+
+__all__ = ["HabanaLayerNormalization"]
 
 
 @tf.keras.utils.register_keras_serializable(package="Habana")
@@ -27,3 +29,15 @@ class HabanaLayerNormalization(tf.keras.layers.LayerNormalization):
         y, _, _ = habana_layer_norm(inputs, beta, gamma, axes, self.epsilon)
         y.set_shape(inputs.shape)
         return y
+
+
+def _HabanaLayerNorm(op: Any, *grads: Any) -> tuple[Any, Any, Any]:
+    """The gradients of Habana's raw op for its inputs x, beta and gamma, as `tf.RegisterGradient` wants them.
+
+    op: a node with inputs (x, beta, gamma), outputs (y, mean, istd) and attributes epsilon and axes. grads: of the
+    three outputs; only the first counts. Nothing here makes such nodes, as `habana_layer_norm` is made of TensorFlow's
+    ops: this is for scripts that take the function by name, for an op of their own.
+    """
+    return habana_layer_norm_grad(
+        op.inputs[0], grads[0], op.outputs[1], op.outputs[2], op.inputs[2], op.get_attr("epsilon"), op.get_attr("axes")
+    )

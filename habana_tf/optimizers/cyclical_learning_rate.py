@@ -11,6 +11,8 @@ from typing import Any
 
 import tensorflow as tf
 
+__all__ = ["CyclicalLearningRate"]
+
 
 @tf.keras.utils.register_keras_serializable(package="Habana")
 class CyclicalLearningRate(tf.keras.optimizers.schedules.LearningRateSchedule):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from habana_tf.ops.layer_norm import HabanaLayerNormalization
+from habana_tf import habana_ops
+from habana_tf.ops.layer_norm import HabanaLayerNormalization, _HabanaLayerNorm
 from tests.child import on_hpu
 
 X = np.random.default_rng(0).normal(1.0, 2.0, (4, 6, 5)).astype("f4")
@@ -63,6 +65,19 @@ def test_mixed_precision() -> None:
     assert y.dtype == tf.bfloat16
     stock = tf.keras.layers.LayerNormalization(dtype="mixed_bfloat16")(X)
     np.testing.assert_allclose(tf.cast(y, tf.float32), tf.cast(stock, tf.float32), rtol=2**-6, atol=2**-8)
+
+
+def test_the_gradient_by_name() -> None:
+    """`_HabanaLayerNorm` takes a node of three inputs and outputs whose attributes are TensorProtos."""
+    attributes = {"epsilon": tf.make_tensor_proto(1e-3), "axes": tf.make_tensor_proto([2])}
+    inputs = [tf.constant(X), tf.zeros(5), tf.range(5.0)]
+    with tf.GradientTape() as tape:
+        tape.watch(inputs)
+        outputs = habana_ops.habana_layer_norm(*inputs, axes=attributes["axes"], epsilon=attributes["epsilon"])
+    node: Any = types.SimpleNamespace(inputs=inputs, outputs=outputs, get_attr=attributes.__getitem__)
+    got = _HabanaLayerNorm(node, tf.constant(X), None, None)
+    for mine, stock in zip(got, tape.gradient(outputs[0], inputs, tf.constant(X)), strict=True):
+        np.testing.assert_allclose(mine, stock, rtol=1e-4, atol=1e-4)
 
 
 @on_hpu
