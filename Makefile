@@ -28,7 +28,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # Tests run here, so that Python finds the installed package and not its sources.
 RUN := build/run
-SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name '*.cc' -o -name '*.h') \
+SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.cc' -o -name '*.h') \
 	CMakeLists.txt pyproject.toml README.md LICENSE
 NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples

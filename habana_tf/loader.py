@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import __version__, log, settings
+from . import __version__, habana_variables, log, settings
 from .hardware import claim
 from .hardware.cards import Card, cards
 
@@ -90,6 +90,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         if _loaded:
             return
         log.configure()
+        habana_variables.check()
         possible = claim.possible()
         _require_tensorflow()
         native = _native()
@@ -107,7 +108,8 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         keras_compat.install()
         _loaded = True
     if log.level() <= logging.INFO:
-        print(_summary(possible, native.host_memory()[0]), flush=True)
+        print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's
+    habana_variables.announce()
 
 
 @contextmanager

@@ -46,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; `arguments` are those of the process by default. Returns the exit code."""
     chosen = parser().parse_args(arguments)
     try:
+        if not getattr(chosen, "in_any_environment", False):
+            _check_environment()
         code: int = chosen.run(chosen)
         sys.stdout.flush()
         return code
@@ -56,6 +58,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The reader has seen enough (`| head`); nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+
+
+def _check_environment() -> None:
+    """Raises CommandError for a variable of ours that does not exist. Most environments have none at all."""
+    if any(name.startswith("HABANA_SIM_") for name in os.environ):
+        from habana_tf import habana_variables, settings
+
+        try:
+            habana_variables.check()
+        except settings.SettingError as error:
+            raise CommandError(str(error), 2) from error
 
 
 def parser() -> Later:

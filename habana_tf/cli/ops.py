@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
+import os
+import re
 import sys
 from dataclasses import asdict
 
@@ -28,7 +31,7 @@ def _ops(arguments: argparse.Namespace) -> int:
     wanted = [name.lower() for name in arguments.names]
     found = [e for e in catalog.entries() if not wanted or any(name in e.op.lower() for name in wanted)]
     if not found:
-        raise CommandError(f"HPU has no op with {' or '.join(arguments.names)} in its name: it runs on the CPU", 1)
+        raise CommandError(_none(arguments.names), 1)
     if arguments.json:
         print_json([asdict(entry) for entry in found])
     else:
@@ -36,3 +39,34 @@ def _ops(arguments: argparse.Namespace) -> int:
                                                        for e in found])  # fmt: skip
         print(f"\n{len(found)} ops")
     return 0
+
+
+def _none(names: list[str]) -> str:
+    """What to say when HPU has none of these: ops of TensorFlow run on the CPU, and others run nowhere."""
+    asked = " or ".join(repr(name) for name in names)
+    known = _of_tensorflow()
+    if known is None:
+        return f"HPU has no op with {asked} in its name; TensorFlow is not installed here, so its ops are not known"
+    found = [op for op in known if any(name.lower() in op.lower() for name in names)]
+    if found:
+        shown = ", ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
+        return f"HPU has no op with {asked} in its name: TensorFlow's {shown} run{'s' * (len(found) == 1)} on the CPU"
+    import difflib
+
+    lower = {op.lower(): op for op in known}
+    near = difflib.get_close_matches(names[0].lower(), lower, n=1, cutoff=0.75)
+    hint = f": did you mean {lower[near[0]]}?" if near else ""
+    return f"neither HPU nor TensorFlow has an op with {asked} in its name{hint}"
+
+
+def _of_tensorflow() -> list[str] | None:
+    """TensorFlow's ops by name, sorted; None where it is not installed. Read from a file: an import takes seconds."""
+    spec = importlib.util.find_spec("tensorflow")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    path = os.path.join(spec.submodule_search_locations[0], "_api", "v2", "raw_ops", "__init__.py")
+    try:
+        with open(path, encoding="utf-8") as file:
+            return sorted(re.findall(r"^from \S+ import (?:\w+ as )?([A-Z]\w*)", file.read(), re.MULTILINE))
+    except OSError:
+        return None

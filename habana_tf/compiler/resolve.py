@@ -77,6 +77,8 @@ _NEEDS_NUMBERS = (Unfit, LoweringError, ArithmeticError, AssertionError, Attribu
                   ValueError)  # fmt: skip
 """What lowering over symbols may raise where it needs a number; lowering over numbers comes next and hides nothing."""
 
+_NOTED_SECONDS = 1.0
+"""A compilation that takes longer is told in one line: who waits wants to know for what."""
 _SHOWN_INPUTS = 6
 """Inputs that a line of a listing has room for, and more."""
 _recipes: dict[str, Recipe] = {}
@@ -268,7 +270,10 @@ def _compile(key: Key, lowered: str, source: Source, program: Program, goal: Tar
     header, sections = pack(recipe)
     sections.update(source.sections())
     header.update(about, memory=_memory(recipe))
-    log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
+    if seconds > _NOTED_SECONDS:
+        log.info("compiled %s (%d ops, %s) in %.1f s", name, len(source.cluster.nodes), about["takes"], seconds)
+    else:
+        log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
     return process.store(key, name, header, sections, seconds)
 
 

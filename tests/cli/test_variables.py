@@ -36,3 +36,28 @@ def test_a_wrong_value_is_shown_and_code_2(run: Callable[..., Any], monkeypatch:
     assert "TF_DUMP_GRAPH_PREFIX" in result.out
     rows = {row["name"]: row for row in json.loads(run("settings", "--json").out)}
     assert "an integer from 1 to 8" in rows["HABANA_SIM_CARDS"]["error"]
+
+
+def test_what_has_no_effect_is_listed_apart(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HABANA_PROFILE", "profile_api_light")
+    monkeypatch.setenv("HABANA_SOMETHING_NEW", "1")
+    text = run("settings").out
+    ours, apart = text.split("without effect here")
+    for name in ("HABANA_PROFILE", "LOG_LEVEL_ALL", "TF_CLUSTER_VARIABLES", "HOROVOD_CYCLE_TIME"):
+        assert name in apart and name not in ours
+    rows = {row["name"]: row for row in json.loads(run("settings", "--without-effect", "--json").out)}
+    assert rows["HABANA_PROFILE"]["value"] == "profile_api_light" and "profiler" in rows["HABANA_PROFILE"]["why"]
+    assert rows["HABANA_SOMETHING_NEW"]["why"] == "unknown to habana_tf"
+    assert rows["HOROVOD_CYCLE_TIME"]["read_by"] == "Horovod"
+    assert "TF_PLACE_ON_CPU" not in rows and "TF_PLACE_ON_CPU" not in run("settings", "--without-effect").out
+
+
+def test_a_variable_of_ours_that_does_not_exist(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HABANA_SIM_CACH_MODE", "ro")
+    hint = "HABANA_SIM_CACH_MODE does not exist: did you mean HABANA_SIM_CACHE_MODE?"
+    result = run("settings")
+    assert result.code == 2 and hint in result.out and "TF_PLACE_ON_CPU" in result.out
+    assert any(hint in (row["error"] or "") for row in json.loads(run("settings", "--json").out))
+    for command in (["info"], ["ops"], ["recipes", "list"]):
+        result = run(*command)
+        assert result.code == 2 and hint in result.err, command

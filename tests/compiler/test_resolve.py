@@ -326,3 +326,20 @@ def test_what_needs_a_number_gets_a_recipe_per_shape_and_says_why() -> None:
     assert _met() == [("compiled", {})] * 3
     (chain,) = recompilations.recompilation_report().clusters
     assert "Squeeze" in chain.met[1].reason and "needed as numbers" in chain.met[1].reason
+
+
+def test_a_long_compilation_is_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Longer than a second: the clock is moved on while a program is compiled."""
+    caplog.set_level(logging.INFO, logger="habana_tf")
+    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
+    x = np.ones([3, 5], np.float32)
+    _run(_cluster("Add", T="float32"), x, x)
+    assert not caplog.records
+    times = iter([0.0, 2.34])
+    monkeypatch.setattr(resolver.time, "perf_counter", lambda: next(times, 2.34))
+    _run(_cluster("Sub", T="float32"), x, x)
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert "(1 ops, float32[" in record.getMessage() and record.getMessage().endswith("in 2.3 s")

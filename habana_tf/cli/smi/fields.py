@@ -51,15 +51,12 @@ _FIELDS: dict[str, tuple[str, Callable[[Reading], object]]] = {
 NAMES = tuple(_FIELDS)
 
 
+_REPLACED = ("uuid", "replaced_rows.address", "replaced_rows.cause")
+
+
 def show(rows: Sequence[Reading], wanted: str, form: str) -> None:
     """Prints the fields, a list separated by commas. Raises CommandError for a name or format that does not exist."""
-    names = [name.strip() for name in wanted.split(",") if name.strip()]
-    options = [option.strip() for option in form.split(",")]
-    unknown = [name for name in names if name not in _FIELDS]
-    if unknown or not names:
-        raise CommandError(f"no field is called {', '.join(unknown) or wanted!r}: use {', '.join(NAMES)}", 2)
-    if options[0] != "csv" or not set(options) <= set(_FORMATS):
-        raise CommandError(f"no format is called {form!r}: use csv, csv,noheader, csv,nounits or all three", 2)
+    names, options = _names(wanted, NAMES), _options(form)
     if "noheader" not in options:
         print(", ".join(name + (f" [{_FIELDS[name][0]}]" if _FIELDS[name][0] else "") for name in names))
     for row in rows:
@@ -68,3 +65,26 @@ def show(rows: Sequence[Reading], wanted: str, form: str) -> None:
             unit, value = _FIELDS[name]
             cells.append(f"{value(row)} {unit}" if unit and "nounits" not in options else str(value(row)))
         print(", ".join(cells))
+
+
+def show_replaced_rows(wanted: str, form: str) -> None:
+    """Prints the heading of the rows of memory that cards have replaced, and none below it: simulated memory has no
+    errors. Raises CommandError for a name or format that does not exist."""
+    names, options = _names(wanted, _REPLACED), _options(form)
+    if "noheader" not in options:
+        print(", ".join(names))
+
+
+def _names(wanted: str, known: Sequence[str]) -> list[str]:
+    names = [name.strip() for name in wanted.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise CommandError(f"no field is called {', '.join(unknown) or wanted!r}: use {', '.join(known)}", 2)
+    return names
+
+
+def _options(form: str) -> list[str]:
+    options = [option.strip() for option in form.split(",")]
+    if options[0] != "csv" or not set(options) <= set(_FORMATS):
+        raise CommandError(f"no format is called {form!r}: use csv, csv,noheader, csv,nounits or all three", 2)
+    return options

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from habana_tf import habana_variables
 from habana_tf.cli.output import CommandError
 from habana_tf.cli.smi import details, fields, network, table
 from habana_tf.hardware import readings
@@ -24,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; `arguments` are those of the process by default. Returns the exit code."""
     options = _parser().parse_args(arguments)
     try:
+        habana_variables.check()
         _show(options)
         while options.loop is not None:
             sys.stdout.flush()
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _show(options: argparse.Namespace) -> None:
     for option, given, other, there in (
-        ("-f", options.format, "-Q", options.query_aip), ("-P", options.ports, "-n", options.network),
+        ("-f", options.format, "-Q", options.query_aip or options.query_row_replacement),
+        ("-P", options.ports, "-n", options.network),
         ("-c", options.cores or None, "topo", options.topo),
     ):  # fmt: skip
         if given is not None and there is None:
@@ -65,6 +68,8 @@ def _show(options: argparse.Namespace) -> None:
         network.show(chosen, options.network, options.ports)
     elif options.query_aip is not None:
         fields.show([readings.read(card) for card in chosen], options.query_aip, options.format or "csv")
+    elif options.query_row_replacement is not None:
+        fields.show_replaced_rows(options.query_row_replacement, options.format or "csv")
     elif options.query or options.display is not None:
         details.show([readings.read(card) for card in chosen], len(cards()), options.display)
     elif options.list_aips:
@@ -116,7 +121,8 @@ def _parser() -> argparse.ArgumentParser:
         f"{', '.join(details.SECTIONS)}")  # fmt: skip
     add("-l", "--loop", nargs="?", type=_seconds, const=5.0, metavar="SECONDS", help="again and again; every 5 seconds")
     add("-Q", "--query-aip", metavar="FIELDS", help="fields, separated by commas, as CSV")
-    add("-f", "--format", metavar="csv[,noheader][,nounits]", help="how -Q prints")
+    add("--query-row-replacement", metavar="FIELDS", help="rows of memory that were replaced, as CSV: there are none")
+    add("-f", "--format", metavar="csv[,noheader][,nounits]", help="how -Q and --query-row-replacement print")
     add("-n", "--network", choices=network.KINDS, metavar="TYPE", help=f"one of {', '.join(network.KINDS)}")
     add("-P", "--ports", metavar="PORTS", help="with -n, only these ports")
     add("-D", dest="debug", action="store_true", help="accepted, changes nothing")

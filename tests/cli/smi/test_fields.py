@@ -36,3 +36,11 @@ def test_every_field_has_a_value(shell: Shell, busy: Busy) -> None:
     for row in rows:
         memory = {kind: int(row[f"memory.{kind} [MiB]"].removesuffix(" MiB")) for kind in ("total", "used", "free")}
         assert memory["used"] + memory["free"] == memory["total"] == 98304
+
+
+def test_rows_that_were_replaced(shell: Shell, idle: str) -> None:
+    names = "uuid,replaced_rows.address,replaced_rows.cause"
+    assert shell(f"hl-smi --query-row-replacement {names}", idle) == names.replace(",", ", ") + "\n"
+    assert shell(f"hl-smi --query-row-replacement={names} -f csv,noheader -i 19:00.0", idle) == ""
+    wrong = shell("hl-smi --query-row-replacement rows", idle, check=False)
+    assert wrong.startswith("2: ") and "replaced_rows.cause" in wrong

@@ -58,6 +58,7 @@ def test_what_cannot_be_shown_is_an_error(shell: Shell, idle: str, options: str,
 
 def test_a_wrong_setting_is_named(shell: Shell, idle: str) -> None:
     assert "HABANA_SIM_CARDS" in shell("hl-smi", idle, check=False, HABANA_SIM_CARDS="many")
+    assert "did you mean HABANA_SIM_CARDS?" in shell("hl-smi", idle, check=False, HABANA_SIM_CARD="4")
 
 
 def test_looking_creates_nothing_and_needs_no_right_to_write(shell: Shell, busy: Busy, tmp_path: Path) -> None:

@@ -1,0 +1,144 @@
+"""Environment variables of Habana's software beside those of `settings.py`: what of them has no effect here, and why.
+
+What: scripts written for Gaudi set them, so each is known by name with a reason, `load_habana_module()` says once in
+one line which of them are set in vain, and `habana-tf settings` lists them apart. A `HABANA_SIM_*` variable is ours
+alone, so one that does not exist is a mistake, and `check()` makes it an error.
+
+Invariant: importing this imports nothing but settings, because it is asked while Horovod is being imported.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+
+from . import settings
+
+__all__ = ["announce", "asks_for_hpu", "check", "read_by_others", "set_in_vain", "without_effect"]
+
+_log = logging.getLogger(__name__)
+
+_PROFILER = "no SynapseAI runs here that could be profiled: use TensorFlow's profiler"
+_LOGS = "SynapseAI's logs; HABANA_SIM_LOG sets what habana_tf says"
+_NETWORK = "the network between cards is not simulated: gradients go through Horovod or TensorFlow's collectives"
+_DUMPS = "graphs are written where TF_DUMP_GRAPH_PREFIX says; habana-tf recipes report draws recipes"
+_ALWAYS = "is always so here"
+_ONE_WAY = "chooses between ways in which Habana's bridge works; there is one way here"
+_CARD = "memory and streams of a real card; TensorFlow's allocator serves the simulated one"
+_TOPOLOGY = "the machine is described by HABANA_SIM_CHIP and HABANA_SIM_CARDS, and the launcher's ranks"
+
+_WITHOUT_EFFECT = (
+    (_PROFILER, "HABANA_PROFILE HABANA_PROFILE_CONFIG_PATH HABANA_PROFILE_RANGE HABANA_PROF_CONFIG "
+                "TF_HW_PROFILE_RANGE TF_PROFILE_STEPS"),
+    (_LOGS, "ENABLE_CONSOLE HABANA_LOGS LOG_LEVEL_ALL LOG_LEVEL_ALL_HCL LOG_LEVEL_GC LOG_LEVEL_SYN_API"),
+    (_NETWORK, "HABANA_NCCL_COMM_API HABANA_USE_PREALLOC_BUFFER_FOR_ALLREDUCE HABANA_USE_STREAMS_FOR_HCL HCCL_COMM_ID "
+               "HCCL_OVER_OFI HCCL_OVER_TCP HCCL_SOCKET_IFNAME HCL_CPU_AFFINITY HCL_SLICE_SIZE "
+               "TF_DISABLE_SCOPED_ALLOCATOR TF_HABANA_COLLECTIVE_REDUCE_SYNC TF_HCCL_MEMORY_ALLOWANCE_MB "
+               "TF_NO_EMULATE_SIGNALING_FROM_ENCAP_OP TF_USE_SIGNALING_FROM_ENCAP_OP"),
+    (_DUMPS, "ENABLE_GVD GRAPH_VISUALIZATION HABANA_SEGMENT_DUMP_PREFIX HBN_TF_GRAPH_PREFIX TF_RANK_PREFIX"),
+    (f"a variable and its updates are part of a cluster: {_ALWAYS}",
+     "TF_CLUSTER_VARIABLES TF_EXPERIMENTAL_BATCH_VARIABLES"),
+    (f"control edges are part of a cluster: {_ALWAYS}", "TF_ALLOW_CONTROL_EDGES_IN_HABANA_OPS"),
+    (f"variables that TensorFlow holds by reference are on the CPU: {_ALWAYS}",
+     "TF_HABANA_ALLOW_LEGACY_VARIABLES_ON_CPU"),
+    (f"elementwise ops are fused: {_ALWAYS}", "RUN_TPC_FUSER"),
+    (f"pictures are read by the fallback: {_ALWAYS}", "FORCE_HABANA_IMAGENET_LOADER_FALLBACK"),
+    ("clusters are as large as the graph lets them be", "TF_PRELIMINARY_CLUSTER_SIZE "
+                                                        "TF_PRELIMINARY_CLUSTER_SIZE_THRESHOLD"),
+    (_ONE_WAY, "ENABLE_RMW_CROP_AND_RESIZE HABANA_DISABLE_QUADTREE TF_DISABLE_EAGER_TO_FUNC_REWRITER "
+               "TF_ENABLE_WIDE_AND_DEEP_WA TF_REWRITERS_CONFIG_FILE TF_USE_CLUSTER_OP"),
+    (_CARD, "HABANA_INITIAL_WORKSPACE_SIZE_MB TF_SYNC_ON_FINISH"),
+    ("TensorFlow keeps input pipelines on the CPU", "HBN_TF_REGISTER_DATASETOPS"),
+    ("TPC kernels of one's own are not simulated", "GC_KERNEL_PATH TPC_RUNNER"),
+    ("of the container runtime; HABANA_VISIBLE_MODULES chooses cards here", "HABANA_VISIBLE_DEVICES"),
+    (_TOPOLOGY, "HCL_CONFIG_PATH HLS1_MODULE_CNT HLS1_MODULE_ID_LIST HLS_TYPE"),
+    ("the plugin is found in the package", "BUILD_ROOT_LATEST TF_MODULES_DEBUG_BUILD TF_MODULES_RELEASE_BUILD"),
+)  # fmt: skip
+
+_READ_BY_OTHERS = (
+    ("Horovod", "HOROVOD_CYCLE_TIME HOROVOD_FUSION_THRESHOLD HOROVOD_HIERARCHICAL_ALLREDUCE HOROVOD_NUM_NCCL_STREAMS "
+                "HOROVOD_STALL_CHECK_DISABLE"),
+    ("TensorFlow", "TF_CONFIG TF_CPP_MIN_LOG_LEVEL TF_CPP_MIN_VLOG_LEVEL TF_DETERMINISTIC_OPS TF_DISABLE_MKL "
+                   "TF_ENABLE_ONEDNN_OPTS TF_NUM_INTEROP_THREADS"),
+    ("Habana's shell scripts", "HOST_LIST MPI_ROOT NUM_WORKERS NUM_WORKERS_PER_HLS PYTHON WORK_DIR"),
+    ("Open MPI", "OMPI_MCA_btl_vader_single_copy_mechanism"),
+)  # fmt: skip
+
+_PREFIXES = ("HABANA_", "HBN_", "HCCL_", "HCL_", "HLS1_", "HLS_", "TF_HABANA_")
+"""Names that only Habana's software has."""
+_OURS = "HABANA_SIM_"
+_NO_SIGN = ("TF_DUMP_GRAPH_PREFIX", "XDG_RUNTIME_DIR")
+"""Declared, but stock TensorFlow or the system reads them too."""
+_SIGNS = ("HABANA_", "HBN_", "HLS", "MULTI_HLS_IPS", "TF_")
+
+_said: set[str] = set()
+
+
+def without_effect() -> dict[str, str]:
+    """Habana's variables that are known and have no effect here: {name: why}, sorted by name."""
+    return _table(_WITHOUT_EFFECT)
+
+
+def read_by_others() -> dict[str, str]:
+    """Variables that scripts for Gaudi set for other programs, which read them here too: {name: who}, by name."""
+    return _table(_READ_BY_OTHERS)
+
+
+def _table(groups: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return dict(sorted((name, what) for what, names in groups for name in names.split()))
+
+
+def set_in_vain() -> tuple[str, ...]:
+    """Variables of Habana's that are set now and have no effect: those of the table, and others by their names."""
+    known = without_effect()
+    declared = _declared()
+    names = (
+        name
+        for name, value in os.environ.items()
+        if value.strip()
+        and (name in known or (name.startswith(_PREFIXES) and not name.startswith(_OURS) and name not in declared))
+    )
+    return tuple(sorted(names))
+
+
+def announce() -> None:
+    """Logs in one line which variables are set in vain; each is named once."""
+    new = [name for name in set_in_vain() if name not in _said]
+    if not new:
+        return
+    _said.update(new)
+    shown = ", ".join(new[:5]) + (f" and {len(new) - 5} more" if len(new) > 5 else "")
+    _log.info("%s: no effect here (`habana-tf settings` tells why)", shown)
+
+
+def check() -> None:
+    """Raises SettingError for a variable HABANA_SIM_* that does not exist."""
+    declared = _declared()
+    wrong = sorted(name for name in os.environ if name.startswith(_OURS) and name not in declared)
+    if not wrong:
+        return
+    import difflib
+
+    ours = [name.removeprefix(_OURS) for name in sorted(declared) if name.startswith(_OURS)]
+    texts = []
+    for name in wrong:
+        near = difflib.get_close_matches(name.removeprefix(_OURS), ours, n=1)
+        texts.append(f"{name} does not exist" + (f": did you mean {_OURS}{near[0]}?" if near else ""))
+    raise settings.SettingError("; ".join(texts) + " (`habana-tf settings` lists all; unset what is not among them)")
+
+
+def asks_for_hpu() -> str | None:
+    """A variable in the environment that only a program for Gaudi needs, or None."""
+    known = without_effect()
+    declared = _declared()
+    for name, value in sorted(os.environ.items()):
+        if not value.strip() or name in _NO_SIGN:
+            continue
+        if name in known or name.startswith(_PREFIXES) or (name in declared and name.startswith(_SIGNS)):
+            return name
+    return None
+
+
+def _declared() -> frozenset[str]:
+    return frozenset(name for setting in settings.declared() for name in (setting.name, *setting.aliases))

@@ -1,0 +1,37 @@
+"""What the installed package declares: its dependencies, and that it has types."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from importlib.metadata import files, requires
+from pathlib import Path
+
+import habana_tf
+
+PACKAGE = Path(habana_tf.__file__).parent
+# TensorFlow is the user's choice (an extra), and brings these; Horovod is an extra; the native module is our own.
+WITH_TENSORFLOW = {"tensorflow", "google", "keras", "ml_dtypes"}
+OPTIONAL = {"horovod"}
+
+
+def test_everything_that_is_imported_is_declared() -> None:
+    declared = {re.split(r"[^\w.-]", line)[0] for line in requires("habana-tf") or () if "extra ==" not in line}
+    imported: dict[str, str] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names.append(node.module)
+            for name in names:
+                imported.setdefault(name.split(".")[0], str(path))
+    foreign = set(imported) - set(sys.stdlib_module_names) - {"habana_tf", "habana_frameworks"}
+    undeclared = foreign - declared - WITH_TENSORFLOW - OPTIONAL
+    assert not undeclared, {name: imported[name] for name in undeclared}
+    assert declared <= foreign, "declared, and imported nowhere"
+
+
+def test_types_are_exported() -> None:
+    installed = {str(each) for each in files("habana-tf") or ()}
+    assert {"habana_tf/py.typed", "habana_frameworks/tensorflow/py.typed"} <= installed
