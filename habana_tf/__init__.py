@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import _habana_tf_horovod
+
 if TYPE_CHECKING:
     from .compiler.recompilations import recompilation_report as recompilation_report
     from .graph.explain import explain as explain
@@ -58,3 +60,6 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
+
+
+_habana_tf_horovod.install()  # installed packages do it at the start of Python, sources here

@@ -88,6 +88,8 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         set_op_override_allowed(allow_op_override)
     with _lock:
         if _loaded:
+            if claim.held_card() is None:
+                claim.arm(claim.possible())  # Horovod may have loaded it before the program chose its card
             return
         log.configure()
         habana_variables.check()

@@ -176,6 +176,15 @@ HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
     key=False,
 )
 
+HABANA_SIM_HOROVOD: Setting[bool] = Setting(
+    "HABANA_SIM_HOROVOD",
+    True,
+    *kind.SWITCH,
+    meaning="Let `import horovod.tensorflow` load HPU in a program that wants it: one that sets a variable of Habana's "
+    "or imports a module of ours.",
+    key=False,
+)
+
 # --- precision ---
 
 TF_BF16_CONVERSION: Setting[str] = Setting(

@@ -1,0 +1,50 @@
+"""Tells habana_tf that Horovod's TensorFlow part is being imported: all that runs of habana_tf at the start of Python.
+
+What: a finder that compares each name that is imported with one string. When it is that of Horovod's ops, it hands over
+to `habana_tf.horovod_compat`, which loads HPU if the program wants it, as Habana's own Horovod does.
+
+Why at the start of every Python (`habana_tf_horovod.pth`): scripts written for Gaudi may import nothing but TensorFlow
+and Horovod, and leave the rest to `hvd.init()`. What says that they want HPU is a variable of Habana's, which they may
+set themselves until then. Nothing else is imported here, not even `typing`, and TensorFlow stays as it is.
+"""
+
+import sys
+
+MODULE = "horovod.tensorflow.mpi_ops"
+_OURS = ("habana_tf", "habana_frameworks")
+_asking = False
+
+
+class Finder:
+    """A finder of one module."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None):  # type: ignore[no-untyped-def]
+        """The specification of Horovod's ops; None for any other name."""
+        global _asking
+        if name != MODULE or _asking:
+            return None
+        in_use = any(module in sys.modules for module in _OURS)
+        before = set(sys.modules)
+        from habana_tf import horovod_compat
+
+        _asking = True  # the other finders are asked in there
+        try:
+            spec, wanted = horovod_compat.watched(MODULE, in_use)
+        finally:
+            _asking = False
+        if not wanted:  # as if we had not been here, so that the program's own import of habana_tf is noticed
+            for module in set(sys.modules) - before:
+                if module.split(".")[0] == "habana_tf":
+                    del sys.modules[module]
+        return spec
+
+
+def install() -> None:
+    """Puts the finder before the others, once. A Horovod that is imported already is seen to now."""
+    if Finder not in sys.meta_path:
+        sys.meta_path.insert(0, Finder)
+    if MODULE in sys.modules and "habana_tf" in sys.modules:
+        from habana_tf import horovod_compat
+
+        horovod_compat.adopt()
