@@ -102,9 +102,10 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             claim.arm(possible)
             if not started:
                 rebuild_context()  # as at program start-up: collectives and devices can still be configured
-        from . import fork, keras_compat
+        from . import fork, keras_compat, rewriter_config
         from .distribute import guard
 
+        rewriter_config.install()
         fork.guard()
         guard.install()
         keras_compat.install()

@@ -26,6 +26,15 @@ _lock = threading.Lock()
 _records: list[GraphRecord] = []
 
 
+_SHOWN = 4
+"""Names in one line; all are in the report's tables and JSON."""
+
+
+def _few(names: list[str], of: str) -> str:
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more {of}" if more > 0 else "")
+
+
 @dataclass(frozen=True)
 class Census:
     """What a graph holds before the pass: nodes that compute (its rim and constants are not counted), per op."""
@@ -66,7 +75,7 @@ class GraphRecord:
                 why.setdefault(op, reason)
         if cpu:
             shown = [f"{op} x{n} ({why[op].value})" for op, n in sorted(cpu.items(), key=lambda i: (-i[1], i[0]))]
-            text += f"; on the CPU: {', '.join(shown[:8])}" + (f" and {len(shown) - 8} more ops" * (len(shown) > 8))
+            text += f"; on the CPU: {_few(shown, 'ops')}"
         return text
 
 
@@ -116,7 +125,7 @@ class PlacementReport:
         for column in ("graph", "nodes", "on HPU", "in launches", "clusters", "ms"):
             graphs.add_column(column, justify="right")
         for k, g in enumerate(self.graphs):
-            names = ", ".join(c.name for c in g.launches)
+            names = _few([c.name for c in g.launches], "clusters")
             graphs.add_row(str(k), str(g.nodes), str(g.on_hpu), str(g.in_launches), names, f"{g.seconds * 1e3:.0f}")
         reasons = Table(title="Ops outside clusters", title_justify="left")
         for column in ("op", "count", "where", "reason"):

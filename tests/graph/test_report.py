@@ -55,6 +55,17 @@ def test_the_report_is_a_table_and_json() -> None:
     assert "HPU placement" in text and data["graphs"][0]["launches"][0]["name"] in text and "PyFunc" in text
 
 
+def test_a_line_names_a_few_ops_and_clusters_and_counts_the_rest() -> None:
+    refused = {(f"Op{k}", Reason.NO_ROW, True): 9 - k for k in range(9)}
+    record = report.GraphRecord(20, 5, 5, (), refused, 0.0)
+    assert record.line().endswith("Op3 x6 (HPU has no such op) and 5 more ops")
+    pipeline.optimize(build(make, cpu=("pinned",)).SerializeToString(), Item())
+    (graph,) = report.placement_report().graphs
+    many = report.GraphRecord(20, 5, 5, graph.launches * 600, refused, 0.0)
+    assert "and 596 more" in " ".join(str(report.PlacementReport.of([many])).split())
+    assert len(json.loads(report.PlacementReport.of([many]).to_json())["graphs"][0]["launches"]) == 600
+
+
 def test_host_work_under_the_cards_name_is_the_cpus() -> None:
     def unique() -> None:
         y, _ = tf.unique(v1.placeholder(tf.int64, (None,), "i"), name="unique")
