@@ -38,7 +38,7 @@ PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
 # end or to give up. More than four would want more than 8 GiB.
 SIDE_BY_SIDE := -n $(shell echo $$(($$(nproc) + 2))) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-latest test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \
+.PHONY: help demo test test-latest test-long test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \
 	distclean
 
 help: ## What can be made
@@ -70,6 +70,11 @@ test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest Tensor
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV_LATEST)/$(PYTEST) $(SIDE_BY_SIDE) \
 		$(addprefix $(CURDIR)/,$(LATEST_TESTS)) $(ARGS)
+
+test-long: $(VENV)/.installed ## What takes minutes each: builds from the source distribution, commands of the documents
+	@mkdir -p $(RUN)
+	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) -m long $(CURDIR)/tests/test_source_distribution.py \
+		$(CURDIR)/tests/test_documents.py $(ARGS)
 
 bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models mlp --pairs 3" passes options on
 	@cd $(RUN) && $(CURDIR)/$(VENV)/bin/python $(CURDIR)/tests/benchmarks/bench.py $(ARGS)

@@ -142,3 +142,10 @@ def test_cumulative_log_sum_exp(dtype):
         agrees(lambda x, a: raw.CumulativeLogsumexp(x=x, axis=a, exclusive=exclusive, reverse=reverse), x, axis)
 
     compare()
+
+
+@quick
+@given(arrays(F32, CUBES, special=True))
+def test_l2_loss(x):
+    check(lambda x: raw.L2Loss(t=x), x)
+    check_rounded(lambda x: raw.L2Loss(t=x), x.astype(BF16))

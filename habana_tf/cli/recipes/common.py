@@ -56,7 +56,7 @@ def _guarded(run: Callable[[argparse.Namespace], int], arguments: argparse.Names
 
 def add_recipe(parser: argparse.ArgumentParser, name: str = "recipe", **options: Any) -> None:
     """An argument that names a recipe."""
-    parser.add_argument(name, metavar="NAME_OR_KEY", help="its name, or the first digits of its key", **options)
+    parser.add_argument(name, metavar="NAME_OR_KEY", **{"help": "its name, or the first digits of its key", **options})
 
 
 def opened(arguments: argparse.Namespace) -> Reader:

@@ -51,14 +51,24 @@ def declare(parser: argparse.ArgumentParser) -> None:
     action(
         parser,
         _show,
+        "show                          what took longest to compile",
         "show cluster_2cb107ca5327",
         "show 8c6e --ops",
         "show 432c --sizes 64          a recipe for a range of sizes, looked at for one",
     )
-    add_recipe(parser)
+    add_recipe(
+        parser, nargs="?", help="its name, or the first digits of its key; the one that took longest if not given"
+    )
     parser.add_argument("--ops", action="store_true", help="also a line for each op of the cluster")
     parser.add_argument("--sizes", metavar="N", type=int, nargs="+", default=[],
                         help="values for the sizes that a recipe leaves open (s0, s1, ...)")  # fmt: skip
+
+
+def _longest(rows: list[Listed], root: str) -> Listed:
+    """The recipe that took longest to compile: mostly a training step."""
+    if not rows:
+        raise CommandError(f"no recipe is in {root}", 1)
+    return max(rows, key=lambda row: (header(row)["compile_seconds"], header(row)["digest"]))
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -68,7 +78,7 @@ def _show(arguments: argparse.Namespace) -> int:
         raise CommandError("--sizes: sizes are at least 1", 2)
     reader = opened(arguments)
     good, _ = rows_of(reader)
-    row = only_match(good, arguments.recipe, reader.root)
+    row = _longest(good, reader.root) if arguments.recipe is None else only_match(good, arguments.recipe, reader.root)
     entry = entry_of(reader, row)
     plan = None if not arguments.sizes and contents.symbols(entry) else contents.plan(entry, arguments.sizes)
     if arguments.json:

@@ -86,6 +86,13 @@ def test_what_cannot_be_compiled_says_why(cached: Keys, run: Callable[..., Any])
     assert run("recipes", "asm", "bad").code == 1
 
 
+def test_without_a_name_it_is_the_one_that_took_longest(cached: Keys, run: Callable[..., Any]) -> None:
+    shown = json.loads(run("recipes", "show", "--json").out)
+    listed = json.loads(run("recipes", "list", "--json").out)["recipes"]
+    longest = max(row["header"]["compile_seconds"] for row in listed)
+    assert shown["header"]["compile_seconds"] == longest > 0
+
+
 def test_an_ambiguous_name_lists_the_keys(cached: Keys, run: Callable[..., Any]) -> None:
     result = run("recipes", "show", "step")
     assert (result.code, result.out) == (1, "")

@@ -1,0 +1,194 @@
+"""Every command of README.md and CONTRIBUTING.md works as it is printed there.
+
+Blocks of commands are run by a shell, in a folder that has the repository's examples and `.venv`, the names that the
+documents use (`train.py`, ...), and a home of its own; Python blocks are run, or compared with the source they quote.
+What is not run in `make test` has its reason in `LATER`, and is run by `make test-long`, or in `NEVER`; a command of an
+unknown program is an error, and so is an entry of a list that no document has.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.child import environment
+from tests.versions import KERAS_3
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ("README.md", "CONTRIBUTING.md")
+PROGRAMS = (
+    "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/python", "export",
+    "HABANA_", "HOROVOD_", "TF_",
+)  # fmt: skip
+
+LATER = {
+    "make demo": "builds and installs first; takes two trainings",
+    "make lint": "reads the whole source twice, and is a step of CI of its own",
+    'make test ARGS="-k pooling"': "tests within a test",
+    'make test ARGS="-k l2_loss"': "tests within a test",
+    "make docs": "writes docs/ops.md, which another test compares with the table",
+    "make bench ARGS=--help": "builds and installs first",
+}
+NEVER = {
+    "make test": "this test is in it",
+    "make test-latest": "all tests again; CI runs it",
+    "make test-networks": "hours; CI runs a quarter each day",
+    "make test-long": "this test is in it",
+    "make bench": "measures, for minutes, a machine that nobody else may use",
+    'make bench ARGS="--models warmstart"': "measures, as above; tests/benchmarks has its parts",
+    'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
+    "make horovod": "make test has made it",
+    "make": "names the program",
+    "make PYTHON=/path/to/python": "a path to fill in",
+    ".ci/run": "CI runs it",
+    "pip install scikit-build-core nanobind ninja 'cmake<4' 'setuptools<81' wheel": "compiles Horovod, with the next",
+    "HOROVOD_WITH_TENSORFLOW=1 pip install --no-build-isolation '.[horovod]'": "compiles Horovod, as make horovod does",
+    "pip cache remove horovod": "removes from the cache of whoever runs the tests",
+    "pip install scikit-build-core nanobind cmake ninja && pip install --no-build-isolation .": "what make does",
+}
+
+SCRIPTS = {
+    "train.py": "import json, os, sys\n"
+    "from habana_frameworks.tensorflow.multinode_helpers import comm_rank, comm_size\n"
+    "assert comm_size() in (2, 4)\n"
+    "config = os.environ.get('TF_CONFIG')\n"
+    "assert config is None or json.loads(config)['task']['index'] == comm_rank()\n"
+    "print(comm_rank(), 'trained', flush=True)\n",
+    "train_hvd.py": "import sys\n"
+    "import tensorflow as tf\n"
+    "import horovod.tensorflow as hvd\n"
+    "hvd.init()\n"
+    "assert hvd.size() in (1, 2, 4)\n"
+    "total = hvd.allreduce(tf.constant(1.0), op=hvd.Sum) * 1.0\n"
+    "assert float(total) == hvd.size() and total.device.endswith('HPU:0'), total.device\n"
+    "print(hvd.rank(), 'trained', flush=True)\n",
+}
+
+pytestmark = pytest.mark.skipif(not (ROOT / "CONTRIBUTING.md").exists(), reason="not in a source tree")
+
+
+def _without_fences(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def blocks(document: str) -> list[str]:
+    """The indented blocks of a document, each as a script of the shell."""
+    text = _without_fences((ROOT / document).read_text())
+    found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text, re.MULTILINE)
+    return [re.sub(r"^    ", "", block, flags=re.MULTILINE).strip("\n") for block in found if block.strip()]
+
+
+def commands(block: str) -> list[str]:
+    """The commands of a block: a line each, or several where a quotation goes on; without comments."""
+    out, open_lines = [], ""
+    for line in block.split("\n"):
+        open_lines += line
+        try:
+            shlex.split(open_lines, comments=True)
+        except ValueError:  # a quotation is open
+            open_lines += "\n"
+            continue
+        bare = open_lines if "\n" in open_lines else re.sub(r"\s+#.*$", "", open_lines)
+        if bare.strip() and not bare.lstrip().startswith("#"):
+            out.append(bare.strip())
+        open_lines = ""
+    assert not open_lines, block
+    return out
+
+
+def inline(document: str) -> list[str]:
+    """What is written as code within sentences and begins with the name of a program."""
+    text = "\n".join(line for line in _without_fences((ROOT / document).read_text()).split("\n") if line[:4] != "    ")
+    found = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)]
+    names = tuple(name for name in PROGRAMS if name not in ("export", "HABANA_", "HOROVOD_", "TF_"))
+    return [code for code in found if code.split()[0] in names]
+
+
+def fenced() -> list[tuple[str, str]]:
+    """(document, Python block)."""
+    return [
+        (document, block)
+        for document in DOCUMENTS
+        for block in re.findall(r"^```python\n(.*?)^```$", (ROOT / document).read_text(), re.MULTILINE | re.DOTALL)
+    ]
+
+
+BLOCKS = [block for document in DOCUMENTS for block in blocks(document)] if (ROOT / "CONTRIBUTING.md").exists() else []
+INLINE = sorted({each for d in DOCUMENTS for each in inline(d)}) if BLOCKS else []
+TO_RUN = [block for block in BLOCKS if not any(each in LATER or each in NEVER for each in commands(block))]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where commands run."""
+    for name, text in SCRIPTS.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    (tmp_path / ".venv").symlink_to(sys.prefix)
+    (tmp_path / "home").mkdir()
+    return tmp_path
+
+
+def shell(script: str, cwd: Path, timeout: float = 600) -> str:
+    """Runs a script of the shell as a user would, who may be root on a machine with few cores; returns its output."""
+    mpi = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1",
+           "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}  # fmt: skip
+    env = environment(HOME=str(cwd / "home"), **mpi)
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    words = ["/bin/bash", "-euo", "pipefail", "-c", script + "\nfor job in $(jobs -p); do wait $job; done\n"]
+    done = subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, timeout=timeout)
+    assert done.returncode == 0, f"{script}\n{done.stdout[-3000:]}\n{done.stderr[-5000:]}"
+    return done.stdout + done.stderr
+
+
+def test_every_command_is_run_or_has_its_reason() -> None:
+    printed = {each for block in BLOCKS for each in commands(block)}
+    unknown = {each for each in printed if not each.startswith(PROGRAMS)}
+    assert not unknown, f"commands of no known program: {unknown}"
+    stale = (LATER.keys() | NEVER.keys()) - printed - set(INLINE)
+    assert not stale, f"no document has these any more: {stale}"
+    assert len(TO_RUN) >= 5, TO_RUN
+
+
+@pytest.mark.skipif(KERAS_3, reason="Horovod is for TensorFlow 2.15")
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("block", TO_RUN, ids=[commands(block)[0][:40] for block in TO_RUN])
+def test_a_block_of_commands(block: str, folder: Path) -> None:
+    said = shell(block, folder)
+    assert said.count("trained") == sum(int(n) for n in re.findall(r"(?:-n|-np) (\d+) ", block)) + len(
+        re.findall(r"^python train_hvd", block, re.MULTILINE)
+    ), said
+
+
+@pytest.mark.parametrize("command", [each for each in INLINE if each not in LATER and each not in NEVER])
+def test_a_command_within_a_sentence(command: str, folder: Path) -> None:
+    incomplete = {"habana-tf run": " --help", "python -m habana_tf": " --help", "mpirun": " --version",
+                  "horovodrun": " --version"}  # fmt: skip
+    assert shell(command + incomplete.get(command, ""), folder)
+
+
+@pytest.mark.parametrize("document, block", fenced() if BLOCKS else [])
+def test_a_block_of_python(document: str, block: str, folder: Path) -> None:
+    """A program runs; an excerpt stands in a source file as it is quoted."""
+    if "import " in block:
+        (folder / "program.py").write_text(block)
+        assert "HPU placement" in shell("python program.py", folder)
+        return
+    sources = [*ROOT.glob("habana_tf/lowering/*.py"), *ROOT.glob("tests/lowering/*.py")]
+    texts = (re.sub(r": Any(?=[,)])| -> None(?=:)", "", path.read_text()) for path in sources)
+    assert any(block.strip() in text for text in texts), block
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("command", LATER)
+def test_a_command_that_takes_long(command: str) -> None:
+    done = subprocess.run(["/bin/bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=1700)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
