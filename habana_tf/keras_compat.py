@@ -1,9 +1,8 @@
-"""Keras 3 beside HPU: `compile()` must not choose XLA, and several workers cannot `fit`.
+"""Keras 3 beside HPU: `compile()` need not choose XLA, and several workers cannot `fit`.
 
 Keras 3 takes `jit_compile="auto"` for "XLA" as soon as TensorFlow has any device that is no CPU, and XLA knows
-no HPU: the first `fit` ends in "No JIT device registered for HPU". While HPU is loaded, "auto" means False here,
-which is what Keras itself chooses inside every distribution strategy. An explicit `jit_compile=True` is an error
-that says so.
+no HPU. While HPU is loaded, "auto" means False here, which is what Keras itself chooses inside every distribution
+strategy. An explicit `jit_compile=True` is taken; what it marks is compiled by HPU (`xla_compat.py`).
 
 `fit` and `evaluate` of Keras 3 under a strategy of several workers fail in Keras itself, with an error about
 "PerReplica" values that says nothing to a user; under HPUStrategy the error says what to do instead.
@@ -55,16 +54,14 @@ def uninstall() -> None:
 def _wrap(module: ModuleType) -> None:
     trainer = getattr(module, "Trainer", None)
     resolve = getattr(trainer, "_resolve_auto_jit_compile", None)
-    prop = getattr(trainer, "jit_compile", None)
-    if _originals or trainer is None or resolve is None or not isinstance(prop, property) or prop.fset is None:
+    if _originals or trainer is None or resolve is None:
         return
-    _originals.update(_resolve_auto_jit_compile=resolve, jit_compile=prop)
+    _originals["_resolve_auto_jit_compile"] = resolve
     compiled = getattr(trainer, "_assert_compile_called", None)
     if compiled is not None:
         _originals["_assert_compile_called"] = compiled
         trainer._assert_compile_called = _with_one_worker(compiled)
     trainer._resolve_auto_jit_compile = _never(resolve)
-    trainer.jit_compile = property(prop.fget, _refuse(prop.fset), prop.fdel, prop.__doc__)
 
 
 def _never(resolve: Callable[[Any], bool]) -> Callable[[Any], bool]:
@@ -98,19 +95,6 @@ def _with_one_worker(assert_compile_called: Callable[..., None]) -> Callable[...
         assert_compile_called(self, method_name)
 
     return _assert_compile_called
-
-
-def _refuse(fset: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    def set_jit_compile(self: Any, value: Any) -> None:
-        if value is True and settings.HABANA_SIM_KERAS_JIT.get():
-            raise ValueError(
-                "jit_compile=True asks for XLA, which knows no HPU. HPU compiles graphs by itself: call compile() "
-                "without jit_compile, or with jit_compile=False. To run this model on the CPU with XLA, set "
-                "HABANA_SIM_KERAS_JIT=off and place it under tf.device('/CPU:0')."
-            )
-        fset(self, value)
-
-    return set_jit_compile
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):

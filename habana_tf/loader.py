@@ -102,13 +102,14 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             claim.arm(possible)
             if not started:
                 rebuild_context()  # as at program start-up: collectives and devices can still be configured
-        from . import fork, keras_compat, rewriter_config
+        from . import fork, keras_compat, rewriter_config, xla_compat
         from .distribute import guard
 
         rewriter_config.install()
         fork.guard()
         guard.install()
         keras_compat.install()
+        xla_compat.install(traced=started)
         _loaded = True
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's

@@ -23,12 +23,8 @@ def test_a_plain_keras_3_compile_does_not_choose_xla() -> None:
         + """
 model.compile("sgd", "mse")
 assert model.jit_compile is False
-try:
-    model.compile("sgd", "mse", jit_compile=True)
-except ValueError as error:
-    assert "without jit_compile" in str(error)
-else:
-    raise AssertionError("jit_compile=True was taken")
+model.compile("sgd", "mse", jit_compile=True)
+model.fit(x, y, verbose=0)
 from habana_tf import keras_compat
 keras_compat.uninstall()
 model.compile("sgd", "mse")

@@ -1,0 +1,188 @@
+"""Functions marked for XLA (`tf.function(jit_compile=True)`) that land on HPU are HPU's to compile.
+
+TensorFlow gives a marked function to XLA when it is called, and XLA knows no HPU: "could not find registered platform
+with id: (nil)". Keras marks convolutions in groups, so that plain layers end there. What the mark asks for happens on
+HPU anyway, so a function that is traced for HPU is traced without it: its loops and branches are lowered as in any
+other function, and its gradient is such a function too. Under `tf.device('/CPU:0')` XLA compiles it, as ever: a marked
+function keeps a trace for each.
+
+Three names of `tensorflow.python.eager.polymorphic_function` are replaced while HPU is loaded: `from_func_graph`,
+through which every function with its attributes is made (traced, a gradient, or read from a SavedModel);
+`OptionalXlaContext`, which changes how control flow is traced; and `Function._generate_tracing_options`, where a marked
+function gets its cache. Nothing is added to the call of a function without the mark. A release of TensorFlow that
+lacks one of them is left alone, and `uninstall()` gives all back. Marked calls inside a placed graph (of a session, of
+a function traced for the CPU) are opened by `graph/inline.py`.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+from typing import Any
+
+_log = logging.getLogger(__name__)
+_MARK, _NOT_INLINE = "_XlaMustCompile", "_noinline"
+_originals: dict[tuple[Any, str], Any] = {}
+_announced = False
+
+
+def install(traced: bool = True) -> None:
+    """Takes functions that land on HPU away from XLA, from now on.
+
+    traced: functions may have been traced already; those that are marked are looked for.
+    """
+    if _originals:
+        return
+    try:
+        from tensorflow.core.function.polymorphism.function_cache import FunctionCache
+        from tensorflow.python.eager.polymorphic_function import atomic_function, polymorphic_function
+
+        make, context = atomic_function.from_func_graph, polymorphic_function.OptionalXlaContext
+        function = polymorphic_function.Function
+        options = function._generate_tracing_options
+    except (ImportError, AttributeError):
+        _log.warning(
+            "this TensorFlow traces functions in another way than the releases habana_tf knows: tf.function("
+            "jit_compile=True) on HPU will fail. Leave jit_compile out, or call such functions under "
+            "tf.device('/CPU:0')"
+        )
+        return
+    by_landing = _by_landing(FunctionCache)
+    _replace(atomic_function, "from_func_graph", _unmarked(make))
+    _replace(polymorphic_function, "OptionalXlaContext", _outside_xla(context))
+    _replace(function, "_generate_tracing_options", _with_a_trace_for_each(options, by_landing))
+    if traced:
+        for known in [o for o in gc.get_objects() if type(o) is function and o._jit_compile]:
+            _keep_apart(known, by_landing)
+
+
+def uninstall() -> None:
+    """Gives XLA all marked functions back that are traced from now on."""
+    for (owner, name), value in _originals.items():
+        setattr(owner, name, value)
+    _originals.clear()
+
+
+def _replace(owner: Any, name: str, value: Any) -> None:
+    _originals[owner, name] = getattr(owner, name)
+    setattr(owner, name, value)
+
+
+def lands_on_hpu() -> bool:
+    """Whether ops without a device of their own will run on HPU: those of this thread's code, or of the graph that it
+    is tracing.
+
+    A device that nobody chose is HPU, because TensorFlow's placer prefers it; so is one that a function chooses op by
+    op.
+    """
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import ops
+
+    if not tf.config.list_logical_devices("HPU"):
+        return False
+    if not context.executing_eagerly():
+        for scope in ops.get_default_graph()._device_function_stack.peek_objs():  # the innermost first
+            if scope.function is None:
+                return True  # tf.device(None): what is around it does not count
+            kind = _kind(scope.string_merge(_NoDevice)) if scope.fast_string_merge else None
+            if kind is not None:
+                return kind == "HPU"
+    return _kind(context.context().device_name or "") in (None, "HPU")
+
+
+class _NoDevice:
+    """An op that has no device yet, for the devices of a scope."""
+
+    device = ""
+
+
+def _kind(device: str) -> str | None:
+    """HPU, CPU, ... of a device as users and TensorFlow write it; None if it names none."""
+    from tensorflow.python.framework import device as names
+
+    return names.DeviceSpec.from_string(device).device_type
+
+
+def _unmarked(make: Any) -> Any:
+    """`from_func_graph`, without the mark where HPU will run the function."""
+
+    def from_func_graph(name: Any, graph: Any, attrs: Any, *args: Any, **kwargs: Any) -> Any:
+        if attrs and _marked(attrs) and lands_on_hpu():
+            _announce(name)
+            attrs = {k: v for k, v in attrs.items() if k not in (_MARK, _NOT_INLINE)}
+        return make(name, graph, attrs, *args, **kwargs)
+
+    return from_func_graph
+
+
+def _marked(attrs: Any) -> bool:
+    """Whether attributes of a function, as Python values or as protobufs, ask for XLA."""
+    mark = attrs.get(_MARK, False)
+    return bool(getattr(mark, "b", mark))
+
+
+def _outside_xla(context: Any) -> Any:
+    """`OptionalXlaContext`, which does nothing where HPU will run what is traced in it."""
+
+    class OptionalXlaContext(context):
+        def __init__(self, is_compiled: Any) -> None:
+            super().__init__(is_compiled and not lands_on_hpu())
+
+    return OptionalXlaContext
+
+
+def _by_landing(cache: Any) -> Any:
+    """`FunctionCache`, with HPU or not as a part of every key."""
+
+    class ByLanding(cache):
+        __slots__ = ()
+
+        def lookup(self, function_type: Any, context: Any = None) -> Any:
+            return super().lookup(function_type, (context, lands_on_hpu()))
+
+        def delete(self, function_type: Any, context: Any = None) -> bool:
+            return super().delete(function_type, (context, lands_on_hpu()))
+
+        def add(self, fn: Any, context: Any = None) -> None:
+            super().add(fn, (context, lands_on_hpu()))
+
+        def generalize(self, context: Any, function_type: Any) -> Any:
+            return super().generalize((context, lands_on_hpu()), function_type)
+
+    return ByLanding
+
+
+def _with_a_trace_for_each(options: Any, by_landing: Any) -> Any:
+    """`Function._generate_tracing_options`: what a function is asked for before it is traced for the first time."""
+
+    def _generate_tracing_options(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if self._jit_compile:
+            _keep_apart(self, by_landing)
+        return options(self, *args, **kwargs)
+
+    return _generate_tracing_options
+
+
+def _keep_apart(function: Any, by_landing: Any) -> None:
+    """Gives a marked function a cache that tells HPU from others. What is in its old one is XLA's."""
+    old = function._function_cache
+    if isinstance(old, by_landing):
+        return
+    new = by_landing()
+    for (context, kind), made in old._primary.items():
+        new._primary[(context, False), kind] = made
+    for context, table in old._dispatch_dict.items():
+        new._dispatch_dict[context, False] = table
+    function._function_cache = new
+    for config in (function._variable_creation_config, function._no_variable_creation_config):
+        if config is not None:
+            config.function_cache = new
+
+
+def _announce(name: Any) -> None:
+    global _announced
+    if not _announced:
+        _announced = True
+        shown = name.decode() if isinstance(name, bytes) else name
+        _log.info("'%s' is marked for XLA (jit_compile=True), which knows no HPU: HPU compiles it instead", shown)
