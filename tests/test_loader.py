@@ -216,6 +216,17 @@ def test_a_plugin_that_was_not_built_says_how_to_build_it() -> None:
     assert "was not built" in done.stderr
 
 
+def test_a_plugin_that_tensorflow_loads_by_itself_is_refused_with_the_way_to_load_it() -> None:
+    """It would be a device without kernels, and all of a program would run on the CPU."""
+    from habana_tf.loader import plugin_path
+
+    for script in ("import tensorflow", "import habana_tf; habana_tf.load_habana_module()"):
+        done = python(script, check=False, TF_PLUGGABLE_DEVICE_LIBRARY_PATH=str(plugin_path()))
+        assert done.returncode == 1
+        assert "habana_tf.load_habana_module()" in done.stderr
+        assert "Unset TF_PLUGGABLE_DEVICE_LIBRARY_PATH" in done.stderr
+
+
 def test_another_tensorflow_is_a_warning_not_a_refusal() -> None:
     done = python(
         """

@@ -4,6 +4,7 @@
 // copy is a memcpy. Work on a stream is complete when the call that enqueues it returns; events are complete
 // when they are recorded. One process has one card.
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -259,6 +260,16 @@ void DestroyPlatformFns(SP_PlatformFns*) {}
 extern "C" __attribute__((visibility("default"))) void SE_InitPlugin(SE_PlatformRegistrationParams* params,
                                                                      TF_Status* status) {
   using namespace habana;  // NOLINT: the table of the functions above
+  if (GetRegistrations().empty()) {
+    // Not by load_habana_module(): a device without compiler and kernels would leave all to the CPU.
+    // TensorFlow ends the process when a plugin refuses, with a stack trace in front of what it said.
+    std::fprintf(
+        stderr,
+        "habana_tf: HPU is loaded by habana_tf.load_habana_module() at the start of a program, not by "
+        "TensorFlow. Unset TF_PLUGGABLE_DEVICE_LIBRARY_PATH, or take libhabana_plugin.so out of "
+        "tensorflow-plugins.\n");
+    std::_Exit(1);
+  }
   params->platform->struct_size = SP_PLATFORM_STRUCT_SIZE;
   params->platform->name = "SIM_GAUDI";
   params->platform->type = "HPU";
