@@ -93,6 +93,13 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
     return "stock", dtype, node.op, node.op.startswith("ResourceGather"), attrs
 
 
+def stock_plan(node_def: bytes) -> tuple[str, list[tuple[str, bytes]]]:
+    """How TensorFlow's CPU kernel runs an op that stands on HPU."""
+    from . import stand_ins
+
+    return stand_ins.plan(*_node(node_def))
+
+
 def _takes(row: Any, node: Any) -> bool:
     """Whether the op table has these element types."""
     return all(node.attr[attr].type in {dtype.tf_enum for dtype in allowed} for attr, allowed in row.types.items())
@@ -147,42 +154,67 @@ def eager_context() -> Any:
     return current._handle
 
 
-def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], bool, bool]]:
-    """Kernels to register for HPU: (op, type per attribute, host arguments, in place, on variables).
+def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], str]]:
+    """Kernels to register: (op, [(type attribute, type)], arguments in host memory, kind).
+
+    kind: "op", "in_place" (its output may be an input's buffer), "variable" (works on variables) or "stock"
+    (`stand_ins.py`).
 
     First the rows of the op table, without what TensorFlow's own default kernels do on any device (reshapes that
     move nothing, variables, shape arithmetic in host memory); then every
     op on resource variables that has a CPU kernel and nothing for HPU: without a kernel such an op on an HPU
-    variable is a placement error that soft placement does not cure.
+    variable is a placement error that soft placement does not cure. At last what stands in for other accelerators'.
     """
+    from tensorflow.python.framework import kernels as registry
     from tensorflow.python.framework import op_def_registry
 
+    from . import stand_ins
     from .lowering import table
 
     rows = table.registrations()
-    kernels = _Kernels(frozenset(row.op for row in rows))
+    known = registry.get_all_registered_kernels().kernel
+    kernels = _Kernels(known, frozenset(row.op for row in rows))
     handles: dict[str, list[str]] = {}
+    hosts: dict[str, frozenset[str]] = {}
+    have: dict[str, list[dict[str, int]]] = {}
     out = []
     for row in rows:
-        if kernels.has_default(row.op, dict(row.types)):
+        types = dict(row.types)
+        hosts.setdefault(row.op, frozenset(row.host))
+        if kernels.has_default(row.op, types):
             continue
         resources = handles.get(row.op)
         if resources is None:
             args = op_def_registry.get(row.op).input_arg
             resources = handles[row.op] = [arg.name for arg in args if arg.type == DT_RESOURCE]
-        out.append((row.op, list(row.types), [*row.host, *resources], row.in_place, bool(resources)))
-    have: dict[str, list[dict[str, int]]] = {}
-    for op, types, *_ in out:
-        have.setdefault(op, []).append(dict(types))
-    for op in kernels.variable_ops():
+        kind = "variable" if resources else "in_place" if row.in_place else "op"
+        out.append((row.op, list(row.types), [*row.host, *resources], kind))
+        have.setdefault(row.op, []).append(types)
+    variable_ops = kernels.variable_ops()
+    for op in variable_ops:
         op_def = op_def_registry.get(op)
         for combination in kernels.cpu_types(op):
-            known = have.setdefault(op, [])
-            if any(_overlap(combination, other) for other in known) or kernels.has_default(op, combination):
+            ours = have.setdefault(op, [])
+            if any(_overlap(combination, other) for other in ours) or kernels.has_default(op, combination):
                 continue
-            known.append(combination)
+            ours.append(combination)
             host = sorted(_host_arguments(op, op_def, combination))
-            out.append((op, list(combination.items()), host, False, True))
+            out.append((op, list(combination.items()), host, "variable"))
+
+    left_out = frozenset(variable_ops)
+    taken: dict[str, dict[tuple[str, ...], set[tuple[int | None, ...]]]] = {}
+    for op, ours in have.items():
+        by_names = taken[op] = {}
+        for types in ours:
+            by_names.setdefault(tuple(types), set()).add(tuple(types.values()))
+
+    def has(op: str, types: dict[str, int]) -> bool:
+        if op in left_out or kernels.has_default(op, types):
+            return True
+        return any(tuple(map(types.get, names)) in found for names, found in taken.get(op, {}).items())
+
+    stock = stand_ins.select(known, has, lambda op: hosts.get(op, frozenset()))
+    out.extend((op, list(types.items()), sorted(host), "stock") for op, types, host in stock)
     return out
 
 
@@ -206,19 +238,19 @@ class _Kernels:
     _VARIABLE_OPS = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceGather",
                      "ResourceStridedSlice", "ResourceCountUpTo", "Rng", "Stateful")  # fmt: skip
 
-    def __init__(self, rows: frozenset[str]) -> None:
-        """rows: the ops of the op table. TensorFlow has five times as many, of which only those on variables matter."""
-        from tensorflow.python.framework import kernels
-
+    def __init__(self, known: Iterable[Any], rows: frozenset[str]) -> None:
+        """known: TensorFlow's KernelDefs. rows: the ops of the op table."""
         self._by_op: dict[str, list[Any]] = {}
         self._defaults: dict[str, list[dict[str, frozenset[int]]]] = {}
-        for kernel in kernels.get_all_registered_kernels().kernel:
+        for kernel in known:
             op = kernel.op
-            if (op in rows or op.startswith(self._VARIABLE_OPS)) and not kernel.label:
+            if kernel.label:
+                continue
+            if op in rows or op.startswith(self._VARIABLE_OPS):
                 self._by_op.setdefault(op, []).append(kernel)
-                if kernel.device_type == "DEFAULT":
-                    types = {c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint}
-                    self._defaults.setdefault(op, []).append(types)
+            if kernel.device_type == "DEFAULT":
+                types = {c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint}
+                self._defaults.setdefault(op, []).append(types)
 
     def variable_ops(self) -> list[str]:
         """Ops that take the handle of a resource variable."""

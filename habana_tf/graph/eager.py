@@ -6,8 +6,9 @@ after both. The names of its functions are all that is read here, when somebody 
     __wrapped__MatrixInverse_device_/job:localhost/replica:0/task:0/device:CPU:0      an op without an HPU kernel
     __wrapped__ConcatV2_N_2_device_/job:localhost/replica:0/task:0/device:HPU:0
 
-Why so: TensorFlow moves an eager op that HPU does not have to the CPU by itself and tells nobody. A callback on every
-op would tell, and take the fast way of dispatch from all of them.
+Why so: TensorFlow moves an eager op that HPU does not have to the CPU by itself and tells nobody; one that a kernel
+stands in for on HPU (`stand_ins.py`) is run there as an eager op of the CPU's. A callback on every op would tell, and
+take the fast way of dispatch from all of them.
 
 Invariants: nothing happens before the question. Each op is told once. A name has no element types: of an op that HPU
 has only this much is known, that it ran on the CPU too. Input pipelines, tables and variables are left out.

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
+from .. import stand_ins
 from .view import Node
 
 RESOURCE, VARIANT, STRING = 20, 21, 7
@@ -138,6 +139,15 @@ def on_cpu(device: str) -> str:
     return f"/{task}/device:CPU:0" if task else "/device:CPU:0"
 
 
+@cache
+def calls_functions(op: str) -> bool:
+    """Whether an op has functions among its attributes."""
+    from tensorflow.python.framework import op_def_registry
+
+    op_def = op_def_registry.get(op)
+    return op_def is not None and any(a.type in ("func", "list(func)") for a in op_def.attr)
+
+
 @dataclass(frozen=True)
 class Kernel:
     """A kernel TensorFlow has. types: what it is limited to, per type attribute; host: arguments in host memory."""
@@ -154,9 +164,13 @@ class Kernel:
         return True
 
 
-@cache
 def kernels(op: str, device: str) -> tuple[Kernel, ...]:
-    """The kernels TensorFlow has for an op on a device type (DEFAULT is one)."""
+    """The kernels TensorFlow has for an op on a device type (DEFAULT is one), without those that stand in."""
+    return _kernels(op, device, standing_in=False)
+
+
+@cache
+def _kernels(op: str, device: str, standing_in: bool) -> tuple[Kernel, ...]:
     from tensorflow.python.framework import kernels as registry
 
     found = registry.get_registered_kernels_for_op(op).kernel
@@ -165,8 +179,22 @@ def kernels(op: str, device: str) -> tuple[Kernel, ...]:
             tuple((c.name, frozenset(c.allowed_values.list.type)) for c in k.constraint), frozenset(k.host_memory_arg)
         )
         for k in found
-        if k.device_type == device and not k.label
+        if k.device_type == device and not k.label and (k.priority == stand_ins.PRIORITY) is standing_in
     )
+
+
+def stood_in_for(node: Node) -> bool:
+    """Whether a node may be placed on HPU only because TensorFlow's CPU kernel stands in there (`stand_ins.py`)."""
+    return any(kernel.takes(node) for kernel in _kernels(node.op, "HPU", standing_in=True))
+
+
+@cache
+def has_references(op: str) -> bool:
+    """Whether an op takes or gives a variable by reference (as TF1's variables were)."""
+    from tensorflow.python.framework import op_def_registry
+
+    op_def = op_def_registry.get(op)
+    return op_def is not None and any(a.is_ref for a in (*op_def.input_arg, *op_def.output_arg))
 
 
 def has_kernel(node: Node, device: str) -> bool:

@@ -6,8 +6,10 @@ the CPU too: TensorFlow's own optimizers make ops after placement, and such a no
 
 Why here: the table is the one place that knows what HPU can run; later phases ask `Placement.takes(node)` only.
 
+An HPU node by a kernel that only stands in (`stand_ins.py`) is moved to the CPU, where that kernel would run it.
+
 Invariants: the program's word holds. A node on the CPU stays there, whoever put it there. A node that takes a resource
-is never moved, since it must stay where its variable is.
+is never moved, since it must stay where its variable is; but for those whose resource can only be on the CPU.
 
     HPU: MatMul float    -> candidate            CPU: MatMul float   -> PLACED_ON_CPU
     HPU: MatMul complex  -> DTYPE                HPU: Square, no row -> moved to the CPU, CORE_REWRITE
@@ -30,13 +32,16 @@ from .ops import (
     VARIANT,
     argument_names,
     attr,
+    calls_functions,
     device_type,
     facts,
     has_kernel,
+    has_references,
     in_host_memory,
     input_types,
     on_cpu,
     output_types,
+    stood_in_for,
 )
 from .reasons import Reason
 from .view import Node, View
@@ -103,6 +108,8 @@ def place(view: View, on_cpu_ops: Iterable[str] = (), excluded: Mapping[str, Rea
         reason = _refusal(node)
         if (everything or node.op in chosen) and _movable(node):
             reason = None if node.op in _NEUTRAL else Reason.SETTING
+            _move(node, placement)
+        elif _belongs_to_the_cpu(node):
             _move(node, placement)
         elif reason in (Reason.NO_ROW, Reason.DTYPE) and not _runs_on_hpu(node) and _movable(node):
             reason = Reason.CORE_REWRITE
@@ -221,6 +228,24 @@ def _movable(node: Node) -> bool:
     return facts(node.op) is not None and has_kernel(node, "CPU")
 
 
+def _belongs_to_the_cpu(node: Node) -> bool:
+    """Whether HPU has no more than a place for a node that the program put there.
+
+    That is: nothing but a kernel that stands in; or a variable by reference. All that share such a state (an array, an
+    iterator, a variable) are of this kind, in every graph of a session, and move together. Variants stay where they
+    are, since few kinds can be copied from one device to another; their kernels find them in host memory.
+    """
+    if node.op in CONTROL_FLOW or node.op in STRUCTURAL or node.op in _CALLS or node.op in _BOUNDARY:
+        return False
+    if has_references(node.op):
+        return has_kernel(node, "CPU")
+    if _runs_on_hpu(node) or not stood_in_for(node):
+        return False
+    types = {*input_types(node), *output_types(node)}
+    stays = VARIANT in types and RESOURCE not in types and not calls_functions(node.op)
+    return not stays and has_kernel(node, "CPU")
+
+
 def _runs_on_hpu(node: Node) -> bool:
     return has_kernel(node, "HPU") or has_kernel(node, "DEFAULT")
 
@@ -254,6 +279,6 @@ def rescue(view: View) -> int:
     placement = Placement()
     for node in view.nodes:
         judged = device_type(node.device) != "HPU" or node.op in _NEUTRAL or lookup(node.op) is not None
-        if not judged and _movable(node) and not _runs_on_hpu(node):
+        if not judged and (_belongs_to_the_cpu(node) or (_movable(node) and not _runs_on_hpu(node))):
             _move(node, placement)
     return placement.moved

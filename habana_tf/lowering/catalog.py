@@ -33,6 +33,9 @@ An op that is not here, or not in the element type at hand, runs on the CPU, and
 `habana_tf.explain(model, x, y)` tells it before training. Reading, assigning and creating variables, control flow,
 function calls and tensor lists are TensorFlow's own on every device. float64 stays on the CPU, as on a card.
 
+Whatever TensorFlow can put on a GPU may be put on HPU by name, on this page or not: TensorFlow's CPU kernels compute
+what HPU has not. Arrays, iterators and TF1's variables by reference are moved to the CPU with all that shares them.
+
 Of ops that ran eagerly the report has a list of its own, each op once. TensorFlow moves them by itself and remembers
 neither element types nor who wanted it: an op of this page is in the list when it ran on the CPU for another element
 type or because the program put it there. Under `with tf.device("/HPU:0")`, and with

@@ -41,6 +41,7 @@ nb::dict CounterValues() {
   values["registration_errors"] = c.registration_errors.load();
   values["unaligned_copies"] = c.unaligned_copies.load();
   values["variable_ops"] = c.variable_ops.load();
+  values["stock_ops"] = c.stock_ops.load();
   values["host_memory_refusals"] = c.host_memory_refusals.load();
   values["hbm_refusals"] = c.hbm_refusals.load();
   values["device_bytes"] = c.device_bytes.load();
@@ -48,13 +49,21 @@ nb::dict CounterValues() {
 }
 
 using RegistrationTuple =
-    std::tuple<std::string, std::vector<std::pair<std::string, int>>, std::vector<std::string>, bool, bool>;
+    std::tuple<std::string, std::vector<std::pair<std::string, int>>, std::vector<std::string>, std::string>;
+
+Registration::Kind KindOf(const std::string& text) {
+  using Kind = Registration::Kind;
+  for (const auto& [name, kind] :
+       {std::pair("op", Kind::kOp), std::pair("in_place", Kind::kInPlace),
+        std::pair("variable", Kind::kVariable), std::pair("stock", Kind::kStock)}) {
+    if (text == name) return kind;
+  }
+  throw nb::value_error("a kernel is of no known kind");
+}
 
 void Register(const std::vector<RegistrationTuple>& rows) {
   std::vector<Registration> registrations;
-  for (const auto& [op, types, host, in_place, variable] : rows) {
-    registrations.push_back({op, types, host, in_place, variable});
-  }
+  for (const auto& [op, types, host, kind] : rows) registrations.push_back({op, types, host, KindOf(kind)});
   SetRegistrations(std::move(registrations));
 }
 

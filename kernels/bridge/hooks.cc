@@ -35,19 +35,32 @@ Status GetClusterInfo(const std::string& cluster, ClusterInfo* info) {
                     [&] { ReadInfo(nb::cast<nb::tuple>(Hook("cluster_info")(Bytes(cluster))), info); });
 }
 
-// ("stock", dtype, op, read_only, [(attr, serialized AttrValue)]) or ("dataflow", dtype, info, assigns,
-// results)
+// [(attr, serialized AttrValue)]
+void ReadAttrs(nb::handle answer, StockOp* op) {
+  for (const auto& [name, value] : nb::cast<std::vector<std::pair<std::string, nb::bytes>>>(answer)) {
+    op->attrs.emplace_back(name, FromBytes(value));
+  }
+}
+
+// (op, attrs)
+Status GetStockPlan(const std::string& node_def, StockOp* op) {
+  return WithPython("planning an op for the CPU", [&] {
+    const nb::tuple answer = nb::cast<nb::tuple>(Hook("stock_plan")(Bytes(node_def)));
+    op->op = nb::cast<std::string>(answer[0]);
+    ReadAttrs(answer[1], op);
+  });
+}
+
+// ("stock", dtype, op, read_only, attrs) or ("dataflow", dtype, info, assigns, results)
 Status GetVariablePlan(const std::string& node_def, VariablePlan* plan) {
   return WithPython("planning an op on variables", [&] {
     const nb::tuple answer = nb::cast<nb::tuple>(Hook("variable_plan")(Bytes(node_def)));
     plan->stock = nb::cast<std::string>(answer[0]) == "stock";
     plan->dtype = nb::cast<int>(answer[1]);
     if (plan->stock) {
-      plan->op = nb::cast<std::string>(answer[2]);
+      plan->op.op = nb::cast<std::string>(answer[2]);
       plan->read_only = nb::cast<bool>(answer[3]);
-      for (const auto& [name, value] : nb::cast<std::vector<std::pair<std::string, nb::bytes>>>(answer[4])) {
-        plan->attrs.emplace_back(name, FromBytes(value));
-      }
+      ReadAttrs(answer[4], &plan->op);
       return;
     }
     ReadInfo(nb::cast<nb::tuple>(answer[2]), &plan->info);
@@ -121,8 +134,8 @@ void Attach(nb::object hooks) {
   PyObject* old = g_hooks;
   g_hooks = hooks.release().ptr();
   Py_XDECREF(old);
-  SetCallbacks({GetNodeInfo, GetVariablePlan, GetClusterInfo, Resolve, Optimize, MemoryText, NoCard,
-                EagerContext, ReleaseGil, RestoreGil});
+  SetCallbacks({GetNodeInfo, GetVariablePlan, GetStockPlan, GetClusterInfo, Resolve, Optimize, MemoryText,
+                NoCard, EagerContext, ReleaseGil, RestoreGil});
 }
 
 bool Withdraw(double timeout_seconds) {

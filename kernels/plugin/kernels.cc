@@ -7,6 +7,7 @@
 #include "plugin/launch.h"
 #include "plugin/register.h"
 #include "plugin/status.h"
+#include "plugin/stock.h"
 #include "plugin/variables.h"
 #include "runtime/callbacks.h"
 #include "tensorflow/c/ops.h"
@@ -47,13 +48,27 @@ void RegisterLaunchKernel() {
   if (!status.ok()) Report("the kernel of HpuLaunch", status);
 }
 
+TF_KernelBuilder* NewKernelBuilder(const Registration& row) {
+  const char* op = row.op.c_str();
+  TF_KernelBuilder* kernel = nullptr;
+  switch (row.kind) {
+    case Registration::Kind::kOp:
+      return TF_NewKernelBuilder(op, "HPU", CreateOp, ComputeLaunch, DeleteLaunch);
+    case Registration::Kind::kInPlace:
+      return TF_NewKernelBuilder(op, "HPU", CreateInPlaceOp, ComputeLaunch, DeleteLaunch);
+    case Registration::Kind::kVariable:
+      return TF_NewKernelBuilder(op, "HPU", CreateVariableOp, ComputeVariableOp, DeleteVariableOp);
+    case Registration::Kind::kStock:
+      kernel = TF_NewKernelBuilder(op, "HPU", CreateStockOp, ComputeStockOp, DeleteStockOp);
+      TF_KernelBuilder_Priority(kernel, kStockPriority);
+      return kernel;
+  }
+  return nullptr;
+}
+
 void RegisterKernel(const Registration& row) {
   TfStatus status;
-  TF_KernelBuilder* kernel =
-      row.variable
-          ? TF_NewKernelBuilder(row.op.c_str(), "HPU", CreateVariableOp, ComputeVariableOp, DeleteVariableOp)
-          : TF_NewKernelBuilder(row.op.c_str(), "HPU", row.in_place ? CreateInPlaceOp : CreateOp,
-                                ComputeLaunch, DeleteLaunch);
+  TF_KernelBuilder* kernel = NewKernelBuilder(row);
   std::string what = row.op;
   for (const auto& [attr, type] : row.types) {
     what += " " + attr + "=" + std::to_string(type);

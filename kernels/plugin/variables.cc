@@ -10,6 +10,7 @@
 
 #include "plugin/eager.h"
 #include "plugin/launch.h"
+#include "plugin/stock.h"
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
 #include "runtime/resolver.h"
@@ -75,7 +76,7 @@ class VariableOp {
 
   Status Run() {
     Status status = Plan();
-    if (status.ok()) status = GetContext();
+    if (status.ok()) status = GetEagerContext(&context_);
     if (status.ok()) status = GetInputs();
     if (!status.ok()) return status;
     GetCounters().variable_ops.fetch_add(1, std::memory_order_relaxed);
@@ -104,20 +105,6 @@ class VariableOp {
       }
       plan_ = kernel_->plan;
     }
-    return {};
-  }
-
-  Status GetContext() {
-    CallbackScope python;
-    if (!python.status().ok()) return python.status();
-    void* context = nullptr;
-    const Status status = python->eager_context(&context);
-    if (!status.ok()) return status;
-    if (context == nullptr) {
-      return Status(Code::kFailedPrecondition,
-                    "an op on HPU variables needs TensorFlow's eager context, which this process has not");
-    }
-    context_ = static_cast<TFE_Context*>(context);
     return {};
   }
 
@@ -283,27 +270,12 @@ class VariableOp {
         AssignVariable(context_, kCpu, copies[i], inputs_[i].value, plan_->dtype, status.get());
       if (!status.ok()) return FromTf(status.get());
     }
-    const int num_outputs = TF_NumOutputs(ctx_);
-    EagerOp op(context_, plan_->op.c_str(), kCpu, status.get());
-    for (size_t i = 0; i < inputs_.size(); ++i) op.Input(inputs_[i].variable ? copies[i] : inputs_[i].handle);
-    for (const auto& [name, value] : plan_->attrs) op.Proto(name, value);
-    const std::vector<Handle> results = op.Run(num_outputs);
-    if (!status.ok()) return FromTf(status.get());
-    for (size_t i = 0; i < results.size(); ++i) {
-      TF_Tensor* result = TFE_TensorHandleResolve(results[i].get(), status.get());
-      if (!status.ok()) return FromTf(status.get());
-      tensors_.Add(result);
-      std::vector<int64_t> dims;
-      for (int d = 0; d < TF_NumDims(result); ++d) dims.push_back(TF_Dim(result, d));
-      TF_Tensor* output =
-          TF_AllocateOutput(ctx_, static_cast<int>(i), TF_TensorType(result), dims.data(),
-                            static_cast<int>(dims.size()), TF_TensorByteSize(result), status.get());
-      if (output != nullptr) tensors_.Add(output);
-      if (!status.ok()) return FromTf(status.get());
-      if (TF_TensorByteSize(result) > 0) {
-        std::memcpy(TF_TensorData(output), TF_TensorData(result), TF_TensorByteSize(result));
-      }
+    std::vector<const Handle*> inputs;
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      inputs.push_back(inputs_[i].variable ? &copies[i] : &inputs_[i].handle);
     }
+    const Status ran = RunOnCpu(context_, plan_->op, inputs, ctx_, &tensors_);
+    if (!ran.ok()) return ran;
     for (size_t i = 0; i < inputs_.size() && !plan_->read_only; ++i) {
       if (!inputs_[i].variable) continue;
       const Handle value = ReadVariable(context_, kCpu, copies[i], plan_->dtype, status.get());

@@ -36,14 +36,19 @@ struct ClusterInfo {
   std::vector<std::pair<uint64_t, uint64_t>> states;  // seed, seed2 of each random state
 };
 
+// An op that TensorFlow's own CPU kernel runs.
+struct StockOp {
+  std::string op;
+  std::vector<std::pair<std::string, std::string>> attrs;  // name, serialized AttrValue
+};
+
 // How an op on resource variables runs outside a launch; see plugin/variables.h.
 struct VariablePlan {
-  bool stock = false;      // run TensorFlow's CPU kernel on copies of the variables
-  int dtype = 0;           // of the variables
-  bool read_only = false;  // of a stock op: the variables stay as they are
-  std::string op;          // of a stock op: its name
-  std::vector<std::pair<std::string, std::string>> attrs;  // of a stock op: name, serialized AttrValue
-  ClusterInfo info;                                        // otherwise: its dataflow form
+  bool stock = false;                        // run TensorFlow's CPU kernel on copies of the variables
+  int dtype = 0;                             // of the variables
+  bool read_only = false;                    // of a stock op: the variables stay as they are
+  StockOp op;                                // of a stock op
+  ClusterInfo info;                          // otherwise: its dataflow form
   std::vector<std::pair<int, int>> assigns;  // (program output, op input that names the variable)
   std::vector<int> results;                  // program outputs that are the op's outputs, in order
 };
@@ -51,6 +56,8 @@ struct VariablePlan {
 struct Callbacks {
   Status (*node_info)(const std::string& node_def, ClusterInfo* info);
   Status (*variable_plan)(const std::string& node_def, VariablePlan* plan);
+  // How TensorFlow's CPU kernel runs an op that stands on HPU; see plugin/stock.h.
+  Status (*stock_plan)(const std::string& node_def, StockOp* op);
   Status (*cluster_info)(const std::string& cluster, ClusterInfo* info);
   // fixed[i] tells whether the value of input i belongs to the signature.
   Status (*resolve)(const std::string& cluster, const std::vector<InputView>& inputs,
@@ -94,11 +101,15 @@ class HABANA_EXPORT CallbackScope {
 
 // Kernels that Python asks the plugin to register, set before TensorFlow loads it.
 struct Registration {
+  // in place: output 0 may take over an input's buffer. Variable: an op on resource variables. Stock: an op
+  // that HPU has not and TensorFlow's CPU kernel runs; the placer prefers a CPU where the program leaves it
+  // the choice.
+  enum class Kind { kOp, kInPlace, kVariable, kStock };
+
   std::string op;
   std::vector<std::pair<std::string, int>> types;  // one TensorFlow data type per type attribute
   std::vector<std::string> host;                   // arguments that live in host memory
-  bool in_place = false;                           // output 0 may take over an input's buffer
-  bool variable = false;                           // an op on resource variables
+  Kind kind = Kind::kOp;
 };
 
 HABANA_EXPORT void SetRegistrations(std::vector<Registration> registrations);

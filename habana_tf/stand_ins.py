@@ -1,0 +1,131 @@
+"""Ops that other accelerators have and HPU has not: TensorFlow's CPU kernels stand in for them.
+
+A program may put any op on an accelerator that TensorFlow has a GPU kernel for: arithmetic of float64, optionals,
+arrays, iterators. With nothing for HPU under those names such a program ends in a placement error wherever TensorFlow
+may not choose another device: in sessions without soft placement, where an op is held beside a variable on HPU, in the
+bodies of functions that are not placed op by op.
+
+So for every combination of op and element types that TensorFlow has for GPUs and for CPUs, and neither HPU nor every
+device has, there is an HPU kernel that stands in. Its priority is below the CPU's: where the program leaves the choice,
+the placer chooses the CPU as before. In a placed graph the graph pass moves the node to the CPU (`graph/placement.py`);
+elsewhere the kernel runs TensorFlow's CPU kernel (`kernels/plugin/stock.h`).
+
+Which ops GPUs have is read from the kernels of this process. TensorFlow's wheels that know no GPU list none: there the
+CPU's kernels are taken of the ops that HPU has for other element types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from itertools import product
+from typing import Any
+
+PRIORITY = -1
+"""Of the kernels that stand in; other kernels have 0."""
+
+_STRING = 7
+
+_NONE = ("_", "Xla", "Nccl", "Cudnn", "Collective", "TRT", "Anonymous")
+"""Ops that are no program's to place (made by TensorFlow itself), or whose work is another device's; anonymous
+iterators are made by eager code only, which finds a device by itself."""
+
+used: dict[str, set[str]] = {}
+"""Ops that ran by a kernel that stands in, with what they ran on: the element types of their attributes."""
+
+
+class NotOnHpu(ValueError):
+    """An op that the program wants on HPU and nowhere else."""
+
+    tf_code = 3  # INVALID_ARGUMENT
+
+
+class NeedsTheGraphPass(RuntimeError):
+    """An op whose state a kernel that stands in cannot reach."""
+
+    tf_code = 12  # UNIMPLEMENTED
+
+
+def select(
+    kernels: Iterable[Any], has: Callable[[str, dict[str, int]], bool], hosts: Callable[[str], frozenset[str]]
+) -> list[tuple[str, dict[str, int], frozenset[str]]]:
+    """(op, element types, arguments in host memory) of every kernel that is to stand in.
+
+    kernels: TensorFlow's, as KernelDefs. has: whether HPU or every device has a kernel for an op and types. hosts: the
+    arguments in host memory of an op that HPU has for some types; empty for other ops.
+    """
+    cpu: dict[str, list[Any]] = {}
+    wanted: dict[str, list[Any]] = {}
+    for kernel in kernels:
+        device, op = kernel.device_type, kernel.op
+        which = wanted if device == "GPU" else cpu if device == "CPU" else None
+        if which is not None and not kernel.label and not op.startswith(_NONE):
+            which.setdefault(op, []).append(kernel)
+    from_cpu = not wanted
+    if from_cpu:
+        wanted = {op: found for op, found in cpu.items() if hosts(op)}
+    out: dict[tuple[str, tuple[tuple[str, int], ...]], frozenset[str]] = {}
+    for op, found in wanted.items():
+        ours = [_choices(kernel) for kernel in cpu.get(op, ())]
+        for kernel in found:
+            host = hosts(op) if from_cpu else frozenset(kernel.host_memory_arg)
+            for types in _combinations(kernel):
+                if (from_cpu and _STRING in types.values()) or has(op, types):
+                    continue
+                if any(_takes(choices, types) for choices in ours):
+                    out.setdefault((op, tuple(sorted(types.items()))), host)
+    return [(op, dict(types), host) for (op, types), host in out.items()]
+
+
+_LAST_C_TYPE = 23
+"""TensorFlow's C API takes no kernel for the element types above (float8 and the short integers)."""
+
+
+def _choices(kernel: Any) -> dict[str, frozenset[int]]:
+    return {c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint}
+
+
+def _combinations(kernel: Any) -> Iterable[dict[str, int]]:
+    names = [c.name for c in kernel.constraint]
+    allowed = [[t for t in c.allowed_values.list.type if t <= _LAST_C_TYPE] for c in kernel.constraint]
+    return (dict(zip(names, types, strict=True)) for types in product(*allowed))
+
+
+def _takes(choices: dict[str, frozenset[int]], types: dict[str, int]) -> bool:
+    return all(types[name] in allowed for name, allowed in choices.items() if name in types)
+
+
+def plan(node: Any, op_def: Any) -> tuple[str, list[tuple[str, bytes]]]:
+    """(op, [(attribute, serialized AttrValue)]) to run a node by TensorFlow's CPU kernel; it is remembered as used.
+
+    node: a NodeDef. Raises NeedsTheGraphPass for an op on state that belongs to a device, and NotOnHpu for one that
+    computes while TensorFlow may not choose another device (`tf.config.set_soft_device_placement(False)`).
+    """
+    if needs_its_state(op_def):
+        raise NeedsTheGraphPass(
+            f"{node.op} '{node.name}' is on HPU, which leaves it to the CPU: its state is of the device it runs on, "
+            "and only HPU's graph pass can move all that share it. This graph did not go through the pass. If plugin "
+            "optimizers or Grappler are switched off (use_plugin_optimizers, disable_meta_optimizer), switch them "
+            "on, or put the op under tf.device('/CPU:0')"
+        )
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.python.eager import context
+    from tensorflow.python.framework import dtypes
+
+    types = [dtypes.as_dtype(value.type).name for value in node.attr.values() if value.type]
+    keeps_books = any(arg.type == types_pb2.DT_VARIANT for arg in (*op_def.input_arg, *op_def.output_arg))
+    if not keeps_books and not context.context().soft_device_placement:
+        raise NotOnHpu(
+            f"{node.op} '{node.name}' of {', '.join(types) or 'any type'} is to run on HPU, which has no kernel for "
+            "it, and soft device placement is off: put it under tf.device('/CPU:0'), or switch "
+            "tf.config.set_soft_device_placement on"
+        )
+    used.setdefault(node.op, set()).add(", ".join(types))
+    attrs = [(k, v.SerializeToString()) for k, v in node.attr.items() if not k.startswith("_")]
+    return node.op, attrs
+
+
+def needs_its_state(op_def: Any) -> bool:
+    """Whether an op works on a resource or on a variable by reference."""
+    from tensorflow.core.framework import types_pb2
+
+    return any(arg.is_ref or arg.type == types_pb2.DT_RESOURCE for arg in (*op_def.input_arg, *op_def.output_arg))

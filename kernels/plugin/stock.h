@@ -1,0 +1,36 @@
+// TensorFlow's own CPU kernels, run from inside a kernel of HPU.
+//
+// HPU's memory is the host's, so a CPU kernel can read it where it is. The op is run through the C eager API
+// on the user's context; what it gives is copied to HPU, or handed on as it is where the op's result lives in
+// host memory.
+//
+// Such kernels stand in for those that an accelerator has and HPU has not: arithmetic on other element types,
+// and ops that keep books (optionals, wrapped datasets). In a graph that goes through the graph pass their
+// nodes are moved to the CPU instead. What is left is run here: eager ops under tf.device('/HPU:0'), and the
+// bodies of functions that TensorFlow does not place op by op.
+#pragma once
+
+#include <vector>
+
+#include "plugin/eager.h"
+#include "plugin/launch.h"
+#include "runtime/callbacks.h"
+#include "tensorflow/c/kernels.h"
+
+namespace habana {
+
+// Below a CPU kernel's: a node without a device of its own goes to the CPU, as if HPU had none.
+inline constexpr int kStockPriority = -1;
+
+// The user's eager context.
+Status GetEagerContext(TFE_Context** context);
+
+// Runs an op on the CPU and gives its results to `ctx`. `tensors` keeps what this needs.
+Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<const Handle*>& inputs,
+                TF_OpKernelContext* ctx, Tensors* tensors);
+
+void* CreateStockOp(TF_OpKernelConstruction* ctx);
+void ComputeStockOp(void* kernel, TF_OpKernelContext* ctx);
+void DeleteStockOp(void* kernel);
+
+}  // namespace habana
