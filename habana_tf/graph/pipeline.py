@@ -89,7 +89,7 @@ def _selects(work: Work) -> None:
 
 
 def _variables(work: Work) -> None:
-    variables.convert(work.view, work.flow, work.placement)
+    work.placement.moved += variables.convert(work.view, work.flow, work.placement)
 
 
 def _clusters(work: Work) -> None:

@@ -4,6 +4,8 @@ What: an op of the op table that reads or updates variables takes their values i
 it stands an `AssignVariableOp` under the op's old name, which only swaps the variable's buffer. A read that comes
 after a write in the same step becomes the value written. Reads of one variable with no write before them are one.
 
+An op that HPU has no arithmetic for is split the same way and computes on the CPU (`aside.py`).
+
 Why: an op that updates a variable in place cannot be inside a recipe, and an op outside cuts the step in pieces:
 Adam reads every moment it has just written.
 
@@ -28,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..lowering.table import Row
-from . import cluster
+from . import aside, cluster
 from .debts import Debts
 from .flow import ROOT, Class, Flow
 from .handles import Handles, Key, accesses
@@ -43,6 +45,10 @@ _PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 
 _ASKS = frozenset({"VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "_Retval"})
 """They take a handle and leave the variable's value alone."""
+
+
+_Computed = tuple[Node, dict[int, Ref], list[Ref]]
+"""What computes; what the variables hold afterwards, by input position; what stands for the outputs."""
 
 
 @dataclass
@@ -68,11 +74,13 @@ class _Variable:
     reads: dict[Class, Node] = field(default_factory=dict)
 
 
-def convert(view: View, flow: Flow, placement: Placement) -> None:
-    """Rewrites the graph in one walk along `flow.order`; `flow.classes` learns of the nodes it makes."""
+def convert(view: View, flow: Flow, placement: Placement) -> int:
+    """Rewrites the graph in one walk along `flow.order`; `flow.classes` learns of the nodes it makes.
+
+    Returns how many ops it moved to the CPU.
+    """
     taken = accesses(flow, placement)
-    if taken:
-        _Walk(view, flow, placement, taken).run()
+    return _Walk(view, flow, placement, taken).run() if taken else 0
 
 
 class _Walk:
@@ -84,16 +92,18 @@ class _Walk:
         """The writes that come before a node by any path, and itself."""
         self.unknown = 0
         """Writes that may touch any variable."""
+        self.asides = 0
         self.bits = 0
         self.instead: dict[Ref, Ref] = {}
         self.instead_control: dict[Node, Node] = {}
         self.assigns: set[Node] = set()
         self.preserved = {n for n in flow.order if n.name in view.preserved}
-        self.managed = {n: row for n in accesses if (row := self._row(n)) is not None}
+        self.managed: dict[Node, Row | None] = {n: row for n in accesses if (row := self._row(n)) is not None}
+        self.managed.update((n, None) for n, taken in accesses.items() if self._runs_aside(n, taken))
         self.loops = Loops(view, flow)
-        for node in self.loops.unordered([n for n, row in self.managed.items() if row.updates]):
-            del self.managed[node]
-            placement.refuse(node, Reason.ORDER)
+        for node in self.loops.unordered([n for n, row in self.managed.items() if self._updates(n, row)]):
+            if self.managed.pop(node) is not None:
+                placement.refuse(node, Reason.ORDER)
 
     def _row(self, node: Node) -> Row | None:
         """The row of a candidate whose handles are all known, different, and variables of the row."""
@@ -108,7 +118,21 @@ class _Walk:
             return None
         return row
 
-    def run(self) -> None:
+    def _runs_aside(self, node: Node, taken: Handles) -> bool:
+        """Whether an op that is no candidate is split too, and computes on the CPU (`aside.py`)."""
+        if node.op in ("ReadVariableOp", "AssignVariableOp", *_ASKS) or node in self.managed:
+            return False
+        return self.placement.reasons.get(node) is not Reason.ORDER and aside.possible(node, taken)
+
+    def _updates(self, node: Node, row: Row | None) -> list[int]:
+        """The positions of the variables that an op assigns, in the order of its new values."""
+        taken = self.accesses[node]
+        if row is None:
+            return [] if aside.reads_only(node) else list(taken)
+        names = argument_names(node)
+        return [k for name in row.updates for k in taken if names[k] == name]
+
+    def run(self) -> int:
         for node in self.flow.order:
             before = owed = 0
             for source in self.loops.ends.get(node, ()):  # behind a loop all its writes are done
@@ -131,6 +155,7 @@ class _Walk:
             else:
                 self._other(node, taken)
                 self.debts.pay(node, owed)
+        return self.asides
 
     def _settle(self, node: Node, owed: int) -> None:
         """A node that has nothing to do with variables waits, or, if it cannot be seen, owes."""
@@ -242,36 +267,27 @@ class _Walk:
 
     # --- ops of the table that take variables ---
 
-    def _compute(self, node: Node, taken: Handles, row: Row, owed: int) -> None:
-        """Splits an op of the table into what computes, which goes into a cluster, and what assigns."""
+    def _compute(self, node: Node, taken: Handles, row: Row | None, owed: int) -> None:
+        """Splits an op into what computes, which goes into a cluster (without a row: to the CPU), and what assigns."""
         cls = self.flow.classes[node]
         handles = {k: node.inputs[k] for k in taken}
         names = argument_names(node)
-        inner = self.view.add(f"{node.name}/compute", node.op, node.device, node.proto)
-        inner.virtual = True
-        inner.inputs = list(node.inputs)
-        self.placement.follow(node, inner)
-        self.flow.classes[inner] = cls
+        updates = self._updates(node, row)
+        values: dict[int, Ref] = {}
         covers: dict[int, int] = {}
         for k, key in taken.items():
             assert key is not None
-            updated = names[k] in row.updates
-            inner.inputs[k], covers[k] = self._value(node, self._variable(key), handles[k], updated, owed)
-        inner.controls = list(node.controls)
-        self._drop(inner, None)
-        self._drop(inner, self.assigns)
-        updates = [k for name in row.updates for k in taken if names[k] == name]
-        results = len(output_types(node))
-        for at in range(results):
-            self.instead[node, at] = (inner, len(updates) + at)
+            values[k], covers[k] = self._value(node, self._variable(key), handles[k], k in updates, owed)
+        inner, news, results = self._aside(node, values) if row is None else self._inside(node, values, updates)
+        for at, ref in enumerate(results):
+            self.instead[node, at] = ref
         if not updates:
             self._replace_reader(node, inner, owed)
             return
         bit = self._mark(node)
-        others = [self._assign(node, f"{node.name}/{names[k]}", handles[k], (inner, at))
-                  for at, k in enumerate(updates) if at]  # fmt: skip
+        others = [self._assign(node, f"{node.name}/{names[k]}", handles[k], news[k]) for k in updates[1:]]
         dtype = cluster.variable_type(node.proto)
-        self._make_assign(node, dtype, handles[updates[0]], (inner, 0))
+        self._make_assign(node, dtype, handles[updates[0]], news[updates[0]])
         for other in others:
             other.controls = list(node.controls)
             self.debts.pay(other, owed)
@@ -280,13 +296,34 @@ class _Walk:
             node.add_control(other)
         if results:  # who took its data now takes another node's, and would leave the assignment behind
             self.debts.of[node] = self.debts.bit(node)
-        for at, k in enumerate(updates):
+        for k in updates:
             key = taken[k]
             assert key is not None
             variable = self._variable(key)
             variable.mask |= bit
-            variable.writes.append(_Write(bit, node, cls, (inner, at), covers[k] | bit))
+            variable.writes.append(_Write(bit, node, cls, news[k], covers[k] | bit))
         self.assigns.add(node)
+
+    def _inside(self, node: Node, values: dict[int, Ref], updates: list[int]) -> _Computed:
+        """What computes in a cluster: it takes values, and gives the new ones before its results."""
+        inner = self.view.add(f"{node.name}/compute", node.op, node.device, node.proto)
+        inner.virtual = True
+        inner.inputs = [values.get(k, ref) for k, ref in enumerate(node.inputs)]
+        self.placement.follow(node, inner)
+        self.flow.classes[inner] = self.flow.classes[node]
+        inner.controls = list(node.controls)
+        self._drop(inner, None)
+        self._drop(inner, self.assigns)
+        news = {k: (inner, at) for at, k in enumerate(updates)}
+        return inner, news, [(inner, len(updates) + at) for at in range(len(output_types(node)))]
+
+    def _aside(self, node: Node, values: dict[int, Ref]) -> _Computed:
+        """What computes on the CPU."""
+        inner, news = aside.compute(self.view, self.flow, node, values)
+        self.placement.follow(node, inner)
+        self.placement.reasons[node] = None
+        self.asides += 1
+        return inner, news, [(inner, at) for at in range(len(output_types(node)))]
 
     def _replace_reader(self, node: Node, inner: Node, owed: int) -> None:
         """An op that only read its variables has no effect left."""
