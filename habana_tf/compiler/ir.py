@@ -340,6 +340,8 @@ class Builder:
             x = self.reshape(x, (1,) * (len(shape) - x.rank) + x.shape)
             if shape == x.shape:
                 return x
+        if x.rank > len(shape):
+            raise ShapeError(f"expand: {x.shape} has more axes than {shape}")
         for have, want in zip(x.shape, shape, strict=True):
             if have != want and have != 1:
                 raise ShapeError(f"expand: {x.shape} does not stretch to {shape}")

@@ -93,7 +93,7 @@ def resolve(data: bytes, signature: Sequence[tuple[int, tuple[int, ...], bytes |
     """The runtime's handle of the program for a serialized cluster on inputs of this signature.
 
     signature: per input (TensorFlow's type number, shape, value or None). Raises LoweringError for arguments that
-    an op refuses.
+    an op refuses, in TensorFlow's words.
     """
     cluster = parsed(data)
     request = _Request(data, cluster, [tuple(s) for _, s, _ in signature], [_value(x) for x in signature])
@@ -308,25 +308,29 @@ def _interpreted(request: _Request, why: Exception) -> int:
 def _otherwise(request: _Request, why: Exception) -> int:
     """A program for a cluster that lowering refused or where the compiler failed: interpreted, or else TensorFlow's.
 
-    Raises LoweringError, or what TensorFlow says, where TensorFlow does not take the arguments either.
+    Raises LoweringError in TensorFlow's words where TensorFlow does not take the arguments either.
     """
+    from ..lowering import words
     from . import stock
 
-    if not isinstance(why, LoweringError):
+    cluster = request.cluster
+    launched = len(cluster.nodes) > 1 or cluster.name != cluster.nodes[0].op
+    refused = words.refusal(cluster, request.shapes, request.values, launched)
+    if refused is not None and not refused.taken:
+        raise refused from why
+    if refused is None:
         try:
             return _interpreted(request, why)
         except (FallbackForbidden, MemoryError, TimeoutError):
             raise
         except Exception as further:  # what cannot be lowered cannot be interpreted: TensorFlow is left
-            log.debug("%s: %s", request.cluster.name, _reason(further))
+            log.debug("%s: %s", cluster.name, _reason(further))
     try:
-        made = stock.stock(request.cluster, request.shapes, request.values)
-    except stock.Refused:
-        if isinstance(why, LoweringError):
-            raise why from None
-        raise
-    _fall_back(request.cluster.name, why)
-    log.warning("%s cannot be lowered (%s): TensorFlow runs it on the CPU", request.cluster.name, _reason(why))
+        made = stock.stock(cluster, request.shapes, request.values)
+    except stock.Refused as theirs:
+        raise (refused or theirs) from why
+    _fall_back(cluster.name, why)
+    log.warning("%s cannot be lowered (%s): TensorFlow runs it on the CPU", cluster.name, _reason(why))
     return _called(request, made.results, [], lambda arrays, _: made.body(arrays))
 
 

@@ -157,6 +157,8 @@ def _range_size(c: Lowering) -> Extent:
         if delta != 1 or ext.bounds(size)[0] < 0:
             raise c.error(f"how long a range from {start} to {limit} is must be known")
         return size
+    if any(x.rank > 1 or x.numel != 1 for x in c.inputs):
+        raise c.error("start, limit and delta must be scalars")
     numbers = (v.astype(x.dtype.numpy).reshape(()) for v, x in zip(values, c.inputs, strict=True))
     return _number_of_steps(c, *numbers)
 
@@ -257,6 +259,8 @@ def concat_offset(c: Lowering) -> Sequence[Node]:
     """Where each part of a concatenation begins."""
     shapes = [ints(c, i) for i in range(1, len(c.inputs))]
     axis = axis_of(c, scalar(c, 0), len(shapes[0]))
+    if any(len(s) != len(shapes[0]) for s in shapes):
+        raise c.error("the parts must have one rank")
     out, at = [], 0
     for s in shapes:
         out.append(_numbers(c, [at if i == axis else 0 for i in range(len(s))], c.inputs[1].dtype))
@@ -270,6 +274,8 @@ def concat_offset(c: Lowering) -> Sequence[Node]:
 @op("Reshape", fixed=["shape"], T=ALL, Tshape=INDEX)
 def reshape(c: Lowering) -> Node:
     x, wanted = c.inputs[0], extents(c, "shape")
+    if c.inputs[1].rank > 1:
+        raise c.error("shape must be a vector")
     if wanted.count(-1) > 1 or any(isinstance(n, int) and n < -1 for n in wanted):
         raise c.error(f"shape {wanted} may have one -1 and no other negative number")
     have = ext.product(x.shape)
@@ -314,7 +320,10 @@ def transpose(c: Lowering) -> Node:
 
 @op("BroadcastTo", fixed=["shape"], T=ALL, Tidx=INDEX)
 def broadcast_to(c: Lowering) -> Node:
-    return c.b.expand(c.inputs[0], extents(c, "shape"))
+    shape = extents(c, "shape")
+    if any(isinstance(n, int) and n < 0 for n in shape):
+        raise c.error(f"shape {shape} must be non-negative")
+    return c.b.expand(c.inputs[0], shape)
 
 
 @op("Tile", fixed=["multiples"], T=ALL, Tmultiples=INDEX)
@@ -386,6 +395,8 @@ def split_v(c: Lowering) -> Sequence[Node]:
     n = x.shape[axis]
     if not isinstance(n, int):
         raise c.error(f"the size of axis {axis} is needed as a number")
+    if len(sizes) != c.attr("num_split"):
+        raise c.error(f"size_splits {sizes} must have one number for each of {c.attr('num_split')} parts")
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = n - sum(s for s in sizes if s != -1)
     if any(s < 0 for s in sizes) or sum(sizes) != n:

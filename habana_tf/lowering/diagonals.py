@@ -211,6 +211,8 @@ def matrix_diag_band(c: Lowering) -> Node:
 @op("MatrixDiagPartV2", "MatrixDiagPartV3", fixed=["k"], T=ALL)
 def matrix_diag_part_band(c: Lowering) -> Node:
     x, limits = c.inputs[0], _limits(c)
+    if c.input("padding_value").numel != 1:
+        raise c.error("padding_value must be a scalar")
     if limits == (0, 0):
         return _diagonal(c, x)
     rows, columns = constant_shape(c, x)[-2:]

@@ -14,6 +14,7 @@ from typing import Any
 from ..compiler.extent import Extent
 from ..compiler.ir import Builder, Node, Program, ShapeError
 from ..graph.cluster import Cluster, ClusterNode
+from .ranks import LEAST_RANKS, RANKS, WORDS
 from .table import Row, lookup
 
 
@@ -83,27 +84,46 @@ class Lowering:
         return LoweringError(f"{self.op} {self.name!r} on shapes {shapes}: {reason}")
 
 
-def lower(cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None]) -> Program:
-    """The program of a cluster.
+class Walk:
+    """A cluster being lowered, node by node in order.
 
     shapes: one per cluster input. values: NumPy arrays for the inputs that fix shapes, None for the others.
-    Raises LoweringError for an op without a row or one that its lowering refuses.
     """
-    b = Builder()
-    made: dict[tuple[int, int], Node] = {}
-    fixed: dict[Node, Any] = {}
-    for i, arg in enumerate(cluster.inputs):
-        node = b.input(shapes[i], arg.dtype)
-        made[-1, i] = node
-        if values[i] is not None:
-            fixed[node] = values[i]
-    states: list[Extent] = [0] * len(cluster.states)
-    for index, n in enumerate(cluster.nodes):
-        inputs = [made[ref] for ref in n.inputs]
-        b.origin = index
-        for k, out in enumerate(lower_node(b, n, inputs, fixed, states, cluster.states)):
-            made[index, k] = out
-    return Program(b.inputs, [made[ref] for ref in cluster.outputs], states)
+
+    def __init__(self, cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None]) -> None:
+        self.b = Builder()
+        self.cluster = cluster
+        self.fixed: dict[Node, Any] = {}
+        self.states: list[Extent] = [0] * len(cluster.states)
+        self._made: dict[tuple[int, int], Node] = {}
+        for i, arg in enumerate(cluster.inputs):
+            node = self.b.input(shapes[i], arg.dtype)
+            self._made[-1, i] = node
+            if values[i] is not None:
+                self.fixed[node] = values[i]
+
+    def inputs(self, n: ClusterNode) -> list[Node]:
+        """The inputs of a node whose turn it is."""
+        return [self._made[ref] for ref in n.inputs]
+
+    def step(self, n: ClusterNode) -> None:
+        """Lowers the next node. Raises LoweringError for an op without a row or one that its lowering refuses."""
+        self.b.origin = n.index
+        outputs = lower_node(self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states)
+        for k, out in enumerate(outputs):
+            self._made[n.index, k] = out
+
+    def program(self) -> Program:
+        """What all nodes came to."""
+        return Program(self.b.inputs, [self._made[ref] for ref in self.cluster.outputs], self.states)
+
+
+def lower(cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None]) -> Program:
+    """The program of a cluster, for shapes and values as in `Walk`. Raises what `Walk.step` raises."""
+    walk = Walk(cluster, shapes, values)
+    for n in cluster.nodes:
+        walk.step(n)
+    return walk.program()
 
 
 def lower_node(
@@ -116,7 +136,19 @@ def lower_node(
     state = order.index(n.index) if n.index in order else None
     context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state)
     try:
+        _check_ranks(context)
         result = row.lower(context)
     except ShapeError as e:
         raise LoweringError(f"{n.op} {n.name!r}: {e}") from e
     return [result] if isinstance(result, Node) else list(result)
+
+
+def _check_ranks(c: Lowering) -> None:
+    """Arguments whose rank the table knows."""
+    for name, rank in RANKS.get(c.op, {}).items():
+        for node in c.input_list(name):
+            if node.rank != rank:
+                raise c.error(f"{name} must be {WORDS[rank]}, not of rank {node.rank}")
+    for name, rank in LEAST_RANKS.get(c.op, {}).items():
+        if c.input(name).rank < rank:
+            raise c.error(f"{name} must have rank {rank} at least")

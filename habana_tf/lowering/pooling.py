@@ -240,9 +240,19 @@ def max_pool_gradient_with_argmax(c: Lowering) -> Node:
     return b.cast(b.reshape(flat, x.shape), dy.dtype)
 
 
-@op("AvgPool", "AvgPool3D", T=FLOATS)
+@op("AvgPool3D", T=FLOATS)
+@channels_last("input")
+def average_pool_3d(c: Lowering) -> Node:
+    return _average(c)
+
+
+@op("AvgPool", T=FLOATS)
 @channels_last("value")
 def average_pool(c: Lowering) -> Node:
+    return _average(c)
+
+
+def _average(c: Lowering) -> Node:
     x = c.inputs[0]
     axes = _axes(c, x.shape)
     if any(a.out == 0 for a in axes):

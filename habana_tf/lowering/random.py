@@ -33,6 +33,8 @@ Draw = Callable[[Builder, Node, Extent, DType], Node]
 def _result(c: Lowering, state: Node, draw: Draw) -> Node:
     """The draws of an op in its shape."""
     shape = extents(c, "shape")
+    if any(isinstance(n, int) and n < 0 for n in shape):
+        raise c.error(f"shape {shape} must be non-negative")
     return c.b.reshape(draw(c.b, state, ext.product(shape), _dtype(c)), shape)
 
 
@@ -127,17 +129,25 @@ def multinomial(c: Lowering) -> Node:
 def stateless_multinomial(c: Lowering) -> Node:
     """Classes drawn from logits, the same as on the CPU as long as one thread does the work there."""
     rows, samples = _samples(c)
-    counter, key = philox.scrambled(c.b, c.input("seed"))
+    counter, key = _of_seed(c)
     return _choices(c, philox.state_of(c.b, counter, key), rows, samples)
 
 
 # -- a state from the inputs ----------------------------------------------------------------------------------
 
 
+def _of_seed(c: Lowering) -> tuple[Node, Node]:
+    """Counter and key that a stateless op makes of its seed."""
+    seed = c.input("seed")
+    if seed.shape != (2,):
+        raise c.error("seed must be two numbers")
+    return philox.scrambled(c.b, seed)
+
+
 def _given(c: Lowering) -> Node:
     """The state of a stateless op: from seed (V1), or from counter and key (V2)."""
     if "seed" in c.arg_slices:
-        counter, key = philox.scrambled(c.b, c.input("seed"))
+        counter, key = _of_seed(c)
         return philox.state_of(c.b, counter, key)
     counter, key = c.input("counter"), c.input("key")
     _check_algorithm(c, c.input("alg"))
@@ -175,7 +185,7 @@ def stateless_full_integers(c: Lowering) -> Node:
 
 @op("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", Tseed=INDEX)
 def key_and_counter(c: Lowering) -> list[Node]:
-    counter, key = philox.scrambled(c.b, c.input("seed"))
+    counter, key = _of_seed(c)
     algorithm = [c.b.const(PHILOX, DType.I32)] if c.op.endswith("Alg") else []
     return [key, counter, *algorithm]
 

@@ -17,7 +17,7 @@ order of operations.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -129,10 +129,16 @@ def bilinear(c: Lowering) -> Node:
     return x
 
 
+def _check_gradient(c: Lowering, shape: Sequence[int], size: Sequence[int]) -> None:
+    if len(shape) != 4 or len(size) != 4:
+        raise c.error("grads and original_image must have rank 4")
+
+
 @op("ResizeBilinearGrad", T=FLOATS)
 def bilinear_gradient(c: Lowering) -> Node:
     dy, image = c.inputs
     shape, size = constant_shape(c, dy), constant_shape(c, image)
+    _check_gradient(c, shape, size)
     dx = dy
     for axis in (H, W):
         low, high, part = _between(c, size[axis], shape[axis])
@@ -214,6 +220,7 @@ def bicubic(c: Lowering) -> Node:
 def bicubic_gradient(c: Lowering) -> Node:
     dx, image = c.inputs
     shape, size = constant_shape(c, dx), constant_shape(c, image)
+    _check_gradient(c, shape, size)
     for axis in (H, W):
         dx = _spread(c, dx, axis, _bicubic_weights(c, size[axis], shape[axis]))
     return dx

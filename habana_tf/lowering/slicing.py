@@ -269,7 +269,11 @@ def update_slice(c: Lowering, x: Node, value: Node, first: int) -> Node:
 
 @op("ReverseV2", fixed=["axis"], T=ALL, Tidx=INDEX)
 def reverse_v2(c: Lowering) -> Node:
-    x = c.inputs[0]
+    x, axis = c.inputs
+    if not x.rank:  # TensorFlow looks at no axis then
+        return x
+    if axis.rank != 1:
+        raise c.error("axis must be a vector")
     constant_shape(c, x)
     axes = [axis_of(c, a, x.rank) for a in ints(c, "axis")]
     if len(set(axes)) != len(axes):
@@ -282,7 +286,7 @@ def roll(c: Lowering) -> Node:
     """Elements move up by `shift` along each axis and re-enter at the front; shifts are run-time values."""
     b, (x, shift, _) = c.b, c.inputs
     axes = [axis_of(c, a, x.rank) for a in ints(c, "axis")]
-    if shift.numel != len(axes):
+    if shift.shape != c.input("axis").shape or shift.rank > 1:
         raise c.error("shift and axis must have the same size")
     known = None if at_run_time(shift) else c.known(shift)
     shifts = b.reshape(shift, (len(axes),))

@@ -50,9 +50,10 @@ def _kind(c: Lowering) -> str:
 )  # fmt: skip
 def resource_scatter(c: Lowering) -> Node:
     x, indices, updates = c.inputs
-    if updates.rank and updates.shape[: indices.rank] != indices.shape:
+    wanted = (*indices.shape, *x.shape[1:])
+    if updates.rank and updates.shape != wanted or not x.rank:
         raise c.error("updates must be a scalar, or have the shape of the indices and then that of a row")
-    updates = c.b.expand(updates, (*indices.shape, *x.shape[1:]))
+    updates = c.b.expand(updates, wanted)
     return scatter_wide(c, x, updates, [indices], _kind(c))
 
 
@@ -101,6 +102,8 @@ def resource_strided_slice_assign(c: Lowering) -> Node:
     """
     b, x, value = c.b, c.input("ref"), c.input("value")
     count = c.input("begin").shape[0]
+    if any(c.input(name).shape != (count,) for name in ("end", "strides")):
+        raise c.error("begin, end and strides must have one length")
     assert isinstance(count, int)
     spec = _spec(c, count, x.rank)
     wanted = [kind for kind, _ in spec if kind != "shrink"]

@@ -108,3 +108,12 @@ def test_another_rank_is_refused() -> None:
     message = refusal(lambda x: R.AvgPool(value=x, ksize=[1] * 4, strides=[1] * 4, padding="SAME",
                                           data_format="NCHW"), np.zeros((2, 3, 4), F32))  # fmt: skip
     assert "rank 4" in message
+
+
+def test_average_pooling_over_three_axes() -> None:
+    x, attrs = normal(2, 4, 5, 6, 3), {"ksize": [1, 2, 3, 2, 1], "strides": [1, 1, 2, 2, 1], "padding": "SAME"}
+    want = R.AvgPool3D(input=x, **attrs).numpy().transpose([0, 4, 1, 2, 3])
+    turned = {k: [v[i] for i in (0, 4, 1, 2, 3)] if k != "padding" else v for k, v in attrs.items()}
+    ours = evaluate(lambda a: R.AvgPool3D(input=a, data_format="NCDHW", **turned), x.transpose([0, 4, 1, 2, 3]))
+    for outputs in ours:
+        np.testing.assert_allclose(outputs[0], want, rtol=1e-5, atol=1e-5)
