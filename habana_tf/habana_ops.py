@@ -4,7 +4,7 @@ What: functions with the names and arguments of the raw ops of Habana's bridge. 
 is a handful of TensorFlow ops that the graph compiler fuses, so they run on any device and have gradients like any
 other function. Statistics are computed in fp32 whatever the element type of the input.
 
-Names whose arguments are all that is known of them (`pyramid_roi_align`, `habana_correlation_grad`, ...) are an error
+Names whose arguments are all that is known of them (`habana_correlation_grad`, ...) are an error
 that says so.
 """
 
@@ -14,6 +14,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .ops.pyramid_roi_align import pyramid_roi_align, pyramid_roi_align_grad_images
+
 __all__ = [
     "habana_gelu",
     "habana_gelu_grad",
@@ -21,12 +23,14 @@ __all__ = [
     "habana_instance_norm_grad",
     "habana_layer_norm",
     "habana_layer_norm_grad",
+    "pyramid_roi_align",
+    "pyramid_roi_align_grad_images",
 ]
 
 _TANH_SCALE, _TANH_CUBIC = math.sqrt(2 / math.pi), 0.044715
 """Of the approximation by a hyperbolic tangent (Hendrycks and Gimpel, arXiv 1606.08415)."""
 
-_UNKNOWN = ("pyramid_roi_align", "pyramid_roi_align_grad_images", "habana_correlation", "habana_correlation_grad")
+_UNKNOWN = ("habana_correlation", "habana_correlation_grad")
 
 
 def __getattr__(name: str) -> Any:

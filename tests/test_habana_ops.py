@@ -158,7 +158,7 @@ def test_statistics_of_bf16_are_fp32() -> None:
 
 
 def test_what_is_not_known_says_so() -> None:
-    with pytest.raises(AttributeError, match="pyramid_roi_align is not available: what it computes"):
-        _ = habana_ops.pyramid_roi_align
+    with pytest.raises(AttributeError, match="habana_correlation is not available: what it computes"):
+        _ = habana_ops.habana_correlation
     with pytest.raises(AttributeError, match="no attribute 'habana_gelu_nonsense'"):
         _ = habana_ops.habana_gelu_nonsense

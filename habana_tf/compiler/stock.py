@@ -63,7 +63,7 @@ def stock(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[An
             concrete = tf.function(replay, autograph=False).get_concrete_function(*specs)
         zeros = [fitting(a, s, v) for a, s, v in zip(cluster.inputs, shapes, values, strict=True)]
         results = run(zeros)
-    except (tf.errors.InvalidArgumentError, ValueError) as why:
+    except (tf.errors.OpError, ValueError) as why:
         raise Refused(getattr(why, "message", str(why))) from why
     kinds = [(a.dtype.tf_enum, list(r.shape)) for a, r in zip(cluster.results, results, strict=True)]
     return Stock(kinds, run)

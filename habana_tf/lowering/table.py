@@ -32,7 +32,7 @@ Generic = Literal["elementwise", "same", "fill", "random"]
 FAMILIES = (
     "math", "special", "array", "slicing", "layout", "diagonals", "reduction", "indexing", "bins", "segments",
     "contraction", "depthwise", "nn", "pooling", "patches", "resize", "crops", "color", "normalization", "lrn", "loss",
-    "random", "variables", "optimizers",
+    "random", "variables", "optimizers", "xla",
 )  # fmt: skip
 
 FLOATS = (DType.F32, DType.BF16)
