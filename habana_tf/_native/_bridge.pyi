@@ -21,6 +21,7 @@ def make_program(
     constants: bytes = b"",
     states: Sequence[tuple[int, int]] = (),
     keepalive: object = None,
+    copies: Sequence[tuple[int, int, int]] = (),
 ) -> int: ...
 def make_interpreted(
     name: str,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+
 from habana_tf.hardware.cpu import Target
 
 from . import extent as ext
+from . import in_place
 from .codegen.generate import generate
 from .codegen.objects import MODULE_BYTES, Objects
 from .describe import describe
@@ -24,16 +28,23 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         generated = generate(plan, target, objects.add, MODULE_BYTES)
         code = objects.finish()
     layout = _Layout(program)
+    spared = in_place.joined(program, plan.kernels, generated.codes)
+    layout.join(spared)
+    copies = []
     launches: list[Launch] = []
     kernels = []
     for kernel, explained in zip(generated.codes, plan.kernels, strict=True):
         first = len(launches)
         temps = [layout.temporary(n) for n in kernel.temps]
-        for call in kernel.calls:
+        copied = in_place.copied(explained)
+        calls = () if copied is not None and copied[0] in spared else kernel.calls
+        for call in calls:
             if call.grid == 0:
                 continue
             numbers = tuple(temps[b[1]] if isinstance(b, tuple) else layout.number(b) for b in call.buffers)
             layout.used(numbers, len(launches))
+            if copied is not None and len(calls) == 1 and (output := layout.taken_over(*copied)) is not None:
+                copies.append((len(launches), copied[0], output))
             launches.append(Launch(call.name, numbers, call.grid, call.grain))
         layout.used(temps, len(launches) - 1)
         kernels.append({**describe(explained, plan), "launches": [first, len(launches) - first]})
@@ -46,6 +57,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         bytes(layout.constants),
         code,
         kernels,
+        [(at, int(source.arg), output) for at, source, output in copies if layout.uses(source) == 1],
     )
 
 
@@ -58,17 +70,40 @@ class _Layout:
         self._numbers: dict[Node, int] = {}
         self._made: list[tuple[Kind, int, Extent]] = []
         self._life: dict[int, tuple[int, int]] = {}
+        self._used: Counter[int] = Counter()
+        self._joined: dict[Node, Node] = {}
+
+    def join(self, values: Mapping[Node, Node]) -> None:
+        """Gives each value the buffer of the node that is made of it."""
+        self._joined = dict(values)
+
+    def taken_over(self, source: Node, target: Node) -> int | None:
+        """The number of an output that begins as a copy of an input, whose memory it might take over."""
+        given = source.op is Op.INPUT and not isinstance(source.arg, tuple)
+        return self._outputs.get(self._home(target)) if given else None
+
+    def uses(self, node: Node) -> int:
+        """How many calls work on a node."""
+        return self._used[self.number(node)]
 
     def number(self, node: Node) -> int:
+        node = self._home(node)
         if node not in self._numbers:
             self._numbers[node] = self._add(*self._place(node))
         return self._numbers[node]
+
+    def _home(self, node: Node) -> Node:
+        """The node whose buffer a node has."""
+        while node in self._joined:
+            node = self._joined[node]
+        return node
 
     def temporary(self, nbytes: Extent) -> int:
         return self._add(Kind.WORKSPACE, 0, nbytes)
 
     def used(self, numbers: tuple[int, ...] | list[int], call: int) -> None:
         """Notes that a call works on these buffers."""
+        self._used.update(set(numbers))
         for n in numbers:
             first, last = self._life.get(n, (call, call))
             self._life[n] = (min(first, call), max(last, call))

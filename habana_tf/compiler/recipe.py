@@ -57,7 +57,8 @@ class Launch:
 @dataclass
 class Recipe:
     """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
-    the number of its first launch and how many it has."""
+    the number of its first launch and how many it has. `copies`: (launch, input, output) of those that do nothing but
+    copy an input that nobody else reads to an output; an output that takes over its input's memory is spared it."""
 
     name: str
     launches: list[Launch]
@@ -67,6 +68,7 @@ class Recipe:
     constants: bytes
     code: bytes
     kernels: list[dict[str, Any]] = field(default_factory=list)
+    copies: list[tuple[int, int, int]] = field(default_factory=list)
     loaded: Loaded | None = None
 
     def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:
@@ -115,7 +117,7 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     handle: int = _bridge.make_program(
         recipe.name, calls, buffers, outputs, workspace=total, constants=recipe.constants, states=states,
-        keepalive=recipe,
+        keepalive=recipe, copies=recipe.copies,
     )  # fmt: skip
     return handle
 
@@ -131,6 +133,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
         "buffers": [[int(b.kind), b.index, pack_extent(b.nbytes), b.first, b.last] for b in recipe.buffers],
         "outputs": [[d.label, [pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
         "states": [pack_extent(n) for n in recipe.states],
+        "copies": recipe.copies,
     }
     flops = [row["flops"] for row in recipe.kernels]
     header: dict[str, Any] = {
@@ -157,6 +160,7 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
         [unpack_extent(n) for n in plan["states"]],
         sections["constants"],
         sections["object"],
+        copies=[(launch, source, target) for launch, source, target in plan["copies"]],
     )
 
 

@@ -40,6 +40,7 @@ nb::dict CounterValues() {
   values["optimize_errors"] = c.optimize_errors.load();
   values["registration_errors"] = c.registration_errors.load();
   values["unaligned_copies"] = c.unaligned_copies.load();
+  values["copies_spared"] = c.copies_spared.load();
   values["variable_ops"] = c.variable_ops.load();
   values["stock_ops"] = c.stock_ops.load();
   values["host_memory_refusals"] = c.host_memory_refusals.load();
@@ -83,7 +84,8 @@ NB_MODULE(_bridge, m) {
 
   m.def("make_program", &MakeProgram, nb::arg("name"), nb::arg("calls"), nb::arg("buffers"),
         nb::arg("outputs"), nb::arg("workspace") = 0, nb::arg("constants") = nb::bytes("", 0),
-        nb::arg("states") = std::vector<StateTuple>(), nb::arg("keepalive") = nb::none());
+        nb::arg("states") = std::vector<StateTuple>(), nb::arg("keepalive") = nb::none(),
+        nb::arg("copies") = std::vector<CopyTuple>());
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
   m.def("run_program", &RunProgram, nb::arg("handle"), nb::arg("inputs"), nb::arg("states") = nb::list());

@@ -57,7 +57,7 @@ struct Aligned {
 int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
                     const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
                     int64_t workspace, nb::bytes constants, const std::vector<StateTuple>& states,
-                    nb::object keepalive) {
+                    nb::object keepalive, const std::vector<CopyTuple>& copies) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
@@ -71,6 +71,9 @@ int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls
     program->calls.push_back({reinterpret_cast<KernelFn>(address), ids, dims, grid, grain});
   }
   SetOutputs(program.get(), outputs, states);
+  for (const auto& [call, input, output] : copies) {
+    program->copies.push_back({static_cast<size_t>(call), input, static_cast<size_t>(output)});
+  }
   program->keepalive = Keep(keepalive);
   const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());

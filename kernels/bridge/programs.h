@@ -13,11 +13,12 @@ using CallTuple = std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>, i
 using BufferTuple = std::tuple<int, int, int64_t, int64_t>;
 using OutputTuple = std::tuple<int, std::vector<int64_t>>;
 using StateTuple = std::tuple<int, uint64_t>;
+using CopyTuple = std::tuple<int, int, int>;  // call, input, output
 
 int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
                     const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
                     int64_t workspace, nb::bytes constants, const std::vector<StateTuple>& states,
-                    nb::object keepalive);
+                    nb::object keepalive, const std::vector<CopyTuple>& copies);
 
 // A program whose body is `callable(inputs, outputs, states)`: memoryviews of bytes, and 24 bytes per state.
 int64_t MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,

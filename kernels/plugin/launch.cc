@@ -157,6 +157,14 @@ void* CreateFromNode(TF_OpKernelConstruction* ctx, bool in_place) {
   return new LaunchKernel(std::move(node_def), /*is_node=*/true, in_place);
 }
 
+// The copy of an input that an output begins as, if it is one.
+const Copy* CopyTo(const Program& program, size_t output) {
+  for (const Copy& copy : program.copies) {
+    if (copy.output == output) return &copy;
+  }
+  return nullptr;
+}
+
 // What one launch needs besides its kernel object; fails by status.
 Status Launch(LaunchKernel* kernel, TF_OpKernelContext* ctx) {
   const Status usable = Usable();
@@ -231,6 +239,12 @@ Status Launch(LaunchKernel* kernel, TF_OpKernelContext* ctx) {
       }
       int forwarded = -1;
       tensor = TF_ForwardInputOrAllocateOutput(ctx, candidates, count, 0, output.dims.data(), rank,
+                                               &forwarded, status.get());
+    } else if (const Copy* copy = CopyTo(*program, i)) {
+      // A cache that a step updates: in place, if nobody else holds the old one.
+      const int from = order.empty() ? copy->input : order[static_cast<size_t>(copy->input)];
+      int forwarded = -1;
+      tensor = TF_ForwardInputOrAllocateOutput(ctx, &from, 1, static_cast<int>(i), output.dims.data(), rank,
                                                &forwarded, status.get());
     } else {
       tensor = TF_AllocateOutput(ctx, static_cast<int>(i), static_cast<TF_DataType>(output.dtype),

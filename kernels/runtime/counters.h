@@ -18,6 +18,7 @@ struct Counters {
   std::atomic<int64_t> optimize_errors{0};      // of these, failed; TensorFlow then keeps the graph as it was
   std::atomic<int64_t> registration_errors{0};  // kernels TensorFlow did not take
   std::atomic<int64_t> unaligned_copies{0};     // tensors copied because they were not 64-byte aligned
+  std::atomic<int64_t> copies_spared{0};        // inputs taken over as outputs instead of copied
   std::atomic<int64_t> variable_ops{0};         // resource ops run through nested reads and assigns
   std::atomic<int64_t> stock_ops{0};            // ops on HPU that TensorFlow's CPU kernels ran
   std::atomic<int64_t> host_memory_refusals{0};  // allocations refused because the host ran short

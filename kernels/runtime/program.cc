@@ -1,5 +1,6 @@
 #include "runtime/program.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -118,6 +119,11 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
         return bad(which + " has an unknown kind");
     }
   }
+  for (const Copy& copy : copies) {
+    if (copy.call >= calls.size() || copy.output >= outputs.size() || copy.input < 0) {
+      return bad("a copy names a missing call, input or output");
+    }
+  }
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
     if (call.fn == nullptr) return bad("call " + std::to_string(i) + " has no code");
@@ -172,7 +178,18 @@ Status Program::Run(const LaunchArgs& args) const {
     }
     FloatMode mode;
     PoolLease pool;
-    for (const Call& call : calls) {
+    thread_local std::vector<size_t> spared;
+    spared.clear();
+    for (const Copy& copy : copies) {
+      const InputView& in = (*args.inputs)[static_cast<size_t>(copy.input)];
+      if (in.data == args.outputs[copy.output]) spared.push_back(copy.call);
+    }
+    for (size_t c = 0; c < calls.size(); ++c) {
+      const Call& call = calls[c];
+      if (!spared.empty() && std::find(spared.begin(), spared.end(), c) != spared.end()) {
+        counters.copies_spared.fetch_add(1, std::memory_order_relaxed);
+        continue;
+      }
       pointers.resize(call.buffers.size());
       for (size_t i = 0; i < call.buffers.size(); ++i) {
         pointers[i] = bases[static_cast<size_t>(call.buffers[i])];

@@ -47,6 +47,14 @@ struct Output {
   size_t nbytes;
 };
 
+// A call that does nothing but copy an input, which no other call reads, to an output. An output that takes
+// over the input's memory is spared it.
+struct Copy {
+  size_t call;
+  int input;
+  size_t output;
+};
+
 struct StateUse {
   int index;
   uint64_t reserve;
@@ -85,6 +93,7 @@ class HABANA_EXPORT Program {
   std::vector<Buffer> buffers;
   std::vector<Output> outputs;
   std::vector<StateUse> states;
+  std::vector<Copy> copies;
   size_t workspace = 0;
   InterpretedBody body;             // set for interpreted programs only
   std::shared_ptr<void> keepalive;  // what the code belongs to

@@ -1,0 +1,53 @@
+"""Updates in place: a scatter whose base is read by nobody else needs no copy of it.
+
+A scatter is two kernels: a loop that makes the base in the result's memory, and one that writes the updates over it.
+Where the base is computed elementwise the first one computes it there. Where it is in memory already the loop is a
+copy of the whole, which a cache of keys and values is too large for at every token:
+
+    cache (input)  -> copy -> scatter -> new cache (output)     the launch may take over the input's memory; see
+                                                                `Recipe.copies`, and kernels/plugin/launch.cc
+    first scatter  -> copy -> second scatter                    both are one buffer, and there is no copy at all
+
+Either way nobody may read the old value after the new one has begun to be written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .ir import Node, Op, Program
+from .kernels import Code, Kernel, LoopKernel
+
+
+def copied(kernel: Kernel) -> tuple[Node, Node] | None:
+    """(base, scatter) of a kernel that does nothing but copy a base into the memory of its scatter."""
+    if not isinstance(kernel, LoopKernel) or kernel.reduces or len(kernel.stores) != 1:
+        return None
+    (stored,) = kernel.stores
+    base, target = stored.value, stored.target
+    in_memory = base.op in (Op.INPUT, Op.SCATTER)
+    return (base, target) if target.op is Op.SCATTER and target.src[0] is base and in_memory else None
+
+
+def joined(program: Program, kernels: Sequence[Kernel], codes: Sequence[Code]) -> dict[Node, Node]:
+    """The scatters that may share their buffer with the one that follows them, which begins as their copy.
+
+    The copy must be the last that reads them, and they must not be outputs themselves.
+    """
+    last: dict[Node, int] = {}
+    first: dict[Node, int] = {}
+    for k, code in enumerate(codes):
+        for call in code.calls:
+            for node in call.buffers:
+                if isinstance(node, Node):
+                    last[node] = k
+                    first.setdefault(node, k)
+    out: dict[Node, Node] = {}
+    for k, kernel in enumerate(kernels):
+        pair = copied(kernel)
+        if pair is None or pair[0].op is not Op.SCATTER or pair[0] in program.outputs:
+            continue
+        base, target = pair
+        if base.dtype is target.dtype and last.get(base) == k and first.get(target) == k:
+            out[base] = target
+    return out

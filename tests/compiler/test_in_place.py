@@ -1,0 +1,83 @@
+"""Updates in place: which copies of a scatter's base are not made, and that the numbers stay right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from habana_tf.compiler import interpreter
+from habana_tf.compiler.compile import compile_program
+from habana_tf.compiler.dtypes import DType
+from habana_tf.compiler.ir import Builder, Node, Program
+from habana_tf.compiler.recipe import Recipe, bind, pack, unpack
+from habana_tf.hardware.cpu import target
+
+F32 = np.float32
+
+
+def put(b: Builder, base: Node, row: Node, at: Node) -> Node:
+    """base with one row replaced."""
+    return b.scatter(base, row, [b.reshape(at, (1,))], [0], "set")
+
+
+def given() -> tuple[Builder, Node, Node, Node]:
+    b = Builder()
+    return b, b.input((8, 5), DType.F32), b.input((1, 5), DType.F32), b.input((), DType.I32)
+
+
+ARRAYS = [np.arange(40, dtype=F32).reshape(8, 5), np.full((1, 5), -1, F32), np.array(3, np.int32)]
+
+
+def run(program: Program) -> Recipe:
+    """Its recipe, after comparing what it computes with the interpreter."""
+    from habana_tf._native import _bridge
+
+    goal = target()
+    recipe = compile_program(program, "test", goal)
+    handle = bind(recipe, (), None, goal)
+    got = _bridge.run_program(handle, ARRAYS)
+    _bridge.free_program(handle)
+    for raw, want in zip(got, interpreter.run(program, ARRAYS, []), strict=True):
+        np.testing.assert_array_equal(raw.view(want.dtype).reshape(want.shape), want)
+    return recipe
+
+
+def test_an_input_that_only_its_update_reads_may_be_taken_over() -> None:
+    b, cache, row, at = given()
+    recipe = run(Program(b.inputs, [b.map("neg", row), put(b, cache, row, at)], []))
+    ((_, source, output),) = recipe.copies
+    assert (source, output) == (0, 1)
+    assert unpack("test", pack(recipe)[1]).copies == recipe.copies
+
+
+def test_an_input_that_anything_else_reads_is_copied() -> None:
+    b, cache, row, at = given()
+    outputs: list[Any] = [put(b, cache, row, at), b.reduce("sum", cache, [0])]
+    assert run(Program(b.inputs, outputs, [])).copies == []
+    b, cache, row, at = given()
+    moved = b.slice(cache, (2, 0), (1, 5))  # the update is a row of the old value
+    assert run(Program(b.inputs, [put(b, cache, moved, at)], [])).copies == []
+    b, cache, row, at = given()
+    assert run(Program(b.inputs, [put(b, cache, row, at), put(b, cache, b.map("neg", row), at)], [])).copies == []
+
+
+def test_scatters_that_follow_each_other_share_their_memory() -> None:
+    b, cache, row, at = given()
+    first = put(b, cache, row, at)
+    second = put(b, first, b.map("neg", row), b.map("add", at, b.const(1, DType.I32)))
+    third = put(b, second, row, b.map("add", at, b.const(2, DType.I32)))
+    recipe = run(Program(b.inputs, [third], []))
+    assert len(recipe.launches) == 4, "one copy and three updates"
+    assert len(recipe.copies) == 1
+    assert recipe.workspace()[1] == 0
+
+
+def test_a_scatter_that_is_read_later_keeps_its_memory() -> None:
+    b, cache, row, at = given()
+    first = put(b, cache, row, at)
+    second = put(b, first, b.slice(first, (0, 0), (1, 5)), at)
+    assert len(run(Program(b.inputs, [second], [])).launches) == 4
+    b, cache, row, at = given()
+    first = put(b, cache, row, at)
+    assert len(run(Program(b.inputs, [first, put(b, first, b.map("neg", row), at)], [])).launches) == 4
