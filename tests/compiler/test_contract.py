@@ -133,14 +133,14 @@ class Case:
         kept.sort(key=lambda i: -self.spec.out.strides[i])
         return np.einsum(views[0], subscripts[0], views[1], subscripts[1], kept)
 
-    def check(self, tgt: Target, symbol: int | None = None) -> ContractCode:
+    def check(self, tgt: Target, symbol: int | None = None, compact: bool = False) -> ContractCode:
         """Compiles, runs and compares; the extent of label `symbol` is known at run time only."""
         want = self.reference()
         extents: list[ext.Extent] = list(self.spec.extents)
         dims: tuple[int, ...] = ()
         if symbol is not None:
             dims, extents[symbol] = (self.spec.extents[symbol],), ext.sym(0)
-        code = emit_contract(replace(self.spec, extents=tuple(extents)), tgt, "kernel")
+        code = emit_contract(replace(self.spec, extents=tuple(extents)), tgt, "kernel", compact=compact)
         bf16 = self.spec.out.dtype is BF16
         out = np.zeros(want.size + 64, np.uint16 if bf16 else np.float32)
         out[want.size :] = 7
@@ -183,9 +183,9 @@ def cases(draw: st.DrawFn) -> Case:
 
 
 @settings(max_examples=60, deadline=None)
-@given(cases(), st.sampled_from(TARGETS))
-def test_any_labels(case: Case, tgt: Target) -> None:
-    case.check(tgt)
+@given(cases(), st.sampled_from(TARGETS), st.booleans())
+def test_any_labels(case: Case, tgt: Target, compact: bool) -> None:
+    case.check(tgt, compact=compact)
 
 
 @settings(max_examples=80, deadline=None)
@@ -193,7 +193,7 @@ def test_any_labels(case: Case, tgt: Target) -> None:
 def test_any_label_of_symbolic_extent(case: Case, tgt: Target, data: st.DataObject) -> None:
     symbol = data.draw(st.integers(0, len(case.spec.extents) - 1))
     try:
-        case.check(tgt, symbol)
+        case.check(tgt, symbol, compact=data.draw(st.booleans()))
     except Unfit:  # an inner label of the sum, or of partial sums
         assume(False)
 
@@ -318,6 +318,39 @@ KINDS = [(d, t) for t in TARGETS for d in (F32, BF16) if d is BF16 or t is TARGE
 @pytest.mark.parametrize("name", SHAPES)
 def test_networks(name: str, dtype: DType, tgt: Target) -> None:
     SHAPES[name](dtype).check(tgt)
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
+@pytest.mark.parametrize("name", SHAPES)
+def test_networks_in_compact_code(name: str, dtype: DType) -> None:
+    """It is right, and never more code than the usual one."""
+    case = SHAPES[name](dtype)
+    compact = case.check(target(), compact=True)
+    usual = emit_contract(case.spec, target(), "kernel")
+    assert compact.plan is not None and usual.plan is not None
+    assert len("".join(c.ir for c in compact.calls)) <= len("".join(c.ir for c in usual.calls))
+
+
+def test_compact_code_has_one_form_of_row_tile() -> None:
+    """Half the code, for the loss of three rows in a hundred."""
+    case = matmul(100, 96, 576)
+    tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
+    usual, compact = (emit_contract(case.spec, tgt, "kernel", compact=c) for c in (False, True))
+    assert usual.plan is not None and len(usual.plan.tiling.sizes) == 2
+    assert compact.plan is not None and len(compact.plan.tiling.sizes) == 1 and compact.plan.tiling.overlaps
+    assert len(compact.calls[-1].ir) < len(usual.calls[-1].ir) / 2
+
+
+@pytest.mark.parametrize("rows", [9, 10, 13, 15, 25, 27, 28, 29, 40, 49, 100])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
+def test_rows_computed_twice_are_the_same_twice(rows: int, dtype: DType) -> None:
+    for tgt in TARGETS:
+        matmul(rows, 40, 70, dtype=dtype).check(tgt, compact=True)
+
+
+def test_a_product_that_takes_long_is_not_compact() -> None:
+    code = emit_contract(matmul(1000, 1000, 1000).spec, target(), "kernel", compact=True)
+    assert code.plan is not None and not code.plan.compact
 
 
 @pytest.mark.parametrize("extents", [[0, 4, 5], [4, 0, 5], [4, 20, 0]])

@@ -58,15 +58,17 @@ class ContractCode:
 
 
 def emit_contract(
-    spec: ContractSpec, target: Target, name: str, epilogue: Epilogue | None = None, cut: Plan | None = None
-) -> ContractCode:
-    """The kernels of one contraction; function names begin with `name`. `cut` overrides the chosen plan."""
+    spec: ContractSpec, target: Target, name: str, epilogue: Epilogue | None = None, cut: Plan | None = None,
+    compact: bool = False,
+) -> ContractCode:  # fmt: skip
+    """The kernels of one contraction; function names begin with `name`. `cut` overrides the chosen plan; `compact`
+    asks for little code (see `contract_tiles`)."""
     c = canonical(spec)
     if not accepts_guards(spec):
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
     if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
-    p = cut or plan(c, target)
+    p = cut or plan(c, target, compact)
     final = epilogue or StoreResult(c, target.avx512_bf16)
     calls: list[KernelCall] = []
     temps: list[Extent] = []

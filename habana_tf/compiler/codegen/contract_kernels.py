@@ -11,7 +11,7 @@ from ..extent import Extent, nominal
 from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
 from .contract_guard import guarded
 from .contract_loops import Place, TileLoops
-from .contract_micro import Accumulation, KLoop, Micro, at, masked_load, repeat
+from .contract_micro import BODY, COMPACT_BODY, Accumulation, KLoop, Micro, at, masked_load, repeat
 from .contract_pack import SPREAD, PanelPacker, spread
 from .contract_point import Buffer, Epilogue, StorePartial, Tile
 from .contract_spec import Canonical, Label
@@ -126,6 +126,7 @@ class MainKernel(TileLoops):
             b_form,
             a_vector=c.lane in c.batch if c.lane else False,
             b_padded=p.pack != "none",
+            body=COMPACT_BODY if p.compact else BODY,
         )
         sums = Accumulation(fn, micro).run(loops, a, b)
         self.finish(self.out, place, size, vectors, active, sums)

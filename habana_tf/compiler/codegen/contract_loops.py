@@ -88,7 +88,9 @@ class TileLoops:
             place.row_tile = index
             start = fn.integer("mul", index, t.size)
             if t.overlaps and t.size > 1:
-                start = fn.minimum(start, self._positive(fn.integer("sub", self.number(dim.label.extent), t.size)))
+                n = dim.label.extent
+                last = str(n - t.size) if isinstance(n, int) else fn.integer("sub", self.number(n), t.size)
+                start = fn.minimum(start, last if isinstance(n, int) else self._positive(last))
             elif len(t.sizes) > 1:
                 start = fn.integer("sub", start, self._positive(fn.integer("sub", index, self.number(t.large))))
         elif dim.kind == "panels":

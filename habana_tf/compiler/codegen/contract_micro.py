@@ -26,6 +26,8 @@ UNROLLED = 96
 """Multiply-adds of the largest k nest that is written out without a loop."""
 BODY = 64
 """Multiply-adds that one turn of the innermost loop should have at least."""
+COMPACT_BODY = 20
+"""The same in compact code: one step of a usual tile, which has 24 to 28."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ class Micro:
     a_vector: bool = False
     b_padded: bool = False
     """b may be read past the last valid lane (it is packed)."""
+    body: int = BODY
+    """Multiply-adds of a turn."""
 
     @property
     def type(self) -> str:
@@ -173,7 +177,7 @@ class Accumulation:
         if not unroll and (not isinstance(trip, int) or trip > 1):
             turns, body = trip, 1
             if not inner and isinstance(trip, int):
-                body = _body(trip, step)
+                body = _body(trip, step, self.micro.body)
                 turns = trip // body
             acc, a, b = self._turns(turns, body, loop, inner, a, b, acc, rows)
             trip = trip % body if isinstance(trip, int) else 0
@@ -310,9 +314,9 @@ def narrow(fn: Function, lanes: int, value: Value) -> Value:
     return fn.op(f"trunc {words} {out} to <{lanes} x i16>")
 
 
-def _body(trip: int, work: int) -> int:
+def _body(trip: int, work: int, wanted: int) -> int:
     """Steps per turn of the innermost loop: a divisor of the trip count if a small one does."""
-    least = max(1, -(-BODY // work))
+    least = max(1, -(-wanted // work))
     for steps in range(least, 2 * least + 1):
         if trip % steps == 0:
             return steps

@@ -4,6 +4,11 @@ The tile's rows are a constant set: whole inner m labels times a part of the nex
 the first is known when the kernel is written; the remaining rows make a second, one step smaller tile (13+13, not
 14+12). Its columns are up to four vectors along the lane label.
 
+A form of tile is code to write and to compile, some milliseconds that a product which takes less than that itself is
+not worth. Where *compact* code is asked for, the last tile reaches back over rows of the one before, which are then
+computed twice to the same values, instead of a second form; columns are cut evenly if that costs next to nothing; and
+a turn of the inner loop has fewer steps. It is a few per cent slower, and compiled in half the time or less.
+
 Loop order, outermost first: [k chunk, batch, outer n, ...] then
     b small (fits the second-level cache):  m..., row tiles, column panels     one a tile meets all of b while in L1
     otherwise:                              panels, m..., row tiles            one packed b panel meets all rows
@@ -14,9 +19,8 @@ few tiles for the grid, or when a and b are far larger than the cache while the 
 on the number of threads: the numbers a contraction gives do not either.
 
 A symbolic extent counts as its nominal size in every estimate. A symbolic label of rows is never whole in a tile. Cut
-into tiles, its last tile reaches back over rows of the one before, which are then computed twice to the same values;
-an extent smaller than a tile is walked row by row. A symbolic label of the sum is a loop, or cut in chunks of a
-constant number of steps, the last one shorter.
+into tiles, its last tile always reaches back over rows of the one before; an extent smaller than a tile is walked row
+by row. A symbolic label of the sum is a loop, or cut in chunks of a constant number of steps, the last one shorter.
 """
 
 from __future__ import annotations
@@ -38,6 +42,12 @@ STACK = 160 << 10
 """Largest packed panel that an item keeps on its stack."""
 ITEMS = 16
 """Work items wanted in a call that is long enough to share."""
+REPEATED = 1 / 12
+"""The part of all rows that compact code may compute twice to save a second form of tile."""
+SECOND_FORM = 1.02
+"""How much longer a tile of compact code may take that has no narrower form for the last columns."""
+SHORT = 16_000_000.0
+"""Multiply-adds (in vectors) up to which a product may be compact: about 3 milliseconds."""
 SHARE = 400_000.0
 """Multiply-adds (in vectors) below which a work item is not made smaller: about 100 microseconds."""
 
@@ -45,7 +55,7 @@ SHARE = 400_000.0
 @dataclass(frozen=True)
 class Tiling:
     """The register tile. Labels `whole` lie in it entirely; `split` (if any) is cut in `tiles` parts, the first
-    `large` of them `size` long, the others size - 1."""
+    `large` of them `size` long, the others size - 1; if all are long and there are too few rows, they overlap."""
 
     whole: tuple[Label, ...]
     split: Label | None
@@ -68,13 +78,16 @@ class Tiling:
 
     @property
     def overlaps(self) -> bool:
-        """Whether the split label's extent is a symbol, so that the last tile reaches back over the one before."""
-        return self.split is not None and not isinstance(self.split.extent, int)
+        """Whether the last tile reaches back over rows of the one before: all tiles have one size."""
+        if self.split is None:
+            return False
+        extent = self.split.extent
+        return not isinstance(extent, int) or (self.large == self.tiles and self.size * nominal(self.tiles) > extent)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """The sizes that tiles along the split label have."""
-        if self.overlaps:
+        if self.split is not None and not isinstance(self.split.extent, int):
             return (self.size, 1) if self.size > 1 else (1,)
         return (self.size, self.size - 1) if nominal(self.large) < nominal(self.tiles) else (self.size,)
 
@@ -116,6 +129,8 @@ class Plan:
     chunks: Extent
     amx: int = 0
     """Pairs per step of AMX products; 0: sums in vector registers."""
+    compact: bool = False
+    """Little code rather than the fastest."""
 
     @property
     def grid(self) -> Extent:
@@ -124,7 +139,9 @@ class Plan:
 
 def row_starts(t: Tiling, size: int) -> list[int]:
     """Where along the split label the row tiles of this size begin."""
-    assert isinstance(t.tiles, int) and isinstance(t.large, int)
+    assert isinstance(t.tiles, int) and isinstance(t.large, int) and t.split is not None
+    if t.overlaps:
+        return [min(i * t.size, nominal(t.split.extent) - t.size) for i in range(t.tiles)]
     starts = [i * t.size - max(0, i - t.large) for i in range(t.tiles)]
     return starts[: t.large] if size == t.size else starts[t.large :]
 
@@ -143,7 +160,7 @@ def _register_tiles(target: Target) -> tuple[int, dict[int, int]]:
     return 4, {1: 8, 2: 5, 3: 3}
 
 
-def tiling(c: Canonical, target: Target) -> Tiling:
+def tiling(c: Canonical, target: Target, compact: bool = False) -> Tiling:
     """The tile with the least estimated time per k step over the whole result."""
     lanes, shapes = _register_tiles(target)
     best: tuple[float, Tiling] | None = None
@@ -151,7 +168,7 @@ def tiling(c: Canonical, target: Target) -> Tiling:
     for vectors, most in shapes.items():
         if vectors > needed and vectors > 1:
             continue
-        t = _rows(c, most)
+        t = _rows(c, most, compact)
         panels = -(-needed // vectors)
         tile = Tiling(*t, vectors, panels, lanes, c.columns)
         whole = _points(t[0])
@@ -163,6 +180,8 @@ def tiling(c: Canonical, target: Target) -> Tiling:
                 work = rows * whole * v
                 loads = v + rows * whole * (v if c.lane in c.batch else 1)
                 cost += tiles * count * (max(work, 0.8 * loads, 5) + 0.15 * loads + 1)
+        if compact and panels > 1 and (tile.tail_vectors, tile.tail_active) != (vectors, lanes):
+            cost *= SECOND_FORM
         cost *= outer
         if best is None or cost < best[0]:
             best = cost, tile
@@ -170,7 +189,7 @@ def tiling(c: Canonical, target: Target) -> Tiling:
     return best[1]
 
 
-def _rows(c: Canonical, most: int) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
+def _rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
     whole: list[Label] = []
     rows = 1
     for label in reversed(c.m):
@@ -185,7 +204,8 @@ def _rows(c: Canonical, most: int) -> tuple[tuple[Label, ...], Label | None, int
             return tuple(whole), label, size, count, count
         tiles = -(-n // size)
         size = -(-n // tiles)
-        return tuple(whole), label, size, tiles, n - tiles * (size - 1)
+        again = tiles * size - n
+        return tuple(whole), label, size, tiles, tiles if compact and again <= n * REPEATED else tiles - again
     return tuple(whole), None, 1, 1, 1
 
 
@@ -194,8 +214,8 @@ def _steps(n: Extent, size: int) -> Extent:
     return ext.div(ext.add(n, size - 1), size)
 
 
-def plan(c: Canonical, target: Target) -> Plan:
-    """The cut of a contraction for a CPU."""
+def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
+    """The cut of a contraction for a CPU; `compact` if little code is worth more than the fastest."""
     rows = _points(c.m)
     depth = _points(c.k)
     batch = _points(x for x in c.batch if x is not c.lane)
@@ -204,7 +224,8 @@ def plan(c: Canonical, target: Target) -> Plan:
     amx = _amx(c, target) if dot else 0
     if symbolic and dot and c.k[-1].a != 1:
         dot, amx = False, 0  # a would have to be spread, and how much of it there is is not known
-    t = _amx_tiling(c) if amx else tiling(c, target)
+    compact = compact and rows * depth * batch * -(-c.columns // _register_tiles(target)[0]) <= SHORT
+    t = _amx_tiling(c, compact) if amx else tiling(c, target, compact)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * c.b.dtype.bytes
@@ -233,7 +254,7 @@ def plan(c: Canonical, target: Target) -> Plan:
             dims = head + lead + outer_m + row_dim + panel_dim
         else:
             dims = head + lead + panel_dim + outer_m + row_dim
-        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, cut, amx), work)
+        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, cut, amx, compact), work)
     # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
     inner: list[Dim] = outer_m + row_dim
     front: list[Dim] = []
@@ -259,13 +280,13 @@ def plan(c: Canonical, target: Target) -> Plan:
     if fits and (items >= ITEMS // 2 or work < SHARE):
         dims = head + lead + front + panel_dim + inner
         count = len(head + lead + front + panel_dim)
-        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, cut, amx)
+        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, cut, amx, compact)
         return replace(result, grain=_grain(nominal(result.grid), work))
     if b_bytes // chunks <= L2 // 2:
         dims = head + lead + outer_m + row_dim + panel_dim
     else:
         dims = head + lead + panel_dim + outer_m + row_dim
-    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx), work)
+    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
 
 
 def _turns(dims: Iterable[Dim]) -> int:
@@ -292,10 +313,10 @@ def _amx(c: Canonical, target: Target) -> int:
     return next((d for d in range(16, 7, -1) if pairs % d == 0), 0)
 
 
-def _amx_tiling(c: Canonical) -> Tiling:
+def _amx_tiling(c: Canonical, compact: bool) -> Tiling:
     """Two groups of rows by two vectors where there are rows enough, else one group by up to four."""
     last = nominal(c.m[-1].extent)
-    t = _rows(c, 32 if last > 16 else 2 * last)
+    t = _rows(c, 32 if last > 16 else 2 * last, compact)
     two = t[2] * _points(t[0]) > min(last, 16)
     needed = -(-c.columns // 16)
     vectors = min(needed, 2 if two else 4)

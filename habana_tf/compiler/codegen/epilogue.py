@@ -20,21 +20,26 @@ from .expr import Evaluator, Guard, Val
 
 
 def emit_contraction(
-    kernel: ContractKernel, name: str, views: tuple[View, View], reads: Sequence[Node], target: Target
-) -> Code:
+    kernel: ContractKernel, name: str, views: tuple[View, View], reads: Sequence[Node], target: Target,
+    compact: bool = False,
+) -> Code:  # fmt: skip
     """The functions of a contraction with its epilogue. reads: kept nodes that the epilogue loads."""
     node = kernel.node
     labels = labels_of(node)
-    plain = len(kernel.stores) == 1 and kernel.stores[0].target is node and kernel.stores[0].value is node
-    epilogue = None if plain else FusedEpilogue(kernel, labels, list(reads), target.avx512_bf16)
+    epilogue = None if plain(kernel) else FusedEpilogue(kernel, labels, list(reads), target.avx512_bf16)
     also = epilogue.strides if epilogue else ()
-    code = emit_contract(specification(node, views, also), target, name, epilogue)
+    code = emit_contract(specification(node, views, also), target, name, epilogue, compact=compact)
     named = {"a": views[0].base, "b": views[1].base, "out": node}
     calls = [
         Call(c.name, c.ir, tuple(named[x] if isinstance(x, str) else x for x in c.buffers), c.grid, c.grain)
         for c in code.calls
     ]
     return Code(tuple(calls), code.declarations, code.temps)
+
+
+def plain(kernel: ContractKernel) -> bool:
+    """Whether the sums are stored as they are."""
+    return len(kernel.stores) == 1 and kernel.stores[0].target is kernel.node and kernel.stores[0].value is kernel.node
 
 
 class FusedEpilogue:

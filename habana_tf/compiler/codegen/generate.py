@@ -12,11 +12,13 @@ from ..kernels import Code, ContractKernel, Kernel, LoopKernel
 from ..reads import reads_of
 from ..schedule import Schedule
 from .emit import module
-from .epilogue import emit_contraction
+from .epilogue import emit_contraction, plain
 from .loops import emit_loop
 from .single import emit_single
 
 FLOAT_BYTES = 4
+COPIES = 2
+"""Operands of a product that may have to be brought into another form in memory."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,9 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     declarations: set[str] = set()
     size = 0
     codes: list[Code] = []
+    compact = _one_product(plan)
     for kernel in plan.kernels:
-        code = _emit(kernel, plan, target, lanes)
+        code = _emit(kernel, plan, target, lanes, compact)
         declarations |= code.declarations
         calls = []
         for call in code.calls:
@@ -59,12 +62,24 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     return Generated(tuple(codes), len(names))
 
 
-def _emit(kernel: Kernel, plan: Schedule, target: Target, lanes: int) -> Code:
+def _one_product(plan: Schedule) -> bool:
+    """Whether this is a product by itself, as an eager op is. There is nothing that it holds up but its caller, who
+    waits for its code too: that is compact."""
+    products = [k for k in plan.kernels if isinstance(k, ContractKernel)]
+    return len(products) == 1 and plain(products[0]) and len(plan.kernels) <= len(products) + COPIES
+
+
+def _emit(kernel: Kernel, plan: Schedule, target: Target, lanes: int, compact: bool) -> Code:
     reads = reading_order(kernel, plan)
     if isinstance(kernel, ContractKernel):
         epilogue_reads, _ = reads_of(LoopKernel(kernel.node.shape, stores=kernel.stores), plan.kept, {}, _own(kernel))
         return emit_contraction(
-            kernel, "k", plan.operands[kernel.node], [n for n in epilogue_reads if n is not kernel.node], target
+            kernel,
+            "k",
+            plan.operands[kernel.node],
+            [n for n in epilogue_reads if n is not kernel.node],
+            target,
+            compact,
         )
     nodes = [*reads, *dict.fromkeys(kernel.outputs)]
     memory = {n: k for k, n in enumerate(nodes)}

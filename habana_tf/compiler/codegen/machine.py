@@ -32,7 +32,9 @@ def _binding() -> Any:
     return binding
 
 
+@functools.cache
 def _machine(cpu: str, features: str) -> Any:
+    """LLVM's machine, made once: with it goes what LLVM works out of two hundred features, a millisecond per module."""
     return _binding().Target.from_default_triple().create_target_machine(
         cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default", jit=True
     )  # fmt: skip
