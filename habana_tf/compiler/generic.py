@@ -7,6 +7,11 @@ pattern are one axis, and its extent is a symbol:
     [5, 7] * []                   is  [s0] * []          with s0 = 35
 
 Fill and random ops produce s0 elements, whatever their shape.
+
+An op with one value per channel, the last axis, walks rows and channels, whatever the rows stand for: a bias, or batch
+normalization by statistics that are given.
+
+    [32, 26, 26, 8], [8]          is  [1, 1, s0, s1], [s1]  with s0 = 21632, s1 = 8
 """
 
 from __future__ import annotations
@@ -21,15 +26,30 @@ from ..lowering.table import Row
 from . import extent as ext
 from .extent import Extent
 
+WIDE, FEW = 128, 1 << 16
+"""Channels from which a row of symbolic length is as quick as one of known length, and elements up to which it does
+not matter: code for any shape loses some nanoseconds per row. Many short rows have a recipe for their shape."""
+
 
 @dataclass(frozen=True)
 class Generic:
-    """shapes and values to lower with; dims: the numbers behind the symbols; result: the outputs' real shape."""
+    """shapes and values to lower with; dims: the numbers behind the symbols; result: the first output's real shape.
+
+    `result` is also that of every output which has the first one's shape when lowered; another has what it was lowered
+    to, with numbers for symbols.
+    """
 
     shapes: list[tuple[Extent, ...]]
     values: list[Any | None]
     dims: list[int]
     result: tuple[int, ...]
+
+    def results(self, lowered: Sequence[tuple[Extent, ...]]) -> list[tuple[int, ...]]:
+        """The real shapes of the outputs."""
+        return [
+            self.result if shape == lowered[0] else tuple(ext.evaluate(n, self.dims) for n in shape)
+            for shape in lowered
+        ]
 
 
 def generalize(
@@ -44,6 +64,8 @@ def generalize(
         return _elementwise(shapes, values) if len(set(shapes)) == 1 else None
     if row.generic == "elementwise":
         return _elementwise(shapes, values)
+    if row.generic == "channels":
+        return _by_channel(node, shapes, values)
     return _filled(node, shapes, values, row.fixed[0])
 
 
@@ -74,6 +96,20 @@ def _elementwise(shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
             axes.pop(0)
         collapsed.append(tuple(axes))
     return Generic(collapsed, list(values), dims, tuple(result))
+
+
+def _by_channel(node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> Generic | None:
+    """Statistics that are not given are sums over the rows, which are worth code of their own for every shape."""
+    x, *others = shapes
+    if node.attrs.get("is_training") or str(node.attrs.get("data_format", "")).startswith("NC"):
+        return None
+    if len(x) < 2 or 0 in x or any(s != x[-1:] for s in others):
+        return None
+    if x[-1] < WIDE and math.prod(x) > FEW:
+        return None
+    channels = ext.sym(1)
+    collapsed: list[tuple[Extent, ...]] = [(*(1,) * (len(x) - 2), ext.sym(0), channels)]
+    return Generic([*collapsed, *([(channels,)] * len(others))], list(values), [math.prod(x[:-1]), x[-1]], x)
 
 
 def _filled(

@@ -199,7 +199,7 @@ def _one_op(request: _Request, goal: Target) -> int:
 
 
 def _shapes(recipe: Recipe, form: Generic | None) -> list[tuple[int, ...]] | None:
-    return None if form is None else [form.result] * len(recipe.outputs)
+    return None if form is None else form.results([shape for _, shape in recipe.outputs])
 
 
 def _value(item: tuple[int, tuple[int, ...], bytes | None]) -> Any | None:

@@ -15,7 +15,7 @@ def _channel_axis(c: Lowering, x: Node) -> int:
     return 1 if c.attr("data_format", "NHWC").startswith("NC") else x.rank - 1
 
 
-@op("BiasAdd", "BiasAddV1", T=FLOATS)
+@op("BiasAdd", "BiasAddV1", generic="channels", T=FLOATS)
 def bias_add(c: Lowering) -> Node:
     x, bias = c.inputs
     if x.rank < 2 or bias.rank != 1:

@@ -44,8 +44,8 @@ def _at_least_one(count: Value | float) -> Value | float:
     return count.max(1.0) if isinstance(count, Value) else max(count, 1.0)
 
 
-@op("FusedBatchNorm", T=(DType.F32,))
-@op("FusedBatchNormV2", "FusedBatchNormV3", T=FLOATS, U=(DType.F32,))
+@op("FusedBatchNorm", generic="channels", T=(DType.F32,))
+@op("FusedBatchNormV2", "FusedBatchNormV3", generic="channels", T=FLOATS, U=(DType.F32,))
 @channels_last("x")
 def fused_batch_norm(c: Lowering) -> list[Node]:
     b, x = c.b, c.inputs[0]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .lower import Lowering
 
 Lower = Callable[["Lowering"], "Node | Sequence[Node]"]
-Generic = Literal["elementwise", "same", "fill", "random"]
+Generic = Literal["elementwise", "same", "channels", "fill", "random"]
 
 FAMILIES = (
     "math", "special", "array", "slicing", "layout", "diagonals", "reduction", "indexing", "bins", "segments",
@@ -49,7 +49,8 @@ class Row:
     types: allowed element types per type attribute. fixed: input arguments (OpDef names) whose values fix an
     output shape; they live in host memory and enter the signature. host: further arguments read from host memory
     at run time. host_outputs: outputs left in host memory whatever their type. generic: eager launches share one
-    recipe over all shapes ("same": if its inputs have one shape; they do not broadcast). stateful_random: draws from a
+    recipe over all shapes ("same": if its inputs have one shape; they do not broadcast; "channels": if all inputs but
+    the first have one value per channel, the last axis). stateful_random: draws from a
     Philox state of its own (attrs seed, seed2). variables: resource arguments whose value is read; updates: those
     that are assigned.
     in_place: ring collectives run this op with its output on its first input.

@@ -32,6 +32,37 @@ def test_axes_of_one_pattern_are_one_axis(shapes: Any, collapsed: list[str], dim
     assert (form.dims, form.result) == (dims, result)
 
 
+CHANNELS: Any = SimpleNamespace(generic="channels", fixed=())
+
+
+def given(**attrs: Any) -> Any:
+    return SimpleNamespace(attrs=attrs)
+
+
+def test_rows_and_channels_are_two_axes() -> None:
+    shapes = [(2, 14, 14, 160), (160,), (160,)]
+    form = generalize(CHANNELS, given(is_training=False, data_format="NHWC"), shapes, [None] * 3)
+    assert form is not None
+    assert [",".join(map(str, s)) for s in form.shapes] == ["1,1,s0,s1", "s1", "s1"]
+    assert (form.dims, form.result) == ([2 * 14 * 14, 160], (2, 14, 14, 160))
+    assert form.results([*form.shapes[:2], (0,)]) == [(2, 14, 14, 160), (160,), (0,)]
+
+
+@pytest.mark.parametrize(
+    "attrs, shapes",
+    [
+        ({"is_training": True}, [(2, 14, 14, 160), (160,)]),
+        ({"data_format": "NCHW"}, [(2, 160, 14, 160), (160,)]),
+        ({}, [(2, 14, 14, 160), (80,)]),
+        ({}, [(2, 0, 14, 160), (160,)]),
+        ({}, [(160,), (160,)]),
+        ({}, [(64, 112, 112, 24), (24,)]),  # many short rows
+    ],
+)
+def test_what_has_no_form_over_channels(attrs: Any, shapes: Any) -> None:
+    assert generalize(CHANNELS, given(**attrs), shapes, [None] * 2) is None
+
+
 @pytest.mark.parametrize("shapes", [[(0, 3), (3,)], [(2,), (3,)]])
 def test_empty_or_unbroadcastable_shapes_have_no_generic_form(shapes: Any) -> None:
     assert generalize(ELEMENTWISE, FILL_NODE, shapes, [None, None]) is None
