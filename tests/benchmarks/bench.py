@@ -12,8 +12,9 @@ On HPU every other run starts with an empty recipe cache (cold), the others with
 `resnet50_build` is built and compiled only: no step. The large models take minutes each: ask for them by name, with
 fewer steps; XLA, which is no match there, is left out.
 
-`scaling` (see `scaling.py`) is what strategies cost, `warmstart` (see `warmstart.py`) what the recipe cache is worth:
-`--models scaling warmstart`, for the models in `--scale`.
+`scaling` (see `scaling.py`) is what strategies cost, `warmstart` (see `warmstart.py`) what the recipe cache is worth,
+`firstcall` (see `firstcall.py`) how long one waits for a model's first eager call without it:
+`--models scaling warmstart firstcall`, for the models in `--scale`.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))  # behind the installed package
 
-from tests.benchmarks import scaling, warmstart
+from tests.benchmarks import firstcall, scaling, warmstart
 
 WORKER = Path(__file__).with_name("worker.py")
 STOCK = ("default", "xla")
 SMALL = ("mlp", "lenet")
 LARGE = ("resnet50", "mobilenetv2", "vit", "bert", "lstm")
 BUILT = "resnet50_build"
-COMPARISONS: dict[str, Any] = {"scaling": scaling, "warmstart": warmstart}
+COMPARISONS: dict[str, Any] = {"scaling": scaling, "warmstart": warmstart, "firstcall": firstcall}
 
 Run = dict[str, Any]
 

@@ -27,6 +27,9 @@ def main() -> None:
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument(
+        "--first-call", action="store_true", help="no training: eager calls of the model on one example"
+    )
     parser.add_argument("--strategy", action="store_true", help="as a worker of the cluster in TF_CONFIG, or alone")
     arguments = parser.parse_args()
 
@@ -44,7 +47,10 @@ def main() -> None:
     if arguments.precision == "bf16":
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     tf.keras.utils.set_random_seed(1)
-    measured = _build() if arguments.model == "resnet50_build" else _train(arguments)
+    if arguments.first_call:
+        measured = _first_call(arguments)
+    else:
+        measured = _build() if arguments.model == "resnet50_build" else _train(arguments)
     print(json.dumps({"tensorflow": tf.__version__, **measured, **_recipes(arguments.device)}))
 
 
@@ -103,6 +109,32 @@ def _strategy(arguments: argparse.Namespace) -> Any:
     from habana_tf.distribute import HPUStrategy
 
     return HPUStrategy()
+
+
+def _first_call(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Seconds to build the model, of its first two eager calls on one example, and of its first `predict`; each until
+    the numbers are there. On HPU also how many recipes were compiled before and during the first call."""
+    import models
+    import tensorflow as tf
+
+    def seconds(call: Any) -> float:
+        start = time.perf_counter()
+        call()
+        return time.perf_counter() - start
+
+    def compiled() -> int:
+        return int(_recipes(arguments.device).get("compiled", 0))
+
+    benchmark, made = models.MODELS[arguments.model], []
+    times = {"build": seconds(lambda: made.append(benchmark.build()))}
+    model, before = made[0], compiled()
+    example = next(iter(benchmark.data().take(1)))[0][:1]
+    x = tf.constant(example.numpy())
+    times["first_call"] = seconds(lambda: model(x).numpy())
+    times |= {"built_recipes": before, "first_call_recipes": compiled() - before}
+    times["second_call"] = seconds(lambda: model(x).numpy())
+    times["predict"] = seconds(lambda: model.predict(x, verbose=0))
+    return times
 
 
 def _build() -> dict[str, Any]:
