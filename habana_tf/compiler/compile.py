@@ -22,6 +22,7 @@ from .schedule import schedule
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
+    outputs = [(n.dtype, n.shape) for n in program.outputs]
     program = rewrite(program)
     plan = schedule(program)
     with Objects(target) as objects:
@@ -45,14 +46,14 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
             layout.used(numbers, len(launches))
             if copied is not None and len(calls) == 1 and (output := layout.taken_over(*copied)) is not None:
                 copies.append((len(launches), copied[0], output))
-            launches.append(Launch(call.name, numbers, call.grid, call.grain))
+            launches.append(Launch(call.name, numbers, call.grid, call.grain, call.constants))
         layout.used(temps, len(launches) - 1)
         kernels.append({**describe(explained, plan), "launches": [first, len(launches) - first]})
     return Recipe(
         name,
         launches,
         layout.buffers(),
-        [(n.dtype, n.shape) for n in program.outputs],
+        outputs,
         list(program.states),
         bytes(layout.constants),
         code,

@@ -70,7 +70,8 @@ class Call:
     """One generated function and how to launch it.
 
     buffers: what each entry of the kernel's buffer list is: a node kept in memory, or ("temp", i) for temporary i
-    of its kernel. grid: number of work items; grain: least number of items worth a thread of its own.
+    of its kernel. grid: number of work items; grain: least number of items worth a thread of its own. constants: what
+    a function that reads no symbolic extents finds in their place (see `codegen.alike`).
     """
 
     name: str
@@ -78,6 +79,7 @@ class Call:
     buffers: tuple[Node | tuple[str, int], ...]
     grid: Extent
     grain: int
+    constants: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,14 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel call: a function of the machine code, its buffers (numbers), work items and grain."""
+    """One kernel call: a function of the machine code, its buffers (numbers), work items and grain; and the constants
+    that it finds where others find the values of the symbols."""
 
     function: str
     buffers: tuple[int, ...]
     grid: Extent
     grain: int
+    constants: tuple[int, ...] = ()
 
 
 @dataclass
@@ -102,7 +104,7 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
         grid = ext.evaluate(launch.grid, numbers)
         assert recipe.loaded is not None
         address = recipe.loaded.address(launch.function)
-        calls.append((address, list(launch.buffers), numbers, grid, launch.grain))
+        calls.append((address, list(launch.buffers), list(launch.constants) or numbers, grid, launch.grain))
     buffers = []
     for k, b in enumerate(recipe.buffers):
         nbytes = ext.evaluate(b.nbytes, numbers)
@@ -129,7 +131,9 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     section `kernels` (see `aside`) the rows.
     """
     plan = {
-        "launches": [[x.function, list(x.buffers), pack_extent(x.grid), x.grain] for x in recipe.launches],
+        "launches": [
+            [x.function, list(x.buffers), pack_extent(x.grid), x.grain, list(x.constants)] for x in recipe.launches
+        ],
         "buffers": [[int(b.kind), b.index, pack_extent(b.nbytes), b.first, b.last] for b in recipe.buffers],
         "outputs": [[d.label, [pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
         "states": [pack_extent(n) for n in recipe.states],
@@ -154,7 +158,7 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
     plan = json.loads(sections["plan"])
     return Recipe(
         name,
-        [Launch(f, tuple(b), unpack_extent(g), n) for f, b, g, n in plan["launches"]],
+        [Launch(f, tuple(b), unpack_extent(g), n, tuple(c)) for f, b, g, n, c in plan["launches"]],
         [Buffer(Kind(k), i, unpack_extent(n), a, z) for k, i, n, a, z in plan["buffers"]],
         [(from_label(d), tuple(unpack_extent(n) for n in shape)) for d, shape in plan["outputs"]],
         [unpack_extent(n) for n in plan["states"]],

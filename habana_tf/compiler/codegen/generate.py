@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from habana_tf.hardware.cpu import Target
 
 from ..ir import Node
-from ..kernels import Code, ContractKernel, Kernel, LoopKernel
+from ..kernels import Call, Code, ContractKernel, Kernel, LoopKernel
 from ..reads import reads_of
 from ..schedule import Schedule
+from .alike import merge, shape
 from .emit import module
 from .epilogue import emit_contraction, plain
 from .loops import emit_loop
@@ -35,31 +37,64 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     attributes = f'"target-cpu"="{target.llvm_cpu}" "target-features"="{target.llvm_features}"'
     if target.vector_bytes == 64:
         attributes += ' "prefer-vector-width"="512" "min-legal-vector-width"="512"'
-    names: dict[str, str] = {}
-    texts: list[str] = []
-    declarations: set[str] = set()
-    size = 0
-    codes: list[Code] = []
+    functions = _Functions(add, attributes, module_bytes)
     compact = _one_product(plan)
+    codes = []
     for kernel in plan.kernels:
         code = _emit(kernel, plan, target, lanes, compact)
-        declarations |= code.declarations
-        calls = []
         for call in code.calls:
-            body = call.ir[call.ir.index("(") :]
-            name = names.get(body)
+            functions.add(call, code.declarations)
+        codes.append((replace(code, calls=()), len(code.calls)))
+    functions.end()
+    calls = iter(functions.calls)
+    named = [replace(code, calls=tuple(islice(calls, count))) for code, count in codes]
+    return Generated(tuple(named), len(functions.names))
+
+
+class _Functions:
+    """The functions of a recipe: equal ones once, alike ones that follow each other merged, in modules of a size."""
+
+    def __init__(self, module: Callable[[str], None], attributes: str, module_bytes: int) -> None:
+        self.names: dict[str, str] = {}
+        self.calls: list[Call] = []
+        self._module, self._attributes, self._most = module, attributes, module_bytes
+        self._alike: list[tuple[Call, str, frozenset[str]]] = []
+        self._shape = ""
+        self._texts: list[str] = []
+        self._declarations: set[str] = set()
+        self._size = 0
+
+    def add(self, call: Call, declarations: frozenset[str]) -> None:
+        """The next call; its function is written once it is known which others are like it."""
+        body = call.ir[call.ir.index("(") :]
+        form = shape(body).text
+        if form != self._shape:
+            self._write()
+        self._shape = form
+        self._alike.append((call, body, declarations))
+
+    def end(self) -> None:
+        self._write()
+        if self._texts or not self.names:
+            self._flush()
+
+    def _write(self) -> None:
+        bodies = merge([body for _, body, _ in self._alike])
+        for (call, _, declarations), (body, constants) in zip(self._alike, bodies, strict=True):
+            name = self.names.get(body)
             if name is None:
-                name = names[body] = f"k{len(names)}"
-                texts.append(f"define void @{name}{body}")
-                size += len(body)
-            calls.append(replace(call, name=name, ir=""))
-        codes.append(replace(code, calls=tuple(calls)))
-        if size >= module_bytes:
-            add(module(texts, declarations, attributes))
-            texts, declarations, size = [], set(), 0
-    if texts or not names:
-        add(module(texts, declarations, attributes))
-    return Generated(tuple(codes), len(names))
+                name = self.names[body] = f"k{len(self.names)}"
+                self._texts.append(f"define void @{name}{body}")
+                self._declarations |= declarations
+                self._size += len(body)
+            self.calls.append(replace(call, name=name, ir="", constants=constants))
+        self._alike = []
+        if self._size >= self._most:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._module(module(self._texts, self._declarations, self._attributes))
+        self._texts, self._declarations, self._size = [], set(), 0
 
 
 def _one_product(plan: Schedule) -> bool:
