@@ -1,6 +1,7 @@
 """Rewrites of a program before it is scheduled.
 
-`finish_outputs` gives every output a node of its own (an output that is an input, or stands twice, becomes a copy).
+`finish_outputs` gives every output a node of its own (an output that is an input, or stands twice, becomes a copy),
+and takes what was reshaped for an output that is a reshape: it is the same bytes, and needs no copy.
 
 `as_loops` (products.py) makes reductions of products per example over strides known at run time only.
 
@@ -34,7 +35,12 @@ def rewrite(program: Program) -> Program:
 
 def finish_outputs(program: Program) -> Program:
     outputs: list[Node] = []
-    for node in program.outputs:
+    for whole in program.outputs:
+        node = whole
+        while node.op is Op.RESHAPE and node.src[0].op not in (Op.INPUT, Op.CONST):
+            node = node.src[0]
+        if node in outputs or node in program.outputs:
+            node = whole
         if node.op in (Op.INPUT, Op.CONST) or node in outputs:
             node = Node(Op.RESHAPE, (node,), node.shape, node.dtype, None, node.origin)
         outputs.append(node)
