@@ -213,7 +213,7 @@ def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], str]]:
             return True
         return any(tuple(map(types.get, names)) in found for names, found in taken.get(op, {}).items())
 
-    stock = stand_ins.select(known, has, lambda op: hosts.get(op, frozenset()))
+    stock = stand_ins.select(kernels.gpu, kernels.cpu, has, lambda op: hosts.get(op, frozenset()))
     out.extend((op, list(types.items()), sorted(host), "stock") for op, types, host in stock)
     return out
 
@@ -240,17 +240,24 @@ class _Kernels:
 
     def __init__(self, known: Iterable[Any], rows: frozenset[str]) -> None:
         """known: TensorFlow's KernelDefs. rows: the ops of the op table."""
+        self.cpu: dict[str, list[Any]] = {}
+        self.gpu: dict[str, list[Any]] = {}
+        """Kernels by op."""
         self._by_op: dict[str, list[Any]] = {}
+        self._raw_defaults: dict[str, list[Any]] = {}
         self._defaults: dict[str, list[dict[str, frozenset[int]]]] = {}
         for kernel in known:
-            op = kernel.op
             if kernel.label:
                 continue
+            op, device = kernel.op, kernel.device_type
             if op in rows or op.startswith(self._VARIABLE_OPS):
                 self._by_op.setdefault(op, []).append(kernel)
-            if kernel.device_type == "DEFAULT":
-                types = {c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint}
-                self._defaults.setdefault(op, []).append(types)
+            if device == "CPU":
+                self.cpu.setdefault(op, []).append(kernel)
+            elif device == "GPU":
+                self.gpu.setdefault(op, []).append(kernel)
+            elif device == "DEFAULT":
+                self._raw_defaults.setdefault(op, []).append(kernel)
 
     def variable_ops(self) -> list[str]:
         """Ops that take the handle of a resource variable."""
@@ -267,6 +274,9 @@ class _Kernels:
 
     def has_default(self, op: str, types: dict[str, int]) -> bool:
         """Whether TensorFlow's kernel for any device takes these element types."""
+        raw = self._raw_defaults.pop(op, None)
+        if raw is not None:
+            self._defaults[op] = [{c.name: frozenset(c.allowed_values.list.type) for c in k.constraint} for k in raw]
         return any(
             all(types.get(name) in allowed for name, allowed in default.items())
             for default in self._defaults.get(op, ())

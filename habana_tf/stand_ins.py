@@ -46,33 +46,36 @@ class NeedsTheGraphPass(RuntimeError):
 
 
 def select(
-    kernels: Iterable[Any], has: Callable[[str, dict[str, int]], bool], hosts: Callable[[str], frozenset[str]]
+    gpu: dict[str, list[Any]],
+    cpu: dict[str, list[Any]],
+    has: Callable[[str, dict[str, int]], bool],
+    hosts: Callable[[str], frozenset[str]],
 ) -> list[tuple[str, dict[str, int], frozenset[str]]]:
     """(op, element types, arguments in host memory) of every kernel that is to stand in.
 
-    kernels: TensorFlow's, as KernelDefs. has: whether HPU or every device has a kernel for an op and types. hosts: the
-    arguments in host memory of an op that HPU has for some types; empty for other ops.
+    gpu, cpu: TensorFlow's kernels by op, as KernelDefs. has: whether HPU or every device has a kernel for an op and
+    types. hosts: the arguments in host memory of an op that HPU has for some types; empty for other ops.
     """
-    cpu: dict[str, list[Any]] = {}
-    wanted: dict[str, list[Any]] = {}
-    for kernel in kernels:
-        device, op = kernel.device_type, kernel.op
-        which = wanted if device == "GPU" else cpu if device == "CPU" else None
-        if which is not None and not kernel.label and not op.startswith(_NONE):
-            which.setdefault(op, []).append(kernel)
-    from_cpu = not wanted
-    if from_cpu:
-        wanted = {op: found for op, found in cpu.items() if hosts(op)}
+    wanted = gpu or {op: found for op, found in cpu.items() if hosts(op)}
     out: dict[tuple[str, tuple[tuple[str, int], ...]], frozenset[str]] = {}
     for op, found in wanted.items():
-        ours = [_choices(kernel) for kernel in cpu.get(op, ())]
+        if op.startswith(_NONE) or op not in cpu:
+            continue
+        ours: dict[tuple[str, ...], set[tuple[int, ...]]] | None = None
         for kernel in found:
-            host = hosts(op) if from_cpu else frozenset(kernel.host_memory_arg)
-            for types in _combinations(kernel):
-                if (from_cpu and _STRING in types.values()) or has(op, types):
+            host: frozenset[str] | None = None
+            names, combinations = _combinations(kernel)
+            for combination in combinations:
+                types = dict(zip(names, combination, strict=True))
+                if (not gpu and _STRING in combination) or has(op, types):
                     continue
-                if any(_takes(choices, types) for choices in ours):
-                    out.setdefault((op, tuple(sorted(types.items()))), host)
+                if ours is None:
+                    ours = _known(cpu[op])
+                if not any(_takes(known, taken, types) for known, taken in ours.items()):
+                    continue
+                if host is None:
+                    host = frozenset(kernel.host_memory_arg) if gpu else hosts(op)
+                out.setdefault((op, tuple(sorted(types.items()))), host)
     return [(op, dict(types), host) for (op, types), host in out.items()]
 
 
@@ -80,18 +83,27 @@ _LAST_C_TYPE = 23
 """TensorFlow's C API takes no kernel for the element types above (float8 and the short integers)."""
 
 
-def _choices(kernel: Any) -> dict[str, frozenset[int]]:
-    return {c.name: frozenset(c.allowed_values.list.type) for c in kernel.constraint}
+def _combinations(kernel: Any) -> tuple[tuple[str, ...], Iterable[tuple[int, ...]]]:
+    """The type attributes that a kernel tells apart, and what it takes for them."""
+    constraints = [c for c in kernel.constraint if c.allowed_values.list.type]  # others tell layouts apart
+    allowed = [[t for t in c.allowed_values.list.type if t <= _LAST_C_TYPE] for c in constraints]
+    return tuple(c.name for c in constraints), product(*allowed)
 
 
-def _combinations(kernel: Any) -> Iterable[dict[str, int]]:
-    names = [c.name for c in kernel.constraint]
-    allowed = [[t for t in c.allowed_values.list.type if t <= _LAST_C_TYPE] for c in kernel.constraint]
-    return (dict(zip(names, types, strict=True)) for types in product(*allowed))
+def _known(kernels: list[Any]) -> dict[tuple[str, ...], set[tuple[int, ...]]]:
+    out: dict[tuple[str, ...], set[tuple[int, ...]]] = {}
+    for kernel in kernels:
+        names, combinations = _combinations(kernel)
+        out.setdefault(names, set()).update(combinations)
+    return out
 
 
-def _takes(choices: dict[str, frozenset[int]], types: dict[str, int]) -> bool:
-    return all(types[name] in allowed for name, allowed in choices.items() if name in types)
+def _takes(names: tuple[str, ...], taken: set[tuple[int, ...]], types: dict[str, int]) -> bool:
+    """Whether kernels that tell these type attributes apart take a node, of which other attributes may be known."""
+    chosen = tuple(map(types.get, names))
+    if None not in chosen:
+        return chosen in taken
+    return any(all(t in (None, own) for t, own in zip(chosen, each, strict=True)) for each in taken)
 
 
 def plan(node: Any, op_def: Any) -> tuple[str, list[tuple[str, bytes]]]:

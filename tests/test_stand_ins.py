@@ -55,28 +55,29 @@ def _takes(choices: dict[str, frozenset[int]], types: dict[str, int]) -> bool:
     return all(types[k] in allowed for k, allowed in choices.items() if k in types)
 
 
-def kernel(op: str, device: str, host: tuple[str, ...] = (), **types: int) -> Any:
-    made: Any = kernel_def_pb2.KernelDef(op=op, device_type=device, host_memory_arg=host)
-    for name, dtype in types.items():
-        made.constraint.add(name=name).allowed_values.list.type.append(dtype)
-    return made
+def kernels(*rows: tuple[str, dict[str, int]], host: tuple[str, ...] = ()) -> dict[str, list[Any]]:
+    out: dict[str, list[Any]] = {}
+    for op, types in rows:
+        made: Any = kernel_def_pb2.KernelDef(op=op, host_memory_arg=host)
+        for name, dtype in types.items():
+            made.constraint.add(name=name).allowed_values.list.type.append(dtype)
+        out.setdefault(op, []).append(made)
+    return out
 
 
 def test_what_gpus_and_cpus_have_and_hpu_has_not_is_selected() -> None:
-    known = [
-        kernel("MatMul", "GPU", T=F64), kernel("MatMul", "GPU", T=F32), kernel("MatMul", "CPU", T=F64),
-        kernel("MatMul", "CPU", T=F32), kernel("OnGpuOnly", "GPU"), kernel("Reverse", "CPU", T=STRING),
-        kernel("OptionalHasValue", "GPU", ("has_value",)), kernel("OptionalHasValue", "CPU"),
-        kernel("NcclAllReduce", "GPU"), kernel("NcclAllReduce", "CPU"),
-    ]  # fmt: skip
-    got = stand_ins.select(known, lambda op, types: (op, types) == ("MatMul", {"T": F32}), lambda op: frozenset())
+    gpu = kernels(("MatMul", {"T": F64}), ("MatMul", {"T": F32}), ("OnGpuOnly", {}), ("NcclAllReduce", {}))
+    gpu |= kernels(("OptionalHasValue", {}), host=("has_value",))
+    cpu = kernels(("MatMul", {"T": F64}), ("MatMul", {"T": F32}), ("Reverse", {"T": STRING}), ("NcclAllReduce", {}))
+    cpu |= kernels(("OptionalHasValue", {}))
+    got = stand_ins.select(gpu, cpu, lambda op, types: (op, types) == ("MatMul", {"T": F32}), lambda op: frozenset())
     assert got == [("MatMul", {"T": F64}, frozenset()), ("OptionalHasValue", {}, frozenset({"has_value"}))]
 
 
 def test_a_tensorflow_without_gpus_lends_the_other_types_of_the_ops_that_hpu_has() -> None:
-    known = [kernel("Fill", "CPU", T=t, index_type=I32) for t in (F16, F32, STRING)] + [kernel("Inv", "CPU", T=F64)]
+    cpu = kernels(*(("Fill", {"T": t, "index_type": I32}) for t in (F16, F32, STRING)), ("Inv", {"T": F64}))
     got = stand_ins.select(
-        known, lambda op, types: types["T"] == F32, lambda op: frozenset({"dims"} if op == "Fill" else ())
+        {}, cpu, lambda op, types: types["T"] == F32, lambda op: frozenset({"dims"} if op == "Fill" else ())
     )
     assert got == [("Fill", {"T": F16, "index_type": I32}, frozenset({"dims"}))]
 
