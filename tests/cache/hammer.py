@@ -26,7 +26,7 @@ from habana_tf.cache.key import Key
 from habana_tf.cache.levels import RecipeCache
 from habana_tf.cache.reader import Options
 
-CALLS = ("open", "close", "fstat", "stat", "mkdir", "listdir", "write", "fsync", "rename", "unlink", "utime", "read")
+CALLS = ("open", "close", "fstat", "stat", "mkdir", "listdir", "write", "rename", "unlink", "utime", "read")
 
 
 def key(seed: int) -> Key:

@@ -236,7 +236,7 @@ def test_only_regular_files_are_read(store: Store, stats: Stats, entry: Entry, s
 # --- trouble of the disk ---
 
 
-@pytest.mark.parametrize("name", ["open", "write", "fsync", "rename", "mkdir", "listdir"])
+@pytest.mark.parametrize("name", ["open", "write", "rename", "mkdir", "listdir"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT])
 def test_errors_are_one_warning(
     store: Store,
@@ -311,17 +311,24 @@ def test_the_directory_is_deleted_under_use(
 def test_the_directory_is_deleted_while_writing(
     store: Store, root: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch, warnings: Callable[[], list[str]]
 ) -> None:
-    fsync = os.fsync
+    write = os.write
 
-    def delete_once(descriptor: int) -> None:
-        fsync(descriptor)
-        monkeypatch.setattr(os, "fsync", fsync)
+    def delete_once(descriptor: int, data: bytes) -> int:
+        monkeypatch.setattr(os, "write", write)
         shutil.rmtree(root)
+        return write(descriptor, data)
 
-    monkeypatch.setattr(os, "fsync", delete_once)
+    monkeypatch.setattr(os, "write", delete_once)
     assert store.write(entry)
     assert store.read(entry.digest) is not None
     assert not warnings()
+
+
+def test_nobody_waits_for_the_disk(store: Store, entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("fsync", "fdatasync", "sync"):
+        monkeypatch.setattr(os, name, lambda *descriptor: pytest.fail("a write waits for the disk"))
+    assert store.write(entry)
+    assert store.read(entry.digest) is not None
 
 
 @pytest.fixture

@@ -34,8 +34,7 @@ YEAR = 365 * 86400.0
 
 @pytest.fixture
 def place(tmp_path: Path) -> Iterator[Path]:
-    """A directory on a file system in memory if there is one: the processes of these tests call fsync thousands of
-    times, and a kill is not a power cut."""
+    """A directory on a file system in memory if there is one: the processes of these tests write thousands of files."""
     shared = Path("/dev/shm")
     if not os.access(shared, os.W_OK):
         yield tmp_path

@@ -47,10 +47,10 @@ def test_short_writes_are_continued(tmp_path: Path, folder: int, monkeypatch: py
 def test_an_interruption_leaves_the_old_file(tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch) -> None:
     files.write_atomically(folder, "x", b"old", trust.OWN)
 
-    def interrupt(file: int) -> None:
+    def interrupt(file: int, data: bytes) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(os, "fsync", interrupt)
+    monkeypatch.setattr(os, "write", interrupt)
     with pytest.raises(KeyboardInterrupt):
         files.write_atomically(folder, "x", b"new", trust.OWN)
     assert (tmp_path / "x").read_bytes() == b"old"
