@@ -63,9 +63,9 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 # The longest first, so that none runs alone in the end.
 LATEST_TESTS := tests/keras_coverage tests/distribute tests/examples tests/device tests/test_recurrent.py \
 	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_control_flow.py \
-	tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_aside.py tests/test_stand_ins.py \
-	tests/test_keras_compat.py tests/test_xla_compat.py tests/test_fork.py \
-	tests/test_habana_frameworks.py tests/ops
+	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_aside.py \
+	tests/test_stand_ins.py tests/test_keras_compat.py tests/test_xla_compat.py tests/test_fork.py \
+	tests/test_habana_frameworks.py tests/test_rewriter_config.py tests/ops
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)

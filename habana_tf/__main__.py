@@ -1,6 +1,7 @@
 """`python -m habana_tf script.py args...`: runs a script with HPU loaded.
 
-For scripts that never call `load_habana_module()`, because Habana's own Horovod did it for them. The script then runs
+For scripts that never call `load_habana_module()`, because Habana's own Horovod did it for them, and set no variable of
+Habana's, for which Horovod would load HPU here too (`horovod_compat`). The script then runs
 as by `python script.py args...`; nothing else is changed or hooked. `-m module` and `-c code` are taken as Python
 takes them.
 """
