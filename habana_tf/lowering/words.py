@@ -44,7 +44,7 @@ NOT_ASKED = frozenset(
         "TensorScatterAdd TensorScatterSub TensorScatterMin TensorScatterMax TensorScatterUpdate ResourceScatterNdAdd "
         "ResourceScatterNdSub ResourceScatterNdMin ResourceScatterNdMax ResourceScatterNdUpdate ResourceGather "
         "MatrixDiagV2 MatrixDiagV3 MatrixSetDiagV2 MatrixSetDiagV3 "
-        "ResourceApplyAdamWithAmsgrad ResourceApplyAddSign ResourceApplyPowerSign"
+        "ResourceApplyAdamWithAmsgrad ResourceApplyAddSign ResourceApplyPowerSign XlaDynamicSlice XlaDynamicUpdateSlice"
     ).split()
 )
 """Ops whose CPU kernel, in some release, stops the process on arguments of other kinds too, as 50,000 random arguments
