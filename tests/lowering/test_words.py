@@ -18,7 +18,7 @@ AccumulateNV2 becomes others before it runs."""
 DRAWS = 5
 
 NOT_SHAPES = (
-    "not in the list of allowed values", "GraphDef version", "Requested more than 0 entries",
+    "not in the list of allowed values", "GraphDef version", "Cannot assign a device", "Requested more than 0 entries",
     "params must be at least a vector", "specified for empty output", "segment ids must be < num_segments",
     "must be a matrix with 2 columns", "minval must be 0-D",
 )  # fmt: skip
