@@ -59,6 +59,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         code,
         kernels,
         [(at, int(source.arg), output) for at, source, output in copies if layout.uses(source) == 1],
+        conditions=program.conditions,
     )
 
 

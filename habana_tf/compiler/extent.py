@@ -122,9 +122,55 @@ def _make(terms: dict[Atom, int], const: int) -> Extent:
             if quotient is not None and kept.get(quotient) == c * atom.by:
                 del kept[atom], kept[quotient]
                 return add(_make(kept, const), mul(atom.value, c))
+        if isinstance(atom, Mod) and atom.by == 2 and kept.get(atom) == c and is_size(atom.value):
+            above = _atom_of(div(add(atom.value, 1), 2))  # 2 * ((x + 1) // 2) - x % 2  ==  x
+            if above is not None and kept.get(above) == -2 * c:
+                del kept[atom], kept[above]
+                return add(_make(kept, const), mul(atom.value, -c))
+    if len(kept) > 1 and (joined := _joined(kept, const)) is not None:
+        return joined
     if not kept:
         return const
     return Expr(tuple(sorted(kept.items(), key=lambda item: _show(item[0]))), const)
+
+
+def _joined(kept: dict[Atom, int], const: int) -> Extent | None:
+    """x - x % d as d * (x // d), and x - d * (x // d) as x % d, for x of sizes; None where there is neither."""
+    for atom, c in kept.items():
+        if not isinstance(atom, Mod | Div) or not is_size(atom.value):
+            continue
+        x, d = atom.value, atom.by
+        if isinstance(atom, Mod):
+            times, other = -c, mul(of(Div(x, d)), d)
+        elif c % d == 0:
+            times, other = -(c // d), mod(x, d)
+        else:
+            continue
+        signs = (times, c) if d == 2 and isinstance(atom, Mod) else (times,)  # x % 2 is -x % 2 too
+        for k in signs:
+            if all(kept.get(a) == n * k for a, n in x.terms):
+                if k == c:
+                    other = mul(div(add(x, 1), 2), 2)
+                taken = {a for a, _ in x.terms} | {atom}
+                rest = _make({a: n for a, n in kept.items() if a not in taken}, const - k * x.const)
+                return add(rest, mul(other, k))
+    return None
+
+
+def is_size(e: Extent) -> bool:
+    """Whether no loop variable stands in an expression."""
+    return isinstance(e, int) or all(_is_size(atom) for atom, _ in e.terms)
+
+
+def _is_size(atom: Atom) -> bool:
+    match atom:
+        case Var():
+            return False
+        case Prod(factors=factors):
+            return all(map(_is_size, factors))
+        case Div(value=value) | Mod(value=value):
+            return is_size(value)
+    return True
 
 
 def _atom_of(e: Extent) -> Atom | None:
@@ -224,7 +270,8 @@ def _atom_bounds(atom: Atom) -> tuple[int, int | None]:
         case Sym():
             return 1, None
         case Prod(factors=factors):
-            return math.prod(_atom_bounds(f)[0] for f in factors), None
+            lows = [_atom_bounds(f)[0] for f in factors]
+            return (math.prod(lows) if min(lows) >= 0 else -(1 << 62)), None
         case Mod(by=by):
             return 0, by - 1
         case Div(value=value, by=by):
@@ -250,9 +297,11 @@ def div(e: Extent, by: int) -> Extent:
         return out
     if isinstance(rest, int):
         return add(out, rest // by)
-    if len(rest.terms) == 1 and rest.const == 0 and rest.terms[0][1] == 1 and isinstance(rest.terms[0][0], Div):
+    if len(rest.terms) == 1 and rest.terms[0][1] == 1 and isinstance(rest.terms[0][0], Div):
         inner = rest.terms[0][0]
-        return add(out, div(inner.value, inner.by * by))
+        return add(out, div(add(inner.value, rest.const * inner.by), inner.by * by))
+    if rest.terms[0][1] < 0 and is_size(rest):
+        return add(out, mul(div(add(mul(rest, -1), by - 1), by), -1))
     return add(out, of(Div(rest, by)))
 
 
@@ -262,12 +311,27 @@ def mod(e: Extent, by: int) -> Extent:
         return 0
     if isinstance(e, int):
         return e % by
-    rest = _make({a: c % by for a, c in e.terms if c % by}, e.const % by)
+    terms: dict[Atom, int] = {}
+    const = e.const
+    for atom, c in e.terms:
+        if isinstance(atom, Mod) and atom.by % by == 0 and is_size(atom.value):  # (x % 4 + 1) % 2 is (x + 1) % 2
+            const += c * atom.value.const
+            inner = [(a, c * k) for a, k in atom.value.terms]
+        else:
+            inner = [(atom, c)]
+        for a, k in inner:
+            terms[a] = terms.get(a, 0) + k
+    rest = _make({a: k % by for a, k in terms.items() if k % by}, const % by)
     if isinstance(rest, int):
         return rest % by
     low, high = bounds(rest)
     if low >= 0 and high is not None and high < by:
         return rest
+    if is_size(rest):
+        if by == 2 and rest.const == 1:  # (x + 1) % 2
+            return add(1, mul(mod(add(rest, -1), 2), -1))
+        if 2 * rest.terms[0][1] > by:  # -x % d, seen from the other side
+            return add(by - 1, mul(mod(add(mul(rest, -1), by - 1), by), -1))
     return of(Mod(rest, by))
 
 
@@ -338,24 +402,41 @@ def affine(e: Extent, variables: Sequence[Var]) -> tuple[tuple[int, ...], int] |
 
 
 def divide(e: Extent, by: Extent) -> Extent | None:
-    """The quotient of two products, if it is one without remainder; None where that is not known."""
+    """The quotient by a product, if every term of `e` has it without remainder; None where that is not known."""
     if isinstance(e, int) and isinstance(by, int):
         return e // by if by and e % by == 0 else None
-    if isinstance(e, int) or e.const or len(e.terms) != 1:
+    if e == by:
+        return 1
+    if isinstance(e, int):
         return None
-    ((atom, c),) = e.terms
-    left = list(_factors(atom))
+    below: tuple[Atom, ...] = ()
     d = by
     if isinstance(by, Expr):
-        if by.const or len(by.terms) != 1:
-            return None
+        if by.const or len(by.terms) != 1:  # of a sum only what is a multiple of it by a product is known
+            return next((q for q in _multiples(e, by) if mul(q, by) == e), None)
         ((other, d),) = by.terms
-        for f in _factors(other):
-            if f not in left:
-                return None
-            left.remove(f)
+        below = _factors(other)
     assert isinstance(d, int)
-    return mul(product(map(of, left)), c // d) if d and c % d == 0 else None
+    if not d or e.const % d or (e.const and below):
+        return None
+    out: Extent = e.const // d
+    for atom, c in e.terms:
+        left = list(_factors(atom))
+        if c % d or any(below.count(f) > left.count(f) for f in below):
+            return None
+        for f in below:
+            left.remove(f)
+        out = add(out, mul(product(map(of, left)), c // d))
+    return out
+
+
+def _multiples(e: Expr, by: Expr) -> Iterable[Extent]:
+    """What each term of `e` has of one of `by`."""
+    lead, d = by.terms[0]
+    for atom, c in e.terms:
+        q = divide(Expr(((atom, c),), 0), Expr(((lead, d),), 0))
+        if q is not None:
+            yield q
 
 
 NOMINAL = 64

@@ -24,6 +24,7 @@ from . import extent as ext
 from . import symbolic
 from .dtypes import DType
 from .ir import Node, Op, Program
+from .premises import Premises
 from .scalar import apply_scalar
 
 LARGEST_CONSTANT = 65536
@@ -56,11 +57,12 @@ def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> 
     return [np.asarray(values[n], order="C") for n in program.outputs]
 
 
-def constant(node: Node, fixed: dict[Node, Any]) -> Any | None:
+def constant(node: Node, fixed: dict[Node, Any], premises: Premises | None = None) -> Any | None:
     """The value of a node that follows from constants and `fixed` inputs alone; None for any other node.
 
     What is found is added to `fixed`, so that it is evaluated once. None too when the value, or one on the way
-    to it, is larger than LARGEST_CONSTANT or of a symbolic shape. Symbolic extents make it an array of objects.
+    to it, is larger than LARGEST_CONSTANT or of a symbolic shape. Symbolic extents make it an array of objects;
+    `premises` decide what is larger.
     """
     order: dict[Node, None] = {}
     stack = [(node, False)]
@@ -78,7 +80,7 @@ def constant(node: Node, fixed: dict[Node, Any]) -> Any | None:
         for n in order:
             src = [fixed[s] for s in n.src]
             if n.op is Op.EXTENT or any(s.dtype == object for s in src):
-                value = symbolic.evaluate(n, src, _RULES)
+                value = symbolic.evaluate(n, src, _RULES, premises)
                 if value is None:
                     return None
                 fixed[n] = value
@@ -94,10 +96,24 @@ def bind(program: Program, dims: Sequence[int]) -> Program:
     for node in (*program.inputs, *program.nodes()):
         if node not in new:
             shape = tuple(ext.evaluate(n, numbers) for n in node.shape)
-            arg = ext.evaluate(node.arg, numbers) if node.op is Op.EXTENT else node.arg
+            arg = _bound(node, numbers)
             new[node] = Node(node.op, tuple(new[s] for s in node.src), shape, node.dtype, arg)
     states: list[ext.Extent] = [ext.evaluate(n, numbers) for n in program.states]
     return Program([new[n] for n in program.inputs], [new[n] for n in program.outputs], states)
+
+
+def _bound(node: Node, dims: list[int]) -> Any:
+    """A node's argument with numbers in the place of symbols."""
+    match node.op:
+        case Op.EXTENT:
+            return ext.evaluate(node.arg, dims)
+        case Op.SLICE:
+            begin, step = node.arg
+            return tuple(ext.evaluate(n, dims) for n in begin), step
+        case Op.PAD:
+            low, high, interior = node.arg
+            return tuple(ext.evaluate(n, dims) for n in low), tuple(ext.evaluate(n, dims) for n in high), interior
+    return node.arg
 
 
 def evaluate(node: Node, src: list[Any]) -> Any:

@@ -130,12 +130,14 @@ class Scan:
 class Program:
     """A lowered cluster: what `compile` turns into a recipe.
 
-    `states[i]` is, for random state i, the number of 128-bit Philox samples that one launch reserves.
+    `states[i]` is, for random state i, the number of 128-bit Philox samples that one launch reserves. It holds for
+    sizes for which all `conditions` are at least 0 (see `premises`).
     """
 
     inputs: list[Node]
     outputs: list[Node]
     states: list[Extent] = field(default_factory=list)
+    conditions: tuple[ext.Expr, ...] = ()
 
     def nodes(self) -> list[Node]:
         """All nodes that an output needs, sources first, in a fixed order."""
@@ -363,7 +365,9 @@ class Builder:
             return self.permute(x.src[0], [x.arg[p] for p in perm])
         return self._node(Op.PERMUTE, (x,), [x.shape[p] for p in perm], x.dtype, perm)
 
-    def slice(self, x: Node, begin: Sequence[int], size: Sequence[Extent], step: Sequence[int] | None = None) -> Node:
+    def slice(
+        self, x: Node, begin: Sequence[Extent], size: Sequence[Extent], step: Sequence[int] | None = None
+    ) -> Node:
         """out[i] = x[begin + i * step] per axis; steps may be negative. Bounds are the caller's duty."""
         step = tuple(step) if step is not None else (1,) * x.rank
         begin, size = tuple(begin), tuple(size)
@@ -371,7 +375,7 @@ class Builder:
             return x
         return self._node(Op.SLICE, (x,), size, x.dtype, (begin, step))
 
-    def pad(self, x: Node, low: Sequence[int], high: Sequence[int], value: Node | float = 0,
+    def pad(self, x: Node, low: Sequence[Extent], high: Sequence[Extent], value: Node | float = 0,
             interior: Sequence[int] | None = None) -> Node:  # fmt: skip
         """`value` (a scalar node or number) around x and, with `interior`, between its elements."""
         interior = tuple(interior) if interior is not None else (0,) * x.rank
@@ -381,7 +385,7 @@ class Builder:
         if not isinstance(value, Node):
             value = self.const(value, x.dtype)
         shape = [
-            ext.add(ext.add(n, lo + hi), ext.mul(ext.add(n, -1), i) if i else 0)
+            ext.add(ext.add(n, ext.add(lo, hi)), ext.mul(ext.add(n, -1), i) if i else 0)
             for n, lo, hi, i in zip(x.shape, low, high, interior, strict=True)
         ]
         return self._node(Op.PAD, (x, value), shape, x.dtype, (low, high, interior))
@@ -413,12 +417,11 @@ class Builder:
         return self._node(Op.CONCAT, parts, shape, parts[0].dtype, axis)
 
     def reverse(self, x: Node, axes: Sequence[int]) -> Node:
-        """x with the order along `axes` turned round (constant extents only)."""
-        begin, step = [0] * x.rank, [1] * x.rank
+        """x with the order along `axes` turned round."""
+        begin: list[Extent] = [0] * x.rank
+        step = [1] * x.rank
         for a in axes:
-            n = x.shape[a]
-            assert isinstance(n, int)
-            begin[a], step[a] = n - 1, -1
+            begin[a], step[a] = ext.add(x.shape[a], -1), -1
         return self.slice(x, begin, x.shape, step)
 
 

@@ -10,35 +10,46 @@ what never changed stays a number, what changed becomes a symbolic extent:
 Numbers that changed alike are one symbol, as are a multiple of another, one at a constant distance, and a multiple of
 the product of two. That is a guess
 from few signatures, and it is checked: `Form.dims` takes a later signature only where every number agrees, and a
-cluster that needs two sizes to be equal is refused when it is lowered over different symbols.
+cluster that needs two sizes to be equal is refused when it is lowered over different symbols. Then other guesses are
+tried: that a size is what a stride leaves of another, (s0 + k) // stride (see `guesses`).
 
-Sizes of 0, and negative numbers in values, are never symbols: what they mean is another computation.
+Sizes of 0, and negative numbers in values, are never symbols: what they mean is another computation. Signatures are
+compared with those that have the same (see `kin`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
 from . import extent as ext
 from .extent import Extent
+from .premises import hold
 from .recompilations import Number, Signature, Slot
 
 MOST_SIGNATURES = 16
 """Earlier signatures that are compared with a new one, the latest first."""
 MOST_DISTANCE = 8
 """Largest constant distance at which two sizes are taken for one symbol."""
+MOST_GUESSES = 6
+"""Guesses of how sizes are related that are tried before a cluster gets a recipe for one shape."""
+STRIDES = (2, 3, 4, 5, 6, 8, 16, 32)
+"""Of convolutions and poolings, and the products of several of them."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """A signature with symbols: per slot a number, or an extent. `homes`: per symbol a slot that is just it."""
+    """A signature with symbols: per slot a number, or an extent. `homes`: per symbol a slot that is just it.
+
+    `conditions` are at least 0 for all sizes of the range: what its recipe takes for granted (see `premises`).
+    """
 
     slots: tuple[Slot, ...]
     numbers: tuple[Extent | bytes, ...]
     homes: tuple[int, ...]
+    conditions: tuple[ext.Expr, ...] = ()
 
     def dims(self, met: Signature) -> list[int] | None:
         """The symbols' values for a signature of this form; None if it is not one."""
@@ -53,7 +64,7 @@ class Form:
         for mine, n in zip(self.numbers, met.numbers, strict=True):
             if (ext.evaluate(mine, found) if isinstance(mine, ext.Expr) else mine) != n:
                 return None
-        return found
+        return found if hold(self.conditions, found) else None
 
     def shapes(self, count: int) -> list[tuple[Extent, ...]]:
         """The shapes of the `count` inputs."""
@@ -76,6 +87,54 @@ class Form:
                     array = out[slot.input] = array.astype(object)
                 array[np.unravel_index(slot.axis, array.shape)] = n
         return out
+
+
+def kin(met: Signature, earlier: Sequence[Signature]) -> list[Signature]:
+    """The earlier signatures that may be of one range with this one: numbers that cannot be symbols are the same."""
+
+    def fixed(s: Signature) -> list[Number | None]:
+        return [n if isinstance(n, bytes) or n <= 0 else None for n in s.numbers]
+
+    return [s for s in earlier if s.slots == met.slots and fixed(s) == fixed(met)]
+
+
+def guesses(met: Sequence[Signature]) -> list[Form]:
+    """The forms to try one after the other: `generalize`'s, then those in which sizes are strided ones of others."""
+    form = generalize(met)
+    if form is None or len(form.homes) < 2:
+        return [form] if form is not None else []
+    columns = [[n for n in (m.numbers[home] for m in met) if isinstance(n, int)] for home in form.homes]
+    order = sorted(range(len(columns)), key=lambda k: columns[k], reverse=True)
+    ways: dict[int, list[Extent]] = {}
+    kept: list[int] = []
+    for at, k in enumerate(order):  # of the next larger size first: what is pooled was convolved before
+        found = [e for j in reversed(order[:at]) for e in _strided(ways[j][0], columns[j], columns[k])]
+        if not found:
+            kept.append(k)
+        ways[k] = found or [ext.sym(k)]
+    out = [form]
+    for turn in range(min(MOST_GUESSES, max(map(len, ways.values())))):
+        chosen: dict[ext.Atom, Extent] = {ext.Sym(k): w[min(turn, len(w) - 1)] for k, w in ways.items()}
+        symbols: dict[ext.Atom, Extent] = {ext.Sym(k): ext.sym(n) for n, k in enumerate(sorted(kept))}
+        numbers = tuple(
+            n if isinstance(n, bytes) else ext.substitute(ext.substitute(n, chosen), symbols) for n in form.numbers
+        )
+        guess = replace(form, numbers=numbers, homes=tuple(form.homes[k] for k in sorted(kept)))
+        if guess not in out:
+            out.append(guess)
+    return out
+
+
+def _strided(symbol: Extent, sizes: Sequence[int], column: Sequence[int]) -> list[Extent]:
+    """(symbol + k) // stride for each stride and the smallest k that give `column`; what SAME padding leaves first."""
+    out: list[Extent] = []
+    for s in STRIDES:
+        fitting = [
+            k for k in range(1 - 4 * s, s + 1) if all((n + k) // s == m for n, m in zip(sizes, column, strict=True))
+        ]
+        fitting.sort(key=lambda k: (k != s - 1, k != 0, abs(k)))
+        out.extend(ext.div(ext.add(symbol, k), s) for k in fitting)
+    return out
 
 
 def generalize(met: Sequence[Signature]) -> Form | None:

@@ -60,7 +60,8 @@ class Launch:
 class Recipe:
     """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
     the number of its first launch and how many it has. `copies`: (launch, input, output) of those that do nothing but
-    copy an input that nobody else reads to an output; an output that takes over its input's memory is spared it."""
+    copy an input that nobody else reads to an output; an output that takes over its input's memory is spared it. It
+    serves sizes for which all `conditions` are at least 0."""
 
     name: str
     launches: list[Launch]
@@ -72,6 +73,7 @@ class Recipe:
     kernels: list[dict[str, Any]] = field(default_factory=list)
     copies: list[tuple[int, int, int]] = field(default_factory=list)
     loaded: Loaded | None = None
+    conditions: tuple[ext.Expr, ...] = ()
 
     def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:
         """Offsets of the workspace buffers by number, the workspace's size, and the most bytes alive at once."""
@@ -138,6 +140,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
         "outputs": [[d.label, [pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
         "states": [pack_extent(n) for n in recipe.states],
         "copies": recipe.copies,
+        "conditions": [pack_extent(n) for n in recipe.conditions],
     }
     flops = [row["flops"] for row in recipe.kernels]
     header: dict[str, Any] = {
@@ -165,6 +168,7 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
         sections["constants"],
         sections["object"],
         copies=[(launch, source, target) for launch, source, target in plan["copies"]],
+        conditions=tuple(n for n in map(unpack_extent, plan["conditions"]) if isinstance(n, ext.Expr)),
     )
 
 

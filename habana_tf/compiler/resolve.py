@@ -21,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,8 @@ from .dtypes import from_tf
 from .extent import Extent
 from .generic import Generic, generalize
 from .ir import Program
-from .ranges import MOST_SIGNATURES, Form
-from .ranges import generalize as over_ranges
+from .premises import NeedsNumber, hold
+from .ranges import MOST_SIGNATURES, Form, guesses, kin
 from .recipe import Recipe, bind, pack, unpack
 from .recompilations import History, Met, Signature, history, record, record_one_op
 from .source import Source
@@ -73,9 +73,14 @@ class _Request(Source):
     shapes: Sequence[tuple[int, ...]]
 
 
-_NEEDS_NUMBERS = (Unfit, LoweringError, ArithmeticError, AssertionError, AttributeError, LookupError, TypeError,
-                  ValueError)  # fmt: skip
-"""What lowering over symbols may raise where it needs a number; lowering over numbers comes next and hides nothing."""
+_NEEDS_NUMBERS = (NeedsNumber, Unfit, LoweringError)
+"""What says that there is no recipe for a range: a number is needed, or sizes are not known to agree."""
+_DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+"""What only a mistake in the compiler raises: it is said, and the cluster gets a recipe for its shape."""
+_MOST_TRIES = 3
+"""How often a form is tried: at other sizes something else may hold that lowering has to decide."""
+MOST_PARTS = 8
+"""Ranges into which the conditions of its recipes may part one form; sizes beyond them have recipes of their own."""
 
 _NOTED_SECONDS = 1.0
 """A compilation that takes longer is told in one line: who waits wants to know for what."""
@@ -84,8 +89,10 @@ _SHOWN_INPUTS = 6
 _recipes: dict[str, Recipe] = {}
 """By key; and by what they were lowered to, which several keys may come to: where a slice begins is in the key of its
 cluster, since it may fix a shape, but often not in the program."""
-_forms: dict[str, dict[Form, str]] = {}
-"""Per cluster its forms over symbolic extents, each with the reason why it has no recipe, if so."""
+_forms: dict[str, list[Form]] = {}
+"""Per cluster the ranges that have a recipe."""
+_refused: dict[tuple[str, Form], list[str]] = {}
+"""Per cluster and form over symbolic extents why there is no recipe for it, once for each time it was tried."""
 _lock = threading.Lock()
 
 
@@ -139,35 +146,53 @@ def _ranged(
     """
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, ""
-    forms = _forms.setdefault(content, {})
-    for form, refused in list(forms.items()):
-        if not refused and (dims := form.dims(met)) is not None:
-            return (*_recipe_for(form, request, content, goal), dims), ""
-    earlier = known.comparable(met)[-MOST_SIGNATURES:]
-    new = over_ranges([*earlier, met]) if earlier else None
-    dims = new.dims(met) if new is not None else None
-    if new is None or dims is None:
-        return None, ""
-    if new not in forms:
-        try:
-            recipe, how = _recipe_for(new, request, content, goal)
-        except _NEEDS_NUMBERS as why:
-            forms[new] = f"not for a range: {why}"
-        else:
-            forms[new] = ""
-            return (recipe, how, dims), ""
-    return None, forms[new]
+    forms = _forms.setdefault(content, [])
+    for form in list(forms):
+        if (dims := form.dims(met)) is not None:
+            return (*_recipe_for(form, dims, request, content, goal), dims), ""
+    earlier = kin(met, known.comparable(met))[-MOST_SIGNATURES:]
+    reasons: list[str] = []
+    for new in guesses([*earlier, met]) if earlier else []:
+        dims = new.dims(met)
+        if dims is None:
+            continue
+        refused = _refused.setdefault((content, new), [])
+        if len(refused) < _MOST_TRIES:
+            try:
+                recipe, how = _recipe_for(new, dims, request, content, goal)
+            except _NEEDS_NUMBERS as why:
+                refused.append(f"not for a range: {why}")
+            except _DEFECTS as why:
+                name = request.cluster.name
+                log.warning("%s: a defect of habana_tf, please report it: no recipe for a range", name, exc_info=why)
+                refused.append(f"not for a range: a defect of habana_tf ({type(why).__name__}: {why})")
+            else:
+                forms.append(replace(new, conditions=recipe.conditions))
+                return (recipe, how, dims), ""
+        reasons.append(refused[-1])
+    return None, reasons[0] if reasons else ""
 
 
-def _recipe_for(form: Form, request: _Request, content: str, goal: Target) -> tuple[Recipe, str]:
-    """The recipe of a form. Raises what lowering and code generation raise where a number is needed."""
+def _recipe_for(form: Form, dims: list[int], request: _Request, content: str, goal: Target) -> tuple[Recipe, str]:
+    """The recipe of a form for these sizes. Raises what lowering and code generation raise where a number is needed.
+
+    A recipe found under the form's key may be one for other sizes, of which it takes something else for granted. The
+    next one's key says for which sizes it is not.
+    """
     shapes = form.shapes(len(request.shapes))
     values = form.values(request.values)
     inputs = [[a.dtype.label, [str(n) for n in s]] for a, s in zip(request.cluster.inputs, shapes, strict=True)]
     fixed = [[i, [str(n) for n in v.reshape(-1)]] for i, v in enumerate(values) if v is not None]
-    key = _key(goal, [("cluster", content), ("inputs", inputs), ("fixed", fixed)])
-    source = Source(request.data, request.cluster, shapes, values)
-    return _recipe(key, source, source.program, goal)
+    source = Source(request.data, request.cluster, shapes, values, dims)
+    beyond: list[list[str]] = []
+    for _ in range(MOST_PARTS):
+        parts: list[tuple[str, object]] = [("cluster", content), ("inputs", inputs), ("fixed", fixed)]
+        key = _key(goal, [*parts, ("beyond", beyond)] if beyond else parts)
+        recipe, how = _recipe(key, source, source.program, goal)
+        if hold(recipe.conditions, dims):
+            return recipe, how
+        beyond.append([str(e) for e in recipe.conditions])
+    raise NeedsNumber(f"its sizes fall into more than {MOST_PARTS} ranges")
 
 
 def _plan(request: _Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMemory:
@@ -395,6 +420,7 @@ def program_text(program: Program) -> str:
         arg = hashlib.sha256(n.arg).hexdigest() if isinstance(n.arg, bytes) else n.arg
         lines.append(f"{n.op.name}[{shape}]{n.dtype}{[number[s] for s in n.src]}{arg}")
     lines.append(f"{[number[n] for n in program.outputs]} {[str(s) for s in program.states]}")
+    lines.extend(f"{e} >= 0" for e in program.conditions)
     return "\n".join(lines)
 
 

@@ -44,7 +44,7 @@ def finish_outputs(program: Program) -> Program:
         if node.op in (Op.INPUT, Op.CONST) or node in outputs:
             node = Node(Op.RESHAPE, (node,), node.shape, node.dtype, None, node.origin)
         outputs.append(node)
-    return Program(program.inputs, outputs, program.states)
+    return Program(program.inputs, outputs, program.states, program.conditions)
 
 
 def split_reductions(program: Program) -> Program:
@@ -58,7 +58,8 @@ def _rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
         src = tuple(made[s] for s in node.src)
         same = all(a is b for a, b in zip(src, node.src, strict=True))
         made[node] = change(node if same else replace(node, src=src))
-    return Program(program.inputs, [made[n] for n in program.outputs], program.states)
+    outputs = [made[n] for n in program.outputs]
+    return Program(program.inputs, outputs, program.states, program.conditions)
 
 
 def _split(node: Node) -> Node:

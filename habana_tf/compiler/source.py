@@ -3,7 +3,8 @@
 It is kept with the recipe, in two sections (see `aside`), so that a tool can show the cluster, and lower and compile it
 again:
     graph      JSON, for who has no TensorFlow: {"inputs": [name, ...], "ops": [[op, name, [ref, ...]], ...],
-               "outputs": [ref, ...], "shapes": [...], "values": [...]}; a ref is [op, output], op -1 the inputs
+               "outputs": [ref, ...], "shapes": [...], "values": [...], "dims": [...]};
+               a ref is [op, output], op -1 the inputs
     cluster    the serialized cluster (see `graph.cluster`)
 
 Shapes and values may hold symbolic extents, as in a recipe for a range of sizes.
@@ -30,16 +31,18 @@ MOST_SCOPES = 8
 
 @dataclass(frozen=True)
 class Source:
-    """data: the serialized form of `cluster`. values: one per input; None for those that fix no shape."""
+    """data: the serialized form of `cluster`. values: one per input; None for those that fix no shape. dims: values
+    of the symbols in them, which decide what depends on the size (see `premises`)."""
 
     data: bytes
     cluster: Cluster
     shapes: Sequence[tuple[Extent, ...]]
     values: Sequence[Any | None]
+    dims: Sequence[int] = ()
 
     def program(self) -> Program:
-        """It, lowered. Raises LoweringError."""
-        return lower(self.cluster, self.shapes, self.values)
+        """It, lowered. Raises LoweringError, and NeedsNumber for symbols where numbers are needed."""
+        return lower(self.cluster, self.shapes, self.values, self.dims)
 
     def scopes(self) -> dict[str, int]:
         """How many ops stand in which outermost name scope (a model's or an optimizer's name), most first."""
@@ -55,6 +58,7 @@ class Source:
             "outputs": self.cluster.outputs,
             "shapes": [[pack_extent(n) for n in shape] for shape in self.shapes],
             "values": [None if v is None else _pack_value(v) for v in self.values],
+            "dims": list(self.dims),
         }
         return {"graph": aside.put(json.dumps(graph, separators=(",", ":")).encode()), "cluster": aside.put(self.data)}
 
@@ -65,7 +69,7 @@ class Source:
         shapes = [tuple(unpack_extent(n) for n in shape) for shape in graph["shapes"]]
         values = [None if v is None else _unpack_value(v) for v in graph["values"]]
         data = aside.take(sections["cluster"])
-        return cls(data, parse(data), shapes, values)
+        return cls(data, parse(data), shapes, values, graph["dims"])
 
 
 def _pack_value(value: Any) -> dict[str, Any]:

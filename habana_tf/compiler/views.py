@@ -118,7 +118,7 @@ def source_of(node: Node, index: Index) -> tuple[Node, Index, list[Range]]:
             low, high, interior = node.arg
             inner, ranges = [], []
             for i, n, lo, hi, gap in zip(index, x.shape, low, high, interior, strict=True):
-                at = ext.add(i, -lo)
+                at = ext.add(i, ext.mul(lo, -1))
                 if gap:
                     ranges.append(Range(at, ext.add(ext.mul(ext.add(n, -1), gap + 1), 1), gap + 1))
                     at = ext.div(at, gap + 1)

@@ -24,7 +24,7 @@ def ints(c: Lowering, which: int | str) -> list[int]:
     """The numbers of an input that fixes a shape."""
     values = extents(c, which)
     if not all(isinstance(v, int) for v in values):
-        raise c.error(f"input {which!r} = [{', '.join(map(str, values))}] is needed as numbers")
+        raise c.needs_number(f"its input {which!r} follows from a size that changes, and must be numbers")
     return [v for v in values if isinstance(v, int)]
 
 
@@ -56,15 +56,23 @@ def axis_of(c: Lowering, axis: int, rank: int) -> int:
     return axis % rank
 
 
-def constant_shape(c: Lowering, x: Node, first: int = 0) -> tuple[int, ...]:
-    """The shape of a node from axis `first` on, whose extents must be numbers."""
+def constant_shape(c: Lowering, x: Node, first: int = 0, why: str = "") -> tuple[int, ...]:
+    """The shape of a node from axis `first` on, whose extents must be numbers; `why` is for the user of others."""
     out = tuple(n for n in x.shape[first:] if isinstance(n, int))
     if len(out) != len(x.shape[first:]):
-        raise c.error("the shape is needed as numbers")
+        axis = next(k for k, n in enumerate(x.shape) if k >= first and not isinstance(n, int))
+        raise c.needs_number(f"axis {axis} of its input must not change{why and ': ' + why}")
     return out
 
 
-def static_slice(c: Lowering, x: Node, axis: int, begin: int, size: int) -> Node:
+def size_of(c: Lowering, n: Extent, what: str) -> int:
+    """A size that must be a number; `what` names it to the user of another."""
+    if not isinstance(n, int):
+        raise c.needs_number(f"{what} must not change")
+    return n
+
+
+def static_slice(c: Lowering, x: Node, axis: int, begin: Extent, size: Extent) -> Node:
     """x[begin : begin + size] along one axis."""
     shape = list(x.shape)
     shape[axis] = size
@@ -153,10 +161,18 @@ def _range_size(c: Lowering) -> Extent:
     values = [np.asarray(c.value(i)) for i in range(3)]
     if any(v.dtype == object for v in values):
         (start,), (limit,), (delta,) = (extents(c, i) for i in range(3))
-        size = ext.add(limit, ext.mul(start, -1))
-        if delta != 1 or ext.bounds(size)[0] < 0:
-            raise c.error(f"how long a range from {start} to {limit} is must be known")
-        return size
+        step = delta
+        way = ext.add(limit, ext.mul(start, -1))
+        if not isinstance(delta, int):  # 0, 72, 144, ... in steps of a size: as many as the limit has of it
+            count = ext.divide(way, delta) if c.at_least(delta, 1) else None
+            if count is None:
+                raise c.needs_number(f"its step {delta} follows from a size that changes")
+            return count
+        if delta < 0:
+            way, delta = ext.mul(way, -1), -delta
+        if delta == 0 or not c.at_least(way):
+            raise c.error(f"a range from {start} to {limit} does not go with delta {step}")
+        return ext.div(ext.add(way, delta - 1), delta)
     if any(x.rank > 1 or x.numel != 1 for x in c.inputs):
         raise c.error("start, limit and delta must be scalars")
     numbers = (v.astype(x.dtype.numpy).reshape(()) for v, x in zip(values, c.inputs, strict=True))
@@ -181,23 +197,24 @@ def _number_of_steps(c: Lowering, start: Any, limit: Any, delta: Any) -> int:
 @op("LinSpace", fixed=["num"], T=FLOATS, Tidx=INDEX)
 def lin_space(c: Lowering) -> Node:
     """start + i * (stop - start) / (num - 1), and exactly stop at the end."""
-    n = scalar(c, "num")
-    if n <= 0:
+    n = scalar_extent(c, "num")
+    if not c.at_least(n, 1):
         raise c.error(f"num must be positive, not {n}")
+    last_step = ext.add(n, -1) if c.at_least(n, 2) else 1
     b, dtype = c.b, c.inputs[0].dtype
     start, stop = (b.expand(b.cast(x, dtype.accumulator), (n,)) for x in c.inputs[:2])
-    step = b.map("div", b.map("sub", stop, start), b.const(max(n - 1, 1), dtype.accumulator, (n,)))
+    step = b.map("div", b.map("sub", stop, start), b.expand(b.extent(last_step, dtype.accumulator), (n,)))
     i = b.iota((n,), 0, DType.I32)
     line = b.map("add", start, b.map("mul", b.cast(i, dtype.accumulator), step))
-    last = b.map("eq", i, b.const(n - 1 if n > 1 else -1, DType.I32, (n,)))
+    last = b.map("eq", i, b.expand(b.extent(last_step, DType.I32), (n,)))  # of one element none is
     return b.cast(b.map("select", last, stop, line), dtype)
 
 
 @op("OneHot", fixed=["depth"], T=ALL, TI=(DType.U8, DType.I8, *INDEX))
 def one_hot(c: Lowering) -> Node:
     b, (indices, _, on, off) = c.b, c.inputs
-    depth = scalar(c, "depth")
-    if depth < 0:
+    depth = scalar_extent(c, "depth")
+    if not c.at_least(depth):
         raise c.error(f"depth must be non-negative, not {depth}")
     axis = indices.rank if c.attr("axis", -1) == -1 else axis_of(c, c.attr("axis"), indices.rank + 1)
     shape = (*indices.shape[:axis], depth, *indices.shape[axis:])
@@ -257,14 +274,15 @@ def broadcast_gradient_args(c: Lowering) -> Sequence[Node]:
 @op("ConcatOffset", fixed=["concat_dim", "shape"], host_outputs=["offset"], shape_type=INDEX)
 def concat_offset(c: Lowering) -> Sequence[Node]:
     """Where each part of a concatenation begins."""
-    shapes = [ints(c, i) for i in range(1, len(c.inputs))]
+    shapes = [extents(c, i) for i in range(1, len(c.inputs))]
     axis = axis_of(c, scalar(c, 0), len(shapes[0]))
     if any(len(s) != len(shapes[0]) for s in shapes):
         raise c.error("the parts must have one rank")
-    out, at = [], 0
+    out: list[Node] = []
+    at: Extent = 0
     for s in shapes:
         out.append(_numbers(c, [at if i == axis else 0 for i in range(len(s))], c.inputs[1].dtype))
-        at += s[axis]
+        at = ext.add(at, s[axis])
     return out
 
 
@@ -299,8 +317,8 @@ def expand_dims(c: Lowering) -> Node:
 def squeeze(c: Lowering) -> Node:
     (x,) = c.inputs
     axes = {axis_of(c, a, x.rank) for a in c.attr("squeeze_dims") or ()}
-    if not axes:
-        constant_shape(c, x)
+    if not axes and not all(n == 1 or c.at_least(n, 2) for n in x.shape if n != 0):
+        raise c.needs_number("whether an axis is of size 1 decides the rank; name the axis to squeeze")
     if any(x.shape[a] != 1 for a in axes):
         raise c.error(f"cannot squeeze axes {sorted(axes)}: not all are of size 1")
     drop = axes or {a for a, n in enumerate(x.shape) if n == 1}
@@ -382,24 +400,29 @@ def unpack(c: Lowering) -> Sequence[Node]:
 def split(c: Lowering) -> Sequence[Node]:
     x, num = c.input("value"), c.attr("num_split")
     axis = axis_of(c, scalar(c, "split_dim"), x.rank)
-    n = x.shape[axis]
-    if not isinstance(n, int) or n % num:
+    each = ext.divide(x.shape[axis], num)
+    if each is None and not isinstance(x.shape[axis], int):
+        raise c.needs_number(f"whether axis {axis} splits into {num} equal parts depends on its size")
+    if each is None:
         raise c.error(f"axis {axis} does not split into {num} equal parts")
-    return [static_slice(c, x, axis, i * (n // num), n // num) for i in range(num)]
+    return [static_slice(c, x, axis, ext.mul(each, i), each) for i in range(num)]
 
 
 @op("SplitV", fixed=["size_splits", "split_dim"], T=ALL, Tlen=(DType.I8, *INDEX))
 def split_v(c: Lowering) -> Sequence[Node]:
-    x, sizes = c.input("value"), ints(c, "size_splits")
+    x, sizes = c.input("value"), extents(c, "size_splits")
     axis = axis_of(c, scalar(c, "split_dim"), x.rank)
     n = x.shape[axis]
-    if not isinstance(n, int):
-        raise c.error(f"the size of axis {axis} is needed as a number")
     if len(sizes) != c.attr("num_split"):
         raise c.error(f"size_splits {sizes} must have one number for each of {c.attr('num_split')} parts")
     if sizes.count(-1) == 1:
-        sizes[sizes.index(-1)] = n - sum(s for s in sizes if s != -1)
-    if any(s < 0 for s in sizes) or sum(sizes) != n:
+        rest = n
+        for s in sizes:
+            rest = ext.add(rest, ext.mul(s, -1) if s != -1 else 0)
+        sizes[sizes.index(-1)] = rest
+    starts: list[Extent] = [0]
+    for s in sizes:
+        starts.append(ext.add(starts[-1], s))
+    if not all(c.at_least(s) for s in sizes) or starts[-1] != n:
         raise c.error(f"size_splits {sizes} must be non-negative and sum to {n}, the size of axis {axis}")
-    starts = np.cumsum([0, *sizes])
-    return [static_slice(c, x, axis, int(at), s) for at, s in zip(starts, sizes, strict=False)]
+    return [static_slice(c, x, axis, at, s) for at, s in zip(starts, sizes, strict=False)]

@@ -18,11 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
+from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Contraction, Node
 from . import spatial
-from .array import extents
+from .array import extents, size_of
 from .channels import channels_last
 from .lower import Lowering
 from .spatial import Axis
@@ -133,8 +134,10 @@ def einsum(c: Lowering) -> Node:
 def _known(c: Lowering, sizes: Sequence[Extent]) -> int:
     """The size of the axes of a repeated label."""
     (n,) = {*sizes} if len({*sizes}) == 1 else (None,)
+    if n is None:
+        raise c.error(f"the axes of a repeated label must have one size, not {list(sizes)}")
     if not isinstance(n, int):
-        raise c.error(f"the axes of a repeated label must have one known size, not {list(sizes)}")
+        raise c.needs_number(f"the axes of a repeated label must not change: {', '.join(map(str, sizes))}")
     return n
 
 
@@ -267,7 +270,11 @@ class _Convolution:
         (dy, la), (w, lb) = self.result(dy), self.filter(w)
         pairs = zip(lab.positions, range(4 + self.rank, 4 + 2 * self.rank), strict=True)
         out = (lab.N, *(i for i in chain(*pairs) if i in (*lab.positions, *lab.kernel)), *self.channel(lab.C))
-        dx = product(self.c, dy, w, la, lb, out)
+        if all(isinstance(a.out, int) for a in self.axes[1:]):
+            dx = product(self.c, dy, w, la, lb, out)
+        else:  # positions next to each other are walked as one axis
+            made = (lab.N, *lab.positions, *lab.kernel, *self.channel(lab.C))
+            dx = self.b.permute(product(self.c, dy, w, la, lb, made), [made.index(i) for i in out])
         blocks = [n for a in self.axes for n in (a.out, a.kernel)]
         return spatial.unfold(self.b, self.b.reshape(dx, [dy.shape[0], *blocks, self.channels]), self.axes)
 
@@ -278,7 +285,7 @@ class _Convolution:
             position i + low = q * stride + r       dx[q, r] = sum over j of dy[q - j] * w[r + j * stride]
         """
         b, batch = self.b, dy.shape[0]
-        counts = [-(-(a.size + a.low) // a.stride) for a in self.axes]
+        counts = [_steps(a) for a in self.axes]
 
         def phases(found: tuple[int, ...]) -> Node:
             """[N, Q1, S1, .., C] with the phases of the axes before `axis` given, those after joined."""
@@ -292,9 +299,16 @@ class _Convolution:
             dx = _Convolution(self.c, axes, self.inner, self.outer, self.groups).input_gradient(part, dy)
             return b.reshape(dx, [batch, *(n for q in counts for n in (q, 1)), self.channels])
 
-        whole = [q * a.stride for q, a in zip(counts, self.axes, strict=True)]
+        whole = [ext.mul(q, a.stride) for q, a in zip(counts, self.axes, strict=True)]
         dx = b.reshape(phases(()), [batch, *whole, self.channels])
         return b.slice(dx, [0, *(a.low for a in self.axes), 0], [batch, *(a.size for a in self.axes), self.channels])
+
+
+def _steps(a: Axis) -> Extent:
+    """Strides that take in all elements of an axis; of a size that is a symbol as many as it may be at most."""
+    if isinstance(a.size, int) and isinstance(a.low, int):
+        return -(-(a.size + a.low) // a.stride)
+    return ext.add(a.out, -(-(a.reach + a.stride) // a.stride) - 1)
 
 
 def _convolution(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> _Convolution:
@@ -302,14 +316,12 @@ def _convolution(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Exten
     rank = len(w_shape) - 2
     if len(x_shape) != rank + 2:
         raise c.error(f"an input of rank {rank + 2} is needed")
-    sizes = [n for n in (*x_shape[1:], *w_shape) if isinstance(n, int)]
-    if len(sizes) != 2 * rank + 3:
-        raise c.error("all sizes but the batch must be known")
-    channels, (inner, outer) = sizes[rank], sizes[-2:]
+    channels = size_of(c, x_shape[-1], "the number of channels")
+    *kernels, inner, outer = (size_of(c, n, "the shape of the filter") for n in w_shape)
     groups = channels // inner if inner else 1
     if inner * groups != channels or outer % max(groups, 1):
         raise c.error(f"{channels} channels do not fit a filter for {inner} channels, {outer} out")
-    return _Convolution(c, spatial.axes_of(c, sizes[:rank], sizes[rank + 1 : -2]), inner, outer, groups)
+    return _Convolution(c, spatial.axes_of(c, x_shape[1:-1], kernels), inner, outer, groups)
 
 
 def input_shape(c: Lowering, w: Node, dy: Node) -> list[Extent]:

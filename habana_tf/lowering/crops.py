@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node, Shape
-from .array import constant_shape, ints, static_slice
+from .array import constant_shape, extents, ints, static_slice
 from .formula import Value, wrap
 from .lower import Lowering
 from .table import INDEX, INTS, op
@@ -77,17 +78,17 @@ def _places(c: Lowering, image: Shape, crop: Sequence[int]) -> _Places:
     shape: Shape = (boxes.shape[0], *crop)
     found, lines = [], []
     inside = wrap(b, b.const(True, DType.BOOL, shape))
-    for k, (size, n) in enumerate(zip(image[1:3], crop, strict=True)):
-        assert isinstance(size, int)
+    for k, (extent, n) in enumerate(zip(image[1:3], crop, strict=True)):
+        last = wrap(b, b.extent(ext.add(extent, -1), DType.F32))
         begin, end = (_column(c, boxes, k + side, shape) for side in (0, 2))
         if n > 1:
-            step = (end - begin) * (size - 1) / (n - 1)
-            place = begin * (size - 1) + _line(c, shape, k + 1) * step
+            step = (end - begin) * last / (n - 1)
+            place = begin * last + _line(c, shape, k + 1) * step
             line = np.arange(n, dtype=np.float32) / np.float32(n - 1)
         else:
-            place = (begin + end) * 0.5 * (size - 1)
+            place = (begin + end) * 0.5 * last
             line = np.full(1, 0.5, np.float32)
-        inside = inside.test("and", place.test("ge", 0)).test("and", place.test("le", size - 1))
+        inside = inside.test("and", place.test("ge", 0)).test("and", place.test("le", last))
         found.append(place)
         lines.append(b.literal(line))
     which = b.broadcast_in_dim(b.cast(index, DType.I32), shape, [0])
@@ -127,7 +128,6 @@ def crop_and_resize(c: Lowering) -> Node:
     image, crop = c.input("image"), ints(c, "crop_size")
     if image.rank != 4 or len(crop) != 2 or min(crop) <= 0:
         raise c.error("the image must have rank 4, and crop_size two positive numbers")
-    constant_shape(c, image, 1)
     p = _places(c, image.shape, crop)
     if _crop_method(c) == "nearest":
         total = _look(c, image, p, _nearest(p.y), _nearest(p.x))
@@ -149,7 +149,7 @@ def _corners(c: Lowering, image: Node, p: _Places) -> tuple[list[Value], Value, 
 @op("CropAndResizeGradImage", fixed=["image_size"], T=(DType.F32,))
 def crop_and_resize_gradient(c: Lowering) -> Node:
     """What each element of the images gave to the crops, added up."""
-    b, dy, size = c.b, c.input("grads"), ints(c, "image_size")
+    b, dy, size = c.b, c.input("grads"), extents(c, "image_size")
     if dy.rank != 4 or len(size) != 4:
         raise c.error("grads must have rank 4, and image_size four numbers")
     p = _places(c, tuple(size), constant_shape(c, dy, 1)[:2])
@@ -172,7 +172,6 @@ def crop_and_resize_gradient_of_boxes(c: Lowering) -> Node:
     b, dy, image = c.b, c.input("grads"), c.input("image")
     if dy.rank != 4 or image.rank != 4:
         raise c.error("grads and image must have rank 4")
-    shape = constant_shape(c, image, 1)
     p = _places(c, image.shape, constant_shape(c, dy, 1)[:2])
     (tl, tr, bl, br), down, across = _corners(c, image, p)
     inside = _over_channels(c, p.inside, dy.shape)
@@ -180,7 +179,8 @@ def crop_and_resize_gradient_of_boxes(c: Lowering) -> Node:
     columns: list[Node] = [b.const(0, DType.F32)] * 4
     for k, (slope, line) in enumerate(zip(along, (p.rows, p.columns), strict=True)):
         share = wrap(b, b.broadcast_in_dim(line, dy.shape, [k + 1]))
-        moved = inside.where(wrap(b, dy) * slope * float(shape[k] - 1), 0)
+        last = wrap(b, b.extent(ext.add(image.shape[k + 1], -1), DType.F32))
+        moved = inside.where(wrap(b, dy) * slope * last, 0)
         for side, part in ((0, 1 - share), (2, share)):
             columns[k + side] = (moved * part).sum((1, 2, 3)).flat((2, 3)).node
     return b.concat(columns, 1)
@@ -234,7 +234,7 @@ def projective_transform(c: Lowering) -> Node:
     mode, method = c.attr("fill_mode", "CONSTANT"), c.attr("interpolation", "NEAREST")
     if mode not in ("CONSTANT", "REFLECT", "WRAP", "NEAREST") or method not in ("NEAREST", "BILINEAR"):
         raise c.error(f"fill_mode {mode!r} or interpolation {method!r} is not known")
-    height, width, _ = constant_shape(c, image, 1)
+    height, width, _ = constant_shape(c, image, 1, "images are turned and moved by their size in the fill modes")
     shape: Shape = (image.shape[0], *wanted)
     y, x = _line(c, shape, 1), _line(c, shape, 2)
     t = [_column(c, transforms, k, shape) for k in range(8)]

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from ..compiler.extent import Extent
 from ..compiler.ir import Node
 from . import spatial
+from .array import size_of
 from .channels import channels_last
 from .contraction import input_shape
 from .lower import Lowering
@@ -20,10 +21,10 @@ from .table import FLOATS, op
 
 
 def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> list[Axis]:
-    sizes = [n for n in (*x_shape[1:], *w_shape) if isinstance(n, int)]
-    if len(sizes) != 7 or sizes[2] != sizes[5]:
-        raise c.error("input [N, H, W, C] and filter [KH, KW, C, M] with known sizes are needed")
-    return spatial.axes_of(c, sizes[:2], sizes[3:5])
+    if len(x_shape) != 4 or len(w_shape) != 4 or x_shape[3] != w_shape[2]:
+        raise c.error("input [N, H, W, C] and filter [KH, KW, C, M] are needed")
+    size_of(c, x_shape[3], "the number of channels")
+    return spatial.axes_of(c, x_shape[1:3], [size_of(c, n, "the shape of the filter") for n in w_shape[:2]])
 
 
 def _per_channel(c: Lowering, w: Node, axes: Sequence[Axis], lead: int) -> Node:

@@ -16,7 +16,8 @@ from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Node
-from .array import constant_shape, ints
+from ..compiler.premises import Premises
+from .array import extents, ints
 from .formula import Value, wrap
 from .lower import Lowering
 from .table import ALL, op
@@ -49,21 +50,29 @@ def matrix_band_part(c: Lowering) -> Node:
 
 def _on_diagonal(c: Lowering, diagonal: Node, other: Node) -> Node:
     """`other` with its main diagonals replaced."""
-    b, shape = c.b, constant_shape(c, other)
-    n = min(shape[-2:])
+    b, shape = c.b, other.shape
+    n = c.premises.smallest(*shape[-2:])
     if diagonal.shape != (*shape[:-2], n):
         raise c.error(f"the diagonal must have shape {[*shape[:-2], n]}")
-    rows = b.pad(diagonal, [0] * diagonal.rank, [0] * (diagonal.rank - 1) + [shape[-2] - n])
+    rows = b.pad(diagonal, [0] * diagonal.rank, [*[0] * (diagonal.rank - 1), ext.add(shape[-2], ext.mul(n, -1))])
     here = b.map("eq", row_minus_column(c, shape), b.const(0, DType.I64, shape))
     return b.select(here, b.expand(b.reshape(rows, (*rows.shape, 1)), shape), other)
 
 
 def _diagonal(c: Lowering, x: Node) -> Node:
-    """The main diagonals: every (columns + 1)th element of each flattened matrix."""
-    *batch, m, n = constant_shape(c, x)
-    flat = c.b.reshape(x, (*batch, m * n))
+    """The main diagonals: every (columns + 1)th element of each flattened matrix; where their size is a symbol, the
+    elements of each row that stand on it, of which there is one."""
+    b = c.b
+    *batch, m, n = x.shape
+    least = c.premises.smallest(m, n)
+    if not isinstance(n, int):
+        square = b.slice(x, [0] * x.rank, (*batch, least, least))
+        here = b.map("eq", row_minus_column(c, square.shape), b.const(0, DType.I64, square.shape))
+        kind, zero = ("max", False) if x.dtype is DType.BOOL else ("sum", 0)
+        return b.reduce(kind, b.select(here, square, b.const(zero, x.dtype)), [x.rank - 1])
+    flat = b.reshape(x, (*batch, ext.mul(m, n)))
     zeros = [0] * len(batch)
-    return c.b.slice(flat, [*zeros, 0], (*batch, min(m, n)), [*(1 for _ in batch), n + 1])
+    return b.slice(flat, [*zeros, 0], (*batch, least), [*(1 for _ in batch), n + 1])
 
 
 @op("MatrixDiag", "BatchMatrixDiag", T=ALL)
@@ -111,34 +120,36 @@ class _Band:
 
     low: int
     high: int
-    rows: int
-    columns: int
+    rows: Extent
+    columns: Extent
     align: str
+    premises: Premises
 
     @property
     def count(self) -> int:
         return self.high - self.low + 1
 
-    def length(self, d: int) -> int:
-        return min(self.rows + min(d, 0), self.columns - max(d, 0))
+    def length(self, d: int) -> Extent:
+        return self.premises.smallest(ext.add(self.rows, min(d, 0)), ext.add(self.columns, -max(d, 0)))
 
     @property
-    def longest(self) -> int:
-        return max(self.length(d) for d in range(self.low, self.high + 1))
+    def longest(self) -> Extent:
+        return self.premises.largest(*(self.length(d) for d in range(self.low, self.high + 1)))
 
     def begins(self, c: Lowering, d: Value) -> Value:
         """Where diagonal d begins in its row of the band: 0, or the padding if it is aligned to the right."""
-        length = (d.min(0) + self.rows).min(self.columns - d.max(0))
+        rows, columns, longest = (Value(c.b, c.b.extent(n, DType.I32)) for n in (self.rows, self.columns, self.longest))
+        length = (d.min(0) + rows).min(columns - d.max(0))
         above, below = self.align.split("_")
         left = Value(c.b, c.b.const(False, DType.BOOL, d.node.shape))
         if above == "LEFT":
             left = left.test("or", d.test("ge", 0))
         if below == "LEFT":
             left = left.test("or", d.test("le", 0))
-        padding = self.longest - length
+        padding = longest - length
         return left.where(padding * 0, padding)
 
-    def shape(self, batch: Sequence[int]) -> tuple[int, ...]:
+    def shape(self, batch: Sequence[Extent]) -> tuple[Extent, ...]:
         return (*batch, self.longest) if self.count == 1 else (*batch, self.count, self.longest)
 
 
@@ -149,16 +160,17 @@ def _limits(c: Lowering) -> tuple[int, int]:
     return k[0], k[-1]
 
 
-def _band(c: Lowering, limits: tuple[int, int], rows: int, columns: int) -> _Band:
+def _band(c: Lowering, limits: tuple[int, int], rows: Extent, columns: Extent) -> _Band:
     low, high = limits
-    if not (-rows < low <= high < columns) and (low, high) != (0, 0):
+    inside = c.at_least(rows, 1 - low) and low <= high and c.at_least(columns, high + 1)
+    if not inside and (low, high) != (0, 0):
         raise c.error(f"diagonals {low} to {high} do not lie in matrices of {rows} rows and {columns} columns")
-    return _Band(low, high, rows, columns, c.attr("align", "LEFT_LEFT"))
+    return _Band(low, high, rows, columns, c.attr("align", "LEFT_LEFT"), c.premises)
 
 
 def _from_band(c: Lowering, band: _Band, diagonals: Node, other: Node) -> Node:
     """`other`, [batch.., rows, columns], with the diagonals of the band replaced."""
-    b, shape = c.b, constant_shape(c, other)
+    b, shape = c.b, other.shape
     batch = shape[:-2]
     if diagonals.shape != band.shape(batch):
         raise c.error(f"the diagonals must have shape {list(band.shape(batch))}")
@@ -177,34 +189,39 @@ def _from_band(c: Lowering, band: _Band, diagonals: Node, other: Node) -> Node:
 def _to_band(c: Lowering, band: _Band, x: Node) -> Node:
     """The diagonals of x, padded with `padding_value`."""
     b = c.b
-    batch = constant_shape(c, x)[:-2]
+    batch = x.shape[:-2]
     place = (band.count, band.longest)
     d = band.high - wrap(b, b.iota(place, 0, DType.I32))
     along = wrap(b, b.iota(place, 1, DType.I32)) - band.begins(c, d)
     row, column = along - d.min(0), along + d.max(0)
-    inside = along.test("ge", 0).test("and", row.test("lt", band.rows)).test("and", column.test("lt", band.columns))
+    inside = along.test("ge", 0).test("and", row.test("lt", _number(c, band.rows)))
+    inside = inside.test("and", column.test("lt", _number(c, band.columns)))
     taken = b.gather(x, [row.node, column.node], [len(batch), len(batch) + 1])
     taken = b.permute(taken, [*range(2, taken.rank), 0, 1])
     padding = b.reshape(c.input("padding_value"), ())
     return b.reshape(b.select(inside.node, taken, padding), band.shape(batch))
 
 
+def _number(c: Lowering, n: Extent) -> Value:
+    return Value(c.b, c.b.extent(n, DType.I32))
+
+
 @op("MatrixDiagV2", "MatrixDiagV3", fixed=["k", "num_rows", "num_cols"], T=ALL)
 def matrix_diag_band(c: Lowering) -> Node:
     """Matrices with the given diagonals, `padding_value` elsewhere."""
     x, (low, high) = c.inputs[0], _limits(c)
-    shape = constant_shape(c, x)
+    shape = x.shape
     batch = shape[:-1] if low == high else shape[:-2]
-    rows, columns = ints(c, "num_rows")[0], ints(c, "num_cols")[0]
-    least = (shape[-1] - min(high, 0), shape[-1] + max(low, 0))
-    if rows < 0 and columns < 0:
-        rows = columns = max(least)
+    rows, columns = extents(c, "num_rows")[0], extents(c, "num_cols")[0]
+    least = (ext.add(shape[-1], -min(high, 0)), ext.add(shape[-1], max(low, 0)))
+    if rows == columns == -1:
+        rows = columns = c.premises.largest(*least)
     else:
-        rows, columns = (least[0] if rows < 0 else rows), (least[1] if columns < 0 else columns)
+        rows, columns = (least[0] if rows == -1 else rows), (least[1] if columns == -1 else columns)
     other = c.b.expand(c.b.reshape(c.input("padding_value"), ()), (*batch, rows, columns))
     if low == high == 0:
         return _on_diagonal(c, x, other)
-    band = _Band(low, high, rows, columns, c.attr("align", "LEFT_LEFT"))  # TensorFlow cuts off what does not fit
+    band = _Band(low, high, rows, columns, c.attr("align", "LEFT_LEFT"), c.premises)  # TensorFlow cuts off the rest
     return _from_band(c, band, x, other)
 
 
@@ -215,7 +232,7 @@ def matrix_diag_part_band(c: Lowering) -> Node:
         raise c.error("padding_value must be a scalar")
     if limits == (0, 0):
         return _diagonal(c, x)
-    rows, columns = constant_shape(c, x)[-2:]
+    rows, columns = x.shape[-2:]
     return _to_band(c, _band(c, limits, rows, columns), x)
 
 
@@ -224,5 +241,5 @@ def matrix_set_diag_band(c: Lowering) -> Node:
     x, diagonals, limits = c.inputs[0], c.inputs[1], _limits(c)
     if limits == (0, 0):
         return _on_diagonal(c, diagonals, x)
-    rows, columns = constant_shape(c, x)[-2:]
+    rows, columns = x.shape[-2:]
     return _from_band(c, _band(c, limits, rows, columns), diagonals, x)

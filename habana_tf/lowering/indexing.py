@@ -13,7 +13,7 @@ import numpy as np
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.ir import Node
-from .array import axis_of, constant_shape, extents, ints, scalar, static_slice
+from .array import axis_of, constant_shape, extents, ints, scalar, scalar_extent, static_slice
 from .lower import Lowering
 from .table import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 
@@ -68,7 +68,7 @@ def coordinates(c: Lowering, indices: Node, rank: int) -> list[Node]:
     """The coordinate tensors in the last axis of `indices`, which address up to `rank` leading axes."""
     if not indices.rank:
         raise c.error("indices must have at least one axis")
-    (depth,) = constant_shape(c, indices, indices.rank - 1)
+    (depth,) = constant_shape(c, indices, indices.rank - 1, "it says how many axes the indices address")
     if depth > rank:
         raise c.error(f"indices address {depth} axes of a tensor that has {rank}")
     last = indices.rank - 1
@@ -161,11 +161,11 @@ def dynamic_stitch(c: Lowering) -> Node:
 @op("TopKV2", fixed=["k"], T=(*FLOATS, *INTS), Tk=WIDE_INDEX, index_type=WIDE_INDEX)
 def top_k(c: Lowering) -> Sequence[Node]:
     """The k largest along the last axis, in falling order; equal ones by rising position."""
-    b, x, k = c.b, c.inputs[0], scalar(c, "k")
+    b, x, k = c.b, c.inputs[0], scalar_extent(c, "k")
     if not x.rank:
         raise c.error("input must have at least one axis")
-    (n,) = constant_shape(c, x, x.rank - 1)
-    if not 0 <= k <= n:
+    n = x.shape[-1]
+    if not (c.at_least(k) and c.at_least(n, k)):
         raise c.error(f"k = {k} must be between 0 and the last axis, {n}")
     flat = b.reshape(x, (ext.product(x.shape[:-1]), n))
     order = static_slice(c, b.sort(flat, 1, descending=True), 1, 0, k)
@@ -188,7 +188,7 @@ def in_top_k(c: Lowering) -> Node:
     larger = b.map("gt", x, b.broadcast_in_dim(mine, x.shape, [0]))
     number = b.reduce("sum", b.cast(larger, DType.I32), [1])
     usable = b.reduce("min", b.cast(b.map("isfinite", x), DType.I32), [1])
-    classes = b.const(constant_shape(c, x)[1], targets.dtype, targets.shape)
+    classes = b.expand(b.extent(x.shape[1], targets.dtype), targets.shape)
     inside = b.map("and", b.map("ge", targets, b.const(0, targets.dtype, targets.shape)), b.map("lt", targets, classes))
     found = b.map("lt", b.cast(number, DType.I64), b.expand(b.cast(k, DType.I64), number.shape))
     return b.map("and", b.map("and", found, inside), b.cast(usable, DType.BOOL))

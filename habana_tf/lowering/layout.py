@@ -6,17 +6,18 @@ import math
 from collections.abc import Sequence
 
 from ..compiler import extent as ext
+from ..compiler.extent import Extent
 from ..compiler.ir import Node
-from .array import constant_shape, ints, static_slice
+from .array import extents, ints, static_slice
 from .lower import Lowering
 from .table import ALL, INDEX, NUMERIC, op
 
 # -- padding --------------------------------------------------------------------------------------------------
 
 
-def _paddings(c: Lowering, which: str = "paddings") -> list[tuple[int, int]]:
-    flat, rank = ints(c, which), c.inputs[0].rank
-    if len(flat) != 2 * rank or any(p < 0 for p in flat):
+def _paddings(c: Lowering, which: str = "paddings") -> list[tuple[Extent, Extent]]:
+    flat, rank = extents(c, which), c.inputs[0].rank
+    if len(flat) != 2 * rank or not all(c.at_least(p) for p in flat):
         raise c.error(f"{which} must be {rank} pairs of non-negative numbers")
     return list(zip(flat[::2], flat[1::2], strict=True))
 
@@ -33,11 +34,11 @@ def pad_v2(c: Lowering) -> Node:
     return c.b.pad(c.inputs[0], low, high, c.inputs[2])
 
 
-def _ends(pairs: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def _ends(pairs: Sequence[tuple[Extent, Extent]]) -> tuple[list[Extent], list[Extent]]:
     return [p[0] for p in pairs], [p[1] for p in pairs]
 
 
-def _mirrored(c: Lowering) -> tuple[list[tuple[int, int]], int]:
+def _mirrored(c: Lowering) -> tuple[list[tuple[Extent, Extent]], int]:
     """The paddings of a mirror op, and the distance of the mirror from the edge: 1 for REFLECT, 0 for SYMMETRIC."""
     return _paddings(c), 1 if c.attr("mode") == "REFLECT" else 0
 
@@ -47,13 +48,12 @@ def mirror_pad(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
     pairs, skip = _mirrored(c)
     for axis, (low, high) in enumerate(pairs):
-        if not isinstance(x.shape[axis], int) and not low and not high:
-            continue
-        n = constant_shape(c, x, axis)[0]
-        if max(low, high) > n - skip:
-            raise c.error(f"paddings {low} and {high} must be no greater than {n - skip} on axis {axis}")
+        n = x.shape[axis]
+        last = ext.add(n, -skip)
+        if not (low == high == 0 or (c.at_least(last, low) and c.at_least(last, high))):
+            raise c.error(f"paddings {low} and {high} must be no greater than {last} on axis {axis}")
         before = b.reverse(static_slice(c, x, axis, skip, low), [axis])
-        after = b.reverse(static_slice(c, x, axis, n - skip - high, high), [axis])
+        after = b.reverse(static_slice(c, x, axis, ext.add(last, ext.mul(high, -1)), high), [axis])
         x = b.concat([before, x, after], axis)
     return x
 
@@ -66,17 +66,18 @@ def mirror_pad_grad(c: Lowering) -> Node:
     x = b.cast(x, dtype.accumulator)
     pairs, skip = _mirrored(c)
     for axis, (low, high) in enumerate(pairs):
-        if not isinstance(x.shape[axis], int) and not low and not high:
-            continue
-        n = constant_shape(c, x, axis)[0] - low - high
-        if max(low, high) > n - skip:
-            raise c.error(f"paddings {low} and {high} must be no greater than {n - skip} on axis {axis}")
+        n = ext.add(x.shape[axis], ext.mul(ext.add(low, high), -1))
+        last = ext.add(n, -skip)
+        if not (low == high == 0 or (c.at_least(last, low) and c.at_least(last, high))):
+            raise c.error(f"paddings {low} and {high} must be no greater than {last} on axis {axis}")
         out = static_slice(c, x, axis, low, n)
-        for size, at, put in ((low, 0, skip), (high, low + n, n - skip - high)):
-            if size:
+        ends = ((low, 0, skip), (high, ext.add(low, n), ext.add(last, ext.mul(high, -1))))
+        for size, at, put in ends:
+            if size != 0:
                 part = b.reverse(static_slice(c, x, axis, at, size), [axis])
-                before, after = [0] * x.rank, [0] * x.rank
-                before[axis], after[axis] = put, n - size - put
+                before: list[Extent] = [0] * x.rank
+                after: list[Extent] = [0] * x.rank
+                before[axis], after[axis] = put, ext.add(n, ext.mul(ext.add(size, put), -1))
                 out = b.map("add", out, b.pad(part, before, after))
         x = out
     return b.cast(x, dtype)
@@ -92,19 +93,28 @@ def _channels_last(c: Lowering) -> bool:
     return bool(layout == "NHWC")
 
 
+def _parts(c: Lowering, n: Extent, k: int, what: str) -> Extent:
+    """How many blocks of k a size has, which must be a multiple of it."""
+    count = ext.divide(n, k)
+    if count is None and not isinstance(n, int):
+        raise c.needs_number(f"whether {what} is a multiple of {k} depends on its size, {n}")
+    if count is None:
+        raise c.error(f"{what} of {n} must be a multiple of the block size {k}")
+    return count
+
+
 @op("SpaceToDepth", T=ALL)
 def space_to_depth(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
     last = _channels_last(c)
     x_last = x if last else b.permute(x, (0, 2, 3, 1))
-    n, (h, w, d) = x.shape[0], constant_shape(c, x_last, 1)
-    if h % k or w % k:
-        raise c.error(f"height {h} and width {w} must be multiples of the block size {k}")
+    n, h, w, d = x_last.shape
+    rows, columns, depth = _parts(c, h, k, "a height"), _parts(c, w, k, "a width"), ext.mul(d, k * k)
     if last:
-        split = b.permute(b.reshape(x, (n, h // k, k, w // k, k, d)), (0, 1, 3, 2, 4, 5))
-        return b.reshape(split, (n, h // k, w // k, k * k * d))
-    split = b.permute(b.reshape(x, (n, d, h // k, k, w // k, k)), (0, 3, 5, 1, 2, 4))
-    return b.reshape(split, (n, k * k * d, h // k, w // k))
+        split = b.permute(b.reshape(x, (n, rows, k, columns, k, d)), (0, 1, 3, 2, 4, 5))
+        return b.reshape(split, (n, rows, columns, depth))
+    split = b.permute(b.reshape(x, (n, d, rows, k, columns, k)), (0, 3, 5, 1, 2, 4))
+    return b.reshape(split, (n, depth, rows, columns))
 
 
 @op("DepthToSpace", T=ALL)
@@ -112,20 +122,19 @@ def depth_to_space(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
     last = _channels_last(c)
     x_last = x if last else b.permute(x, (0, 2, 3, 1))
-    n, (h, w, d) = x.shape[0], constant_shape(c, x_last, 1)
-    if d % (k * k):
-        raise c.error(f"depth {d} must be a multiple of the squared block size {k * k}")
-    d //= k * k
+    n, h, w, _ = x_last.shape
+    d = _parts(c, x_last.shape[3], k * k, "a depth")
+    height, width = ext.mul(h, k), ext.mul(w, k)
     if last:
         split = b.permute(b.reshape(x, (n, h, w, k, k, d)), (0, 1, 3, 2, 4, 5))
-        return b.reshape(split, (n, h * k, w * k, d))
+        return b.reshape(split, (n, height, width, d))
     split = b.permute(b.reshape(x, (n, k, k, d, h, w)), (0, 3, 4, 1, 5, 2))
-    return b.reshape(split, (n, d, h * k, w * k))
+    return b.reshape(split, (n, d, height, width))
 
 
-def _blocks(c: Lowering, which: str) -> tuple[list[int], list[tuple[int, int]]]:
+def _blocks(c: Lowering, which: str) -> tuple[list[int], list[tuple[Extent, Extent]]]:
     """block_shape, and the pairs of `which` for the axes 1, 2, ... that it speaks of."""
-    blocks, flat = ints(c, "block_shape"), ints(c, which)
+    blocks, flat = ints(c, "block_shape"), extents(c, which)
     if len(flat) != 2 * len(blocks) or len(blocks) >= c.inputs[0].rank or min(blocks, default=1) < 1:
         raise c.error(f"block_shape {blocks} and {which} {flat} do not fit the input")
     return blocks, list(zip(flat[::2], flat[1::2], strict=True))
@@ -138,10 +147,9 @@ def space_to_batch(c: Lowering) -> Node:
     m, rest = len(blocks), x.rank - 1 - len(blocks)
     low, high = _ends([(0, 0), *pairs, *[(0, 0)] * rest])
     x = b.pad(x, low, high)
-    batch, space = x.shape[0], constant_shape(c, x, 1)
-    if any(n % k for n, k in zip(space[:m], blocks, strict=True)):
-        raise c.error(f"padded sizes {space[:m]} must be multiples of block_shape {blocks}")
-    split = [s for n, k in zip(space[:m], blocks, strict=True) for s in (n // k, k)]
+    batch, space = x.shape[0], x.shape[1:]
+    parts = [_parts(c, n, k, "a padded size") for n, k in zip(space[:m], blocks, strict=True)]
+    split = [s for n, k in zip(parts, blocks, strict=True) for s in (n, k)]
     x = b.reshape(x, (batch, *split, *space[m:]))
     inside, outside = [2 * i + 2 for i in range(m)], [2 * i + 1 for i in range(m)]
     x = b.permute(x, [*inside, 0, *outside, *range(2 * m + 1, x.rank)])
@@ -154,16 +162,19 @@ def batch_to_space(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
     blocks, pairs = _blocks(c, "crops")
     m = len(blocks)
-    batch, space = ext.divide(x.shape[0], math.prod(blocks)), constant_shape(c, x, 1)
+    batch, space = ext.divide(x.shape[0], math.prod(blocks)), x.shape[1:]
+    if batch is None and not isinstance(x.shape[0], int):
+        raise c.needs_number(f"whether the batch splits into blocks {blocks} depends on its size")
     if batch is None:
         raise c.error(f"the batch does not split into blocks {blocks}")
     x = b.reshape(x, (*blocks, batch, *space))
     woven = [a for i in range(m) for a in (m + 1 + i, i)]
     x = b.permute(x, [m, *woven, *range(2 * m + 1, x.rank)])
-    grown = [n * k for n, k in zip(space[:m], blocks, strict=True)]
+    grown = [ext.mul(n, k) for n, k in zip(space[:m], blocks, strict=True)]
     x = b.reshape(x, (batch, *grown, *space[m:]))
     for i, (low, high) in enumerate(pairs):
-        if low < 0 or high < 0 or low + high > grown[i]:
+        left = ext.add(grown[i], ext.mul(ext.add(low, high), -1))
+        if not (c.at_least(low) and c.at_least(high) and c.at_least(left)):
             raise c.error(f"crops {low} and {high} do not fit a size of {grown[i]}")
-        x = static_slice(c, x, i + 1, low, grown[i] - low - high)
+        x = static_slice(c, x, i + 1, low, left)
     return x

@@ -13,6 +13,7 @@ from typing import Any
 
 from ..compiler.extent import Extent
 from ..compiler.ir import Builder, Node, Program, ShapeError
+from ..compiler.premises import NeedsNumber, Premises
 from ..graph.cluster import Cluster, ClusterNode
 from .ranks import LEAST_RANKS, RANKS, WORDS
 from .table import Row, lookup
@@ -42,6 +43,7 @@ class Lowering:
     fixed: dict[Node, Any] = field(default_factory=dict)
     states: list[Extent] = field(default_factory=list)
     state_index: int | None = None
+    premises: Premises = field(default_factory=Premises)
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute as a plain value: int, float, bool, str, DType, list, NumPy array or tuple for a shape."""
@@ -66,7 +68,15 @@ class Lowering:
         """The value of a node if it is known at compile time, else None."""
         from ..compiler.interpreter import constant
 
-        return constant(node, self.fixed)
+        return constant(node, self.fixed, self.premises)
+
+    def at_least(self, e: Extent, least: Extent = 0) -> bool:
+        """Whether e >= least; where that depends on the sizes, it becomes a condition of the range (see `premises`)."""
+        return self.premises.at_least(e, least)
+
+    def needs_number(self, reason: str) -> NeedsNumber:
+        """What to raise where a symbolic size won't do; `reason` goes on after the op's name, for a user to read."""
+        return NeedsNumber(f"{self.op} {self.name!r}: {reason}")
 
     def state(self) -> Node:
         """This op's own Philox state; say with `reserve` how much of it one execution takes."""
@@ -87,11 +97,16 @@ class Lowering:
 class Walk:
     """A cluster being lowered, node by node in order.
 
-    shapes: one per cluster input. values: NumPy arrays for the inputs that fix shapes, None for the others.
+    shapes: one per cluster input. values: NumPy arrays for the inputs that fix shapes, None for the others. dims: for
+    symbols in them the sizes at hand.
     """
 
-    def __init__(self, cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None]) -> None:
+    def __init__(
+        self, cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None],
+        dims: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.b = Builder()
+        self.premises = Premises(dims)
         self.cluster = cluster
         self.fixed: dict[Node, Any] = {}
         self.states: list[Extent] = [0] * len(cluster.states)
@@ -107,39 +122,47 @@ class Walk:
         return [self._made[ref] for ref in n.inputs]
 
     def step(self, n: ClusterNode) -> None:
-        """Lowers the next node. Raises LoweringError for an op without a row or one that its lowering refuses."""
+        """Lowers the next node. Raises LoweringError for an op without a row or one that its lowering refuses,
+        NeedsNumber where a symbol does not do."""
         self.b.origin = n.index
-        outputs = lower_node(self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states)
+        outputs = lower_node(self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states, self.premises)
         for k, out in enumerate(outputs):
             self._made[n.index, k] = out
 
     def program(self) -> Program:
         """What all nodes came to."""
-        return Program(self.b.inputs, [self._made[ref] for ref in self.cluster.outputs], self.states)
+        outputs = [self._made[ref] for ref in self.cluster.outputs]
+        return Program(self.b.inputs, outputs, self.states, self.premises.conditions)
 
 
-def lower(cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None]) -> Program:
-    """The program of a cluster, for shapes and values as in `Walk`. Raises what `Walk.step` raises."""
-    walk = Walk(cluster, shapes, values)
+def lower(
+    cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None], dims: Sequence[int] = ()
+) -> Program:
+    """The program of a cluster, for arguments as in `Walk`. Raises what `Walk.step` raises."""
+    walk = Walk(cluster, shapes, values, dims)
     for n in cluster.nodes:
         walk.step(n)
     return walk.program()
 
 
 def lower_node(
-    b: Builder, n: ClusterNode, inputs: list[Node], fixed: dict[Node, Any], states: list[Extent], order: Sequence[int]
-) -> list[Node]:
+    b: Builder, n: ClusterNode, inputs: list[Node], fixed: dict[Node, Any], states: list[Extent],
+    order: Sequence[int], premises: Premises | None = None,
+) -> list[Node]:  # fmt: skip
     """The output nodes of one cluster node."""
     row = lookup(n.op)
     if row is None:
         raise LoweringError(f"{n.op} {n.name!r} has no row in the op table")
     state = order.index(n.index) if n.index in order else None
-    context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state)
+    premises = premises or Premises()
+    context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state, premises)
     try:
         _check_ranks(context)
         result = row.lower(context)
     except ShapeError as e:
         raise LoweringError(f"{n.op} {n.name!r}: {e}") from e
+    except NeedsNumber as e:
+        raise e if n.name in str(e) else NeedsNumber(f"{n.op} {n.name!r}: {e}") from e
     return [result] if isinstance(result, Node) else list(result)
 
 

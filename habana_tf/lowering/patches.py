@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from ..compiler import extent as ext
 from ..compiler.ir import Node
 from . import spatial
-from .array import constant_shape
 from .lower import Lowering
 from .table import ALL, NUMERIC, op
 
@@ -21,9 +21,8 @@ def extract_patches(c: Lowering) -> Node:
     rates = c.attr("rates") or [1] * len(sizes)
     if x.rank != len(sizes) or any(attr[k] != 1 for attr in (sizes, strides, rates) for k in (0, -1)):
         raise c.error(f"images of rank {len(sizes)} are needed, and windows over neither images nor channels")
-    *space, channels = constant_shape(c, x, 1)
-    axes = spatial.axes_of(dataclasses.replace(c, attrs={**c.attrs, "dilations": rates}), space, sizes[1:-1])
-    shape = (x.shape[0], *(a.out for a in axes), channels * math.prod(a.kernel for a in axes))
+    axes = spatial.axes_of(dataclasses.replace(c, attrs={**c.attrs, "dilations": rates}), x.shape[1:-1], sizes[1:-1])
+    shape = (x.shape[0], *(a.out for a in axes), ext.mul(x.shape[-1], math.prod(a.kernel for a in axes)))
     if any(a.out == 0 for a in axes):
         return b.const(0, x.dtype, shape)
     view = spatial.windows(b, x, axes)

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Node, Shape
 from . import spatial
-from .array import constant_shape
+from .array import constant_shape, extents
 from .channels import channels_last
 from .formula import Value, wrap
 from .lower import Lowering
@@ -36,13 +36,11 @@ def _axes(c: Lowering, shape: Sequence[Extent]) -> list[Axis]:
         raise c.error("TensorFlow pools over the channels in MaxPool alone, and never over the batch")
     if len(shape) != len(ksize):
         raise c.error(f"an input of rank {len(ksize)} is needed")
-    sizes = [n for n in shape[1:-1] if isinstance(n, int)]
-    if len(sizes) != len(ksize) - 2:
-        raise c.error("the spatial sizes must be known")
     if len(ksize) == 4 and not c.op.startswith("MaxPoolGrad"):  # a stride over channels counts for nothing
         c = dataclasses.replace(c, attrs={**c.attrs, "strides": [*c.attr("strides")[:-1], 1]})
-    axes = spatial.axes_of(c, sizes, ksize[1:-1])
-    if any(max(a.low, a.high) >= a.kernel for a in axes if c.attr("padding") == "EXPLICIT"):
+    axes = spatial.axes_of(c, shape[1:-1], ksize[1:-1])
+    explicit = axes if c.attr("padding") == "EXPLICIT" else []
+    if any(c.at_least(side, a.kernel) for a in explicit for side in (a.low, a.high)):
         raise c.error(f"paddings {c.attr('explicit_paddings')} must be smaller than the windows {ksize}")
     return axes
 
@@ -113,20 +111,29 @@ def _winners(c: Lowering, x: Node, axes: Sequence[Axis]) -> tuple[Node, int]:
     offsets = math.prod(a.kernel for a in axes)
     flat = c.b.reshape(view, [*view.shape[: x.rank], offsets])
     first = c.b.reduce("argmax", flat, (x.rank,), DType.I32)
-    if any(a.low > 0 for a in axes):
+    if any(a.low != 0 for a in axes):
         first = c.b.binary("max", first, _first_elements(c, axes))
     return first, offsets
 
 
+def _along(c: Lowering, axes: Sequence[Axis], i: int) -> tuple[Value, Callable[[Extent], Value]]:
+    """int32 [1, .., O, .., 1] of axis i: the place in the input, padding counted, where each window begins; and what
+    makes a size of its kind."""
+    b, shape = c.b, [a.out if k == i + 1 else 1 for k, a in enumerate((axes[0], *axes, axes[0]))]
+    begin = Value(b, b.iota(shape, i + 1, DType.I32)) * axes[i].stride
+    return begin, lambda n: Value(b, b.extent(n, DType.I32))
+
+
 def _first_elements(c: Lowering, axes: Sequence[Axis]) -> Node:
     """int32 [1, O.., 1]: the offset in each window of the first element that is not padding."""
-    import numpy as np
-
-    places = [np.maximum(-((np.arange(a.out) * a.stride - a.low) // a.dilation), 0) for a in axes]
-    offsets = np.zeros([1] * len(axes), np.int32)
-    for a, line in zip(axes, np.ix_(*places), strict=True):
-        offsets = offsets * a.kernel + line
-    return c.b.literal(offsets[None, ..., None].astype(np.int32))
+    b = c.b
+    offsets = Value(b, b.const(0, DType.I32, [1] * (len(axes) + 2)))
+    for i, a in enumerate(axes):
+        begin, number = _along(c, axes, i)
+        missing = (number(a.low) - begin).max(0)  # of which a step takes `dilation`
+        steps = missing if a.dilation == 1 else (missing + (a.dilation - 1)) / a.dilation
+        offsets = offsets * a.kernel + steps
+    return offsets.node
 
 
 @op("MaxPoolGradGrad", T=FLOATS)
@@ -158,14 +165,15 @@ def _offsets(c: Lowering, axes: Sequence[Axis], shape: Sequence[Extent], places:
 
 def _counts(c: Lowering, axes: Sequence[Axis]) -> Node:
     """float32 [1, O.., 1]: how many input elements each window holds."""
-    import numpy as np
-
-    counts = np.ones([1] * (len(axes) + 2), np.float32)
+    counts = Value(c.b, c.b.const(1, DType.F32, [1] * (len(axes) + 2)))
     for i, a in enumerate(axes):
-        begin = np.arange(a.out) * a.stride - a.low
-        line = np.minimum(begin + a.kernel, a.size) - np.maximum(begin, 0)
-        counts = counts * line.astype(np.float32).reshape([-1 if k == i + 1 else 1 for k in range(len(axes) + 2)])
-    return c.b.literal(counts)
+        if a.low == a.high == 0:
+            counts = counts * float(a.kernel)
+            continue
+        begin, number = _along(c, axes, i)
+        begin = begin - number(a.low)
+        counts = counts * Value(c.b, c.b.cast(((begin + a.kernel).min(number(a.size)) - begin.max(0)).node, DType.F32))
+    return counts.node
 
 
 def _with_inputs_as_attributes(c: Lowering) -> Lowering:
@@ -206,12 +214,12 @@ def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
     offset = wrap(b, b.cast(first, to))
     height, width = axes
     down = (offset / width.kernel) if width.kernel > 1 else offset
-    y = wrap(b, b.iota(shape, 1, to)) * height.stride + down * height.dilation - height.low
+    y = wrap(b, b.iota(shape, 1, to)) * height.stride + down * height.dilation - _number(c, height.low, to)
     across = offset - down * width.kernel
-    x_at = wrap(b, b.iota(shape, 2, to)) * width.stride + across * width.dilation - width.low
-    flat = (y * width.size + x_at) * _number(c, x.shape[-1], to) + wrap(b, b.iota(shape, 3, to))
+    x_at = wrap(b, b.iota(shape, 2, to)) * width.stride + across * width.dilation - _number(c, width.low, to)
+    flat = (y * _number(c, width.size, to) + x_at) * _number(c, x.shape[-1], to) + wrap(b, b.iota(shape, 3, to))
     if c.attr("include_batch_in_index"):
-        flat = flat + wrap(b, b.iota(shape, 0, to)) * (height.size * width.size) * _number(c, x.shape[-1], to)
+        flat = flat + wrap(b, b.iota(shape, 0, to)) * _number(c, ext.product(x.shape[1:]), to)
     largest = b.reduce("max", spatial.windows(b, x, axes, LOWEST), range(x.rank, x.rank + len(spatial.kept(axes))))
     return largest, flat.node
 
@@ -266,7 +274,7 @@ def _average(c: Lowering) -> Node:
 @channels_last("grad", sizes="orig_input_shape")
 def average_pool_gradient(c: Lowering) -> Node:
     dy = c.input("grad")
-    shape = [dy.shape[0], *(int(n) for n in c.value("orig_input_shape")[1:])]
+    shape = [dy.shape[0], *extents(c, "orig_input_shape")[1:]]
     b, axes = c.b, _axes(c, shape)
     spatial.check_result(c, dy, dy.shape[0], axes, shape[-1])
     if any(a.out == 0 or a.size == 0 for a in axes):

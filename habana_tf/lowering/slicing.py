@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..compiler import extent as ext
 from ..compiler.dtypes import DType
 from ..compiler.extent import Extent
 from ..compiler.ir import Node, Op
-from .array import axis_of, constant_shape, extents, ints, static_slice
+from .array import axis_of, extents, ints, static_slice
 from .lower import Lowering
 from .table import ALL, INDEX, op
 
@@ -40,7 +42,7 @@ class Cut:
     start: the run-time scalar that says where to begin (negative: from the back) in the place of `begin`.
     """
 
-    begin: int
+    begin: Extent
     size: Extent
     step: int = 1
     start: Node | None = None
@@ -68,7 +70,7 @@ def _positions(c: Lowering, extents: Sequence[Extent], cuts: Sequence[Cut]) -> t
     return axes, [_line(c, cuts[a], extents[a], grid, k) for k, a in enumerate(axes)]
 
 
-def _view(cut: Cut) -> tuple[int, int]:
+def _view(cut: Cut) -> tuple[Extent, int]:
     return (cut.begin, cut.step) if cut.start is None else (0, 1)
 
 
@@ -96,7 +98,7 @@ def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
     coords = []
     for k, a in enumerate(axes):
         cut = cuts[a]
-        start = cut.start if cut.start is not None else b.const(cut.begin, DType.I64)
+        start = cut.start if cut.start is not None else b.extent(cut.begin, DType.I64)
         coords.append(_line(c, Cut(0, cut.size, cut.step, start), extents[a], grid, k))
     updates = b.permute(value, [*axes, *(a for a in range(base.rank) if full[a])])
     return b.scatter(base, updates, coords, axes, "set")
@@ -107,36 +109,32 @@ def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
 
 @op("Slice", fixed=["begin", "size"], T=ALL, Index=INDEX)
 def slice_(c: Lowering) -> Node:
-    x, begin, size = c.inputs[0], ints(c, "begin"), extents(c, "size")
+    x, begin, size = c.inputs[0], extents(c, "begin"), extents(c, "size")
     if len(begin) != x.rank or len(size) != x.rank:
         raise c.error(f"begin {begin} and size {size} must have {x.rank} entries")
     moving = at_run_time(c.inputs[1])
     cuts = []
     for axis, (at, count, n) in enumerate(zip(begin, size, x.shape, strict=True)):
-        if not isinstance(n, int) or not isinstance(count, int):
-            rest = ext.add(n, -at)
-            whole = count in (-1, rest) and not (moving and at)
-            if at < 0 or not whole or ext.bounds(rest)[0] < 0:
-                raise c.error(f"how much of axis {axis} is taken must be known")
-            cuts.append(Cut(at, rest))
-            continue
-        count = n - at if count == -1 else count
-        if at < 0 or count < 0 or at + count > n:
+        rest = ext.add(n, ext.mul(at, -1))
+        count = rest if count == -1 else count
+        if not (c.at_least(at) and c.at_least(count) and c.at_least(rest, count)):
             raise c.error(f"begin {at} and size {count} do not fit axis {axis} of size {n}")
-        start = element(c, c.inputs[1], axis) if moving and 0 < count < n else None
-        cuts.append(Cut(at, count, 1, start))
+        numbers = isinstance(n, int) and isinstance(count, int) and isinstance(at, int)
+        runs = moving and numbers and c.at_least(count, 1) and count != n
+        cuts.append(Cut(at, count, 1, element(c, c.inputs[1], axis) if runs else None))
     return cut_out(c, x, cuts)
 
 
 # -- StridedSlice and its relatives -----------------------------------------------------------------------------
 
 
-def strided_cuts(c: Lowering, extents: Sequence[Extent], first: int) -> tuple[list[Cut], list[Extent]]:
+def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list[Cut], list[Extent]]:
     """Cuts of each axis and the shape of the result, from the inputs begin, end, strides (at index `first`).
 
     Follows Python's indexing as TensorFlow encodes it: bit i of the masks speaks of entry i of begin.
     """
-    begin, end, strides = (ints(c, first + k) for k in range(3))
+    begin, end = extents(c, first), extents(c, first + 1)
+    strides = ints(c, first + 2)
     moving = at_run_time(c.inputs[first])
 
     def masked(name: str, i: int) -> bool:
@@ -147,28 +145,21 @@ def strided_cuts(c: Lowering, extents: Sequence[Extent], first: int) -> tuple[li
     if len(ellipses) > 1 or len(end) != entries or len(strides) != entries:
         raise c.error("begin, end and strides must be of one length, with at most one ellipsis")
     used = sum(not masked("new_axis", i) for i in range(entries) if i not in ellipses)
-    if used > len(extents):
-        raise c.error(f"{used} indices into {len(extents)} axes")
+    if used > len(sizes):
+        raise c.error(f"{used} indices into {len(sizes)} axes")
     if not ellipses:
         ellipses = [entries]
     cuts: list[Cut] = []
     shape: list[Extent] = []
     for i in range(entries + (ellipses[0] == entries)):
         if i == ellipses[0]:
-            for n in extents[len(cuts) : len(cuts) + len(extents) - used]:
+            for n in sizes[len(cuts) : len(cuts) + len(sizes) - used]:
                 cuts.append(Cut(0, n))
                 shape.append(n)
         elif masked("new_axis", i):
             shape.append(1)
         else:
-            axis, n = len(cuts), extents[len(cuts)]
-            if not isinstance(n, int):
-                cut = _symbolic_cut(c, axis, n, (begin[i], end[i], strides[i]), masked, i)
-                if moving and cut.size != n:
-                    raise c.error(f"how much of axis {axis} is taken must be known")
-                cuts.append(cut)
-                shape.append(cut.size)
-                continue
+            axis, n = len(cuts), sizes[len(cuts)]
             cut = _strided_cut(c, axis, n, (begin[i], end[i], strides[i]), masked, i)
             variable = not masked("begin", i) or masked("shrink_axis", i)
             if moving and variable and _moves(cut, n, begin[i]):
@@ -180,40 +171,42 @@ def strided_cuts(c: Lowering, extents: Sequence[Extent], first: int) -> tuple[li
 
 
 def _strided_cut(
-    c: Lowering, axis: int, n: int, entry: tuple[int, int, int], masked: Callable[[str, int], bool], i: int
+    c: Lowering, axis: int, n: Extent, entry: tuple[Extent, Extent, int], masked: Callable[[str, int], bool], i: int
 ) -> Cut:
+    """Python's `slice.indices` over sizes that may be symbols: what it compares is asked of the premises."""
     first, last, step = entry
     if step == 0:
         raise c.error(f"strides[{i}] must be non-zero")
+    from_back = not c.at_least(first)
+    first = ext.add(first, n) if from_back else first
     if masked("shrink_axis", i):
         if step < 0:
             raise c.error("only stride 1 allowed on non-range indexing")
-        if not -n <= first < n:
-            raise c.error(f"slice index {first} of dimension {axis} out of bounds")
-        return Cut(first % n, 1)
-    bounds = slice(None if masked("begin", i) else first, None if masked("end", i) else last, step)
-    at, stop, step = bounds.indices(n)
-    return Cut(at, len(range(at, stop, step)), step)
+        if not (c.at_least(first) and c.at_least(n, ext.add(first, 1))):
+            raise c.error(f"slice index {entry[0]} of dimension {axis} out of bounds")
+        return Cut(first, 1)
+    last = last if c.at_least(last) else ext.add(last, n)
+    lowest, highest = (0, n) if step > 0 else (-1, ext.add(n, -1))
+    at, stop = (lowest, highest) if step > 0 else (highest, lowest)
+    if not masked("begin", i):
+        at = c.premises.smallest(c.premises.largest(first, lowest), highest)
+    if not masked("end", i):
+        stop = c.premises.smallest(c.premises.largest(last, lowest), highest)
+    way = ext.add(stop, ext.mul(at, -1)) if step > 0 else ext.add(at, ext.mul(stop, -1))
+    if not c.at_least(way, 1):
+        return Cut(at, 0, step)
+    return Cut(at, ext.div(ext.add(way, abs(step) - 1), abs(step)), step)
 
 
-def _symbolic_cut(
-    c: Lowering, axis: int, n: Extent, entry: tuple[int, int, int], masked: Callable[[str, int], bool], i: int
-) -> Cut:
-    """A cut of an axis whose size is a symbol: to the end, or to so many before the end."""
-    first = 0 if masked("begin", i) else entry[0]
-    last = 0 if masked("end", i) else entry[1]
-    size = ext.add(n, last - first)
-    to_the_end = masked("end", i) or last < 0
-    if masked("shrink_axis", i) or entry[2] != 1 or first < 0 or not to_the_end or ext.bounds(size)[0] < 0:
-        raise c.error(f"how much of axis {axis} is taken must be known")
-    return Cut(first, size)
+def _moves(cut: Cut, n: Extent, begin: Extent) -> bool:
+    """Whether another `begin` could give the same size: not for whole or empty axes, nor for a clamped begin.
 
-
-def _moves(cut: Cut, n: int, begin: int) -> bool:
-    """Whether another `begin` could give the same size: not for whole or empty axes, nor for a clamped begin."""
+    Over an axis whose size is a symbol only one element moves: how many more there are could depend on where it begins.
+    """
     size = cut.size
-    assert isinstance(size, int)
-    return size > 0 and (size < n or cut.step != 1) and cut.begin in (begin, begin + n)
+    if not isinstance(n, int) or not isinstance(size, int):
+        return size == 1 and isinstance(begin, int) and cut.begin in (begin, ext.add(n, begin))
+    return size > 0 and (size < n or cut.step != 1) and cut.begin in (begin, ext.add(n, begin))
 
 
 _STRIDED = ("begin", "end", "strides")
@@ -238,13 +231,13 @@ def strided_slice_grad(c: Lowering) -> Node:
     if any(cut.start is not None for cut in cuts):
         return put_in(c, b.const(0, dy.dtype, whole), dy, cuts)
     dy = b.reverse(dy, [a for a, cut in enumerate(cuts) if cut.step < 0])
-    low, high, gaps = [], [], []
+    low: list[Extent] = []
+    high: list[Extent] = []
+    gaps = []
     for cut, n in zip(cuts, whole, strict=True):
         reach = ext.mul(ext.add(cut.size, -1), abs(cut.step))
         lowest = cut.begin if cut.step > 0 else ext.add(cut.begin, ext.mul(reach, -1))
         after = ext.add(n, ext.mul(ext.add(lowest, ext.add(reach, 1)), -1))
-        if not isinstance(lowest, int) or not isinstance(after, int):
-            raise c.error("how much the slice leaves out must be known")
         low.append(lowest)
         high.append(after)
         gaps.append(abs(cut.step) - 1 if cut.size != 1 else 0)
@@ -274,7 +267,6 @@ def reverse_v2(c: Lowering) -> Node:
         return x
     if axis.rank != 1:
         raise c.error("axis must be a vector")
-    constant_shape(c, x)
     axes = [axis_of(c, a, x.rank) for a in ints(c, "axis")]
     if len(set(axes)) != len(axes):
         raise c.error(f"axis {axes} names an axis twice")
@@ -291,15 +283,25 @@ def roll(c: Lowering) -> Node:
     known = None if at_run_time(shift) else c.known(shift)
     shifts = b.reshape(shift, (len(axes),))
     for k, axis in enumerate(axes):
-        n = constant_shape(c, x)[axis]
+        n = x.shape[axis]
         if n == 0:
             return x
-        if known is not None:
-            at = -int(known.reshape(-1)[k]) % n
-            x = b.concat([static_slice(c, x, axis, at, n - at), static_slice(c, x, axis, 0, at)], axis)
+        if known is not None and isinstance(by := known.reshape(-1)[k], int | np.integer) and isinstance(n, int):
+            at: Extent | None = -int(by) % n
         else:
-            back = b.expand(element(c, shifts, k), (n,))
-            source = b.map("floormod", b.map("sub", b.iota((n,), 0, shift.dtype), back), b.const(n, shift.dtype, (n,)))
+            at = None if known is None else _rolled(c, ext.mul(known.reshape(-1).tolist()[k], -1), n)
+        if at is not None:
+            rest = ext.add(n, ext.mul(at, -1))
+            x = b.concat([static_slice(c, x, axis, at, rest), static_slice(c, x, axis, 0, at)], axis)
+        else:
+            back, size = b.expand(element(c, shifts, k), (n,)), b.expand(b.extent(n, shift.dtype), (n,))
+            source = b.map("floormod", b.map("sub", b.iota((n,), 0, shift.dtype), back), size)
             moved = b.gather(x, [source], [axis])
             x = b.permute(moved, [a + 1 if a < axis else 0 if a == axis else a for a in range(x.rank)])
     return x
+
+
+def _rolled(c: Lowering, at: Extent, n: Extent) -> Extent | None:
+    """Where axis n begins when rolled: `at`, brought into [0, n) by one turn at most; None where that is not enough."""
+    at = at if c.at_least(at) else ext.add(at, n)
+    return at if c.at_least(at) and c.at_least(n, ext.add(at, 1)) else None

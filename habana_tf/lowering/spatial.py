@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ..compiler import extent as ext
 from ..compiler.extent import Extent
 from ..compiler.ir import Builder, Node
 
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 class Axis:
     """One spatial axis: input size, kernel, stride, dilation, padding before and after, output size."""
 
-    size: int
+    size: Extent
     kernel: int
     stride: int
     dilation: int
-    low: int
-    high: int
-    out: int
+    low: Extent
+    high: Extent
+    out: Extent
 
     @property
     def reach(self) -> int:
@@ -51,7 +52,8 @@ def kept(axes: Sequence[Axis]) -> list[int]:
 def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> list[Axis]:
     """The axes for spatial `sizes` of the input and `kernels`, from the op's strides, dilations and padding.
 
-    Raises the op's error for what TensorFlow itself refuses, and for spatial sizes that are not numbers.
+    Raises the op's error for what TensorFlow itself refuses. Of a size that is a symbol the padding is one too:
+    SAME with strides pads by what the size leaves.
     """
     rank = len(sizes)
     strides = c.attr("strides")
@@ -62,19 +64,22 @@ def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> lis
         raise c.error("strides and dilations over the batch and channel axes must be 1")
     out = []
     for i, (n, k) in enumerate(zip(sizes, kernels, strict=True)):
-        if not isinstance(n, int):
-            raise c.error("the spatial sizes must be known")
         s, d = strides[i + 1], dilations[i + 1]
         span = (k - 1) * d + 1
+        low: Extent
+        high: Extent
         if padding == "SAME":
-            count = -(-n // s)
-            total = max((count - 1) * s + span - n, 0)
-            low, high = total // 2, total - total // 2
+            count = ext.div(ext.add(n, s - 1), s)
+            total = ext.add(ext.mod(ext.mul(n, -1), s), span - s)  # what the last window needs beyond the elements
+            total = 0 if span == 1 or n == 0 else c.premises.largest(total, 0)
+            low = ext.div(total, 2)
+            high = ext.add(total, ext.mul(low, -1))
         else:
             low, high = (explicit[2 * i + 2], explicit[2 * i + 3]) if padding == "EXPLICIT" else (0, 0)
-            if n + low + high - span + s < 0:
+            room = ext.add(n, low + high - span)
+            if not c.at_least(room, -s):
                 raise c.error(f"a window of {span} does not fit in {n} elements padded by {low} and {high}")
-            count = (n + low + high - span + s) // s
+            count = ext.div(ext.add(room, s), s) if c.at_least(room) else 0
         out.append(Axis(n, k, s, d, low, high, count))
     return out
 
@@ -103,16 +108,27 @@ def windows(b: Builder, x: Node, axes: Sequence[Axis], value: float = 0) -> Node
     )
 
 
+def reached(a: Axis) -> Extent:
+    """How far the first elements of the windows reach: one beyond the last of them."""
+    return ext.add(ext.mul(ext.add(a.out, -1), a.stride), 1)
+
+
+def at_most(n: Extent, most: int) -> int:
+    """A number for a padding that must be at least n and 0: n, the most that it can be, or `most` where that is not
+    known. What is too much of it is sliced off."""
+    high = ext.bounds(n)[1]
+    return max(most if high is None else high, 0)
+
+
 def spread(b: Builder, dy: Node, axes: Sequence[Axis], value: float = 0) -> Node:
     """dy[N, O.., C] -> [N, S.., C, K..] with kernel offsets counted from the far end; O must not be 0."""
-    low = [a.reach - a.low for a in axes]
-    high = [a.size + a.low - (a.out - 1) * a.stride - 1 for a in axes]
-    dy = b.pad(
-        dy, [0, *(max(n, 0) for n in low), 0], [0, *(max(n, 0) for n in high), 0], value,
-        [0, *(a.stride - 1 for a in axes), 0],
-    )  # fmt: skip
-    begin = [0, *(max(-n, 0) for n in low), 0]
-    dy = b.slice(dy, begin, [dy.shape[0], *(a.size + a.reach for a in axes), dy.shape[-1]])
+    low = [ext.add(a.reach, ext.mul(a.low, -1)) for a in axes]
+    high = [ext.add(ext.add(a.size, a.low), ext.mul(reached(a), -1)) for a in axes]
+    before = [at_most(n, a.reach) for n, a in zip(low, axes, strict=True)]
+    after = [at_most(n, a.reach + a.stride - 1) for n, a in zip(high, axes, strict=True)]
+    dy = b.pad(dy, [0, *before, 0], [0, *after, 0], value, [0, *(a.stride - 1 for a in axes), 0])
+    begin = [0, *(ext.add(p, ext.mul(n, -1)) for p, n in zip(before, low, strict=True)), 0]
+    dy = b.slice(dy, begin, [dy.shape[0], *(ext.add(a.size, a.reach) for a in axes), dy.shape[-1]])
     many = kept(axes)
     if not many:
         return dy
@@ -130,7 +146,9 @@ def unfold(b: Builder, x: Node, axes: Sequence[Axis]) -> Node:
     batch, channels = x.shape[0], x.shape[-1]
     gaps = [0, *(g for a in axes for g in (0, a.stride - a.kernel)), 0]
     x = b.pad(x, [0] * x.rank, gaps)
-    x = b.reshape(x, [batch, *(a.out * a.stride for a in axes), channels])
-    short = [max(a.size + a.low - a.out * a.stride, 0) for a in axes]
+    walked = [ext.mul(a.out, a.stride) for a in axes]
+    x = b.reshape(x, [batch, *walked, channels])
+    left = [ext.add(ext.add(a.size, a.low), ext.mul(n, -1)) for a, n in zip(axes, walked, strict=True)]
+    short = [at_most(n, a.reach) for n, a in zip(left, axes, strict=True)]
     x = b.pad(x, [0] * x.rank, [0, *short, 0])
     return b.slice(x, [0, *(a.low for a in axes), 0], [batch, *(a.size for a in axes), channels])

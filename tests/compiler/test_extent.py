@@ -152,3 +152,68 @@ def test_operators_and_text():
 def test_evaluate_refuses_a_loop_variable():
     with pytest.raises(AssertionError, match="loop variable"):
         ext.evaluate(ext.of(ROW), [3])
+
+
+@st.composite
+def sizes(draw, depth=4):
+    """An expression of two sizes, with differences, quotients and remainders of them."""
+    if depth == 0 or draw(st.integers(0, 4)) == 0:
+        return draw(st.sampled_from([N, ext.sym(1), 0, 1, 3]))
+    kind = draw(st.sampled_from(["add", "sub", "div", "mod", "scale"]))
+    a = draw(sizes(depth - 1))
+    if kind in ("add", "sub"):
+        return ext.add(a, ext.mul(draw(sizes(depth - 1)), 1 if kind == "add" else -1))
+    if kind == "scale":
+        return ext.mul(a, draw(st.integers(-4, 8)))
+    by = draw(st.integers(1, 6))
+    return ext.div(a, by) if kind == "div" else ext.mod(a, by)
+
+
+def as_written(e, dims):
+    """The value of an expression term by term, without the algebra."""
+    if isinstance(e, int):
+        return e
+
+    def of(atom):
+        match atom:
+            case ext.Sym(index=index):
+                return dims[index]
+            case ext.Div(value=v, by=by):
+                return as_written(v, dims) // by
+            case ext.Mod(value=v, by=by):
+                return as_written(v, dims) % by
+
+    return e.const + sum(c * of(atom) for atom, c in e.terms)
+
+
+@quick
+@given(sizes(), sizes(), st.integers(1, 7))
+def test_quotients_of_sizes_agree_with_integers(a, b, by):
+    for dims in ([1, 1], [2, 5], [7, 3], [12, 8], [13, 9]):
+        x, y = as_written(a, dims), as_written(b, dims)
+        assert as_written(ext.add(a, b), dims) == x + y
+        assert as_written(ext.div(a, by), dims) == x // by
+        assert as_written(ext.mod(a, by), dims) == x % by
+        low, high = ext.bounds(a)
+        assert low <= x and (high is None or x <= high)
+
+
+@pytest.mark.parametrize("by", range(2, 7))
+def test_what_padding_adds_to_a_size_is_a_multiple(by):
+    """Shapes are compared by their form: n and what is missing to a multiple is by * ceil(n / by)."""
+    ceiling = ext.div(ext.add(N, by - 1), by)
+    missing = ext.mod(ext.mul(N, -1), by)
+    assert ext.add(N, missing) == ext.mul(ceiling, by)
+    assert ext.add(ext.mul(ceiling, by), ext.mul(missing, -1)) == N
+    assert ext.add(ext.mul(ceiling, by), ext.mul(N, -1)) == missing
+    assert ext.add(N, ext.mul(ext.mod(N, by), -1)) == ext.mul(ext.div(N, by), by)
+    assert ext.div(ext.mul(N, -1), by) == ext.mul(ceiling, -1)
+    assert ext.div(ext.add(ceiling, 1), 2) == ext.div(ext.add(N, 2 * by - 1), 2 * by)
+    assert ext.divide(ext.add(ext.mul(ceiling, by), 2 * by), by) == ext.add(ceiling, 2)
+
+
+def test_sums_divide_by_sums():
+    square = ext.add(ext.mul(N, N), N)
+    assert ext.divide(ext.mul(square, 4), ext.add(N, 1)) == ext.mul(N, 4)
+    assert ext.divide(ext.mul(square, 4), square) == 4
+    assert ext.divide(ext.add(square, 1), ext.add(N, 1)) is None

@@ -10,7 +10,7 @@ import pytest
 from habana_tf.compiler import extent as ext
 from habana_tf.compiler.dtypes import DType
 from habana_tf.compiler.ir import Builder, Contraction, Node, Program
-from habana_tf.compiler.ranges import Form, generalize
+from habana_tf.compiler.ranges import Form, generalize, guesses, kin
 from habana_tf.compiler.recompilations import Signature
 from habana_tf.compiler.views import Unfit
 
@@ -79,6 +79,23 @@ def test_zero_and_negative_numbers_are_no_symbols(other: int) -> None:
 
 def test_equal_signatures_have_no_symbols() -> None:
     assert generalize([met((4, 5)), met((4, 5))]) is None
+
+
+def test_what_a_stride_leaves_is_the_second_guess() -> None:
+    """A convolution and a pooling, both with strides of 2: the lengths after them follow from the one before."""
+    signatures = [met((4, n, 8), (4, (n + 1) // 2, 6), (4, (n + 1) // 4, 6)) for n in (9, 14)]
+    first, *others = guesses(signatures)
+    assert len(first.homes) == 3
+    assert ["4", "s0", "8", "4", "((s0+1)//2)", "6", "4", "((s0+1)//4)", "6"] in [shown(f) for f in others]
+    (same,) = (f for f in others if "((s0+1)//4)" in shown(f))
+    assert same.dims(met((4, 23, 8), (4, 12, 6), (4, 6, 6))) == [23]
+    assert same.dims(met((4, 23, 8), (4, 12, 6), (4, 5, 6))) is None
+
+
+def test_signatures_are_compared_with_those_of_the_same_zeros() -> None:
+    seen = [met((4,), (1,), value=[5]), met((5,), (1,), value=[0]), met((6,), (1,), value=[3])]
+    assert kin(met((7,), (1,), value=[2]), seen) == [seen[0], seen[2]]
+    assert kin(met((7,), (1,), value=[0]), seen) == [seen[1]]
 
 
 # -- products -----------------------------------------------------------------------------------------------
@@ -251,3 +268,34 @@ def test_a_product_summed_over_two_lengths() -> None:
     turned = b.permute(b.input((T, 6, S, 8), F), (2, 1, 0, 3))  # this operand is copied first
     dw2 = product(b, turned, dy, (0, 1, 2, 3), (0, 1, 2, 4), (3, 4))
     check_range(Program(b.inputs, [dw, dw2]), [[1, 1], [5, 7], [16, 9]], rtol=1e-4, atol=1e-3)
+
+
+# -- where and how much by sizes ------------------------------------------------------------------------------
+
+
+def test_begins_and_paddings_of_symbolic_size() -> None:
+    b = Builder()
+    x = b.input((3, S, 4), F)
+    half = ext.div(S, 2)
+    cut = b.slice(x, (0, half, 0), (3, ext.add(S, ext.mul(half, -1)), 4))
+    padded = b.pad(b.map("neg", x), (0, ext.mod(S, 3), 0), (0, half, 1), 2.0)
+    turned = b.map("abs", b.reverse(x, [1]))
+    every = b.map("exp", b.slice(x, (0, ext.add(S, -1), 0), (3, ext.div(ext.add(S, 1), 2), 4), (1, -2, 1)))
+    check_range(Program(b.inputs, [b.map("abs", cut), padded, turned, every]), SIZES)
+
+
+def test_a_difference_of_sizes_divides_downwards() -> None:
+    """Generated divisions are unsigned, but for those of sizes that may be less than nothing."""
+    b = Builder()
+    b.input((S, T), F)
+    e = ext.div(ext.add(S, ext.mul(T, -1)), 4)
+    line = b.concat([b.reshape(b.extent(n, DType.I32), (1,)) for n in (e, ext.mod(ext.add(S, ext.mul(T, -1)), 4))], 0)
+    check_range(Program(b.inputs, [line]), [[3, 12], [12, 3], [5, 5], [1, 2]])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_a_sort_along_a_symbolic_axis(descending: bool) -> None:
+    b = Builder()
+    x = b.input((3, S), F)
+    y = b.input((S, 5), BF)
+    check_range(Program(b.inputs, [b.sort(x, 1, descending), b.sort(y, 0, descending)]), SIZES)

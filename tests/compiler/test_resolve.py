@@ -13,7 +13,7 @@ from habana_tf import cache
 from habana_tf._native import _bridge
 from habana_tf.cache import process
 from habana_tf.cache.levels import RecipeCache
-from habana_tf.compiler import recompilations
+from habana_tf.compiler import recompilations, source
 from habana_tf.compiler import resolve as resolver
 from habana_tf.compiler.dtypes import from_label
 from habana_tf.compiler.resolve import CompileForbidden, FallbackForbidden, resolve
@@ -32,6 +32,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolver, "_recipes", {})
     monkeypatch.setattr(resolver, "_forms", {})
+    monkeypatch.setattr(resolver, "_refused", {})
     monkeypatch.setattr(process, "_PROCESS", RecipeCache())
     recompilations.reset()
 
@@ -318,14 +319,14 @@ def test_another_key_of_a_program_compiles_nothing_in_a_second_process_either(
 
 
 def test_what_needs_a_number_gets_a_recipe_per_shape_and_says_why() -> None:
-    data = _chain(("Relu", 0, {}), ("Squeeze", 0, {}))  # which axes go depends on the sizes
-    for n in (4, 5, 1):
+    data = _chain(("Relu", 0, {}), ("Squeeze", 0, {}))  # whether an axis goes depends on its size
+    for n in (4, 5, 1, 7):
         x = _floats(n, 3)
         (out,) = _run(data, x)
         np.testing.assert_array_equal(out.view(np.float32), np.maximum(x, 0).reshape(-1))
-    assert _met() == [("compiled", {})] * 3
+    assert _met() == [("compiled", {}), ("compiled", {"s0": 5}), ("compiled", {}), ("known", {"s0": 7})]
     (chain,) = recompilations.recompilation_report().clusters
-    assert "Squeeze" in chain.met[1].reason and "needed as numbers" in chain.met[1].reason
+    assert "Squeeze 'squeeze': whether an axis is of size 1" in chain.met[2].reason
 
 
 def test_a_long_compilation_is_told_in_one_line(
@@ -343,3 +344,63 @@ def test_a_long_compilation_is_told_in_one_line(
     (record,) = caplog.records
     assert record.levelno == logging.INFO
     assert "(1 ops, float32[" in record.getMessage() and record.getMessage().endswith("in 2.3 s")
+
+
+def test_sizes_for_which_something_else_holds_have_a_range_of_their_own(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first three of a row, or all there are: the comparison is a condition of the recipe, in the cache too."""
+    from tensorflow.core.framework import node_def_pb2
+
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
+    f32, i32 = from_label("float32"), from_label("int32")
+    writer = cluster.Writer("cut")
+    row = writer.arg(cluster.Arg(f32, False, "x"))
+    bounds = [writer.arg(cluster.Arg(i32, True, name)) for name in ("begin", "end", "strides")]
+    relu = node_def_pb2.NodeDef(op="Relu", name="relu")
+    relu.attr["T"].type = f32.tf_enum
+    node = node_def_pb2.NodeDef(op="StridedSlice", name="first")
+    node.attr["T"].type, node.attr["Index"].type = f32.tf_enum, i32.tf_enum
+    writer.result(writer.node(node, [writer.node(relu, [row]), *bounds]), cluster.Arg(f32, False))
+    data = writer.bytes()
+
+    def cut(n: int) -> None:
+        x = _floats(n)
+        (out,) = _run(data, x, *(np.array([k], np.int32) for k in (0, 3, 1)))
+        np.testing.assert_array_equal(out.view(np.float32), np.maximum(x, 0)[:3])
+
+    for n in (9, 14, 3, 2, 1):
+        cut(n)
+    assert [(how, dims.get("s0")) for how, dims in _met()] == [
+        ("compiled", None), ("compiled", 14), ("known", 3), ("compiled", 2), ("known", 1),
+    ]  # fmt: skip
+    _forget(monkeypatch)  # another process meets them the other way round
+    monkeypatch.setenv("HABANA_SIM_COMPILE", "forbid")
+    for n in (9, 2, 14):
+        cut(n)
+    assert [how for how, _ in _met()] == ["cache", "cache", "known"]
+
+
+def test_a_mistake_in_the_compiler_is_not_taken_for_a_size_that_must_be_a_number(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lower = source.lower
+
+    def mistaken(cluster: Any, shapes: Any, values: Any, dims: Any) -> Any:
+        if dims:
+            raise AttributeError("no such thing")
+        return lower(cluster, shapes, values, dims)
+
+    monkeypatch.setattr(source, "lower", mistaken)
+    with caplog.at_level(logging.WARNING, logger="habana_tf"):
+        _dense(64)
+        assert not caplog.text
+        _dense(29)
+    assert "a defect of habana_tf" in caplog.text and "no such thing" in caplog.text
+    assert _met() == [("compiled", {})] * 2
+
+
+def test_a_size_of_0_does_not_end_a_range() -> None:
+    for n in (64, 0, 29, 52):
+        _dense(n)
+    assert _met() == [("compiled", {}), ("compiled", {}), ("compiled", {"s0": 29}), ("known", {"s0": 52})]

@@ -11,6 +11,7 @@ from habana_tf.compiler import extent as ext
 from habana_tf.compiler import interpreter
 from habana_tf.compiler.dtypes import DType
 from habana_tf.compiler.ir import Builder, Node, Program
+from habana_tf.compiler.premises import Premises, hold
 
 I32 = DType.I32
 S, T = ext.sym(0), ext.sym(1)
@@ -54,3 +55,24 @@ def test_shape_arithmetic() -> None:
 def test_what_depends_on_the_size_is_not_known(fn: str) -> None:
     b = Builder()
     assert interpreter.constant(b.binary(fn, b.extent(S, I32), b.extent(T, I32)), {}) is None
+
+
+def test_comparisons_are_asked_of_the_premises() -> None:
+    def value(fn: str, premises: Premises) -> str:
+        b = Builder()
+        compared = b.binary(fn, b.extent(S, I32), b.const(5, I32))
+        return str(interpreter.constant(b.cast(compared, I32), {}, premises))
+
+    for n in (3, 5, 8):
+        want = {"lt": n < 5, "le": n <= 5, "gt": n > 5, "ge": n >= 5, "eq": n == 5, "ne": n != 5}
+        for fn, holds in want.items():
+            premises = Premises([n])
+            assert value(fn, premises) == str(int(holds))
+            assert hold(premises.conditions, [n]) and premises.conditions
+
+
+def test_remainders_of_negative_sizes() -> None:
+    b = Builder()
+    n = b.extent(S, I32)
+    missing = b.binary("floormod", b.map("neg", n), b.const(4, I32))
+    check(b, b.binary("floordiv", b.binary("add", n, missing), b.const(4, I32)), ["((s0+3)//4)"])

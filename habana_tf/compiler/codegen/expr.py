@@ -120,9 +120,20 @@ class Evaluator:
                     out = self.fn.integer("mul", out, self._atom(f))
                 return out
             case ext.Div(value=value, by=by):
+                if ext.is_size(value) and ext.bounds(value)[0] < 0:
+                    return self._floor(self.number(value), by)
                 return self.fn.integer("udiv", self.number(value), by)
             case ext.Mod(value=value, by=by):
-                return self.fn.op(f"urem i64 {self.number(value)}, {by}")
+                n = self.number(value)
+                if ext.is_size(value) and ext.bounds(value)[0] < 0:
+                    return self.fn.integer("sub", n, self.fn.integer("mul", self._floor(n, by), by))
+                return self.fn.op(f"urem i64 {n}, {by}")
+
+    def _floor(self, n: Value, by: int) -> Value:
+        """Floor division of sizes, which may be less than nothing: a difference of two of them."""
+        below = self.fn.op(f"ashr i64 {n}, 63")  # -1 below 0: of a number -1 - n the quotient is turned round as well
+        turned = self.fn.op(f"xor i64 {n}, {below}")
+        return self.fn.op(f"xor i64 {self.fn.op(f'udiv i64 {turned}, {by}')}, {below}")
 
     def stride(self, e: Extent) -> int | None:
         """By how much an index expression grows from lane to lane; None when not by a constant."""
@@ -150,6 +161,8 @@ class Evaluator:
         return total
 
     def _atoms(self, atom: ext.Atom) -> Value:
+        if ext.is_size(ext.of(atom)):
+            return self.fn.splat(self.lanes, "i64", self._atom(atom))
         match atom:
             case ext.Div(value=value, by=by):
                 return self.many.op("udiv", self.numbers(value), self.many.constant(str(by), "i64"), "i64")

@@ -15,21 +15,18 @@ from collections.abc import Mapping
 
 from .. import extent as ext
 from ..dtypes import DType
-from ..extent import Var
+from ..extent import Extent, Var
 from ..ir import Node
 from ..kernels import Call, Code
-from ..views import Unfit
 from .emit import Function, Value
 from .expr import Evaluator
 from .lanes import register_type
 
 
 def emit_sort(fn: Function, node: Node, memory: Mapping[Node, int], nodes: list[Node]) -> Code:
-    """The function of a SORT over a constant extent; arguments as in `loops.emit_loop`."""
+    """The function of a SORT; arguments as in `loops.emit_loop`."""
     axis, descending = node.arg
     x, n = node.src[0], node.shape[axis]
-    if not isinstance(n, int):
-        raise Unfit("sort over a run-time extent")
     bits = 64 if x.dtype.bits > 32 else 32
     word = f"i{2 * bits}"
     step = 2 * bits // 8
@@ -39,9 +36,10 @@ def emit_sort(fn: Function, node: Node, memory: Mapping[Node, int], nodes: list[
     ev.written = {memory[node]}
     ev.preload(len(nodes))
     words = [fn.buffer(len(nodes)), fn.buffer(len(nodes) + 1)]
+    length = ev.number(n)
     place = Var("s", n)
     with fn.loop("%begin", "%end") as each, ev.scope():
-        mine = [fn.offset(w, word, fn.integer("mul", each.index, n)) for w in words]
+        mine = [fn.offset(w, word, fn.integer("mul", each.index, n if isinstance(n, int) else length)) for w in words]
         item, index = each.index, [ext.of(place)] * node.rank
         for a in reversed(others):
             v = Var(f"o{a}", node.shape[a])
@@ -49,21 +47,22 @@ def emit_sort(fn: Function, node: Node, memory: Mapping[Node, int], nodes: list[
             ev.vars[v] = fn.op(f"urem i64 {item}, {size}")
             item = fn.op(f"udiv i64 {item}, {size}")
             index[a] = ext.of(v)
-        with fn.loop("0", str(n)) as loop, ev.scope():
+        with fn.loop("0", length) as loop, ev.scope():
             ev.vars[place] = loop.index
             key = _key(fn, ev.value(x, tuple(index)).name, x.dtype, bits, descending)
             high = fn.op(f"shl {word} {fn.op(f'zext i{bits} {key} to {word}')}, {bits}")
             low = loop.index if word == "i64" else fn.op(f"zext i64 {loop.index} to {word}")
             fn.store(word, fn.op(f"or {word} {high}, {low}"), fn.offset(mine[0], word, loop.index), step)
-        final = _merge_all(fn, mine, word, step, n)
-        with fn.loop("0", str(n)) as loop, ev.scope():
+        final = _merge_all(fn, mine, word, step, length, n)
+        with fn.loop("0", length) as loop, ev.scope():
             found = fn.load(word, fn.offset(final, word, loop.index), step)
             ev.vars[place] = loop.index
             at = ev.number(ext.ravel(index, node.shape))
             position = fn.op(f"trunc {word} {found} to i32")
             fn.store("i32", position, fn.offset(ev.pointer(memory[node]), "i32", at), 4)
-    space = ext.mul(rows, n * step)
-    call = Call(fn.name, fn.text(), (*nodes, ("temp", 0), ("temp", 1)), rows, max(1, 1024 // max(n, 1)))
+    space = ext.mul(rows, ext.mul(n, step))
+    grain = max(1, 1024 // max(ext.nominal(n), 1))
+    call = Call(fn.name, fn.text(), (*nodes, ("temp", 0), ("temp", 1)), rows, grain)
     return Code((call,), frozenset(fn.declarations), (space, space))
 
 
@@ -86,24 +85,32 @@ def _key(fn: Function, value: Value, dtype: DType, bits: int, descending: bool) 
     return fn.op(f"xor {kind} {key}, -1") if descending else key
 
 
-def _merge_all(fn: Function, words: list[Value], word: str, step: int, n: int) -> Value:
-    """Merges runs of growing width until one is left; returns the array it is in."""
-    passes = max(n - 1, 0).bit_length()
-    with fn.loop("0", str(passes)) as turn:
+def _passes(fn: Function, length: Value, n: Extent) -> Value:
+    """How often runs are merged until one is left: as often as 1 is doubled until it is n."""
+    if isinstance(n, int):
+        return str(max(n - 1, 0).bit_length())
+    zeros = fn.call("i64", "llvm.ctlz.i64", ("i64", fn.integer("sub", length, 1)), ("i1", "false"))
+    return fn.integer("sub", 64, zeros)
+
+
+def _merge_all(fn: Function, words: list[Value], word: str, step: int, length: Value, n: Extent) -> Value:
+    """Merges runs of growing width until one is left; returns the array it is in. length: n as a value."""
+    passes, last = _passes(fn, length, n), fn.integer("sub", length, 1)
+    with fn.loop("0", passes) as turn:
         width = fn.op(f"shl i64 1, {turn.index}")
         odd = fn.op(f"trunc i64 {turn.index} to i1")
         source = fn.op(f"select i1 {odd}, ptr {words[1]}, ptr {words[0]}")
         target = fn.op(f"select i1 {odd}, ptr {words[0]}, ptr {words[1]}")
         pair = fn.op(f"shl i64 {width}, 1")
-        pairs = fn.op(f"udiv i64 {fn.integer('add', pair, n - 1)}, {pair}")
+        pairs = fn.op(f"udiv i64 {fn.integer('add', pair, last)}, {pair}")
         with fn.loop("0", pairs) as run:
             low = fn.integer("mul", run.index, pair)
-            middle = fn.minimum(fn.integer("add", low, width), str(n))
-            high = fn.minimum(fn.integer("add", low, pair), str(n))
+            middle = fn.minimum(fn.integer("add", low, width), length)
+            high = fn.minimum(fn.integer("add", low, pair), length)
             with fn.loop(low, high, 1, [("i64", low), ("i64", middle)]) as out:
                 i, j = out.carried
-                first = fn.load(word, fn.offset(source, word, fn.minimum(i, str(n - 1))), step)
-                second = fn.load(word, fn.offset(source, word, fn.minimum(j, str(n - 1))), step)
+                first = fn.load(word, fn.offset(source, word, fn.minimum(i, last)), step)
+                second = fn.load(word, fn.offset(source, word, fn.minimum(j, last)), step)
                 smaller = fn.op(f"icmp ult {word} {first}, {second}")
                 left = fn.op(f"or i1 {smaller}, {fn.op(f'icmp sge i64 {j}, {high}')}")
                 take = fn.op(f"and i1 {left}, {fn.less(i, middle)}")
@@ -111,4 +118,7 @@ def _merge_all(fn: Function, words: list[Value], word: str, step: int, n: int) -
                 fn.store(word, chosen, fn.offset(target, word, out.index), step)
                 one = fn.op(f"zext i1 {take} to i64")
                 out.next = [fn.integer("add", i, one), fn.integer("add", j, fn.integer("sub", "1", one))]
-    return words[passes % 2]
+    if isinstance(n, int):
+        return words[int(passes) % 2]
+    odd = fn.op(f"trunc i64 {passes} to i1")
+    return fn.op(f"select i1 {odd}, ptr {words[1]}, ptr {words[0]}")
