@@ -24,8 +24,8 @@ _HEAD = """\
 "`axis` fixes a shape" says that the value of this input must be known on the host before a launch, because another
 value may mean another recipe. Not every value does: where a slice or a range begins is read at run time, so that `v[i]`
 is one recipe for every i, and ranges of one length are one; `Fill` and random ops that run by themselves have one
-recipe for all shapes; a size that changes in a cluster (of a batch, of sequences) costs one more recipe, for every size
-of it.
+recipe for all shapes; a size that changes in a cluster (of a batch, of sequences, of images) costs one more recipe, for
+every size of it: [recompilations.md](recompilations.md) has a table by kind of layer, and the exceptions.
 
 ## Ops that run on the CPU
 
