@@ -5,6 +5,7 @@ Each kind takes a step of training at five sizes one after the other, on HPU and
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,17 +57,18 @@ def counted() -> Iterator[dict[str, set[int]]]:
 
     served: dict[str, set[int]] = {}
     bind, record = resolve.bind, resolve.record
-    last: list[Any] = []
+    last: dict[int, Any] = {}  # per thread: launches come from several
     kept: list[Any] = []
 
     def binding(recipe: Any, *rest: Any) -> int:
-        last[:] = [recipe]
+        last[threading.get_ident()] = recipe
         return bind(recipe, *rest)
 
     def recording(known: Any, met: Any) -> None:
         assert met.recipe != "interpreted", f"{known.name}: {met.reason}"
-        kept.append(last[0])
-        served.setdefault(known.name, set()).add(id(last[0]))
+        recipe = last[threading.get_ident()]
+        kept.append(recipe)  # its id is that of no other
+        served.setdefault(known.name, set()).add(id(recipe))
         record(known, met)
 
     recompilations.reset()
@@ -104,7 +106,7 @@ def table() -> dict[tuple[str, str], int]:
 def as_the_page_says(what: str) -> None:
     said = {name: n for (name, column), n in table().items() if column == what}
     found = {kind.name: measured(kind, what) for kind in KINDS if what in kind.vary}
-    assert found == said
+    assert found == said, sorted(found.items() ^ said.items())
 
 
 @on_hpu
