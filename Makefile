@@ -28,10 +28,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # Tests run here, so that Python finds the installed package and not its sources.
 RUN := build/run
-SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.cc' -o -name '*.h') \
-	CMakeLists.txt pyproject.toml README.md LICENSE _habana_tf_horovod.py habana_tf_horovod.pth
+SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
+	CMakeLists.txt pyproject.toml README.md LICENSE
 NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
-PYTHON_SOURCES := _habana_tf_horovod.py habana_tf habana_frameworks tests examples
+PYTHON_SOURCES := habana_tf habana_frameworks tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
 # Files side by side, each in one process; two more than there are cores, because many a test waits for a process to

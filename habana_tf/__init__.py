@@ -11,7 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import _habana_tf_horovod
+try:
+    import _habana_tf_horovod as _startup  # beside the package where it is installed
+except ImportError:
+    from .startup import _habana_tf_horovod as _startup
 
 if TYPE_CHECKING:
     from .compiler.recompilations import recompilation_report as recompilation_report
@@ -62,4 +65,4 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-_habana_tf_horovod.install()  # installed packages do it at the start of Python, sources here
+_startup.install()  # installed packages do it at the start of Python, sources here

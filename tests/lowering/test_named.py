@@ -30,6 +30,8 @@ def named(source: str, ops: set[str]) -> set[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
             words.add(node.attr)
+            if node.attr.startswith("xla_"):  # XLA's ops are called by functions of their own
+                words.add("".join(part.capitalize() for part in node.attr.split("_")))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
             words.add(node.value)
         elif isinstance(node, ast.JoinedStr):
