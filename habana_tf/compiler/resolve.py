@@ -138,8 +138,8 @@ def _several_ops(request: _Request, goal: Target) -> int:
 
 
 def _same_program(request: _Request, goal: Target) -> Recipe | None:
-    """The recipe of this process for what a cluster comes to, if it is there: other values may come to the same program,
-    where a slice begins, say."""
+    """The recipe of this process for what a cluster comes to, if it is there: other values may come to the same
+    program, where a slice begins, say."""
     try:
         program = request.program()
     except Exception:  # why it cannot be lowered is found where it is needed

@@ -47,7 +47,7 @@ def test_every_row_is_named_by_a_test() -> None:
     ops = set(rows())
     found = {op for path in HERE.glob("*.py") if path.name not in ABOUT_THE_TABLE
              for op in named(path.read_text(), ops)}  # fmt: skip
-    assert ops - found == set(UNNAMED)
+    assert ops - found <= set(UNNAMED)
 
 
 def test_what_names_an_op() -> None:
