@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable
 from itertools import product
 from typing import Any
 
+__all__ = ["PRIORITY", "NeedsTheGraphPass", "NotOnHpu", "needs_its_state", "plan", "select", "used"]
+
 PRIORITY = -1
 """Of the kernels that stand in; other kernels have 0."""
 

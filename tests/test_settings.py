@@ -72,7 +72,7 @@ NOT_IN_KEY = {
 }
 # Variables of other programs, which we read by their rules and therefore do not declare.
 FOREIGN = re.compile(
-    r"TF_CONFIG$|TF_CPP_|OMPI_|PMI_|HOROVOD_|XLA_|KERAS_|CUDA_|PYTHONPATH$|PATH$|HOME$|TMPDIR$|CI$|TERM$|COLUMNS$|NO_COLOR$"
+    r"TF_CONFIG$|TF_CPP_|OMPI_|OPAL_|PMI_|HOROVOD_|XLA_|KERAS_|CUDA_|PYTHONPATH$|PATH$|HOME$|TMPDIR$|CI$|TERM$|COLUMNS$|NO_COLOR$"
 )
 
 

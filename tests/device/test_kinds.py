@@ -12,13 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.child import on_hpu
 from tests.device.kinds import KINDS, Kind
+from tests.versions import KERAS_3
 
 PAGE = Path(__file__).parents[2] / "docs" / "recompilations.md"
 COLUMNS = ("batch", "length", "image")
+
+pytestmark = pytest.mark.skipif(
+    KERAS_3, reason="the page is measured with Keras 2.15; Keras 3 traces TimeDistributed and UpSampling2D otherwise"
+)
 
 
 def data(kind: Kind, shape: tuple[int, ...]) -> Any:

@@ -15,7 +15,7 @@ CASES = [f"{family}/{name}" for family in FAMILIES for name in tables()[family]]
 
 WHERE = "gives as many rows as there are true elements: its shape is known only once it has run"
 UNIQUE = {"Unique": "gives as many numbers as there are distinct ones (here: rows of a table that have a gradient)"}
-THRESHOLDS = {"Where": WHERE, "Size": "counts what Where gave"}
+THRESHOLDS = {"Where": WHERE}
 THRESHOLDS_METRICS = [
     f"metrics/{kind}" for kind in ("PrecisionAtRecall", "RecallAtPrecision", "SensitivityAtSpecificity",
                                    "SpecificityAtSensitivity")
