@@ -20,6 +20,8 @@ import gc
 import logging
 from typing import Any
 
+__all__ = ["install", "lands_on_hpu", "uninstall"]
+
 _log = logging.getLogger(__name__)
 _MARK, _NOT_INLINE = "_XlaMustCompile", "_noinline"
 _originals: dict[tuple[Any, str], Any] = {}
