@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+__all__ = ["FIRST_STRIDE", "pyramid_roi_align", "pyramid_roi_align_grad_images"]
+
 FIRST_STRIDE = 4.0
 """Pixels of the image per pixel of the first map, along each axis."""
 
