@@ -17,7 +17,7 @@ from tests.random_programs import Draw, compare
 @on_hpu
 def test_computes_the_same() -> None:
     @given(st.randoms(use_true_random=False))
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), database=None)
     def check(rng: random.Random) -> None:
         compare(Draw(rng))
 
