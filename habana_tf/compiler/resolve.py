@@ -75,7 +75,7 @@ class _Request(Source):
 
 _NEEDS_NUMBERS = (NeedsNumber, Unfit, LoweringError)
 """What says that there is no recipe for a range: a number is needed, or sizes are not known to agree."""
-_DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeError, ValueError)
+_DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 """What only a mistake in the compiler raises: it is said, and the cluster gets a recipe for its shape."""
 _MOST_TRIES = 3
 """How often a form is tried: at other sizes something else may hold that lowering has to decide."""
