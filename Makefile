@@ -20,7 +20,7 @@ HAS_TWO := $(filter-out $(LATEST),$(TENSORFLOW))
 VENV := .venv
 VENV_LATEST := .venv-latest
 # Pinned, because every release of these finds something new; the rest are for types.
-LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 llvmlite numpy rich
+LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 import-linter==2.16 llvmlite numpy rich
 PIP := -m pip --disable-pip-version-check install -qq
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
@@ -38,8 +38,18 @@ PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
 # end or to give up. More than four would want more than 8 GiB.
 SIDE_BY_SIDE := -n $(shell echo $$(($$(nproc) + 2))) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
-.PHONY: help demo test test-latest test-long test-networks bench docs lint lint-ruff lint-mypy lint-clang format horovod clean \
-	distclean
+# ARGS that choose tests, by -k or by file, have one process: four would each collect all that is not chosen.
+CHOSEN := $(filter tests/%,$(subst --ignore ,--ignore=,$(subst --deselect ,--deselect=,$(ARGS))))
+NARROW := $(CHOSEN)$(filter -k% -m% --lf --last-failed --ff,$(ARGS))
+
+# Horovod is compiled by `make horovod` and by CI; what is there already is taken, in this environment or as a wheel.
+HOROVOD := 0.28.1
+HOROVOD_WHEELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/habana_tf/wheels/py$(PYTHON_RELEASE)-tf$(TENSORFLOW)
+FOUND_HOROVOD := $(or $(CI),$(wildcard $(VENV)/.horovod $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl))
+WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
+
+.PHONY: help demo dev test test-all test-latest test-networks bench docs lint lint-ruff lint-mypy lint-imports \
+	lint-clang format horovod clean distclean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -51,9 +61,16 @@ demo: $(VENV)/.installed ## A network learns handwritten digits on the simulated
 	@echo; echo "== Second run: the same program in a new process =="
 	@cd $(RUN) && $(QUIET) TF_RECIPE_CACHE_PATH=recipes $(CURDIR)/$(VENV)/bin/python $(CURDIR)/examples/train_digits.py
 
-test: $(VENV)/.installed $(if $(HAS_TWO),$(VENV)/.horovod) ## All tests; ARGS="-k pattern" passes options on
-	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) $(SIDE_BY_SIDE) $(CURDIR)/tests --ignore $(CURDIR)/tests/networks $(ARGS)
+dev: $(VENV)/.dev ## Makes .venv follow the sources: then .venv/bin/pytest FILE -k NAME; again after a change of C++
+
+test: $(VENV)/.installed $(WITH_HOROVOD) ## Tests; ARGS="-k pattern" passes options on
+	$(if $(WITH_HOROVOD),,@echo "Left out: jobs under Horovod and mpirun; \
+		$(if $(HAS_TWO),make horovod adds them (compiles for minutes once),they need Python 3.10 or 3.11)")
+	$(VENV)/bin/pytest $(if $(NARROW),,$(SIDE_BY_SIDE)) $(if $(CHOSEN),,$(CURDIR)/tests --ignore $(CURDIR)/tests/networks) $(ARGS)
+
+test-all: $(VENV)/.installed $(WITH_HOROVOD) ## The rest: more examples, jobs of four workers, what takes minutes
+	TESTS_THOROUGH=1 $(VENV)/bin/pytest -m "rest or part" $(if $(NARROW),,$(SIDE_BY_SIDE)) \
+		$(if $(CHOSEN),,$(CURDIR)/tests --ignore $(CURDIR)/tests/networks) $(ARGS)
 
 test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFlow (slow); NETWORKS_PART=0/4 takes a quarter
 	@mkdir -p $(RUN)
@@ -63,19 +80,14 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 # The longest first, so that none runs alone in the end.
 LATEST_TESTS := tests/keras_coverage tests/distribute tests/examples tests/device tests/test_recurrent.py \
 	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_control_flow.py \
-	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_aside.py \
+	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
 	tests/test_stand_ins.py tests/test_keras_compat.py tests/test_xla_compat.py tests/test_fork.py \
-	tests/test_habana_frameworks.py tests/test_rewriter_config.py tests/ops
+	tests/test_aliases.py tests/test_rewriter_config.py tests/habana_frameworks
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
 	cd $(RUN) && $(CURDIR)/$(VENV_LATEST)/$(PYTEST) $(SIDE_BY_SIDE) \
 		$(addprefix $(CURDIR)/,$(LATEST_TESTS)) $(ARGS)
-
-test-long: $(VENV)/.installed ## What takes minutes each: builds from the source distribution, commands of the documents
-	@mkdir -p $(RUN)
-	cd $(RUN) && $(CURDIR)/$(VENV)/$(PYTEST) -m long $(CURDIR)/tests/test_source_distribution.py \
-		$(CURDIR)/tests/test_documents.py $(ARGS)
 
 bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models mlp --pairs 3" passes options on
 	@cd $(RUN) && $(CURDIR)/$(VENV)/bin/python $(CURDIR)/tests/benchmarks/bench.py $(ARGS)
@@ -83,7 +95,7 @@ bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models 
 docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
 
-lint: lint-ruff lint-mypy lint-clang ## Checks of style and types
+lint: lint-ruff lint-mypy lint-imports lint-clang ## Checks of style and types
 
 lint-ruff: $(VENV)/.tools
 	ruff check $(PYTHON_SOURCES)
@@ -91,6 +103,9 @@ lint-ruff: $(VENV)/.tools
 
 lint-mypy: $(VENV)/.tools
 	mypy
+
+lint-imports: $(VENV)/.tools
+	lint-imports --no-cache
 
 lint-clang: $(VENV)/.tools
 	clang-format --dry-run -Werror $(NATIVE)
@@ -119,7 +134,7 @@ $(VENV)/.tensorflow-$(TENSORFLOW):
 	@echo "Python $(PYTHON_RELEASE): setting up TensorFlow $(TENSORFLOW) in $(VENV) (a few minutes, once)"
 	$(if $(HAS_TWO),,@echo "Horovod 0.28.1 needs Python 3.10 or 3.11: left out")
 	@$(VENV)/bin/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	@$(VENV)/bin/python $(PIP) tensorflow==$(TENSORFLOW) "cmake>=3.20,<4" ninja nanobind scikit-build-core
+	@$(VENV)/bin/python $(PIP) tensorflow==$(TENSORFLOW) "cmake>=3.20,<4" ninja nanobind scikit-build-core llvmlite
 	@touch $@
 
 $(VENV)/.tools: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
@@ -133,7 +148,15 @@ build/wheel/.built: $(VENV)/.tensorflow-$(TENSORFLOW) $(SOURCES)
 	@$(VENV)/bin/python -m pip --disable-pip-version-check wheel -qq --no-build-isolation --no-deps -w build/wheel .
 	@touch $@
 
+# A link to the sources, and native code beside it. Python is there at once, C++ when this is made again.
+$(VENV)/.dev: $(VENV)/.tensorflow-$(TENSORFLOW) $(NATIVE) CMakeLists.txt pyproject.toml
+	@echo "Building habana_tf for work on its sources"
+	@rm -f $(VENV)/.installed
+	@$(VENV)/bin/python $(PIP) --no-build-isolation -e ".[test]"
+	@touch $@
+
 define install_wheel
+	@rm -f $(1)/.dev
 	@wheel=$$(echo build/wheel/*.whl); \
 		$(1)/bin/python $(PIP) "$$wheel[test]"; \
 		$(1)/bin/python $(PIP) --force-reinstall --no-deps "$$wheel"
@@ -153,9 +176,6 @@ $(VENV_LATEST)/.installed: $(VENV_LATEST)/.tensorflow-$(LATEST) build/wheel/.bui
 	$(call install_wheel,$(VENV_LATEST))
 
 # --- Horovod: compiled once per Python and TensorFlow, kept outside the tree ---
-
-HOROVOD := 0.28.1
-HOROVOD_WHEELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/habana_tf/wheels/py$(PYTHON_RELEASE)-tf$(TENSORFLOW)
 
 horovod: $(VENV)/.horovod ## Adds Horovod with MPI and Gloo; compiles it the first time
 

@@ -11,23 +11,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from . import aliases as _aliases
+
 try:
     import _habana_tf_horovod as _startup  # beside the package where it is installed
 except ImportError:
     from .startup import _habana_tf_horovod as _startup
 
+from .version import __version__
+
 if TYPE_CHECKING:
-    from .compiler.recompilations import recompilation_report as recompilation_report
     from .graph.explain import explain as explain
     from .graph.report import placement_report as placement_report
-    from .habana_estimator import HabanaEstimator as HabanaEstimator
     from .loader import is_loaded as is_loaded
     from .loader import is_op_override_allowed as is_op_override_allowed
     from .loader import load_habana_module as load_habana_module
     from .loader import set_op_override_allowed as set_op_override_allowed
     from .memory import memory_report as memory_report
-
-__version__ = "0.1.0"
+    from .resolver.recompilations import recompilation_report as recompilation_report
 
 _WHERE = {
     "load_habana_module": "loader",
@@ -38,14 +39,12 @@ _WHERE = {
     "explain": "graph.explain",
     "placement_report": "graph.report",
     "memory_report": "memory",
-    "recompilation_report": "compiler.recompilations",
+    "recompilation_report": "resolver.recompilations",
 }
-_MODULES = ("backward_compatible_optimizers", "bf16_config", "cache", "distribute", "habana_device", "habana_ops",
-            "hardware", "lib_utils", "library_loader", "loader", "media", "multinode_helpers", "ops", "optimizers",
-            "py_synapse_logger", "settings", "synapse_logger_helpers", "sysconfig")  # fmt: skip
+_MODULES = {"bf16_config", "cache", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}
 
-# All but what only some releases of TensorFlow can give.
-__all__ = ["__version__", *sorted({*_WHERE} - {"HabanaEstimator"}), *_MODULES]
+# All but what only some releases of TensorFlow can give, and a name that has another one now.
+__all__ = ["__version__", *sorted({*_WHERE, *_MODULES} - {"HabanaEstimator", "habana_estimator", "setting"})]
 
 
 def __getattr__(name: str) -> Any:
@@ -65,4 +64,5 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+_aliases.install()
 _startup.install()  # installed packages do it at the start of Python, sources here

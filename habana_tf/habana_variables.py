@@ -68,7 +68,7 @@ _READ_BY_OTHERS = (
 _PREFIXES = ("HABANA_", "HBN_", "HCCL_", "HCL_", "HLS1_", "HLS_", "TF_HABANA_")
 """Names that only Habana's software has."""
 _OURS = "HABANA_SIM_"
-_NO_SIGN = ("TF_DUMP_GRAPH_PREFIX", "XDG_RUNTIME_DIR")
+_NO_SIGN = ("TF_DUMP_GRAPH_PREFIX", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 """Declared, but stock TensorFlow or the system reads them too."""
 _SIGNS = ("HABANA_", "HBN_", "HLS", "MULTI_HLS_IPS", "TF_")
 

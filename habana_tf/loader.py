@@ -25,9 +25,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import __version__, habana_variables, log, settings
+from . import device_state, habana_variables, log, settings
+from .device_state import is_loaded
 from .hardware import claim
 from .hardware.cards import Card, cards
+from .version import __version__
 
 __all__ = [
     "TESTED",
@@ -49,17 +51,11 @@ _EXIT_SECONDS = 60.0
 """How long the end of the process waits for a compilation under way on another thread."""
 
 _lock = threading.Lock()
-_loaded = False
 _op_override = True
 
 
 class LoadError(RuntimeError):
     """HPU could not be made available; the message says what to do."""
-
-
-def is_loaded() -> bool:
-    """Whether this process has its HPU."""
-    return _loaded
 
 
 def is_op_override_allowed() -> bool:
@@ -83,11 +79,10 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
     Raises LoadError, hardware.cards.CardError, hardware.machine.MachineError, hardware.ranks.RankError or
     settings.SettingError.
     """
-    global _loaded
     if allow_op_override is not None:
         set_op_override_allowed(allow_op_override)
     with _lock:
-        if _loaded:
+        if is_loaded():
             if claim.held_card() is None:
                 claim.arm(claim.possible())  # Horovod may have loaded it before the program chose its card
             return
@@ -102,15 +97,14 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             claim.arm(possible)
             if not started:
                 rebuild_context()  # as at program start-up: collectives and devices can still be configured
-        from . import fork, keras_compat, rewriter_config, xla_compat
-        from .distribute import guard
+        from . import fork, keras_compat, rewriter_config, strategy_compat, xla_compat
 
         rewriter_config.install()
         fork.guard()
-        guard.install()
+        strategy_compat.install()
         keras_compat.install()
         xla_compat.install(traced=started)
-        _loaded = True
+        device_state.set_loaded()
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's
     habana_variables.announce()

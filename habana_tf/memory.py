@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from typing import Any
 
 __all__ = ["LaunchMemory", "MemoryReport", "memory_report", "record"]
 
 _lock = threading.Lock()
-_plans: dict[tuple[str, int, int, int], LaunchMemory] = {}
+_plans: OrderedDict[str, OrderedDict[tuple[int, int, int], LaunchMemory]] = OrderedDict()
+"""Per cluster, the one met last at the end, its last plans by bytes of inputs, outputs and workspace."""
+MOST_CLUSTERS, MOST_PLANS = 4096, 8
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class LaunchMemory:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """hbm: bytes of the card. current and peak: TensorFlow's `get_memory_info('HPU:0')`. launches: exact plans."""
+    """hbm: bytes of the card. current and peak: TensorFlow's `get_memory_info('HPU:0')`. launches: exact plans, of each
+    cluster the last few."""
 
     hbm: int
     current: int
@@ -83,12 +87,22 @@ class MemoryReport:
 def record(plan: LaunchMemory) -> None:
     """Notes the plan of a launch that was bound to shapes."""
     with _lock:
-        _plans[plan.name, plan.inputs, plan.outputs, plan.workspace] = plan
+        known = _plans.setdefault(plan.name, OrderedDict())
+        _last(_plans, plan.name, known, MOST_CLUSTERS)
+        _last(known, (plan.inputs, plan.outputs, plan.workspace), plan, MOST_PLANS)
+
+
+def _last(table: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
+    """Puts an item at the end of a table that keeps its last ones."""
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > most:
+        table.popitem(last=False)
 
 
 def memory_report() -> MemoryReport:
     """The memory of this process's card. Raises RuntimeError when the device is not loaded."""
-    from .loader import is_loaded
+    from .device_state import is_loaded
 
     if not is_loaded():
         raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
@@ -98,7 +112,7 @@ def memory_report() -> MemoryReport:
 
     known = tf.config.experimental.get_memory_info("HPU:0")
     with _lock:
-        launches = tuple(_plans.values())
+        launches = tuple(plan for known in _plans.values() for plan in known.values())
     return MemoryReport(chip().hbm_bytes, known["current"], known["peak"], launches)
 
 

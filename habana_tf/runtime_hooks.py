@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from . import opdefs
+from .opdefs import INT32, RESOURCE
+
 if TYPE_CHECKING:
-    from ._native._bridge import GraphItem
+    from ._native._bridge import GraphItem, Program
 
 __all__ = [
-    "DT_INT32",
-    "DT_INT64",
-    "DT_RESOURCE",
     "Info",
     "cluster_info",
     "eager_context",
@@ -27,48 +27,42 @@ __all__ = [
     "registrations",
     "resolve",
     "variable_plan",
-    "variable_type",
 ]
 
 Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
 """(cluster, op input behind each cluster input, inputs whose values fix a shape, seeds of the random states)"""
 
-DT_INT32, DT_INT64, DT_RESOURCE = 3, 9, 20
-_LAST_C_TYPE = 23
-"""TensorFlow's C API takes no kernel for the element types above (float8 and the short integers)."""
-
 
 def node_info(node_def: bytes) -> Info:
     """The cluster of one op that runs by itself."""
-    from .graph import cluster
+    from .cluster import cluster
 
     return _info(node_def, cluster.of_node(node_def))
 
 
 def cluster_info(data: bytes) -> Info:
     """What an HpuLaunch must know of its cluster; its inputs are the cluster's, in the same order."""
-    from .graph import cluster
+    from .cluster import cluster
 
     fixed, seeds = cluster.info(data)
     return data, [], fixed, seeds
 
 
 def _info(node_def: bytes, data: bytes) -> Info:
-    from .graph import cluster
+    from .cluster import cluster
 
-    parsed = cluster.parse(data)
-    node, op_def = _node(node_def)
-    positions = {name: iter(range(where.start, where.stop)) for name, where in cluster.arg_slices(node, op_def).items()}
+    parsed = cluster.parsed(data)
+    node = _node(node_def)
+    slices = opdefs.known(node.op).input_slices(node)
+    positions = {name: iter(range(where.start, where.stop)) for name, where in slices.items()}
     order = [next(positions[arg.name]) for arg in parsed.inputs]
     return data, order, parsed.fixed_inputs(), parsed.seeds()
 
 
-def _node(node_def: bytes) -> tuple[Any, Any]:
+def _node(node_def: bytes) -> Any:
     from tensorflow.core.framework import node_def_pb2
-    from tensorflow.python.framework import op_def_registry
 
-    node = node_def_pb2.NodeDef.FromString(node_def)
-    return node, op_def_registry.get(node.op)
+    return node_def_pb2.NodeDef.FromString(node_def)
 
 
 def variable_plan(node_def: bytes) -> tuple[Any, ...]:
@@ -77,15 +71,15 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
     ("dataflow", dtype, info, [(result, op input)] to assign, [results] that are the op's outputs), or for an op
     that HPU cannot lower: ("stock", dtype, op, reads only, [(attribute, serialized AttrValue)]).
     """
-    from .graph import cluster
+    from .cluster import cluster
     from .lowering import table
 
-    node, _ = _node(node_def)
-    dtype = variable_type(node.op, {k: v.type for k, v in node.attr.items()})
+    node = _node(node_def)
+    dtype = opdefs.variable_type(node.op, {k: v.type for k, v in node.attr.items()})
     row = table.lookup(node.op)
     if row is not None and _takes(row, node):
         data = cluster.of_node(node_def)
-        results = cluster.parse(data).results
+        results = cluster.parsed(data).results
         assigns = [(k, r.assigns) for k, r in enumerate(results) if r.assigns >= 0]
         outputs = [k for k, r in enumerate(results) if r.assigns < 0]
         return "dataflow", dtype, _info(node_def, data), assigns, outputs
@@ -97,7 +91,7 @@ def stock_plan(node_def: bytes) -> tuple[str, list[tuple[str, bytes]]]:
     """How TensorFlow's CPU kernel runs an op that stands on HPU."""
     from . import stand_ins
 
-    return stand_ins.plan(*_node(node_def))
+    return stand_ins.plan(_node(node_def))
 
 
 def _takes(row: Any, node: Any) -> bool:
@@ -105,18 +99,11 @@ def _takes(row: Any, node: Any) -> bool:
     return all(node.attr[attr].type in {dtype.tf_enum for dtype in allowed} for attr, allowed in row.types.items())
 
 
-def variable_type(op: str, types: dict[str, int]) -> int:
-    """TensorFlow's number of the element type of an op's variables, from its type attributes."""
-    if op.startswith(("Rng", "Stateful")):  # the state of tf.random.Generator
-        return DT_INT64
-    return types.get("T") or types["dtype"]
+def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | None]]) -> Program:
+    """The program that runs a cluster on inputs of these types, shapes and values."""
+    from .resolver import resolve as resolver
 
-
-def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | None]]) -> int:
-    """The handle of the program that runs a cluster on inputs of these types, shapes and values."""
-    from .compiler import resolve as compiler
-
-    return compiler.resolve(data, signature)
+    return resolver.resolve(data, signature)
 
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:
@@ -165,15 +152,11 @@ def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], str]]:
     op on resource variables that has a CPU kernel and nothing for HPU: without a kernel such an op on an HPU
     variable is a placement error that soft placement does not cure. At last what stands in for other accelerators'.
     """
-    from tensorflow.python.framework import kernels as registry
-    from tensorflow.python.framework import op_def_registry
-
     from . import stand_ins
     from .lowering import table
 
     rows = table.registrations()
-    known = registry.get_all_registered_kernels().kernel
-    kernels = _Kernels(known, frozenset(row.op for row in rows))
+    kernels = _Kernels(opdefs.all_kernels(), frozenset(row.op for row in rows))
     handles: dict[str, list[str]] = {}
     hosts: dict[str, frozenset[str]] = {}
     have: dict[str, list[dict[str, int]]] = {}
@@ -185,20 +168,18 @@ def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], str]]:
             continue
         resources = handles.get(row.op)
         if resources is None:
-            args = op_def_registry.get(row.op).input_arg
-            resources = handles[row.op] = [arg.name for arg in args if arg.type == DT_RESOURCE]
+            resources = handles[row.op] = opdefs.known(row.op).handles()
         kind = "variable" if resources else "in_place" if row.in_place else "op"
         out.append((row.op, list(row.types), [*row.host, *resources], kind))
         have.setdefault(row.op, []).append(types)
     variable_ops = kernels.variable_ops()
     for op in variable_ops:
-        op_def = op_def_registry.get(op)
         for combination in kernels.cpu_types(op):
             ours = have.setdefault(op, [])
             if any(_overlap(combination, other) for other in ours) or kernels.has_default(op, combination):
                 continue
             ours.append(combination)
-            host = sorted(_host_arguments(op, op_def, combination))
+            host = sorted(_host_arguments(op, combination))
             out.append((op, list(combination.items()), host, "variable"))
 
     left_out = frozenset(variable_ops)
@@ -223,12 +204,13 @@ def _overlap(a: dict[str, int], b: dict[str, int]) -> bool:
     return all(b[name] == dtype for name, dtype in a.items() if name in b)
 
 
-def _host_arguments(op: str, op_def: Any, types: dict[str, int]) -> Iterable[str]:
+def _host_arguments(op: str, types: dict[str, int]) -> Iterable[str]:
     """Arguments of a stock resource op in host memory: handles, int32, and all but the variables' own type."""
-    own = variable_type(op, types) if types.get("T") or types.get("dtype") else None
-    for arg in (*op_def.input_arg, *op_def.output_arg):
+    facts = opdefs.known(op)
+    own = opdefs.variable_type(op, types) if types.get("T") or types.get("dtype") else None
+    for arg in facts.arguments():
         dtype = arg.type or types.get(arg.type_attr)
-        if dtype in (DT_RESOURCE, DT_INT32) or (arg in op_def.input_arg and (dtype is None or dtype != own)):
+        if dtype in (RESOURCE, INT32) or (arg in facts.inputs and (dtype is None or dtype != own)):
             yield arg.name
 
 
@@ -245,7 +227,7 @@ class _Kernels:
         """Kernels by op."""
         self._by_op: dict[str, list[Any]] = {}
         self._raw_defaults: dict[str, list[Any]] = {}
-        self._defaults: dict[str, list[dict[str, frozenset[int]]]] = {}
+        self._defaults: dict[str, list[opdefs.Kernel]] = {}
         for kernel in known:
             if kernel.label:
                 continue
@@ -261,36 +243,19 @@ class _Kernels:
 
     def variable_ops(self) -> list[str]:
         """Ops that take the handle of a resource variable."""
-        from tensorflow.python.framework import op_def_registry
-
-        out = []
-        for op in sorted(self._by_op):
-            op_def = op_def_registry.get(op)
-            if op_def is None or not op.startswith(self._VARIABLE_OPS):
-                continue
-            if any(arg.type == DT_RESOURCE and not arg.number_attr for arg in op_def.input_arg):
-                out.append(op)
-        return out
+        ours = [op for op in sorted(self._by_op) if op.startswith(self._VARIABLE_OPS)]
+        return [op for op in ours if (known := opdefs.facts(op)) is not None and known.handles()]
 
     def has_default(self, op: str, types: dict[str, int]) -> bool:
         """Whether TensorFlow's kernel for any device takes these element types."""
         raw = self._raw_defaults.pop(op, None)
         if raw is not None:
-            self._defaults[op] = [{c.name: frozenset(c.allowed_values.list.type) for c in k.constraint} for k in raw]
+            self._defaults[op] = [opdefs.kernel(k) for k in raw]
         return any(
-            all(types.get(name) in allowed for name, allowed in default.items())
-            for default in self._defaults.get(op, ())
+            all(types.get(name) in allowed for name, allowed in default.types) for default in self._defaults.get(op, ())
         )
 
     def cpu_types(self, op: str) -> list[dict[str, int]]:
         """The element types of the CPU kernels of an op, one dictionary per combination of type attributes."""
-        from itertools import product
-
-        out: list[dict[str, int]] = []
-        for kernel in self._by_op[op]:
-            if kernel.device_type != "CPU":
-                continue
-            names = [c.name for c in kernel.constraint]
-            allowed = [[t for t in c.allowed_values.list.type if t <= _LAST_C_TYPE] for c in kernel.constraint]
-            out.extend(dict(zip(names, types, strict=True)) for types in product(*allowed))
-        return out
+        kernels = [opdefs.kernel(k) for k in self._by_op[op] if k.device_type == "CPU"]
+        return [dict(zip(k.attrs(), types, strict=True)) for k in kernels for types in k.combinations()]

@@ -17,10 +17,10 @@ Invariants:
 
 from __future__ import annotations
 
-from . import setting as kind
-from .setting import Setting as Setting
-from .setting import SettingError as SettingError
-from .setting import shown as shown
+from . import environment as kind
+from .environment import Setting as Setting
+from .environment import SettingError as SettingError
+from .environment import shown as shown
 
 # --- the machine that is simulated ---
 
@@ -67,6 +67,13 @@ XDG_RUNTIME_DIR: Setting[str | None] = Setting(
     None,
     *kind.PATH,
     meaning="Where the system keeps this user's run-time files; set by the login, not by you.",
+    key=False,
+)
+XDG_CACHE_HOME: Setting[str | None] = Setting(
+    "XDG_CACHE_HOME",
+    None,
+    *kind.PATH,
+    meaning="Where this user's caches are, ~/.cache if unset: habana_tf/ there keeps what was measured of this CPU.",
     key=False,
 )
 
@@ -220,6 +227,14 @@ HABANA_SIM_ISA: Setting[str] = Setting(
     meaning="Instructions that compiled kernels may use; auto is the best this host CPU has.",
     key=True,
 )
+HABANA_SIM_BF16_PRODUCTS: Setting[str] = Setting(
+    "HABANA_SIM_BF16_PRODUCTS",
+    "auto",
+    *kind.choice("auto", "dot", "widen"),
+    meaning="Products of bf16: dot multiplies pairs by an instruction of the host CPU, widen makes fp32 of bf16 first; "
+    "auto is the faster one, measured once per host.",
+    key=False,
+)
 HABANA_SIM_COMPILE_PROCESSES: Setting[int] = Setting(
     "HABANA_SIM_COMPILE_PROCESSES",
     0,
@@ -246,6 +261,13 @@ HABANA_SIM_COMPILE: Setting[str] = Setting(
     "on",
     *kind.choice("on", "forbid"),
     meaning="forbid makes compiling a recipe an error: it shows that a warm cache compiles nothing.",
+    key=False,
+)
+HABANA_SIM_PACKAGED_RECIPES: Setting[bool] = Setting(
+    "HABANA_SIM_PACKAGED_RECIPES",
+    True,
+    *kind.SWITCH,
+    meaning="0 compiles the eager ops whose recipes come with the package, too: for timing and tests of compiling.",
     key=False,
 )
 TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(

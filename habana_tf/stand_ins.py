@@ -16,16 +16,13 @@ CPU's kernels are taken of the ops that HPU has for other element types.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from itertools import product
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["PRIORITY", "NeedsTheGraphPass", "NotOnHpu", "needs_its_state", "plan", "select", "used"]
+from . import opdefs
+from .opdefs import RESOURCE, STRING, VARIANT
 
-PRIORITY = -1
-"""Of the kernels that stand in; other kernels have 0."""
-
-_STRING = 7
+__all__ = ["NeedsTheGraphPass", "NotOnHpu", "needs_its_state", "plan", "select", "used"]
 
 _NONE = ("_", "Xla", "Nccl", "Cudnn", "Collective", "TRT", "Anonymous")
 """Ops that are no program's to place (made by TensorFlow itself), or whose work is another device's; anonymous
@@ -66,37 +63,26 @@ def select(
         ours: dict[tuple[str, ...], set[tuple[int, ...]]] | None = None
         for kernel in found:
             host: frozenset[str] | None = None
-            names, combinations = _combinations(kernel)
-            for combination in combinations:
+            read = opdefs.kernel(kernel)
+            names = read.attrs()
+            for combination in read.combinations():
                 types = dict(zip(names, combination, strict=True))
-                if (not gpu and _STRING in combination) or has(op, types):
+                if (not gpu and STRING in combination) or has(op, types):
                     continue
                 if ours is None:
                     ours = _known(cpu[op])
                 if not any(_takes(known, taken, types) for known, taken in ours.items()):
                     continue
                 if host is None:
-                    host = frozenset(kernel.host_memory_arg) if gpu else hosts(op)
+                    host = read.host if gpu else hosts(op)
                 out.setdefault((op, tuple(sorted(types.items()))), host)
     return [(op, dict(types), host) for (op, types), host in out.items()]
 
 
-_LAST_C_TYPE = 23
-"""TensorFlow's C API takes no kernel for the element types above (float8 and the short integers)."""
-
-
-def _combinations(kernel: Any) -> tuple[tuple[str, ...], Iterable[tuple[int, ...]]]:
-    """The type attributes that a kernel tells apart, and what it takes for them."""
-    constraints = [c for c in kernel.constraint if c.allowed_values.list.type]  # others tell layouts apart
-    allowed = [[t for t in c.allowed_values.list.type if t <= _LAST_C_TYPE] for c in constraints]
-    return tuple(c.name for c in constraints), product(*allowed)
-
-
 def _known(kernels: list[Any]) -> dict[tuple[str, ...], set[tuple[int, ...]]]:
     out: dict[tuple[str, ...], set[tuple[int, ...]]] = {}
-    for kernel in kernels:
-        names, combinations = _combinations(kernel)
-        out.setdefault(names, set()).update(combinations)
+    for kernel in map(opdefs.kernel, kernels):
+        out.setdefault(kernel.attrs(), set()).update(kernel.combinations())
     return out
 
 
@@ -108,25 +94,24 @@ def _takes(names: tuple[str, ...], taken: set[tuple[int, ...]], types: dict[str,
     return any(all(t in (None, own) for t, own in zip(chosen, each, strict=True)) for each in taken)
 
 
-def plan(node: Any, op_def: Any) -> tuple[str, list[tuple[str, bytes]]]:
+def plan(node: Any) -> tuple[str, list[tuple[str, bytes]]]:
     """(op, [(attribute, serialized AttrValue)]) to run a node by TensorFlow's CPU kernel; it is remembered as used.
 
     node: a NodeDef. Raises NeedsTheGraphPass for an op on state that belongs to a device, and NotOnHpu for one that
     computes while TensorFlow may not choose another device (`tf.config.set_soft_device_placement(False)`).
     """
-    if needs_its_state(op_def):
+    if needs_its_state(node.op):
         raise NeedsTheGraphPass(
             f"{node.op} '{node.name}' is on HPU, which leaves it to the CPU: its state is of the device it runs on, "
             "and only HPU's graph pass can move all that share it. This graph did not go through the pass. If plugin "
             "optimizers or Grappler are switched off (use_plugin_optimizers, disable_meta_optimizer), switch them "
             "on, or put the op under tf.device('/CPU:0')"
         )
-    from tensorflow.core.framework import types_pb2
     from tensorflow.python.eager import context
     from tensorflow.python.framework import dtypes
 
     types = [dtypes.as_dtype(value.type).name for value in node.attr.values() if value.type]
-    keeps_books = any(arg.type == types_pb2.DT_VARIANT for arg in (*op_def.input_arg, *op_def.output_arg))
+    keeps_books = any(arg.type == VARIANT for arg in opdefs.known(node.op).arguments())
     if not keeps_books and not context.context().soft_device_placement:
         raise NotOnHpu(
             f"{node.op} '{node.name}' of {', '.join(types) or 'any type'} is to run on HPU, which has no kernel for "
@@ -138,8 +123,6 @@ def plan(node: Any, op_def: Any) -> tuple[str, list[tuple[str, bytes]]]:
     return node.op, attrs
 
 
-def needs_its_state(op_def: Any) -> bool:
+def needs_its_state(op: str) -> bool:
     """Whether an op works on a resource or on a variable by reference."""
-    from tensorflow.core.framework import types_pb2
-
-    return any(arg.is_ref or arg.type == types_pb2.DT_RESOURCE for arg in (*op_def.input_arg, *op_def.output_arg))
+    return any(arg.is_ref or arg.type == RESOURCE for arg in opdefs.known(op).arguments())

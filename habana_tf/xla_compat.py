@@ -11,7 +11,7 @@ through which every function with its attributes is made (traced, a gradient, or
 `OptionalXlaContext`, which changes how control flow is traced; and `Function._generate_tracing_options`, where a marked
 function gets its cache. Nothing is added to the call of a function without the mark. A release of TensorFlow that
 lacks one of them is left alone, and `uninstall()` gives all back. Marked calls inside a placed graph (of a session, of
-a function traced for the CPU) are opened by `graph/inline.py`.
+a function traced for the CPU) are opened by `graph/inline_xla.py`.
 """
 
 from __future__ import annotations

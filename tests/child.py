@@ -94,6 +94,8 @@ def on_hpu(test: Callable[[], None]) -> Callable[[], None]:
         path = test.__code__.co_filename
         server = _servers.get(path)
         if server is None or server.process.poll() is not None:
+            while _servers:  # those of other files: their tests are over
+                _servers.popitem()[1].process.kill()
             server = _servers[path] = _Server(path)
         print(test.__name__, file=server.asks, flush=True)
         answer = server.answers.readline()

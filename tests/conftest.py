@@ -12,11 +12,22 @@ from pathlib import Path
 
 import pytest
 
+from tests import installation
+
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 
 HERE = Path(__file__).parent
 FIRST = "keras_coverage", "test_recurrent.py", "test_ways_of_training.py", "test_training.py"
 """Files and folders that take minutes and would come late: side by side with others none may be left for the end."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        wrong = installation.out_of_date()
+        if wrong:
+            raise pytest.UsageError(wrong)
+    if not getattr(config.option, "numprocesses", None):  # workers start where they are started from
+        installation.leave_the_sources()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

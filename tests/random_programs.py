@@ -11,10 +11,13 @@ several times what a loop or a cond gave among it, reads and writes variables an
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import random
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +25,9 @@ import numpy as np
 import tensorflow as tf
 
 F32, F64, BF16, I32, I64, BOOL = tf.float32, tf.float64, tf.bfloat16, tf.int32, tf.int64, tf.bool
+
+PATIENCE = 300.0
+"""Seconds that a program may take, a hundred times what most do."""
 
 KINDS: dict[str, tuple[Any, tuple[int | None, ...]]] = {
     "v": (F32, (3,)), "m": (F32, (2, 3)), "u": (F32, (None,)), "f": (F32, ()), "h": (BF16, (3,)), "d": (F64, (3,)),
@@ -328,36 +334,50 @@ def main() -> int:
     habana_tf.load_habana_module()
     if options.interpret:
         _interpret()
-    different = refused = 0
-    begin = time.monotonic()
-    for seed in range(options.seed, options.seed + options.count):
-        try:
-            compare(Draw(random.Random(seed)))
-        except Exception as error:
-            if _refused(seed):
-                refused += 1
-                continue
-            different += 1
-            print(f"seed {seed}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
-        done = seed + 1 - options.seed
-        if done % 100 == 0:
-            print(f"{done} programs in {time.monotonic() - begin:.0f} s, {different} different", flush=True)
-    print(f"{options.count - refused} programs compared, {different} different, {refused} that TensorFlow refuses")
+    compared = different = refused = 0
+    begin, seed = time.monotonic(), options.seed
+    while compared < options.count:
+        with _watched(seed):
+            try:
+                compare(Draw(random.Random(seed)))
+            except Exception as error:
+                if _refused(seed):
+                    refused, seed = refused + 1, seed + 1
+                    continue
+                different += 1
+                print(f"seed {seed}: {type(error).__name__}: {str(error)[:1500]}", flush=True)
+        compared, seed = compared + 1, seed + 1
+        if compared % 100 == 0:
+            print(f"{compared} programs in {time.monotonic() - begin:.0f} s, {different} different", flush=True)
+    print(f"{compared} programs compared, {different} different, {refused} that TensorFlow refuses")
     return min(different, 100)
+
+
+@contextmanager
+def _watched(seed: int) -> Iterator[None]:
+    """Ends the process with its threads' stacks if a program takes PATIENCE seconds."""
+    late = threading.Timer(PATIENCE, lambda: print(f"seed {seed}: no end after {PATIENCE:.0f} s", flush=True))
+    faulthandler.dump_traceback_later(PATIENCE + 1, exit=True)
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+        faulthandler.cancel_dump_traceback_later()
 
 
 def _interpret() -> None:
     """Lets the interpreter run every cluster of several ops."""
     import logging
 
-    from habana_tf.compiler import resolve
-    from habana_tf.compiler.views import Unfit
+    from habana_tf.compiler.view_indices import Unfit
+    from habana_tf.resolver import recipes
 
     def refuse(*_: Any) -> Any:
         raise Unfit("by request")
 
     logging.getLogger("habana_tf").setLevel(logging.ERROR)
-    resolve.compile_program = refuse
+    recipes.compile_program = refuse
 
 
 if __name__ == "__main__":

@@ -2,8 +2,9 @@
 
 Blocks of commands are run by a shell, in a folder that has the repository's examples and `.venv`, the names that the
 documents use (`train.py`, ...), and a home of its own; Python blocks are run, or compared with the source they quote.
-What is not run in `make test` has its reason in `LATER`, and is run by `make test-long`, or in `NEVER`; a command of an
-unknown program is an error, and so is an entry of a list that no document has.
+What is not run in `make test` has its reason in `LATER`, and is run by `make test-all`, or in `NEVER`; a command of an
+unknown program is an error, and so is an entry of a list that no document has. Blocks that start four processes at a
+time are in `make test-all` too.
 """
 
 from __future__ import annotations
@@ -14,24 +15,30 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.child import environment
-from tests.versions import KERAS_3
+from tests.versions import KERAS_3, needs_horovod
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md")
 PROGRAMS = (
-    "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/python", "export",
+    "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/", "export",
     "HABANA_", "HOROVOD_", "TF_",
 )  # fmt: skip
 
 LATER = {
     "make demo": "builds and installs first; takes two trainings",
     "make lint": "reads the whole source twice, and is a step of CI of its own",
+    "make dev": "puts the sources in the place of the wheel, until the next but one brings it back",
+    ".venv/bin/pytest tests/lowering/test_reduction.py -k l2_loss": "tests within a test, on those sources",
+    ".venv/bin/pytest tests/cluster/test_refusals.py tests/lowering/test_named.py tests/cli/test_families.py": (
+        "tests within a test, on those sources"
+    ),
     'make test ARGS="-k pooling"': "tests within a test",
-    'make test ARGS="-k l2_loss"': "tests within a test",
+    "make test ARGS=tests/cli": "tests within a test",
     "make docs": "writes docs/ops.md, which another test compares with the table",
     "make bench ARGS=--help": "builds and installs first",
 }
@@ -39,11 +46,11 @@ NEVER = {
     "make test": "this test is in it",
     "make test-latest": "all tests again; CI runs it",
     "make test-networks": "hours; CI runs a quarter each day",
-    "make test-long": "this test is in it",
+    "make test-all": "this test is in it",
     "make bench": "measures, for minutes, a machine that nobody else may use",
     'make bench ARGS="--models warmstart"': "measures, as above; tests/benchmarks has its parts",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
-    "make horovod": "make test has made it",
+    "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",
     "make": "names the program",
     "make PYTHON=/path/to/python": "a path to fill in",
     ".ci/run": "CI runs it",
@@ -51,7 +58,7 @@ NEVER = {
     "pip install .": "downloads TensorFlow; tests/test_source_distribution.py does it",
     "HOROVOD_WITH_TENSORFLOW=1 pip install --no-build-isolation '.[horovod]'": "compiles Horovod, as make horovod does",
     "pip cache remove horovod": "removes from the cache of whoever runs the tests",
-    "pip install scikit-build-core nanobind cmake ninja && pip install --no-build-isolation .": "what make does",
+    "pip install scikit-build-core nanobind cmake ninja llvmlite && pip install --no-build-isolation .": "make does it",
 }
 
 SCRIPTS = {
@@ -107,8 +114,8 @@ def inline(document: str) -> list[str]:
     """What is written as code within sentences and begins with the name of a program."""
     text = "\n".join(line for line in _without_fences((ROOT / document).read_text()).split("\n") if line[:4] != "    ")
     found = [" ".join(code.split()) for code in re.findall(r"`([^`]+)`", text)]
-    names = tuple(name for name in PROGRAMS if name not in ("export", "HABANA_", "HOROVOD_", "TF_"))
-    return [code for code in found if code.split()[0] in names]
+    names = tuple(name for name in PROGRAMS if name not in ("export", "HABANA_", "HOROVOD_", "TF_", ".venv/bin/"))
+    return [code for code in found if code.split()[0] in names or code.startswith(".venv/bin/")]
 
 
 def fenced() -> list[tuple[str, str]]:
@@ -123,6 +130,13 @@ def fenced() -> list[tuple[str, str]]:
 BLOCKS = [block for document in DOCUMENTS for block in blocks(document)] if (ROOT / "CONTRIBUTING.md").exists() else []
 INLINE = sorted({each for d in DOCUMENTS for each in inline(d)}) if BLOCKS else []
 TO_RUN = [block for block in BLOCKS if not any(each in LATER or each in NEVER for each in commands(block))]
+WITH_HOROVOD = re.compile("horovod|mpirun|train_hvd")  # make horovod brings Open MPI too
+
+
+def marked(script: str) -> Any:
+    """A block or command as a parameter, skipped where it needs Horovod and there is none; jobs of four are `rest`."""
+    marks = [needs_horovod] if WITH_HOROVOD.search(script) else []
+    return pytest.param(script, marks=[*marks, pytest.mark.rest] if re.search("-np? 4", script) else marks)
 
 
 @pytest.fixture
@@ -160,7 +174,7 @@ def test_every_command_is_run_or_has_its_reason() -> None:
 @pytest.mark.skipif(KERAS_3, reason="Horovod is for TensorFlow 2.15")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("block", TO_RUN, ids=[commands(block)[0][:40] for block in TO_RUN])
+@pytest.mark.parametrize("block", map(marked, TO_RUN), ids=[commands(block)[0][:40] for block in TO_RUN])
 def test_a_block_of_commands(block: str, folder: Path) -> None:
     said = shell(block, folder)
     assert said.count("trained") == sum(int(n) for n in re.findall(r"(?:-n|-np) (\d+) ", block)) + len(
@@ -168,7 +182,7 @@ def test_a_block_of_commands(block: str, folder: Path) -> None:
     ), said
 
 
-@pytest.mark.parametrize("command", [each for each in INLINE if each not in LATER and each not in NEVER])
+@pytest.mark.parametrize("command", [marked(each) for each in INLINE if each not in LATER and each not in NEVER])
 def test_a_command_within_a_sentence(command: str, folder: Path) -> None:
     incomplete = {"habana-tf run": " --help", "python -m habana_tf": " --help", "mpirun": " --version",
                   "horovodrun": " --version"}  # fmt: skip
@@ -187,7 +201,7 @@ def test_a_block_of_python(document: str, block: str, folder: Path) -> None:
     assert any(block.strip() in text for text in texts), block
 
 
-@pytest.mark.long
+@pytest.mark.rest
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("command", LATER)
 def test_a_command_that_takes_long(command: str) -> None:

@@ -37,7 +37,12 @@ IN_SCRIPT = "import os; os.environ['TF_BF16_CONVERSION'] = 'full'"
 
 
 @pytest.mark.parametrize(
-    "variable", ["HABANA_VISIBLE_MODULES", "TF_RECIPE_CACHE_PATH", "HABANA_PROFILE", "HLS_MODULE_ID"]
+    "variable",
+    [
+        "HABANA_VISIBLE_MODULES",
+        "TF_RECIPE_CACHE_PATH",
+        *(pytest.param(name, marks=pytest.mark.rest) for name in ("HABANA_PROFILE", "HLS_MODULE_ID")),
+    ],
 )
 def test_a_variable_of_habanas_is_enough(variable: str, tmp_path: object) -> None:
     value = {"TF_RECIPE_CACHE_PATH": str(tmp_path)}.get(variable, "1")
@@ -46,8 +51,9 @@ def test_a_variable_of_habanas_is_enough(variable: str, tmp_path: object) -> Non
 
 @pytest.mark.parametrize(
     "lines",
-    [[OURS, HOROVOD], [IN_SCRIPT, HOROVOD], ["import habana_tf", KERAS], [HOROVOD, OURS, "hvd.init()"],
-     [KERAS, "import habana_tf", "hvd.init()", "hvd.init()"]],
+    [[OURS, HOROVOD], [IN_SCRIPT, HOROVOD], [KERAS, "import habana_tf", "hvd.init()", "hvd.init()"],
+     pytest.param(["import habana_tf", KERAS], marks=pytest.mark.rest),
+     pytest.param([HOROVOD, OURS, "hvd.init()"], marks=pytest.mark.rest)],
 )  # fmt: skip
 def test_in_any_order(lines: list[str]) -> None:
     assert said("\n".join(lines))[0] == "HPU"
@@ -57,9 +63,13 @@ def test_a_program_that_wants_no_hpu_is_left_alone() -> None:
     changed = "import horovod.tensorflow.mpi_ops as ops\nassert not hasattr(ops.init, '__wrapped__')"
     where, errors = said(f"{HOROVOD}\n{changed}")
     assert where == "CPU" and "habana" not in errors
+    assert said(HOROVOD, HABANA_VISIBLE_MODULES="0", HABANA_SIM_HOROVOD="off")[0] == "CPU"
+
+
+@pytest.mark.rest
+def test_a_program_without_horovod_is_left_alone() -> None:
     assert said("import tensorflow as tf")[0] == "CPU"
     assert said("import tensorflow as tf", HABANA_VISIBLE_MODULES="0")[0] == "CPU"  # nobody asked for it yet
-    assert said(HOROVOD, HABANA_VISIBLE_MODULES="0", HABANA_SIM_HOROVOD="off")[0] == "CPU"
 
 
 def test_one_warning_says_that_hpu_is_not_loaded() -> None:

@@ -39,6 +39,16 @@ def test_importing_tensorflow_next_to_the_package_changes_nothing() -> None:
     )
 
 
+def test_the_line_says_when_the_host_has_less_memory_than_the_card() -> None:
+    from habana_tf import loader
+    from habana_tf.hardware.cards import cards
+
+    possible = cards()
+    enough = possible[0].chip.hbm_bytes
+    assert "host memory is the limit" not in loader._summary(possible, enough)
+    assert "GiB, less than the card: host memory is the limit" in loader._summary(possible, enough - 1)
+
+
 def test_one_line_says_what_was_loaded_and_the_second_call_is_silent() -> None:
     done = python(
         """
@@ -109,6 +119,23 @@ def test_load_after_ops_have_run_keeps_everything_working() -> None:
             tf.random.set_seed(7)
             assert np.array_equal(tf.random.uniform([2]).numpy(), first)
             assert np.array_equal(tf.random.uniform([2]).numpy(), second)
+        """,
+        imported=True,
+    )
+
+
+def test_load_after_ops_without_a_seed_keeps_the_settings() -> None:
+    python(
+        """
+        import tensorflow as tf
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+        tf.config.optimizer.set_experimental_options({"remapping": False})
+        tf.constant(1.0) + 1.0
+        import habana_tf
+        habana_tf.load_habana_module()
+        assert tf.config.threading.get_inter_op_parallelism_threads() == 1
+        assert tf.config.optimizer.get_experimental_options()["remapping"] is False
+        assert tf.random.uniform([8]).numpy().tolist() != tf.random.uniform([8]).numpy().tolist()
         """,
         imported=True,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 
 import pytest
 
@@ -27,16 +28,27 @@ def test_it_prints_and_is_json() -> None:
 
 
 def test_without_the_device_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("habana_tf.loader.is_loaded", lambda: False)
+    monkeypatch.setattr("habana_tf.device_state.is_loaded", lambda: False)
     with pytest.raises(RuntimeError, match="load_habana_module"):
         memory_report()
 
 
 def test_a_plan_is_noted_once_per_shape(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "_plans", {})
+    monkeypatch.setattr(memory, "_plans", OrderedDict())
     for rows in (1, 2, 2):
         memory.record(LaunchMemory("step", rows, 1, 0, 1, 1))
-    assert len(memory._plans) == 2
+    assert [plan.inputs for plan in memory._plans["step"].values()] == [1, 2]
+
+
+def test_the_last_plans_of_the_last_clusters_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_plans", OrderedDict())
+    monkeypatch.setattr(memory, "MOST_CLUSTERS", 3)
+    for rows in (*range(1, 101), 95):
+        memory.record(LaunchMemory("step", rows, 1, 0, 1, 1))
+    assert [plan.inputs for plan in memory._plans["step"].values()] == [93, 94, 96, 97, 98, 99, 100, 95]
+    for name in ("a", "b", "step", "c"):
+        memory.record(LaunchMemory(name, 1, 1, 0, 1, 1))
+    assert list(memory._plans) == ["b", "step", "c"]
 
 
 def test_a_training_step_has_an_exact_plan() -> None:

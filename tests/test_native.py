@@ -63,7 +63,7 @@ def four_threads() -> Iterator[None]:
     _bridge.set_threads(before)
 
 
-def chain(kernel: tuple[int, Any], calls: int, grain: int) -> int:
+def chain(kernel: tuple[int, Any], calls: int, grain: int) -> _bridge.Program:
     """A program that applies the kernel `calls` times, through the workspace."""
     address, engine = kernel
     where = [(0, 0, 0, 4 * N), (2, 0, 0, 4 * N), (2, 0, 4 * N, 4 * N), (1, 0, 0, 4 * N)]
@@ -73,7 +73,7 @@ def chain(kernel: tuple[int, Any], calls: int, grain: int) -> int:
         target = 3 if i == calls - 1 else 1 + i % 2
         steps.append((address, [source, target], [1], N, grain))
         source = target
-    return _bridge.make_program("chain", steps, where, [(F32, [N])], 8 * N, keepalive=engine)
+    return _bridge.make_program("chain", steps, where, [(F32, [N])], 8 * N, data=_bridge.RecipeData(b"", engine))
 
 
 def expected(x: np.ndarray, calls: int) -> np.ndarray:
@@ -94,7 +94,6 @@ def test_every_work_item_is_done_once_and_calls_follow_each_other(
         (y,) = _bridge.run_program(program, [x])
         np.testing.assert_array_equal(y.view(np.float32), expected(x, 7))
     assert _bridge.program_stats(program)["launches"] == 20
-    assert _bridge.free_program(program)
 
 
 def test_concurrent_launches_share_the_pool_without_waiting_for_it(kernel: tuple[int, Any]) -> None:
@@ -122,7 +121,7 @@ def test_constants_and_shapes_arrive(kernel: tuple[int, Any]) -> None:
     constants = np.arange(6, dtype=np.float32)
     program = _bridge.make_program(
         "constants", [(address, [0, 1], [5], 6, 100)], [(3, 0, 0, 24), (1, 0, 0, 24)], [(F32, [2, 3])],
-        0, constants.tobytes(), [], engine,
+        data=_bridge.RecipeData(constants.tobytes(), engine),
     )  # fmt: skip
     (y,) = _bridge.run_program(program, [])
     np.testing.assert_array_equal(y.view(np.float32), 2 * constants + 5)
@@ -143,23 +142,66 @@ def test_constants_and_shapes_arrive(kernel: tuple[int, Any]) -> None:
 )
 def test_a_program_with_a_fault_is_refused_when_it_is_made(calls: Any, buffers: Any, what: str) -> None:
     with pytest.raises(ValueError, match=what):
-        _bridge.make_program("faulty", calls, buffers, [(F32, [1])], 64, b"12345678")
+        _bridge.make_program("faulty", calls, buffers, [(F32, [1])], 64, data=_bridge.RecipeData(b"12345678", None))
 
 
-def test_a_program_keeps_its_code_alive_as_long_as_it_lives() -> None:
-    class Code:
+class Code:
+    """Stands for what machine code belongs to, or for a function."""
+
+    def __call__(self, *args: Any) -> None:
         pass
 
+
+def _settle() -> None:
+    """What native code gave up goes with the next call that makes a program: it may have been under a lock."""
+    _bridge.make_interpreted("next", [], [], Code())
+
+
+def test_programs_keep_their_code_alive_as_long_as_one_of_them_lives() -> None:
     code = Code()
     watch = weakref.ref(code)
-    program = _bridge.make_program("alive", [], [], [], keepalive=code)
+    data = _bridge.RecipeData(b"", code)
+    programs = [_bridge.make_program("alive", [], [], [], data=data, numbers=[n]) for n in range(3)]
+    del code, data
+    while programs:
+        gc.collect()
+        assert watch() is not None
+        programs.pop()
+    _settle()
+    assert watch() is None
+
+
+def test_an_interpreted_program_keeps_its_function_alive() -> None:
+    code = Code()
+    watch = weakref.ref(code)
+    program = _bridge.make_interpreted("alive", [], [], code)
     del code
     gc.collect()
     assert watch() is not None
-    assert _bridge.free_program(program)
-    gc.collect()
+    del program
+    _settle()
     assert watch() is None
-    assert not _bridge.free_program(program)
+
+
+def test_programs_of_a_recipe_share_its_constants_and_are_known_while_they_live() -> None:
+    data = _bridge.RecipeData(b"12345678", None)
+
+    def make(*numbers: int) -> _bridge.Program:
+        return _bridge.make_program("known", [], [(3, 0, 0, 8)], [(F32, [numbers[0]])], data=data, numbers=numbers)
+
+    assert data.find([1]) is None
+    one, two = make(1), make(1, 2)
+    assert data.alive() == 2
+    assert data.find([1]) is not None
+    assert _bridge.program_stats(make(1))["constants"] == 8
+    assert data.alive() == 2  # of the same numbers there is one
+    del one
+    assert data.find([1]) is None
+    assert data.alive() == 1
+    many = [make(n) for n in range(1000)]
+    assert data.alive() == 1001
+    del many, two
+    assert data.alive() == 0
 
 
 def test_an_interpreted_program_sees_inputs_outputs_and_states() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.child import python
+from tests.effort import chosen
 from tests.versions import KERAS_3
 
 STEPS = 7
@@ -19,7 +20,7 @@ SCRIPT = """
     import numpy as np
     import tensorflow as tf
 
-    HPU, STEPS = {hpu}, {steps}
+    HPU, STEPS, NAMES = {hpu}, {steps}, {names}
     if HPU:
         import habana_tf
         from habana_tf._native import _bridge
@@ -41,7 +42,8 @@ SCRIPT = """
     )
     out = {{}}
     x, y = np.random.default_rng(0).integers(0, 30, (32, STEPS)), np.arange(32) % 4
-    for name, build in MODELS.items():
+    for name in NAMES:
+        build = MODELS[name]
         tf.keras.utils.set_random_seed(5)
         with tf.device("/HPU:0" if HPU else "/CPU:0"):
             model = tf.keras.Sequential([L.Input((STEPS,), batch_size=8), *build(), L.Dense(4)])
@@ -65,18 +67,22 @@ SCRIPT = """
 
 
 @pytest.fixture(scope="module")
-def runs() -> dict[bool, dict[str, Any]]:
-    """Losses of eight steps, weights behind them, and launches of one and of three steps, per model."""
-    done = {hpu: python(SCRIPT.format(hpu=hpu, steps=STEPS), imported=True, timeout=400) for hpu in (True, False)}
+def runs(request: pytest.FixtureRequest) -> dict[bool, dict[str, Any]]:
+    """Losses of eight steps, weights behind them, and launches of one and of three steps, per model that is tested."""
+    names = chosen(request, "name")
+    scripts = {hpu: SCRIPT.format(hpu=hpu, steps=STEPS, names=names) for hpu in (True, False)}
+    done = {hpu: python(script, imported=True, timeout=400) for hpu, script in scripts.items()}
     return {hpu: json.loads(d.stdout.splitlines()[-1]) for hpu, d in done.items()}
 
 
 LAYERS = {"lstm": 1, "gru": 1, "rnn": 1, "masked_lstm": 1, "masked_gru": 1, "both_ways": 3, "unrolled": 0,
           "stateful": 1, "cells": 1, "backwards": 1, "convlstm": 1}  # fmt: skip
 """Loops per direction."""
+QUICK = ("lstm", "masked_gru", "both_ways", "stateful", "cells", "convlstm")
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.rest) for name in LAYERS]
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_trains_as_on_the_cpu(runs: dict[bool, dict[str, Any]], name: str) -> None:
     ours, stock = runs[True][name], runs[False][name]
     np.testing.assert_allclose(ours["losses"], stock["losses"], rtol=1e-5)
@@ -84,7 +90,7 @@ def test_trains_as_on_the_cpu(runs: dict[bool, dict[str, Any]], name: str) -> No
         np.testing.assert_allclose(a, b, atol=1e-4 * np.abs(b).max())
 
 
-@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("name", NAMES)
 def test_an_iteration_is_one_launch(runs: dict[bool, dict[str, Any]], name: str) -> None:
     """Beside the iterations a step has a handful of launches: before, between and behind the loops.
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from habana_tf import opdefs
 from habana_tf import runtime_hooks as hooks
+from habana_tf.cluster import cluster
 
 F32, F64, I32, I64 = 1, 2, 3, 9
 
@@ -57,7 +59,7 @@ def test_handles_of_variables_are_in_host_memory(registrations: Any) -> None:
     from tensorflow.python.framework import op_def_registry
 
     for op, _, host, kind in registrations:
-        handles = {arg.name for arg in op_def_registry.get(op).input_arg if arg.type == hooks.DT_RESOURCE}
+        handles = {arg.name for arg in op_def_registry.get(op).input_arg if arg.type == opdefs.RESOURCE}
         if kind != "stock":
             assert handles <= set(host), op
             assert (kind == "variable") == bool(handles), op
@@ -90,11 +92,10 @@ def test_a_stock_gather_leaves_its_variable_alone() -> None:
     assert hooks.variable_plan(node("ResourceGather", 2, dtype=F64, Tindices=I64))[3] is True
 
 
-def test_the_state_of_a_generator_is_int64_whatever_it_draws() -> None:
-    assert hooks.variable_type("RngReadAndSkip", {}) == I64
-    assert hooks.variable_type("StatefulUniform", {"dtype": F32}) == I64
-    assert hooks.variable_type("ResourceApplyAdam", {"T": F32}) == F32
-    assert hooks.variable_type("ResourceGather", {"dtype": F64}) == F64
+def test_an_attribute_left_out_has_its_default_in_a_cluster_of_one() -> None:
+    data, order, _, _ = hooks.node_info(node("ArgMax", 2, T=F32))  # no Tidx, no output_type
+    assert order == [0, 1]
+    assert [r.dtype.tf_enum for r in cluster.parse(data).results] == [I64]
 
 
 def test_the_cluster_of_one_tells_where_its_inputs_come_from() -> None:

@@ -9,17 +9,20 @@ import pytest
 
 from habana_tf import settings
 
-PACKAGE = Path(settings.__file__).parent
-KERNELS = PACKAGE.parent / "kernels"
+SITE = Path(settings.__file__).parents[1]
+PACKAGES = SITE / "habana_tf", SITE / "habana_frameworks"
+KERNELS = SITE / "kernels"
 
 # Frozen on purpose: who adds a variable decides here, too, whether it changes what a recipe computes.
 IN_KEY = {"HABANA_SIM_CHIP", "HABANA_SIM_ISA"}
 NOT_IN_KEY = {
+    "HABANA_SIM_PACKAGED_RECIPES",
     "HABANA_SIM_CARDS",
     "HABANA_VISIBLE_MODULES",
     "HLS_MODULE_ID",
     "HABANA_SIM_STATE_DIR",
     "XDG_RUNTIME_DIR",
+    "XDG_CACHE_HOME",
     "HABANA_SIM_RANK",
     "HABANA_SIM_SIZE",
     "HABANA_SIM_LOCAL_RANK",
@@ -58,6 +61,7 @@ NOT_IN_KEY = {
     "TF_BF16_DUMP_PATH",
     "HABANA_SIM_BF16_VERBOSE",
     "HABANA_SIM_THREADS",
+    "HABANA_SIM_BF16_PRODUCTS",
     "HABANA_SIM_COMPILE",
     "HABANA_SIM_COMPILE_PROCESSES",
     "TF_RECIPE_CACHE_PATH",
@@ -98,7 +102,8 @@ def test_constants_are_named_as_their_variables() -> None:
 def test_every_variable_read_anywhere_is_declared() -> None:
     known = {name for setting in settings.declared() for name in (setting.name, *setting.aliases)}
     read = re.compile(r"""(?:environ(?:\.get\(|\.pop\(|\[)|getenv\()\s*["'](\w+)["']""")
-    sources = [*PACKAGE.rglob("*.py"), *KERNELS.rglob("*.cc"), *KERNELS.rglob("*.h")]
+    python = [path for package in PACKAGES for path in package.rglob("*.py")]
+    sources = [*python, *KERNELS.rglob("*.cc"), *KERNELS.rglob("*.h")]
     undeclared = {
         f"{path.name}: {name}"
         for path in sources

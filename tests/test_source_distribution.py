@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 WHOLE = ("habana_tf/_native/libhabana_plugin.so", "habana_tf/_native/libhabana_runtime.so", "habana_tf_horovod.pth",
-         "_habana_tf_horovod.py", "habana_tf/py.typed", "habana_frameworks/tensorflow/__init__.py")  # fmt: skip
+         "_habana_tf_horovod.py", "habana_tf/py.typed", "habana_frameworks/tensorflow/__init__.py",
+         "habana_tf/resolver/recipes.zip")  # fmt: skip
 
 pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").exists(), reason="not in a source tree")
 
@@ -37,7 +38,7 @@ def test_an_environment_of_pips_own_has_tensorflow() -> None:
     assert "tensorflow-cpu==2.21.0; python_version >= '3.12'" in needed
 
 
-@pytest.mark.long
+@pytest.mark.rest
 @pytest.mark.timeout(1800)
 def test_pip_wheel_of_the_source_distribution(tmp_path: Path) -> None:
     """In an environment of pip's own, as `pip wheel .` does it; it downloads TensorFlow."""

@@ -245,8 +245,10 @@ LOAD = """
 """
 
 
-@pytest.mark.parametrize("saved_on_hpu", [True, False])
-@pytest.mark.parametrize("loaded_on_hpu", [True, False])
+@pytest.mark.parametrize(
+    ("saved_on_hpu", "loaded_on_hpu"),
+    [(True, False), (False, True)] + [pytest.param(on, on, marks=pytest.mark.rest) for on in (True, False)],
+)
 def test_saved_models_move_between_machines(saved_on_hpu: bool, loaded_on_hpu: bool, tmp_path: Path) -> None:
     saved = run(SAVE, saved_on_hpu, tmp_path)["logits"]
     loaded = run(LOAD, loaded_on_hpu, tmp_path)
@@ -271,7 +273,9 @@ TRAIN_ON = """
 """
 
 
-@pytest.mark.parametrize(("first", "second"), [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("first", "second"), [(True, False), (False, True), pytest.param(True, True, marks=pytest.mark.rest)]
+)
 def test_training_goes_on_from_a_checkpoint_on_the_other_device(first: bool, second: bool, tmp_path: Path) -> None:
     """The moments of the optimizer travel too: the run that goes on equals the one that never stopped."""
     went_on = run("\n    FIRST = True" + TRAIN_ON, first, tmp_path)

@@ -7,14 +7,15 @@
                 ...compile...
                 entry = cache.store(key, name, header, sections, compile_seconds)
 
-These functions (`process`) never raise for trouble with the disk. For people and tools there are, on any cache
+These functions (`process_cache`) never raise for trouble with the disk. For people and tools there are, on any cache
 directory and without TensorFlow: `entries`, `verify`, `prune`, `clear`, `health` (see `directory`), `events`, `runs`,
 `totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see `bundle`); those raise.
 `RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
 
 `key` names the parts of a key, `entry` describes the file, `habana_tf.trust` and `signature` say what is believed,
-`reader` looks into the directory, `listing` at all of it, `disk` is the disk level, `bounds` keeps it small, `levels`
-puts memory before it, `counters` counts, `journal` remembers. docs/recipe-cache.md has the format and the threat model.
+`reader` looks into the directory, `listing` at all of it, `disk` is the disk level, `bounds` keeps it small,
+`recipe_cache` is what a process has of it, `counters` counts, `journal` remembers. docs/recipe-cache.md has the format
+and the threat model.
 
 Importing this package imports none of them: every name is looked up in its module when it is first used, so that a
 command that lists recipes does not pay for the cache at work.
@@ -54,16 +55,16 @@ if TYPE_CHECKING:
     from habana_tf.cache.key import Key as Key
     from habana_tf.cache.key import KeyPart as KeyPart
     from habana_tf.cache.key import diff as diff
-    from habana_tf.cache.levels import KnownFailure as KnownFailure
     from habana_tf.cache.listing import Listed as Listed
-    from habana_tf.cache.process import compiling as compiling
-    from habana_tf.cache.process import lookup as lookup
-    from habana_tf.cache.process import stats as stats
-    from habana_tf.cache.process import store as store
-    from habana_tf.cache.process import store_failure as store_failure
+    from habana_tf.cache.process_cache import compiling as compiling
+    from habana_tf.cache.process_cache import lookup as lookup
+    from habana_tf.cache.process_cache import stats as stats
+    from habana_tf.cache.process_cache import store as store
+    from habana_tf.cache.process_cache import store_failure as store_failure
     from habana_tf.cache.reader import NoDirectory as NoDirectory
     from habana_tf.cache.reader import NoPath as NoPath
     from habana_tf.cache.reader import ReadOnly as ReadOnly
+    from habana_tf.cache.recipe_cache import KnownFailure as KnownFailure
     from habana_tf.cache.recipe_logger import RecipeLogger as RecipeLogger
     from habana_tf.trust import Refused as Refused
 
@@ -76,9 +77,9 @@ _NAMES = {
     ".history": "Miss Run events explain misses runs totals",
     ".journal": "Event",
     ".key": "Difference Key KeyPart diff",
-    ".levels": "KnownFailure",
+    ".recipe_cache": "KnownFailure",
     ".listing": "Listed",
-    ".process": "compiling lookup stats store store_failure",
+    ".process_cache": "compiling lookup stats store store_failure",
     ".reader": "NoDirectory NoPath ReadOnly",
     ".recipe_logger": "RecipeLogger",
     "..trust": "Refused",

@@ -45,6 +45,7 @@ class Swept:
 @dataclass(frozen=True)
 class _Found:
     put_aside: bool
+    temporary: bool
     used: float
     bytes: int
     version: str
@@ -61,8 +62,8 @@ def sweep(
 ) -> Swept:
     """Removes the least recently used until `keep_bytes` are left, and all that was not used for `unused_for` seconds.
 
-    root: the open cache directory. Nothing younger than `minimum_age` seconds goes. Raises OSError or Refused only for
-    the root itself.
+    root: the open cache directory. Nothing younger than `minimum_age` seconds goes, and no file younger than a minute
+    that somebody is still writing. Raises OSError or Refused only for the root itself.
     """
     now = time.time()
     found = sorted(_scan(root, policy), key=lambda f: (not f.put_aside, f.used, f.name))
@@ -71,7 +72,8 @@ def sweep(
     for f in found:
         too_much = keep_bytes is not None and total > keep_bytes
         too_old = unused_for is not None and now - f.used > unused_for
-        if not (too_much or too_old) or (not f.put_aside and now - f.used < minimum_age):
+        least = max(minimum_age, MINIMUM_AGE) if f.temporary else minimum_age
+        if not (too_much or too_old) or (not f.put_aside and now - f.used < least):
             continue
         gone = _remove(root, policy, f)
         if gone is None:
@@ -138,7 +140,8 @@ def _scan_folder(shard: int, version: str, folder: str) -> Iterator[_Found]:
             if stat.S_ISREG(status.st_mode):
                 # A use in the future is a clock set back since: when it was is not known, so it was long ago.
                 used = status.st_mtime if status.st_mtime < time.time() + files.TOUCH_AFTER else 0.0
-                yield _Found(folder == QUARANTINE, used, status.st_size, version, folder, name)
+                temporary = name.startswith(files.TEMPORARY)
+                yield _Found(folder == QUARANTINE, temporary, used, status.st_size, version, folder, name)
 
 
 def _remove(root: int, policy: Policy, found: _Found) -> int | None:

@@ -22,8 +22,7 @@ class Counts:
     misses: int = 0
     """Found nowhere when asked for."""
     shared: int = 0
-    """Misses that another process or thread compiled while this one waited for it, or that another key's recipe is
-    for."""
+    """Misses that another process compiled while this one waited for it, or that another key's recipe is for."""
     compiled: int = 0
     """Compiled by this process."""
     stored: int = 0

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import summary_pb2
 
-from habana_tf import cache
+from habana_tf.cache import process_cache
 
 __all__ = ["RecipeLogger"]
 
@@ -49,7 +49,7 @@ class RecipeLogger(tf.keras.callbacks.Callback):
         """Writes the counters."""
         if self._writer is None or (epoch + 1) % self._every:
             return
-        counts = cache.stats().to_json()
+        counts = process_cache.stats().to_json()
         shown = {name: counts[name] for name in _SHOWN}
         shown["hits"] = counts["memory_hits"] + counts["disk_hits"] + counts["shared"]
         shown["misses"] = counts["misses"]

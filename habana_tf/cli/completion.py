@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from habana_tf.cli.later import Later
+from habana_tf.cli.lazy_parsers import Later
 
 _BASH = """\
 _habana_tf() {{

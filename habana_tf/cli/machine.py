@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from habana_tf import __version__
 from habana_tf.cli.output import CommandError, print_json, print_table, size
+from habana_tf.version import __version__
 
 _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
+
+_PRODUCTS = {"dot": "dot: pairs by one instruction", "widen": "widen: made fp32 first"}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +49,7 @@ def _info(arguments: argparse.Namespace) -> int:
         ("cards for a process", ", ".join(map(str, facts["possible_module_ids"])) + " (the first that is free)"),
         ("host CPU", f"{cpu['name']}, {cpu['architecture']}"),
         ("kernels use", cpu["isa"] + (" with bf16" if cpu["avx512_bf16"] else "")),
+        ("products of bf16", _PRODUCTS[cpu["bf16_products"]] + f" ({cpu['bf16_products_by']})"),
         *((name, number) for name, number in facts["versions"].items()),
     ]
     print_table(["", ""], rows)
@@ -60,6 +63,7 @@ def _facts() -> dict[str, Any]:
     from habana_tf.hardware import cards, chips, cpu
 
     target = cpu.target()
+    products = target.bf16_answer()
     return {
         "chip": asdict(chips.chip()),
         "cards": [{"index": card.index, "module_id": card.module_id, "bus_id": card.bus_id} for card in cards.cards()],
@@ -67,8 +71,10 @@ def _facts() -> dict[str, Any]:
         "cpu": {
             "name": cpu.host().name,
             "architecture": cpu.host().architecture,
-            "isa": target.isa.name.lower(),
-            "avx512_bf16": target.avx512_bf16,
+            "isa": target.instructions,
+            "avx512_bf16": target.multiplies_bf16_pairs,
+            "bf16_products": products.products,
+            "bf16_products_by": products.source,
             "llvm_cpu": target.llvm_cpu,
         },
         "versions": {

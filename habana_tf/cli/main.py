@@ -1,8 +1,8 @@
 """`habana-tf`: start programs on several cards; look at recipes, the machine, the ops it runs and the settings.
 
 One module per command; each has `declare`, which gives a parser its arguments and the function that runs it and
-returns the exit code. A module is imported when its command is chosen (`later`), and imports what it needs when it
-runs, so that a command that only looks is there at once.
+returns the exit code. A module is imported when its command is chosen (`lazy_parsers`), and imports what it needs
+when it runs, so that a command that only looks is there at once.
 
 Exit codes: 0 done; 1 what was asked for is not there, damaged or refused; 2 wrong usage or a wrong setting. `run`
 returns what the first rank that failed returned.
@@ -14,9 +14,9 @@ import os
 import sys
 from collections.abc import Sequence
 
-from habana_tf import __version__
-from habana_tf.cli.later import Later, listed
+from habana_tf.cli.lazy_parsers import Later, listed
 from habana_tf.cli.output import CommandError, printable
+from habana_tf.version import __version__
 
 _COMMANDS = (
     ("run", "start a program on several cards", "habana_tf.cli.run:declare"),
@@ -35,6 +35,7 @@ examples:
   habana-tf run -n 4 train.py
   habana-tf info
   habana-tf ops conv2d pool
+  habana-tf ops --missing
   habana-tf settings
   eval "$(habana-tf completion bash)"
 

@@ -1,4 +1,4 @@
-"""`habana-tf ops`: the ops that run on HPU, with element types and notes."""
+"""`habana-tf ops`: the ops that run on HPU, with element types and notes; with `--missing`, those that do not."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ from habana_tf.cli.output import CommandError, print_json, print_table
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the command."""
     parser.add_argument("names", metavar="NAME", nargs="*", help="only ops whose name contains this, in any case")
+    parser.add_argument(
+        "--missing", action="store_true",
+        help="the ops that TensorFlow computes and HPU does not, by family, with how often Keras uses them (NAME may be"
+        " a family)",
+    )  # fmt: skip
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print the whole table as the page docs/ops.md")
@@ -22,6 +27,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _ops(arguments: argparse.Namespace) -> int:
+    if arguments.missing:
+        return _missing(arguments)
     from habana_tf.lowering import catalog
     from habana_tf.lowering.table import rows
 
@@ -38,6 +45,42 @@ def _ops(arguments: argparse.Namespace) -> int:
         print_table(["op", "element types", "notes"], [(e.op, catalog.short(rows()[e.op]), "; ".join(e.notes))
                                                        for e in found])  # fmt: skip
         print(f"\n{len(found)} ops")
+    return 0
+
+
+def _missing(arguments: argparse.Namespace) -> int:
+    """Families in the order of their most used op, and in each the most used first."""
+    if arguments.markdown:
+        raise CommandError("--missing has no page: it is printed as text or --json", 2)
+    from habana_tf.cli.missing import missing, uses
+
+    try:
+        every = missing()
+    except ImportError as error:
+        raise CommandError(f"the list is made from TensorFlow, which is not installed here: {error}", 1) from None
+    wanted = [name.lower() for name in arguments.names]
+    found = [m for m in every if not wanted or any(name in m.op.lower() or name == m.family for name in wanted)]
+    if not found:
+        asked = " or ".join(repr(name) for name in arguments.names)
+        raise CommandError(f"of what HPU lacks nothing has {asked} in its name: `habana-tf ops` lists what it has", 1)
+    order = list(dict.fromkeys(m.family for m in found))
+    found.sort(key=lambda m: order.index(m.family))
+    if arguments.json:
+        print_json([asdict(m) for m in found])
+        return 0
+    counted = uses()
+    columns = ["family", "op", ">networks", ">cases", "GPU", "lowering"]
+    print_table(columns, [
+        (m.family, m.op, str(m.networks), str(m.cases), "yes" if m.gpu else "",
+         (m.module or "") + (" (new)" if m.new_module else "")) for m in found
+    ])  # fmt: skip
+    print(
+        f"\n{len(found)} ops that TensorFlow computes on the CPU and HPU does not, of element types that HPU has.\n"
+        f"networks, cases: how many have it in a training step, of {counted['networks']} networks and of "
+        f"{counted['cases']} layers, losses, metrics, optimizers, schedules and activations of Keras "
+        f"{counted['keras']}.\n"
+        "GPU: TensorFlow has it there. lowering: the module of habana_tf/lowering where it belongs."
+    )
     return 0
 
 

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from habana_tf.hardware.cpu import Target
 
-from . import extent as ext
+from ..ir import extent as ext
+from ..ir.extent import Extent
+from ..ir.interpreter import evaluate
+from ..ir.primitives import Node, Op, Program
 from . import in_place
 from .codegen.generate import generate
 from .codegen.objects import MODULE_BYTES, Objects
 from .describe import describe
-from .extent import Extent
-from .interpreter import evaluate
-from .ir import Node, Op, Program
-from .recipe import Buffer, Kind, Launch, Recipe
+from .recipe import Buffer, KernelCall, Kind, Recipe
 from .rewrite import rewrite
 from .schedule import schedule
 
@@ -32,10 +32,10 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     spared = in_place.joined(program, plan.kernels, generated.codes)
     layout.join(spared)
     copies = []
-    launches: list[Launch] = []
+    made: list[KernelCall] = []
     kernels = []
     for kernel, explained in zip(generated.codes, plan.kernels, strict=True):
-        first = len(launches)
+        first = len(made)
         temps = [layout.temporary(n) for n in kernel.temps]
         copied = in_place.copied(explained)
         calls = () if copied is not None and copied[0] in spared else kernel.calls
@@ -43,15 +43,15 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
             if call.grid == 0:
                 continue
             numbers = tuple(temps[b[1]] if isinstance(b, tuple) else layout.number(b) for b in call.buffers)
-            layout.used(numbers, len(launches))
+            layout.used(numbers, len(made))
             if copied is not None and len(calls) == 1 and (output := layout.taken_over(*copied)) is not None:
-                copies.append((len(launches), copied[0], output))
-            launches.append(Launch(call.name, numbers, call.grid, call.grain, call.constants))
-        layout.used(temps, len(launches) - 1)
-        kernels.append({**describe(explained, plan), "launches": [first, len(launches) - first]})
+                copies.append((len(made), copied[0], output))
+            made.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
+        layout.used(temps, len(made) - 1)
+        kernels.append({**describe(explained), "launches": [first, len(made) - first]})
     return Recipe(
         name,
-        launches,
+        made,
         layout.buffers(),
         outputs,
         list(program.states),

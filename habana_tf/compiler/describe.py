@@ -8,78 +8,66 @@
               for the op that came first; constants, shapes and views of inputs are no work
     outputs   how many tensors it writes
     flops     floating-point operations of one launch: two per multiply-add of a contraction, one per element for each
-              scalar function of floating-point numbers (whatever its price) and each term of a reduction
+              scalar function of floating-point numbers (whatever its price), each term of a reduction or a scan, and
+              each update of a scatter that computes
     bytes     what it touches: the sizes of the tensors it reads and writes, each once and whole
 
-Counts follow from shapes alone. A row is made for every kernel of every compilation, so it is one walk over its nodes.
+Counts follow from the kernel's body alone. A size known at run time only is an expression of the symbols.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any
 
-from . import extent as ext
-from .extent import Extent
-from .ir import VIEWS, Contraction, Node, Op
-from .keep import ALWAYS_KEPT
-from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
-from .reads import reads_of
-from .schedule import Schedule
+from ..ir import extent as ext
+from ..ir.extent import Extent
+from ..ir.primitives import Node, Op, Shape
+from .body import Apply, Body
+from .primitive_classes import primitive
 
 _NO_ARITHMETIC = frozenset({"cast", "bitcast", "select"})
 
 
-def describe(kernel: Kernel, plan: Schedule) -> dict[str, Any]:
-    """The row of a kernel of `plan`, as JSON data."""
-    inside = list(_inside(kernel, plan))
-    maps = [n for n in inside if n.op is Op.MAP] if not isinstance(kernel, SingleKernel) else []
-    reduces = kernel.reduces if isinstance(kernel, LoopKernel) else []
-    reads, _ = reads_of(kernel, plan.kept, plan.operands, set(kernel.outputs))
-    touched = {**dict.fromkeys(reads), **dict.fromkeys(kernel.outputs)}
-    if isinstance(kernel, ContractKernel):
-        engine, does, shape, flops = "MME", "contract", kernel.node.shape, _multiply_adds(kernel.node)
-        flops = ext.mul(flops, 2)
-    elif isinstance(kernel, LoopKernel):
-        engine, does, shape, flops = "TPC", "reduce" if reduces else "map", kernel.domain, 0
-    else:
-        engine, does, shape, flops = "TPC", kernel.node.op.name.lower(), kernel.node.shape, 0
-    per_element = sum(n.src[-1].dtype.is_float and n.arg not in _NO_ARITHMETIC for n in maps)
-    per_element += sum(n.src[0].dtype.is_float for n in reduces)
-    flops = ext.add(flops, ext.mul(ext.product(shape), per_element))
-    fused = Counter([*(n.arg for n in maps), *(n.arg[0] for n in reduces)])
+def describe(body: Body) -> dict[str, Any]:
+    """The row of a kernel, as JSON data."""
+    core, reduces = body.core, [r.node for r in body.reductions]
+    fused = Counter([*(v.fn for v in body.values if isinstance(v, Apply)), *(n.arg[0] for n in reduces)])
+    origins = dict.fromkeys((*body.through, *body.outputs, *([core] if core is not None else [])))
+    does = ("reduce" if reduces else "map") if core is None else core.op.name.lower()
     return {
-        "engine": engine,
-        "does": does,
-        "shape": [_plain(n) for n in shape],
+        "engine": engine(body),
+        "does": "contract" if engine(body) == "MME" else does,
+        "shape": [_plain(n) for n in _shape(body)],
         "fused": dict(sorted(fused.items())),
-        "ops": sorted({n.origin for n in inside if n.origin >= 0 and not _constant(n)}),
-        "outputs": len(kernel.outputs),
-        "flops": _plain(flops),
-        "bytes": _plain(_total(ext.mul(n.numel, n.dtype.bytes) for n in touched)),
+        "ops": sorted({n.origin for n in origins if n.origin >= 0 and not _constant(n)}),
+        "outputs": len(body.outputs),
+        "flops": _plain(flops(body)),
+        "bytes": _plain(touched(body)),
     }
 
 
-def _inside(kernel: Kernel, plan: Schedule) -> Iterator[Node]:
-    """The nodes that a kernel computes, and the views through which it reads."""
-    computed = dict.fromkeys(kernel.outputs)
-    stack = list(kernel.outputs)
-    if not isinstance(kernel, LoopKernel):
-        computed[kernel.node] = None
-        stack.append(kernel.node)
-    if not isinstance(kernel, SingleKernel):
-        stack.extend(s.value for s in kernel.stores)
-    seen: set[Node] = set()
-    while stack:
-        n = stack.pop()
-        if n in seen or (n in plan.kept and n not in computed):
-            continue
-        seen.add(n)
-        yield n
-        # A concatenation is computed part by part, a scatter in place of its base: their sources are other kernels'.
-        if n.op not in (Op.CONCAT, Op.SCATTER):
-            stack.extend(s for s in n.src if s.op not in ALWAYS_KEPT or s in computed)
+def engine(body: Body) -> str:
+    """Which engine of a Gaudi would run it."""
+    return "TPC" if body.core is None else primitive(body.core).engine
+
+
+def flops(body: Body) -> Extent:
+    """Floating-point operations of one launch."""
+    maps = [v for v in body.values if isinstance(v, Apply) and v.fn not in _NO_ARITHMETIC]
+    at_a_point = sum(v.operands[-1].dtype.is_float for v in maps)
+    own = [*(r.node for r in body.reductions), *([body.core] if body.core is not None else [])]
+    return _total([ext.mul(ext.product(body.domain), at_a_point), *(primitive(n).flops(n) for n in own)])
+
+
+def touched(body: Body) -> Extent:
+    """Bytes of the tensors that it reads and writes."""
+    return _total(ext.mul(n.numel, n.dtype.bytes) for n in dict.fromkeys((*body.reads, *body.outputs)))
+
+
+def _shape(body: Body) -> Shape:
+    return body.domain if body.core is None else body.core.shape
 
 
 def _constant(node: Node) -> bool:
@@ -88,23 +76,14 @@ def _constant(node: Node) -> bool:
     stack = [node]
     while stack:
         n = stack.pop()
-        if n.op is not Op.CONST and n.op not in VIEWS:
+        if n.op is not Op.CONST and not primitive(n).is_view:
             return False
         stack.extend(s for s in n.src if s not in seen)
         seen.update(n.src)
     return True
 
 
-def _multiply_adds(node: Node) -> Extent:
-    """Products that a contraction sums: one for each combination of its labels."""
-    spec: Contraction = node.arg
-    sizes: dict[int, Extent] = {}
-    for s, labels in zip(node.src, (spec.a, spec.b), strict=True):
-        sizes.update(zip(labels, s.shape, strict=True))
-    return ext.product(sizes.values())
-
-
-def _total(sizes: Iterator[Extent]) -> Extent:
+def _total(sizes: Iterable[Extent]) -> Extent:
     out: Extent = 0
     for n in sizes:
         out = ext.add(out, n)

@@ -6,166 +6,171 @@ epilogue. Legal is what never reads at another index what the kernel itself writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from . import extent as ext
-from .extent import Extent
-from .ir import VIEWS, Node, Op
-from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel
-from .operands import View
-from .reads import domain_index, reads_of
-from .views import Index, strides
+from ..ir import extent as ext
+from ..ir.linearity import linear
+from ..ir.primitives import Node, Op, Shape
+from .body import Body, point
+from .body_builder import BodyBuilder, loop
+from .primitive_classes import Pass, primitive
+from .view_indices import strides
 
 MAX_STORES = 10
 MAX_EPILOGUE = 40
 """Scalar operations in a contraction's epilogue; more makes its code too long."""
 TINY = 4096
-"""Elements below which unrelated kernels of one domain are fused to save launches."""
+"""Elements below which unrelated kernels of one domain are fused to save kernel calls."""
 CANDIDATES = 12
 
 
 @dataclass(eq=False)
 class Group:
-    kernel: Kernel
+    """A kernel, and what was fused into it. builder: makes values of its body; None where nothing can join it."""
+
+    body: Body
     number: int
-    reads: dict[Node, set[Index]]
+    builder: BodyBuilder | None
+    shifted: bool = False
+    """Whether it stores parts of a whole."""
     before: set[int] = field(default_factory=set)
     ancestors: int = 0
-    size: int = 0
 
 
-def fuse(kernels: list[Kernel], kept: set[Node], operands: dict[Node, tuple[View, View]]) -> list[Group]:
-    """The fused kernels in an order that can run; `kernels` are in an order that can run."""
-    groups: list[Group] = []
-    writers: dict[Node, list[Group]] = {}
-    by_domain: dict[tuple[Extent, ...], list[Group]] = {}
-    index: dict[int, Group] = {}
-    for number, kernel in enumerate(kernels):
-        reads, size = reads_of(kernel, kept, operands, set(kernel.outputs))
-        me = Group(kernel, number, reads, size=size)
-        for n in reads:
-            me.before.update(w.number for w in writers.get(n, ()))
-        if isinstance(kernel, SingleKernel):
-            me.before.update(w.number for n in kernel.outputs for w in writers.get(n, ()))
-        me.ancestors = _ancestors(me.before, index)
-        host = _host(me, by_domain, index) if isinstance(kernel, LoopKernel) else None
-        if host is not None:
-            _merge(host, me, groups, kept, operands)
-            for n in kernel.outputs:
-                writers.setdefault(n, []).append(host)
-            continue
-        groups.append(me)
-        index[number] = me
-        for n in kernel.outputs:
-            writers.setdefault(n, []).append(me)
-        domain = kernel.domain if isinstance(kernel, LoopKernel) else kernel.node.shape
-        by_domain.setdefault(tuple(domain), []).append(me)
-    return _sorted(groups)
+class Fusion:
+    """Groups kernels as they come, in an order that can run."""
 
+    def __init__(self, kept: set[Node]) -> None:
+        self.kept = kept
+        self.groups: list[Group] = []
+        self._writers: dict[Node, list[Group]] = {}
+        self._by_domain: dict[Shape, list[Group]] = {}
 
-def _ancestors(before: set[int], index: dict[int, Group]) -> int:
-    bits = 0
-    for b in before:
-        bits |= index[b].ancestors | (1 << b)
-    return bits
+    def add(self, body: Body, builder: BodyBuilder | None) -> None:
+        """A kernel by itself."""
+        before = {w.number for n in body.reads for w in self._writers.get(n, ())}
+        if builder is None:
+            before.update(w.number for n in body.outputs for w in self._writers.get(n, ()))
+        self._put(Group(body, len(self.groups), builder, before=before, ancestors=self._ancestors(before)))
 
+    def add_pass(self, new: Pass) -> None:
+        """A loop, which joins an earlier kernel if it can."""
+        builder = BodyBuilder(self.kept, set(new.outputs))
+        body = loop(new.domain, new.stores, new.reduces, new.axes, builder)
+        before = {w.number for n in body.reads for w in self._writers.get(n, ())}
+        shifted = any(any(shift) or primitive(target).in_pieces for _, target, shift in new.stores)
+        me = Group(body, len(self.groups), builder, shifted, before, self._ancestors(before))
+        host = self._host(me)
+        if host is None:
+            self._put(me)
+            return
+        self._merge(host, me, new)
+        for n in new.outputs:
+            self._writers.setdefault(n, []).append(host)
 
-def _host(me: Group, by_domain: dict[tuple[Extent, ...], list[Group]], index: dict[int, Group]) -> Group | None:
-    """The latest group that can take `me` in, or None."""
-    assert isinstance(me.kernel, LoopKernel)
-    for g in reversed(by_domain.get(tuple(me.kernel.domain), [])[-CANDIDATES:]):
+    def _put(self, me: Group) -> None:
+        self.groups.append(me)
+        for n in me.body.outputs:
+            self._writers.setdefault(n, []).append(me)
+        self._by_domain.setdefault(me.body.domain, []).append(me)
+
+    def _ancestors(self, before: set[int]) -> int:
+        bits = 0
+        for b in before:
+            bits |= self.groups[b].ancestors | (1 << b)
+        return bits
+
+    def _host(self, me: Group) -> Group | None:
+        """The latest group that can take `me` in, or None."""
+        for g in reversed(self._by_domain.get(me.body.domain, [])[-CANDIDATES:]):
+            bit = 1 << g.number
+            if any(b != g.number and self.groups[b].ancestors & bit for b in me.before):
+                continue
+            if g.builder is not None and _fits(g, me):
+                return g
+        return None
+
+    def _merge(self, g: Group, me: Group, new: Pass) -> None:
+        """Adds a loop to a group: its values are made anew, of those that the group has in registers."""
+        assert g.builder is not None
+        g.builder.own.update(new.outputs)
+        more = loop(new.domain, new.stores, new.reduces, new.axes, g.builder)
+        g.body = replace(
+            g.body,
+            stores=(*g.body.stores, *more.stores),
+            reductions=(*g.body.reductions, *more.reductions),
+            axes=g.body.axes or more.axes,
+            through=more.through,
+        )
+        g.before |= me.before - {g.number}
+        added = me.ancestors & ~(1 << g.number)
+        g.ancestors |= added
         bit = 1 << g.number
-        if any(b != g.number and index[b].ancestors & bit for b in me.before):
-            continue
-        if _fits(g, me):
-            return g
-    return None
+        for other in self.groups:
+            if other.ancestors & bit:
+                other.ancestors |= added
+
+    def kernels(self, outputs: set[Node]) -> list[Body]:
+        """The fused kernels in an order that can run, without stores that nobody reads: their values only pass through
+        registers and need no buffer. outputs: the program's."""
+        ordered = _sorted(self.groups)
+        read = {n for g in ordered for n in g.body.reads}
+        out = []
+        for g in ordered:
+            unread = {s.target for s in g.body.stores} - read - outputs
+            out.append(g.body.without(unread) if unread else g.body)
+            self.kept -= {n for n in unread if n.op is not Op.CONTRACT}
+        return out
 
 
 def _fits(g: Group, me: Group) -> bool:
-    k, new = g.kernel, me.kernel
-    assert isinstance(new, LoopKernel)
-    index = domain_index(new.domain)
+    k, new = g.body, me.body
+    if k.is_loop and (g.shifted or me.shifted):
+        return False
+    index = point(new.domain)
     follows = shares = False
-    written = set(k.outputs) | ({k.node} if isinstance(k, ContractKernel) else set())
-    for node, at in me.reads.items():
+    written = {*k.outputs, k.core} if k.is_contraction else set(k.outputs)
+    reduced = {r.node for r in k.reductions}
+    for node, offsets in new.reads.items():
         if node in written:
-            if isinstance(k, LoopKernel) and node in k.reduces or node.op is Op.CONCAT or at != {index}:
+            if node in reduced or primitive(node).in_pieces or offsets != {ext.ravel(index, node.shape)}:
                 return False
             follows = True
-        elif node in g.reads:
+        elif node in k.reads:
             shares = True
-    if any(n in g.reads for n in new.outputs):
+    if any(n in k.reads for n in new.outputs):
         return False
-    if isinstance(k, ContractKernel):
+    if k.is_contraction:
         return (
-            not new.reduces and follows and len(k.stores) + len(new.stores) <= 4
-            and g.size + me.size <= MAX_EPILOGUE and _affine(me, new)
+            not new.reductions and follows and len(k.stores) + len(new.stores) <= 4
+            and k.work + new.work <= MAX_EPILOGUE and _affine(new)
         )  # fmt: skip
-    if not isinstance(k, LoopKernel) or len(k.outputs) + len(new.outputs) > MAX_STORES:
+    if len(k.outputs) + len(new.outputs) > MAX_STORES:
         return False
-    if k.reduces and new.reduces and k.axes != new.axes:
-        return False
-    if any(r.op is Op.CONCAT or any(s.shift) for s in (*k.stores, *new.stores) for r in (s.target,)):
+    if k.reductions and new.reductions and k.axes != new.axes:
         return False
     numel = ext.product(new.domain)
     return follows or shares or (isinstance(numel, int) and numel <= TINY)
 
 
-def _affine(me: Group, kernel: LoopKernel) -> bool:
-    """Whether an epilogue's reads are all linear in the result's axes.
+def _affine(epilogue: Body) -> bool:
+    """Whether an epilogue's reads are all linear in the result's axes, and no index decides a value.
 
     Where the result itself has strides known at run time only, the axes that it walks as one have to be one for what
-    is read, too: otherwise there is no code for the product (see `contract_spec`).
+    is read, too: otherwise there is no code for the product (see `contraction`).
     """
-    variables = [ext.Var(f"x{k}", n) for k, n in enumerate(kernel.domain)]
-    result, axes = strides(tuple(kernel.domain)), [k for k, n in enumerate(kernel.domain) if n != 1]
+    domain = epilogue.domain
+    result, axes = strides(domain), [k for k, n in enumerate(domain) if n != 1]
     joined = [(p, q) for p, q in pairwise(axes) if not isinstance(result[p], int)]
-    for node, indices in me.reads.items():
-        for index in indices:
-            if len(index) != node.rank:
-                return False
-            found = ext.linear(ext.ravel(index, node.shape), variables)
-            if found is None or not isinstance(found[1], int):
-                return False
-            steps = found[0]
-            if any(steps[p] != ext.mul(steps[q], kernel.domain[q]) for p, q in joined):
-                return False
-    return not _has_positions(kernel)
-
-
-def _has_positions(kernel: LoopKernel) -> bool:
-    """Whether the kernel uses indices as values or conditions (iota, pad, gather)."""
-    stack = [s.value for s in kernel.stores]
-    seen: set[Node] = set()
-    while stack:
-        n = stack.pop()
-        if n in seen:
-            continue
-        seen.add(n)
-        if n.op in (Op.IOTA, Op.PAD, Op.GATHER):
-            return True
-        if n.op is Op.MAP or n.op in VIEWS and n.op is not Op.CONCAT:
-            stack.extend(n.src)
-    return False
-
-
-def _merge(g: Group, me: Group, groups: list[Group], kept: set[Node], operands: dict[Node, tuple[View, View]]) -> None:
-    new = me.kernel
-    assert isinstance(new, LoopKernel) and not isinstance(g.kernel, SingleKernel)
-    g.kernel.stores.extend(new.stores)
-    if isinstance(g.kernel, LoopKernel):
-        g.kernel.reduces.extend(new.reduces)
-        g.kernel.axes = g.kernel.axes or new.axes
-    g.reads, g.size = reads_of(g.kernel, kept, operands, set(g.kernel.outputs))
-    g.before |= me.before - {g.number}
-    added = me.ancestors & ~(1 << g.number)
-    g.ancestors |= added
-    bit = 1 << g.number
-    for other in groups:
-        if other.ancestors & bit:
-            other.ancestors |= added
+    for offset in {o for offsets in epilogue.reads.values() for o in offsets}:
+        found = None if offset is None else linear(offset, epilogue.variables)
+        if found is None or not isinstance(found[1], int):
+            return False
+        steps = found[0]
+        if any(steps[p] != ext.mul(steps[q], domain[q]) for p, q in joined):
+            return False
+    return not any(True for _ in epilogue.conditions())
 
 
 def _sorted(groups: list[Group]) -> list[Group]:
@@ -188,14 +193,3 @@ def _sorted(groups: list[Group]) -> list[Group]:
                 done.add(top.number)
                 out.append(stack.pop())
     return out
-
-
-def drop_unread(groups: list[Group], outputs: set[Node], kept: set[Node]) -> None:
-    """Removes stores that nobody reads: their values only pass through registers and need no buffer."""
-    read = {n for g in groups for n in g.reads}
-    for g in groups:
-        if isinstance(g.kernel, SingleKernel):
-            continue
-        unread = {s.target for s in g.kernel.stores} - read - outputs
-        g.kernel.stores[:] = [s for s in g.kernel.stores if s.target not in unread]
-        kept -= {n for n in unread if n.op is not Op.CONTRACT}

@@ -15,21 +15,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .ir import Node, Op, Program
-from .kernels import Code, Kernel, LoopKernel
+from ..ir.primitives import Node, Op, Program
+from .body import Body, Load
+from .code import Code
 
 
-def copied(kernel: Kernel) -> tuple[Node, Node] | None:
+def copied(body: Body) -> tuple[Node, Node] | None:
     """(base, scatter) of a kernel that does nothing but copy a base into the memory of its scatter."""
-    if not isinstance(kernel, LoopKernel) or kernel.reduces or len(kernel.stores) != 1:
+    if body.core is not None or body.reductions or len(body.stores) != 1:
         return None
-    (stored,) = kernel.stores
-    base, target = stored.value, stored.target
-    in_memory = base.op in (Op.INPUT, Op.SCATTER)
-    return (base, target) if target.op is Op.SCATTER and target.src[0] is base and in_memory else None
+    (stored,) = body.stores
+    if stored.target.op is not Op.SCATTER or not isinstance(stored.value, Load):
+        return None
+    base = stored.target.src[0]
+    whole = stored.value.node is base and stored.value.offset == stored.offset and not stored.value.guard
+    return (base, stored.target) if whole and base.op in (Op.INPUT, Op.SCATTER) else None
 
 
-def joined(program: Program, kernels: Sequence[Kernel], codes: Sequence[Code]) -> dict[Node, Node]:
+def joined(program: Program, kernels: Sequence[Body], codes: Sequence[Code]) -> dict[Node, Node]:
     """The scatters that may share their buffer with the one that follows them, which begins as their copy.
 
     The copy must be the last that reads them, and they must not be outputs themselves.

@@ -1,6 +1,6 @@
 """A recipe: what a cluster compiles to for given shapes, and how it becomes a program of the runtime.
 
-A recipe is plain data: machine code, the list of calls, the buffers they work on. Extents in it may be symbolic;
+A recipe is plain data: machine code, the list of kernel calls, the buffers they work on. Extents in it may be symbolic;
 `bind` puts in numbers, plans the workspace and hands the program to the runtime. `pack`/`unpack` are its form in
 the recipe cache.
 """
@@ -12,15 +12,18 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import aside
-from . import extent as ext
+from ..ir import extent as ext
+from ..ir.dtypes import DType, from_label
+from ..ir.extent import Extent
+from . import compressed
 from .codegen.machine import Loaded
 from .codegen.objects import split
-from .dtypes import DType, from_label
-from .extent import Extent
-from .plan import Lifetime, place
+from .memory_plan import Lifetime, place
+
+if TYPE_CHECKING:
+    from habana_tf._native._bridge import Program, RecipeData
 
 
 class Kind(IntEnum):
@@ -45,7 +48,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Launch:
+class KernelCall:
     """One kernel call: a function of the machine code, its buffers (numbers), work items and grain; and the constants
     that it finds where others find the values of the symbols."""
 
@@ -59,12 +62,13 @@ class Launch:
 @dataclass
 class Recipe:
     """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
-    the number of its first launch and how many it has. `copies`: (launch, input, output) of those that do nothing but
-    copy an input that nobody else reads to an output; an output that takes over its input's memory is spared it. It
-    serves sizes for which all `conditions` are at least 0."""
+    the number of its first kernel call and how many it has. `copies`: (call, input, output) of calls that only copy an
+    input that nobody else reads to an output; an output that takes over its input's memory is spared it. It serves
+    sizes for which all `conditions` are at least 0. `loaded` and `data` are what its programs share, made for the first
+    of them; `code` and `constants` are empty from then on."""
 
     name: str
-    launches: list[Launch]
+    calls: list[KernelCall]
     buffers: list[Buffer]
     outputs: list[tuple[DType, tuple[Extent, ...]]]
     states: list[Extent]
@@ -73,40 +77,54 @@ class Recipe:
     kernels: list[dict[str, Any]] = field(default_factory=list)
     copies: list[tuple[int, int, int]] = field(default_factory=list)
     loaded: Loaded | None = None
+    data: RecipeData | None = None
     conditions: tuple[ext.Expr, ...] = ()
+    _planned: tuple[list[int], tuple[dict[int, int], int, int]] | None = None
 
     def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:
-        """Offsets of the workspace buffers by number, the workspace's size, and the most bytes alive at once."""
+        """Offsets of the workspace buffers by number, the workspace's size, and the most bytes alive at once.
+
+        Who binds a recipe asks for the same numbers twice, so the last answer is kept."""
+        if (last := self._planned) is not None and last[0] == [*dims]:
+            return last[1]
         numbers = [k for k, b in enumerate(self.buffers) if b.kind is Kind.WORKSPACE]
         values = [
             Lifetime(ext.evaluate(self.buffers[k].nbytes, list(dims)), self.buffers[k].first, self.buffers[k].last)
             for k in numbers
         ]
         placed = place(values)
-        return dict(zip(numbers, placed.offsets, strict=True)), placed.total, placed.peak
+        found = dict(zip(numbers, placed.offsets, strict=True)), placed.total, placed.peak
+        self._planned = [*dims], found
+        return found
 
 
 _linking = threading.Lock()
 
 
-def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, target: Any) -> int:
-    """The runtime's program handle for a recipe with its symbolic extents set to `dims`.
+def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, target: Any) -> Program:
+    """The runtime's program for a recipe with its symbolic extents set to `dims`; the one that is alive, if there is.
 
     shapes: the outputs' shapes where they differ from the recipe's own (a generic recipe works on collapsed axes).
     """
     from habana_tf._native import _bridge
 
     numbers = list(dims)
-    offsets, total, _ = recipe.workspace(numbers)
+    bound_to = [*numbers, *(n for shape in shapes or () for n in (-len(shape), *shape))]
     with _linking:  # linked twice, the first code would be unmapped under the program that has its addresses
-        if recipe.loaded is None and recipe.launches:
-            recipe.loaded = Loaded(split(recipe.code), {launch.function for launch in recipe.launches}, target)
+        if recipe.data is None:
+            if recipe.loaded is None and recipe.calls:
+                recipe.loaded = Loaded(split(recipe.code), {call.function for call in recipe.calls}, target)
+            recipe.data = _bridge.RecipeData(recipe.constants, recipe.loaded)
+            recipe.code = recipe.constants = b""  # both are copies of these
+    if (alive := recipe.data.find(bound_to)) is not None:
+        return alive
+    offsets, total, _ = recipe.workspace(numbers)
     calls = []
-    for launch in recipe.launches:
-        grid = ext.evaluate(launch.grid, numbers)
+    for call in recipe.calls:
+        grid = ext.evaluate(call.grid, numbers)
         assert recipe.loaded is not None
-        address = recipe.loaded.address(launch.function)
-        calls.append((address, list(launch.buffers), list(launch.constants) or numbers, grid, launch.grain))
+        address = recipe.loaded.address(call.function)
+        calls.append((address, list(call.buffers), list(call.constants) or numbers, grid, call.grain))
     buffers = []
     for k, b in enumerate(recipe.buffers):
         nbytes = ext.evaluate(b.nbytes, numbers)
@@ -119,22 +137,20 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
     outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
-    handle: int = _bridge.make_program(
-        recipe.name, calls, buffers, outputs, workspace=total, constants=recipe.constants, states=states,
-        keepalive=recipe, copies=recipe.copies,
-    )  # fmt: skip
-    return handle
+    return _bridge.make_program(
+        recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to
+    )
 
 
 def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     """(header fields for people and tools, sections) for the recipe cache.
 
     The header is read for every line of a listing, so it has sums (`flops` is None over symbolic extents), and the
-    section `kernels` (see `aside`) the rows.
+    section `kernels` (see `compressed`) the rows. What both call `launches` are kernel calls.
     """
     plan = {
         "launches": [
-            [x.function, list(x.buffers), pack_extent(x.grid), x.grain, list(x.constants)] for x in recipe.launches
+            [x.function, list(x.buffers), pack_extent(x.grid), x.grain, list(x.constants)] for x in recipe.calls
         ],
         "buffers": [[int(b.kind), b.index, pack_extent(b.nbytes), b.first, b.last] for b in recipe.buffers],
         "outputs": [[d.label, [pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
@@ -149,7 +165,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     }
     sections = {
         "plan": json.dumps(plan, separators=(",", ":")).encode(),
-        "kernels": aside.put(json.dumps(recipe.kernels, separators=(",", ":")).encode()),
+        "kernels": compressed.put(json.dumps(recipe.kernels, separators=(",", ":")).encode()),
         "constants": recipe.constants,
         "object": recipe.code,
     }
@@ -161,13 +177,13 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
     plan = json.loads(sections["plan"])
     return Recipe(
         name,
-        [Launch(f, tuple(b), unpack_extent(g), n, tuple(c)) for f, b, g, n, c in plan["launches"]],
+        [KernelCall(f, tuple(b), unpack_extent(g), n, tuple(c)) for f, b, g, n, c in plan["launches"]],
         [Buffer(Kind(k), i, unpack_extent(n), a, z) for k, i, n, a, z in plan["buffers"]],
         [(from_label(d), tuple(unpack_extent(n) for n in shape)) for d, shape in plan["outputs"]],
         [unpack_extent(n) for n in plan["states"]],
         sections["constants"],
         sections["object"],
-        copies=[(launch, source, target) for launch, source, target in plan["copies"]],
+        copies=[(call, source, target) for call, source, target in plan["copies"]],
         conditions=tuple(n for n in map(unpack_extent, plan["conditions"]) if isinstance(n, ext.Expr)),
     )
 

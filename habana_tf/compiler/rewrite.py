@@ -3,7 +3,7 @@
 `finish_outputs` gives every output a node of its own (an output that is an input, or stands twice, becomes a copy),
 and takes what was reshaped for an output that is a reshape: it is the same bytes, and needs no copy.
 
-`as_loops` (products.py) makes reductions of products per example over strides known at run time only.
+`as_loops` (products_to_reductions.py) makes reductions of products per example over strides known at run time only.
 
 `split_reductions` turns a reduction with few results over much data into two, so that all threads work on it and
 sums stay short. The split depends on shapes only:
@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from .extent import nominal
-from .ir import Node, Op, Program
-from .products import as_loops
+from ..ir.extent import nominal
+from ..ir.primitives import Node, Op, Program
+from .products_to_reductions import as_loops
 
 SPLIT_DOMAIN = 65536
 """Elements from which a reduction is worth splitting."""

@@ -12,55 +12,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import extent as ext
-from .extent import Extent
-from .fuse import drop_unread, fuse
-from .ir import Node, Op, Program
-from .keep import keep
-from .kernels import ContractKernel, Kernel, LoopKernel, SingleKernel, Store, store
-from .operands import View
+from ..ir.primitives import Node, Op, Program
+from .body import Body
+from .body_builder import alone, contraction
+from .contraction import View
+from .fuse import Fusion
+from .kept_values import keep
+from .primitive_classes import OwnKernel, primitive
 
 
 @dataclass
 class Schedule:
-    """kernels in launch order; kept: the nodes with a buffer; operands: contraction operands as strided views."""
+    """kernels in the order of their calls; kept: the nodes with a buffer."""
 
-    kernels: list[Kernel]
+    kernels: list[Body]
     kept: set[Node]
-    operands: dict[Node, tuple[View, View]]
 
 
 def schedule(program: Program) -> Schedule:
-    """The kernels of a program (after `rewrite`). Raises Unfit when a primitive has no kernel."""
+    """The kernels of a program (after `rewrite`). Raises Unfit when a value cannot be told at a point."""
     nodes = program.nodes()
     operands: dict[Node, tuple[View, View]] = {}
     kept = keep(program, nodes, operands)
-    groups = fuse(_kernels(nodes, kept), kept, operands)
-    drop_unread(groups, set(program.outputs), kept)
-    return Schedule([g.kernel for g in groups], kept, operands)
-
-
-def _kernels(nodes: list[Node], kept: set[Node]) -> list[Kernel]:
-    out: list[Kernel] = []
+    fusion = Fusion(kept)
     for n in nodes:
-        if n not in kept or n.op in (Op.INPUT, Op.CONST):
-            continue
-        match n.op:
-            case Op.REDUCE:
-                out.append(LoopKernel(n.src[0].shape, n.arg[1], reduces=[n]))
-            case Op.CONTRACT:
-                out.append(ContractKernel(n, [store(n)]))
-            case Op.RANDOM | Op.SCAN | Op.SORT:
-                out.append(SingleKernel(n))
-            case Op.SCATTER:
-                out.append(LoopKernel(n.shape, stores=[Store(n.src[0], n, (0,) * n.rank)]))
-                out.append(SingleKernel(n))
-            case Op.CONCAT:
-                start: Extent = 0
-                for part in n.src:
-                    shift = tuple(start if a == n.arg else 0 for a in range(n.rank))
-                    out.append(LoopKernel(part.shape, stores=[Store(part, n, shift)]))
-                    start = ext.add(start, part.shape[n.arg])
-            case _:
-                out.append(LoopKernel(n.shape, stores=[store(n)]))
-    return out
+        if n in kept:
+            what = primitive(n)
+            for loop in what.passes(n):
+                fusion.add_pass(loop)
+            if n.op is Op.CONTRACT:
+                fusion.add(*contraction(n, operands[n], kept))
+            elif isinstance(what, OwnKernel):
+                fusion.add(alone(n, what, kept), None)
+    return Schedule(fusion.kernels(set(program.outputs)), kept)

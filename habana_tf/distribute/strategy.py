@@ -30,7 +30,7 @@ from tensorflow.python.distribute import collective_all_reduce_strategy as stock
 from tensorflow.python.distribute import collective_util, distribute_lib
 
 from .. import loader
-from . import launched, served, shared_memory
+from . import grpc_server, launcher_cluster, shared_memory
 
 __all__ = ["HPUStrategy"]
 
@@ -42,18 +42,18 @@ class HPUStrategy(stock.CollectiveAllReduceStrategy):
         the ranks of mpirun or srun. Without any of them there is one worker, this process.
     communication_options: a `tf.distribute.experimental.CommunicationOptions`.
     Loads the HPU if `load_habana_module()` was not called before; raises what that raises, and launched.ClusterError.
-    A process may make several of one cluster (`served.py`), in the same order on all workers.
+    A process may make several of one cluster (`grpc_server.py`), in the same order on all workers.
     """
 
     def __init__(self, cluster_resolver: Any = None, communication_options: Any = None) -> None:
         loader.load_habana_module()
         resolver = cluster_resolver or tf.distribute.cluster_resolver.TFConfigClusterResolver()
         if cluster_resolver is None and not resolver.cluster_spec().as_dict():
-            resolver = launched.resolver(listens=served.server() is not None) or resolver
-        if served.server() is not None:
-            served.require(resolver)
+            resolver = launcher_cluster.resolver(listens=grpc_server.server() is not None) or resolver
+        if grpc_server.server() is not None:
+            grpc_server.require(resolver)
         elif resolver.cluster_spec().as_dict():
-            served.prepare()
+            grpc_server.prepare()
         with _without_startup_warnings():
             extended = _HPUExtended(self, resolver, communication_options or collective_util.Options())
             distribute_lib.Strategy.__init__(self, extended)
@@ -63,11 +63,11 @@ class _HPUExtended(stock.CollectiveAllReduceExtended):
     """What the strategy does: everything as in TensorFlow, on HPU:0."""
 
     def _initialize_multi_worker(self, cluster_resolver: Any) -> None:
-        server = served.server()
+        server = grpc_server.server()
         if server is not None:
             self._std_server_started = True
             self._enable_check_health = not server.default_session_config.experimental.coordination_config.service_type
-            self._collective_key_base = served.keys()
+            self._collective_key_base = grpc_server.keys()
         super()._initialize_multi_worker(cluster_resolver)
         if self._num_workers < 2 or not tf.executing_eagerly():  # an estimator's workers cannot meet: they use the ring
             return
@@ -76,7 +76,7 @@ class _HPUExtended(stock.CollectiveAllReduceExtended):
         if exchange is not None:
             several = self._cross_device_ops
             several._launchers = [shared_memory.Launcher(each, exchange) for each in several._launchers]
-        served.order([host, *self._cross_device_ops._launchers])
+        grpc_server.order([host, *self._cross_device_ops._launchers])
 
     def _initialize_local_devices(self, cluster_resolver: Any, worker_device: str) -> tuple[tuple[str, ...], str]:
         return (f"{worker_device}/device:HPU:0",), "HPU"

@@ -27,8 +27,9 @@ from enum import Enum
 from functools import cache
 
 from ..bf16_config import Config
-from ..compiler.dtypes import DType
-from ..lowering.table import Row, lookup
+from ..ir.dtypes import DType
+from ..lowering.row import Row
+from ..lowering.table import lookup
 from .ops import Argument, argument_names, attr, facts, input_types, output_names, output_types
 from .placement import Placement
 from .view import Node, Ref, View
@@ -142,16 +143,12 @@ def _wish(node: Node, config: Config) -> Why:
 @cache
 def _bf16_attrs(op: str) -> tuple[frozenset[str], frozenset[str]]:
     """The type attributes of an op that may be bfloat16, by its OpDef: (single types, lists of types)."""
-    from tensorflow.python.framework import op_def_registry
-
-    op_def = op_def_registry.get(op)
-    single, lists = set[str](), set[str]()
-    for a in op_def.attr if op_def is not None else ():
-        if a.HasField("allowed_values") and BF16 not in a.allowed_values.list.type:
-            continue
-        if a.type in ("type", "list(type)"):
-            (single if a.type == "type" else lists).add(a.name)
-    return frozenset(single), frozenset(lists)
+    known = facts(op)
+    if known is None:
+        return frozenset(), frozenset()
+    free = [name for name in known.kinds if BF16 in known.allowed.get(name, (BF16,))]
+    single, lists = (frozenset(n for n in free if known.kinds[n] == kind) for kind in ("type", "list(type)"))
+    return single, lists
 
 
 def _changes(node: Node, row: Row | None) -> _Types | Why:

@@ -1,4 +1,4 @@
-"""Constants wait for nobody.
+"""Moves the control inputs of constants to the nodes that use the constants.
 
 What: the control inputs of a Const move to those who use it.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .flow import ROOT, Class, Flow
+from .frames import ROOT, Class, Flow
 from .placement import Placement
 from .view import Node, View
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from .. import loader
+from ..device_state import is_loaded
 from ..lowering.table import lookup
 from .ops import RESOURCE, STRING, VARIANT, device_type, facts, kernels
 from .placement import computes
@@ -34,7 +34,7 @@ def on_cpu() -> dict[str, Reason]:
     from tensorflow.python.eager import context
 
     current: Any = context._context
-    if not loader.is_loaded() or current is None or not current._initialized:
+    if not is_loaded() or current is None or not current._initialized:
         return {}
     found = {}
     for name in sorted(current.list_function_names()):

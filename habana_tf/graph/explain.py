@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from .. import loader
+from ..device_state import is_loaded
 from . import pipeline
 from .ops import RESOURCE, VARIANT
 from .report import GraphRecord, PlacementReport, refused_rows, text
@@ -98,7 +98,7 @@ def explain(fn_or_model: Any, *inputs: Any) -> Explanation:
     """
     import tensorflow as tf
 
-    if not loader.is_loaded():
+    if not is_loaded():
         raise ExplainError("explain() asks TensorFlow what it places on HPU: call load_habana_module() first")
     if not tf.executing_eagerly():
         raise ExplainError("explain() traces functions by itself: call it outside tf.function and graph mode")

@@ -1,7 +1,7 @@
-"""The graph pass: one visible list of phases, from TensorFlow's placed graph to launches.
+"""The graph pass: one visible list of phases, from TensorFlow's placed graph to `HpuLaunch` nodes.
 
 TensorFlow's Grappler calls `optimize` for every function, after placement and after its own optimizers, and twice. A
-graph that has launches already is only checked for nodes without a kernel; `None` means that nothing was to be done.
+graph that has such nodes already is only checked for nodes without a kernel; `None` means that nothing was to be done.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from typing import Any
 from .. import bf16_config, settings
 from . import (
     bf16,
-    clusters,
-    conds,
+    conds_by_shape,
+    conds_to_selects,
     constants,
-    detours,
+    cpu_round_trips,
     dump,
-    flow,
-    inline,
-    launch,
-    lists,
+    frames,
+    inline_xla,
+    launch_nodes,
+    partition,
     placement,
     report,
-    selects,
+    tensor_lists,
     variables,
 )
-from .flow import Flow
+from .frames import Flow
 from .placement import Placement
 from .reasons import Reason
 from .shapes import Shapes
@@ -54,24 +54,24 @@ class Work:
     folded: int = 0
     opened: int = 0
     conversion: bf16.Conversion | None = None
-    groups: list[clusters.Group] = field(default_factory=list)
-    launches: list[launch.Launch] = field(default_factory=list)
+    groups: list[partition.Group] = field(default_factory=list)
+    launches: list[launch_nodes.LaunchNode] = field(default_factory=list)
 
 
 def _conds(work: Work) -> None:
-    work.folded = conds.fold(work.view, work.shapes)
+    work.folded = conds_by_shape.fold(work.view, work.shapes)
     work.before = report.census(work.view)
 
 
 def _place(work: Work) -> None:
-    work.opened = inline.marked(work.view)
+    work.opened = inline_xla.marked(work.view)
     work.placement = placement.place(work.view, settings.TF_PLACE_ON_CPU.get(), work.excluded)
     placement.keep_names(work.view, work.placement)
-    detours.bypass(work.view, work.placement)
+    cpu_round_trips.bypass(work.view, work.placement)
 
 
 def _lists(work: Work) -> None:
-    lists.stay(work.view, work.placement)
+    tensor_lists.stay(work.view, work.placement)
     placement.judge_new(work.view, work.placement)
 
 
@@ -83,7 +83,7 @@ def _bf16(work: Work) -> None:
 
 
 def _selects(work: Work) -> None:
-    work.flow = selects.convert(work.view, flow.analyse(work.view), work.shapes)
+    work.flow = conds_to_selects.convert(work.view, frames.analyse(work.view), work.shapes)
     placement.judge_new(work.view, work.placement)
     constants.free(work.view, work.flow, work.placement)
 
@@ -93,11 +93,11 @@ def _variables(work: Work) -> None:
 
 
 def _clusters(work: Work) -> None:
-    work.groups = clusters.grow(work.view, work.flow, work.placement)
+    work.groups = partition.grow(work.view, work.flow, work.placement)
 
 
 def _launches(work: Work) -> None:
-    work.launches = launch.encapsulate(work.view, work.flow, work.groups)
+    work.launches = launch_nodes.encapsulate(work.view, work.flow, work.groups)
     # TensorFlow's executor says nothing of a cycle: it ends with nothing left that can run, and results never made
     work.view.topological()
 
@@ -137,7 +137,7 @@ def watched(see: Callable[[report.GraphRecord, View], None]) -> Iterator[None]:
 
 
 def optimize(graph_def: bytes, item: Any) -> bytes | None:
-    """The graph with clusters replaced by launches; None if HPU has nothing to do in it.
+    """The graph with clusters replaced by `HpuLaunch` nodes; None if HPU has nothing to do in it.
 
     item: TensorFlow's Grappler item (`nodes_to_preserve()`, `fetch_nodes()`, `output_properties(node)`).
     """
@@ -183,7 +183,7 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
                 numbers.write(name, work.view)
             else:
                 break
-        except launch.Unreadable as why:
+        except launch_nodes.Unreadable as why:
             _log.warning("%s: they run one by one", why)
             left, reason = why.nodes, Reason.UNREADABLE
         # once more without the clusters that are too many

@@ -22,8 +22,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..compiler.dtypes import from_tf
-from ..lowering.table import Row, lookup
+from ..ir.dtypes import from_tf
+from ..lowering.row import Row
+from ..lowering.table import lookup
 from .ops import (
     CONTROL_FLOW,
     RESOURCE,
@@ -275,7 +276,7 @@ def _move(node: Node, placement: Placement) -> None:
 
 
 def rescue(view: View) -> int:
-    """Moves HPU nodes that no kernel could run to the CPU, in a graph that has its launches; returns how many."""
+    """Moves HPU nodes that no kernel could run to the CPU, in a graph with its `HpuLaunch` nodes; returns how many."""
     placement = Placement()
     for node in view.nodes:
         judged = device_type(node.device) != "HPU" or node.op in _NEUTRAL or lookup(node.op) is not None

@@ -1,6 +1,6 @@
 """What the graph pass did, for people and as JSON.
 
-One record per graph: how many of its nodes run on HPU, its launches, and which ops stay on the CPU and why. One log
+One record per graph: how many of its nodes run on HPU, its clusters, and which ops stay on the CPU and why. One log
 line says it when the graph is optimized; `placement_report()` gives all graphs of the process.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .bf16 import Conversion, Why
-from .launch import Launch
+from .launch_nodes import LaunchNode
 from .ops import device_type
 from .placement import Placement, of_the_host
 from .reasons import Reason
@@ -23,8 +23,9 @@ from .view import View
 
 _log = logging.getLogger("habana_tf")
 _lock = threading.Lock()
-_records: list[GraphRecord] = []
-
+_records: deque[GraphRecord] = deque()
+MOST_GRAPHS = 256
+"""Graphs that are remembered one by one, the last ones; earlier ones are counted."""
 
 _SHOWN = 4
 """Names in one line; all are in the report's tables and JSON."""
@@ -45,7 +46,8 @@ class Census:
 
 @dataclass(frozen=True)
 class GraphRecord:
-    """One graph. nodes: all of it; on_hpu: those that run on HPU, in a launch or by themselves.
+    """One graph. nodes: all of it; on_hpu: those that run on HPU, in a cluster or by themselves;
+    in_launches: those in clusters; launches: its `HpuLaunch` nodes.
 
     refused: (op, reason, on the CPU) -> how many; an op that TensorFlow runs in host memory is on the CPU, whatever
     the device it is given. seconds: what the pass took. precision: with the bf16 conversion on,
@@ -55,7 +57,7 @@ class GraphRecord:
     nodes: int
     on_hpu: int
     in_launches: int
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchNode, ...]
     refused: dict[tuple[str, Reason, bool], int]
     seconds: float
     precision: dict[tuple[str, Why], int] = field(default_factory=dict)
@@ -81,33 +83,43 @@ class GraphRecord:
 
 @dataclass(frozen=True)
 class PlacementReport:
-    """Every graph that was optimized in this process. `print(report)` shows a table.
+    """The graphs that were optimized in this process. `print(report)` shows a table.
 
-    eager: the ops that ran on the CPU outside graphs, with the reason.
+    graphs: the last ones; earlier: how many there were before, which are in `totals` and `precision` too. eager: the
+    ops that ran on the CPU outside graphs, with the reason.
     """
 
     graphs: tuple[GraphRecord, ...] = ()
     totals: Counter[tuple[str, Reason, bool]] = field(default_factory=Counter)
     precision: Counter[tuple[str, Why]] = field(default_factory=Counter)
     eager: dict[str, Reason] = field(default_factory=dict)
+    earlier: int = 0
 
     @classmethod
-    def of(cls, graphs: Iterable[GraphRecord], eager: dict[str, Reason] | None = None) -> PlacementReport:
-        """The report on some graphs, and on eager ops."""
-        report = cls(tuple(graphs), eager=eager or {})
+    def of(
+        cls,
+        graphs: Iterable[GraphRecord],
+        eager: dict[str, Reason] | None = None,
+        before: PlacementReport | None = None,
+    ) -> PlacementReport:
+        """The report on some graphs after those of another report, and on eager ops."""
+        before = before or cls()
+        totals, precision = Counter(before.totals), Counter(before.precision)
+        report = cls(tuple(graphs), totals, precision, eager or {}, before.earlier + len(before.graphs))
         for g in report.graphs:
             report.totals.update(g.refused)
             report.precision.update(g.precision)
         return report
 
     def to_json(self) -> str:
-        """{graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...], precision: [...]}],
-        refused: [...], precision: [...], eager: [...]}"""
+        """{earlier, graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...], precision:
+        [...]}], refused: [...], precision: [...], eager: [...]}"""
         return json.dumps(self.data(), indent=2)
 
     def data(self) -> dict[str, Any]:
         """What `to_json` writes."""
         return {
+            "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],
             "refused": refused_rows(self.totals),
             "precision": _precision(self.precision),
@@ -121,10 +133,11 @@ class PlacementReport:
         from rich.console import Group
         from rich.table import Table
 
-        graphs = Table(title="HPU placement", title_justify="left")
-        for column in ("graph", "nodes", "on HPU", "in launches", "clusters", "ms"):
+        of = f", the last graphs of {self.earlier + len(self.graphs):,}" if self.earlier else ""
+        graphs = Table(title=f"HPU placement{of}", title_justify="left")
+        for column in ("graph", "nodes", "on HPU", "in clusters", "clusters", "ms"):
             graphs.add_column(column, justify="right")
-        for k, g in enumerate(self.graphs):
+        for k, g in enumerate(self.graphs, self.earlier):
             names = _few([c.name for c in g.launches], "clusters")
             graphs.add_row(str(k), str(g.nodes), str(g.on_hpu), str(g.in_launches), names, f"{g.seconds * 1e3:.0f}")
         reasons = Table(title="Ops outside clusters", title_justify="left")
@@ -160,6 +173,10 @@ def text(shown: Any) -> str:
     out = StringIO()
     Console(file=out, width=120).print(shown)
     return out.getvalue()
+
+
+_before = PlacementReport()
+"""What is known of the graphs before those in `_records`."""
 
 
 def _graph(g: GraphRecord) -> dict[str, Any]:
@@ -202,7 +219,7 @@ def census(view: View) -> Census:
 
 
 def describe(
-    before: Census, placement: Placement, conversion: Conversion | None, launches: list[Launch], seconds: float
+    before: Census, placement: Placement, conversion: Conversion | None, launches: list[LaunchNode], seconds: float
 ) -> GraphRecord:
     """The record of what was done to a graph."""
     refused: Counter[tuple[str, Reason, bool]] = Counter()
@@ -220,8 +237,12 @@ def describe(
 
 def remember(made: GraphRecord) -> None:
     """Keeps a record for the report, and says it in one line."""
+    global _before
     with _lock:
         _records.append(made)
+        if len(_records) > MOST_GRAPHS:
+            _before = PlacementReport.of([_records.popleft()], before=_before)
+            _before = replace(_before, graphs=(), earlier=_before.earlier + 1)
     _log.log(logging.INFO if made.launches else logging.DEBUG, "%s", made.line())
 
 
@@ -231,10 +252,12 @@ def placement_report() -> PlacementReport:
 
     outside = eager.on_cpu()
     with _lock:
-        return PlacementReport.of(_records, outside)
+        return PlacementReport.of(_records, outside, _before)
 
 
 def reset() -> None:
     """Forgets all graphs."""
+    global _before
     with _lock:
         _records.clear()
+        _before = PlacementReport()

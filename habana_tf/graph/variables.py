@@ -1,10 +1,10 @@
-"""Variables become dataflow.
+"""Splits each op that reads or updates variables into read, computation and assignment, so that HPU can compile it.
 
 What: an op of the op table that reads or updates variables takes their values instead, and gives the new ones. Behind
 it stands an `AssignVariableOp` under the op's old name, which only swaps the variable's buffer. A read that comes
 after a write in the same step becomes the value written. Reads of one variable with no write before them are one.
 
-An op that HPU has no arithmetic for is split the same way and computes on the CPU (`aside.py`).
+An op that HPU has no arithmetic for is split the same way and computes on the CPU (`cpu_updates.py`).
 
 Why: an op that updates a variable in place cannot be inside a recipe, and an op outside cuts the step in pieces:
 Adam reads every moment it has just written.
@@ -13,31 +13,32 @@ Adam reads every moment it has just written.
  -> v ─ ReadVariableOp ─ AssignAdd'(value, d) ─┬─ mul          (AssignAdd', mul: cluster)
     v ───────────────────────────────────────  └─ AssignVariableOp(v, .)
 
-Order. The name of the update now belongs to the AssignVariableOp, so whoever waited for the update by control waits
-for the assignment. Two kinds of nodes need not wait, because what they do cannot be seen: candidates without effect,
-and reads (a read takes its value by data now). Their control edge from an update is dropped, and what they owed is paid
-by the first node behind them that could be seen: it waits for the assignment (`debts.py`). The same is owed by those
-who take an update's results, which the computing half gives now: in a branch nothing else may hold the assignment.
-So every path from an update to a visible node remains a path.
+Order. The name of the update now belongs to the AssignVariableOp, so whoever waited for the update by control waits for
+the assignment. Two kinds of nodes need not wait, because what they do cannot be seen: candidates without effect, and
+reads (a read takes its value by data now). Their control edge from an update is dropped, and what they owed is paid by
+the first node behind them that could be seen: it waits for the assignment (`postponed_controls.py`). The same is owed
+by those who take an update's results, which the computing half gives now: in a branch nothing else may hold the
+assignment. So every path from an update to a visible node remains a path.
 
 Invariants: an access never sees a write it did not see before, nor misses one. A value is handed on only if *all*
 writes of that variable ordered before the reader are in it; otherwise the memory is read, at the place of the access.
-Within a loop or a branch an edge is dropped only if the node stays in its class (`flow.py`) without it.
+Within a loop or a branch an edge is dropped only if the node stays in its class (`frames.py`) without it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..lowering.table import Row
-from . import aside, cluster
-from .debts import Debts
-from .flow import ROOT, Class, Flow
-from .handles import Handles, Key, accesses
-from .loops import Loops
+from ..cluster import cluster
+from ..lowering.row import Row
+from . import cpu_updates
+from .frames import ROOT, Class, Flow
+from .loop_updates import Loops
 from .ops import argument_names, output_types
 from .placement import Placement
+from .postponed_controls import Debts
 from .reasons import Reason
+from .variable_handles import Handles, Key, accesses
 from .view import Node, Ref, View
 
 _PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
@@ -119,16 +120,16 @@ class _Walk:
         return row
 
     def _runs_aside(self, node: Node, taken: Handles) -> bool:
-        """Whether an op that is no candidate is split too, and computes on the CPU (`aside.py`)."""
+        """Whether an op that is no candidate is split too, and computes on the CPU (`cpu_updates.py`)."""
         if node.op in ("ReadVariableOp", "AssignVariableOp", *_ASKS) or node in self.managed:
             return False
-        return self.placement.reasons.get(node) is not Reason.ORDER and aside.possible(node, taken)
+        return self.placement.reasons.get(node) is not Reason.ORDER and cpu_updates.possible(node, taken)
 
     def _updates(self, node: Node, row: Row | None) -> list[int]:
         """The positions of the variables that an op assigns, in the order of its new values."""
         taken = self.accesses[node]
         if row is None:
-            return [] if aside.reads_only(node) else list(taken)
+            return [] if cpu_updates.reads_only(node) else list(taken)
         names = argument_names(node)
         return [k for name in row.updates for k in taken if names[k] == name]
 
@@ -319,7 +320,7 @@ class _Walk:
 
     def _aside(self, node: Node, values: dict[int, Ref]) -> _Computed:
         """What computes on the CPU."""
-        inner, news = aside.compute(self.view, self.flow, node, values)
+        inner, news = cpu_updates.compute(self.view, self.flow, node, values)
         self.placement.follow(node, inner)
         self.placement.reasons[node] = None
         self.asides += 1

@@ -176,19 +176,20 @@ class View:
         return out
 
     def exits(self, consumers: dict[Node, list[Node]]) -> dict[Node, list[Node]]:
-        """For every NextIteration, the Exits of its loop.
+        """For every Enter and every NextIteration, the Exits of its loop.
 
-        An Exit comes after every iteration, but what the loop was given from outside may reach it over a back edge
-        only: passes that follow paths forward follow these pairs instead of back edges.
+        A loop is begun with all it is given, and an Exit comes after every iteration. What was given may reach it over
+        a back edge only, or not at all: a variable that the body sets without reading it. Passes that follow paths
+        forward follow these pairs instead of back edges.
         """
         ends: dict[Frame, list[Node]] = {}
-        iterations: list[tuple[Node, Frame]] = []
+        parts: list[tuple[Node, Frame]] = []
         for node, frame in _frames(consumers).items():
             if node.op == "Exit":
                 ends.setdefault(frame, []).append(node)
-            elif node.op == "NextIteration":
-                iterations.append((node, frame))
-        return {node: ends.get(frame, []) for node, frame in iterations}
+            elif node.op in ("Enter", "NextIteration"):
+                parts.append((node, frame))
+        return {node: ends.get(frame, []) for node, frame in parts}
 
     def topological(self) -> list[Node]:
         """All nodes in an order in which sources come first; a loop's back edge (NextIteration) does not count.

@@ -3,22 +3,31 @@
 What: `host()` says what this CPU has; `target()` says what kernels may use: the host's best, capped by
 HABANA_SIM_ISA, with the CPU name and feature string LLVM wants.
 
-Why one place: the compiler chooses vector widths and tile shapes by `Isa`, and machine code is only valid on
-a CPU that has its instructions, so the target's parts belong to the recipe key.
+Why one place: instruction sets are named here only. The compiler asks a `Target` what it can do (vector bytes, register
+tiles, kind of bf16 products, tile engine), and machine code is only valid on a CPU that has its instructions, so the
+target's parts belong to the recipe key.
 
-Invariant: a target never has an instruction the host lacks; asking for one is an error, not less.
+Invariants: a target never has an instruction the host lacks; asking for one is an error, not less. Which of two ways
+that a CPU has is the faster one is measured (`calibration`), and only when somebody asks.
 """
 
 from __future__ import annotations
 
 import functools
 import platform
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import IntEnum
+from typing import Literal
 
 from habana_tf import settings
 
-__all__ = ["Host", "Isa", "IsaError", "Target", "host", "target"]
+from .calibration import Answer, Products, bf16_products
+
+__all__ = ["BF16_PART", "Host", "Isa", "IsaError", "Target", "TileEngine", "common_targets", "host", "target"]
+
+BF16_PART = "target.bf16_products"
+"""The part of the recipe key that says how products in bf16 are computed; only keys of programs with bf16 have it."""
 
 
 class Isa(IntEnum):
@@ -45,7 +54,7 @@ _LEVELS = {Isa.PORTABLE: "x86-64", Isa.AVX2: "x86-64-v3", Isa.AVX512: "x86-64-v4
 
 
 class IsaError(RuntimeError):
-    """HABANA_SIM_ISA asks for instructions that this CPU does not have."""
+    """HABANA_SIM_ISA or HABANA_SIM_BF16_PRODUCTS asks for instructions that this CPU does not have."""
 
 
 @dataclass(frozen=True)
@@ -70,26 +79,115 @@ class Host:
 
 
 @dataclass(frozen=True)
+class TileEngine:
+    """Registers of whole tiles: `rows` of `row_bytes` each, and an instruction that adds the products of two tiles of
+    bf16 pairs to a tile of fp32 sums."""
+
+    rows: int
+    row_bytes: int
+
+
+_TILES: dict[Isa, Mapping[int, int]] = {
+    Isa.PORTABLE: {1: 8, 2: 5, 3: 3},
+    Isa.AVX2: {1: 10, 2: 6, 3: 4},
+    Isa.AVX512: {1: 24, 2: 14, 3: 9, 4: 6},
+    Isa.AMX: {1: 24, 2: 14, 3: 9, 4: 6},
+}
+
+
+@dataclass(frozen=True)
 class Target:
-    """What kernels are compiled for. `llvm_cpu` and `llvm_features` go into LLVM's target machine."""
+    """What kernels are compiled for, as capabilities; which instructions give them is known here only.
+
+    `llvm_cpu` and `llvm_features` go into LLVM's target machine. products: how bf16 operands are multiplied; "auto" is
+    what was measured to be faster.
+    """
 
     isa: Isa
     avx512_bf16: bool
     llvm_cpu: str
     llvm_features: str
+    products: Products | Literal["auto"] = "auto"
+
+    @property
+    def instructions(self) -> str:
+        """The name of the instruction set, for people and the key."""
+        return self.isa.name.lower()
 
     @property
     def vector_bytes(self) -> int:
         """Bytes of the widest vector register."""
         return {Isa.PORTABLE: 16, Isa.AVX2: 32, Isa.AVX512: 64, Isa.AMX: 64}[self.isa]
 
-    def key_parts(self) -> tuple[tuple[str, str], ...]:
-        """(name, value) pairs for the recipe key."""
-        return (
-            ("target.isa", self.isa.name.lower()),
+    @property
+    def lanes(self) -> int:
+        """fp32 numbers in a vector register."""
+        return self.vector_bytes // 4
+
+    @property
+    def register_tiles(self) -> Mapping[int, int]:
+        """For each number of vectors that a tile of sums may be wide, the most rows that stay in registers, beside a
+        row of b and an element of a."""
+        return _TILES[self.isa]
+
+    @property
+    def masked_memory(self) -> bool:
+        """Whether some lanes of a vector are loaded or stored in one instruction; elsewhere each lane is a branch."""
+        return self.isa is not Isa.PORTABLE
+
+    @property
+    def rounds_to_bf16(self) -> bool:
+        """Whether one instruction rounds a vector of fp32 to bf16."""
+        return self.avx512_bf16
+
+    @property
+    def multiplies_bf16_pairs(self) -> bool:
+        """Whether one instruction adds the products of two pairs of bf16 to each lane of fp32, be it fast or slow."""
+        return self.avx512_bf16
+
+    @property
+    def tile_engine(self) -> TileEngine | None:
+        """What multiplies tiles of bf16 pairs; it is taken wherever a product fits it."""
+        return TileEngine(16, 64) if self.isa is Isa.AMX else None
+
+    def bf16_answer(self) -> Answer:
+        """How products of bf16 that the tile engine does not take are computed, and who says so."""
+        if not self.multiplies_bf16_pairs:
+            return Answer("widen", "this target cannot multiply pairs")
+        if self.products != "auto":
+            return Answer(self.products, "HABANA_SIM_BF16_PRODUCTS")
+        return bf16_products(self.llvm_cpu, self.llvm_features)
+
+    @property
+    def bf16_products(self) -> Products:
+        """How products of bf16 are computed that the tile engine does not take. "dot": pairs of neighbours along the
+        sum by one instruction. "widen": in fp32, which bf16 is made when it is copied or read. Of a CPU that can do
+        both, it is the faster way."""
+        return self.bf16_answer().products
+
+    def common(self) -> Target | None:
+        """What all CPUs of this kind have, of `common_targets`; None where it is of none of these kinds."""
+        return None if self.isa < Isa.AVX2 else _of_level(min(self.isa, Isa.AVX512))
+
+    def key_parts(self, bf16: bool) -> tuple[tuple[str, str], ...]:
+        """(name, value) pairs for the recipe key. bf16: of a program that may have products of bf16."""
+        parts = (
+            ("target.isa", self.instructions),
             ("target.cpu", self.llvm_cpu),
             ("target.features", self.llvm_features),
         )
+        return (*parts, (BF16_PART, self.bf16_products)) if bf16 else parts
+
+
+def common_targets() -> tuple[Target, ...]:
+    """The kinds of CPU that there are most of: x86-64 with AVX2, and with AVX-512."""
+    return _of_level(Isa.AVX2), _of_level(Isa.AVX512)
+
+
+def _of_level(isa: Isa, bf16: bool = False) -> Target:
+    """Any x86-64 CPU with these instructions."""
+    extra = "-prefer-256-bit" if isa is Isa.AVX512 else ""
+    return Target(isa, bf16, _LEVELS[isa], f"{extra},+avx512bf16" if bf16 else extra)
 
 
 def _tiles_allowed() -> bool:
@@ -119,12 +217,25 @@ def host() -> Host:
 
 
 def target(cpu: Host | None = None) -> Target:
-    """The target for `cpu` (by default the host) under HABANA_SIM_ISA as it is now.
+    """The target for `cpu` (by default the host) under HABANA_SIM_ISA and HABANA_SIM_BF16_PRODUCTS as they are now.
 
-    Raises IsaError when the setting asks for more than the CPU has.
+    Raises IsaError when a setting asks for more than the CPU has.
     """
     cpu = cpu or host()
-    wanted = settings.HABANA_SIM_ISA.get()
+    found = _capped(cpu, settings.HABANA_SIM_ISA.get())
+    products = settings.HABANA_SIM_BF16_PRODUCTS.get()
+    if products == "auto":
+        return found
+    if products == "dot" and not found.multiplies_bf16_pairs:
+        raise IsaError(
+            f"HABANA_SIM_BF16_PRODUCTS=dot, but {cpu.name} under HABANA_SIM_ISA={settings.HABANA_SIM_ISA.get()} has no "
+            "dot products of bf16 (AVX512_BF16): use auto or widen"
+        )
+    return replace(found, products="dot" if products == "dot" else "widen")
+
+
+def _capped(cpu: Host, wanted: str) -> Target:
+    """The target for `cpu` under a value of HABANA_SIM_ISA. Raises IsaError."""
     if wanted == "auto":
         return _native(cpu)
     isa = Isa[wanted.upper()]
@@ -138,9 +249,7 @@ def target(cpu: Host | None = None) -> Target:
         return _native(cpu)
     if cpu.architecture not in ("x86_64", "AMD64"):
         return Target(isa, False, "generic", "")
-    bf16 = isa is Isa.AVX512 and "avx512bf16" in cpu.features
-    extra = "-prefer-256-bit" if isa is Isa.AVX512 else ""
-    return Target(isa, bf16, _LEVELS[isa], f"{extra},+avx512bf16" if bf16 else extra)
+    return _of_level(isa, bf16=isa is Isa.AVX512 and "avx512bf16" in cpu.features)
 
 
 def _native(cpu: Host) -> Target:

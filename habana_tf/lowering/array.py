@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Node, Shape, broadcast_shapes
-from .lower import Lowering
-from .table import ALL, FLOATS, INDEX, op
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Node, Shape, broadcast_shapes
+from .lowering import Lowering
+from .row import ALL, FLOATS, INDEX, op
 
 # -- what the lowerings of arguments share --------------------------------------------------------------------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node
+from ..ir.dtypes import DType
+from ..ir.primitives import Node
 from .array import insert_axis, scalar
 from .indexing import scatter_wide
-from .lower import Lowering
-from .table import INDEX, NUMERIC, op
+from .lowering import Lowering
+from .row import INDEX, NUMERIC, op
 
 COUNTS = (DType.F32, DType.I32, DType.I64)
 

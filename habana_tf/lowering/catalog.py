@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..compiler.dtypes import DType
-from .table import ALL, FLOATS, INTS, NUMERIC, Row, rows
+from ..ir.dtypes import DType
+from .row import ALL, FLOATS, INTS, NUMERIC, Row
+from .table import rows
 
 _GROUPS = {ALL: "all", NUMERIC: "numeric", INTS: "integer", FLOATS: "float"}
 
@@ -23,9 +24,11 @@ _HEAD = """\
 
 "`axis` fixes a shape" says that the value of this input must be known on the host before a launch, because another
 value may mean another recipe. Not every value does: where a slice or a range begins is read at run time, so that `v[i]`
-is one recipe for every i, and ranges of one length are one; `Fill` and random ops that run by themselves have one
-recipe for all shapes; a size that changes in a cluster (of a batch, of sequences, of images) costs one more recipe, for
-every size of it: [recompilations.md](recompilations.md) has a table by kind of layer, and the exceptions.
+is one recipe for every i, and ranges of one length are one. Ops that run by themselves have one recipe for all shapes
+where they are elementwise, random, `Fill`, a softmax, a padding or (in float32, and unless it is work of many
+milliseconds) a product or a convolution; a size that changes in a cluster (of a batch, of sequences, of images) costs
+one more recipe, for every size of it: [recompilations.md](recompilations.md) has a table by kind of layer, and the
+exceptions.
 
 ## Ops that run on the CPU
 

@@ -14,9 +14,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from ..compiler.ir import Node
-from .lower import Lowering
-from .table import Lower
+from ..ir.primitives import Node
+from .lowering import Lowering
+from .row import Lower
 
 _PER_AXIS = ("strides", "dilations", "ksize")
 

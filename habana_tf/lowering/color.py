@@ -8,12 +8,12 @@ less the range, and the third goes from the one to the other:
 
 from __future__ import annotations
 
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node
+from ..ir.dtypes import DType
+from ..ir.primitives import Node
 from .array import static_slice
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import FLOATS, op
+from .lowering import Lowering
+from .row import FLOATS, op
 
 
 def _channels(c: Lowering, x: Node) -> tuple[Value, Value, Value]:

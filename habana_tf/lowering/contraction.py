@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Contraction, Node
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Contraction, Node
 from . import spatial
 from .array import extents, size_of
 from .channels import channels_last
-from .lower import Lowering
+from .lowering import Lowering
+from .row import FLOATS, op
 from .spatial import Axis
-from .table import FLOATS, op
 
 # -- matrix products ------------------------------------------------------------------------------------------
 

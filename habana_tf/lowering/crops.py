@@ -1,4 +1,4 @@
-"""Images looked at in other places: boxes cropped and resized, projective transforms.
+"""Parts of images: boxes cropped and resized, and projective transforms.
 
 Where each element of the result looks is computed at run time from boxes or transforms. Bilinear interpolation
 weighs the four neighbours of a place (y, x), with y = top + dy and x = left + dx:
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node, Shape
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.primitives import Node, Shape
 from .array import constant_shape, extents, ints, static_slice
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import INDEX, INTS, op
+from .lowering import Lowering
+from .row import INDEX, INTS, op
 
 CROP_TYPES = (DType.F32, *(d for d in INTS if d not in (DType.U32, DType.U64)))
 TRANSFORM_TYPES = (DType.F32, DType.U8, *INDEX)

@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..compiler.extent import Extent
-from ..compiler.ir import Node
+from ..ir.extent import Extent
+from ..ir.primitives import Node
 from . import spatial
 from .array import size_of
 from .channels import channels_last
 from .contraction import input_shape
-from .lower import Lowering
+from .lowering import Lowering
+from .row import FLOATS, op
 from .spatial import Axis
-from .table import FLOATS, op
 
 
 def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> list[Axis]:

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Node
-from ..compiler.premises import Premises
+from ..ir import extent as ext
+from ..ir.conditions import Premises
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Node
 from .array import extents, ints
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import ALL, op
+from .lowering import Lowering
+from .row import ALL, op
 
 
 def row_minus_column(c: Lowering, shape: Sequence[Extent]) -> Node:

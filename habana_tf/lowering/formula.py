@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Union
 
-from ..compiler.dtypes import DType
-from ..compiler.ir import Builder, Node
+from ..ir.dtypes import DType
+from ..ir.primitives import Builder, Node
 
 Operand = Union["Value", float]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.primitives import Node
 from .array import axis_of, constant_shape, extents, ints, scalar, scalar_extent, static_slice
-from .lower import Lowering
-from .table import ALL, FLOATS, INDEX, INTS, NUMERIC, op
+from .lowering import Lowering
+from .row import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 
 WIDE_INDEX = (DType.I16, *INDEX)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..compiler import extent as ext
-from ..compiler.extent import Extent
-from ..compiler.ir import Node
+from ..ir import extent as ext
+from ..ir.extent import Extent
+from ..ir.primitives import Node
 from .array import extents, ints, static_slice
-from .lower import Lowering
-from .table import ALL, INDEX, NUMERIC, op
+from .lowering import Lowering
+from .row import ALL, INDEX, NUMERIC, op
 
 # -- padding --------------------------------------------------------------------------------------------------
 
@@ -22,13 +22,13 @@ def _paddings(c: Lowering, which: str = "paddings") -> list[tuple[Extent, Extent
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
-@op("Pad", fixed=["paddings"], T=ALL, Tpaddings=INDEX)
+@op("Pad", fixed=["paddings"], generic="padding", T=ALL, Tpaddings=INDEX)
 def pad(c: Lowering) -> Node:
     low, high = _ends(_paddings(c))
     return c.b.pad(c.inputs[0], low, high)
 
 
-@op("PadV2", fixed=["paddings"], T=ALL, Tpaddings=INDEX)
+@op("PadV2", fixed=["paddings"], generic="padding", T=ALL, Tpaddings=INDEX)
 def pad_v2(c: Lowering) -> Node:
     low, high = _ends(_paddings(c))
     return c.b.pad(c.inputs[0], low, high, c.inputs[2])

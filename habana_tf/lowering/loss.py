@@ -6,11 +6,11 @@ a kernel there cannot raise (TensorFlow's CPU kernel does).
 
 from __future__ import annotations
 
-from ..compiler.ir import Node, broadcast_shapes
+from ..ir.primitives import Node, broadcast_shapes
 from .formula import Value, wrap
-from .lower import Lowering
+from .lowering import Lowering
 from .nn import shifted_exponentials
-from .table import FLOATS, INDEX, op
+from .row import FLOATS, INDEX, op
 
 
 @op("SoftmaxCrossEntropyWithLogits", T=FLOATS)

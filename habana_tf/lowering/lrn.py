@@ -7,10 +7,10 @@ dx[j]   = dy[j] * norm[j] ** -beta - 2 alpha beta x[j] * the sum over |i - j| <=
 
 from __future__ import annotations
 
-from ..compiler.ir import Node
+from ..ir.primitives import Node
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import FLOATS, op
+from .lowering import Lowering
+from .row import FLOATS, op
 
 
 def _around(c: Lowering, x: Value) -> Value:

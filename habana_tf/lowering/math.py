@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add
 
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node
+from ..ir.dtypes import DType
+from ..ir.primitives import Node
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import ALL, FLOATS, INTS, NUMERIC, op
+from .lowering import Lowering
+from .row import ALL, FLOATS, INTS, NUMERIC, op
 
 SIGNED = (*FLOATS, DType.I8, DType.I16, DType.I32, DType.I64)
 
@@ -110,7 +110,7 @@ def round_(c: Lowering) -> Node:
 def floor_div(c: Lowering) -> Node:
     """Floats: the quotient is rounded to the type before floor, as TensorFlow does."""
     if c.inputs[0].dtype.is_float:
-        return c.b.map("floor", c.b.binary("div", *c.inputs))
+        return c.b.map("floor", wide(c, lambda x, y: x / y, *c.inputs))
     return c.b.binary("floordiv", *c.inputs)
 
 

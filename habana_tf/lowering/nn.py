@@ -5,10 +5,10 @@ bfloat16 is computed in float32 and rounded once.
 
 from __future__ import annotations
 
-from ..compiler.ir import Node
+from ..ir.primitives import Node
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import FLOATS, op
+from .lowering import Lowering
+from .row import FLOATS, op
 
 
 def _channel_axis(c: Lowering, x: Node) -> int:
@@ -43,14 +43,14 @@ def shifted_exponentials(c: Lowering, x: Node) -> tuple[Value, Value, Value]:
     return shifted, exponentials, exponentials.sum([-1])
 
 
-@op("Softmax", T=FLOATS)
+@op("Softmax", generic="rows", T=FLOATS)
 def softmax(c: Lowering) -> Node:
     x = c.inputs[0]
     _, exponentials, total = shifted_exponentials(c, x)
     return (exponentials / total).done(x.dtype)
 
 
-@op("LogSoftmax", T=FLOATS)
+@op("LogSoftmax", generic="rows", T=FLOATS)
 def log_softmax(c: Lowering) -> Node:
     x = c.inputs[0]
     shifted, _, total = shifted_exponentials(c, x)

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.primitives import Node
 from .channels import channels_last
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import FLOATS, op
+from .lowering import Lowering
+from .row import FLOATS, op
 
 
 def _channels(c: Lowering, x: Node) -> tuple[list[int], Value | float]:

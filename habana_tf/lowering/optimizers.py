@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node, Shape
+from ..ir.dtypes import DType
+from ..ir.primitives import Node, Shape
 from .formula import Value
-from .lower import Lowering
-from .table import FLOATS, INDEX, op
+from .lowering import Lowering
+from .row import FLOATS, INDEX, op
 
 
 class Step:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from ..compiler import extent as ext
-from ..compiler.ir import Node
+from ..ir import extent as ext
+from ..ir.primitives import Node
 from . import spatial
-from .lower import Lowering
-from .table import ALL, NUMERIC, op
+from .lowering import Lowering
+from .row import ALL, NUMERIC, op
 
 
 @op("ExtractImagePatches", T=ALL)

@@ -15,17 +15,17 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Node, Shape
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Node, Shape
 from . import spatial
 from .array import constant_shape, extents
 from .channels import channels_last
 from .formula import Value, wrap
-from .lower import Lowering
+from .lowering import Lowering
+from .row import FLOATS, INDEX, op
 from .spatial import Axis
-from .table import FLOATS, INDEX, op
 
 LOWEST = float("-inf")
 

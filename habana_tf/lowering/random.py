@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Builder, Node
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Builder, Node
 from . import philox
 from .array import extents, scalar
-from .lower import Lowering
-from .table import FLOATS, INDEX, op
+from .lowering import Lowering
+from .row import FLOATS, INDEX, op
 
 INTEGERS = (DType.I32, DType.I64, DType.U32, DType.U64)
 PHILOX = 1

@@ -44,6 +44,7 @@ _SCALARS = {
         "num_segments"
     ),
     "UnsortedSegmentSum UnsortedSegmentProd UnsortedSegmentMax UnsortedSegmentMin": "num_segments",
+    "FakeQuantWithMinMaxVars FakeQuantWithMinMaxVarsGradient": "min max",
 }
 
 _VECTORS = {

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.primitives import Node
 from .array import axis_of, ints, scalar
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import ALL, FLOATS, INDEX, NUMERIC, op
+from .lowering import Lowering
+from .row import ALL, FLOATS, INDEX, NUMERIC, op
 
 
 def _axes(c: Lowering) -> list[int]:

@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Contraction, Node, Shape
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Contraction, Node, Shape
 from .array import extents, size_of
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import FLOATS, INTS, op
+from .lowering import Lowering
+from .row import FLOATS, INTS, op
 
 TYPES = (*FLOATS, *(d for d in INTS if d not in (DType.U32, DType.U64)))
 H, W = 1, 2

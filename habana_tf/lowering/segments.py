@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Node
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Node
 from .array import ints, scalar_extent, static_slice
 from .indexing import gather_axis, scatter_wide
-from .lower import Lowering
-from .table import FLOATS, INDEX, NUMERIC, op
+from .lowering import Lowering
+from .row import FLOATS, INDEX, NUMERIC, op
 
 
 def _lowest(dtype: DType, highest: bool = False) -> float | int:

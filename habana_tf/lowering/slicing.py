@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..compiler import extent as ext
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Node, Op
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Node, Op
 from .array import axis_of, extents, ints, static_slice
-from .lower import Lowering
-from .table import ALL, INDEX, op
+from .lowering import Lowering
+from .row import ALL, INDEX, op
 
 
 def at_run_time(node: Node) -> bool:

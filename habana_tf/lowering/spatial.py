@@ -18,12 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..compiler import extent as ext
-from ..compiler.extent import Extent
-from ..compiler.ir import Builder, Node
+from ..ir import extent as ext
+from ..ir.extent import Extent
+from ..ir.primitives import Builder, Node
 
 if TYPE_CHECKING:
-    from .lower import Lowering
+    from .lowering import Lowering
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ..compiler.dtypes import DType
-from ..compiler.ir import Node, broadcast_shapes
+from ..ir.dtypes import DType
+from ..ir.primitives import Node, broadcast_shapes
 from .formula import Value, wrap
-from .lower import Lowering
-from .table import FLOATS, op
+from .lowering import Lowering
+from .row import FLOATS, op
 
 NAN, INF = math.nan, math.inf
 EPSILON = 2.0**-24

@@ -7,12 +7,12 @@ strides of a slice are run-time inputs.
 
 from __future__ import annotations
 
-from ..compiler.dtypes import DType
-from ..compiler.extent import Extent
-from ..compiler.ir import Node
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Node
 from .indexing import gather_in_batches, gather_nd, scatter_nd_into, scatter_wide
-from .lower import Lowering
-from .table import ALL, INDEX, NUMERIC, op
+from .lowering import Lowering
+from .row import ALL, INDEX, NUMERIC, op
 
 
 @op("AssignAddVariableOp", updates=("resource",), dtype=NUMERIC)

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..compiler import extent as ext
-from ..compiler.extent import Extent
-from ..compiler.ir import Node
+from ..ir import extent as ext
+from ..ir.extent import Extent
+from ..ir.primitives import Node
 from .array import extents
-from .lower import Lowering
+from .lowering import Lowering
+from .row import ALL, INDEX, op
 from .slicing import Cut, cut_out, element, put_in
-from .table import ALL, INDEX, op
 
 
 def _cuts(c: Lowering, shape: Sequence[Extent], starts: Node, sizes: Sequence[Extent]) -> list[Cut]:

@@ -1,8 +1,9 @@
 // The Python module habana_tf._native._bridge: the only place where Python and native code meet.
 //
-// Two directions. Python calls: make, run and free programs, settings and counters of the runtime. Native
+// Two directions. Python calls: make and run programs, settings and counters of the runtime. Native
 // code calls back: `attach(hooks)` registers the methods of one Python object as the runtime's callbacks, and
 // `withdraw()` takes them away before the interpreter goes. It needs no TensorFlow.
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -31,21 +32,9 @@ void Check(const Status& status) {
 nb::dict CounterValues() {
   const Counters& c = GetCounters();
   nb::dict values;
-  values["launches"] = c.launches.load();
-  values["interpreted_launches"] = c.interpreted_launches.load();
-  values["misses"] = c.misses.load();
-  values["resolutions"] = c.resolutions.load();
-  values["callback_errors"] = c.callback_errors.load();
-  values["optimize_calls"] = c.optimize_calls.load();
-  values["optimize_errors"] = c.optimize_errors.load();
-  values["registration_errors"] = c.registration_errors.load();
-  values["unaligned_copies"] = c.unaligned_copies.load();
-  values["copies_spared"] = c.copies_spared.load();
-  values["variable_ops"] = c.variable_ops.load();
-  values["stock_ops"] = c.stock_ops.load();
-  values["host_memory_refusals"] = c.host_memory_refusals.load();
-  values["hbm_refusals"] = c.hbm_refusals.load();
-  values["device_bytes"] = c.device_bytes.load();
+#define HABANA_COUNTER(name) values[#name] = c.name.load();
+  HABANA_COUNTERS(HABANA_COUNTER)
+#undef HABANA_COUNTER
   return values;
 }
 
@@ -82,15 +71,39 @@ NB_MODULE(_bridge, m) {
   nb::set_leak_warnings(false);
   m.doc() = "Calls between Python and habana_tf's native runtime.";
 
-  m.def("make_program", &MakeProgram, nb::arg("name"), nb::arg("calls"), nb::arg("buffers"),
-        nb::arg("outputs"), nb::arg("workspace") = 0, nb::arg("constants") = nb::bytes("", 0),
-        nb::arg("states") = std::vector<StateTuple>(), nb::arg("keepalive") = nb::none(),
-        nb::arg("copies") = std::vector<CopyTuple>());
+  nb::class_<OwnedProgram>(m, "Program", nb::is_weak_referenceable());
+  using Shared = std::shared_ptr<RecipeData>;
+  nb::class_<Shared>(m, "RecipeData")
+      .def(
+          "__init__",
+          [](Shared* self, nb::bytes constants, nb::object keepalive) {
+            new (self)
+                Shared(std::make_shared<RecipeData>(constants.c_str(), constants.size(), Keep(keepalive)));
+          },
+          nb::arg("constants"), nb::arg("keepalive").none())
+      .def("find",
+           [](const Shared& self, const std::vector<int64_t>& numbers) -> std::optional<OwnedProgram> {
+             ProgramPtr found = self->Find(numbers);
+             if (found == nullptr) return std::nullopt;
+             return OwnedProgram{std::move(found)};
+           })
+      .def("alive", [](const Shared& self) { return self->Alive(); });
+  m.def(
+      "make_program",
+      [](const std::string& name, const std::vector<CallTuple>& calls,
+         const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs, int64_t workspace,
+         const std::vector<StateTuple>& states, const std::vector<CopyTuple>& copies, const Shared* data,
+         const std::vector<int64_t>& numbers) {
+        return MakeProgram(name, calls, buffers, outputs, workspace, states, copies,
+                           data == nullptr ? nullptr : *data, numbers);
+      },
+      nb::arg("name"), nb::arg("calls"), nb::arg("buffers"), nb::arg("outputs"), nb::arg("workspace") = 0,
+      nb::arg("states") = std::vector<StateTuple>(), nb::arg("copies") = std::vector<CopyTuple>(),
+      nb::arg("data").none() = nb::none(), nb::arg("numbers") = std::vector<int64_t>());
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
-  m.def("run_program", &RunProgram, nb::arg("handle"), nb::arg("inputs"), nb::arg("states") = nb::list());
-  m.def("free_program", &Free, nb::arg("handle"));
-  m.def("program_stats", &ProgramStats, nb::arg("handle"));
+  m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());
+  m.def("program_stats", &ProgramStats, nb::arg("program"));
   m.def("set_threads", &SetThreads, nb::arg("n"));
   m.def("get_threads", &GetThreads);
   m.def("counters", &CounterValues);

@@ -6,6 +6,8 @@
 
 #include <stdexcept>
 
+#include "bridge/programs.h"
+
 namespace habana {
 
 namespace {
@@ -80,11 +82,12 @@ Status Resolve(const std::string& cluster, const std::vector<InputView>& inputs,
       if (i < fixed.size() && fixed[i]) value = nb::bytes(inputs[i].data, inputs[i].nbytes);
       signature.append(nb::make_tuple(inputs[i].dtype, nb::tuple(dims), value));
     }
-    const int64_t handle = nb::cast<int64_t>(Hook("resolve")(Bytes(cluster), signature));
-    *program = FindProgram(handle);
-    if (*program == nullptr) {
-      throw std::runtime_error("resolve returned " + std::to_string(handle) + ", which is no program");
+    const nb::object answer = Hook("resolve")(Bytes(cluster), signature);
+    if (!nb::isinstance<OwnedProgram>(answer)) {
+      throw nb::type_error(
+          ("resolve returned " + nb::cast<std::string>(nb::repr(answer)) + ", which is no program").c_str());
     }
+    *program = nb::cast<const OwnedProgram&>(answer).program;
     const Status valid = (*program)->Validate(&inputs);
     if (!valid.ok()) throw std::runtime_error(valid.message);
   });

@@ -54,16 +54,17 @@ struct Aligned {
 
 }  // namespace
 
-int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
-                    const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
-                    int64_t workspace, nb::bytes constants, const std::vector<StateTuple>& states,
-                    nb::object keepalive, const std::vector<CopyTuple>& copies) {
+OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
+                         const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
+                         int64_t workspace, const std::vector<StateTuple>& states,
+                         const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
+                         const std::vector<int64_t>& numbers) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
   if (workspace < 0) throw nb::value_error("a program has a negative workspace");
   program->workspace = static_cast<size_t>(workspace);
-  program->SetConstants(constants.c_str(), constants.size());
+  program->data = data;
   for (const auto& [kind, index, offset, nbytes] : buffers) {
     program->buffers.push_back({static_cast<BufferKind>(kind), index, offset, nbytes});
   }
@@ -74,20 +75,18 @@ int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls
   for (const auto& [call, input, output] : copies) {
     program->copies.push_back({static_cast<size_t>(call), input, static_cast<size_t>(output)});
   }
-  program->keepalive = Keep(keepalive);
   const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());
-  return RegisterProgram(std::move(program));
+  return {data == nullptr ? std::move(program) : data->Add(numbers, std::move(program))};
 }
 
-int64_t MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,
-                        const std::vector<StateTuple>& states, nb::object callable) {
+OwnedProgram MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,
+                             const std::vector<StateTuple>& states, nb::object callable) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
   SetOutputs(program.get(), outputs, states);
-  program->keepalive = Keep(callable);
-  program->body = [](const Program& self, const LaunchArgs& args) {
+  program->body = [kept = Keep(callable)](const Program& self, const LaunchArgs& args) {
     CallbackScope python;
     // Without hooks (programs run from Python's own tests) the caller's GIL vouches for the interpreter.
     if (!python.status().ok() && Attached()) return python.status();
@@ -102,16 +101,15 @@ int64_t MakeInterpreted(const std::string& name, const std::vector<OutputTuple>&
       for (size_t i = 0; i < args.num_states; ++i) {
         states_list.append(nb::bytes(reinterpret_cast<const char*>(&args.states[i]), sizeof(RandomState)));
       }
-      const nb::handle body(static_cast<PyObject*>(self.keepalive.get()));
+      const nb::handle body(static_cast<PyObject*>(kept.get()));
       body(inputs, outputs_list, states_list);
     });
   };
-  return RegisterProgram(std::move(program));
+  return {std::move(program)};
 }
 
-nb::list RunProgram(int64_t handle, nb::sequence inputs, nb::sequence states) {
-  const ProgramPtr program = FindProgram(handle);
-  if (program == nullptr) throw nb::value_error("no such program");
+nb::list RunProgram(const OwnedProgram& owned, nb::sequence inputs, nb::sequence states) {
+  const ProgramPtr program = owned.program;
   std::vector<std::unique_ptr<Aligned>> copies;
   std::vector<std::vector<int64_t>> shapes;
   std::vector<InputView> views;
@@ -167,15 +165,8 @@ nb::list RunProgram(int64_t handle, nb::sequence inputs, nb::sequence states) {
   return arrays;
 }
 
-bool Free(int64_t handle) {
-  const bool freed = FreeProgram(handle);
-  DropDead();
-  return freed;
-}
-
-nb::dict ProgramStats(int64_t handle) {
-  const ProgramPtr program = FindProgram(handle);
-  if (program == nullptr) throw nb::value_error("no such program");
+nb::dict ProgramStats(const OwnedProgram& owned) {
+  const ProgramPtr& program = owned.program;
   nb::dict stats;
   stats["name"] = program->name;
   stats["launches"] = program->launches.load();

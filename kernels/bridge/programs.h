@@ -1,11 +1,13 @@
-// Making, running and freeing programs from Python.
+// Making and running programs from Python.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "bridge/python.h"
+#include "runtime/program.h"
 
 namespace habana {
 
@@ -15,19 +17,25 @@ using OutputTuple = std::tuple<int, std::vector<int64_t>>;
 using StateTuple = std::tuple<int, uint64_t>;
 using CopyTuple = std::tuple<int, int, int>;  // call, input, output
 
-int64_t MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
-                    const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
-                    int64_t workspace, nb::bytes constants, const std::vector<StateTuple>& states,
-                    nb::object keepalive, const std::vector<CopyTuple>& copies);
+// A program as an object of Python's, which owns it.
+struct OwnedProgram {
+  ProgramPtr program;
+};
+
+// numbers: what the recipe's extents are bound to; of the same numbers there is one program while it lives.
+OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
+                         const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
+                         int64_t workspace, const std::vector<StateTuple>& states,
+                         const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
+                         const std::vector<int64_t>& numbers);
 
 // A program whose body is `callable(inputs, outputs, states)`: memoryviews of bytes, and 24 bytes per state.
-int64_t MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,
-                        const std::vector<StateTuple>& states, nb::object callable);
+OwnedProgram MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,
+                             const std::vector<StateTuple>& states, nb::object callable);
 
 // Runs a program on C-contiguous arrays, outside TensorFlow. Returns its outputs as flat arrays of bytes.
-nb::list RunProgram(int64_t handle, nb::sequence inputs, nb::sequence states);
+nb::list RunProgram(const OwnedProgram& owned, nb::sequence inputs, nb::sequence states);
 
-bool Free(int64_t handle);
-nb::dict ProgramStats(int64_t handle);
+nb::dict ProgramStats(const OwnedProgram& owned);
 
 }  // namespace habana

@@ -73,6 +73,8 @@ std::shared_ptr<void> Keep(nb::handle object) {
   PyObject* raw = object.ptr();
   Py_INCREF(raw);
   return std::shared_ptr<void>(raw, [](void* p) {
+    // Not here, even under the GIL: TensorFlow may hold its locks while it deletes a kernel, and what goes
+    // with the object may be a function, whose removal takes the same ones.
     std::lock_guard<std::mutex> lock(g_dead_mutex);
     g_dead->push_back(static_cast<PyObject*>(p));
   });

@@ -14,8 +14,7 @@ namespace habana {
 
 namespace nb = nanobind;
 
-// A reference that native code may drop on any thread. The object goes under the GIL only: one whose last
-// reference is dropped elsewhere waits until DropDead.
+// A reference that native code may drop on any thread and under any lock: the object waits until DropDead.
 std::shared_ptr<void> Keep(nb::handle object);
 void DropDead();
 

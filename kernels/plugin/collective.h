@@ -1,8 +1,6 @@
 // The op HpuCollectiveReduce: a sum over the workers of one host (runtime/exchange.h).
 #pragma once
 
-#include "tensorflow/c/kernels.h"
-
 namespace habana {
 
 // Registers the op and its kernel; reports what TensorFlow does not take.

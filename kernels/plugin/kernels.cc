@@ -1,16 +1,10 @@
 // TF_InitKernel: the ops HpuLaunch and HpuCollectiveReduce, and the HPU kernels that the op table asks for.
-#include "tensorflow/c/kernels.h"
-
-#include <string>
-
 #include "plugin/collective.h"
 #include "plugin/launch.h"
 #include "plugin/register.h"
-#include "plugin/status.h"
 #include "plugin/stock.h"
 #include "plugin/variables.h"
 #include "runtime/callbacks.h"
-#include "tensorflow/c/ops.h"
 
 namespace habana {
 namespace {
@@ -19,77 +13,39 @@ void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status) {
   TF_ShapeInferenceContextSetUnknownShape(ctx, status);
 }
 
-void RegisterLaunchOp() {
-  TfStatus status;
-  TF_OpDefinitionBuilder* op = TF_NewOpDefinitionBuilder("HpuLaunch");
-  TF_OpDefinitionBuilderAddInput(op, "args: Tin");
-  TF_OpDefinitionBuilderAddInput(op, "host_args: Thost");
-  TF_OpDefinitionBuilderAddOutput(op, "results: Tout");
-  TF_OpDefinitionBuilderAddOutput(op, "host_results: Thost_out");
-  TF_OpDefinitionBuilderAddAttr(op, "Tin: list(type) >= 0");
-  TF_OpDefinitionBuilderAddAttr(op, "Thost: list(type) >= 0");
-  TF_OpDefinitionBuilderAddAttr(op, "Tout: list(type) >= 0");
-  TF_OpDefinitionBuilderAddAttr(op, "Thost_out: list(type) >= 0");
-  TF_OpDefinitionBuilderAddAttr(op, "cluster: string");
-  TF_OpDefinitionBuilderAddAttr(op, "cluster_name: string");
-  TF_OpDefinitionBuilderSetIsStateful(op, true);
-  TF_OpDefinitionBuilderSetShapeInferenceFunction(op, UnknownShapes);
-  TF_RegisterOpDefinition(op, status.get());
-  if (!status.ok()) Report("the op HpuLaunch", status);
+void RegisterLaunch() {
+  RegisterStatefulOp({"HpuLaunch",
+                      {"args: Tin", "host_args: Thost"},
+                      {"results: Tout", "host_results: Thost_out"},
+                      {"Tin: list(type) >= 0", "Thost: list(type) >= 0", "Tout: list(type) >= 0",
+                       "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string"},
+                      UnknownShapes});
+  RegisterHpuKernel("HpuLaunch", kLaunch, {}, {"host_args", "host_results"});
 }
 
-void RegisterLaunchKernel() {
-  TfStatus status;
-  TF_KernelBuilder* kernel =
-      TF_NewKernelBuilder("HpuLaunch", "HPU", CreateLaunch, ComputeLaunch, DeleteLaunch);
-  TF_KernelBuilder_HostMemory(kernel, "host_args");
-  TF_KernelBuilder_HostMemory(kernel, "host_results");
-  TF_RegisterKernelBuilder("HpuLaunch", kernel, status.get());
-  if (!status.ok()) Report("the kernel of HpuLaunch", status);
-}
-
-TF_KernelBuilder* NewKernelBuilder(const Registration& row) {
-  const char* op = row.op.c_str();
-  TF_KernelBuilder* kernel = nullptr;
-  switch (row.kind) {
-    case Registration::Kind::kOp:
-      return TF_NewKernelBuilder(op, "HPU", CreateOp, ComputeLaunch, DeleteLaunch);
+const KernelFunctions& FunctionsOf(Registration::Kind kind) {
+  switch (kind) {
     case Registration::Kind::kInPlace:
-      return TF_NewKernelBuilder(op, "HPU", CreateInPlaceOp, ComputeLaunch, DeleteLaunch);
+      return kInPlaceOp;
     case Registration::Kind::kVariable:
-      return TF_NewKernelBuilder(op, "HPU", CreateVariableOp, ComputeVariableOp, DeleteVariableOp);
+      return kVariableOp;
     case Registration::Kind::kStock:
-      kernel = TF_NewKernelBuilder(op, "HPU", CreateStockOp, ComputeStockOp, DeleteStockOp);
-      TF_KernelBuilder_Priority(kernel, kStockPriority);
-      return kernel;
+      return kStockOp;
+    case Registration::Kind::kOp:
+      break;
   }
-  return nullptr;
-}
-
-void RegisterKernel(const Registration& row) {
-  TfStatus status;
-  TF_KernelBuilder* kernel = NewKernelBuilder(row);
-  std::string what = row.op;
-  for (const auto& [attr, type] : row.types) {
-    what += " " + attr + "=" + std::to_string(type);
-    TF_KernelBuilder_TypeConstraint(kernel, attr.c_str(), static_cast<TF_DataType>(type), status.get());
-    if (!status.ok()) {
-      Report("the kernel of " + what, status);
-      TF_DeleteKernelBuilder(kernel);
-      return;
-    }
-  }
-  for (const std::string& argument : row.host) TF_KernelBuilder_HostMemory(kernel, argument.c_str());
-  TF_RegisterKernelBuilder(row.op.c_str(), kernel, status.get());
-  if (!status.ok()) Report("the kernel of " + what, status);
+  return kOp;
 }
 
 }  // namespace
 }  // namespace habana
 
 extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
-  habana::RegisterLaunchOp();
-  habana::RegisterLaunchKernel();
-  habana::RegisterCollective();
-  for (const habana::Registration& row : habana::GetRegistrations()) habana::RegisterKernel(row);
+  using namespace habana;  // NOLINT: the list of what is registered
+  RegisterLaunch();
+  RegisterCollective();
+  for (const Registration& row : GetRegistrations()) {
+    const int priority = row.kind == Registration::Kind::kStock ? kStockPriority : 0;
+    RegisterHpuKernel(row.op, FunctionsOf(row.kind), row.types, row.host, priority);
+  }
 }

@@ -99,17 +99,21 @@ void* AllocateHbm(uint64_t bytes) {
   return address;
 }
 
-bool BeyondHost(uint64_t bytes) {
-  constexpr uint64_t kLarge = uint64_t{256} << 20;
-  if (bytes < kLarge) return false;
-  const HostMemory host = ReadHostMemory();
+Shortage NeverFits(uint64_t bytes) {
+  constexpr uint64_t kLarge = uint64_t{256} << 20;  // below it, the host is not asked
   Counters& counters = GetCounters();
+  if (bytes > static_cast<uint64_t>(GetCard().hbm_bytes)) {
+    counters.hbm_refusals.fetch_add(1);
+    return Shortage::kCard;
+  }
+  if (bytes < kLarge) return Shortage::kNone;
+  const HostMemory host = ReadHostMemory();
   if (static_cast<int64_t>(bytes) <=
       host.available - HostMemoryReserve(host) + counters.device_bytes.load()) {
-    return false;
+    return Shortage::kNone;
   }
   counters.host_memory_refusals.fetch_add(1);
-  return true;
+  return Shortage::kHost;
 }
 
 void FreeHbm(void* address, uint64_t) {

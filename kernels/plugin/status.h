@@ -37,7 +37,9 @@ inline Status FromTf(const TF_Status* from) {
   return status;
 }
 
-inline void Fail(TF_OpKernelContext* ctx, const Status& status) {
+// Ends a kernel's work; a failure is handed to TensorFlow.
+inline void Finish(TF_OpKernelContext* ctx, const Status& status) {
+  if (status.ok()) return;
   TfStatus tf;
   Assign(status, tf.get());
   TF_OpKernelContext_Failure(ctx, tf.get());

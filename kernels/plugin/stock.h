@@ -13,24 +13,26 @@
 #include <vector>
 
 #include "plugin/eager.h"
-#include "plugin/launch.h"
+#include "plugin/register.h"
+#include "plugin/tensors.h"
 #include "runtime/callbacks.h"
-#include "tensorflow/c/kernels.h"
 
 namespace habana {
 
 // Below a CPU kernel's: a node without a device of its own goes to the CPU, as if HPU had none.
 inline constexpr int kStockPriority = -1;
 
+extern const KernelFunctions kStockOp;
+
 // The user's eager context.
 Status GetEagerContext(TFE_Context** context);
 
-// Runs an op on the CPU and gives its results to `ctx`. `tensors` keeps what this needs.
-Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<const Handle*>& inputs,
-                TF_OpKernelContext* ctx, Tensors* tensors);
+// The tensor, or a copy where it begins at an address that a CPU kernel ends the process for. `tensors` keeps
+// the copy.
+TF_Tensor* ForCpu(TF_Tensor* tensor, Tensors* tensors);
 
-void* CreateStockOp(TF_OpKernelConstruction* ctx);
-void ComputeStockOp(void* kernel, TF_OpKernelContext* ctx);
-void DeleteStockOp(void* kernel);
+// Runs an op on the CPU and gives its results to the op at hand. `tensors` keeps what this needs.
+Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<const Handle*>& inputs,
+                Tensors* tensors);
 
 }  // namespace habana

@@ -2,28 +2,28 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string_view>
 
 #include "plugin/eager.h"
-#include "plugin/launch.h"
+#include "plugin/executor.h"
+#include "plugin/planned.h"
 #include "plugin/stock.h"
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
-#include "runtime/resolver.h"
 
 namespace habana {
 
 namespace {
 
 struct VariableKernel {
-  std::string node_def;
-  std::mutex mutex;
-  std::shared_ptr<const VariablePlan> plan;
+  Planned<VariablePlan> plan;
+  std::once_flag once;
   std::unique_ptr<ClusterKernel> cluster;  // of the dataflow form
+
+  explicit VariableKernel(std::string node_def) : plan(std::move(node_def)) {}
 };
 
 // Read, compute and assign of one variable are one step for other ops of this kind, as in TensorFlow's own
@@ -62,20 +62,20 @@ class VariableLocks {
 
 // An input of the op: a variable, or a plain tensor in memory this process can read.
 struct OpInput {
+  TF_Tensor* tensor = nullptr;
   bool variable = false;
-  Handle handle;  // of the variable
+  Handle handle;  // of the variable; for TensorFlow's CPU kernel, of every input
   Handle value;   // of the variable, as last read
-  std::vector<int64_t> dims;
-  InputView view{};
 };
 
 // The state of one Compute.
 class VariableOp {
  public:
-  VariableOp(VariableKernel* kernel, TF_OpKernelContext* ctx) : kernel_(kernel), ctx_(ctx) {}
+  VariableOp(VariableKernel* kernel, TF_OpKernelContext* ctx) : kernel_(kernel), ctx_(ctx), tensors_(ctx) {}
 
   Status Run() {
-    Status status = Plan();
+    Status status = Usable();
+    if (status.ok()) status = kernel_->plan.Get(&Callbacks::variable_plan, &plan_);
     if (status.ok()) status = GetEagerContext(&context_);
     if (status.ok()) status = GetInputs();
     if (!status.ok()) return status;
@@ -85,49 +85,19 @@ class VariableOp {
   }
 
  private:
-  Status Plan() {
-    {
-      std::lock_guard<std::mutex> lock(kernel_->mutex);
-      plan_ = kernel_->plan;
-    }
-    if (plan_ == nullptr) {
-      auto plan = std::make_shared<VariablePlan>();
-      {
-        CallbackScope python;
-        if (!python.status().ok()) return python.status();
-        const Status status = python->variable_plan(kernel_->node_def, plan.get());
-        if (!status.ok()) return status;
-      }
-      std::lock_guard<std::mutex> lock(kernel_->mutex);
-      if (kernel_->plan == nullptr) {
-        if (!plan->stock) kernel_->cluster = std::make_unique<ClusterKernel>(plan->info);
-        kernel_->plan = std::move(plan);
-      }
-      plan_ = kernel_->plan;
-    }
-    return {};
-  }
-
   Status GetInputs() {
     TfStatus status;
-    const int count = TF_NumInputs(ctx_);
-    inputs_.resize(static_cast<size_t>(count));
-    for (int i = 0; i < count; ++i) {
-      OpInput& input = inputs_[static_cast<size_t>(i)];
-      TF_Tensor* tensor = nullptr;
-      TF_GetInput(ctx_, i, &tensor, status.get());
-      if (!status.ok()) return FromTf(status.get());
-      if (tensor == nullptr) return Status(Code::kInternal, "input " + std::to_string(i) + " has no tensor");
-      tensors_.Add(tensor);
-      input.variable = TF_TensorType(tensor) == TF_RESOURCE;
-      input.view.dtype = static_cast<int>(TF_TensorType(tensor));
-      input.view.rank = TF_NumDims(tensor);
-      for (int d = 0; d < input.view.rank; ++d) input.dims.push_back(TF_Dim(tensor, d));
-      input.view.data = static_cast<char*>(TF_TensorData(tensor));
-      input.view.nbytes = TF_TensorByteSize(tensor);
-      if (input.variable) locks_.Want(input.view.data, input.view.nbytes);
+    inputs_.resize(static_cast<size_t>(TF_NumInputs(ctx_)));
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      OpInput& input = inputs_[i];
+      TensorPtr tensor;
+      const Status got = tensors_.Input(static_cast<int>(i), &tensor);
+      if (!got.ok()) return got;
+      input.tensor = tensors_.Keep(std::move(tensor));
+      input.variable = TF_TensorType(input.tensor) == TF_RESOURCE;
+      if (input.variable) locks_.Want(TF_TensorData(input.tensor), TF_TensorByteSize(input.tensor));
       if (input.variable || plan_->stock) {
-        input.handle = Handle(TFE_NewTensorHandle(tensor, status.get()));
+        input.handle = Handle(TFE_NewTensorHandle(ForCpu(input.tensor, &tensors_), status.get()));
         if (!status.ok()) return FromTf(status.get());
       }
     }
@@ -151,116 +121,95 @@ class VariableOp {
     return {};
   }
 
-  // The program's inputs, in its order, with the variables' values as last read.
-  Status ProgramInputs(std::vector<InputView>* views) {
+  // Gives the execution its inputs, with the variables' values as last read.
+  Status AddInputs(Execution* execution) {
     TfStatus status;
-    views->clear();
+    execution->ClearInputs();
     for (int index : kernel_->cluster->order()) {
-      OpInput& input = inputs_[static_cast<size_t>(index)];
-      InputView view = input.view;
-      if (input.variable) {
-        view.dtype = plan_->dtype;
-        view.rank = TFE_TensorHandleNumDims(input.value.get(), status.get());
-        input.dims.clear();
-        int64_t elements = 1;
-        for (int d = 0; d < view.rank; ++d) {
-          input.dims.push_back(TFE_TensorHandleDim(input.value.get(), d, status.get()));
-          elements *= input.dims.back();
-        }
-        view.nbytes = static_cast<size_t>(elements) * DataTypeSize(plan_->dtype);
-        view.data = view.nbytes == 0
-                        ? nullptr
-                        : static_cast<char*>(TFE_TensorHandleDevicePointer(input.value.get(), status.get()));
-        if (!status.ok()) return FromTf(status.get());
+      const OpInput& input = inputs_[static_cast<size_t>(index)];
+      if (!input.variable) {
+        execution->AddInput(input.tensor);
+        continue;
       }
-      view.dims = input.dims.data();
-      views->push_back(view);
+      const int rank = TFE_TensorHandleNumDims(input.value.get(), status.get());
+      std::vector<int64_t> dims;
+      size_t nbytes = DataTypeSize(plan_->dtype);
+      for (int d = 0; d < rank; ++d) {
+        dims.push_back(TFE_TensorHandleDim(input.value.get(), d, status.get()));
+        nbytes *= static_cast<size_t>(dims.back());
+      }
+      void* data = nbytes == 0 ? nullptr : TFE_TensorHandleDevicePointer(input.value.get(), status.get());
+      if (!status.ok()) return FromTf(status.get());
+      execution->AddInput(plan_->dtype, dims, static_cast<char*>(data), nbytes);
+    }
+    return {};
+  }
+
+  // The op's program for the variables as they are; holds their locks when it returns one.
+  Status Find(Execution* execution) {
+    for (;;) {
+      locks_.Lock();
+      Status status = ReadAll();
+      if (status.ok()) status = AddInputs(execution);
+      if (!status.ok() || execution->FindKnown()) return status;
+      locks_.Unlock();  // compiling takes the GIL
+      status = execution->Find();
+      if (!status.ok()) return status;
+    }
+  }
+
+  // Runs the program and assigns what it gives, with the locks held.
+  Status Update(Execution* execution) {
+    TfStatus status;
+    std::vector<Handle> new_values;
+    for (const auto& [output, variable] : plan_->assigns) {
+      TensorPtr tensor;
+      const Status made =
+          execution->ToTensor(static_cast<size_t>(output), "the new value of a variable", &tensor);
+      if (!made.ok()) return made;
+      // The handle owns the tensor from here on, and with it the variable it is assigned to.
+      TF_Tensor* owned = tensor.release();
+      const std::vector<int64_t> dims = Dims(owned);
+      new_values.emplace_back(TFE_NewTensorHandleFromDeviceMemory(
+          context_, kHpu, TF_TensorType(owned), dims.data(), static_cast<int>(dims.size()),
+          TF_TensorData(owned), TF_TensorByteSize(owned),
+          [](void*, size_t, void* owner) { TF_DeleteTensor(static_cast<TF_Tensor*>(owner)); }, owned,
+          status.get()));
+      if (!status.ok()) return FromTf(status.get());
+    }
+    for (size_t i = 0; i < plan_->results.size(); ++i) {
+      const Status given = execution->ToOutput(static_cast<size_t>(plan_->results[i]), static_cast<int>(i));
+      if (!given.ok()) return given;
+    }
+    const Status ran = execution->Run();
+    if (!ran.ok()) return ran;
+    for (size_t k = 0; k < new_values.size(); ++k) {
+      const OpInput& variable = inputs_[static_cast<size_t>(plan_->assigns[k].second)];
+      AssignVariable(context_, kHpu, variable.handle, new_values[k], plan_->dtype, status.get());
+      if (!status.ok()) return FromTf(status.get());
     }
     return {};
   }
 
   Status RunDataflow() {
-    ClusterKernel& cluster = *kernel_->cluster;
-    std::vector<InputView> views;
-    ProgramPtr program;
-    for (;;) {
-      locks_.Lock();
-      Status status = ReadAll();
-      if (status.ok()) status = ProgramInputs(&views);
-      if (!status.ok()) return status;
-      program = cluster.FindKnown(views);
-      if (program != nullptr) break;
-      locks_.Unlock();  // compiling takes the GIL
-      status = cluster.Find(views, &program);
-      if (!status.ok()) return status;
-    }
-    TfStatus status;
-    const int64_t refusals = GetCounters().host_memory_refusals.load();
-    const auto exhausted = [&](const std::string& what, size_t asked) {
-      locks_.Unlock();
-      if (status.code() != TF_RESOURCE_EXHAUSTED) return FromTf(status.get());
-      return OutOfMemory(program->name, what, asked, GetCounters().host_memory_refusals.load() != refusals);
-    };
-
-    std::vector<char*> outputs(program->outputs.size(), nullptr);
-    std::vector<Handle> new_values(program->outputs.size());
-    for (const auto& [output, variable] : plan_->assigns) {
-      const Output& out = program->outputs[static_cast<size_t>(output)];
-      TF_AllocatorAttributes attributes;
-      attributes.struct_size = TF_ALLOCATOR_ATTRIBUTES_STRUCT_SIZE;
-      attributes.on_host = 0;
-      const int rank = static_cast<int>(out.dims.size());
-      TF_Tensor* tensor = TF_AllocateTemp(ctx_, static_cast<TF_DataType>(out.dtype), out.dims.data(), rank,
-                                          &attributes, status.get());
-      if (tensor != nullptr && !status.ok()) TF_DeleteTensor(tensor);
-      if (!status.ok()) return exhausted("the new value of a variable", out.nbytes);
-      outputs[static_cast<size_t>(output)] = static_cast<char*>(TF_TensorData(tensor));
-      // The handle owns the tensor from here on, and with it the variable it is assigned to.
-      new_values[static_cast<size_t>(output)] = Handle(TFE_NewTensorHandleFromDeviceMemory(
-          context_, kHpu, static_cast<TF_DataType>(out.dtype), out.dims.data(), rank, TF_TensorData(tensor),
-          out.nbytes, [](void*, size_t, void* owner) { TF_DeleteTensor(static_cast<TF_Tensor*>(owner)); },
-          tensor, status.get()));
-      if (!status.ok()) return FromTf(status.get());
-    }
-    for (size_t i = 0; i < plan_->results.size(); ++i) {
-      const size_t from = static_cast<size_t>(plan_->results[i]);
-      const Output& out = program->outputs[from];
-      TF_Tensor* tensor =
-          TF_AllocateOutput(ctx_, static_cast<int>(i), static_cast<TF_DataType>(out.dtype), out.dims.data(),
-                            static_cast<int>(out.dims.size()), out.nbytes, status.get());
-      if (tensor != nullptr) tensors_.Add(tensor);
-      if (!status.ok()) return exhausted("output " + std::to_string(i), out.nbytes);
-      outputs[from] = static_cast<char*>(TF_TensorData(tensor));
-    }
-    for (InputView& view : views) {
-      if (view.nbytes == 0 || reinterpret_cast<uintptr_t>(view.data) % kAlignment == 0) continue;
-      char* copy = tensors_.Temporary(ctx_, view.nbytes, status.get());
-      if (copy == nullptr) return exhausted("an aligned copy of an input", view.nbytes);
-      std::memcpy(copy, view.data, view.nbytes);
-      view.data = copy;
-    }
-    char* workspace = nullptr;
-    if (program->workspace > 0) {
-      workspace = tensors_.Temporary(ctx_, program->workspace, status.get());
-      if (workspace == nullptr) return exhausted("the workspace", program->workspace);
-    }
-    std::vector<RandomState> states;
-    cluster.ReserveStates(*program, &states);
-    const Status ran = program->Run({&views, outputs.data(), workspace, states.data(), states.size()});
-    if (!ran.ok()) return ran;
-    for (const auto& [output, variable] : plan_->assigns) {
-      AssignVariable(context_, kHpu, inputs_[static_cast<size_t>(variable)].handle,
-                     new_values[static_cast<size_t>(output)], plan_->dtype, status.get());
-      if (!status.ok()) return FromTf(status.get());
-    }
-    return {};
+    std::call_once(kernel_->once, [&] { kernel_->cluster = std::make_unique<ClusterKernel>(plan_->info); });
+    Execution execution(kernel_->cluster.get(), &tensors_);
+    Status status = Find(&execution);
+    if (status.ok()) status = Update(&execution);
+    locks_.Unlock();
+    return status.ok() ? status : tensors_.Explained(std::move(status), execution.name());
   }
 
   // TensorFlow's own CPU kernel, on copies of the variables.
   Status RunStock() {
     locks_.Lock();
-    Status read = ReadAll();
-    if (!read.ok()) return read;
+    Status status = ReadAll();
+    if (status.ok()) status = UpdateByStock();
+    locks_.Unlock();
+    return status.ok() ? status : tensors_.Explained(std::move(status), plan_->op.op);
+  }
+
+  Status UpdateByStock() {
     TfStatus status;
     std::vector<Handle> copies(inputs_.size());
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -274,7 +223,7 @@ class VariableOp {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       inputs.push_back(inputs_[i].variable ? &copies[i] : &inputs_[i].handle);
     }
-    const Status ran = RunOnCpu(context_, plan_->op, inputs, ctx_, &tensors_);
+    const Status ran = RunOnCpu(context_, plan_->op, inputs, &tensors_);
     if (!ran.ok()) return ran;
     for (size_t i = 0; i < inputs_.size() && !plan_->read_only; ++i) {
       if (!inputs_[i].variable) continue;
@@ -294,20 +243,12 @@ class VariableOp {
   VariableLocks locks_;
 };
 
+void Compute(void* kernel, TF_OpKernelContext* ctx) {
+  Finish(ctx, VariableOp(static_cast<VariableKernel*>(kernel), ctx).Run());
+}
+
 }  // namespace
 
-void* CreateVariableOp(TF_OpKernelConstruction* ctx) {
-  auto kernel = std::make_unique<VariableKernel>();
-  if (!ReadNodeDef(ctx, &kernel->node_def)) return nullptr;
-  return kernel.release();
-}
-
-void ComputeVariableOp(void* kernel, TF_OpKernelContext* ctx) {
-  Status status = Usable();
-  if (status.ok()) status = VariableOp(static_cast<VariableKernel*>(kernel), ctx).Run();
-  if (!status.ok()) Fail(ctx, status);
-}
-
-void DeleteVariableOp(void* kernel) { delete static_cast<VariableKernel*>(kernel); }
+const KernelFunctions kVariableOp{CreateFromNode<VariableKernel>, Compute, Destroy<VariableKernel>};
 
 }  // namespace habana

@@ -5,12 +5,10 @@
 // copies), and assigns the new values.
 #pragma once
 
-#include "tensorflow/c/kernels.h"
+#include "plugin/register.h"
 
 namespace habana {
 
-void* CreateVariableOp(TF_OpKernelConstruction* ctx);
-void ComputeVariableOp(void* kernel, TF_OpKernelContext* ctx);
-void DeleteVariableOp(void* kernel);
+extern const KernelFunctions kVariableOp;
 
 }  // namespace habana

@@ -4,8 +4,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <unordered_map>
 
 #include "runtime/card.h"
 #include "runtime/counters.h"
@@ -75,16 +73,44 @@ size_t DataTypeSize(int tf_dtype) {
   }
 }
 
-Program::~Program() { std::free(constants_); }
-
-void Program::SetConstants(const void* data, size_t nbytes) {
-  std::free(constants_);
-  constants_ = nullptr;
-  constant_bytes_ = nbytes;
+RecipeData::RecipeData(const void* constants, size_t nbytes, std::shared_ptr<void> keepalive)
+    : constant_bytes_(nbytes), keepalive_(std::move(keepalive)) {
   if (nbytes == 0) return;
   const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
   constants_ = static_cast<char*>(std::aligned_alloc(kAlignment, rounded));
-  std::memcpy(constants_, data, nbytes);
+  std::memcpy(constants_, constants, nbytes);
+}
+
+RecipeData::~RecipeData() { std::free(constants_); }
+
+ProgramPtr RecipeData::Find(const std::vector<int64_t>& numbers) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = programs_.find(numbers);
+  return it == programs_.end() ? nullptr : it->second.lock();
+}
+
+ProgramPtr RecipeData::Add(const std::vector<int64_t>& numbers, ProgramPtr program) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (programs_.size() >= look_again_) {
+    DropDead();
+    look_again_ = std::max<size_t>(64, 2 * programs_.size());
+  }
+  std::weak_ptr<const Program>& slot = programs_[numbers];
+  if (ProgramPtr first = slot.lock()) return first;
+  slot = program;
+  return program;
+}
+
+size_t RecipeData::Alive() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  DropDead();
+  return programs_.size();
+}
+
+void RecipeData::DropDead() {
+  for (auto it = programs_.begin(); it != programs_.end();) {
+    it = it->second.expired() ? programs_.erase(it) : std::next(it);
+  }
 }
 
 Status Program::Validate(const std::vector<InputView>* inputs) const {
@@ -111,7 +137,7 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
         if (end > workspace) return bad(which + " reaches past the workspace");
         break;
       case BufferKind::kConstants:
-        if (end > constant_bytes_) return bad(which + " reaches past the constants");
+        if (end > constant_bytes()) return bad(which + " reaches past the constants");
         break;
       case BufferKind::kState:
         break;
@@ -164,7 +190,7 @@ Status Program::Run(const LaunchArgs& args) const {
           base = args.workspace;
           break;
         case BufferKind::kConstants:
-          base = constants_;
+          base = data == nullptr ? nullptr : data->constants();
           break;
         case BufferKind::kState:
           if (static_cast<size_t>(b.index) >= states.size()) {
@@ -202,48 +228,6 @@ Status Program::Run(const LaunchArgs& args) const {
   nanoseconds.fetch_add(watch.Stop(), std::memory_order_relaxed);
   counters.launches.fetch_add(1, std::memory_order_relaxed);
   return status;
-}
-
-namespace {
-
-struct Registry {
-  std::mutex mutex;
-  int64_t next = 1;
-  std::unordered_map<int64_t, std::shared_ptr<Program>> programs;
-};
-
-// Never destroyed: launches may run while the process exits.
-Registry& Programs() {
-  static Registry* registry = new Registry;
-  return *registry;
-}
-
-}  // namespace
-
-int64_t RegisterProgram(std::shared_ptr<Program> program) {
-  Registry& registry = Programs();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const int64_t handle = registry.next++;
-  registry.programs.emplace(handle, std::move(program));
-  return handle;
-}
-
-ProgramPtr FindProgram(int64_t handle) {
-  Registry& registry = Programs();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.programs.find(handle);
-  return it == registry.programs.end() ? nullptr : it->second;
-}
-
-bool FreeProgram(int64_t handle) {
-  std::shared_ptr<Program> last;  // destroyed after the lock is given back
-  Registry& registry = Programs();
-  std::lock_guard<std::mutex> lock(registry.mutex);
-  const auto it = registry.programs.find(handle);
-  if (it == registry.programs.end()) return false;
-  last = std::move(it->second);
-  registry.programs.erase(it);
-  return true;
 }
 
 }  // namespace habana

@@ -1,14 +1,16 @@
 // A program: a recipe bound to numbers, and what runs it.
 //
-// Invariants: immutable once made, but for its counters; held by shared_ptr, so that a program that Python
-// frees while a launch runs it lives until that launch is over.
+// Invariants: immutable once made, but for its counters; owned by whoever launches it, by shared_ptr: a
+// kernel of TensorFlow, an object of Python's, a launch under way. Nothing else keeps it.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -79,12 +81,43 @@ struct LaunchArgs {
 };
 
 class Program;
+using ProgramPtr = std::shared_ptr<const Program>;
 using InterpretedBody = std::function<Status(const Program&, const LaunchArgs&)>;
+
+// What the programs of one recipe share: its constants, 64-byte aligned, and what its code belongs to. It
+// knows those that are alive by the numbers they are bound to, so that none is made twice, and keeps none
+// alive.
+class HABANA_EXPORT RecipeData {
+ public:
+  RecipeData(const void* constants, size_t nbytes, std::shared_ptr<void> keepalive);
+  ~RecipeData();
+  RecipeData(const RecipeData&) = delete;
+  RecipeData& operator=(const RecipeData&) = delete;
+
+  char* constants() const { return constants_; }
+  size_t constant_bytes() const { return constant_bytes_; }
+
+  // The program bound to these numbers, if it is alive, else null.
+  ProgramPtr Find(const std::vector<int64_t>& numbers);
+  // Makes it known; of two that were made at the same time the first counts, and both callers get it.
+  ProgramPtr Add(const std::vector<int64_t>& numbers, ProgramPtr program);
+  // How many are alive.
+  size_t Alive();
+
+ private:
+  void DropDead();
+
+  char* constants_ = nullptr;
+  const size_t constant_bytes_;
+  const std::shared_ptr<void> keepalive_;
+  std::mutex mutex_;
+  std::map<std::vector<int64_t>, std::weak_ptr<const Program>> programs_;
+  size_t look_again_ = 64;  // at how many it is worth looking for dead ones
+};
 
 class HABANA_EXPORT Program {
  public:
   Program() = default;
-  ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -95,30 +128,17 @@ class HABANA_EXPORT Program {
   std::vector<StateUse> states;
   std::vector<Copy> copies;
   size_t workspace = 0;
-  InterpretedBody body;             // set for interpreted programs only
-  std::shared_ptr<void> keepalive;  // what the code belongs to
+  InterpretedBody body;              // set for interpreted programs only
+  std::shared_ptr<RecipeData> data;  // null where there are neither constants nor code to be kept
 
   mutable std::atomic<int64_t> launches{0};
   mutable std::atomic<int64_t> nanoseconds{0};
 
-  void SetConstants(const void* data, size_t nbytes);
-  const char* constants() const { return constants_; }
-  size_t constant_bytes() const { return constant_bytes_; }
+  size_t constant_bytes() const { return data == nullptr ? 0 : data->constant_bytes(); }
 
   // Checks indices and extents once, so that the executor need not; with `inputs`, theirs too.
   Status Validate(const std::vector<InputView>* inputs) const;
   Status Run(const LaunchArgs& args) const;
-
- private:
-  char* constants_ = nullptr;
-  size_t constant_bytes_ = 0;
 };
-
-using ProgramPtr = std::shared_ptr<const Program>;
-
-// Programs by handle, as Python names them. Handles are never used twice.
-HABANA_EXPORT int64_t RegisterProgram(std::shared_ptr<Program> program);
-HABANA_EXPORT ProgramPtr FindProgram(int64_t handle);
-HABANA_EXPORT bool FreeProgram(int64_t handle);
 
 }  // namespace habana

@@ -1,7 +1,9 @@
 #include "runtime/resolver.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
+#include <tuple>
 
 #include "runtime/counters.h"
 
@@ -9,8 +11,9 @@ namespace habana {
 
 namespace {
 
-// Signatures one kernel object remembers; beyond it, it starts again (Python's own cache still answers).
-constexpr size_t kMaxSignatures = 4096;
+// Programs one kernel object keeps. With one more, the quarter that was not asked for longest goes; Python
+// binds their recipes again where they are met again.
+constexpr size_t kMostPrograms = 1024;
 
 struct Flight {
   std::mutex mutex;
@@ -95,27 +98,41 @@ Status ClusterKernel::Adopt(const ClusterInfo& info) {
 
 ProgramPtr ClusterKernel::Lookup(const std::vector<int64_t>& key, size_t hash) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
-  const auto it = programs_.find(hash);
-  if (it == programs_.end()) return nullptr;
-  for (const Entry& entry : it->second) {
-    if (entry.key == key) return entry.program;
+  auto [at, end] = programs_.equal_range(hash);
+  for (; at != end; ++at) {
+    Entry& entry = at->second;
+    if (entry.key != key) continue;
+    // Written once per miss, not per launch: many threads may launch the same program.
+    if (entry.met.load(std::memory_order_relaxed) != misses_)
+      entry.met.store(misses_, std::memory_order_relaxed);
+    return entry.program;
   }
   return nullptr;
 }
 
 void ClusterKernel::Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program) {
-  std::unordered_map<size_t, std::vector<Entry>> dropped;  // destroyed after the lock is given back
+  std::vector<Entries::node_type> dropped;  // destroyed after the lock is given back
   std::unique_lock<std::shared_mutex> lock(mutex_);
-  if (size_ >= kMaxSignatures) {
-    dropped.swap(programs_);
-    size_ = 0;
+  auto [at, end] = programs_.equal_range(hash);
+  for (; at != end; ++at) {
+    if (at->second.key == key) return;
   }
-  std::vector<Entry>& bucket = programs_[hash];
-  for (const Entry& entry : bucket) {
-    if (entry.key == key) return;
-  }
-  bucket.push_back({key, program});
-  ++size_;
+  if (programs_.size() >= kMostPrograms) dropped = Oldest();
+  programs_.emplace(std::piecewise_construct, std::forward_as_tuple(hash),
+                    std::forward_as_tuple(key, program, ++misses_));
+}
+
+// Takes out the quarter that was not asked for longest. Called with the lock held.
+std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Oldest() {
+  std::vector<Entries::iterator> order;
+  for (auto it = programs_.begin(); it != programs_.end(); ++it) order.push_back(it);
+  const auto quarter = order.begin() + static_cast<std::ptrdiff_t>(order.size() / 4);
+  std::nth_element(order.begin(), quarter, order.end(), [](Entries::iterator a, Entries::iterator b) {
+    return a->second.met.load(std::memory_order_relaxed) < b->second.met.load(std::memory_order_relaxed);
+  });
+  std::vector<Entries::node_type> out;
+  for (auto it = order.begin(); it != quarter; ++it) out.push_back(programs_.extract(*it));
+  return out;
 }
 
 Status ClusterKernel::Find(const std::vector<InputView>& inputs, ProgramPtr* program) {

@@ -1,8 +1,8 @@
 // From the inputs of a launch to the program that runs them.
 //
 // One ClusterKernel per kernel object of TensorFlow. It knows the programs it has met by signature (types,
-// shapes, and the values of inputs that fix a shape) and holds the random streams of its cluster. A miss
-// asks Python; concurrent misses of one key in the process wait for the one under way.
+// shapes, and the values of inputs that fix a shape), the latest of them, and holds the random streams of its
+// cluster. A miss asks Python; concurrent misses of one key in the process wait for the one under way.
 #pragma once
 
 #include <memory>
@@ -44,14 +44,19 @@ class HABANA_EXPORT ClusterKernel {
 
  private:
   struct Entry {
-    std::vector<int64_t> key;
-    ProgramPtr program;
+    Entry(std::vector<int64_t> k, ProgramPtr p, int64_t now)
+        : key(std::move(k)), program(std::move(p)), met(now) {}
+    const std::vector<int64_t> key;
+    const ProgramPtr program;
+    std::atomic<int64_t> met;  // the miss after which it was last asked for
   };
+  using Entries = std::unordered_multimap<size_t, Entry>;  // by hash of the key
 
   Status Adopt(const ClusterInfo& info);
   Status FindOrResolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key, size_t hash,
                        ProgramPtr* program);
   ProgramPtr Lookup(const std::vector<int64_t>& key, size_t hash);
+  std::vector<Entries::node_type> Oldest();
   void Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program);
 
   const std::string text_;
@@ -64,8 +69,8 @@ class HABANA_EXPORT ClusterKernel {
   std::vector<std::unique_ptr<RandomStream>> streams_;
 
   std::shared_mutex mutex_;
-  std::unordered_map<size_t, std::vector<Entry>> programs_;
-  size_t size_ = 0;
+  Entries programs_;
+  int64_t misses_ = 0;
 };
 
 }  // namespace habana

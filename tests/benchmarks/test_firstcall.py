@@ -27,6 +27,7 @@ def test_summary() -> None:
     assert "hpu 250 ms, stock 150 ms, 1.75 times stock's (1.50 to 2.00), 5 recipes" in firstcall.sentence(line)
 
 
+@pytest.mark.rest
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     bench.main(["--models", "firstcall", "--scale", "mlp", "--pairs", "1", "--threads", "1"])
     line = json.loads(capsys.readouterr().out.splitlines()[0])

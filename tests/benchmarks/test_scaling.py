@@ -38,6 +38,7 @@ def test_ratios_are_of_runs_next_to_each_other() -> None:
     assert "1.03 (1.02 to 1.04)" in scaling.sentence(line) and "1.20 (1.10 to 1.30)" in scaling.sentence(line)
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_kinds_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two with all that any of them has: a strategy, stock TensorFlow, two processes, a cluster."""

@@ -28,6 +28,7 @@ def test_summary() -> None:
     assert "12 recipes of 4.0 MB read and verified at 400 MB/s (200 MB/s the first time)" in warmstart.sentence(line)
 
 
+@pytest.mark.rest
 def test_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     bench.main(["--models", "warmstart", "--scale", "mlp", "--pairs", "1", "--threads", "1"])
     line = json.loads(capsys.readouterr().out.splitlines()[0])

@@ -23,8 +23,8 @@ from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.journal import Journal
 from habana_tf.cache.key import Key
-from habana_tf.cache.levels import RecipeCache
 from habana_tf.cache.reader import Options
+from habana_tf.cache.recipe_cache import RecipeCache
 
 CALLS = ("open", "close", "fstat", "stat", "mkdir", "listdir", "write", "rename", "unlink", "utime", "read")
 

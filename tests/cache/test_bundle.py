@@ -16,9 +16,9 @@ from habana_tf import cache
 from habana_tf.cache.bundle import BundleError, read_bundle
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
-from habana_tf.cache.levels import RecipeCache
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.reader import NoDirectory, Options, Reader, ReadOnly
+from habana_tf.cache.recipe_cache import RecipeCache
 from habana_tf.trust import Refused
 
 

@@ -13,9 +13,9 @@ from habana_tf import cache
 from habana_tf.cache import directory, lock
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
-from habana_tf.cache.levels import RecipeCache
 from habana_tf.cache.lock import LockUnavailable
 from habana_tf.cache.reader import VERSION, NoDirectory, ReadOnly
+from habana_tf.cache.recipe_cache import RecipeCache
 from habana_tf.trust import Refused
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from habana_tf import cache
-from habana_tf.cache import journal, levels
+from habana_tf.cache import journal, recipe_cache
 from habana_tf.cache.key import Key
-from habana_tf.cache.levels import RecipeCache
 from habana_tf.cache.reader import NoDirectory
+from habana_tf.cache.recipe_cache import RecipeCache
 
 
 def _key(shape: int, compiler: str = "1") -> Key:
@@ -123,7 +123,7 @@ def test_what_was_missed_though_its_key_was_known(root: Path, trouble: str, monk
     if trouble == "not believed":
         path.chmod(0o666)
     if trouble == "failed":
-        monkeypatch.setattr(levels, "FAILURE_SECONDS", 0.0)
+        monkeypatch.setattr(recipe_cache, "FAILURE_SECONDS", 0.0)
     _run(_key(8))
     (miss,) = cache.misses()
     wanted = {"damaged": "damaged", "removed": "gone: evicted", "refresh": "HABANA_SIM_CACHE_MODE=refresh",

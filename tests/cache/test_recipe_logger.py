@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from habana_tf import cache
-from habana_tf.cache import process
-from habana_tf.cache.levels import RecipeCache
+from habana_tf.cache import process_cache
+from habana_tf.cache.recipe_cache import RecipeCache
 
 
 def _scalars(folder: Path) -> dict[tuple[str, int], float]:
@@ -34,7 +34,7 @@ def _fit(folder: Path, epochs: int, every: int = 1) -> None:
 
 def test_counters_of_each_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipes = RecipeCache()
-    monkeypatch.setattr(process, "_PROCESS", recipes)
+    monkeypatch.setattr(process_cache, "_PROCESS", recipes)
     recipes.stats.add(compiled=3, compile_seconds=1.5, memory_hits=2, disk_hits=1, misses=3)
     _fit(tmp_path, epochs=2)
     scalars = _scalars(tmp_path)

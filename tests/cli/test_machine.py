@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from habana_tf.hardware import calibration, cpu
 
 
 def test_the_table(run: Callable[..., Any]) -> None:
@@ -31,6 +34,23 @@ def test_json_follows_the_settings(run: Callable[..., Any], monkeypatch: pytest.
     assert facts["possible_module_ids"] == [2]
     assert facts["cpu"]["isa"] == "portable"
     assert facts["versions"]["python"] == platform.python_version()
+
+
+def test_how_bf16_is_multiplied_and_who_says_so(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("HABANA_SIM_ISA", "portable")
+    assert "widen: made fp32 first (this target cannot multiply pairs)" in run("info").out
+    monkeypatch.delenv("HABANA_SIM_ISA")
+    if not cpu.target().multiplies_bf16_pairs:
+        return
+    for source in ("measured now", str(tmp_path)):
+        monkeypatch.setattr(calibration, "_answers", {})
+        facts = json.loads(run("info", "--json").out)["cpu"]
+        assert facts["bf16_products"] in ("dot", "widen") and facts["bf16_products_by"].startswith(source)
+    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", "dot")
+    assert "dot: pairs by one instruction (HABANA_SIM_BF16_PRODUCTS)" in run("info").out
 
 
 @pytest.mark.parametrize(

@@ -8,22 +8,19 @@ from typing import Any
 import numpy as np
 
 from habana_tf._native import _bridge
-from habana_tf.compiler import interpreter
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.ir import Program
 from habana_tf.compiler.recipe import Recipe, bind
 from habana_tf.hardware.cpu import target
+from habana_tf.ir import interpreter
+from habana_tf.ir.primitives import Program
 
 
 def compiled(program: Program, arrays: Sequence[Any], states: Sequence[Any] = ()) -> tuple[list[Any], Recipe]:
     """The outputs of the compiled program, and its recipe."""
     goal = target()
     recipe = compile_program(program, "test", goal)
-    handle = bind(recipe, (), None, goal)
-    try:
-        raw = _bridge.run_program(handle, [np.ascontiguousarray(a) for a in arrays], [s.tobytes() for s in states])
-    finally:
-        _bridge.free_program(handle)
+    bound = bind(recipe, (), None, goal)
+    raw = _bridge.run_program(bound, [np.ascontiguousarray(a) for a in arrays], [s.tobytes() for s in states])
     out = []
     for data, node in zip(raw, program.outputs, strict=True):
         out.append(data.view(node.dtype.numpy).reshape([int(n) for n in node.shape]))
@@ -52,11 +49,7 @@ def check_range(program: Program, sizes: Sequence[Sequence[int]], *, rtol: float
         bound = interpreter.bind(program, dims)
         rng = np.random.default_rng(sum(dims))
         arrays = [rng.standard_normal(interpreter.dims(n)).astype(n.dtype.numpy) for n in bound.inputs]
-        handle = bind(recipe, dims, None, goal)
-        try:
-            raw = _bridge.run_program(handle, arrays, [])
-        finally:
-            _bridge.free_program(handle)
+        raw = _bridge.run_program(bind(recipe, dims, None, goal), arrays, [])
         for data, want in zip(raw, interpreter.run(bound, arrays), strict=True):
             got = data.view(want.dtype).reshape(want.shape).astype(np.float64)
             np.testing.assert_allclose(got, want.astype(np.float64), rtol=rtol, atol=atol, err_msg=f"sizes {dims}")

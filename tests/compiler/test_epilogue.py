@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.ir import Builder, Contraction, Node, Op, Program
-from habana_tf.compiler.kernels import ContractKernel
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Contraction, Node, Op, Program
 
 from .running import check
 
@@ -29,6 +28,6 @@ def test_parts_of_a_concat_are_written_where_they_belong(axis: int, columns: int
         return b.map("add", product, b.map("mul", y, b.expand(b.const(float(k), F32), (6, columns))))
 
     program = Program(b.inputs, [b.concat([y, part(1), b.map("neg", y), part(2)], axis)])
-    kernels = [k for k in schedule(rewrite(program)).kernels if isinstance(k, ContractKernel)]
+    kernels = [k for k in schedule(rewrite(program)).kernels if k.is_contraction]
     assert sum(s.target.op is Op.CONCAT for k in kernels for s in k.stores) == 2  # it is an epilogue
     check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])

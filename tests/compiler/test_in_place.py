@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from habana_tf.compiler import interpreter
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.ir import Builder, Node, Program
 from habana_tf.compiler.recipe import Recipe, bind, pack, unpack
 from habana_tf.hardware.cpu import target
+from habana_tf.ir import interpreter
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Node, Program
 
 F32 = np.float32
 
@@ -35,9 +35,7 @@ def run(program: Program) -> Recipe:
 
     goal = target()
     recipe = compile_program(program, "test", goal)
-    handle = bind(recipe, (), None, goal)
-    got = _bridge.run_program(handle, ARRAYS)
-    _bridge.free_program(handle)
+    got = _bridge.run_program(bind(recipe, (), None, goal), ARRAYS)
     for raw, want in zip(got, interpreter.run(program, ARRAYS, []), strict=True):
         np.testing.assert_array_equal(raw.view(want.dtype).reshape(want.shape), want)
     return recipe
@@ -68,7 +66,7 @@ def test_scatters_that_follow_each_other_share_their_memory() -> None:
     second = put(b, first, b.map("neg", row), b.map("add", at, b.const(1, DType.I32)))
     third = put(b, second, row, b.map("add", at, b.const(2, DType.I32)))
     recipe = run(Program(b.inputs, [third], []))
-    assert len(recipe.launches) == 4, "one copy and three updates"
+    assert len(recipe.calls) == 4, "one copy and three updates"
     assert len(recipe.copies) == 1
     assert recipe.workspace()[1] == 0
 
@@ -77,7 +75,7 @@ def test_a_scatter_that_is_read_later_keeps_its_memory() -> None:
     b, cache, row, at = given()
     first = put(b, cache, row, at)
     second = put(b, first, b.slice(first, (0, 0), (1, 5)), at)
-    assert len(run(Program(b.inputs, [second], [])).launches) == 4
+    assert len(run(Program(b.inputs, [second], [])).calls) == 4
     b, cache, row, at = given()
     first = put(b, cache, row, at)
-    assert len(run(Program(b.inputs, [first, put(b, first, b.map("neg", row), at)], [])).launches) == 4
+    assert len(run(Program(b.inputs, [first, put(b, first, b.map("neg", row), at)], [])).calls) == 4

@@ -10,10 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.ir import Builder, Node, Program
+from habana_tf.compiler.codegen.generate import generate
+from habana_tf.compiler.schedule import schedule
+from habana_tf.hardware.cpu import target
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Node, Program
 
-from .running import check, compiled
+from .running import check, check_range, compiled
 
 QUICK = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -166,3 +170,44 @@ def test_windows_gathers_concats_and_iota_agree(isa: str) -> None:
     count = b.binary("mul", b.cast(b.iota((13, 11), 1), DType.F32), b.reshape(b.reduce("sum", x, [0, 3]), (13, 11)))
     values = [_floats((3, 13, 11, 5)), np.array([0, 12, 13, -1, 5, 5, 2], np.int32)]
     check(Program(b.inputs, [pooled, picked, joined, count]), values, rtol=1e-4, atol=1e-4)
+
+
+LENGTHS = [[1], [15], [16], [17], [33], [8192], [8193], [40000]]
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16, DType.I8, DType.U16, DType.I32, DType.I64])
+def test_an_op_over_a_symbol_works_for_every_length(dtype: DType, isa: str) -> None:
+    b = Builder()
+    x, y = b.input((ext.sym(0),), dtype), b.input((ext.sym(0),), dtype)
+    check_range(Program(b.inputs, [b.binary("add", x, y)]), LENGTHS, rtol=1e-2 if dtype is DType.BF16 else 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["sum", "max", "prod", "argmax"])
+def test_rows_of_any_length_are_reduced(kind: str, isa: str) -> None:
+    b = Builder()
+    x = b.input((ext.sym(0), ext.sym(1)), DType.F32)
+    sizes = [[1, 1], [3, 15], [2, 16], [5, 17], [3, 70], [1, 1000], [40, 2]]
+    check_range(Program(b.inputs, [b.reduce(kind, x, (1,))]), sizes, rtol=1e-4)
+
+
+def test_an_op_over_symbols_alone_is_written_once() -> None:
+    """What is compiled for every size has no second form for the last vector."""
+    b = Builder()
+    x = b.input((ext.sym(0),), DType.F32)
+    modules: list[str] = []
+    generate(schedule(Program(b.inputs, [b.map("sqrt", x)])), target(), modules.append, 1 << 20)
+    assert "".join(modules).count("call <16 x float> @llvm.sqrt") == 1 or target().vector_bytes < 64
+
+
+def test_lanes_run_where_what_is_large_is_contiguous() -> None:
+    """The gradient of a loss and of the bias before it: the sums go over rows, along which only small operands lie in
+    order. Lanes along these would gather and scatter the large ones."""
+    b = Builder()
+    logits, rows, scale = b.input((96, 64), DType.F32), b.input((96, 1), DType.F32), b.input((96, 1), DType.F32)
+    gradient = b.binary("mul", b.binary("sub", logits, rows), scale)
+    program = Program(b.inputs, [gradient, b.reduce("sum", gradient, [0])])
+    modules: list[str] = []
+    generate(schedule(program), target(), modules.append, 1 << 20)
+    assert len(schedule(program).kernels) == 1
+    assert "gather" not in "".join(modules) and "scatter" not in "".join(modules)
+    check(program, [_floats((96, 64)), _floats((96, 1), 1), _floats((96, 1), 2)], rtol=1e-4, atol=1e-4)

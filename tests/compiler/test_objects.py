@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import itertools
 import logging
+import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from habana_tf.compiler.codegen import objects
+from habana_tf.compiler.codegen import machine, objects
 from habana_tf.compiler.codegen.machine import Loaded, compile_ir
 from habana_tf.compiler.codegen.objects import Objects, Worker, WorkerFailed, join, split
 from habana_tf.hardware.cpu import target
@@ -61,6 +64,20 @@ def test_all_objects_are_linked_together() -> None:
     loaded = Loaded(split(compiled()), [f"f{k}" for k in range(6)], target())
     functions = [ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(loaded.address(f"f{k}")) for k in range(6)]
     assert [f(10) for f in functions] == [20, 30, 40, 50, 60, 70]
+
+
+def test_a_linker_goes_with_the_last_of_what_it_linked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "_numbers", itertools.count(1 << 20))  # what other tests linked has linkers of its own
+    code = compile_ir(MODULES[0], target())
+    loaded = [Loaded([code], ["f0"], target()) for _ in range(3 * machine._GENERATION)]
+    first, second, third = (weakref.ref(loaded[k * machine._GENERATION]._library.linker) for k in range(3))
+    last = loaded[machine._GENERATION]
+    del loaded
+    gc.collect()
+    assert first() is None and second() is not None and third() is not None, (
+        "the second has one left, the third is next"
+    )
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(last.address("f0"))(10) == 20
 
 
 class Dying(Worker):

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from habana_tf._native import _bridge
-from habana_tf.compiler import aside
-from habana_tf.compiler import extent as ext
+from habana_tf.compiler import compressed
 from habana_tf.compiler.codegen.machine import Loaded
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.ir import Builder, Program
 from habana_tf.compiler.recipe import Recipe, bind, pack, unpack
 from habana_tf.hardware.cpu import target
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Program
 
 
 def _rows(symbolic: bool) -> Recipe:
@@ -34,9 +34,9 @@ def test_packed_and_unpacked_it_is_the_same_recipe(symbolic: bool) -> None:
     header, sections = pack(recipe)
     assert header["kernels"] == {"MME": 0, "TPC": 1}
     assert header["flops"] == (None if symbolic else 2 * 37 * 19)
-    assert json.loads(aside.take(sections["kernels"])) == recipe.kernels
+    assert json.loads(compressed.take(sections["kernels"])) == recipe.kernels
     again = unpack(recipe.name, sections)
-    assert (again.launches, again.buffers, again.outputs) == (recipe.launches, recipe.buffers, recipe.outputs)
+    assert (again.calls, again.buffers, again.outputs) == (recipe.calls, recipe.buffers, recipe.outputs)
     assert again.code == recipe.code
 
 
@@ -45,9 +45,7 @@ def test_one_symbolic_recipe_serves_all_shapes(n: int, m: int) -> None:
     recipe = _rows(symbolic=True)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(n, m)).astype(np.float32), rng.normal(size=m).astype(np.float32)
-    handle = bind(recipe, (n, m), None, target())
-    (out,) = _bridge.run_program(handle, [x, y])
-    _bridge.free_program(handle)
+    (out,) = _bridge.run_program(bind(recipe, (n, m), None, target()), [x, y])
     np.testing.assert_allclose(out.view(np.float32).reshape(n, m), np.exp(x) + y, rtol=1e-6, atol=1e-5)
 
 
@@ -64,11 +62,24 @@ def test_threads_that_bind_one_recipe_link_its_code_once(monkeypatch: pytest.Mon
     monkeypatch.setattr("habana_tf.compiler.recipe.Loaded", Slow)
     recipe = _rows(symbolic=True)
     with ThreadPoolExecutor(4) as pool:
-        handles = list(pool.map(lambda n: bind(recipe, (n, 3), None, target()), range(1, 5)))
-    for handle in handles:
-        _bridge.free_program(handle)
+        list(pool.map(lambda n: bind(recipe, (n, 3), None, target()), range(1, 5)))
     assert linked == [recipe.loaded]
 
 
 def test_compiling_twice_gives_the_same_bytes() -> None:
     assert pack(_rows(False)) == pack(_rows(False))
+
+
+def test_a_recipe_has_one_program_per_size_which_lives_as_long_as_its_owners() -> None:
+    recipe = _rows(symbolic=True)
+    first, other = bind(recipe, (7, 3), None, target()), bind(recipe, (8, 3), None, target())
+    assert recipe.data is not None
+    _bridge.run_program(first, [np.zeros((7, 3), np.float32), np.zeros(3, np.float32)])
+    again = bind(recipe, (7, 3), None, target())
+    assert _bridge.program_stats(again)["launches"] == 1  # it is the same
+    assert _bridge.program_stats(other)["launches"] == 0
+    assert recipe.data.alive() == 2
+    del first
+    assert recipe.data.alive() == 2
+    del again, other
+    assert recipe.data.alive() == 0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.interpreter import run
-from habana_tf.compiler.ir import Builder, Op, Program
 from habana_tf.compiler.rewrite import rewrite
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.interpreter import run
+from habana_tf.ir.primitives import Builder, Op, Program
 
 from .running import check
 
@@ -51,7 +51,7 @@ def test_an_output_that_is_reshaped_is_not_copied() -> None:
     total = b.reduce("sum", b.binary("mul", x, x), [0])
     outputs = [b.reshape(total, (2, 2)), b.reshape(b.reshape(b.map("exp", y), (40,)), (5, 8))]
     recipe = check(Program(b.inputs, outputs), [np.ones((6, 4), np.float32), np.ones((4, 10), np.float32)])
-    assert len(recipe.launches) == 2 and [s for _, s in recipe.outputs] == [(2, 2), (5, 8)]
+    assert len(recipe.calls) == 2 and [s for _, s in recipe.outputs] == [(2, 2), (5, 8)]
 
 
 def test_what_is_an_output_twice_in_two_shapes_is_copied_once() -> None:

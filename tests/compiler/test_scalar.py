@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.ir import BINARY, UNARY, Builder, Program
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import BINARY, UNARY, Builder, Program
 
 from .running import check
 

@@ -7,12 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.ir import Builder, Contraction, Node, Op, Program
-from habana_tf.compiler.kernels import ContractKernel, LoopKernel
-from habana_tf.compiler.reads import reads_of
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import Schedule, schedule
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Contraction, Node, Op, Program
 
 from .running import check
 
@@ -42,7 +40,7 @@ def test_bias_and_relu_are_the_epilogue_of_a_matmul_whose_own_result_is_not_stor
     out = b.binary("max", b.binary("add", _matmul(b, x, w), bias), b.const(0, F))
     plan = _plan(b, out)
     (kernel,) = plan.kernels
-    assert isinstance(kernel, ContractKernel)
+    assert kernel.is_contraction
     assert [s.target for s in kernel.stores] == [out]
 
 
@@ -52,7 +50,7 @@ def test_a_gradient_and_its_bias_sum_read_memory_once() -> None:
     dx = b.select(b.binary("gt", y, b.const(0, F)), dy, b.const(0, F))
     plan = _plan(b, dx, b.reduce("sum", dx, [0]))
     (kernel,) = plan.kernels
-    assert isinstance(kernel, LoopKernel) and len(kernel.stores) == 1 and len(kernel.reduces) == 1
+    assert kernel.is_loop and len(kernel.stores) == 1 and len(kernel.reductions) == 1
 
 
 def test_a_value_needed_at_another_index_is_not_passed_in_registers() -> None:
@@ -67,7 +65,22 @@ def test_an_expensive_value_that_is_repeated_is_computed_once_per_element() -> N
     b = Builder()
     x, v = b.input((1000, 32), F), b.input((32,), F)
     plan = _plan(b, b.binary("mul", x, b.map("rsqrt", v)))
-    assert [k.domain for k in plan.kernels if isinstance(k, LoopKernel)] == [(1, 32), (1000, 32)]
+    assert [k.domain for k in plan.kernels if k.is_loop] == [(1, 32), (1000, 32)]
+
+
+def test_windows_of_bf16_that_are_read_twice_are_not_kept_as_fp32() -> None:
+    """As of fp32, whose windows are not kept either: a depthwise convolution and its gradient both read them, and a
+    copy has nine times as many elements."""
+    kept = {}
+    for dtype in (F, DType.BF16):
+        b = Builder()
+        x, w, dy = b.input((4, 8, 8, 16), dtype), b.input((16, 3, 3), dtype), b.input((4, 8, 8, 16), dtype)
+        padded = b.pad(x, [0, 1, 1, 0], [0, 1, 1, 0])
+        windows = b.cast(b.window(padded, (1, 2), (3, 3), (1, 1), (1, 1)), F)
+        forward = b.reduce("sum", b.binary("mul", windows, b.cast(w, F)), [4, 5])
+        backward = b.reduce("sum", b.binary("mul", windows, b.reshape(b.cast(dy, F), [4, 8, 8, 16, 1, 1])), [0, 1, 2])
+        kept[dtype] = {n.shape for n in _plan(b, forward, backward).kept}
+    assert kept[F] == kept[DType.BF16] == {(4, 8, 8, 16), (16, 3, 3)}
 
 
 def test_fusing_never_makes_a_cycle() -> None:
@@ -79,8 +92,7 @@ def test_fusing_never_makes_a_cycle() -> None:
     plan = _plan(b, a, c)
     written: set[Node] = set(b.inputs)
     for kernel in plan.kernels:
-        reads, _ = reads_of(kernel, plan.kept, plan.operands, set(kernel.outputs))
-        assert set(reads) <= written
+        assert set(kernel.reads) <= written
         written |= set(kernel.outputs)
     check(Program(b.inputs, [a, c]), [np.random.default_rng(0).normal(size=(64, 64)).astype(np.float32)])
 
@@ -93,7 +105,7 @@ def test_a_product_goes_where_its_concatenation_wants_it(axis: int) -> None:
     product = _matmul(b, x, y)
     joined = b.concat([x, product, b.map("tanh", product)], axis)
     program = Program(b.inputs, [joined, b.reduce("sum", joined, [1 - axis])])
-    contraction = next(k for k in schedule(rewrite(program)).kernels if isinstance(k, ContractKernel))
+    contraction = next(k for k in schedule(rewrite(program)).kernels if k.is_contraction)
     assert [s.target.op for s in contraction.stores].count(Op.CONCAT) == 2
     numbers = np.random.default_rng(0)
     check(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs], rtol=1e-4)

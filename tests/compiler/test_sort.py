@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.ir import Builder, Program
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Program
 
 from .running import compiled
 

@@ -27,8 +27,8 @@ def counters() -> dict[str, int]:
 
 def make_cluster(inputs: Sequence[str], outputs: int = 1, fixed: Sequence[int] = (), name: str = "test") -> bytes:
     """A cluster of float32 inputs; those in `fixed` are int32 shapes of a Fill. Only its text matters here."""
-    from habana_tf.compiler.dtypes import DType
-    from habana_tf.graph.cluster import Arg, Writer
+    from habana_tf.cluster.cluster import Arg, Writer
+    from habana_tf.ir.dtypes import DType
 
     writer = Writer(name)
     refs = [writer.arg(Arg(DType.I32 if i in fixed else DType.F32, i in fixed, n)) for i, n in enumerate(inputs)]
@@ -39,7 +39,7 @@ def make_cluster(inputs: Sequence[str], outputs: int = 1, fixed: Sequence[int] =
 
 
 @contextlib.contextmanager
-def programs(resolve: Callable[[bytes, list[Any]], int], fixed: Sequence[int] = (), seeds: Any = ()) -> Iterator[None]:
+def programs(resolve: Callable[[bytes, list[Any]], Any], fixed: Sequence[int] = (), seeds: Any = ()) -> Iterator[None]:
     """Lets `resolve` answer for the clusters made here; what other ops ask goes to the compiler as ever."""
     from habana_tf import runtime_hooks
 
@@ -52,7 +52,7 @@ def programs(resolve: Callable[[bytes, list[Any]], int], fixed: Sequence[int] = 
         runtime_hooks.resolve, runtime_hooks.cluster_info = real_resolve, real_info
 
 
-def program(outputs: Sequence[tuple[int, Sequence[int]]], body: Body, states: Sequence[tuple[int, int]] = ()) -> int:
+def program(outputs: Sequence[tuple[int, Sequence[int]]], body: Body, states: Sequence[tuple[int, int]] = ()) -> Any:
     from habana_tf._native import _bridge
 
     return _bridge.make_interpreted("test", outputs, states, body)
@@ -78,6 +78,30 @@ def launch(
         "Tout", list(out), "Thost_out", list(host_out), "cluster", cluster, "cluster_name", b"test",
     )  # fmt: skip
     return execute.execute(b"HpuLaunch", len(out) + len(host_out), [*args, *host], attrs, context.context(), name=None)
+
+
+def unaligned(array: np.ndarray) -> Any:
+    """A tensor in host memory that begins 4 bytes past an aligned address, as TensorFlow's own slices may."""
+    import tensorflow as tf
+
+    raw = np.zeros(array.nbytes + 128, np.uint8)
+    start = -raw.ctypes.data % 64 + 4
+    moved = raw[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
+    moved[...] = array
+    return tf.experimental.dlpack.from_dlpack(moved.__dlpack__())
+
+
+@contextlib.contextmanager
+def variable_plans(plan: Callable[[bytes], tuple[Any, ...]]) -> Iterator[None]:
+    """Lets `plan` say how the ops on variables run that are met for the first time."""
+    from habana_tf import runtime_hooks
+
+    real = runtime_hooks.variable_plan
+    runtime_hooks.variable_plan = plan
+    try:
+        yield
+    finally:
+        runtime_hooks.variable_plan = real
 
 
 def f32(view: Any) -> np.ndarray:

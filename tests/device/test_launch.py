@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tests.child import on_hpu
-from tests.device.launching import F32, I32, counters, doubled, f32, launch, make_cluster, program, programs
+from tests.device.launching import F32, I32, counters, doubled, f32, launch, make_cluster, program, programs, unaligned
 
 
 @on_hpu
@@ -85,21 +85,22 @@ def test_empty_tensors_are_fine() -> None:
 
 
 @on_hpu
-def test_unaligned_slices_are_copied_before_generated_code_sees_them() -> None:
+def test_unaligned_inputs_are_copied_before_generated_code_sees_them() -> None:
     import tensorflow as tf
 
     seen = []
 
     def body(ins: list[Any], outs: list[Any], states: list[bytes]) -> None:
         seen.append(f32(ins[0]).__array_interface__["data"][0] % 64)
-        doubled(ins, outs, states)
+        f32(outs[0])[:] = np.frombuffer(ins[1], np.int32)
 
-    cluster = make_cluster(["x"], name="unaligned")
+    cluster = make_cluster(["x", "indices"], fixed=[1], name="unaligned")
+    before = counters()["unaligned_copies"]
     with programs(lambda c, s: program([(F32, [5])], body)):
-        for row in tf.unstack(tf.constant(np.arange(15, dtype=np.float32).reshape(3, 5))):
-            (y,) = launch(cluster, [row])
-            assert np.array_equal(y, 2 * row.numpy())
-    assert seen == [0, 0, 0]
+        (y,) = launch(cluster, [tf.ones([2])], [unaligned(np.arange(5, dtype=np.int32))])
+    assert y.numpy().tolist() == [0, 1, 2, 3, 4]
+    assert seen == [0]
+    assert counters()["unaligned_copies"] == before + 1
 
 
 @on_hpu
@@ -201,3 +202,45 @@ def test_a_thousand_steps_leave_memory_in_use_as_it_was() -> None:
             launch(cluster, [x])
     assert tf.config.experimental.get_memory_info("HPU:0")["current"] == before
     assert counters()["device_bytes"] == device_bytes
+
+
+@on_hpu
+def test_a_kernel_keeps_the_programs_it_launched_last_and_no_more() -> None:
+    import tensorflow as tf
+
+    from habana_tf._native import _bridge
+
+    cluster = make_cluster(["x"], name="many shapes")
+    data = _bridge.RecipeData(b"", None)
+    asked = []
+
+    def resolve(cluster: bytes, signature: list[Any]) -> Any:
+        n = signature[0][1][0]
+        asked.append(n)
+        return _bridge.make_program("empty", [], [], [(F32, [n])], data=data, numbers=[n])
+
+    xs = tf.zeros([3000])
+    with programs(resolve):
+        for n in range(1, 3001):
+            launch(cluster, [xs[:n]])
+            launch(cluster, [xs[:1]])  # asked for all the time, it stays
+        assert asked == list(range(1, 3001))
+        assert 768 <= data.alive() <= 1024
+        for n in (1, 2999, 3000):
+            launch(cluster, [xs[:n]])
+        assert len(asked) == 3000
+        launch(cluster, [xs[:2]])
+        assert asked[3000:] == [2]
+
+
+@on_hpu
+def test_an_answer_that_is_no_program_is_an_error() -> None:
+    import tensorflow as tf
+
+    with programs(lambda c, s: 7):
+        try:
+            launch(make_cluster(["x"], name="no program"), [tf.ones([2])])
+        except tf.errors.InternalError as error:
+            assert "resolve returned 7, which is no program" in str(error)
+        else:
+            raise AssertionError("a number was launched")

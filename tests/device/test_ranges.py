@@ -83,7 +83,7 @@ def trained(build: Callable[[], Any], data: list[tuple[Any, Any]], device: str) 
 def same(build: Callable[[], Any], data: list[tuple[Any, Any]]) -> Any:
     """Trains on both devices, compares, and gives the report of what HPU compiled."""
     from habana_tf import recompilation_report
-    from habana_tf.compiler import recompilations
+    from habana_tf.resolver import recompilations
 
     recompilations.reset()
     losses, weights = trained(build, data, "/HPU:0")
@@ -139,7 +139,7 @@ def few_recipes_for_sequences(build: Callable[[], Any]) -> None:
 def test_any_number_of_distinct_words_costs_two_compilations() -> None:
     """An optimizer sums the rows of equal words: into as many as there are distinct ones, another number each step."""
     from habana_tf import recompilation_report
-    from habana_tf.compiler import recompilations
+    from habana_tf.resolver import recompilations
 
     rng = np.random.default_rng(0)
     batches = [rng.integers(0, most, (16, 12)).astype(np.int32) for most in (50, 20, 30, 10, 45, 3)]
@@ -171,7 +171,7 @@ def test_any_number_of_distinct_words_costs_two_compilations() -> None:
 @on_hpu
 def test_segments_of_any_number() -> None:
     from habana_tf import recompilation_report
-    from habana_tf.compiler import recompilations
+    from habana_tf.resolver import recompilations
 
     raw = tf.raw_ops
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tests.child import on_hpu
-from tests.device.launching import counters, in_threads
+from tests.device.launching import (
+    F32,
+    counters,
+    doubled,
+    in_threads,
+    make_cluster,
+    program,
+    programs,
+    unaligned,
+    variable_plans,
+)
 
 
 def same_on_cpu(compute: Callable[[], Any]) -> None:
@@ -103,3 +114,81 @@ def test_reading_an_uninitialized_variable_is_tensorflows_error() -> None:
         assert "nothing here" in str(error)
     else:
         raise AssertionError("an uninitialized variable was updated")
+
+
+def error_of_update(op: str, assigns: Sequence[tuple[int, int]], results: Sequence[tuple[int, list[int]]]) -> str:
+    """What an op says that is planned to assign (result, op input) of a program with these results.
+
+    op: one that no other test of this file runs on float32, so that TensorFlow has no kernel of it yet.
+    """
+    import tensorflow as tf
+
+    v = tf.Variable(tf.ones([4]))
+    info = (make_cluster(["x"], outputs=len(results), name=op), [0], [], [])
+    with (
+        variable_plans(lambda node: ("dataflow", F32, info, assigns, [])),
+        programs(lambda c, s: program(results, doubled)),
+    ):
+        try:
+            getattr(tf.raw_ops, op)(ref=v.handle, indices=[[0]], updates=[1.0])
+        except tf.errors.OpError as error:
+            assert v.numpy().tolist() == [1.0] * 4
+            return str(error)
+    raise AssertionError("the plan was carried out")
+
+
+@on_hpu
+def test_a_new_value_larger_than_the_card_is_refused_at_once_as_in_a_launch() -> None:
+    before, start = counters()["hbm_refusals"], time.monotonic()
+    text = error_of_update("ResourceScatterNdMin", [(0, 0)], [(F32, [1 << 36])])
+    assert f"the new value of a variable of launch 'test' asks for {4 << 36} bytes" in text
+    assert f"{96 << 30} bytes total" in text
+    assert counters()["hbm_refusals"] == before + 1  # TensorFlow's allocator was not asked, which waits ten seconds
+    assert time.monotonic() - start < 9
+
+
+@on_hpu
+def test_a_new_value_larger_than_the_host_is_refused_at_once_as_in_a_launch() -> None:
+    from habana_tf._native import _bridge
+
+    asked = _bridge.host_memory()[0] + (1 << 30)
+    if asked > 96 << 30:
+        return  # the card is the smaller one
+    start = time.monotonic()
+    text = error_of_update("ResourceScatterNdMax", [(0, 0)], [(F32, [asked // 4])])
+    assert "the new value of a variable of launch 'test'" in text
+    assert "host memory" in text
+    assert time.monotonic() - start < 9
+
+
+@on_hpu
+def test_a_plan_that_does_not_fit_its_program_is_an_error() -> None:
+    assert "has 1 outputs" in error_of_update("ResourceScatterNdSub", [(3, 0)], [(F32, [4])])
+    assert "output 1 of program 'test' goes nowhere" in error_of_update(
+        "ResourceScatterNdAdd", [(0, 0)], [(F32, [4]), (F32, [4])]
+    )
+
+
+@on_hpu
+def test_unaligned_inputs_are_copied_and_counted_as_in_a_launch() -> None:
+    import tensorflow as tf
+
+    rows = unaligned(np.array([1, 2], np.int32))
+    before = counters()["unaligned_copies"]
+    for k, dtype in enumerate((tf.float32, tf.float64)):  # our program, and TensorFlow's CPU kernel
+        v = tf.Variable(tf.zeros([4, 3], dtype))
+        tf.raw_ops.ResourceScatterAdd(resource=v.handle, indices=rows, updates=tf.ones([2, 3], dtype))
+        assert v.numpy()[:, 0].tolist() == [0, 1, 1, 0]
+        assert counters()["unaligned_copies"] == before + k + 1
+
+
+@on_hpu
+def test_a_cpu_kernel_that_stands_in_takes_unaligned_inputs_which_are_counted() -> None:
+    import tensorflow as tf
+
+    before = counters()["unaligned_copies"]
+    with tf.device("/HPU:0"):
+        y = tf.raw_ops.Fill(dims=unaligned(np.array([2, 3], np.int32)), value=tf.constant(1.5, tf.float64))
+    assert y.device.endswith("HPU:0")
+    assert y.numpy().tolist() == [[1.5] * 3] * 2
+    assert counters()["unaligned_copies"] == before + 1

@@ -124,7 +124,7 @@ report(rank, {"size": size, "loss": value, "weights": [w.tobytes().hex() for w i
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.rest), 2])
 def test_keras_script_that_never_loads_hpu(workers: int) -> None:
     """`python -m habana_tf script.py` in the shape of Habana's example_hvd.py; one rank works too."""
     ranks = run_mpi(KERAS, workers, python=["-m", "habana_tf"])
@@ -233,6 +233,7 @@ report(rank, [v.numpy().tolist() for v in variables])
 """
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_gradients_go_through_as_few_exchanges_as_without_hpu() -> None:
     """By Horovod's timeline; the tensors of one exchange begin one after the other, before any goes on.
@@ -287,6 +288,7 @@ def test_session_with_broadcast_hook() -> None:
     assert one == two and len(one) == 5 and one[0] != one[-1]
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_horovodrun() -> None:
     """With MPI; test_killed_worker has horovodrun with Gloo."""

@@ -134,6 +134,7 @@ report(rank, [epochs, [w.ravel().tolist() for w in model.get_weights()]])
 """
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 @workers_fit
 def test_a_job_started_again_goes_on_from_its_backup() -> None:

@@ -77,7 +77,7 @@ def start(running: Job, kind: str, workers: int, held: ExitStack) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [2, 4])
+@pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.rest)])
 @pytest.mark.parametrize("kind", ["strategy", pytest.param("horovod", marks=needs_horovod)])
 def test_workers_train_as_one(stock: tuple[Trained, Trained], kind: str, workers: int) -> None:
     whole, halves = stock

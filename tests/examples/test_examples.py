@@ -56,9 +56,10 @@ def last_accuracy(printed: str) -> float:
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("example.py", 60), ("example_tf_func.py", 85), ("example_tf_session.py", 80),
+        ("example.py", 60), ("example_tf_session.py", 80),
+        pytest.param("example_tf_func.py", 85, marks=pytest.mark.rest),
         pytest.param("example_hvd.py", 40, marks=needs_horovod),
-        pytest.param("example_tf_func_hvd.py", 85, marks=needs_horovod),
+        pytest.param("example_tf_func_hvd.py", 85, marks=[needs_horovod, pytest.mark.rest]),
     ],
 )  # fmt: skip
 def test_hello_world(name: str, least: float, tmp_path: Path) -> None:
@@ -68,6 +69,7 @@ def test_hello_world(name: str, least: float, tmp_path: Path) -> None:
         assert printed.count("\nStep ") + printed.startswith("Step ") == 100  # tested after each
 
 
+@pytest.mark.rest
 @needs_keras_2
 @needs_horovod
 def test_horovod_on_all_cards(tmp_path: Path) -> None:
@@ -82,9 +84,9 @@ def test_horovod_on_all_cards(tmp_path: Path) -> None:
     "line",
     [
         "{distribute_with_hpu_strategy/mnist_keras.py} -e 3",
-        "{distribute_with_hpu_strategy/mnist_keras_multiproc.py} -e 3",
+        pytest.param("{distribute_with_hpu_strategy/mnist_keras_multiproc.py} -e 3", marks=pytest.mark.rest),
         pytest.param(
-            "examples/distribute_with_hpu_strategy/run_mnist_keras.sh -e 3", marks=needs_horovod
+            "examples/distribute_with_hpu_strategy/run_mnist_keras.sh -e 3", marks=[needs_horovod, pytest.mark.rest]
         ),  # has mpirun
     ],
 )
@@ -95,6 +97,7 @@ def test_strategy(line: str, tmp_path: Path) -> None:
     assert len(ends) == 2 and ends[0] == ends[1] and float(ends[0][1]) > 75
 
 
+@pytest.mark.rest
 @needs_keras_2
 @needs_horovod
 def test_two_jobs_side_by_side(tmp_path: Path) -> None:

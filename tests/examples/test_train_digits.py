@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.child import environment
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "train_digits.py"
@@ -39,6 +41,7 @@ def test_learns_then_compiles_nothing_again(tmp_path: Path) -> None:
     assert f"{cached[1]} recipes," in second, "the list of recipes"
 
 
+@pytest.mark.rest
 def test_without_a_cache_directory_says_how_to_get_one(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLE), "--epochs", "1"], env=environment(), capture_output=True, text=True, timeout=300

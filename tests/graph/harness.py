@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from habana_tf.graph import flow, placement
+from habana_tf.graph import frames, placement
 from habana_tf.graph.view import Node, View
 from habana_tf.lowering.table import lookup
 
@@ -88,10 +88,10 @@ def view(graph: graph_pb2.GraphDef, preserve: Iterable[str] = ()) -> View:
     return View(graph, frozenset(preserve))
 
 
-def prepared(graph: graph_pb2.GraphDef, preserve: Iterable[str] = ()) -> tuple[View, flow.Flow, placement.Placement]:
+def prepared(graph: graph_pb2.GraphDef, preserve: Iterable[str] = ()) -> tuple[View, frames.Flow, placement.Placement]:
     """A graph ready for the phases behind placement."""
     v = view(graph, preserve)
-    return v, flow.analyse(v), placement.place(v)
+    return v, frames.analyse(v), placement.place(v)
 
 
 def node(v: View, name: str) -> Node:

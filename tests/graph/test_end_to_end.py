@@ -236,7 +236,7 @@ FIT = """
 """
 
 
-@pytest.mark.parametrize("partial", [False, True])
+@pytest.mark.parametrize("partial", [pytest.param(False, marks=pytest.mark.rest), True])
 def test_a_training_step_is_one_launch_of_the_same_name_in_every_process(partial: bool) -> None:
     names = set()
     for seed in ("1", "2"):

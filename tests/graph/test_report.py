@@ -55,6 +55,19 @@ def test_the_report_is_a_table_and_json() -> None:
     assert "HPU placement" in text and data["graphs"][0]["launches"][0]["name"] in text and "PyFunc" in text
 
 
+def test_the_last_graphs_are_kept_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MOST_GRAPHS", 3)
+    for n in range(10):
+        report.remember(report.GraphRecord(n, n, n, (), {("Tanh", Reason.PLACED_ON_CPU, True): n}, 0.0))
+    got = report.placement_report()
+    assert [g.nodes for g in got.graphs] == [7, 8, 9] and got.earlier == 7
+    data = json.loads(got.to_json())
+    assert data["earlier"] == 7 and [(r["op"], r["count"]) for r in data["refused"]] == [("Tanh", 45)]
+    assert "the last graphs of 10" in str(got)
+    report.reset()
+    assert report.placement_report() == report.PlacementReport(eager=report.placement_report().eager)
+
+
 def test_a_line_names_a_few_ops_and_clusters_and_counts_the_rest() -> None:
     refused = {(f"Op{k}", Reason.NO_ROW, True): 9 - k for k in range(9)}
     record = report.GraphRecord(20, 5, 5, (), refused, 0.0)

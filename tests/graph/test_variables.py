@@ -209,13 +209,13 @@ def test_inside_a_branch_everything_stays_in_the_branch() -> None:
         with tf.control_dependencies([y]):
             tf.abs(read(handle, "after"), name="last")
 
-    from habana_tf.graph import flow
+    from habana_tf.graph import frames
 
     v, _ = converted(make)
     inner = v.by_name["c/u/compute"]
-    after = flow.analyse(v)
+    after = frames.analyse(v)
     assert inputs(v.by_name["after"])[1:] == ["^c/Merge"]
-    assert after.classes[inner] == after.classes[v.by_name["c/u"]] != flow.ROOT
+    assert after.classes[inner] == after.classes[v.by_name["c/u"]] != frames.ROOT
 
 
 def test_who_takes_the_results_of_an_update_waits_for_its_assignment() -> None:

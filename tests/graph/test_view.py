@@ -85,7 +85,12 @@ def test_exits_come_after_all_their_loop_does() -> None:
     v = view(build(make))
     found = {n.name: sorted(e.name for e in later) for n, later in v.exits(v.consumers()).items()}
     outer = ["w/Exit", "w/Exit_1"]
-    assert found == {"w/NextIteration": outer, "w/NextIteration_1": outer, "w/inner/NextIteration": ["w/inner/Exit"]}
+    inner = ["w/inner/Exit"]
+    assert found == {
+        "w/Enter": outer, "w/Enter_1": outer, "w/NextIteration": outer, "w/NextIteration_1": outer,
+        "w/inner/add/Enter": outer, "w/inner/Enter": inner, "w/inner/add/Enter_1": inner,
+        "w/inner/NextIteration": inner,
+    }  # fmt: skip
     order = [n.name for n in v.topological()]
     assert order.index("w/inner/add") < order.index("w/inner/Exit") < order.index("w/NextIteration_1")
     assert order.index("w/NextIteration_1") < order.index("w/Exit")
@@ -111,7 +116,23 @@ def test_a_loop_is_whole_though_its_condition_is_a_variable_that_nothing_else_re
                 node.input[k] = "^w/Identity_1"
     v = view(type(graph)(node=kept))
     found = {n.name: [e.name for e in later] for n, later in v.exits(v.consumers()).items()}
-    assert found == {"w/NextIteration": ["w/Exit_1"], "w/NextIteration_1": ["w/Exit_1"]}
+    parts = ["w/Enter", "w/Enter_1", "w/add/Enter", "w/NextIteration", "w/NextIteration_1"]
+    assert found == {part: ["w/Exit_1"] for part in parts}
+
+
+def test_a_loop_begins_with_all_it_is_given_also_with_what_its_body_does_not_read() -> None:
+    """y reaches no iteration but the first, and the other variable's Exit not at all: it comes before it anyway."""
+
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        y = tf.exp(x, name="y")
+        v1.while_loop(lambda i, y: i < 3, lambda i, y: (i + 1, x), [0, y], name="w")
+
+    v = view(build(make))
+    assert [n.name for n in v.exits(v.consumers())[v.by_name["w/Enter_1"]]] == ["w/Exit", "w/Exit_1"]
+    v.by_name["y"].add_control(v.by_name["w/Exit"])
+    with pytest.raises(ValueError, match="cycle"):
+        v.topological()
 
 
 def test_natural_order() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 from llvmlite import binding
 
-from habana_tf.hardware import cpu
-from habana_tf.hardware.cpu import Host, Isa, IsaError, host, target
+import habana_tf
+from habana_tf.hardware import calibration, cpu
+from habana_tf.hardware.cpu import BF16_PART, Host, Isa, IsaError, TileEngine, host, target
 
 V3 = frozenset({"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"})
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -14,6 +19,7 @@ AMX = V4 | {"avx512bf16", "amx-tile", "amx-bf16"}
 OLD = Host("x86_64", "penryn", frozenset({"sse2"}))
 HASWELL = Host("x86_64", "haswell", V3)
 SKYLAKE = Host("x86_64", "skylake-avx512", V4)
+ZEN = Host("x86_64", "znver5", V4 | {"avx512bf16"})
 SAPPHIRE = Host("x86_64", "sapphirerapids", AMX)
 MASKED = Host("x86_64", "sapphirerapids", V3, AMX - V3)
 TILES_ONLY = Host("x86_64", "sapphirerapids", V3 | {"amx-tile", "amx-bf16"})
@@ -26,6 +32,7 @@ GRAVITON = Host("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
         (OLD, Isa.PORTABLE, False),
         (HASWELL, Isa.AVX2, False),
         (SKYLAKE, Isa.AVX512, False),
+        (ZEN, Isa.AVX512, True),
         (SAPPHIRE, Isa.AMX, True),
         (MASKED, Isa.AVX2, False),
         (TILES_ONLY, Isa.AVX2, False),
@@ -90,8 +97,85 @@ def test_different_targets_have_different_keys(monkeypatch: pytest.MonkeyPatch) 
     keys = set()
     for setting in ("portable", "avx2", "avx512", "amx"):
         monkeypatch.setenv("HABANA_SIM_ISA", setting)
-        keys.add(target(SAPPHIRE).key_parts())
+        keys.add(target(SAPPHIRE).key_parts(bf16=False))
     assert len(keys) == 4
+
+
+@pytest.mark.parametrize(
+    ("cpu", "vector_bytes", "tile", "pairs", "engine"),
+    [(OLD, 16, 5, False, None), (HASWELL, 32, 6, False, None), (SKYLAKE, 64, 14, False, None),
+     (ZEN, 64, 14, True, None), (SAPPHIRE, 64, 14, True, TileEngine(16, 64))],
+    ids=lambda x: x.name if isinstance(x, Host) else "",
+)  # fmt: skip
+def test_capabilities(
+    monkeypatch: pytest.MonkeyPatch, cpu: Host, vector_bytes: int, tile: int, pairs: bool, engine: TileEngine | None
+) -> None:
+    monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
+    chosen = target(cpu)
+    assert (chosen.vector_bytes, chosen.lanes, chosen.register_tiles[2]) == (vector_bytes, vector_bytes // 4, tile)
+    assert (chosen.multiplies_bf16_pairs, chosen.rounds_to_bf16, chosen.tile_engine) == (pairs, pairs, engine)
+    assert chosen.masked_memory == (vector_bytes > 16)
+
+
+def measured(*answers: str) -> Callable[[str, str], calibration.Answer]:
+    """A calibration that gives these answers in turn, and no others."""
+    left = list(answers)
+    return lambda cpu, features: calibration.Answer("dot" if left.pop(0) == "dot" else "widen", "a test")
+
+
+@pytest.mark.parametrize("way", ["dot", "widen"])
+def test_products_of_bf16_are_what_was_measured_or_set(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
+    monkeypatch.delenv("HABANA_SIM_BF16_PRODUCTS", raising=False)
+    monkeypatch.setattr(cpu, "bf16_products", measured(way))
+    assert target(ZEN).bf16_products == way
+    monkeypatch.setattr(cpu, "bf16_products", measured())  # what follows asks for no measurement
+    assert target(SKYLAKE).bf16_products == "widen"
+    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", way)
+    assert target(ZEN).bf16_products == target(SAPPHIRE).bf16_products == way
+    assert target(ZEN).bf16_answer().source == "HABANA_SIM_BF16_PRODUCTS"
+
+
+def test_dot_products_that_a_cpu_has_not_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
+    monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", "dot")
+    with pytest.raises(IsaError, match=r"HABANA_SIM_BF16_PRODUCTS=dot.*skylake-avx512.*use auto or widen"):
+        target(SKYLAKE)
+    monkeypatch.setenv("HABANA_SIM_ISA", "avx2")
+    with pytest.raises(IsaError, match="HABANA_SIM_ISA=avx2"):
+        target(ZEN)
+
+
+def test_only_a_key_with_bf16_has_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever way it came: hosts with equal answers share recipes."""
+    monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
+    monkeypatch.delenv("HABANA_SIM_BF16_PRODUCTS", raising=False)
+    monkeypatch.setattr(cpu, "bf16_products", measured("dot", "widen"))
+    found = target(ZEN)
+    assert BF16_PART not in dict(found.key_parts(bf16=False))
+    answered = [found.key_parts(bf16=True) for _ in range(2)]
+    assert [dict(parts)[BF16_PART] for parts in answered] == ["dot", "widen"]
+    for way, parts in zip(("dot", "widen"), answered, strict=True):
+        monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", way)
+        assert target(ZEN).key_parts(bf16=True) == parts
+
+
+def test_instruction_sets_are_named_in_one_file_only() -> None:
+    """All others ask a target what it can do."""
+    package = Path(habana_tf.__file__).parent
+    sets = {isa.name.lower() for isa in Isa} - {"portable"}
+    for path in package.rglob("*.py"):
+        if path == package / "hardware" / "cpu.py":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            found = {getattr(node, "id", ""), getattr(node, "attr", "")} & {"Isa", "isa", "avx512_bf16"}
+            if isinstance(node, ast.ImportFrom):
+                found |= {alias.name for alias in node.names} & {"Isa"}
+            if isinstance(node, ast.Compare | ast.Dict | ast.MatchValue):
+                found |= {
+                    x.value for x in ast.walk(node) if isinstance(x, ast.Constant) and type(x.value) is str
+                } & sets
+            assert not found, f"{path.relative_to(package)}:{node.lineno}: {found}"
 
 
 def test_llvm_accepts_every_target_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""HPU beside stock TensorFlow: one process each runs all cases of some families, and each case is judged by itself."""
+"""HPU beside stock TensorFlow: one process each runs all cases of a file, and each case is judged by itself."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ class Ran:
 
 
 @functools.cache
-def _ran(*families: str) -> tuple[Ran, Ran] | str:
+def _ran(*cases: str) -> tuple[Ran, Ran] | str:
     """What HPU and stock TensorFlow say and compute; or why a process died, which the next test need not see again."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / f"{device}.npz") for device in ("hpu", "stock")]
         ran = []
         for device, path in zip(("hpu", "stock"), paths, strict=True):
-            done = forked.run(["-m", "tests.keras_coverage.run", device, path, *families], environment(), timeout=600)
+            done = forked.run(["-m", "tests.keras_coverage.run", device, path, *cases], environment(), timeout=600)
             if done.returncode != 0:
                 return f"exit code {done.returncode}: {done.stderr[-3000:]}"
             with np.load(path) as stored:
@@ -54,9 +54,9 @@ def _ran(*families: str) -> tuple[Ran, Ran] | str:
     return ran[0], ran[1]
 
 
-def results(*families: str) -> tuple[Ran, Ran]:
+def results(*cases: str) -> tuple[Ran, Ran]:
     """What HPU and stock TensorFlow say and compute. Raises AssertionError if one of their processes died."""
-    ran = _ran(*families)
+    ran = _ran(*cases)
     assert not isinstance(ran, str), ran
     return ran
 

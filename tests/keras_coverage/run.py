@@ -1,4 +1,4 @@
-"""Runs the cases of families: `python -m tests.keras_coverage.run hpu result.npz losses metrics`.
+"""Runs cases: `python -m tests.keras_coverage.run hpu result.npz losses/mse metrics/Mean`.
 
 The device is "hpu" or "stock". Saved are, per case, all numbers its steps gave, as arrays "<family>/<name>/<k>" in
 their order. The last line of output is a JSON object: per case the ops that ran on the CPU with the reason, the
@@ -48,7 +48,7 @@ def run(prepare: Any, eagerly: bool, count: Callable[[], int]) -> tuple[list[Any
     return arrays, count() - before
 
 
-def main(device: str, path: str, *families: str) -> None:
+def main(device: str, path: str, *cases: str) -> None:
     from tests.keras_coverage.cases import tables
     from tests.keras_coverage.layers import NO_GRAPH
 
@@ -59,7 +59,9 @@ def main(device: str, path: str, *families: str) -> None:
     arrays: dict[str, Any] = {}
     report: dict[str, Any] = {}
     everything = tables()
-    for case, prepare in ((f"{f}/{name}", prepare) for f in families for name, prepare in everything[f].items()):
+    for case in cases:
+        family, _, name = case.partition("/")
+        prepare = everything[family][name]
         before = on_cpu() if device == "hpu" else {}
         error, counted = None, 0
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
+from tests.effort import chosen, quickly
 from tests.keras_coverage.cases import NO_CASE, tables
-from tests.keras_coverage.compare import check, results
+from tests.keras_coverage.compare import Ran, check, results
 from tests.keras_coverage.public import functions, left_out
 from tests.versions import KERAS_3
 
@@ -52,9 +53,15 @@ LAUNCHES = {
 """How many launches a step takes at most, where that is not one; None: not bounded."""
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case(case: str) -> None:
-    ours, stock = results(*FAMILIES)
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest) -> tuple[Ran, Ran]:
+    """What HPU and stock TensorFlow make of the cases that are tested."""
+    return results(*chosen(request, "case"))
+
+
+@pytest.mark.parametrize("case", quickly(CASES))
+def test_case(ran: tuple[Ran, Ran], case: str) -> None:
+    ours, stock = ran
     check(case, ours, stock, ON_CPU.get(case, {}))
     most = LAUNCHES.get(case, 1)
     assert most is None or ours.said[case]["launches"] <= most

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import tensorflow as tf
 
-from tests.keras_coverage.compare import check, results
+from tests.effort import chosen, quickly
+from tests.keras_coverage.compare import Ran, check, results
 from tests.keras_coverage.layers import NO_LAYER, tables
 from tests.keras_coverage.public import left_out
 from tests.versions import KERAS_3
@@ -44,9 +45,15 @@ ON_CPU = KERAS_3_ON_CPU if KERAS_3 else KERAS_2_ON_CPU
 """The ops of a case that stay on the CPU, with the reason."""
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case(case: str) -> None:
-    check(case, *results(*FAMILIES), ON_CPU.get(case, {}))
+@pytest.fixture(scope="module")
+def ran(request: pytest.FixtureRequest) -> tuple[Ran, Ran]:
+    """What HPU and stock TensorFlow make of the cases that are tested."""
+    return results(*chosen(request, "case"))
+
+
+@pytest.mark.parametrize("case", quickly(CASES))
+def test_case(ran: tuple[Ran, Ran], case: str) -> None:
+    check(case, *ran, ON_CPU.get(case, {}))
 
 
 def test_nothing_of_keras_is_left_out() -> None:

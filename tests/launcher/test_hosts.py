@@ -70,6 +70,17 @@ PROGRAMS = [
 ]
 
 
+LOSSES = [
+    pytest.param("hpu", HPU, "machine", id="hpu-machine", marks=workers_fit),
+    pytest.param("horovod", HOROVOD, "rank", id="horovod-rank", marks=[workers_fit, needs_horovod]),
+    pytest.param("hpu", HPU, "rank", id="hpu-rank", marks=[workers_fit, pytest.mark.rest]),
+    pytest.param(
+        "horovod", HOROVOD, "machine", id="horovod-machine", marks=[workers_fit, needs_horovod, pytest.mark.rest]
+    ),
+]
+"""Each strategy and each loss once in `make test`; what the launcher does about them is one way."""
+
+
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[tuple[list[Host], Path]]:
     with hosts(2, tmp_path) as made:
@@ -98,19 +109,19 @@ def started(
         job.kill()
 
 
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.rest)])
 @pytest.mark.parametrize("strategy,script", PROGRAMS)
 def test_ranks_on_two_machines_train_as_one(
-    strategy: str, script: str, machines: tuple[list[Host], Path], tmp_path: Path
+    strategy: str, script: str, count: int, machines: tuple[list[Host], Path], tmp_path: Path
 ) -> None:
-    with started(strategy, script, 10, machines, tmp_path, 4) as job:
+    with started(strategy, script, 10, machines, tmp_path, count) as job:
         out, err = job.communicate(timeout=300)
     assert job.returncode == 0, err[-4000:]
     weights = [line.split()[-1] for line in out.splitlines() if "weights" in line]
-    assert len(weights) == 4 and len(set(weights)) == 1
+    assert len(weights) == count and len(set(weights)) == 1
 
 
-@pytest.mark.parametrize("strategy,script", PROGRAMS)
-@pytest.mark.parametrize("loss", ["rank", "machine"])
+@pytest.mark.parametrize("strategy,script,loss", LOSSES)
 def test_the_loss_of_a_rank_or_a_machine_ends_the_job(
     strategy: str, script: str, loss: str, machines: tuple[list[Host], Path], tmp_path: Path
 ) -> None:
@@ -175,6 +186,7 @@ ELASTIC = """
 """
 
 
+@pytest.mark.rest
 @needs_horovod
 def test_elastic_horovod_goes_on_without_a_lost_machine(machines: tuple[list[Host], Path], tmp_path: Path) -> None:
     made, shell = machines

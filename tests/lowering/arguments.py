@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from tensorflow.python.framework import op_def_registry
 
-from habana_tf.compiler.dtypes import DType, from_tf
-from habana_tf.lowering.table import Row
+from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.lowering.row import Row
 
 FIVE = ("3D", "ExtractVolume")
 FOUR = ("Conv2D", "Conv2d", "Pool", "Resize", "LRN", "Image", "FusedBatch", "SpaceToDepth", "DepthToSpace")

@@ -4,8 +4,12 @@
 
 builds the cluster of the op(s) that the callable makes in a graph, with every array an input of the cluster (so
 that nothing is known at compile time but what the op table calls fixed), lowers it for the arrays' shapes, runs
-the program on every backend, and compares with what the callable gives when called eagerly on the CPU. Python
-constants inside the callable become Const nodes of the cluster.
+the program by the interpreter and compiled, and compares with what the callable gives when called eagerly on the CPU.
+Python constants inside the callable become Const nodes of the cluster.
+
+What is compiled is what users run: for an op whose recipe serves all shapes ("generic" in the op table) the program
+over symbolic extents, and each program once, whatever values it is run on. `make test-all` compiles the programs for
+the arrays' shapes too.
 """
 
 from __future__ import annotations
@@ -21,29 +25,62 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from habana_tf import opdefs
 from habana_tf._native import _bridge
-from habana_tf.compiler import interpreter
+from habana_tf.cluster import cluster as clusters
+from habana_tf.cluster.any_shape import Generic, generalize
+from habana_tf.cluster.lower import lower
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.dtypes import from_tf
-from habana_tf.compiler.ir import Program
-from habana_tf.compiler.recipe import bind
-from habana_tf.graph import cluster as clusters
+from habana_tf.compiler.recipe import Recipe, bind
+from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import target
-from habana_tf.lowering.lower import LoweringError, lower
+from habana_tf.ir import interpreter
+from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.primitives import Program
+from habana_tf.lowering.lowering import LoweringError
 from habana_tf.lowering.table import lookup
+from habana_tf.resolver.keys import program_text
+from tests.effort import THOROUGH
 
 Backend = Callable[[Program, Sequence[Any], Sequence[Any]], list[Any]]
 
 
-def compiled(program: Program, inputs: Sequence[Any], states: Sequence[Any]) -> list[Any]:
-    """The outputs of the compiled program. Raises Unfit for one that would be interpreted: there should be none."""
+_recipes: dict[str, Recipe] = {}
+"""By how bf16 is multiplied, and the text of the program."""
+
+
+def compiled(program: Program, inputs: Sequence[Any], states: Sequence[Any], form: Generic | None = None) -> list[Any]:
+    """The outputs of the compiled program. Raises Unfit for one that would be interpreted: there should be none.
+
+    form: for a program over symbolic extents, their numbers and the outputs' shapes.
+    """
     goal = target()
-    handle = bind(compile_program(program, "test", goal), (), None, goal)
-    try:
-        raw = _bridge.run_program(handle, list(map(np.ascontiguousarray, inputs)), [s.tobytes() for s in states])
-    finally:
-        _bridge.free_program(handle)
-    return [data.view(n.dtype.numpy).reshape(n.shape) for data, n in zip(raw, program.outputs, strict=True)]
+    text = f"{goal.products}\n{program_text(program)}"
+    recipe = _recipes.get(text)
+    if recipe is None:
+        recipe = _recipes[text] = compile_program(program, "test", goal)
+    shapes = form.results([n.shape for n in program.outputs]) if form else [n.shape for n in program.outputs]
+    bound = bind(recipe, form.dims if form else (), shapes, goal)
+    raw = _bridge.run_program(bound, list(map(np.ascontiguousarray, inputs)), [s.tobytes() for s in states])
+    return [data.view(n.dtype.numpy).reshape(s) for data, n, s in zip(raw, program.outputs, shapes, strict=True)]
+
+
+def as_walk(program: Program, inputs: Sequence[Any]) -> list[list[Any]]:
+    """What a product gives whose sizes are data, which an eager one is (see `ir.walk`): compiled and interpreted;
+    nothing for other programs."""
+    goal = target()
+    walk = walked(program, goal)
+    if walk is None:
+        return []
+    text = program_text(walk.program)
+    if text not in _recipes:
+        _recipes[text] = compile_program(walk.program, "test", goal)
+    bound = bind(_recipes[text], walk.dims, [walk.shape], goal)
+    (raw,) = _bridge.run_program(bound, list(map(np.ascontiguousarray, inputs)), [])
+    bound = interpreter.bind(walk.program, walk.dims)
+    flat = [np.reshape(x, interpreter.dims(n)) for x, n in zip(inputs, bound.inputs, strict=True)]
+    (interpreted,) = interpreter.run(bound, flat)
+    return [[data.reshape(walk.shape)] for data in (raw.view(interpreted.dtype), interpreted)]
 
 
 BACKENDS: list[Backend] = [interpreter.run, compiled]
@@ -84,7 +121,7 @@ def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[cl
     host = {h.name for h in holders if h.dtype == tf.int32}
     for op in ops:
         row = lookup(op.type)
-        slices = clusters.arg_slices(op.node_def, op.op_def)
+        slices = opdefs.known(op.type).input_slices(op.node_def)
         host |= {i.name for name in (*row.fixed, *row.host) for i in op.inputs[slices[name]]}
     writer = clusters.Writer("test")
     order = sorted(range(len(holders)), key=lambda k: holders[k].name in host)
@@ -100,19 +137,40 @@ def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[cl
     return clusters.parse(writer.bytes()), order
 
 
+def _known(cluster: clusters.Cluster, given: Sequence[Any]) -> list[Any]:
+    """The values of the inputs that fix a shape, None for the others."""
+    fixed = cluster.fixed_inputs()
+    return [a if i in fixed else None for i, a in enumerate(given)]
+
+
 def lower_op(fn: Callable[..., Any], *arrays: Any, shaped: bool = True) -> tuple[Program, list[Any]]:
     """The program of `fn` for these arrays, and the arrays in the order of the program's inputs."""
     cluster, order = make_cluster(fn, arrays, shaped)
     given = [arrays[k] for k in order]
-    fixed = cluster.fixed_inputs()
-    values = [a if i in fixed else None for i, a in enumerate(given)]
-    return lower(cluster, [a.shape for a in given], values), given
+    return lower(cluster, [a.shape for a in given], _known(cluster, given)), given
+
+
+def _generic(cluster: clusters.Cluster, given: Sequence[Any]) -> Generic | None:
+    """The form in which users run a cluster of one op on arrays of any shape, if it has one."""
+    node = cluster.nodes[0]
+    row = lookup(node.op)
+    if len(cluster.nodes) > 1 or row is None or row.generic is None:
+        return None
+    return generalize(row, node, [a.shape for a in given], _known(cluster, given))
 
 
 def evaluate(fn: Callable[..., Any], *arrays: Any, states: Sequence[Any] = ()) -> list[list[Any]]:
-    """For each backend, the outputs of `fn` on HPU."""
-    program, given = lower_op(fn, *map(np.asarray, arrays))
-    return [backend(program, given, states) for backend in BACKENDS]
+    """The outputs of `fn` on HPU in every way: interpreted, and compiled as users run it."""
+    cluster, order = make_cluster(fn, tuple(map(np.asarray, arrays)))
+    given = [np.asarray(arrays[k]) for k in order]
+    program = lower(cluster, [a.shape for a in given], _known(cluster, given))
+    out = [interpreter.run(program, given, states)]
+    form = _generic(cluster, given)
+    if form is not None:
+        out.append(compiled(lower(cluster, form.shapes, form.values), given, states, form))
+    if form is None or THOROUGH:
+        out.append(compiled(program, given, states))
+    return [*out, *as_walk(program, given)]
 
 
 def refusal(fn: Callable[..., Any], *arrays: Any) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 from harness import BACKENDS, BF16, F32, compare
 
-from habana_tf.graph import cluster as clusters
-from habana_tf.lowering.lower import lower
+from habana_tf.cluster import cluster as clusters
+from habana_tf.cluster.lower import lower
 from habana_tf.lowering.table import lookup
 
 HALF_UNIT = 2.0**-8

@@ -23,9 +23,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from habana_tf.compiler import extent as ext
-from habana_tf.compiler.interpreter import bind, run
-from habana_tf.lowering.lower import lower
+from habana_tf.cluster.lower import lower
+from habana_tf.ir import extent as ext
+from habana_tf.ir.interpreter import bind, run
 
 raw = tf.raw_ops
 TYPES = [F32, BF16, np.dtype("int32"), np.dtype("int64"), np.dtype("bool"), np.dtype("uint8")]

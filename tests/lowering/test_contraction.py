@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from rounding import check_both, check_products
 
-from habana_tf.compiler.ir import Op
+from habana_tf.ir.primitives import Op
 
 R = tf.raw_ops
 

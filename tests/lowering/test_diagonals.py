@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from habana_tf.graph import cluster as clusters
-from habana_tf.lowering.lower import lower
+from habana_tf.cluster import cluster as clusters
+from habana_tf.cluster.lower import lower
 
 raw = tf.raw_ops
 I32 = np.dtype("int32")

@@ -24,11 +24,12 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from rounding import check_rounded
 
-from habana_tf.compiler import extent as ext
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.generic import generalize
-from habana_tf.compiler.interpreter import bind, run
-from habana_tf.lowering.lower import LoweringError, lower
+from habana_tf.cluster.any_shape import generalize
+from habana_tf.cluster.lower import lower
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.interpreter import bind, run
+from habana_tf.lowering.lowering import LoweringError
 from habana_tf.lowering.table import lookup
 
 raw = tf.raw_ops
@@ -127,9 +128,10 @@ def test_binary_without_nan(name, dtype):
 
 @FLOATS
 @pytest.mark.parametrize("name", ["FloorMod", "FloorDiv"])
-def test_remainders_of_negative_floats(name, dtype):
-    x = np.array([7, -7, 7, -7, 5.5, -5.5, 6], dtype)
-    y = np.array([2, 2, -2, -2, -1.5, 1.5, -3], dtype)
+def test_quotients_and_remainders_of_floats(name, dtype):
+    """Of either sign; the last quotient is 2.994, which is 3 in bfloat16."""
+    x = np.array([7, -7, 7, -7, 5.5, -5.5, 6, 1], dtype)
+    y = np.array([2, 2, -2, -2, -1.5, 1.5, -3, 0.333984], dtype)
     check(binary(name), x, y)
 
 

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from rounding import check_both
 
-from habana_tf.compiler.ir import Op
+from habana_tf.ir.primitives import Op
 
 R = tf.raw_ops
 

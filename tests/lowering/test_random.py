@@ -16,10 +16,10 @@ from harness import BACKENDS, compare, evaluate, lower_op, make_cluster, quick, 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from habana_tf.compiler import extent as ext
-from habana_tf.compiler import interpreter
-from habana_tf.compiler.ir import Op
-from habana_tf.lowering.lower import lower
+from habana_tf.cluster.lower import lower
+from habana_tf.ir import extent as ext
+from habana_tf.ir import interpreter
+from habana_tf.ir.primitives import Op
 
 R = tf.raw_ops
 SHAPES = [np.array(shape, np.int32) for shape in ((), (0,), (1,), (3,), (4,), (7, 3), (64, 5))]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from habana_tf.compiler.interpreter import run
-from habana_tf.compiler.ir import Op
+from habana_tf.ir.interpreter import run
+from habana_tf.ir.primitives import Op
 
 raw = tf.raw_ops
 CUBES = hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from habana_tf.cli.later import listed
+from habana_tf.cli.lazy_parsers import listed
 
 _ACTIONS = (
     ("list", "list the recipes", "listing:declare"),

@@ -162,12 +162,12 @@ def _program(entry: Entry) -> Any:
     """What was lowered, lowered again. Raises CommandError when this compiler or host is another one."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     from habana_tf import settings
-    from habana_tf.compiler.resolve import compiler_version
-    from habana_tf.compiler.source import Source
-    from habana_tf.hardware.cpu import target
+    from habana_tf.hardware.cpu import BF16_PART, target
+    from habana_tf.resolver.keys import compiler_version
+    from habana_tf.resolver.provenance import Provenance
 
-    here = dict([("compiler", compiler_version()), *target().key_parts(), *settings.key_parts()])
     parts = {part.name: part.value for part in entry.key.parts}
+    here = dict([("compiler", compiler_version()), *target().key_parts(BF16_PART in parts), *settings.key_parts()])
     other = [name for name, value in here.items() if parts.get(name) != value]
     if other:
         raise CommandError(
@@ -175,7 +175,7 @@ def _program(entry: Entry) -> Any:
             "(`asm --object` writes the stored code, `ir --stage cluster` prints the cluster)", 1,
         )  # fmt: skip
     try:
-        return Source.of(entry.sections).program()
+        return Provenance.of(entry.sections).compiled_program(target())
     except ImportError as error:
         raise CommandError(f"lowering needs TensorFlow: {error}", 1) from error
 
@@ -192,7 +192,7 @@ def _chosen(entry: Entry, kernel: int | None, modules: list[str], function: re.P
     if not 0 <= kernel < len(rows):
         raise CommandError(f"{entry.name} has {len(rows)} kernels, counted from 0: there is no kernel {kernel}", 1)
     first, count = rows[kernel]["launches"]
-    launches = json.loads(entry.sections["plan"])["launches"][first : first + count]
-    wanted = dict.fromkeys(launch[0] for launch in launches)
+    calls = json.loads(entry.sections["plan"])["launches"][first : first + count]
+    wanted = dict.fromkeys(call[0] for call in calls)
     found = {match[1]: match[0] for module in modules for match in function.finditer(module)}
     return [found[name] for name in wanted]

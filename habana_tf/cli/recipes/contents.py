@@ -29,7 +29,7 @@ class Op:
 
 @dataclass(frozen=True)
 class Block:
-    """A buffer of the workspace: bytes from `offset` on, alive from launch `first` to `last`, both included."""
+    """A buffer of the workspace: bytes from `offset` on, alive from kernel call `first` to `last`, both included."""
 
     offset: int
     nbytes: int
@@ -39,7 +39,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Plan:
-    """The workspace of a launch. peak: most bytes alive at once."""
+    """The workspace of a launch. launches: how many kernel calls it has, as JSON names them; peak: most bytes alive."""
 
     launches: int
     blocks: tuple[Block, ...]
@@ -47,21 +47,21 @@ class Plan:
     peak: int
 
     def alive(self) -> list[int]:
-        """Bytes alive at each launch."""
+        """Bytes alive at each kernel call."""
         out = [0] * self.launches
         for block in self.blocks:
-            for launch in range(block.first, block.last + 1):
-                out[launch] += block.nbytes
+            for call in range(block.first, block.last + 1):
+                out[call] += block.nbytes
         return out
 
 
 def kernels(entry: Entry) -> list[dict[str, Any]]:
-    """The rows of `compiler.describe`, in launch order, each with `at_least_seconds`: what `hardware.roofline` says of
+    """The rows of `compiler.describe`, in call order, each with `at_least_seconds`: what `hardware.roofline` says of
     it on the chip that the recipe is for, None where it says nothing."""
     from habana_tf.hardware.roofline import at_least
 
     of = chip(entry)
-    rows = _aside(entry, "kernels") or []
+    rows = _section(entry, "kernels") or []
     return [{**row, "at_least_seconds": of and at_least(of, row["engine"], row["flops"], row["bytes"])} for row in rows]
 
 
@@ -74,8 +74,8 @@ def chip(entry: Entry) -> Chip | None:
 
 
 def graph(entry: Entry) -> dict[str, Any]:
-    """The cluster as `compiler.source` describes it for who has no TensorFlow."""
-    return _aside(entry, "graph") or {"inputs": [], "ops": [], "outputs": []}
+    """The cluster as `resolver.provenance` describes it for who has no TensorFlow."""
+    return _section(entry, "graph") or {"inputs": [], "ops": [], "outputs": []}
 
 
 def ops(entry: Entry) -> list[Op]:
@@ -90,14 +90,14 @@ def ops(entry: Entry) -> list[Op]:
     ]
 
 
-def _aside(entry: Entry, section: str) -> Any:
+def _section(entry: Entry, section: str) -> Any:
     """The JSON data in a section; None for an entry without it."""
-    from habana_tf.compiler import aside
+    from habana_tf.compiler import compressed
 
     if section not in entry.sections:
         return None
     try:
-        return json.loads(aside.take(entry.sections[section]))
+        return json.loads(compressed.take(entry.sections[section]))
     except ValueError as error:
         raise CommandError(f"{entry.name}: section {section!r}: {error}", 1) from error
 
@@ -115,8 +115,8 @@ def edges(entry: Entry) -> list[tuple[int, int]]:
     found: dict[tuple[int, int], None] = {}
     for number, kernel in enumerate(kernels(entry)):
         first, count = kernel["launches"]
-        for launch in recipe.launches[first : first + count]:
-            for buffer in launch.buffers:
+        for call in recipe.calls[first : first + count]:
+            for buffer in call.buffers:
                 if recipe.buffers[buffer].kind in made and writer.setdefault(buffer, number) != number:
                     found[writer[buffer], number] = None
     return list(found)
@@ -155,8 +155,8 @@ def plan(entry: Entry, sizes: Sequence[int]) -> Plan | None:
     wanted = symbols(entry)
     if len(sizes) != wanted:
         raise CommandError(f"{entry.name} leaves {wanted} sizes open and {len(sizes)} were given: see --sizes", 2)
-    from habana_tf.compiler import extent
     from habana_tf.compiler.recipe import unpack
+    from habana_tf.ir import extent
 
     recipe = unpack(entry.name, entry.sections)
     offsets, total, peak = recipe.workspace(sizes)
@@ -165,4 +165,4 @@ def plan(entry: Entry, sizes: Sequence[int]) -> Plan | None:
         for number, offset in offsets.items()
         for buffer in [recipe.buffers[number]]
     ]
-    return Plan(len(recipe.launches), tuple(blocks), total, peak)
+    return Plan(len(recipe.calls), tuple(blocks), total, peak)

@@ -168,7 +168,7 @@ def _print_plan(entry: Entry, plan: contents.Plan | None) -> None:
             names = ", ".join(f"s{k}" for k in range(open_sizes))
             print(f"\nmemory plan: depends on {names}; pass --sizes to see it")
         return
-    print(f"\nworkspace {size(plan.total)}, at most {size(plan.peak)} alive at once, in {plan.launches} launches:")
+    print(f"\nworkspace {size(plan.total)}, at most {size(plan.peak)} alive at once, in {plan.launches} kernel calls:")
     print(f"  {painted(bar(plan.alive()), 'blue')}")
 
 

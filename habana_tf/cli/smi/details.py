@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from habana_tf import __version__
 from habana_tf.cli.smi.fields import timestamp
 from habana_tf.hardware.cards import Card
 from habana_tf.hardware.readings import DRIVER_VERSION, TOOL_VERSION, Reading
+from habana_tf.version import __version__
 
 SECTIONS = ("PRODUCT", "POWER", "CLOCK", "TEMPERATURE", "FAN", "BUS", "MEMORY", "NET", "ROW_REPLACEMENT")
 _MIB = 1 << 20

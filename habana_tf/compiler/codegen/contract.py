@@ -19,21 +19,21 @@ from dataclasses import dataclass
 
 from habana_tf.hardware.cpu import Target
 
-from .. import extent as ext
-from ..dtypes import DType
-from ..extent import Extent
-from .contract_kernels import KernelCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent
+from ..contraction import ContractSpec, Guard, Operand, accepts_guards, canonical
+from .contract_kernels import ContractionCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
 from .contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
-from .contract_spec import ContractSpec, Guard, Operand, accepts_guards, canonical
 from .contract_tiles import Plan, plan
 
 __all__ = [
     "Buffer",
     "ContractCode",
     "ContractSpec",
+    "ContractionCall",
     "Epilogue",
     "Guard",
-    "KernelCall",
     "Operand",
     "Point",
     "accepts_guards",
@@ -48,7 +48,7 @@ class ContractCode:
     An empty result has no calls and no plan.
     """
 
-    calls: tuple[KernelCall, ...]
+    calls: tuple[ContractionCall, ...]
     temps: tuple[Extent, ...]
     plan: Plan | None
 
@@ -69,8 +69,8 @@ def emit_contract(
     if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
     p = cut or plan(c, target, compact)
-    final = epilogue or StoreResult(c, target.avx512_bf16)
-    calls: list[KernelCall] = []
+    final = epilogue or StoreResult(c, target.rounds_to_bf16)
+    calls: list[ContractionCall] = []
     temps: list[Extent] = []
 
     def temp(nbytes: Extent) -> tuple[str, int]:

@@ -6,22 +6,22 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from .. import extent as ext
-from ..extent import Extent, nominal
+from ...ir import extent as ext
+from ...ir.extent import Extent, nominal
+from ..contraction import Canonical, Label
 from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
-from .contract_guard import guarded
 from .contract_loops import Place, TileLoops
 from .contract_micro import BODY, COMPACT_BODY, Accumulation, KLoop, Micro, at, masked_load, repeat
 from .contract_pack import SPREAD, PanelPacker, spread
+from .contract_padding import guarded
 from .contract_point import Buffer, Epilogue, StorePartial, Tile
-from .contract_spec import Canonical, Label
 from .contract_tiles import Dim, Plan
 from .emit import Function, Value
 
 
 @dataclass(frozen=True)
-class KernelCall:
-    """One kernel launch."""
+class ContractionCall:
+    """One call of a contraction's kernel, before it has a name in the recipe."""
 
     function: Function
     buffers: tuple[Buffer, ...]
@@ -58,7 +58,7 @@ class MainKernel(TileLoops):
         self.out = partial or out
         self.packer = _packer(self.fn, c, p)
 
-    def emit(self) -> KernelCall:
+    def emit(self) -> ContractionCall:
         fn, p = self.fn, self.p
         self.reserve(self.out, always=p.amx > 0)
         if p.amx:
@@ -75,7 +75,7 @@ class MainKernel(TileLoops):
         self.items(self._item)
         if p.amx:
             release(fn)
-        return KernelCall(fn, (self.a.buffer, self.b.buffer, *self.out.buffers), p.grid, p.grain)
+        return ContractionCall(fn, (self.a.buffer, self.b.buffer, *self.out.buffers), p.grid, p.grain)
 
     def _item(self, place: Place) -> None:
         if self.p.pack == "item":
@@ -190,7 +190,7 @@ def _pack_outer(c: Canonical) -> list[Label]:
     return [x for x in (*c.batch, *c.n) if x is not c.lane]
 
 
-def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> KernelCall:
+def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> ContractionCall:
     """Packs all of b: one work item per panel and block of the first k label."""
     outer = _pack_outer(c)
     panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
@@ -214,7 +214,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[
 class _PackKernel(TileLoops):
     """Packs b for all tiles of the next call."""
 
-    def emit(self, source: Buffer, target: Buffer) -> KernelCall:
+    def emit(self, source: Buffer, target: Buffer) -> ContractionCall:
         fn, c, p = self.fn, self.c, self.p
         raw, packed = fn.buffer(0), fn.buffer(1)
         packer = _packer(fn, c, p)
@@ -225,7 +225,7 @@ class _PackKernel(TileLoops):
 
         self.items(lambda place: self.variants(place, (False, True), pack))
         words = math.prod(nominal(x.extent) for x in (*_pack_outer(c), *c.k)) * c.columns
-        return KernelCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * 16384 // words))
+        return ContractionCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * 16384 // words))
 
 
 def reach(c: Canonical) -> tuple[int, int]:
@@ -243,16 +243,16 @@ def _known(x: Label) -> int:
     return x.extent
 
 
-def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> KernelCall:
+def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> ContractionCall:
     low, high = (c.a.offset + r for r in reach(c))
     fn = Function(name)
     spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
     count = high - low + 1
     buffer = temp(count * 4)
-    return KernelCall(fn, (source, buffer), -(-count // SPREAD), 4)
+    return ContractionCall(fn, (source, buffer), -(-count // SPREAD), 4)
 
 
-def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> KernelCall:
+def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> ContractionCall:
     """Adds the chunks' partial sums in order and runs the epilogue."""
     dims = tuple(d for d in p.dims if d.kind not in ("chunk", "rowblock"))
     grid_dims, grid = 0, 1
@@ -266,7 +266,7 @@ def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: 
 class _ReduceKernel(TileLoops):
     """Tiles of sums over the chunks' partial results."""
 
-    def emit(self, partial: StorePartial, chunks: Extent, out: Epilogue) -> KernelCall:
+    def emit(self, partial: StorePartial, chunks: Extent, out: Epilogue) -> ContractionCall:
         fn, p = self.fn, self.p
         self.reserve(out)
         base = fn.buffer(0)
@@ -303,4 +303,4 @@ class _ReduceKernel(TileLoops):
         self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile))
         grid = nominal(p.grid)
         share = max(1, grid * 32768 // (nominal(chunks) * nominal(partial.size)))
-        return KernelCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, grid))
+        return ContractionCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, grid))

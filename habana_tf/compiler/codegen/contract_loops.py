@@ -12,13 +12,13 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
-from ..extent import Extent
+from ...ir.extent import Extent
+from ..contraction import Canonical, Label
 from .contract_micro import at
 from .contract_point import Epilogue, Point, Tile
-from .contract_spec import Canonical, Label
 from .contract_tiles import Dim, Plan
 from .emit import Function, Value
-from .expr import extent_value
+from .evaluator import extent_value
 
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""

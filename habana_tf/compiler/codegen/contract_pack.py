@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dtypes import DType
+from ...ir.dtypes import DType
+from ..contraction import Label
 from .contract_micro import at, masked_load, repeat, widen
-from .contract_spec import Label
 from .emit import Function, Value
 
 

@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from .. import extent as ext
-from ..dtypes import DType
-from ..extent import Extent, nominal
-from ..ir import Node
-from ..views import Unfit
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent, nominal
+from ...ir.primitives import Node
+from ..contraction import Canonical, Label
+from ..view_indices import Unfit
 from .contract_micro import masked_store, narrow
-from .contract_spec import Canonical, Label
 from .emit import Function, Value, first_lanes
-from .expr import extent_value
+from .evaluator import extent_value
 
 Buffer = str | tuple[str, int] | Node
 """What a kernel works on: "a", "b" or "out", ("temp", i), or what the epilogue asks for."""

@@ -29,12 +29,12 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from habana_tf.hardware.cpu import Isa, Target
+from habana_tf.hardware.cpu import Target, TileEngine
 
-from .. import extent as ext
-from ..dtypes import DType
-from ..extent import Extent, nominal
-from .contract_spec import Canonical, Label
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent, nominal
+from ..contraction import Canonical, Label
 
 L2 = 1 << 20
 """Bytes of second-level cache per core that tiles are made for."""
@@ -46,6 +46,9 @@ REPEATED = 1 / 12
 """The part of all rows that compact code may compute twice to save a second form of tile."""
 SECOND_FORM = 1.02
 """How much longer a tile of compact code may take that has no narrower form for the last columns."""
+READ = 2
+"""Panels that an element of a in bf16 meets, up to which each widens it anew. A copy in fp32 saves the others that, but
+is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
 SHORT = 16_000_000.0
 """Multiply-adds (in vectors) up to which a product may be compact: about 3 milliseconds."""
 SHARE = 400_000.0
@@ -125,7 +128,7 @@ class Plan:
     dot: bool
     """bf16 dot products on pairs along the last k label."""
     widen: bool
-    """a (bf16) is copied to fp32 first."""
+    """a (bf16) is copied to fp32 first; without it and without dot products it is widened where it is read."""
     chunks: Extent
     amx: int = 0
     """Pairs per step of AMX products; 0: sums in vector registers."""
@@ -151,21 +154,12 @@ def _points(labels: Iterable[Label]) -> int:
     return math.prod(nominal(x.extent) for x in labels)
 
 
-def _register_tiles(target: Target) -> tuple[int, dict[int, int]]:
-    """Lanes, and for each number of vectors the most rows whose sums stay in registers."""
-    if target.isa >= Isa.AVX512:
-        return 16, {1: 24, 2: 14, 3: 9, 4: 6}
-    if target.isa is Isa.AVX2:
-        return 8, {1: 10, 2: 6, 3: 4}
-    return 4, {1: 8, 2: 5, 3: 3}
-
-
 def tiling(c: Canonical, target: Target, compact: bool = False) -> Tiling:
     """The tile with the least estimated time per k step over the whole result."""
-    lanes, shapes = _register_tiles(target)
+    lanes = target.lanes
     best: tuple[float, Tiling] | None = None
     needed = -(-c.columns // lanes)
-    for vectors, most in shapes.items():
+    for vectors, most in target.register_tiles.items():
         if vectors > needed and vectors > 1:
             continue
         t = _rows(c, most, compact)
@@ -220,18 +214,21 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     depth = _points(c.k)
     batch = _points(x for x in c.batch if x is not c.lane)
     symbolic = not all(isinstance(x.extent, int) for x in c.labels())
-    dot = _dot(c, target, rows, depth)
-    amx = _amx(c, target) if dot else 0
+    engine = target.tile_engine
+    dot = _paired(c, rows, depth)
     if symbolic and dot and c.k[-1].a != 1:
-        dot, amx = False, 0  # a would have to be spread, and how much of it there is is not known
-    compact = compact and rows * depth * batch * -(-c.columns // _register_tiles(target)[0]) <= SHORT
-    t = _amx_tiling(c, compact) if amx else tiling(c, target, compact)
+        dot = False  # a would have to be spread, and how much of it there is is not known
+    amx = _amx(c, engine) if dot and engine else 0
+    dot = dot and (amx > 0 or target.bf16_products == "dot")
+    compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= SHORT
+    t = _amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * c.b.dtype.bytes
     # Windows overlap: a's memory is what its labels span, if that is less than their product.
     span = 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k)
-    a_bytes = min(rows * depth, span) * c.a.dtype.bytes
+    elements = min(rows * depth, span)
+    a_bytes = elements * c.a.dtype.bytes
     panel = depth * t.width * (2 if dot else 4)
     tall = bool(c.k) and min(abs(x.b) for x in c.k) * size >= 512 and rows >= 96 and panel > (16 << 10)
     packed = must_pack or (tall and c.lane is not None and c.lane in c.n)
@@ -248,7 +245,8 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     chunk, cut = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work)
     head = [chunk] if chunk else []
     chunks = nominal(cut)
-    widen = c.a.dtype is DType.BF16 and not dot and work > SHARE / 4 and not symbolic
+    often = rows * depth * t.panels > READ * elements
+    widen = c.a.dtype is DType.BF16 and not dot and often and work > SHARE / 4 and not symbolic
     if not packed:
         if b_bytes // chunks <= L2 // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
@@ -294,9 +292,9 @@ def _turns(dims: Iterable[Dim]) -> int:
     return math.prod(nominal(d.count) for d in dims)
 
 
-def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
-    """Whether bf16 dot products pay: b must be packed in pairs, so there must be rows enough to use them."""
-    if not target.avx512_bf16 or c.a.dtype is not DType.BF16 or c.b.dtype is not DType.BF16:
+def _paired(c: Canonical, rows: int, depth: int) -> bool:
+    """Whether bf16 is worth multiplying in pairs: b must be packed so, for which there must be rows enough."""
+    if c.a.dtype is not DType.BF16 or c.b.dtype is not DType.BF16:
         return False
     if not c.k or c.lane is None or c.lane not in c.n:
         return False
@@ -304,23 +302,23 @@ def _dot(c: Canonical, target: Target, rows: int, depth: int) -> bool:
     return rows >= 24 and depth >= 8 and isinstance(last, int) and last >= 4
 
 
-def _amx(c: Canonical, target: Target) -> int:
-    """Pairs per AMX step: most of 16 that divide the last k label; 0 if AMX does not fit."""
+def _amx(c: Canonical, engine: TileEngine) -> int:
+    """Pairs per step of the tile engine: the most that divide the last k label; 0 if it does not fit."""
     last = c.k[-1].extent
-    if target.isa < Isa.AMX or c.a.guards or not c.m or c.k[-1].a != 1 or not isinstance(last, int) or last % 2:
+    if c.a.guards or not c.m or c.k[-1].a != 1 or not isinstance(last, int) or last % 2:
         return 0
-    pairs = last // 2
-    return next((d for d in range(16, 7, -1) if pairs % d == 0), 0)
+    pairs, most = last // 2, engine.row_bytes // 4
+    return next((d for d in range(most, most // 2 - 1, -1) if pairs % d == 0), 0)
 
 
-def _amx_tiling(c: Canonical, compact: bool) -> Tiling:
+def _amx_tiling(c: Canonical, engine: TileEngine, compact: bool) -> Tiling:
     """Two groups of rows by two vectors where there are rows enough, else one group by up to four."""
-    last = nominal(c.m[-1].extent)
-    t = _rows(c, 32 if last > 16 else 2 * last, compact)
-    two = t[2] * _points(t[0]) > min(last, 16)
-    needed = -(-c.columns // 16)
+    last, group, lanes = nominal(c.m[-1].extent), engine.rows, engine.row_bytes // 4
+    t = _rows(c, 2 * min(last, group), compact)
+    two = t[2] * _points(t[0]) > min(last, group)
+    needed = -(-c.columns // lanes)
     vectors = min(needed, 2 if two else 4)
-    return Tiling(*t, vectors, -(-needed // vectors), 16, c.columns)
+    return Tiling(*t, vectors, -(-needed // vectors), lanes, c.columns)
 
 
 def _chunks(

@@ -127,6 +127,17 @@ class Function:
         one = self.op(f"insertelement {vector} poison, {type_} {value}, i64 0")
         return self.op(f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer")
 
+    def leading(self, lanes: int, left: Value) -> Value:
+        """The mask of the first lanes, as many as are left (i64). For AVX-512 from bits: of a comparison LLVM makes
+        copies wherever it is used, from vectors that it keeps for it."""
+        if lanes < 16:
+            steps = "<" + ", ".join(f"i32 {k}" for k in range(lanes)) + ">"
+            some = self.splat(lanes, "i32", self.op(f"trunc i64 {left} to i32"))
+            return self.op(f"icmp slt <{lanes} x i32> {steps}, {some}")
+        some = self.op(f"select i1 {self.less(left, '0')}, i64 0, i64 {self.minimum(left, str(lanes))}")
+        bits = self.integer("add", self.op(f"shl i64 1, {some}"), -1)
+        return self.op(f"bitcast i{lanes} {self.op(f'trunc i64 {bits} to i{lanes}')} to <{lanes} x i1>")
+
     def integer(self, fn: str, a: Value | int, b: Value | int) -> Value:
         """i64 arithmetic; constants fold."""
         a, b = str(a), str(b)

@@ -7,7 +7,7 @@ arithmetic without contraction outside these polynomials, so that a fused chain 
 
 from __future__ import annotations
 
-from ..views import Unfit
+from ..view_indices import Unfit
 from .emit import Value
 from .lanes import Lanes
 

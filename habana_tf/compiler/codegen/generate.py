@@ -8,17 +8,18 @@ from itertools import islice
 
 from habana_tf.hardware.cpu import Target
 
-from ..ir import Node
-from ..kernels import Call, Code, ContractKernel, Kernel, LoopKernel
-from ..reads import reads_of
+from ...ir.primitives import Node
+from ..body import Body
+from ..code import Call, Code
 from ..schedule import Schedule
-from .alike import merge, shape
 from .emit import module
 from .epilogue import emit_contraction, plain
 from .loops import emit_loop
-from .single import emit_single
+from .merged_functions import merge, shape
+from .random_scatter_scan import emit_single
 
-FLOAT_BYTES = 4
+FEW = 6
+"""Kernels of an op by itself."""
 COPIES = 2
 """Operands of a product that may have to be brought into another form in memory."""
 
@@ -33,15 +34,15 @@ class Generated:
 
 def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_bytes: int) -> Generated:
     """Code for every kernel of a schedule. `add` gets each module (its text), as soon as it has `module_bytes`."""
-    lanes = target.vector_bytes // FLOAT_BYTES
+    lanes = target.lanes
     attributes = f'"target-cpu"="{target.llvm_cpu}" "target-features"="{target.llvm_features}"'
     if target.vector_bytes == 64:
         attributes += ' "prefer-vector-width"="512" "min-legal-vector-width"="512"'
     functions = _Functions(add, attributes, module_bytes)
-    compact = _one_product(plan)
+    compact = _one_product(plan) or _generic(plan)
     codes = []
     for kernel in plan.kernels:
-        code = _emit(kernel, plan, target, lanes, compact)
+        code = _emit(kernel, target, lanes, compact)
         for call in code.calls:
             functions.add(call, code.declarations)
         codes.append((replace(code, calls=()), len(code.calls)))
@@ -100,34 +101,28 @@ class _Functions:
 def _one_product(plan: Schedule) -> bool:
     """Whether this is a product by itself, as an eager op is. There is nothing that it holds up but its caller, who
     waits for its code too: that is compact."""
-    products = [k for k in plan.kernels if isinstance(k, ContractKernel)]
+    products = [k for k in plan.kernels if k.is_contraction]
     return len(products) == 1 and plain(products[0]) and len(plan.kernels) <= len(products) + COPIES
 
 
-def _emit(kernel: Kernel, plan: Schedule, target: Target, lanes: int, compact: bool) -> Code:
-    reads = reading_order(kernel, plan)
-    if isinstance(kernel, ContractKernel):
-        epilogue_reads, _ = reads_of(LoopKernel(kernel.node.shape, stores=kernel.stores), plan.kept, {}, _own(kernel))
-        return emit_contraction(
-            kernel,
-            "k",
-            plan.operands[kernel.node],
-            [n for n in epilogue_reads if n is not kernel.node],
-            target,
-            compact,
-        )
-    nodes = [*reads, *dict.fromkeys(kernel.outputs)]
+def _generic(plan: Schedule) -> bool:
+    """Whether this is an op by itself over symbols alone: what is compiled for it serves every size, and is waited for
+    by the first."""
+    domains = [k.domain for k in plan.kernels if k.is_loop]
+    sizes = [n for domain in domains for n in domain if isinstance(n, int)]
+    return bool(domains) and len(plan.kernels) <= FEW and all(n == 1 for n in sizes)
+
+
+def _emit(body: Body, target: Target, lanes: int, compact: bool) -> Code:
+    if body.is_contraction:
+        return emit_contraction(body, "k", target, compact)
+    nodes = [*reading_order(body), *dict.fromkeys(body.outputs)]
     memory = {n: k for k, n in enumerate(nodes)}
-    if isinstance(kernel, LoopKernel):
-        return emit_loop(kernel, "k", memory, nodes, lanes, target.avx512_bf16)
-    return emit_single(kernel.node, "k", memory, nodes, lanes, target.avx512_bf16)
+    if body.is_loop:
+        return emit_loop(body, "k", memory, nodes, lanes, target.rounds_to_bf16, compact)
+    return emit_single(body, "k", memory, nodes, lanes, target.rounds_to_bf16)
 
 
-def _own(kernel: ContractKernel) -> set[Node]:
-    return {kernel.node, *(s.value for s in kernel.stores)}
-
-
-def reading_order(kernel: Kernel, plan: Schedule) -> Sequence[Node]:
-    """The kept nodes a kernel reads and does not compute, in order of first use."""
-    reads, _ = reads_of(kernel, plan.kept, plan.operands, set(kernel.outputs))
-    return [n for n in reads if n not in kernel.outputs]
+def reading_order(body: Body) -> Sequence[Node]:
+    """The tensors a kernel reads and does not write, in order of first use."""
+    return [n for n in body.reads if n not in body.outputs]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 
-from ..dtypes import DType
+from ...ir.dtypes import DType
 from .emit import Function, Value
 
 

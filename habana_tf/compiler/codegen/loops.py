@@ -1,4 +1,4 @@
-"""Code for `LoopKernel`: elementwise chains and reductions over one domain.
+"""Code for a loop over a domain: elementwise chains and reductions.
 
 The domain's axes are merged (`axes.py`), the outer ones become the grid, the middle ones plain loops, and one axis
 is walked with vectors. Which one: for a kernel that only stores, the last; for a reduction, the last reduced axis
@@ -16,14 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from .. import extent as ext
-from ..extent import Extent, Var
-from ..ir import Node
-from ..kernels import Call, Code, LoopKernel
-from ..views import Index
-from .axes import Axis, accesses, domain_vars, index_of, merge
+from ...ir import extent as ext
+from ...ir.extent import Extent
+from ...ir.linearity import stride_of
+from ...ir.primitives import Node
+from ..body import Body, point
+from ..code import Call, Code
+from .axes import Axis, merge, places_of
 from .emit import Function, Value, first_lanes
-from .expr import Evaluator, Guard, Val
+from .evaluator import Evaluator, Guard, Val
 from .reduction import POSITION, Accumulator
 
 ITEM = 4096
@@ -32,62 +33,71 @@ GRAIN = 16384
 """Elements that are worth waking a second thread for."""
 CHUNK = 8192
 """Longest stretch of the vector axis in one work item."""
+MASKED = 16
+"""Lanes of the CPUs that load and store some lanes of a vector of any type as quickly as all."""
 
 
 def emit_loop(
-    kernel: LoopKernel, name: str, memory: dict[Node, int], nodes: list[Node], lanes: int, bf16: bool
+    body: Body, name: str, memory: dict[Node, int], nodes: list[Node], lanes: int, bf16: bool, compact: bool = False
 ) -> Code:
-    """The function of a loop kernel.
+    """The function of a loop; `compact` asks for little code.
 
     memory: number of each node kept in memory in `nodes`, the kernel's buffer list (loads first, then outputs).
     lanes: fp32 lanes of a vector register. bf16: the CPU rounds to bfloat16 in one instruction.
     """
     fn = Function(name, bf16)
-    emitter = _Emitter(fn, kernel, memory, len(nodes), lanes)
+    emitter = _Emitter(fn, body, memory, len(nodes), lanes, compact and lanes >= MASKED)
     grid, grain = emitter.emit()
     return Code((Call(name, fn.text(), tuple(nodes), grid, grain),), frozenset(fn.declarations))
 
 
 class _Emitter:
-    def __init__(self, fn: Function, kernel: LoopKernel, memory: dict[Node, int], buffers: int, lanes: int) -> None:
+    def __init__(
+        self, fn: Function, body: Body, memory: dict[Node, int], buffers: int, lanes: int, compact: bool
+    ) -> None:
         self.fn = fn
-        self.kernel = kernel
+        self.compact = compact
         self.memory = memory
-        outputs = set(kernel.outputs)
+        outputs = set(body.outputs)
         self.loads = {n: k for n, k in memory.items() if n not in outputs}
-        variables = domain_vars(kernel.domain)
-        index = tuple(ext.of(v) for v in variables)
-        roots = [(s.value, index) for s in kernel.stores] + [(r.src[0], index) for r in kernel.reduces]
-        found = accesses(roots, self.loads)
-        writes = [ext.ravel([ext.add(i, b) for i, b in zip(index, s.shift, strict=True)], s.target.shape)
-                  for s in kernel.stores]  # fmt: skip
-        kept = [k for k in range(len(kernel.domain)) if k not in kernel.axes]
-        if kernel.reduces:
-            writes.append(ext.ravel([index[k] for k in kept], [kernel.domain[k] for k in kept]))
-        if any(r.arg[0].startswith("arg") for r in kernel.reduces):
-            writes.extend(index[k] for k in kernel.axes)
-        self.axes = merge(kernel.domain, kernel.axes, [*found.loads, *found.other, *writes])
-        self.index = index_of(kernel.domain, self.axes)
-        self.vector = self._vector_axis(roots, variables)
+        index = point(body.domain)
+        kept = [k for k in range(len(body.domain)) if k not in body.axes]
+        decisive = [*body.offsets(), *body.conditions(), *(s.offset for s in body.stores)]
+        self.result: Extent = 0
+        if body.reductions:
+            self.result = ext.ravel([index[k] for k in kept], [body.domain[k] for k in kept])
+            decisive.append(self.result)
+        if any(r.node.arg[0].startswith("arg") for r in body.reductions):
+            decisive.extend(index[k] for k in body.axes)
+        self.axes = merge(body.domain, body.axes, decisive)
+        places = places_of(body.domain, self.axes)
+        self.body = body.over(places)
+        self.result = ext.substitute(self.result, places)
+        self.position = index[body.axes[0]] if body.axes else 0
+        self.vector = self._vector_axis()
         lanes = lanes if self.vector is not None else 1
         self.ev = Evaluator(fn, self.loads, lanes, self.vector.var if self.vector else None)
         self.ev.written = {memory[n] for n in outputs}
         self.ev.preload(buffers)
         self.lanes = lanes
 
-    def _vector_axis(self, roots: Sequence[tuple[Node, Index]], variables: Sequence[Var]) -> Axis | None:
+    def _vector_axis(self) -> Axis | None:
         if not self.axes:
             return None
         reduced = [a for a in self.axes if a.reduced]
         kept = [a for a in self.axes if not a.reduced]
         if not reduced or not kept:
             return self.axes[-1]
-        found = accesses([(n, self.index) for n, _ in roots], self.loads)
+        offsets = [*self.body.offsets(), *(s.offset for s in self.body.stores)]
 
-        def votes(axis: Axis) -> int:
-            return sum(ext.stride_of(e, axis.var) == 1 for e in found.loads)
+        def votes(axis: Axis, other: Axis) -> tuple[int, int]:
+            """How much is contiguous along an axis; first of what moves along the other too, which is gathered and
+            scattered otherwise. What does not is one number for all lanes, the other way round."""
+            along = [e for e in offsets if stride_of(e, axis.var) == 1]
+            return sum(stride_of(e, other.var) != 0 for e in along), len(along)
 
-        return reduced[-1] if votes(reduced[-1]) > votes(kept[-1]) else kept[-1]
+        row, column = reduced[-1], kept[-1]
+        return row if votes(row, column) > votes(column, row) else column
 
     def emit(self) -> tuple[Extent, int]:
         """Writes the function; its grid and grain."""
@@ -96,7 +106,7 @@ class _Emitter:
         inner = [a for a in self.axes if a is not self.vector and a.reduced]
         if row or self.vector is None:
             return self._row(outer, inner)
-        if inner or self.kernel.reduces:
+        if inner or self.body.reductions:
             return self._column(outer, inner)
         return self._map(outer)
 
@@ -158,6 +168,9 @@ class _Emitter:
 
     def _along(self, start: Value, stop: Value, n: Extent | None) -> None:
         """Stores along the vector axis from start to stop; n: the count when it is all of a constant axis."""
+        if self.compact and n is None:
+            self._some_along(start, stop)
+            return
         whole = stop
         rest: int | None = None
         if isinstance(n, int):
@@ -182,6 +195,15 @@ class _Emitter:
             self.ev.vars[self.vector.var] = whole
             self._store_all()
 
+    def _some_along(self, start: Value, stop: Value) -> None:
+        """The same with every vector as if it were the last: the code of one for both."""
+        assert self.vector is not None
+        with self.fn.loop(start, stop, self.lanes) as loop, self.ev.scope():
+            left = self.fn.integer("sub", stop, loop.index)
+            with self.ev.guarded(Guard(None, self.fn.leading(self.lanes, left))):
+                self.ev.vars[self.vector.var] = loop.index
+                self._store_all()
+
     def _tail_mask(self, start: Value, stop: Value, rest: int | None) -> Value:
         """The lanes before `stop` of a vector that begins at `start`."""
         if self.lanes == 1:
@@ -193,20 +215,13 @@ class _Emitter:
         return self.ev.many.op("icmp slt", steps, left, "i64")
 
     def _store_all(self) -> None:
-        for s in self.kernel.stores:
-            value = self.ev.value(s.value, self.index)
-            at = ext.ravel([ext.add(i, b) for i, b in zip(self.index, s.shift, strict=True)], s.target.shape)
-            self.ev.store(self.memory[s.target], s.target.dtype, at, value)
+        for s in self.body.stores:
+            self.ev.store(self.memory[s.target], s.target.dtype, s.offset, self.ev.value(s.value))
 
     # -- reductions -----------------------------------------------------------------------------------------
 
-    def _result_offset(self, r: Node) -> Extent:
-        kept = [self.index[k] for k in range(len(self.kernel.domain)) if k not in self.kernel.axes]
-        return ext.ravel(kept, r.shape)
-
-    def _position(self) -> Extent:
-        """The index along the one reduced axis of an argmax."""
-        return self.index[self.kernel.axes[0]]
+    def _store_result(self, ev: Evaluator, node: Node, value: Val) -> None:
+        ev.store(self.memory[node], node.dtype, self.result, value)
 
     def _column(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
         """Lanes are results; reduced axes are loops inside."""
@@ -215,7 +230,7 @@ class _Emitter:
         side = 1
         if isinstance(n, int):
             side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
-        if self.kernel.stores:
+        if self.body.stores:
             side = min(side, 2)
         width = side * self.lanes
         tiles = ext.div(ext.add(n, width - 1), width)
@@ -233,13 +248,13 @@ class _Emitter:
                 self._nest(stack, loops)
                 starts = [self.fn.integer("add", start, k * self.lanes) for k in range(side)]
                 guards = [Guard(None, self._tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
-                sums = [[Accumulator(self.ev.many, r) for r in self.kernel.reduces] for _ in range(side)]
+                sums = [[Accumulator(self.ev.many, r.node) for r in self.body.reductions] for _ in range(side)]
                 self._accumulate(inner, starts, guards, sums)
                 for k in range(side):
                     with self.ev.scope(), self.ev.guarded(guards[k]):
                         self.ev.vars[self.vector.var] = starts[k]
-                        for acc, r in zip(sums[k], self.kernel.reduces, strict=True):
-                            self.ev.store(self.memory[r], r.dtype, self._result_offset(r), Val(acc.result(), False))
+                        for acc, r in zip(sums[k], self.body.reductions, strict=True):
+                            self._store_result(self.ev, r.node, Val(acc.result(), False))
         return items, grain
 
     def _accumulate(
@@ -265,11 +280,11 @@ class _Emitter:
                 self._store_all()
 
     def _add(self, accumulators: Sequence[Accumulator], mask: Value | None) -> None:
-        for acc, r in zip(accumulators, self.kernel.reduces, strict=True):
-            value = self.ev.vector_of(r.src[0], self.index)
+        for acc, r in zip(accumulators, self.body.reductions, strict=True):
+            value = self.ev.vector_of(r.value)
             position = None
             if acc.is_arg:
-                position = self.ev.many.convert("trunc", self.ev.numbers(self._position()), "i64", POSITION)
+                position = self.ev.many.convert("trunc", self.ev.numbers(self.position), "i64", POSITION)
             acc.add(value, position, mask)
 
     def _row(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
@@ -281,12 +296,12 @@ class _Emitter:
             self._decode(each.index, grid)
             with ExitStack() as stack:
                 self._nest(stack, loops)
-                sums = [Accumulator(self.ev.many, r) for r in self.kernel.reduces]
+                sums = [Accumulator(self.ev.many, r.node) for r in self.body.reductions]
                 self._rows(inner, n, sums)
-                for acc, r in zip(sums, self.kernel.reduces, strict=True):
+                for acc, r in zip(sums, self.body.reductions, strict=True):
                     one = Evaluator(self.fn, self.loads, 1, None)
                     one.vars, one.pointers, one.written = self.ev.vars, self.ev.pointers, self.ev.written
-                    one.store(self.memory[r], r.dtype, self._result_offset(r), Val(acc.across(), True))
+                    self._store_result(one, r.node, Val(acc.across(), True))
         return items, grain
 
     def _rows(self, inner: Sequence[Axis], n: Extent, sums: list[Accumulator]) -> None:
@@ -310,6 +325,9 @@ class _Emitter:
         assert self.vector is not None
         done: Value = "0"
         stop = self.ev.number(n)
+        if self.compact and not isinstance(n, int):
+            self._some_of_row(stop, sums)
+            return
         if not isinstance(n, int) or n >= 4 * self.lanes:
             side = [[a.fresh() for a in sums] for _ in range(3)]
             every = [*sums, *(a for s in side for a in s)]
@@ -343,6 +361,20 @@ class _Emitter:
             self.ev.vars[self.vector.var] = whole
             self._add(sums, mask)
             self._store_all()
+
+    def _some_of_row(self, stop: Value, sums: list[Accumulator]) -> None:
+        """The same with every vector as if it were the last."""
+        assert self.vector is not None
+        carry = [c for a in sums for c in a.carry()]
+        with self.fn.loop("0", stop, self.lanes, carry) as loop, self.ev.scope():
+            _restore(sums, loop.carried)
+            mask = self.fn.leading(self.lanes, self.fn.integer("sub", stop, loop.index))
+            with self.ev.guarded(Guard(None, mask)):
+                self.ev.vars[self.vector.var] = loop.index
+                self._add(sums, mask)
+                self._store_all()
+            loop.next = [v for a in sums for v in a.values]
+        _restore(sums, loop.results)
 
 
 def _restore(accumulators: Sequence[Accumulator], values: Sequence[Value]) -> None:

@@ -63,14 +63,19 @@ def assembly(ir: str, target: Target) -> str:
         return str(_machine(target.llvm_cpu, target.llvm_features).emit_assembly(_module(ir)))
 
 
-@functools.cache
-def _linker(target: Target) -> Any:
+@functools.lru_cache(maxsize=1)
+def _linker(target: Target, generation: int) -> Any:
     """What links object code into this process. JITLink keeps the sections of an object together: the older linker
-    put them wherever there was room, too far apart for the code's addresses once a card's memory is mapped."""
+    put them wherever there was room, too far apart for the code's addresses once a card's memory is mapped.
+
+    A linker never forgets a library that is gone, and keeps nine kilobytes of each. So there is a new one for every few
+    libraries, and it goes with the last of them."""
     return _binding().create_lljit_compiler(_machine(target.llvm_cpu, target.llvm_features), use_jit_link=True)
 
 
 _numbers = itertools.count()
+_GENERATION = 32
+"""Libraries of one linker. It takes a millisecond and 110 KiB to make one."""
 
 
 class Loaded:
@@ -96,7 +101,10 @@ class Loaded:
                 builder.import_symbol(name, address)
             for name in functions:
                 builder.export_symbol(name)
-            self._library = builder.link(_linker(target), f"recipe{next(_numbers)}")
+            number = next(_numbers)
+            linker = _linker(target, number // _GENERATION)
+            self._library = builder.link(linker, f"recipe{number}")
+            self._library.linker = linker  # as an attribute of what it made it goes after that, never before
 
     def address(self, name: str) -> int:
         """The address of a function."""

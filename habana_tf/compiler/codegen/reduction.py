@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from ..dtypes import DType
-from ..ir import Node
+from ...ir.dtypes import DType
+from ...ir.primitives import Node
 from .emit import Value
 from .lanes import literal, register_type
 from .scalar import Scalar

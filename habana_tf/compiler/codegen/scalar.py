@@ -6,8 +6,8 @@ another, and from registers to memory.
 
 from __future__ import annotations
 
-from ..dtypes import DType
-from ..views import Unfit
+from ...ir.dtypes import DType
+from ..view_indices import Unfit
 from .emit import Value
 from .float_math import FloatMath
 from .lanes import float_literal, memory_type, register_type

@@ -13,20 +13,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .. import extent as ext
-from ..dtypes import DType
-from ..extent import Extent, Var
-from ..ir import Node
-from ..kernels import Call, Code
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent
+from ...ir.primitives import Node
+from ..body import Body
+from ..code import Work
 from .emit import Function, Value
-from .expr import Evaluator
+from .evaluator import Evaluator
 from .lanes import register_type
 
 
-def emit_sort(fn: Function, node: Node, memory: Mapping[Node, int], nodes: list[Node]) -> Code:
-    """The function of a SORT; arguments as in `loops.emit_loop`."""
+def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
+    """Writes the function. memory: the number of each buffer; the arrays of words follow."""
+    (x,), places = body.inputs, body.variables
     axis, descending = node.arg
-    x, n = node.src[0], node.shape[axis]
+    n = node.shape[axis]
     bits = 64 if x.dtype.bits > 32 else 32
     word = f"i{2 * bits}"
     step = 2 * bits // 8
@@ -34,36 +36,32 @@ def emit_sort(fn: Function, node: Node, memory: Mapping[Node, int], nodes: list[
     rows = ext.product(node.shape[a] for a in others)
     ev = Evaluator(fn, {k: v for k, v in memory.items() if k is not node}, 1, None)
     ev.written = {memory[node]}
-    ev.preload(len(nodes))
-    words = [fn.buffer(len(nodes)), fn.buffer(len(nodes) + 1)]
+    ev.preload(len(memory))
+    words = [fn.buffer(len(memory)), fn.buffer(len(memory) + 1)]
     length = ev.number(n)
-    place = Var("s", n)
     with fn.loop("%begin", "%end") as each, ev.scope():
         mine = [fn.offset(w, word, fn.integer("mul", each.index, n if isinstance(n, int) else length)) for w in words]
-        item, index = each.index, [ext.of(place)] * node.rank
+        item = each.index
         for a in reversed(others):
-            v = Var(f"o{a}", node.shape[a])
             size = ev.number(node.shape[a])
-            ev.vars[v] = fn.op(f"urem i64 {item}, {size}")
+            ev.vars[places[a]] = fn.op(f"urem i64 {item}, {size}")
             item = fn.op(f"udiv i64 {item}, {size}")
-            index[a] = ext.of(v)
         with fn.loop("0", length) as loop, ev.scope():
-            ev.vars[place] = loop.index
-            key = _key(fn, ev.value(x, tuple(index)).name, x.dtype, bits, descending)
+            ev.vars[places[axis]] = loop.index
+            key = _key(fn, ev.value(x).name, x.dtype, bits, descending)
             high = fn.op(f"shl {word} {fn.op(f'zext i{bits} {key} to {word}')}, {bits}")
             low = loop.index if word == "i64" else fn.op(f"zext i64 {loop.index} to {word}")
             fn.store(word, fn.op(f"or {word} {high}, {low}"), fn.offset(mine[0], word, loop.index), step)
         final = _merge_all(fn, mine, word, step, length, n)
         with fn.loop("0", length) as loop, ev.scope():
             found = fn.load(word, fn.offset(final, word, loop.index), step)
-            ev.vars[place] = loop.index
-            at = ev.number(ext.ravel(index, node.shape))
+            ev.vars[places[axis]] = loop.index
+            at = ev.number(ext.ravel(map(ext.of, places), node.shape))
             position = fn.op(f"trunc {word} {found} to i32")
             fn.store("i32", position, fn.offset(ev.pointer(memory[node]), "i32", at), 4)
     space = ext.mul(rows, ext.mul(n, step))
     grain = max(1, 1024 // max(ext.nominal(n), 1))
-    call = Call(fn.name, fn.text(), (*nodes, ("temp", 0), ("temp", 1)), rows, grain)
-    return Code((call,), frozenset(fn.declarations), (space, space))
+    return Work(rows, grain, (space, space))
 
 
 def _key(fn: Function, value: Value, dtype: DType, bits: int, descending: bool) -> Value:

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 
 from habana_tf.cache.key import Key
-from habana_tf.cache.levels import RecipeCache
-from habana_tf.compiler import aside
-from habana_tf.compiler import extent as ext
+from habana_tf.cache.recipe_cache import RecipeCache
+from habana_tf.compiler import compressed
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.dtypes import DType
-from habana_tf.compiler.extent import Extent
-from habana_tf.compiler.ir import Builder, Contraction, Program
 from habana_tf.compiler.recipe import pack
 from habana_tf.hardware.cpu import target
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Builder, Contraction, Program
 from tests.cli.recipes.browser import Browser
 
 WIDTH, OUT = 30, 20
@@ -56,7 +56,7 @@ def put_layer(cache: RecipeCache, rows: Extent, seconds: float) -> Key:
                "scopes": {"net": 3}, "takes": "float32[...]",
                "tools": {"llvm": "22.1"}, "memory": {"constant_bytes": 0}}  # fmt: skip
     graph = {"inputs": ["images"], "ops": OPS, "outputs": [[2, 0]], "shapes": [], "values": []}
-    sections["graph"] = aside.put(json.dumps(graph).encode())
+    sections["graph"] = compressed.put(json.dumps(graph).encode())
     key = key_of("step", shape)
     assert cache.lookup(key, "step") is None
     cache.store(key, "step", header, sections, seconds)

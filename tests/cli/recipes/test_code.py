@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from habana_tf.cache.levels import RecipeCache
+from habana_tf.cache.recipe_cache import RecipeCache
 from tests.cli.recipes.conftest import Keys
 
 
@@ -18,27 +18,30 @@ def op(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
     """The key of an eager MatMul's recipe, made by the road that TensorFlow's ops take."""
     from tensorflow.core.framework import node_def_pb2, types_pb2
 
-    from habana_tf.compiler import resolve
-    from habana_tf.graph.cluster import of_node
+    from habana_tf.cache import process_cache
+    from habana_tf.cluster.cluster import of_node
+    from habana_tf.resolver import recipes
+    from habana_tf.resolver.resolve import resolve
 
     (tmp_path / "cache").mkdir(mode=0o700)
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "cache"))
-    monkeypatch.setattr(resolve, "_recipes", {})
-    monkeypatch.setattr(resolve.process, "_PROCESS", RecipeCache())
+    monkeypatch.setenv("HABANA_SIM_PACKAGED_RECIPES", "0")
+    recipes.reset()
+    monkeypatch.setattr(process_cache, "_PROCESS", RecipeCache())
     node = node_def_pb2.NodeDef(name="net/product", op="MatMul", input=["x", "y"])
     node.attr["T"].type = types_pb2.DT_FLOAT
     signature = [(types_pb2.DT_FLOAT, (33, 17), None), (types_pb2.DT_FLOAT, (17, 65), None)]
-    resolve.resolve(of_node(node.SerializeToString()), signature)
+    resolve(of_node(node.SerializeToString()), signature)
     (row,) = json.loads(run("recipes", "list", "--json").out)["recipes"]
     return str(row["header"]["digest"])
 
 
 def test_all_stages(op: str, run: Callable[..., Any]) -> None:
     cluster = run("recipes", "ir", op, "--stage", "cluster").out.splitlines()
-    assert cluster[0] == "a0 = float32[33,17]  # a" and cluster[2] == "n0 = MatMul(a0, a1)  # net/product"
+    assert cluster[0] == "a0 = float32[s0]  # a" and cluster[2] == "n0 = MatMul(a0, a1)  # net/product"
     assert cluster[-1] == "return n0"
     primitives = run("recipes", "ir", op, "--stage", "primitives").out
-    assert "contract(%0, %1) float32[33,65]" in primitives and "# net/product" in primitives
+    assert "product(%0, %1) float32[s2]" in primitives and "# net/product" in primitives
     llvm = run("recipes", "ir", op).out
     assert "define void @k0(" in llvm
     (kernel,) = json.loads(run("recipes", "show", op, "--json").out)["kernels"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from habana_tf.cache.key import Key
-from habana_tf.cache.levels import RecipeCache
+from habana_tf.cache.recipe_cache import RecipeCache
 
 
 def _put(name: str, ops: dict[str, int], inputs: list[Any], seconds: float, size: int = 100) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from habana_tf.cache.key import Key
-from habana_tf.cache.levels import RecipeCache
+from habana_tf.cache.recipe_cache import RecipeCache
 from tests.cli.recipes.browser import Browser
 from tests.cli.recipes.conftest import OUT, Keys
 
@@ -56,7 +56,7 @@ def test_nothing_is_loaded_and_nothing_runs(page: Path) -> None:
 
 
 def test_every_kernel_and_op_is_in_the_graph(page: Path, cached: Keys, run: Callable[..., Any]) -> None:
-    pictures = _pictures(page.read_text())["kernels in launch order with the ops each one came from"]
+    pictures = _pictures(page.read_text())["kernels in call order with the ops each one came from"]
     assert len(pictures) == 3
     shown = [json.loads(run("recipes", "show", cached[name], "--json").out)["kernels"] for name in ("64", "5", "any")]
     assert sorted(len(_of_class(p, "kernel")) for p in pictures) == sorted(map(len, shown))
@@ -68,7 +68,7 @@ def test_every_kernel_and_op_is_in_the_graph(page: Path, cached: Keys, run: Call
 
 
 def test_buffers_that_live_at_once_do_not_overlap(page: Path) -> None:
-    pictures = _pictures(page.read_text())["buffers of the workspace over the launches"]
+    pictures = _pictures(page.read_text())["buffers of the workspace over the kernel calls"]
     assert len(pictures) == 3
     for picture in pictures:
         boxes = [[float(e.attrib[k]) for k in ("x", "y", "width", "height")] for e in _of_class(picture, "buffer")]

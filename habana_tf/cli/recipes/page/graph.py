@@ -1,4 +1,4 @@
-"""The fused graph of a recipe as a picture: a row per kernel in launch order, with the ops it came from.
+"""The fused graph of a recipe as a picture: a row per kernel in call order, with the ops it came from.
 
 Arcs on the left join a kernel to those that read what it leaves in the workspace or in an output. The bars on the right
 are its floating-point operations and its bytes, against those of the kernel that has most.
@@ -34,7 +34,7 @@ def picture(kernels: Sequence[dict[str, Any]], ops: Sequence[Op], edges: Sequenc
         more = f"and {len(kernels) - len(shown)} more kernels"
         shapes.append(tag("text", more, x=_BOX_AT, y=height + 8, class_="label"))
         height += 20
-    return svg(_WIDTH, height, *shapes, label="kernels in launch order with the ops each one came from")
+    return svg(_WIDTH, height, *shapes, label="kernels in call order with the ops each one came from")
 
 
 def _y(number: int) -> float:

@@ -151,8 +151,9 @@ def _recipe(drawn: Drawn) -> Markup:
     listed = tag("dl", *(joined(tag("dt", name), tag("dd", text)) for name, text in facts if text))
     bars = " Right: floating-point operations (upper bar) and bytes, against the kernel that has most."
     became = (
-        f"{len(ops)} ops became {len(kernels)} kernels, in launch order (MME: contractions, TPC: the rest). {lazy} ops "
-        f"need none: constants, shapes, views, and what another op computes anyway.{bars if flops is not None else ''}"
+        f"{len(ops)} ops became {len(kernels)} kernels, in the order of their calls (MME: contractions, TPC: the "
+        f"rest). {lazy} ops need none: constants, shapes, views, and what another op computes anyway."
+        f"{bars if flops is not None else ''}"
     )
     parts = [
         tag("h2", of["name"], tag("small", f" {of['digest'][:KEY_DIGITS]}"), id=of["digest"][:KEY_DIGITS]),
@@ -163,8 +164,8 @@ def _recipe(drawn: Drawn) -> Markup:
         values = ", ".join(f"s{k} = {n}" for k, n in enumerate(drawn.sizes))
         drawn_for = f" Drawn for {values}: {drawn.why}." if values else ""
         caption = (
-            f"The workspace over {memory.launches} launches: {len(memory.blocks)} buffers in {size(memory.total)}, at "
-            f"most {size(memory.peak)} alive at once (line).{drawn_for}"
+            f"The workspace over {memory.launches} kernel calls: {len(memory.blocks)} buffers in {size(memory.total)}, "
+            f"at most {size(memory.peak)} alive at once (line).{drawn_for}"
         )
         parts.append(_figure(caption, plan.picture(memory)))
     return tag("section", *parts)

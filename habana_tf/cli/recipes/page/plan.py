@@ -1,6 +1,6 @@
-"""The memory plan of a recipe as a picture: launches from left to right, offsets in the workspace upwards.
+"""The memory plan of a recipe as a picture: kernel calls from left to right, offsets in the workspace upwards.
 
-A rectangle is a buffer, as wide as the launches it lives through and as high as it is large. The line is what is alive.
+A rectangle is a buffer, as wide as the calls it lives through and as high as it is large. The line is what is alive.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ _COLOURS = 6
 
 def picture(plan: Plan) -> Markup:
     """The plan of a launch."""
-    total, launches = max(plan.total, 1), max(plan.launches, 1)
-    column = (_WIDTH - _LEFT) / launches
+    total, calls = max(plan.total, 1), max(plan.launches, 1)
+    column = (_WIDTH - _LEFT) / calls
     high = _HEIGHT - _TOP - _BOTTOM
 
     def y(offset: float) -> float:
@@ -45,14 +45,14 @@ def picture(plan: Plan) -> Markup:
         f"{_LEFT + (k + end) * column:.1f},{y(n):.1f}" for k, n in enumerate(alive) for end in (0, 1)
     )  # fmt: skip
     shapes.append(tag("polyline", points=line, class_="alive"))
-    every = max(1, launches // 16)
-    for k in range(0, launches, every):
+    every = max(1, calls // 16)
+    for k in range(0, calls, every):
         x = _LEFT + (k + 0.5) * column
         shapes.append(tag("text", str(k), x=x, y=_HEIGHT - 8, text_anchor="middle", class_="label"))
-    return svg(_WIDTH, _HEIGHT, *shapes, label="buffers of the workspace over the launches")
+    return svg(_WIDTH, _HEIGHT, *shapes, label="buffers of the workspace over the kernel calls")
 
 
 def _text(block: Block) -> str:
     return (
-        f"{size(block.nbytes)} at offset {block.offset}, alive from launch {block.first} to {block.last}"
+        f"{size(block.nbytes)} at offset {block.offset}, alive from kernel call {block.first} to {block.last}"
     )  # fmt: skip

@@ -1,0 +1,12 @@
+"""`setting`: what an environment variable is, by the name under which habana_tf used to have it.
+
+Habana's: no module of this name is known of its package.
+Here: `habana_tf.environment`'s names, for programs that import them from `habana_tf.setting`.
+"""
+
+from __future__ import annotations
+
+from habana_tf import environment
+from habana_tf.environment import *  # noqa: F403
+
+__all__ = environment.__all__

@@ -1,0 +1,95 @@
+"""Every module has two names, `habana_tf.X` and `habana_frameworks.tensorflow.X`, and is one object under both.
+
+What: a finder. The modules in `HABANAS` are real in `habana_frameworks.tensorflow`, where scripts written for Gaudi
+look for them; all others are real in habana_tf. Asked for a module, or one below it, by its other name, the finder
+gives the real one: same object, same state, its own `__name__` and `__spec__`.
+
+Why a finder and not modules that import from each other: `import habana_tf.ops.layer_norm`, pickles that name
+`habana_tf.ops.layer_norm`, `python -m` and a module's private names work by either name, and nothing can drift.
+
+Invariants: a name is real in one place, so looking for it there never comes back here. This is imported whenever
+habana_tf is, so what only a second name needs is imported when one is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import CodeType, ModuleType
+
+__all__ = ["HABANAS", "Finder", "install", "real_name"]
+
+HABANAS = frozenset(
+    {"backward_compatible_optimizers", "habana_device", "habana_estimator", "habana_ops", "lib_utils",
+     "library_loader", "media", "multinode_helpers", "ops", "optimizers", "py_synapse_logger", "setting",
+     "synapse_logger_helpers", "sysconfig"}
+)  # fmt: skip
+"""What is in `habana_frameworks/tensorflow`."""
+
+_OURS = "habana_tf."
+_THEIRS = "habana_frameworks.tensorflow."
+
+
+def real_name(name: str) -> str | None:
+    """The real name of a module, given its other name; None for a real name, or a module of another package."""
+    for here, there, is_theirs in ((_OURS, _THEIRS, True), (_THEIRS, _OURS, False)):
+        if name.startswith(here):
+            below = name[len(here) :]
+            return there + below if (below.partition(".")[0] in HABANAS) is is_theirs else None
+    return None
+
+
+class Finder:
+    """Finds modules by their other name."""
+
+    @staticmethod
+    def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
+        """The specification of the real module under the name asked for; None if there is none."""
+        real = real_name(name)
+        if real is None:
+            return None
+        from importlib.machinery import ModuleSpec
+        from importlib.util import find_spec
+
+        found = find_spec(real)
+        if found is None:
+            return None
+        spec = ModuleSpec(name, _Loader(found), origin=found.origin)  # type: ignore[arg-type]
+        spec.submodule_search_locations = found.submodule_search_locations
+        spec.has_location = found.has_location
+        return spec
+
+
+class _Loader:
+    """Gives the real module, imported if need be."""
+
+    def __init__(self, real: ModuleSpec) -> None:
+        self._real = real
+        self._own: ModuleSpec | None = None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        from importlib import import_module
+
+        module = import_module(self._real.name)
+        self._own = module.__spec__
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        # The import system has just given the module the other name's specification; it keeps its own.
+        module.__spec__ = self._own
+
+    def get_code(self, name: str) -> CodeType | None:
+        """What `python -m` runs."""
+        loader = self._real.loader
+        code: CodeType | None = loader.get_code(self._real.name)  # type: ignore[union-attr]
+        return code
+
+
+def install() -> None:
+    """Puts the finder before the others, once: the file finder would find `habana_tf.ops.layer_norm` a second time."""
+    others = [finder for finder in sys.meta_path if getattr(finder, "__module__", None) != __name__]
+    sys.meta_path[:] = [Finder, *others]

@@ -1,0 +1,67 @@
+"""The recipe cache of this process: what the compiler asks and tells it, and what it counted.
+
+Whatever is wrong with the disk, a compile goes on: these functions warn and never raise for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.entry import Entry
+from habana_tf.cache.key import Key
+from habana_tf.cache.recipe_cache import RecipeCache
+
+__all__ = ["compiling", "keeps", "lookup", "same", "stats", "store", "store_failure"]
+
+_PROCESS = RecipeCache()
+atexit.register(lambda: _PROCESS.close())
+
+
+def lookup(key: Key, name: str = "") -> Entry | None:
+    """The recipe of `key` from the directory, verified; None when it has to be compiled.
+
+    name: the cluster's, for the journal. Raises KnownFailure when it was tried lately and cannot be compiled.
+    """
+    return _PROCESS.lookup(key, name)
+
+
+def store(
+    key: Key, name: str, header: Mapping[str, Any], sections: Mapping[str, bytes], compile_seconds: float
+) -> Entry:
+    """Counts a recipe just compiled, keeps it where there is a directory, and returns its entry. Trouble with the disk
+    is a warning, never an error."""
+    return _PROCESS.store(key, name, header, sections, compile_seconds)
+
+
+def store_failure(key: Key, name: str, header: Mapping[str, Any], reason: str, compile_seconds: float) -> Entry:
+    """Keeps for a while that a cluster cannot be compiled, and why. Only for what would fail again."""
+    return _PROCESS.store_failure(key, name, header, reason, compile_seconds)
+
+
+def compiling(key: Key, program: str | None = None, name: str = "") -> AbstractContextManager[Entry | None]:
+    """Held while compiling `key`: of those who share a directory one compiles, all others wait and get the entry.
+
+    program: the digest of what is compiled, for which the cluster `name` may have a recipe under another key. Raises
+    KnownFailure for those who waited for a compilation that failed.
+    """
+    return _PROCESS.compiling(key, program, name)
+
+
+def keeps() -> bool:
+    """Whether there is a directory that recipes are kept in."""
+    disk = _PROCESS.disk()
+    return disk is not None and disk.options.writable
+
+
+def same(key: Key, name: str) -> None:
+    """Notes that a miss needs no compilation: this process has the recipe of its program under another key."""
+    _PROCESS.same(key, name)
+
+
+def stats() -> Stats:
+    """What this process's cache did so far."""
+    return _PROCESS.stats

@@ -1,0 +1,107 @@
+"""Parsers of commands whose arguments are declared only when the command is chosen.
+
+To declare the arguments of every command takes longer, and imports more, than most commands take to run. So a command
+is one line where it is listed (its name, its help, and where the function is that declares it), and the rest follows
+when the command line names it, or when somebody asks for all words (`completion`).
+
+To make a parser alone takes argparse up to a millisecond, and there are two dozen: so words that begin with a command's
+name are parsed by that command's parser, and the others are made for help, errors and completion.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """What argparse formats help with. It makes one for every argument that is declared, too, and would import modules
+    for archives (`shutil`) each time to ask how wide the terminal is."""
+    return argparse.RawDescriptionHelpFormatter(prog, width=_columns() - 2)
+
+
+def _columns() -> int:
+    """Of the terminal, as for `shutil`: what COLUMNS says, what the terminal says, 80."""
+    said = os.environ.get("COLUMNS", "")
+    if said.isdecimal() and int(said):
+        return int(said)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
+class Later(argparse.ArgumentParser):
+    """A parser whose arguments are declared at first use, by the function that `where` names ("module:function").
+
+    The function gets the parser. An empty `where` is a parser that is declared already.
+    """
+
+    def __init__(self, *, where: str = "", **options: Any) -> None:
+        super().__init__(formatter_class=_formatter, **options)
+        self._where = where
+        self._what = ""
+        self._rows: dict[str, tuple[str, str]] = {}
+        self._made: dict[str, Later] = {}
+
+    def declared(self) -> Later:
+        """This parser, with its arguments."""
+        if self._where:
+            from importlib import import_module
+
+            module, _, function = self._where.partition(":")
+            self._where = ""
+            getattr(import_module(module), function)(self)
+        return self
+
+    def complete(self) -> Later:
+        """This parser with its arguments and the parsers of all its commands."""
+        self.declared()
+        if self._what:
+            commands = self.add_subparsers(
+                title=f"{self._what}s", metavar=self._what.upper(), required=True, parser_class=Later,
+                prog=self.prog,  # or argparse formats a whole usage line for it
+            )  # fmt: skip
+            self._what = ""
+            for name, (help_, where) in self._rows.items():
+                commands.add_parser(name, help=help_, description=_sentence(help_), where=where)
+        return self
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As every parser's; whoever parses with a command's parser, argparse itself too, comes by here."""
+        self.declared()
+        words = sys.argv[1:] if args is None else list(args)
+        if words and words[0] in self._rows:
+            help_, where = self._rows[words[0]]
+            command = self._made.get(words[0])
+            if command is None:
+                command = Later(prog=f"{self.prog} {words[0]}", description=_sentence(help_), where=where)
+                self._made[words[0]] = command
+            return command.parse_known_args(words[1:], namespace)
+        self.complete()
+        return super().parse_known_args(words, namespace)
+
+    def format_usage(self) -> str:
+        """As every parser's."""
+        return super(Later, self.complete()).format_usage()
+
+    def format_help(self) -> str:
+        """As every parser's."""
+        return super(Later, self.complete()).format_help()
+
+    def listed(self, what: str, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Gives it commands. what: "command" or another word for them. rows: name, help and where, of each."""
+        self._what, self._rows = what, {name: (help_, where) for name, help_, where in rows}
+
+
+def listed(parser: argparse.ArgumentParser, what: str, rows: Sequence[tuple[str, str, str]]) -> None:
+    """Gives `parser`, which is a `Later`, commands: see there."""
+    assert isinstance(parser, Later), "only a Later has commands"
+    parser.listed(what, rows)
+
+
+def _sentence(help_: str) -> str:
+    return f"{help_[0].upper()}{help_[1:]}."

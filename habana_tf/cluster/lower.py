@@ -1,0 +1,100 @@
+"""Lowers a cluster for given input shapes to a program of primitives.
+
+Walks the cluster's nodes in order and calls each op's lowering from the op table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..ir.conditions import NeedsNumber, Premises
+from ..ir.extent import Extent
+from ..ir.primitives import Builder, Node, Program, ShapeError
+from ..lowering.lowering import Lowering, LoweringError
+from ..lowering.ranks import LEAST_RANKS, RANKS, WORDS
+from ..lowering.table import lookup
+from .cluster import Cluster, ClusterNode
+
+
+class Walk:
+    """A cluster being lowered, node by node in order.
+
+    shapes: one per cluster input. values: NumPy arrays for the inputs that fix shapes, None for the others. dims: for
+    symbols in them the sizes at hand.
+    """
+
+    def __init__(
+        self, cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None],
+        dims: Sequence[int] = (),
+    ) -> None:  # fmt: skip
+        self.b = Builder()
+        self.premises = Premises(dims)
+        self.cluster = cluster
+        self.fixed: dict[Node, Any] = {}
+        self.states: list[Extent] = [0] * len(cluster.states)
+        self._made: dict[tuple[int, int], Node] = {}
+        for i, arg in enumerate(cluster.inputs):
+            node = self.b.input(shapes[i], arg.dtype)
+            self._made[-1, i] = node
+            if values[i] is not None:
+                self.fixed[node] = values[i]
+
+    def inputs(self, n: ClusterNode) -> list[Node]:
+        """The inputs of a node whose turn it is."""
+        return [self._made[ref] for ref in n.inputs]
+
+    def step(self, n: ClusterNode) -> None:
+        """Lowers the next node. Raises LoweringError for an op without a row or one that its lowering refuses,
+        NeedsNumber where a symbol does not do."""
+        self.b.origin = n.index
+        outputs = lower_node(self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states, self.premises)
+        for k, out in enumerate(outputs):
+            self._made[n.index, k] = out
+
+    def program(self) -> Program:
+        """What all nodes came to."""
+        outputs = [self._made[ref] for ref in self.cluster.outputs]
+        return Program(self.b.inputs, outputs, self.states, self.premises.conditions)
+
+
+def lower(
+    cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None], dims: Sequence[int] = ()
+) -> Program:
+    """The program of a cluster, for arguments as in `Walk`. Raises what `Walk.step` raises."""
+    walk = Walk(cluster, shapes, values, dims)
+    for n in cluster.nodes:
+        walk.step(n)
+    return walk.program()
+
+
+def lower_node(
+    b: Builder, n: ClusterNode, inputs: list[Node], fixed: dict[Node, Any], states: list[Extent],
+    order: Sequence[int], premises: Premises | None = None,
+) -> list[Node]:  # fmt: skip
+    """The output nodes of one cluster node."""
+    row = lookup(n.op)
+    if row is None:
+        raise LoweringError(f"{n.op} {n.name!r} has no row in the op table")
+    state = order.index(n.index) if n.index in order else None
+    premises = premises or Premises()
+    context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state, premises)
+    try:
+        _check_ranks(context)
+        result = row.lower(context)
+    except ShapeError as e:
+        raise LoweringError(f"{n.op} {n.name!r}: {e}") from e
+    except NeedsNumber as e:
+        raise e if n.name in str(e) else NeedsNumber(f"{n.op} {n.name!r}: {e}") from e
+    return [result] if isinstance(result, Node) else list(result)
+
+
+def _check_ranks(c: Lowering) -> None:
+    """Arguments whose rank the table knows."""
+    for name, rank in RANKS.get(c.op, {}).items():
+        for node in c.input_list(name):
+            if node.rank != rank:
+                raise c.error(f"{name} must be {WORDS[rank]}, not of rank {node.rank}")
+    for name, rank in LEAST_RANKS.get(c.op, {}).items():
+        if c.input(name).rank < rank:
+            raise c.error(f"{name} must have rank {rank} at least")

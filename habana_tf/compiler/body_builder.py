@@ -1,0 +1,125 @@
+"""Makes the bodies of kernels: views are resolved here and nowhere else (see `body`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..ir import extent as ext
+from ..ir.extent import Extent
+from ..ir.primitives import Node, Shape
+from .body import Body, Guard, Load, Reduction, Result, Store, Value, point
+from .contraction import View
+from .primitive_classes import At, Formula, Inline, OwnKernel, primitive
+from .view_indices import Index
+
+__all__ = ["BodyBuilder", "alone", "contraction", "loop"]
+
+
+@dataclass(eq=False)
+class BodyBuilder:
+    """Makes the values of one kernel.
+
+    kept: the nodes in memory. own: those that the kernel itself makes at the same point; they are looked through.
+    """
+
+    kept: set[Node]
+    own: set[Node] = field(default_factory=set)
+    through: dict[Node, None] = field(default_factory=dict)
+    _known: dict[tuple[Node, Index, Guard], Value] = field(default_factory=dict)
+    _loads: dict[tuple[Node, Extent, Guard], Value] = field(default_factory=dict)
+
+    def define(self, node: Node, index: Index, value: Value) -> None:
+        """Says what a node in memory is at an index: it needs no load."""
+        self._loads[node, ext.ravel(index, node.shape), ()] = value
+
+    def value(self, node: Node, index: Index) -> Value:
+        """A node at an index. Raises Unfit where an index of a reshape cannot be told.
+
+        Sources come first, off a stack of its own: a chain of maps and views is as long as the program made it.
+        """
+        top = node, index, ()  # type: At
+        stack: list[tuple[At, Formula | None]] = [(top, None)]
+        while stack:
+            at, formula = stack.pop()
+            if self._find(*at) is not None:
+                continue
+            sources, make = formula or self._formula(*at)
+            if sources and formula is None:
+                stack.append((at, (sources, make)))
+                stack.extend((s, None) for s in reversed(sources))
+            else:
+                self._known[at] = make(tuple(map(self._made, sources)))
+        return self._made(top)
+
+    def _made(self, at: At) -> Value:
+        found = self._find(*at)
+        assert found is not None
+        return found
+
+    def _find(self, node: Node, index: Index, guard: Guard) -> Value | None:
+        """What is known of a node: under these conditions, or under fewer of them."""
+        for k in range(len(guard), -1, -1):
+            found = self._known.get((node, index, guard[:k]))
+            if found is not None:
+                return found
+        return None
+
+    def _formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        """What a node at an index is made of."""
+        what = primitive(node)
+        if node in self.kept and (node not in self.own or what.in_memory(node)):
+            return (), lambda _: self._load(node, node, index, guard)
+        assert isinstance(what, Inline), f"{node} is not in memory"
+        self.through[node] = None
+        if what.is_view and node.src[0] in self.kept and what.needs_in_memory(node):
+            return (), lambda _: self._load(node.src[0], node, index, guard)
+        return what.formula(node, index, guard)
+
+    def _load(self, source: Node, node: Node, index: Index, guard: Guard) -> Value:
+        """The element of a tensor in memory whose place is that of `index` in `node`, which is it or its reshape."""
+        offset, as_stored = ext.ravel(index, node.shape), source is node
+        found = self._loads.get((source, offset, ())) or self._loads.get((source, offset, guard))
+        if found is None or isinstance(found, Load) and found.as_stored and not as_stored:
+            found = self._loads[source, offset, guard] = Load(source.dtype, source, offset, guard, as_stored)
+        return found
+
+
+def contraction(node: Node, operands: tuple[View, View], kept: set[Node]) -> tuple[Body, BodyBuilder]:
+    """A contraction that stores its result, and what makes further values of its epilogue."""
+    index = point(node.shape)
+    builder = BodyBuilder(kept, {node})
+    result = Result(node.dtype)
+    builder.define(node, index, result)
+    for source, view in zip(node.src, operands, strict=True):
+        while source is not view.base and source not in kept and source.src:
+            builder.through[source] = None
+            source = source.src[0]
+    stored = Store(result, node, ext.ravel(index, node.shape))
+    body = Body(node.shape, (stored,), core=node, operands=operands, through=tuple(builder.through))
+    return body, builder
+
+
+def loop(
+    domain: Shape, stores: Iterable[tuple[Node, Node, Index]], reduced: Iterable[Node], axes: tuple[int, ...],
+    builder: BodyBuilder,
+) -> Body:  # fmt: skip
+    """A loop over a domain. stores: (value, target, shift): what is written to a target at the point plus `shift`;
+    reduced: REDUCE nodes over `axes`."""
+    index = point(domain)
+    stored = []
+    for value, target, shift in stores:
+        place = [ext.add(i, by) for i, by in zip(index, shift, strict=True)]
+        stored.append(Store(builder.value(value, index), target, ext.ravel(place, target.shape)))
+    reductions = tuple(Reduction(builder.value(r.src[0], index), r) for r in reduced)
+    return Body(domain, tuple(stored), reductions, axes, through=tuple(builder.through))
+
+
+def alone(node: Node, what: OwnKernel, kept: set[Node]) -> Body:
+    """A primitive with a kernel of its own: what that reads at a point."""
+    builder = BodyBuilder(kept, {node})
+    sources = what.inputs(node)
+    domain = sources[0].shape
+    index = point(domain)
+    inputs = tuple(builder.value(s, index[: s.rank]) for s in sources)
+    return Body(domain, core=node, inputs=inputs, updates=what.updates, through=tuple(builder.through))

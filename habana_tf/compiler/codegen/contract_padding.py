@@ -1,0 +1,83 @@
+"""Contractions of padded operands without the padding in memory: loops over k leave out what lies in it.
+
+Operand a is read under guards: outside of one it is padding, and zero.
+
+A guard ties a label of the rows to a summed label: output position and window offset. Where the position is fixed for
+the whole tile, the loop over the offsets just runs from the first one inside to the last. Where it runs along the
+tile's rows, the offsets are written out one by one, each for the rows that are inside; a row that is inside in some
+tiles only reads a neighbour when it is not, and takes zero.
+
+                      positions 0..4 of one tile, window of 3, one column of padding on each side
+    offset 0                . r r r r
+    offset 1                r r r r r           r: the row is multiplied at this offset
+    offset 2                r r r r .
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..contraction import Guard, Label
+from .contract_loops import Place, TileLoops
+from .contract_micro import KLoop, at
+from .contract_tiles import row_starts
+from .emit import Value
+
+
+def guarded(
+    kernel: TileLoops, place: Place, size: int, unit: int, loops: list[KLoop], a: Value, b: Value
+) -> tuple[list[KLoop], Value, Value]:
+    """The k loops and the tile's addresses with the guards of a seen to. `unit`: bytes of an element of a."""
+    loops = list(loops)
+    for number, guard in enumerate(kernel.c.a.guards):
+        k, m = sorted((x for x in kernel.c.labels() if x.guards[number]), key=lambda x: x.kind)
+        i = kernel.c.k.index(k)
+        if m in kernel.t.whole or (m is kernel.t.split and kernel.t.size > 1):
+            loops[i] = _by_row(kernel, place, size, unit, loops[i], guard, m, m.guards[number], k.guards[number])
+        else:
+            loops[i], a, b = _from_to(kernel, place, loops[i], guard, m, k, number, a, b)
+    return loops, a, b
+
+
+def _from_to(
+    kernel: TileLoops, place: Place, loop: KLoop, guard: Guard, m: Label, k: Label, number: int, a: Value, b: Value
+) -> tuple[KLoop, Value, Value]:
+    """One position per tile: offsets from the first to the last inside."""
+    fn, step = kernel.fn, k.guards[number]
+    position = fn.integer("add", fn.integer("mul", place.starts[m.key], m.guards[number]), guard.const)
+    before = fn.op(f"sub nsw i64 0, {position}")
+    before = fn.op(f"select i1 {fn.less(before, '0')}, i64 0, i64 {before}")
+    first = fn.integer("udiv", fn.integer("add", before, step - 1), step)
+    last = fn.integer("udiv", fn.op(f"sub nsw i64 {guard.size - 1}, {position}"), step)
+    stop = fn.minimum(fn.integer("add", last, 1), str(k.extent))
+    a = at(fn, a, fn.integer("mul", first, loop.a))
+    b = at(fn, b, fn.integer("mul", first, loop.b))
+    return replace(loop, trip=fn.integer("sub", stop, first)), a, b
+
+
+def _by_row(
+    kernel: TileLoops, place: Place, size: int, unit: int, loop: KLoop, guard: Guard, m: Label, by_m: int, by_k: int
+) -> KLoop:
+    """Positions along the tile's rows: per offset and row, inside or not or known when running."""
+    fn = kernel.fn
+    starts = row_starts(kernel.t, size) if m is kernel.t.split else [0]
+    known: dict[tuple[int, int], bool | tuple[Value, Value]] = {}
+
+    def state(offset: int, row: int) -> bool | tuple[Value, Value]:
+        const = guard.const + by_m * row + by_k * offset
+        inside = {0 <= const + by_m * start < guard.size for start in starts}
+        if len(inside) == 1:
+            return inside.pop()
+        value = fn.integer("add", fn.integer("mul", place.starts[m.key], by_m), const)
+        low = fn.op(f"select i1 {fn.less(value, '0')}, i64 0, i64 {value}")
+        nearest = fn.minimum(low, str(guard.size - 1))
+        move = fn.integer("mul", fn.op(f"sub nsw i64 {nearest}, {value}"), m.a // by_m * unit)
+        return move, fn.op(f"icmp eq i64 {nearest}, {value}")
+
+    assert isinstance(loop.trip, int)
+    rows = [{x.key: i for x, i in row}[m.key] for row in kernel.rows(size)]
+    for offset in range(loop.trip):
+        for row in rows:
+            if (offset, row) not in known:
+                known[offset, row] = state(offset, row)
+    return replace(loop, cases=tuple(tuple(known[offset, row] for row in rows) for offset in range(loop.trip)))

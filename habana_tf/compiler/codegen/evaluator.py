@@ -1,0 +1,441 @@
+"""Emits the values of a body at a point: of every loop kernel and every epilogue.
+
+`Evaluator.value(v)` emits what computes one value, or `lanes` of them at neighbouring points along the vector variable.
+A value that does not depend on the vector variable stays a scalar (*uniform*) until it meets one that does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Expr, Extent, Var
+from ...ir.linearity import stride_of
+from ...ir.primitives import Node
+from .. import body
+from ..body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
+from ..view_indices import Range, Unfit, strides
+from .emit import Function
+from .emit import Value as Register
+from .lanes import literal, memory_type, register_type
+from .scalar import Scalar
+
+
+class Val(NamedTuple):
+    """An emitted value: its register, and whether it is one scalar for all lanes."""
+
+    name: Register
+    uniform: bool
+
+
+@dataclass
+class Guard:
+    """What must hold for a load to be inside its tensor: a scalar condition and a condition per lane."""
+
+    scalar: Register | None = None
+    lanes: Register | None = None
+
+
+def extent_value(fn: Function, e: Extent) -> Register:
+    """An extent as i64, at the present place of a function."""
+    return Evaluator(fn, {}, 1, None).number(e)
+
+
+class Evaluator:
+    """Emits values of nodes inside one function.
+
+    buffers: for each node kept in memory, the number of its buffer in the kernel's list. vector: the variable whose
+    neighbouring values fill the lanes.
+    """
+
+    def __init__(self, fn: Function, buffers: Mapping[Node, int], lanes: int, vector: Var | None) -> None:
+        self.fn = fn
+        self.buffers = buffers
+        self.lanes = lanes if vector is not None else 1
+        self.vector = vector
+        self.one = Scalar(fn, 1)
+        self.many = Scalar(fn, self.lanes)
+        self.vars: dict[Var, Register] = {}
+        self.guard = Guard()
+        self.written: set[int] = set()
+        self.pointers: dict[int, Register] = {}
+        self._known: list[dict[Value, Val]] = [{}]
+        self._inside: list[dict[body.Guard, Guard]] = [{}]
+        self._numbers: list[dict[Extent, Register]] = [{}]
+
+    # -- scopes ---------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Values emitted inside are forgotten afterwards (they live in a block that does not dominate)."""
+        for known in (self._known, self._numbers, self._inside):
+            known.append({})
+        yield
+        for known in (self._known, self._numbers, self._inside):
+            known.pop()
+
+    @contextmanager
+    def guarded(self, guard: Guard) -> Iterator[None]:
+        outer, self.guard = self.guard, guard
+        with self.scope():
+            yield
+        self.guard = outer
+
+    def define(self, value: Value, register: Val) -> None:
+        """Says that a value is already in a register in this scope."""
+        self._known[-1][value] = register
+
+    # -- integers -------------------------------------------------------------------------------------------
+
+    def number(self, e: Extent) -> Register:
+        """An index expression as a scalar i64 (the vector variable stands for its first lane)."""
+        if isinstance(e, int):
+            return str(e)
+        for known in self._numbers:
+            if e in known:
+                return known[e]
+        total: Register = "0"
+        for atom, c in e.terms:
+            total = self.fn.integer("add", total, self.fn.integer("mul", self._atom(atom), c))
+        total = self.fn.integer("add", total, e.const)
+        self._numbers[-1][e] = total
+        return total
+
+    def extent(self, e: Extent) -> Register:
+        """A symbolic extent, which depends on no loop, as i64."""
+        return Evaluator.number(self, e)
+
+    def _atom(self, atom: ext.Atom) -> Register:
+        match atom:
+            case Var():
+                return self.vars[atom]
+            case ext.Sym(index=index):
+                return self.fn.dim(index)
+            case ext.Prod(factors=factors):
+                out: Register = "1"
+                for f in factors:
+                    out = self.fn.integer("mul", out, self._atom(f))
+                return out
+            case ext.Div(value=value, by=by):
+                if ext.is_size(value) and ext.bounds(value)[0] < 0:
+                    return self._floor(self.number(value), by)
+                return self.fn.integer("udiv", self.number(value), by)
+            case ext.Mod(value=value, by=by):
+                n = self.number(value)
+                if ext.is_size(value) and ext.bounds(value)[0] < 0:
+                    return self.fn.integer("sub", n, self.fn.integer("mul", self._floor(n, by), by))
+                return self.fn.op(f"urem i64 {n}, {by}")
+
+    def _floor(self, n: Register, by: int) -> Register:
+        """Floor division of sizes, which may be less than nothing: a difference of two of them."""
+        below = self.fn.op(f"ashr i64 {n}, 63")  # -1 below 0: of a number -1 - n the quotient is turned round as well
+        turned = self.fn.op(f"xor i64 {n}, {below}")
+        return self.fn.op(f"xor i64 {self.fn.op(f'udiv i64 {turned}, {by}')}, {below}")
+
+    def stride(self, e: Extent) -> int | None:
+        """By how much an index expression grows from lane to lane; None when not by a constant."""
+        return 0 if self.vector is None else stride_of(e, self.vector)
+
+    def depends(self, e: Extent) -> bool:
+        """Whether an index expression differs between lanes."""
+        return self.stride(e) != 0
+
+    def numbers(self, e: Extent) -> Register:
+        """An index expression as one i64 per lane."""
+        if not self.depends(e):
+            return self.fn.splat(self.lanes, "i64", self.number(e))
+        assert isinstance(e, Expr)
+        stride = self.stride(e)
+        if stride is not None:
+            start = self.fn.splat(self.lanes, "i64", self.number(e))
+            steps = "<" + ", ".join(f"i64 {k * stride}" for k in range(self.lanes)) + ">" if self.lanes > 1 else "0"
+            return self.many.op("add", start, steps, "i64")
+        total = self.many.constant(str(e.const), "i64")
+        for atom, c in e.terms:
+            term = self._atoms(atom)
+            term = term if c == 1 else self.many.op("mul", term, self.many.constant(str(c), "i64"), "i64")
+            total = self.many.op("add", total, term, "i64")
+        return total
+
+    def _atoms(self, atom: ext.Atom) -> Register:
+        if ext.is_size(ext.of(atom)):
+            return self.fn.splat(self.lanes, "i64", self._atom(atom))
+        match atom:
+            case ext.Div(value=value, by=by):
+                return self.many.op("udiv", self.numbers(value), self.many.constant(str(by), "i64"), "i64")
+            case ext.Mod(value=value, by=by):
+                return self.many.op("urem", self.numbers(value), self.many.constant(str(by), "i64"), "i64")
+            case ext.Prod(factors=factors):
+                out = self._atoms(factors[0])
+                for f in factors[1:]:
+                    out = self.many.op("mul", out, self._atoms(f), "i64")
+                return out
+        return self.numbers(ext.of(atom))
+
+    # -- values ---------------------------------------------------------------------------------------------
+
+    def value(self, v: Value) -> Val:
+        """A value, in register form.
+
+        What it is made of comes first, off a stack of its own: a chain is as long as the program made it.
+        """
+        stack = [(v, False)]
+        while stack:
+            top, ready = stack.pop()
+            if self._find(top) is not None:
+                continue
+            if ready or not top.args:
+                self._known[-1][top] = self._value(top)
+            else:
+                stack.append((top, True))
+                stack.extend((a, False) for a in reversed(top.args))
+        found = self._find(v)
+        assert found is not None
+        return found
+
+    def _find(self, v: Value) -> Val | None:
+        for known in self._known:
+            if v in known:
+                return known[v]
+        return None
+
+    def vector_of(self, v: Value) -> Register:
+        """A value in every lane."""
+        return self.spread(self.value(v), register_type(v.dtype))
+
+    def spread(self, value: Val, lane: str) -> Register:
+        return self.fn.splat(self.lanes, lane, value.name) if value.uniform else value.name
+
+    def _value(self, v: Value) -> Val:
+        match v:
+            case Constant():
+                return Val(literal(v.number, v.dtype), True)
+            case Size():
+                return Val(self.one.cast(self.extent(v.extent), DType.I64, v.dtype), True)
+            case Position():
+                return self._position(v)
+            case Load():
+                with self._under(v.guard):
+                    return self.load(self.buffers[v.node], v.node.dtype, v.offset)
+            case Lookup():
+                with self._under(v.guard):
+                    return self._lookup(v)
+            case Apply():
+                return self._apply(v)
+            case Within():
+                inside = self._condition(self.within(v.ranges))
+                found, padding = self.value(v.inside), self.value(v.outside)
+                return found if inside is None else self.pick(inside, found, padding, v.dtype)
+        raise Unfit(f"{type(v).__name__.lower()} inside a fused loop")
+
+    def _position(self, v: Position) -> Val:
+        if self.depends(v.index):
+            return Val(self.many.cast(self.numbers(v.index), DType.I64, v.dtype), False)
+        return Val(self.one.cast(self.number(v.index), DType.I64, v.dtype), True)
+
+    def _apply(self, v: Apply) -> Val:
+        args = [self.value(a) for a in v.operands]
+        if all(a.uniform for a in args):
+            return Val(self.one.apply(v.fn, [a.name for a in args], v.data, v.dtype), True)
+        wide = [self.spread(a, register_type(s.dtype)) for a, s in zip(args, v.operands, strict=True)]
+        return Val(self.many.apply(v.fn, wide, v.data, v.dtype), False)
+
+    def pick(self, condition: Val, yes: Val, no: Val, dtype: DType) -> Val:
+        lane = register_type(dtype)
+        if condition.uniform and yes.uniform and no.uniform:
+            return Val(self.one.choose(condition.name, yes.name, no.name, lane), True)
+        c = self.spread(condition, "i1")
+        return Val(self.many.choose(c, self.spread(yes, lane), self.spread(no, lane), lane), False)
+
+    # -- conditions -----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _under(self, guard: body.Guard) -> Iterator[None]:
+        """Loads are made where all ranges of a guard hold, on top of what holds anyway."""
+        outer = self.guard
+        if guard:
+            self.guard = self._both(outer, self.within(guard))
+        yield
+        self.guard = outer
+
+    def within(self, ranges: body.Guard) -> Guard:
+        """The condition that all ranges hold."""
+        for known in self._inside:
+            if ranges in known:
+                return known[ranges]
+        found = Guard()
+        for r in ranges:
+            one = self.within((r,)) if len(ranges) > 1 else self._range(r)
+            found = self._both(found, one)
+        self._inside[-1][ranges] = found
+        return found
+
+    def _range(self, r: Range) -> Guard:
+        low, high = ext.bounds(r.value)
+        if r.step == 1 and low >= 0 and isinstance(r.stop, int) and high is not None and high < r.stop:
+            return Guard()
+        if self.depends(r.value):
+            v = self.numbers(r.value)
+            stop = self.fn.splat(self.lanes, "i64", self.number(r.stop))
+            c = self.many.op("icmp ult", v, stop, "i64")
+            if r.step > 1:
+                rest = self.many.op("urem", v, self.many.constant(str(r.step), "i64"), "i64")
+                even = self.many.op("icmp eq", rest, self.many.constant("0", "i64"), "i64")
+                c = self.many.op("and", c, even, "i1")
+            return Guard(None, c)
+        n = self.number(r.value)
+        c = self.fn.op(f"icmp ult i64 {n}, {self.number(r.stop)}")
+        if r.step > 1:
+            even = self.fn.op(f"icmp eq i64 {self.fn.op(f'urem i64 {n}, {r.step}')}, 0")
+            c = self.fn.op(f"and i1 {c}, {even}")
+        return Guard(c, None)
+
+    def _both(self, a: Guard, b: Guard) -> Guard:
+        scalar, lanes = a.scalar or b.scalar, a.lanes or b.lanes
+        if a.scalar is not None and b.scalar is not None and a.scalar != b.scalar:
+            scalar = self.fn.op(f"and i1 {a.scalar}, {b.scalar}")
+        if a.lanes is not None and b.lanes is not None and a.lanes != b.lanes:
+            lanes = self.many.op("and", a.lanes, b.lanes, "i1")
+        return Guard(scalar, lanes)
+
+    def _condition(self, guard: Guard) -> Val | None:
+        """A condition as a value; None where it always holds."""
+        if guard.lanes is None:
+            return None if guard.scalar is None else Val(guard.scalar, True)
+        if guard.scalar is None:
+            return Val(guard.lanes, False)
+        wide = self.fn.splat(self.lanes, "i1", guard.scalar)
+        return Val(self.many.op("and", guard.lanes, wide, "i1"), False)
+
+    # -- lookups --------------------------------------------------------------------------------------------
+
+    def _lookup(self, v: Lookup) -> Val:
+        source, steps = v.node, strides(v.node.shape)
+        values = [(self.value(c), c.dtype, axis) for c, axis in zip(v.coords, v.axes, strict=True)]
+        uniform = all(c.uniform for c, _, _ in values)
+        ops = self.one if uniform else self.many
+        total: Register | None = None
+        inside: Register | None = None
+        for c, dtype, axis in values:
+            at = ops.cast(c.name if uniform else self.spread(c, register_type(dtype)), dtype, DType.I64)
+            size = self.number(source.shape[axis])
+            size = size if uniform else self.fn.splat(self.lanes, "i64", size)
+            ok = ops.op("icmp ult", at, size, "i64")
+            inside = ok if inside is None else ops.op("and", inside, ok, "i1")
+            step = self.number(steps[axis])
+            part = ops.op("mul", at, step if uniform else self.fn.splat(self.lanes, "i64", step), "i64")
+            total = part if total is None else ops.op("add", total, part, "i64")
+        assert total is not None and inside is not None
+        return self._load_found(v, total, inside, uniform)
+
+    def _load_found(self, v: Lookup, at: Register, ok: Register, uniform: bool) -> Val:
+        outer, source = self.guard, v.node
+        if uniform:
+            both = ok if outer.scalar is None else self.fn.op(f"and i1 {outer.scalar}, {ok}")
+            with self.guarded(Guard(both, outer.lanes)):
+                base = self.fn.op(f"select i1 {both}, i64 {at}, i64 0")
+                found = self.load(self.buffers[source], source.dtype, v.offset, base)
+        else:
+            mask = ok if outer.lanes is None else self.many.op("and", outer.lanes, ok, "i1")
+            with self.guarded(Guard(outer.scalar, mask)):
+                offsets = self.many.op("add", at, self.numbers(v.offset), "i64")
+                found = self.load_lanes(self.buffers[source], source.dtype, offsets)
+        return self.pick(Val(ok, uniform), found, Val(literal(0, v.dtype), True), v.dtype)
+
+    # -- memory ---------------------------------------------------------------------------------------------
+
+    def pointer(self, buffer: int) -> Register:
+        """The base pointer of a buffer (loaded in the entry block by `preload`)."""
+        return self.pointers[buffer]
+
+    def preload(self, count: int) -> None:
+        """Loads the kernel's base pointers; call it first, in the entry block."""
+        for k in range(count):
+            self.pointers[k] = self.fn.buffer(k)
+
+    def mask(self) -> Register | None:
+        """The present guard as one i1 per lane; None when every lane is live."""
+        scalar, lanes = self.guard.scalar, self.guard.lanes
+        if scalar is None:
+            return lanes
+        wide = self.fn.splat(self.lanes, "i1", scalar)
+        return wide if lanes is None else self.many.op("and", lanes, wide, "i1")
+
+    def load(self, buffer: int, dtype: DType, offset: Extent, base: Register = "0") -> Val:
+        """The element(s) at `base + offset` (in elements) of a buffer."""
+        lane, size = memory_type(dtype), dtype.bytes
+        invariant = buffer not in self.written
+        stride = self.stride(offset)
+        if stride == 0:
+            at = self.fn.integer("add", base, self.number(offset))
+            if self.guard.scalar is not None:
+                at = self.fn.op(f"select i1 {self.guard.scalar}, i64 {at}, i64 0")
+            raw = self.fn.load(lane, self.fn.offset(self.pointer(buffer), lane, at), size, invariant)
+            return Val(self.one.from_memory(raw, dtype), True)
+        if stride == 1:
+            address = self.fn.offset(self.pointer(buffer), lane, self.fn.integer("add", base, self.number(offset)))
+            vector = self.many.type(lane)
+            mask = self.mask()
+            if self.lanes == 1 or mask is None:
+                if mask is not None:
+                    return self._one_lane(buffer, dtype, self.fn.integer("add", base, self.number(offset)), mask)
+                raw = self.fn.load(vector, address, size, invariant)
+            else:
+                raw = self.fn.masked_load(lane, self.lanes, address, mask)
+            return Val(self.many.from_memory(raw, dtype), False)
+        offsets = self.numbers(offset)
+        if base != "0":
+            offsets = self.many.op("add", offsets, self.fn.splat(self.lanes, "i64", base), "i64")
+        return self.load_lanes(buffer, dtype, offsets)
+
+    def _one_lane(self, buffer: int, dtype: DType, at: Register, mask: Register) -> Val:
+        lane = memory_type(dtype)
+        safe = self.fn.op(f"select i1 {mask}, i64 {at}, i64 0")
+        raw = self.fn.load(lane, self.fn.offset(self.pointer(buffer), lane, safe), dtype.bytes)
+        return Val(self.one.from_memory(raw, dtype), False)
+
+    def load_lanes(self, buffer: int, dtype: DType, offsets: Register) -> Val:
+        """One element per lane, at the lane's own offset."""
+        lane, size = memory_type(dtype), dtype.bytes
+        mask = self.mask()
+        if self.lanes == 1:
+            if mask is not None:
+                return self._one_lane(buffer, dtype, offsets, mask)
+            raw = self.fn.load(lane, self.fn.offset(self.pointer(buffer), lane, offsets), size)
+            return Val(self.one.from_memory(raw, dtype), False)
+        pointers = self.fn.op(f"getelementptr {lane}, ptr {self.pointer(buffer)}, <{self.lanes} x i64> {offsets}")
+        raw = self.fn.gather(lane, self.lanes, pointers, mask or self.many.constant("true", "i1"))
+        return Val(self.many.from_memory(raw, dtype), False)
+
+    def store(self, buffer: int, dtype: DType, offset: Extent, value: Val) -> None:
+        """Writes the lanes to `offset` (in elements) of a buffer; the offset must follow the vector variable."""
+        lane, size = memory_type(dtype), dtype.bytes
+        address = self.fn.offset(self.pointer(buffer), lane, self.number(offset))
+        if self.lanes == 1:
+            raw = self.one.to_memory(value.name, dtype)
+            if self.guard.scalar is None and self.guard.lanes is None:
+                self.fn.store(lane, raw, address, size)
+            else:
+                condition = self.mask()
+                assert condition is not None
+                with self.fn.when(condition):
+                    self.fn.store(lane, raw, address, size)
+            return
+        raw = self.many.to_memory(self.spread(value, register_type(dtype)), dtype)
+        vector = self.many.type(lane)
+        stride = self.stride(offset)
+        mask = self.mask()
+        if stride == 1 and mask is None:
+            self.fn.store(vector, raw, address, size)
+        elif stride == 1:
+            assert mask is not None
+            self.fn.masked_store(lane, self.lanes, raw, address, mask)
+        else:
+            pointers = self.fn.op(
+                f"getelementptr {lane}, ptr {self.pointer(buffer)}, <{self.lanes} x i64> {self.numbers(offset)}"
+            )
+            self.fn.scatter(lane, self.lanes, raw, pointers, mask or self.many.constant("true", "i1"))

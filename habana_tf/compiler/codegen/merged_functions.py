@@ -1,0 +1,64 @@
+"""Merges generated functions that differ in numbers only into one that is given its numbers.
+
+Stacking 64 tensors is 64 kernels, each a copy to a place of its own, and so is taking them apart:
+
+    k1: ... add nsw i64 %v6, 128  ...            k1, with 128:   %c0 = load i64 (the first constant)
+    k2: ... add nsw i64 %v6, 256  ...     ->     k1, with 256:   ... add nsw i64 %v6, %c0 ...
+    k3: ... add nsw i64 %v6, 384  ...            k1, with 384:
+
+The numbers are what is added to indices. A call hands its own over in the place of the symbolic extents' values, so
+only functions that read none of those are merged. A number that all have in common stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+FEW = 4
+"""Functions that are not worth merging: known numbers make better code."""
+
+LONG = 8000
+"""Characters of a function that is not looked at: it takes longer, and long ones are hardly ever alike."""
+
+_NUMBER = re.compile(r"(add nsw i64 %v\d+, |getelementptr inbounds \w+, ptr %v\d+, i64 )(-?\d+)$", re.MULTILINE)
+_ENTRY = "entry:\n"
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A function's body without its numbers, and these in order; with them and no numbers if it must stay as it is."""
+
+    text: str
+    numbers: tuple[int, ...]
+
+
+def shape(body: str) -> Shape:
+    """The body of a function (from its parameters on) as text that others may share."""
+    if len(body) > LONG or "ptr %dims" in body:
+        return Shape(body, ())
+    numbers = tuple(int(found[2]) for found in _NUMBER.finditer(body))
+    return Shape(_NUMBER.sub(r"\1", body), numbers)
+
+
+def merge(bodies: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:
+    """Per function of one shape its body and its constants: the same body for all if they are many."""
+    numbers = [shape(body).numbers for body in bodies]
+    if len(set(numbers)) <= FEW:
+        return [(body, ()) for body in bodies]
+    differ = [len(set(column)) > 1 for column in zip(*numbers, strict=True)]
+    place = iter(range(len(differ)))
+    names = iter(range(sum(differ)))
+
+    def named(found: re.Match[str]) -> str:
+        return f"{found[1]}%c{next(names)}" if differ[next(place)] else found[0]
+
+    body = _NUMBER.sub(named, bodies[0])
+    loads = "".join(
+        f"  %s{k} = getelementptr inbounds i64, ptr %dims, i64 {k}\n"
+        f"  %c{k} = load i64, ptr %s{k}, align 8, !invariant.load !0\n"
+        for k in range(sum(differ))
+    )
+    body = body.replace(_ENTRY, _ENTRY + loads, 1)
+    return [(body, tuple(n for n, d in zip(own, differ, strict=True) if d)) for own in numbers]

@@ -1,0 +1,170 @@
+"""Code for the primitives that have a kernel of their own: RANDOM, SCATTER and SCAN; SORT and PRODUCT by way of
+`sort.py` and `product.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent
+from ...ir.primitives import Node, Op, check_complete
+from ..body import Body
+from ..code import Call, Code, Work
+from ..primitive_classes import PRIMITIVES, OwnKernel
+from ..view_indices import strides
+from .emit import Function, Value
+from .evaluator import Evaluator, Val
+from .lanes import memory_type, register_type
+from .philox import blocks
+from .product import emit_product
+from .sort import emit_sort
+
+Memory = Mapping[Node, int]
+
+
+def emit_single(body: Body, name: str, memory: Memory, nodes: list[Node], lanes: int, bf16: bool) -> Code:
+    """The function of a primitive in EMITTERS; arguments as in `loops.emit_loop`."""
+    assert body.core is not None
+    fn = Function(name, bf16)
+    work = EMITTERS[body.core.op](fn, body, body.core, memory, lanes)
+    temps = [("temp", k) for k in range(len(work.temps))]
+    call = Call(name, fn.text(), (*nodes, *temps), work.grid, work.grain)
+    return Code((call,), frozenset(fn.declarations), work.temps)
+
+
+def _random(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
+    """A work item is `lanes` Philox blocks: 4 * lanes words, stored in order."""
+    state, out = fn.buffer(0), fn.buffer(1)
+    n = node.shape[0]
+    words = 4 * lanes
+    ev = Evaluator(fn, {}, lanes, None)
+    total = ev.number(n)
+    with fn.loop("%begin", "%end") as item:
+        first = fn.integer("mul", item.index, lanes)
+        vectors = blocks(fn, state, first, lanes, node.arg.run, node.arg.skip)
+        flat = _interleave(fn, vectors, lanes)
+        start = fn.integer("mul", item.index, words)
+        address = fn.offset(out, "i32", start)
+        left = fn.integer("sub", total, start)
+        vector = f"<{words} x i32>"
+        if isinstance(n, int) and n % words == 0:
+            fn.store(vector, flat, address, 4)
+        else:
+            limit = fn.splat(words, "i64", left)
+            steps = "<" + ", ".join(f"i64 {k}" for k in range(words)) + ">"
+            mask = fn.op(f"icmp slt <{words} x i64> {steps}, {limit}")
+            fn.masked_store("i32", words, flat, address, mask)
+    return Work(ext.div(ext.add(n, words - 1), words), 256)
+
+
+def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
+    """Word w of block b at position 4 * b + w."""
+    t, t2 = f"<{lanes} x i32>", f"<{2 * lanes} x i32>"
+    every = ", ".join(f"i32 {k}" for k in range(2 * lanes))
+    low = fn.op(f"shufflevector {t} {vectors[0]}, {t} {vectors[1]}, <{2 * lanes} x i32> <{every}>")
+    high = fn.op(f"shufflevector {t} {vectors[2]}, {t} {vectors[3]}, <{2 * lanes} x i32> <{every}>")
+    order = ", ".join(f"i32 {w * lanes + b}" for b in range(lanes) for w in range(4))
+    return fn.op(f"shufflevector {t2} {low}, {t2} {high}, <{4 * lanes} x i32> <{order}>")
+
+
+def _scatter(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
+    """Updates in order; work items share out the axes that are not indexed. The base is in the output already."""
+    kind, axes = node.arg
+    updates, *coords = body.inputs
+    lead = node.src[2].rank
+    places = body.variables
+    rest = [a for a in range(node.rank) if a not in axes]
+    steps = strides(node.shape)
+    inner = places[-1] if rest and node.shape[rest[-1]] != 1 else None
+    ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, 1, inner)
+    ev.written = {memory[node]}
+    ev.preload(len(memory))
+    with fn.loop("%begin", "%end") as each, ExitStack() as stack:
+        stack.enter_context(ev.scope())
+        item = each.index
+        offset: Extent = 0
+        for a, v in reversed(list(zip(rest, places[lead:], strict=True))):
+            size = ev.number(node.shape[a])
+            ev.vars[v] = fn.op(f"urem i64 {item}, {size}")
+            item = fn.op(f"udiv i64 {item}, {size}")
+            offset = ext.add(offset, ext.mul(ext.of(v), steps[a]))
+        for v in places[:lead]:
+            loop = stack.enter_context(fn.loop("0", ev.number(v.extent)))
+            stack.enter_context(ev.scope())
+            ev.vars[v] = loop.index
+        at = ev.number(offset)
+        inside: Value = "true"
+        for c, a in zip(coords, axes, strict=True):
+            x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
+            ok = fn.op(f"icmp ult i64 {x}, {ev.number(node.shape[a])}")
+            inside = fn.op(f"and i1 {inside}, {ok}")
+            at = fn.integer("add", at, fn.integer("mul", x, ev.number(steps[a])))
+        stack.enter_context(fn.when(inside))
+        stack.enter_context(ev.scope())
+        new = ev.value(updates)
+        if kind != "set":
+            old = ev.load(memory[node], node.dtype, 0, at)
+            name = ev.one.apply(kind, [old.name, new.name], node.dtype, node.dtype)
+            new = Val(name, True)
+        _store_at(fn, ev, memory[node], node.dtype, at, new)
+    grid = ext.product(node.shape[a] for a in rest)
+    depth = ext.product(v.extent for v in places[:lead])
+    return Work(grid, max(1, 16384 // max(depth, 1)) if isinstance(depth, int) else 64)
+
+
+def _store_at(fn: Function, ev: Evaluator, buffer: int, dtype: DType, at: Value, value: Val) -> None:
+    raw = ev.one.to_memory(value.name, dtype)
+    lane = memory_type(dtype)
+    fn.store(lane, raw, fn.offset(ev.pointer(buffer), lane, at), dtype.bytes)
+
+
+def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
+    """One work item per line along the axis."""
+    (x,), scan, places = body.inputs, node.arg, body.variables
+    ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, 1, None)
+    ev.written = {memory[node]}
+    ev.preload(len(memory))
+    others = [a for a in range(node.rank) if a != scan.axis]
+    op, start = ("mul", "1") if scan.kind == "prod" else ("add", "0")
+    lane = register_type(node.dtype)
+    if node.dtype.is_float:
+        start = "0x3FF0000000000000" if scan.kind == "prod" else "0x0000000000000000"
+    n = ev.number(node.shape[scan.axis])
+    with fn.loop("%begin", "%end") as each, ev.scope():
+        item = each.index
+        for a in reversed(others):
+            ev.vars[places[a]] = fn.op(f"urem i64 {item}, {ev.number(node.shape[a])}")
+            item = fn.op(f"udiv i64 {item}, {ev.number(node.shape[a])}")
+        with fn.loop("0", n, 1, [(lane, start)]) as loop, ev.scope():
+            at = loop.index
+            ev.vars[places[scan.axis]] = fn.integer("sub", fn.integer("sub", n, "1"), at) if scan.reverse else at
+            value = ev.value(x)
+            total = ev.one.apply(op, [loop.carried[0], value.name], node.dtype, node.dtype)
+            ev.store(
+                memory[node],
+                node.dtype,
+                ext.ravel(map(ext.of, places), node.shape),
+                Val(loop.carried[0] if scan.exclusive else total, True),
+            )
+            loop.next = [total]
+    return Work(ext.product(node.shape[a] for a in others), 64)
+
+
+EMITTERS: dict[Op, Callable[[Function, Body, Node, Memory, int], Work]] = {
+    Op.RANDOM: _random,
+    Op.SCATTER: _scatter,
+    Op.SCAN: _scan,
+    Op.SORT: emit_sort,
+    Op.PRODUCT: emit_product,
+}
+"""What writes the function of a primitive: the node, and a body of what it reads. Temporaries follow what is in memory
+in the kernel's list of buffers."""
+
+check_complete(
+    EMITTERS,
+    (op for op, what in PRIMITIVES.items() if isinstance(what, OwnKernel)),
+    "compiler/codegen/random_scatter_scan.py: EMITTERS",
+    "a function that writes its code",
+)

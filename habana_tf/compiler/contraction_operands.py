@@ -1,0 +1,167 @@
+"""How a contraction reads its operands: as strided views of kept tensors, so that no view is copied for it.
+
+    contract(window(pad(x)), w)   reads x itself: windows are strides, and padding with zeros is a guard
+
+A guard is a condition on the indices under which an element is there (else it is 0). Where the code generator
+cannot take it, the padded tensor is kept instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+from ..ir import extent as ext
+from ..ir.extent import Extent
+from ..ir.linearity import affine, linear
+from ..ir.primitives import Contraction, Node, Op
+from .contraction import ContractSpec, Guard, Operand, View, accepts_guards, canonical
+from .primitive_classes import IndexView, primitive
+from .view_indices import Index, Range, Unfit, strides
+
+
+def whole(node: Node) -> View:
+    """A tensor in memory as it is."""
+    return View(node, strides(node.shape), 0)
+
+
+def labels_of(node: Node) -> list[int]:
+    """The labels of a contraction: those of the result first, in order."""
+    spec: Contraction = node.arg
+    return list(dict.fromkeys((*spec.out, *spec.a, *spec.b)))
+
+
+def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Extent, ...]] = ()) -> ContractSpec:
+    """A contraction over these operands for the code generator."""
+    spec: Contraction = node.arg
+    labels = labels_of(node)
+    sizes: dict[int, Extent] = {}
+    for s, axes in zip(node.src, (spec.a, spec.b), strict=True):
+        sizes.update(zip(axes, s.shape, strict=True))
+    a, b = (
+        Operand(
+            s.dtype,
+            _per_label(labels, axes, v.strides),
+            v.offset,
+            tuple(Guard(_per_label(labels, axes, g.coefs), g.const, g.size) for g in v.guards),
+        )
+        for s, axes, v in zip(node.src, (spec.a, spec.b), views, strict=True)
+    )
+    out = Operand(node.dtype, _per_label(labels, spec.out, strides(node.shape)))
+    return ContractSpec(tuple(sizes[x] for x in labels), a, b, out, tuple(also))
+
+
+def has_code(node: Node, views: tuple[View, View]) -> bool:
+    """Whether the code generator takes a contraction of these operands: not over strides known at run time only."""
+    try:
+        canonical(specification(node, views))
+    except Unfit:
+        return False
+    return True
+
+
+def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View]:
+    """The views that a contraction reads; their bases have to be kept. Padding in `copied` is kept anyway."""
+    a, b = _walkable(node, kept)
+    if any(v.base.op is Op.PAD and v.base not in kept and v.base not in copied for v in (a, b)):
+        return _guarded(node, (a, b), kept) or (a, b)
+    return a, b
+
+
+def padding_to_copy(contractions: Sequence[Node], kept: set[Node]) -> set[Node]:
+    """The paddings that some contraction needs in memory: the others may read that copy as well."""
+    found = set()
+    for node in contractions:
+        views = _walkable(node, kept)
+        pads = {v.base for v in views if v.base.op is Op.PAD and v.base not in kept}
+        if pads and _guarded(node, (views[0], views[1]), kept) is None:
+            found |= pads
+    return found
+
+
+def view_of(node: Node, kept: set[Node]) -> View | None:
+    """A node as a strided view of a kept one, read through padding with zeros; None if it is no such view."""
+    found = _operand(node, kept)
+    if found.base.op is Op.PAD and found.base not in kept:
+        return _through_padding(node, found.base, kept)
+    return found if found.base in kept else None
+
+
+def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[View, View] | None:
+    """The operands with one of them read through its padding, if the code generator takes that."""
+    for side in (0, 1):
+        if plain[side].base.op is not Op.PAD or plain[side].base in kept:
+            continue
+        inner = _through_padding(node.src[side], plain[side].base, kept)
+        if inner is None:
+            continue
+        views = (inner, plain[1]) if side == 0 else (plain[0], inner)
+        try:
+            if accepts_guards(specification(node, views)):
+                return views
+        except (Unfit, ValueError):
+            return None
+    return None
+
+
+def _walkable(node: Node, kept: set[Node]) -> tuple[View, View]:
+    """The operands read through their views; copied where the strides of a view are known at run time only."""
+    a, b = (_operand(s, kept) for s in node.src)
+    if all(isinstance(step, int) for v in (a, b) for step in v.strides):
+        return a, b
+    copies = whole(node.src[0]), whole(node.src[1])
+    ways = ((a, b), (copies[0], b), (a, copies[1]))
+    return next((views for views in ways if has_code(node, views)), copies)
+
+
+def _operand(node: Node, kept: set[Node]) -> View:
+    return _strided(node, _below(node, kept)) or whole(node)
+
+
+def _below(node: Node, kept: set[Node]) -> Node:
+    """What is kept, padded or computed under the views that only give it another index."""
+    while node not in kept and node.op is not Op.PAD and isinstance(primitive(node), IndexView):
+        node = node.src[0]
+    return node
+
+
+def _through_padding(node: Node, pad: Node, kept: set[Node]) -> View | None:
+    value = pad.src[1]
+    if value.op is not Op.CONST or value.arg != (0.0).hex():
+        return None
+    return _strided(node, _below(pad.src[0], kept)) or _strided(node, pad.src[0])
+
+
+def _strided(node: Node, base: Node) -> View | None:
+    variables = [ext.Var(f"x{k}", n) for k, n in enumerate(node.shape)]
+    index: Index = tuple(ext.of(v) for v in variables)
+    at, ranges = node, []  # type: Node, list[Range]
+    try:
+        while at is not base and not (at.op is Op.RESHAPE and at.src[0] is base):
+            view = primitive(at)
+            assert isinstance(view, IndexView), f"{at} is not a view of one source"
+            index, more = view.inside(at, index)
+            at = at.src[0]
+            ranges += more
+    except Unfit:
+        return None
+    place = linear(ext.ravel(index, at.shape), variables)  # a reshape of the base lies in memory as the base does
+    guards = [_guard(r, variables) for r in ranges]
+    if place is None or not isinstance(place[1], int) or None in guards:
+        return None
+    return View(base, place[0], place[1], tuple(g for g in guards if g is not None))
+
+
+def _guard(r: Range, variables: Sequence[ext.Var]) -> Guard | None:
+    found = affine(r.value, variables)
+    if found is None or r.step != 1 or not isinstance(r.stop, int):
+        return None
+    return Guard(*found, r.stop)
+
+
+_Step = TypeVar("_Step", bound=Extent)
+
+
+def _per_label(labels: Sequence[int], axes: Sequence[int], steps: Sequence[_Step]) -> tuple[_Step | int, ...]:
+    by_label = dict(zip(axes, steps, strict=True))
+    return tuple(by_label.get(x, 0) for x in labels)

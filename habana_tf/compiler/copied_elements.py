@@ -1,0 +1,42 @@
+"""Eager ops that only give their input another shape, a transposition of axes of size 1 say: all are one copy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from ..ir import extent as ext
+from ..ir.primitives import Node, Op, Program
+from .contraction_operands import view_of
+from .primitive_classes import primitive
+from .view_indices import strides
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A program that copies s0 elements of an input (others, which say where, it does not know), their number, and the
+    shape of the result."""
+
+    program: Program
+    dims: list[int]
+    shape: tuple[int, ...]
+
+
+def copied(program: Program) -> Copied | None:
+    """The generic form of a program that only gives an input's elements in their order; None for every other."""
+    if len(program.outputs) != 1 or program.states or program.conditions:
+        return None
+    (out,) = program.outputs
+    shape = tuple(n for n in out.shape if isinstance(n, int))
+    if not primitive(out).is_view or len(shape) < out.rank or 0 in shape:
+        return None
+    view = view_of(out, set(program.inputs))
+    if view is None or view.guards or view.offset or view.base.numel != out.numel:
+        return None
+    wide = [k for k, n in enumerate(shape) if n != 1]
+    steps = strides(shape)
+    if any(view.strides[k] != steps[k] for k in wide):
+        return None
+    flat = replace(view.base, shape=(ext.sym(0),))
+    made = Node(Op.RESHAPE, (flat,), (ext.sym(0),), out.dtype, None, out.origin)
+    return Copied(Program([flat], [made]), [math.prod(shape)], shape)

@@ -1,0 +1,383 @@
+"""What the compiler knows of each primitive: one class each, of which `primitive(node)` gives the only object.
+
+    Primitive     always in memory, made by loops; a contraction has an epilogue besides (`body_builder.contraction`)
+      OwnKernel   made by a function of its own: see `codegen/random_scatter_scan.py: EMITTERS`
+      Inline      a value at each point, computed wherever it is read
+        IndexView   its first source at another index: moves nothing
+
+A class says what must be in memory for the primitive, what a point of it costs, how it is made, and how much its kernel
+works. What a family cannot answer for its members is abstract, and a primitive without a class is an error at import:
+none is interpreted because it was forgotten.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.extent import Extent
+from ..ir.primitives import Contraction, Node, Op, Shape, check_complete
+from .body import Apply, Constant, Guard, Lookup, Position, Size, Value, Within
+from .view_indices import Index, Range, in_memory_order, reshape_index, strides
+
+_DEAR = frozenset(
+    "exp expm1 log log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh sigmoid erf erfc lgamma pow atan2 "
+    "div floordiv floormod truncmod sqrt rsqrt".split()
+)
+
+At = tuple[Node, Index, Guard]
+"""A node at an index, looked at under conditions only."""
+Formula = tuple[Sequence[At], Callable[[tuple[Value, ...]], Value]]
+"""What a value is made of, and how."""
+
+
+@dataclass
+class Pass:
+    """One loop over a domain, before fusing: what it stores, (value, target, shift), and reduces over `axes`."""
+
+    domain: Shape
+    stores: list[tuple[Node, Node, Index]] = field(default_factory=list)
+    reduces: list[Node] = field(default_factory=list)
+    axes: tuple[int, ...] = ()
+
+    @property
+    def outputs(self) -> list[Node]:
+        return [*(target for _, target, _ in self.stores), *self.reduces]
+
+
+_CLASSES: dict[Op, type[Primitive]] = {}
+
+
+class Primitive(ABC):
+    """What is asked of every primitive."""
+
+    engine = "TPC"
+    is_view = False  # its elements are those of its sources
+    one_to_one = False  # each element of its source stands in it once
+    in_pieces = False  # several loops store a part of it each
+
+    def __init_subclass__(cls, of: Op | None = None) -> None:
+        if of is not None:
+            _CLASSES[of] = cls
+
+    @abstractmethod
+    def passes(self, node: Node) -> list[Pass]:
+        """The loops that make it where it is kept."""
+
+    def in_memory(self, node: Node) -> bool:
+        """Whether it is kept in memory whoever reads it."""
+        return True
+
+    def needs_in_memory(self, node: Node) -> Sequence[Node]:
+        """The sources that can be read from memory only; of a view: by the place of the element."""
+        return ()
+
+    def repeats(self, node: Node) -> bool:
+        """Whether elements of its source stand in it more than once."""
+        return False
+
+    def flops(self, node: Node) -> Extent:
+        """Floating-point operations that its kernel does for it."""
+        return 0
+
+
+class OwnKernel(Primitive):
+    """Always in memory, made by a function of its own."""
+
+    updates = False  # its function works on what its passes stored
+
+    def passes(self, node: Node) -> list[Pass]:
+        return []
+
+    def inputs(self, node: Node) -> Sequence[Node]:
+        """The sources that its function reads at a point of the first one's domain."""
+        return node.src
+
+    @abstractmethod
+    def flops(self, node: Node) -> Extent: ...
+
+
+class Inline(Primitive):
+    """A value at each point; where it is kept all the same, a loop stores it."""
+
+    def passes(self, node: Node) -> list[Pass]:
+        return [_whole(node, node)]
+
+    def in_memory(self, node: Node) -> bool:
+        return False
+
+    @abstractmethod
+    def cost(self, node: Node, sources: int) -> int:
+        """Scalar operations for one element. sources: those of its sources together."""
+
+    @abstractmethod
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        """What it is at an index."""
+
+
+class IndexView(Inline):
+    """Its first source at another index."""
+
+    is_view = True
+
+    def cost(self, node: Node, sources: int) -> int:
+        return max(sources, 1)
+
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        return [(node.src[0], self.inside(node, index)[0], guard)], _same
+
+    @abstractmethod
+    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
+        """The index in its source, and the conditions under which the element is there at all."""
+
+
+def primitive(node: Node) -> Primitive:
+    """What is known of a node's primitive."""
+    return PRIMITIVES[node.op]
+
+
+def _whole(value: Node, target: Node) -> Pass:
+    return Pass(target.shape, [(value, target, (0,) * target.rank)])
+
+
+def _same(args: tuple[Value, ...]) -> Value:
+    return args[0]
+
+
+# -- sources --------------------------------------------------------------------------------------------------
+
+
+class _Input(Primitive, of=Op.INPUT):
+    def passes(self, node: Node) -> list[Pass]:
+        return []
+
+
+class _Source(Inline):
+    def cost(self, node: Node, sources: int) -> int:
+        return 0
+
+
+class _Const(_Source, of=Op.CONST):
+    """A tensor is in memory before the program runs; a number is in the code."""
+
+    def passes(self, node: Node) -> list[Pass]:
+        return []
+
+    def in_memory(self, node: Node) -> bool:
+        return isinstance(node.arg, bytes)
+
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        number = float.fromhex(node.arg) if isinstance(node.arg, str) else node.arg
+        return (), lambda _: Constant(node.dtype, number)
+
+
+class _Iota(_Source, of=Op.IOTA):
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        return (), lambda _: Position(node.dtype, index[0])
+
+
+class _Extent(_Source, of=Op.EXTENT):
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        return (), lambda _: Size(node.dtype, node.arg)
+
+
+# -- computed at each point -----------------------------------------------------------------------------------
+
+
+class _Map(Inline, of=Op.MAP):
+    def cost(self, node: Node, sources: int) -> int:
+        if node.arg == "cast" and node.src[0].dtype is DType.BF16 and node.dtype is DType.F32:
+            return sources  # a shift while it is loaded: a copy in fp32 has twice the bytes to read
+        return sources + (8 if node.arg in _DEAR else 1)
+
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        return [(s, index, guard) for s in node.src], lambda args: Apply(node.dtype, node.arg, args)
+
+
+class _Gather(Inline, of=Op.GATHER):
+    def needs_in_memory(self, node: Node) -> Sequence[Node]:
+        return node.src[:1]
+
+    def cost(self, node: Node, sources: int) -> int:
+        return sources + 2
+
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        source, *coords = node.src
+        sources = [(c, index[: c.rank], guard) for c in coords]
+        if source.numel == 0:
+            return sources, lambda _: Constant(node.dtype, 0)
+        steps = [step for a, step in enumerate(strides(source.shape)) if a not in node.arg]
+        offset: Extent = 0
+        for i, step in zip(index[coords[0].rank :], steps, strict=True):
+            offset = ext.add(offset, ext.mul(i, step))
+        return sources, lambda args: Lookup(node.dtype, source, args, node.arg, offset, guard)
+
+
+# -- views ----------------------------------------------------------------------------------------------------
+
+
+class _Reshape(IndexView, of=Op.RESHAPE):
+    one_to_one = True
+
+    def needs_in_memory(self, node: Node) -> Sequence[Node]:
+        return node.src if in_memory_order(node) else ()
+
+    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
+        return reshape_index(index, node.shape, node.src[0].shape), ()
+
+
+class _Expand(IndexView, of=Op.EXPAND):
+    def repeats(self, node: Node) -> bool:
+        return True
+
+    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
+        return tuple(0 if n == 1 else i for i, n in zip(index, node.src[0].shape, strict=True)), ()
+
+
+class _Permute(IndexView, of=Op.PERMUTE):
+    one_to_one = True
+
+    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
+        return tuple(i for _, i in sorted(zip(node.arg, index, strict=True))), ()
+
+
+class _Slice(IndexView, of=Op.SLICE):
+    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
+        return tuple(ext.add(b, ext.mul(i, s)) for i, b, s in zip(index, *node.arg, strict=True)), ()
+
+
+class _Window(IndexView, of=Op.WINDOW):
+    def repeats(self, node: Node) -> bool:
+        return any(k > s for k, s in zip(*node.arg[1:3], strict=True))
+
+    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
+        rank = node.src[0].rank
+        inner = list(index[:rank])
+        for k, (a, _, s, d) in enumerate(zip(*node.arg, strict=True)):
+            inner[a] = ext.add(ext.mul(index[a], s), ext.mul(index[rank + k], d))
+        return tuple(inner), ()
+
+
+class _Pad(IndexView, of=Op.PAD):
+    def cost(self, node: Node, sources: int) -> int:
+        return sources + 2
+
+    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+        source, value = node.src
+        outside = value, (), guard
+        if source.numel == 0:
+            return [outside], _same
+        inner, ranges = self.inside(node, index)
+        within = tuple(filter(_uncertain, ranges))
+        sources = [(source, inner, (*guard, *within)), outside]
+        return sources, (lambda args: Within(node.dtype, within, *args)) if within else _same
+
+    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
+        inner, ranges = [], []
+        for i, n, lo, hi, gap in zip(index, node.src[0].shape, *node.arg, strict=True):
+            at = ext.add(i, ext.mul(lo, -1))
+            if gap:
+                ranges.append(Range(at, ext.add(ext.mul(ext.add(n, -1), gap + 1), 1), gap + 1))
+                at = ext.div(at, gap + 1)
+            elif lo or hi:
+                ranges.append(Range(at, n))
+            inner.append(at)
+        return tuple(inner), ranges
+
+
+def _uncertain(r: Range) -> bool:
+    """Whether there are points outside of a range."""
+    low, high = ext.bounds(r.value)
+    return not (r.step == 1 and low >= 0 and isinstance(r.stop, int) and high is not None and high < r.stop)
+
+
+# -- always in memory -----------------------------------------------------------------------------------------
+
+
+class _Concat(Primitive, of=Op.CONCAT):
+    is_view = True
+    in_pieces = True
+
+    def passes(self, node: Node) -> list[Pass]:
+        out, start = [], 0  # type: list[Pass], Extent
+        for part in node.src:
+            shift = tuple(start if a == node.arg else 0 for a in range(node.rank))
+            out.append(Pass(part.shape, [(part, node, shift)]))
+            start = ext.add(start, part.shape[node.arg])
+        return out
+
+
+class _Reduce(Primitive, of=Op.REDUCE):
+    def passes(self, node: Node) -> list[Pass]:
+        return [Pass(node.src[0].shape, reduces=[node], axes=node.arg[1])]
+
+    def flops(self, node: Node) -> Extent:
+        return node.src[0].numel if node.src[0].dtype.is_float else 0
+
+
+class _Contract(Primitive, of=Op.CONTRACT):
+    """How it reads its sources, and which must be in memory for it: `contraction_operands.py`."""
+
+    engine = "MME"
+
+    def passes(self, node: Node) -> list[Pass]:
+        return []
+
+    def flops(self, node: Node) -> Extent:
+        """A product and a sum for each combination of its labels."""
+        spec: Contraction = node.arg
+        a, b = (dict(zip(labels, s.shape, strict=True)) for s, labels in zip(node.src, (spec.a, spec.b), strict=True))
+        return ext.mul(ext.product((a | b).values()), 2)
+
+
+class _Product(OwnKernel, of=Op.PRODUCT):
+    engine = "MME"
+
+    def needs_in_memory(self, node: Node) -> Sequence[Node]:
+        return node.src
+
+    def flops(self, node: Node) -> Extent:
+        return ext.mul(node.arg.multiply_adds, 2)
+
+
+class _Random(OwnKernel, of=Op.RANDOM):
+    """Integer arithmetic."""
+
+    def needs_in_memory(self, node: Node) -> Sequence[Node]:
+        return node.src
+
+    def flops(self, node: Node) -> Extent:
+        return 0
+
+
+class _Scatter(OwnKernel, of=Op.SCATTER):
+    updates = True
+
+    def passes(self, node: Node) -> list[Pass]:
+        return [_whole(node.src[0], node)]
+
+    def inputs(self, node: Node) -> Sequence[Node]:
+        return node.src[1:]
+
+    def flops(self, node: Node) -> Extent:
+        """One for each update, if it is not just put there."""
+        return node.src[1].numel if node.dtype.is_float and node.arg[0] != "set" else 0
+
+
+class _Scan(OwnKernel, of=Op.SCAN):
+    def flops(self, node: Node) -> Extent:
+        return node.numel if node.dtype.is_float else 0
+
+
+class _Sort(OwnKernel, of=Op.SORT):
+    """It compares and computes nothing."""
+
+    def flops(self, node: Node) -> Extent:
+        return 0
+
+
+check_complete(_CLASSES, Op, "compiler/primitive_classes.py", "a class")
+PRIMITIVES = {op: made() for op, made in _CLASSES.items()}

@@ -1,0 +1,193 @@
+"""Which eager products are walked: matmuls, convolutions and depthwise convolutions with little work.
+
+Their sizes are data of one recipe (see `ir.walk`), and `walked` gives the numbers. That is worth it where compiling is
+what one waits for: a product with so much work that code of its own pays is not walked.
+
+Invariant: whether a product is walked, and each number, depends on the program and the target alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Literal
+
+from habana_tf.hardware.cpu import Target
+
+from ..ir import extent as ext
+from ..ir.dtypes import DType
+from ..ir.primitives import Node, Op, Program
+from ..ir.walk import DEEP, Form, Inside, Loop, Walk, Window, as_number
+from .contraction import Canonical, ContractSpec, Label, Operand, View, canonical
+from .contraction_operands import specification, view_of
+from .view_indices import Unfit, strides
+
+MOST = 20_000_000.0
+"""Multiply-adds (in vectors) of the largest product that is walked: some milliseconds."""
+MOST_APART = 1_000_000.0
+"""The same where columns are gathered, which takes twice as long."""
+ITEM = 40_000.0
+"""Multiply-adds (in vectors) that a work item should have at least: some ten microseconds."""
+FEW = 4
+"""Rows below which a tile is one row, but wider."""
+WINDOWS = 256
+"""The most windows of a product: each is a line of a table."""
+
+
+@dataclass(frozen=True)
+class Walked:
+    """A program of one PRODUCT over symbols, their values, and the shape of the result."""
+
+    program: Program
+    dims: list[int]
+    shape: tuple[int, ...]
+
+
+def walked(program: Program, target: Target) -> Walked | None:
+    """The walk of a program that is one product with little work; None for every other."""
+    if not target.masked_memory or len(program.outputs) != 1 or program.states or program.conditions:
+        return None
+    (out,) = program.outputs
+    found = _product(out, set(program.inputs))
+    if found is None:
+        return None
+    spec, a, b = found
+    try:
+        c = canonical(spec)
+        walk = _walk(c, target)
+    except Unfit:
+        return None
+    if walk is None:
+        return None
+    if c.swapped:
+        a, b = b, a
+    flat = {b: replace(b, shape=(ext.sym(1),))}
+    flat[a] = replace(a, shape=(ext.sym(0),))
+    made = Node(Op.PRODUCT, (flat[a], flat[b]), (ext.sym(2),), out.dtype, walk.over_symbols(3), out.origin)
+    sizes = [as_number(n.numel) for n in (a, b, out)]
+    shape = tuple(map(as_number, out.shape))
+    return Walked(Program([flat.get(n, n) for n in program.inputs], [made]), [*sizes, *walk.dims()], shape)
+
+
+# -- which product it is --------------------------------------------------------------------------------------
+
+
+def _product(out: Node, inputs: set[Node]) -> tuple[ContractSpec, Node, Node] | None:
+    """The product that an output is, and the inputs that it multiplies."""
+    node = out
+    while node.op is Op.RESHAPE:
+        node = node.src[0]
+    if out.dtype is not DType.F32 or any(not isinstance(n, int) for x in (out, *inputs) for n in x.shape):
+        return None
+    if node.op is Op.CONTRACT:
+        pair = node.src
+    elif node.op is Op.REDUCE and node.arg[0] == "sum" and node.src[0].op is Op.MAP and node.src[0].arg == "mul":
+        pair = node.src[0].src
+    else:
+        return None
+    a, b = (view_of(s, inputs) for s in pair)
+    if a is None or b is None or a.base.dtype is not DType.F32 or b.base.dtype is not DType.F32:
+        return None
+    spec = specification(node, (a, b)) if node.op is Op.CONTRACT else _by_element(node, a, b)
+    return spec, a.base, b.base
+
+
+def _by_element(node: Node, a: View, b: View) -> ContractSpec:
+    """A sum of products element by element: each axis is a label."""
+    (_, axes), times = node.arg, node.src[0]
+    steps = iter(strides(node.shape))
+    out = tuple(0 if k in axes else next(steps) for k in range(times.rank))
+    sides = [Operand(v.base.dtype, v.strides, v.offset, v.guards) for v in (a, b)]
+    return ContractSpec(times.shape, sides[0], sides[1], Operand(node.dtype, out))
+
+
+# -- its loops ------------------------------------------------------------------------------------------------
+
+
+def _walk(c: Canonical, target: Target) -> Walk | None:
+    """The loops of a product; None where it has no such form or is worth code of its own."""
+    lanes = target.lanes
+    if c.lane is None or c.b.guards or any(x.extent == 0 for x in c.labels()):
+        return None
+    channels = c.lane in c.batch
+    batch = [x for x in (*c.batch, *c.n) if x is not c.lane]
+    batch += c.m[:-2]
+    rows = list(c.m[-2:])
+    free = [x for x in c.k if not any(x.guards)]
+    depth = free[-1] if free and not channels else None
+    around = [x for x in c.k if x is not depth]
+    guards = _guards(c, rows, around)
+    columns = c.columns
+    turns = _points(around)
+    if guards is None or len(batch) > 2 or turns > WINDOWS or (channels and columns < lanes // 2):
+        return None
+    steps = Loop() if depth is None else _loop(depth)
+    deep = 1 if depth is None else _points([depth])
+    if c.a.guards and (steps.a not in (0, 1) or deep > DEEP):  # rows in the padding read zeros side by side
+        return None
+    form = _form(_points(rows), "channels" if channels else "columns" if c.lane.b == 1 else "apart", lanes)
+    if form.lanes == "apart" and form.rows == 1:  # each element gathered would be used once
+        return None
+    panels = -(-columns // (form.vectors * lanes))
+    row_tiles = -(-_points(rows) // form.rows)
+    tiles = _points(batch) * panels * row_tiles
+    work = tiles * form.rows * form.vectors * turns * float(deep)
+    if work > (MOST_APART if form.lanes == "apart" else MOST):
+        return None
+    share = -(-tiles // max(1, min(tiles, round(work / ITEM))))
+    return Walk(
+        form, _pair(batch), _pair(rows), _loop(c.lane), steps, guards, (c.a.offset, c.b.offset), row_tiles, panels,
+        tiles, share, -(-tiles // share), turns, tuple(_windows(c, around, rows)),
+    )  # fmt: skip
+
+
+def _guards(c: Canonical, rows: list[Label], around: list[Label]) -> tuple[Inside, Inside] | None:
+    """The guards by row loop; None if one of them ties other loops than a row loop and windows."""
+    found = [Inside(), Inside()]
+    for number, guard in enumerate(c.a.guards):
+        tied = [x for x in c.labels() if x.guards[number]]
+        over = [x for x in tied if x not in around]
+        if len(over) != 1 or over[0] not in rows:
+            return None
+        slot = rows.index(over[0]) + 2 - len(rows)
+        if found[slot] != Inside():
+            return None
+        found[slot] = Inside(guard.const, over[0].guards[number], guard.size)
+    return found[0], found[1]
+
+
+def _windows(c: Canonical, around: list[Label], rows: list[Label]) -> Iterator[Window]:
+    """The steps of the sum over windows, the last label's fastest."""
+    slots: list[int | None] = [None, None]
+    for number in range(len(c.a.guards)):
+        (row,) = (x for x in rows if x.guards[number])
+        slots[rows.index(row) + 2 - len(rows)] = number
+    for point in product(*(range(_points([x])) for x in around)):
+        pairs = list(zip(around, point, strict=True))
+        moves = [0 if s is None else sum(x.guards[s] * i for x, i in pairs) for s in slots]
+        yield Window(sum(x.a * i for x, i in pairs), sum(x.b * i for x, i in pairs), (moves[0], moves[1]))
+
+
+def _form(rows: int, lanes: Literal["columns", "apart", "channels"], count: int) -> Form:
+    """The tile: rows by vectors of sums that stay in registers. count: lanes of a vector."""
+    if lanes == "channels":
+        return Form(4, 4 if count > 8 else 2, lanes)
+    if rows < FEW:
+        return Form(1, 4, lanes)
+    return Form(14 if count > 8 else 6, 2, lanes)
+
+
+def _loop(x: Label) -> Loop:
+    return Loop(x.extent, x.a, x.b, x.out)
+
+
+def _points(labels: Sequence[Label]) -> int:
+    return math.prod(as_number(x.extent) for x in labels)
+
+
+def _pair(labels: Sequence[Label]) -> tuple[Loop, Loop]:
+    """Two loops, of which outer ones that there are not have one turn."""
+    outer, inner = [*[Loop()] * (2 - len(labels)), *map(_loop, labels)]
+    return outer, inner

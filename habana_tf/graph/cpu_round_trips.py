@@ -1,0 +1,43 @@
+"""Lets HPU ops read past an Identity on the CPU that copies an HPU tensor there and back.
+
+What: an HPU op that reads an Identity on the CPU whose own input is on HPU reads that input instead.
+
+Why: a distribution strategy reads its metrics through an Identity on the worker's CPU and goes on computing on the
+device. Taken literally this cuts the step in two, for a copy of a few scalars there and back.
+
+Invariants: only Identity without control inputs, which moves a value and does nothing to it. Who else reads it goes on
+reading it.
+
+    HPU a ─ CPU Identity ─┬─ HPU b            HPU a ─┬─ HPU b
+                          └─ CPU c      ->           └─ CPU Identity ─ CPU c
+"""
+
+from __future__ import annotations
+
+from .ops import FORWARDING, device_type
+from .placement import Placement
+from .view import View
+
+
+def bypass(view: View, placement: Placement) -> None:
+    """Points candidates past copies on the CPU, and removes the copies nobody reads any more."""
+    copies = {
+        n
+        for n in view.nodes
+        if n.op in FORWARDING
+        and not n.controls
+        and device_type(n.device) == "CPU"
+        and device_type(n.inputs[0][0].device) == "HPU"
+    }
+    if not copies:
+        return
+    consumers = view.consumers()
+    for node in copies:
+        left = node.name in view.preserved
+        for consumer in consumers[node]:
+            if placement.takes(consumer):
+                consumer.inputs = [node.inputs[0] if n is node else (n, k) for n, k in consumer.inputs]
+            left = left or any(n is node for n in consumer.sources())
+        if not left:
+            view.remove(node)
+            placement.reasons.pop(node, None)

@@ -1,0 +1,75 @@
+"""Moves ops on variables that HPU has no arithmetic for to the CPU, where they work on copies of the variables.
+
+What: the op takes nameless variables of the CPU instead, which are given the values and read afterwards. What it
+assigns is given back by `variables.py`, as for an op that HPU computes.
+
+Why: the variables are on HPU, and an op must be where its variables are; but HPU has no kernel for its element type.
+Run where it stands it would be computed through TensorFlow's eager context (`kernels/plugin/variables.h`), which cannot
+see the variables of a TF1 session.
+
+Invariants: a nameless variable belongs to one run of its node and goes with its last handle. It is made once its
+value is there, so that it is in the loop and the branch of the op.
+
+    v ─ ResourceApplyPowerSign(v, m, g)     ->   value ─ AssignVariableOp ··> ResourceApplyPowerSign ··> ReadVariableOp
+                                                          copy ┘                 copies ┘     └ g            copy ┘
+"""
+
+from __future__ import annotations
+
+from ..cluster import cluster
+from .frames import Flow
+from .ops import RESOURCE, device_type, facts, has_kernel, input_types, on_cpu, output_types
+from .variable_handles import Handles
+from .view import Node, Ref, View
+
+_ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+"""ResourceHandle::ANONYMOUS_NAME of tensorflow/core/framework/resource_handle.h: each run makes a variable anew."""
+
+
+def possible(node: Node, taken: Handles) -> bool:
+    """Whether an op on HPU has to run aside and can: the CPU has a kernel, and every resource it takes is a variable
+    that is known."""
+    if device_type(node.device) != "HPU" or facts(node.op) is None or None in taken.values():
+        return False
+    if len(set(taken.values())) < len(taken):
+        return False
+    resources = {k for k, tf_type in enumerate(input_types(node)) if tf_type == RESOURCE}
+    if resources != set(taken) or RESOURCE in output_types(node):
+        return False
+    return has_kernel(node, "HPU") and has_kernel(node, "CPU")
+
+
+def reads_only(node: Node) -> bool:
+    """Whether an op leaves its variables as they are."""
+    return node.op.startswith("ResourceGather")
+
+
+def compute(view: View, flow: Flow, node: Node, values: dict[int, Ref]) -> tuple[Node, dict[int, Ref]]:
+    """Adds the op on the CPU; returns it and what its variables hold afterwards, by input position.
+
+    values: what the variables hold, by input position.
+    """
+    device = on_cpu(node.device)
+    cls = flow.classes[node]
+    dtype = cluster.variable_type(node.proto)
+
+    def add(name: str, op: str, inputs: list[Ref], controls: list[Node]) -> Node:
+        made = view.add(f"{node.name}/{name}", op, device)
+        made.proto.attr["dtype"].type = dtype
+        made.inputs, made.controls = inputs, controls
+        flow.classes[made] = cls
+        return made
+
+    inner = view.add(f"{node.name}/compute", node.op, device, node.proto)
+    inner.proto.attr.pop("_class", None)  # it stands beside no variable any more
+    inner.inputs, inner.controls = list(node.inputs), list(node.controls)
+    flow.classes[inner] = cls
+    after: dict[int, Ref] = {}
+    for k, value in values.items():
+        copy = add("copy", "VarHandleOp", [], [value[0]])
+        copy.proto.attr["shared_name"].s = _ANONYMOUS
+        copy.proto.attr["shape"].shape.unknown_rank = True
+        inner.inputs[k] = (copy, 0)
+        inner.add_control(add("fill", "AssignVariableOp", [(copy, 0), value], []))
+        after[k] = (add("after", "ReadVariableOp", [(copy, 0)], [inner]), 0)
+    return inner, after

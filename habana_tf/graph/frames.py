@@ -1,0 +1,180 @@
+"""Under which condition each node runs: in which loop, and on which branches.
+
+What: gives every node a class. Two nodes of one class run equally often: in the same loop, in the same iteration,
+under the same branches. Only such nodes may be in one cluster, since a launch runs all of its ops or none.
+
+Why: in a graph with lowered control flow a Switch sends its input to one side and *dead* to the other; a node with a
+dead input does not run and is dead itself, a Merge takes whichever input is alive. Enter and Exit open and close
+the frame of a loop.
+
+How: a node's condition is the set of its inputs' literals, (predicate, branch); a Switch adds one. A Merge of two sides
+that differ in nothing but the branch of one predicate drops it. Any other Merge has a condition of its own, named
+after it; a loop's Merge stands for "this iteration". An Exit has the condition under which its loop was entered.
+
+    p ─┬─Switch:1 ── a ──┐          a: {(p, 1)}    b: {(p, 0)}
+       └─Switch:0 ── b ──┴ Merge    Merge: {}
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .ops import attr
+from .view import Node, Ref, View
+
+Literal = tuple[Node, int, int]
+"""Predicate tensor (node, output) and branch; branch -1 for a condition that is one node's own."""
+Condition = frozenset[Literal]
+Class = tuple[int, int]
+"""(frame, condition), both as numbers; (0, 0) is outside every loop and branch."""
+
+ROOT: Class = (0, 0)
+
+
+@dataclass
+class Flow:
+    """`classes`: per node. `conditions`: by number. `order`: the topological order it was computed in."""
+
+    order: list[Node]
+    classes: dict[Node, Class]
+    conditions: list[Condition]
+
+    def condition(self, node: Node) -> Condition:
+        return self.conditions[self.classes[node][1]]
+
+    def holds(self, cls: Class, inputs: list[Ref], controls: list[Node]) -> bool:
+        """Whether these inputs alone would put a node into a class."""
+        frame, condition = 0, frozenset[Literal]()
+        for node, output in inputs:
+            frame = max(frame, self.classes[node][0])
+            condition |= self.condition(node)
+            if node.op == "Switch":
+                condition |= {(*predicate(node), output)}
+        for node in controls:
+            frame = max(frame, self.classes[node][0])
+            condition |= self.condition(node)
+        return (frame, condition) == (cls[0], self.conditions[cls[1]])
+
+
+def trace(ref: Ref) -> Ref:
+    """The tensor behind Identity nodes."""
+    node, output = ref
+    while node.op == "Identity":
+        node, output = node.inputs[0]
+    return node, output
+
+
+def predicate(switch: Node) -> tuple[Node, int]:
+    """The predicate of a Switch, traced so that equal ones are recognized."""
+    node, output = trace(switch.inputs[1])
+    while node.op == "Switch":  # a predicate that was itself sent through a Switch
+        node, output = trace(node.inputs[0])
+    return node, output
+
+
+def _side(ref: Ref, flow: Flow) -> frozenset[Literal]:
+    node, output = ref
+    condition = flow.condition(node)
+    return condition | {(*predicate(node), output)} if node.op == "Switch" else condition
+
+
+def resolved(merge: Node, flow: Flow) -> Literal | None:
+    """The predicate that a Merge resolves, with the branch of its first input."""
+    if len(merge.inputs) != 2 or any(n.op == "NextIteration" for n, _ in merge.inputs):
+        return None
+    first, second = (_side(ref, flow) for ref in merge.inputs)
+    mine, others = list(first - second), list(second - first)
+    if len(mine) != 1 or len(others) != 1 or mine[0][:2] != others[0][:2] or {mine[0][2], others[0][2]} != {0, 1}:
+        return None
+    return mine[0]
+
+
+def analyse(view: View) -> Flow:
+    """The class of every node. Linear in the size of the graph."""
+    order = view.topological()
+    if not any(n.op in ("Switch", "Enter", "_SwitchN", "Merge") for n in order):
+        return Flow(order, dict.fromkeys(order, ROOT), [frozenset()])
+    numbers: dict[Condition, int] = {frozenset(): 0}
+    conditions: list[Condition] = [frozenset()]
+    joined: dict[tuple[int, int], int] = {}
+    frames: dict[tuple[int, str], int] = {}
+    parents: list[int] = [0]
+    entered: list[int] = [0]
+    iterations: dict[int, Node] = {}
+    classes: dict[Node, Class] = {}
+
+    def number(condition: Condition) -> int:
+        if condition not in numbers:
+            numbers[condition] = len(conditions)
+            conditions.append(condition)
+        return numbers[condition]
+
+    def join(a: int, b: int) -> int:
+        if a == b or not b:
+            return a
+        if not a:
+            return b
+        key = (a, b)
+        if key not in joined:
+            joined[key] = number(conditions[a] | conditions[b])
+        return joined[key]
+
+    for node in order:
+        frame = condition = 0
+        if node.op == "Merge":
+            frame, sides = _sides(node, classes, conditions)
+            if any(n.op == "NextIteration" for n, _ in node.inputs):
+                common: Condition | None = frozenset([(iterations.setdefault(frame, node), 0, -1)])
+            else:
+                common = _common(sides)
+            condition = number(frozenset([(node, 0, -1)]) if common is None else common)
+        else:
+            for source, output in node.inputs:
+                f, c = classes[source]
+                frame = max(frame, f)
+                if source.op == "Switch":
+                    c = join(c, number(frozenset([(*predicate(source), output)])))
+                elif source.op == "_SwitchN":
+                    c = join(c, number(frozenset([(source, output, -1)])))
+                condition = join(condition, c)
+            for source in node.controls:
+                f, c = classes[source]
+                frame = max(frame, f)
+                condition = join(condition, c)
+            if node.op == "Enter":
+                key = (frame, attr(node, "frame_name").s.decode())
+                if key not in frames:
+                    frames[key] = len(parents)
+                    parents.append(frame)
+                    entered.append(0)
+                frame = frames[key]
+                entered[frame] = join(entered[frame], condition)
+            elif node.op == "Exit":
+                condition = entered[frame]
+                frame = parents[frame]
+        classes[node] = (frame, condition)
+    return Flow(order, classes, conditions)
+
+
+def _sides(node: Node, classes: dict[Node, Class], conditions: list[Condition]) -> tuple[int, list[Condition]]:
+    """The frame of a Merge, and the condition of each of its inputs but the back edge of a loop."""
+    frame = 0
+    sides: list[Condition] = []
+    for source, output in node.inputs:
+        if source.op != "NextIteration":
+            f, c = classes[source]
+            frame = max(frame, f)
+            side = conditions[c]
+            sides.append(side | {(*predicate(source), output)} if source.op == "Switch" else side)
+    return frame, sides
+
+
+def _common(sides: list[Condition]) -> Condition | None:
+    """What is left of two conditions that differ in nothing but the branch of one predicate; None if they do not."""
+    if len(sides) == 2:
+        only = sides[0] ^ sides[1]
+        if len(only) == 2:
+            (a, i, x), (b, j, y) = only
+            if a is b and i == j and {x, y} == {0, 1}:
+                return sides[0] & sides[1]
+    return None

@@ -1,0 +1,56 @@
+"""Which nodes take the handle of a variable, and of which one.
+
+A handle is followed from where it enters the graph through the ops that only pass it on. Nothing is said of a handle
+that comes another way: its key is None, and it may be any variable's.
+"""
+
+from __future__ import annotations
+
+from .frames import Flow
+from .ops import CONTROL_FLOW, RESOURCE, attr, input_types, output_types
+from .placement import Placement
+from .view import Node, Ref
+
+Key = tuple[str, ...]
+Handles = dict[int, "Key | None"]
+"""Input position -> which variable (None: not known)."""
+
+
+def handle_key(ref: Ref) -> Key | None:
+    """What tells variables apart: where the handle enters the graph; None if that is not known."""
+    node, output = ref
+    while node.op in ("Identity", "Switch", "Enter"):
+        node, output = node.inputs[0]
+    if node.op == "VarHandleOp":
+        shared = attr(node, "shared_name").s.decode()
+        return ("VarHandleOp", attr(node, "container").s.decode(), shared or node.name)
+    if node.op in ("_Arg", "_DeviceArg", "Placeholder"):
+        return (node.name, str(output))
+    return None
+
+
+def accesses(flow: Flow, placement: Placement) -> dict[Node, Handles]:
+    """The nodes that take handles of possible variables, each with the positions of those."""
+    out: dict[Node, Handles] = {}
+    carriers: set[Node] = set()
+    for node in flow.order:
+        if node.op in ("VarHandleOp", "_Arg", "_DeviceArg", "Placeholder"):
+            if RESOURCE in output_types(node):
+                carriers.add(node)
+            continue
+        row = placement.row(node)
+        certain = node.op in ("ReadVariableOp", "AssignVariableOp") or bool(row and (row.variables or row.updates))
+        if not certain and carriers.isdisjoint(n for n, _ in node.inputs):
+            continue
+        if node.op in CONTROL_FLOW or node.op == "Identity":
+            carriers.add(node)
+            continue
+        types = input_types(node)
+        taken: Handles = {
+            k: handle_key(ref)
+            for k, ref in enumerate(node.inputs)
+            if (certain or ref[0] in carriers) and (k >= len(types) or types[k] == RESOURCE)
+        }
+        if taken:
+            out[node] = taken
+    return out

@@ -1,0 +1,326 @@
+"""What each primitive means, in NumPy: the executable specification of `primitives.py`.
+
+It is the oracle of the compiler's tests, the evaluator of what is known at compile time (`constant`), and what
+runs a cluster that cannot be compiled. Clear before fast.
+
+    shapes     all extents are ints here; `bind` puts numbers in the place of symbols
+    bfloat16   a MAP computes in float32 and rounds once to nearest even; sums and products are kept in the
+               accumulator type and rounded once
+    integers   wrap; division and remainder by zero give 0; a float outside an integer type's range casts to an
+               unspecified value; a shift by the width or more (negative counts as such) leaves nothing but signs
+               an integer's exponent counts as unsigned
+    NaN        comparisons as IEEE 754; max, min and argmax/argmin let NaN through; sort puts NaN last (first
+               when descending)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from . import extent as ext
+from . import symbolic_values, walk
+from .conditions import Premises
+from .dtypes import DType
+from .primitives import Node, Op, Program, check_complete
+from .scalar_functions import apply_scalar
+
+LARGEST_CONSTANT = 65536
+"""Elements; `constant` does not evaluate tensors larger than this."""
+
+
+def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> list[Any]:
+    """The program's outputs as C-contiguous arrays.
+
+    inputs: one array per `program.inputs`, of that node's type. states: one uint32[6] per random state (counter,
+    key). No array is changed.
+    """
+    values: dict[Node, Any] = dict(zip(program.inputs, inputs, strict=True))
+    for node, value in values.items():
+        if tuple(value.shape) != node.shape or value.dtype != node.dtype.numpy:
+            raise ValueError(f"input {node} is given an array {value.dtype}{list(value.shape)}")
+    nodes = program.nodes()
+    last_use = {source: at for at, node in enumerate(nodes) for source in node.src}
+    keep = set(program.outputs)
+    with np.errstate(all="ignore"):
+        for at, node in enumerate(nodes):
+            if node not in values:
+                if node.op is Op.INPUT:
+                    values[node] = np.asarray(states[node.arg[1]], np.uint32)
+                else:
+                    values[node] = evaluate(node, [values[s] for s in node.src])
+            for source in set(node.src):
+                if last_use[source] == at and source not in keep:
+                    del values[source]
+    return [np.asarray(values[n], order="C") for n in program.outputs]
+
+
+def constant(node: Node, fixed: dict[Node, Any], premises: Premises | None = None) -> Any | None:
+    """The value of a node that follows from constants and `fixed` inputs alone; None for any other node.
+
+    What is found is added to `fixed`, so that it is evaluated once. None too when the value, or one on the way
+    to it, is larger than LARGEST_CONSTANT or of a symbolic shape. Symbolic extents make it an array of objects;
+    `premises` (see `conditions`) decide what is larger.
+    """
+    order: dict[Node, None] = {}
+    stack = [(node, False)]
+    while stack:
+        n, done = stack.pop()
+        if done:
+            order[n] = None
+        elif n not in fixed and n not in order:
+            numel = n.numel
+            if n.op is Op.INPUT or not isinstance(numel, int) or numel > LARGEST_CONSTANT:
+                return None
+            stack.append((n, True))
+            stack.extend((s, False) for s in n.src)
+    with np.errstate(all="ignore"):
+        for n in order:
+            src = [fixed[s] for s in n.src]
+            if n.op is Op.EXTENT or any(s.dtype == object for s in src):
+                value = symbolic_values.evaluate(n, src, _RULES, premises)
+                if value is None:
+                    return None
+                fixed[n] = value
+            else:
+                fixed[n] = evaluate(n, src)
+    return fixed[node]
+
+
+def bind(program: Program, dims: Sequence[int]) -> Program:
+    """The program with symbolic extent i replaced by dims[i]."""
+    numbers = list(dims)
+    new: dict[Node, Node] = {}
+    for node in (*program.inputs, *program.nodes()):
+        if node not in new:
+            shape = tuple(ext.evaluate(n, numbers) for n in node.shape)
+            arg = _bound(node.arg, numbers)
+            new[node] = Node(node.op, tuple(new[s] for s in node.src), shape, node.dtype, arg)
+    states: list[ext.Extent] = [ext.evaluate(n, numbers) for n in program.states]
+    return Program([new[n] for n in program.inputs], [new[n] for n in program.outputs], states)
+
+
+def _bound(arg: Any, dims: list[int]) -> Any:
+    """A node's argument with numbers in the place of symbols, wherever in it they stand."""
+    if isinstance(arg, ext.Expr):
+        return ext.evaluate(arg, dims)
+    if isinstance(arg, tuple):
+        return tuple(_bound(a, dims) for a in arg)
+    return arg.bound(dims) if isinstance(arg, walk.Walk) else arg
+
+
+def evaluate(node: Node, src: list[Any]) -> Any:
+    """The value of one node, given those of its sources."""
+    out = _RULES[node.op](node, *src)
+    assert out.shape == node.shape and out.dtype == node.dtype.numpy, f"{node}: {out.dtype}{list(out.shape)}"
+    return out
+
+
+def dims(node: Node) -> tuple[int, ...]:
+    """The shape of a node of a program without symbols."""
+    assert all(isinstance(n, int) for n in node.shape), f"{node} has a symbolic shape: bind the program first"
+    return cast("tuple[int, ...]", node.shape)
+
+
+def widen(x: Any, dtype: DType) -> Any:
+    """x in the type in which its sums are kept."""
+    return x.astype(dtype.accumulator.numpy, copy=False)
+
+
+def _const(node: Node) -> Any:
+    dtype, arg = node.dtype.numpy, node.arg
+    if isinstance(arg, bytes):
+        return np.frombuffer(arg, dtype).reshape(dims(node))
+    return np.array(float.fromhex(arg) if isinstance(arg, str) else arg).astype(dtype)
+
+
+def _iota(node: Node) -> Any:
+    return np.arange(dims(node)[0]).astype(node.dtype.numpy)
+
+
+def _map(node: Node, *src: Any) -> Any:
+    return apply_scalar(node.arg, node.dtype, [s.dtype for s in node.src], src)
+
+
+_EMPTY_EXTREME = {"max": "lowest", "min": "highest"}
+
+
+def _limit(dtype: DType, which: str) -> Any:
+    if dtype is DType.BOOL:
+        return which == "highest"
+    if dtype.is_float:
+        return float("inf") if which == "highest" else float("-inf")
+    info = np.iinfo(dtype.numpy)
+    return info.max if which == "highest" else info.min
+
+
+def _reduce(node: Node, x: Any) -> Any:
+    kind, axes = node.arg
+    dtype = node.src[0].dtype
+    wide = widen(x, dtype)
+    if kind in ("argmax", "argmin"):
+        return (np.argmax if kind == "argmax" else np.argmin)(wide, axis=axes[0]).astype(node.dtype.numpy)
+    if kind in _EMPTY_EXTREME:
+        extreme = np.maximum if kind == "max" else np.minimum
+        out = extreme.reduce(wide, axis=axes, initial=_limit(dtype, _EMPTY_EXTREME[kind]))
+    else:
+        ufunc = np.add if kind == "sum" else np.multiply
+        out = ufunc.reduce(wide, axis=axes, dtype=wide.dtype)
+    return np.asarray(out).astype(node.dtype.numpy)
+
+
+def _contract(node: Node, a: Any, b: Any) -> Any:
+    spec = node.arg
+    a, b = a.astype(spec.accumulator.numpy), b.astype(spec.accumulator.numpy)
+    sizes = dict(zip((*spec.a, *spec.b), (*a.shape, *b.shape), strict=True))
+    batch = [i for i in spec.out if i in spec.a and i in spec.b]
+    rows = [i for i in spec.a if i not in spec.b]
+    columns = [i for i in spec.b if i not in spec.a]
+    summed = [i for i in spec.a if i in spec.b and i not in spec.out]
+
+    def size(labels: list[int]) -> int:
+        return int(np.prod([sizes[i] for i in labels], dtype=np.int64))
+
+    left = a.transpose([spec.a.index(i) for i in batch + rows + summed])
+    right = b.transpose([spec.b.index(i) for i in batch + summed + columns])
+    left = left.reshape(size(batch), size(rows), size(summed))
+    right = right.reshape(size(batch), size(summed), size(columns))
+    labels = batch + rows + columns
+    out = np.matmul(left, right).reshape([sizes[i] for i in labels])
+    alone = tuple(k for k, i in enumerate(labels) if i not in spec.out)  # in one operand only: plain sums
+    out = out.sum(axis=alone, dtype=out.dtype)
+    labels = [i for i in labels if i in spec.out]
+    return out.transpose([labels.index(i) for i in spec.out]).astype(node.dtype.numpy)
+
+
+def _in_range(shape: Sequence[int], coords: Sequence[Any], axes: Sequence[int]) -> Any:
+    valid = np.ones(coords[0].shape, bool)
+    for c, a in zip(coords, axes, strict=True):
+        valid &= (c >= 0) & (c < shape[a])
+    return valid
+
+
+def _axes_first(x: Any, axes: Sequence[int]) -> Any:
+    return x.transpose([*axes, *(k for k in range(x.ndim) if k not in axes)])
+
+
+def _gather(node: Node, x: Any, *coords: Any) -> Any:
+    out = np.zeros(dims(node), x.dtype)
+    valid = _in_range(x.shape, coords, node.arg)
+    out[valid] = _axes_first(x, node.arg)[tuple(c[valid].astype(np.int64) for c in coords)]
+    return out
+
+
+_SCATTER: dict[str, Any] = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
+
+
+def _scatter(node: Node, base: Any, updates: Any, *coords: Any) -> Any:
+    kind, axes = node.arg
+    out = base.copy() if kind == "set" else widen(base.copy(), node.dtype)
+    view = _axes_first(out, axes)
+    valid = _in_range(base.shape, coords, axes)
+    where = tuple(c[valid].astype(np.int64) for c in coords)
+    if kind == "set":
+        view[where] = updates[valid]
+    elif kind == "div" and node.dtype.is_int:
+        for at, value in zip(zip(*where, strict=True), updates[valid], strict=True):
+            view[at] = apply_scalar("div", node.dtype, [node.dtype] * 2, [view[at], value])
+    else:
+        _SCATTER[kind].at(view, where, widen(updates[valid], node.dtype))
+    return out.astype(node.dtype.numpy, copy=False)
+
+
+def _random(node: Node, state: Any) -> Any:
+    n = dims(node)[0]
+    blocks = np.arange(-(-n // 4), dtype=np.uint64)
+    run, skip = np.uint64(node.arg.run), np.uint64(node.arg.skip)
+    return philox(state, blocks // run * skip + blocks % run).reshape(-1)[:n]
+
+
+def philox(state: Any, steps: Any) -> Any:
+    """uint32[n, 4]: the Philox-4x32-10 blocks at counter + steps[i] (uint64[n]) of a state (counter, key)."""
+    lows = steps + np.uint64(int(state[0]) | int(state[1]) << 32)
+    highs = (lows < steps).astype(np.uint64) + np.uint64(int(state[2]) | int(state[3]) << 32)
+    mask, shift = np.uint64(0xFFFFFFFF), np.uint64(32)
+    c0, c1, c2, c3 = lows & mask, lows >> shift, highs & mask, highs >> shift
+    k0, k1 = int(state[4]), int(state[5])
+    for _ in range(10):
+        p0, p1 = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1 = (p1 >> shift) ^ c1 ^ np.uint64(k0), p1 & mask
+        c2, c3 = (p0 >> shift) ^ c3 ^ np.uint64(k1), p0 & mask
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return np.stack([c0, c1, c2, c3], axis=1).astype(np.uint32)
+
+
+def _sort(node: Node, x: Any) -> Any:
+    axis, descending = node.arg
+    x = widen(x, node.src[0].dtype)
+    if descending:
+        order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        order = np.argsort(x, axis, kind="stable")
+    return order.astype(np.int32)
+
+
+def _scan(node: Node, x: Any) -> Any:
+    scan = node.arg
+    ufunc = np.add if scan.kind == "sum" else np.multiply
+    x = np.moveaxis(widen(x, node.dtype), scan.axis, 0)
+    x = x[::-1] if scan.reverse else x
+    out = ufunc.accumulate(x, axis=0, dtype=x.dtype)
+    if scan.exclusive and len(x):
+        first = np.full_like(out[:1], 0 if scan.kind == "sum" else 1)
+        out = np.concatenate([first, out[:-1]])
+    out = out[::-1] if scan.reverse else out
+    return np.moveaxis(out, 0, scan.axis).astype(node.dtype.numpy)
+
+
+def _slice(node: Node, x: Any) -> Any:
+    begin, step = node.arg
+    index = np.ix_(*(b + np.arange(n) * s for b, n, s in zip(begin, dims(node), step, strict=True)))
+    return x[index] if index else x
+
+
+def _pad(node: Node, x: Any, value: Any) -> Any:
+    low, _, interior = node.arg
+    out = np.full(dims(node), value, x.dtype)
+    out[tuple(slice(lo, lo + n * (i + 1), i + 1) for lo, n, i in zip(low, x.shape, interior, strict=True))] = x
+    return out
+
+
+def _window(node: Node, x: Any) -> Any:
+    axes, _, stride, dilation = node.arg
+    steps = list(x.strides)
+    for a, s in zip(axes, stride, strict=True):
+        steps[a] *= s
+    steps += [x.strides[a] * d for a, d in zip(axes, dilation, strict=True)]
+    return np.lib.stride_tricks.as_strided(x, dims(node), steps, writeable=False)
+
+
+_RULES: dict[Op, Callable[..., Any]] = {
+    Op.CONST: _const,
+    Op.IOTA: _iota,
+    Op.EXTENT: lambda node: np.array(node.arg, node.dtype.numpy),
+    Op.MAP: _map,
+    Op.REDUCE: _reduce,
+    Op.CONTRACT: _contract,
+    Op.GATHER: _gather,
+    Op.SCATTER: _scatter,
+    Op.RANDOM: _random,
+    Op.SORT: _sort,
+    Op.SCAN: _scan,
+    Op.PRODUCT: lambda node, a, b: walk.evaluate(node.arg, a, b, dims(node)[0]),
+    Op.RESHAPE: lambda node, x: x.reshape(dims(node)),
+    Op.EXPAND: lambda node, x: np.broadcast_to(x, dims(node)),
+    Op.PERMUTE: lambda node, x: x.transpose(node.arg),
+    Op.SLICE: _slice,
+    Op.PAD: _pad,
+    Op.WINDOW: _window,
+    Op.CONCAT: lambda node, *parts: np.concatenate(parts, axis=node.arg),
+}
+
+check_complete(_RULES, set(Op) - {Op.INPUT}, "ir/interpreter.py: _RULES", "a function of arrays")

@@ -1,0 +1,65 @@
+"""How an index expression depends on loop variables: its stride along one, or whether it is linear in several.
+
+Questions about the algebra of `extent`, asked by who chooses axes, fuses and generates code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .extent import Atom, Div, Extent, Mod, Prod, Sym, Var, add, factors_of, mul, of, product
+
+__all__ = ["affine", "linear", "mentions", "stride_of"]
+
+
+def stride_of(e: Extent, v: Var) -> int | None:
+    """The constant by which `e` grows per step of `v` (0: not at all); None when it is not a constant."""
+    if isinstance(e, int):
+        return 0
+    stride = 0
+    for atom, c in e.terms:
+        if atom == v:
+            stride = c
+        elif mentions(atom, v):
+            return None
+    return stride
+
+
+def linear(e: Extent, variables: Sequence[Var]) -> tuple[tuple[Extent, ...], Extent] | None:
+    """(stride per variable, what is left where all are 0) of an expression that is linear in these, with symbols in
+    the strides or not; None for any other."""
+    steps: list[Extent] = [0] * len(variables)
+    if isinstance(e, int):
+        return tuple(steps), e
+    const: Extent = e.const
+    for atom, c in e.terms:
+        along = [f for f in factors_of(atom) if f in variables]
+        rest = [f for f in factors_of(atom) if f not in variables]
+        if len(along) > 1 or not all(isinstance(f, Sym) for f in rest):
+            return None
+        step = mul(product(map(of, rest)), c)
+        if along:
+            k = next(k for k, v in enumerate(variables) if v == along[0])
+            steps[k] = add(steps[k], step)
+        else:
+            const = add(const, step)
+    return tuple(steps), const
+
+
+def affine(e: Extent, variables: Sequence[Var]) -> tuple[tuple[int, ...], int] | None:
+    """(stride per variable, constant) of an expression that is a constant sum of these; None for any other."""
+    found = linear(e, variables)
+    if found is None:
+        return None
+    steps = tuple(s for s in found[0] if isinstance(s, int))
+    return (steps, found[1]) if len(steps) == len(variables) and isinstance(found[1], int) else None
+
+
+def mentions(atom: Atom, v: Var) -> bool:
+    """Whether the value of an atom depends on a variable."""
+    match atom:
+        case Prod(factors=factors):
+            return any(mentions(f, v) for f in factors)
+        case Div(value=value) | Mod(value=value):
+            return any(mentions(a, v) for a, _ in value.terms)
+    return atom == v

@@ -1,0 +1,90 @@
+"""What a lowering may ask of the op that is being lowered.
+
+A lowering is a function of a `Lowering`: its input nodes, attributes, and the values of inputs that are known at
+compile time (fixed inputs of the cluster, constants, and whatever follows from shapes alone).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..ir.conditions import NeedsNumber, Premises
+from ..ir.extent import Extent
+from ..ir.primitives import Builder, Node
+from .row import Row
+
+
+class LoweringError(Exception):
+    """An op the compiler cannot take as it stands; the message names op, node and reason."""
+
+    tf_code = 3
+    """TensorFlow's INVALID_ARGUMENT."""
+
+
+@dataclass
+class Lowering:
+    """One op being lowered.
+
+    b: the builder. inputs: its data inputs in order (variables are their values). op/name: for messages.
+    """
+
+    b: Builder
+    op: str
+    name: str
+    inputs: list[Node]
+    attrs: dict[str, Any]
+    row: Row
+    arg_slices: dict[str, slice]
+    fixed: dict[Node, Any] = field(default_factory=dict)
+    states: list[Extent] = field(default_factory=list)
+    state_index: int | None = None
+    premises: Premises = field(default_factory=Premises)
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        """An attribute as a plain value: int, float, bool, str, DType, list, NumPy array or tuple for a shape."""
+        return self.attrs.get(name, default)
+
+    def input(self, name: str) -> Node:
+        """The input of an OpDef argument name."""
+        return self.inputs[self.arg_slices[name]][0]
+
+    def input_list(self, name: str) -> list[Node]:
+        return self.inputs[self.arg_slices[name]]
+
+    def value(self, which: int | str) -> Any:
+        """The value (NumPy array) of an input that must be known at compile time; LoweringError if it is not."""
+        node = self.inputs[which] if isinstance(which, int) else self.input(which)
+        known = self.known(node)
+        if known is None:
+            raise LoweringError(f"{self.op} {self.name!r}: the value of input {which!r} is needed to fix a shape")
+        return known
+
+    def known(self, node: Node) -> Any | None:
+        """The value of a node if it is known at compile time, else None."""
+        from ..ir.interpreter import constant
+
+        return constant(node, self.fixed, self.premises)
+
+    def at_least(self, e: Extent, least: Extent = 0) -> bool:
+        """Whether e >= least; what depends on the sizes becomes a condition of the range (see `ir.conditions`)."""
+        return self.premises.at_least(e, least)
+
+    def needs_number(self, reason: str) -> NeedsNumber:
+        """What to raise where a symbolic size won't do; `reason` goes on after the op's name, for a user to read."""
+        return NeedsNumber(f"{self.op} {self.name!r}: {reason}")
+
+    def state(self) -> Node:
+        """This op's own Philox state; say with `reserve` how much of it one execution takes."""
+        if self.state_index is None:
+            raise LoweringError(f"{self.op} {self.name!r} has no random state")
+        return self.b.state(self.state_index)
+
+    def reserve(self, samples: Extent) -> None:
+        """How many 128-bit samples one execution of this op takes from its state."""
+        assert self.state_index is not None
+        self.states[self.state_index] = samples
+
+    def error(self, reason: str) -> LoweringError:
+        shapes = ", ".join(str(list(n.shape)) for n in self.inputs)
+        return LoweringError(f"{self.op} {self.name!r} on shapes {shapes}: {reason}")

@@ -1,0 +1,89 @@
+"""What the op table knows of one op: its row, and how a family module adds one.
+
+    @op("AddV2", T=NUMERIC, generic="elementwise")
+    def add(c: Lowering) -> Node:
+        return c.b.binary("add", *c.inputs)
+
+A lowering returns one node per output of the op (a single node for one output). An op that updates variables
+takes their present values as inputs and returns the new values first, in the order of `updates`, then its outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..ir.dtypes import DType
+
+if TYPE_CHECKING:
+    from ..ir.primitives import Node
+
+Lower = Callable[..., "Node | Sequence[Node]"]
+"""A lowering: takes the `lowering.Lowering` of the op at hand."""
+Generic = Literal["elementwise", "same", "channels", "rows", "padding", "fill", "random"]
+
+FLOATS = (DType.F32, DType.BF16)
+INTS = (DType.I8, DType.U8, DType.I16, DType.U16, DType.I32, DType.U32, DType.I64, DType.U64)
+NUMERIC = FLOATS + INTS
+ALL = (*NUMERIC, DType.BOOL)
+INDEX = (DType.I32, DType.I64)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What the table knows of one TensorFlow op.
+
+    types: allowed element types per type attribute. fixed: input arguments (OpDef names) whose values fix an
+    output shape; they live in host memory and enter the signature. host: further arguments read from host memory
+    at run time. host_outputs: outputs left in host memory whatever their type. generic: eager launches share one
+    recipe over all shapes ("same": if its inputs have one shape; they do not broadcast; "channels": if all inputs but
+    the first have one value per channel, the last axis; "rows": if its one input is walked row by row, along the last
+    axis; "padding": if its first input is padded by the fixed one). stateful_random: draws from a
+    Philox state of its own (attrs seed, seed2). variables: resource arguments whose value is read; updates: those
+    that are assigned.
+    in_place: ring collectives run this op with its output on its first input.
+    """
+
+    op: str
+    lower: Lower
+    types: dict[str, tuple[DType, ...]]
+    fixed: tuple[str, ...] = ()
+    host: tuple[str, ...] = ()
+    host_outputs: tuple[str, ...] = ()
+    generic: Generic | None = None
+    stateful_random: bool = False
+    variables: tuple[str, ...] = ()
+    updates: tuple[str, ...] = ()
+    in_place: bool = False
+
+
+ROWS: dict[str, Row] = {}
+"""By op, of the family modules imported so far; `table` has them all."""
+
+
+def op(
+    *names: str,
+    fixed: Sequence[str] = (),
+    host: Sequence[str] = (),
+    host_outputs: Sequence[str] = (),
+    generic: Generic | None = None,
+    stateful_random: bool = False,
+    variables: Sequence[str] = (),
+    updates: Sequence[str] = (),
+    in_place: bool = False,
+    **types: Sequence[DType],
+) -> Callable[[Lower], Lower]:
+    """Adds a row for each of `names`; keyword arguments are those of `Row`, the rest are type attributes."""
+
+    def add(lower: Lower) -> Lower:
+        for name in names:
+            if name in ROWS:
+                raise ValueError(f"{name} has two rows in the op table")
+            ROWS[name] = Row(
+                name, lower, {k: tuple(v) for k, v in types.items()}, tuple(fixed), tuple(host), tuple(host_outputs),
+                generic, stateful_random, tuple(variables), tuple(updates), in_place,
+            )  # fmt: skip
+        return lower
+
+    return add

@@ -1,0 +1,108 @@
+"""What runs a cluster that has no recipe: the interpreter of the primitives, or else TensorFlow on the CPU.
+
+A program the code generator cannot take is interpreted, with one warning that names it; a cluster that cannot even be
+lowered is left to TensorFlow on the CPU (`tensorflow_cpu`). With TF_CPU_RUNTIME_FALLBACK=forbid both are errors.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from habana_tf import settings
+from habana_tf.cluster import refusals
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.ir import extent as ext
+from habana_tf.ir import interpreter
+from habana_tf.lowering.lowering import LoweringError
+
+from . import tensorflow_cpu
+from .request import Request
+
+if TYPE_CHECKING:
+    from habana_tf._native._bridge import Program as Bound
+
+log = logging.getLogger("habana_tf")
+
+UNIMPLEMENTED = 12
+
+
+class FallbackForbidden(RuntimeError):
+    """TF_CPU_RUNTIME_FALLBACK=forbid, and a cluster cannot be compiled."""
+
+    tf_code = UNIMPLEMENTED
+
+
+def interpreted(request: Request, why: Exception) -> Bound:
+    """A program whose body is the interpreter."""
+    _fall_back(request.cluster.name, why)
+    program = request.program()
+    log.warning("%s cannot be compiled (%s): it is interpreted, which is slow", request.cluster.name, _reason(why))
+
+    def body(arrays: Sequence[Any], states: Sequence[Any]) -> Sequence[Any]:
+        return interpreter.run(program, arrays, states)
+
+    results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.outputs]
+    states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
+    return _called(request, results, states, body)
+
+
+def otherwise(request: Request, why: Exception) -> Bound:
+    """A program for a cluster that lowering refused or where the compiler failed: interpreted, or else TensorFlow's.
+
+    Raises LoweringError in TensorFlow's words where TensorFlow does not take the arguments either.
+    """
+
+    cluster = request.cluster
+    launched = len(cluster.nodes) > 1 or cluster.name != cluster.nodes[0].op
+    refused = refusals.refusal(cluster, request.shapes, request.values, launched)
+    if refused is not None and not refused.taken:
+        raise refused from why
+    if refused is None:
+        try:
+            return interpreted(request, why)
+        except (FallbackForbidden, MemoryError, TimeoutError):
+            raise
+        except Exception as further:  # what cannot be lowered cannot be interpreted: TensorFlow is left
+            log.debug("%s: %s", cluster.name, _reason(further))
+    try:
+        made = tensorflow_cpu.stock(cluster, request.shapes, request.values)
+    except tensorflow_cpu.Refused as theirs:
+        raise (refused or theirs) from why
+    _fall_back(cluster.name, why)
+    log.warning("%s cannot be lowered (%s): TensorFlow runs it on the CPU", cluster.name, _reason(why))
+    return _called(request, made.results, [], lambda arrays, _: made.body(arrays))
+
+
+def _fall_back(name: str, why: Exception) -> None:
+    if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid":
+        raise FallbackForbidden(f"{name} cannot be compiled ({_reason(why)}) and TF_CPU_RUNTIME_FALLBACK=forbid")
+
+
+def _reason(why: Exception) -> str:
+    """An exception in one line: by its words where it was raised for people, else by its kind as well."""
+    return str(why) if isinstance(why, (Unfit, LoweringError)) else f"{type(why).__name__}: {why}"
+
+
+def _called(
+    request: Request, results: list[tuple[int, list[int]]], states: list[tuple[int, int]],
+    body: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
+) -> Bound:  # fmt: skip
+    """The runtime's program that is a Python function from arrays to arrays."""
+    from habana_tf._native import _bridge
+
+    cluster, shapes = request.cluster, request.shapes
+
+    def run(inputs: list[memoryview], outputs: list[memoryview], words: list[bytes]) -> None:
+        import numpy as np
+
+        arrays = [
+            np.frombuffer(m, a.dtype.numpy).reshape(shape)
+            for m, a, shape in zip(inputs, cluster.inputs, shapes, strict=True)
+        ]
+        made = body(arrays, [np.frombuffer(s, np.uint32) for s in words])
+        for out, value in zip(outputs, made, strict=True):
+            np.frombuffer(out, np.uint8)[:] = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
+
+    return _bridge.make_interpreted(cluster.name, results, states, run)

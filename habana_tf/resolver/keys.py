@@ -1,0 +1,94 @@
+"""The keys of recipes: everything that a recipe depends on, as named parts.
+
+A cluster of several ops is keyed by its content and what it met; a program by its text. In either key are the version
+of the compiler, what this CPU can do, and the settings that change code. How products of bf16 are computed is in the
+keys of what has bf16 only: to know it may take a measurement, which nobody else should wait for.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from habana_tf import settings
+from habana_tf.cache.key import Key
+from habana_tf.hardware.cpu import Target
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Program
+from habana_tf.version import __version__
+
+PACKAGE = Path(__file__).parent.parent
+ROOMS = ("ir", "lowering", "cluster", "compiler")
+"""The packages that make code of clusters."""
+TELL = ("compiler/describe.py",)
+"""What in them only tells of it: a change there leaves every recipe as it is."""
+
+
+def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) -> Key:
+    """The key of these parts, of the compiler, the CPU and the settings. bf16: whether there is any in it."""
+    return Key.of(
+        [*parts, ("compiler", compiler_version()), *goal.key_parts(bf16), *settings.key_parts()]
+    )  # fmt: skip
+
+
+def program_key(program: Program, goal: Target) -> Key:
+    """The key of a program, whatever cluster it comes from."""
+    bf16 = any(n.dtype is DType.BF16 for n in (*program.inputs, *program.nodes()))
+    return recipe_key(goal, [("program", program_text(program))], bf16)
+
+
+def program_text(program: Program) -> str:
+    """A program as text: the same for the same computation, whatever its ops were called."""
+    lines = []
+    nodes = program.nodes()
+    number = {n: k for k, n in enumerate(nodes)}
+    for n in (*program.inputs, *nodes):
+        shape = ",".join(map(str, n.shape))
+        arg = hashlib.sha256(n.arg).hexdigest() if isinstance(n.arg, bytes) else n.arg
+        lines.append(f"{n.op.name}[{shape}]{n.dtype}{[number[s] for s in n.src]}{arg}")
+    lines.append(f"{[number[n] for n in program.outputs]} {[str(s) for s in program.states]}")
+    lines.extend(f"{e} >= 0" for e in program.conditions)
+    return "\n".join(lines)
+
+
+@functools.cache
+def compiler_version() -> str:
+    """SHA-256 over all that makes code of clusters: the sources that do, and the libraries that generate code and
+    compute constants. Another compiler never meets this one's recipes."""
+    return hashlib.sha256((json.dumps(libraries(), sort_keys=True) + sources_version()).encode()).hexdigest()
+
+
+@functools.cache
+def sources_version() -> str:
+    """SHA-256 over the sources that make code of clusters."""
+    total = hashlib.sha256()
+    for path in compiler_sources():
+        total.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+def compiler_sources() -> list[Path]:
+    """The files whose content is in the recipe key, sorted."""
+    rooms = [PACKAGE / room for room in ROOMS]
+    found = {path for room in rooms for path in room.rglob("*.py")} - {PACKAGE / name for name in TELL}
+    return sorted([*found, PACKAGE / "hardware" / "cpu.py", PACKAGE / "opdefs.py"])
+
+
+@functools.cache
+def libraries() -> dict[str, str]:
+    """Versions of what compiles (llvmlite and its LLVM) and what computes constants (NumPy)."""
+    import llvmlite
+    import numpy as np
+    from llvmlite import binding
+
+    llvm = ".".join(map(str, binding.llvm_version_info))
+    return {"llvmlite": llvmlite.__version__, "llvm": llvm, "numpy": np.__version__}
+
+
+@functools.cache
+def tools() -> dict[str, str]:
+    """Versions of what made a recipe, for people."""
+    return {"habana_tf": __version__, **libraries()}

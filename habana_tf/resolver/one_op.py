@@ -1,0 +1,47 @@
+"""The program of an op by itself, over as many shapes as it can be: what eager ops are compiled from.
+
+Generic ops (elementwise, fill, random and others, see `cluster.any_shape`) are lowered over symbolic extents; of a
+product and of a copy the sizes are data (see `ir.walk`). So ops that come to the same primitives share a recipe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from habana_tf.cluster.any_shape import generalize
+from habana_tf.compiler.copied_elements import copied
+from habana_tf.compiler.walked_products import walked
+from habana_tf.hardware.cpu import Target
+from habana_tf.ir.primitives import Program
+from habana_tf.lowering.table import lookup
+
+from .provenance import Provenance
+from .request import Request
+
+
+@dataclass(frozen=True)
+class OneOp:
+    """program: what is compiled, of `source`. dims: the numbers behind its symbols here; shapes: its outputs' here,
+    None where they are the program's own."""
+
+    source: Provenance
+    program: Program
+    dims: Sequence[int] = ()
+    shapes: list[tuple[int, ...]] | None = None
+
+
+def one_op(met: Request, goal: Target) -> OneOp:
+    """The program of a cluster of one op that met these shapes and values. Raises what lowering raises."""
+    node = met.cluster.nodes[0]
+    row = lookup(node.op)
+    form = generalize(row, node, met.shapes, met.values) if row and row.generic else None
+    if form is not None:
+        source = Provenance(met.data, met.cluster, form.shapes, form.values)
+        program = source.program()
+        return OneOp(source, program, form.dims, form.results([n.shape for n in program.outputs]))
+    program = met.program()
+    walk = walked(program, goal) or copied(program)
+    if walk is not None:
+        return OneOp(met, walk.program, walk.dims, [walk.shape])
+    return OneOp(met, program)

@@ -1,0 +1,112 @@
+"""What a recipe was compiled from: a cluster, its input shapes and the values that fix shapes.
+
+It is kept with the recipe, in two sections (see `compiler.compressed`), so that a tool can show the cluster, and lower
+and compile it again:
+    graph      JSON, for who has no TensorFlow: {"inputs": [name, ...], "ops": [[op, name, [ref, ...]], ...],
+               "outputs": [ref, ...], "shapes": [...], "values": [...], "dims": [...]};
+               a ref is [op, output], op -1 the inputs
+    cluster    the serialized cluster (see `cluster.cluster`)
+
+Shapes and values may hold symbolic extents, as in a recipe for a range of sizes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..cluster.cluster import Cluster, parse
+from ..cluster.lower import lower
+from ..compiler import compressed
+from ..compiler.copied_elements import copied
+from ..compiler.recipe import pack_extent, unpack_extent
+from ..compiler.walked_products import walked
+from ..hardware.cpu import Target
+from ..ir.dtypes import from_label
+from ..ir.extent import Extent
+from ..ir.primitives import Program
+
+MOST_SCOPES = 8
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """data: the serialized form of `cluster`. values: one per input; None for those that fix no shape. dims: values
+    of the symbols in them, which decide what depends on the size (see `ir.conditions`)."""
+
+    data: bytes
+    cluster: Cluster
+    shapes: Sequence[tuple[Extent, ...]]
+    values: Sequence[Any | None]
+    dims: Sequence[int] = ()
+
+    def program(self) -> Program:
+        """It, lowered. Raises LoweringError, and NeedsNumber for symbols where numbers are needed."""
+        return lower(self.cluster, self.shapes, self.values, self.dims)
+
+    def compiled_program(self, goal: Target) -> Program:
+        """What a recipe is compiled of: of an op by itself its sizes may be data. Raises what `program` raises."""
+        program = self.program()
+        if len(self.cluster.nodes) > 1:
+            return program
+        form = walked(program, goal) or copied(program)
+        return program if form is None else form.program
+
+    def described(self) -> list[list[object]]:
+        """Element type and shape of each input, as they stand in a key."""
+        return [[a.dtype.label, list(s)] for a, s in zip(self.cluster.inputs, self.shapes, strict=True)]
+
+    def fixed_values(self) -> list[list[object]]:
+        """(input, its value) of those that fix a shape, as they stand in a key."""
+        return [[i, v.tobytes()] for i, v in enumerate(self.values) if v is not None]
+
+    def scopes(self) -> dict[str, int]:
+        """How many ops stand in which outermost name scope (a model's or an optimizer's name), most first."""
+        paths = [n.name.removeprefix("gradient_tape/").split("/") for n in self.cluster.nodes]
+        count = Counter(path[0] for path in paths if len(path) > 1)
+        return dict(sorted(count.items(), key=lambda item: (-item[1], item[0]))[:MOST_SCOPES])
+
+    def sections(self) -> dict[str, bytes]:
+        """As sections of an entry."""
+        graph = {
+            "inputs": [a.name for a in self.cluster.inputs],
+            "ops": [[n.op, n.name, n.inputs] for n in self.cluster.nodes],
+            "outputs": self.cluster.outputs,
+            "shapes": [[pack_extent(n) for n in shape] for shape in self.shapes],
+            "values": [None if v is None else _pack_value(v) for v in self.values],
+            "dims": list(self.dims),
+        }
+        return {
+            "graph": compressed.put(json.dumps(graph, separators=(",", ":")).encode()),
+            "cluster": compressed.put(self.data),
+        }
+
+    @classmethod
+    def of(cls, sections: Mapping[str, bytes]) -> Provenance:
+        """From what `sections` gave; needs TensorFlow. Raises KeyError or ValueError for other sections."""
+        graph = json.loads(compressed.take(sections["graph"]))
+        shapes = [tuple(unpack_extent(n) for n in shape) for shape in graph["shapes"]]
+        values = [None if v is None else _unpack_value(v) for v in graph["values"]]
+        data = compressed.take(sections["cluster"])
+        return cls(data, parse(data), shapes, values, graph["dims"])
+
+
+def _pack_value(value: Any) -> dict[str, Any]:
+    """A NumPy array as JSON data: its bytes, or the extents in an array of objects."""
+    if value.dtype == object:
+        return {"shape": value.shape, "extents": [pack_extent(n) for n in value.reshape(-1).tolist()]}
+    return {"shape": value.shape, "dtype": value.dtype.name, "hex": value.tobytes().hex()}
+
+
+def _unpack_value(data: dict[str, Any]) -> Any:
+    import numpy as np
+
+    if "extents" in data:
+        out = np.empty(len(data["extents"]), object)
+        out[:] = [unpack_extent(n) for n in data["extents"]]
+        return out.reshape(data["shape"])
+    dtype = from_label(data["dtype"]).numpy
+    return np.frombuffer(bytes.fromhex(data["hex"]), dtype).reshape(data["shape"])

@@ -1,0 +1,159 @@
+"""Recipes for ranges of sizes: which range takes what a cluster met, and a new range where none does.
+
+The forms of ranges are guessed from what a cluster met (`cluster.ranges`). A form that cannot be compiled is
+remembered with the reason, and the cluster gets a recipe per shape. A cluster for which many cannot is not guessed
+about any more: each guess may cost as much as a recipe.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from dataclasses import dataclass, field, replace
+
+from habana_tf import settings
+from habana_tf.cluster.ranges import MOST_SIGNATURES, Form, guesses, kin
+from habana_tf.cluster.signature import Signature
+from habana_tf.compiler.recipe import Recipe
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.hardware.cpu import Target
+from habana_tf.ir.conditions import NeedsNumber, hold
+from habana_tf.lowering.lowering import LoweringError
+
+from . import recipes
+from .keys import recipe_key
+from .provenance import Provenance
+from .recompilations import Change, History
+from .request import Request
+
+log = logging.getLogger("habana_tf")
+
+_NEEDS_NUMBERS = (NeedsNumber, Unfit, LoweringError)
+"""What says that there is no recipe for a range: a number is needed, or sizes are not known to agree."""
+_DEFECTS = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What only a mistake in the compiler raises: it is said, and the cluster gets a recipe for its shape."""
+_MOST_TRIES = 3
+"""How often a form is tried: at other sizes something else may hold that lowering has to decide."""
+MOST_PARTS = 8
+"""Ranges into which the conditions of its recipes may part one form; sizes beyond them have recipes of their own."""
+
+MOST_CLUSTERS = 4096
+"""Clusters whose ranges are remembered, those met last."""
+MOST_FORMS = 64
+"""Ranges of a cluster that are remembered, those used last."""
+MOST_REFUSED = 32
+"""How often a range of a cluster is tried in vain before none is any more."""
+
+
+@dataclass
+class Ranges:
+    """What is known of the ranges of a cluster. forms: those that have a recipe, the one used last at the end.
+
+    refused: per form over symbolic extents why there is no recipe for it, once for each of all `tries`.
+    """
+
+    forms: list[Form] = field(default_factory=list)
+    refused: dict[Form, list[str]] = field(default_factory=dict)
+    tries: int = 0
+
+    def used(self, form: Form) -> None:
+        """Moves a form to the end, or adds it there."""
+        if not self.forms or self.forms[-1] is not form:
+            self.forms = [*(f for f in self.forms if f is not form), form][-MOST_FORMS:]
+
+    def refuse(self, form: Form, reason: str) -> None:
+        """Notes why there is no recipe for a form."""
+        self.refused.setdefault(form, []).append(reason)
+        self.tries += 1
+
+
+@functools.lru_cache(maxsize=MOST_CLUSTERS)
+def ranges_of(content: str) -> Ranges:
+    """The ranges of a cluster."""
+    return Ranges()
+
+
+def ranged(
+    request: Request, content: str, known: History, met: Signature, changed: tuple[Change, ...], goal: Target
+) -> tuple[tuple[Recipe, str, list[int]] | None, str]:
+    """The recipe for a range that takes this signature, how it came and the symbols' values; or None and why not.
+
+    changed: what is new about the signature. A form that cannot be compiled is remembered with the reason, and the
+    cluster gets a recipe per shape.
+    """
+    if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
+        return None, ""
+    ranges = ranges_of(content)
+    for form in reversed(ranges.forms):
+        if (dims := form.dims(met)) is not None:
+            found = _recipe_for(form, dims, request, content, goal)
+            ranges.used(form)
+            return (*found, dims), ""
+    if changed and all(c.value for c in changed) and (same := _same_program(request, goal)) is not None:
+        return (same, "known", []), ""
+    comparable = known.comparable(met)
+    variables = [k for k, a in enumerate(request.cluster.inputs) if a.variable]
+    earlier = kin(met, comparable, variables)[-MOST_SIGNATURES:]
+    if not earlier:
+        another = any(c.input == request.cluster.inputs[k].name for c in changed for k in variables)
+        return None, "another model of these ops: a variable's shape differs" if another else ""
+    reasons: list[str] = []
+    for new in guesses([*earlier, met]):
+        dims = new.dims(met)
+        if dims is None:
+            continue
+        refused = ranges.refused.get(new, [])
+        if ranges.tries >= MOST_REFUSED and not refused:
+            reasons.append(f"not for a range: {ranges.tries} guesses were tried in vain")
+            break
+        if len(refused) < _MOST_TRIES and ranges.tries < MOST_REFUSED:
+            try:
+                recipe, how = _recipe_for(new, dims, request, content, goal)
+            except _NEEDS_NUMBERS as why:
+                ranges.refuse(new, f"not for a range: {why}")
+            except _DEFECTS as why:
+                name = request.cluster.name
+                log.warning("%s: a defect of habana_tf, please report it: no recipe for a range", name, exc_info=why)
+                ranges.refuse(new, f"not for a range: a defect of habana_tf ({type(why).__name__}: {why})")
+            else:
+                ranges.used(replace(new, conditions=recipe.conditions))
+                return (recipe, how, dims), ""
+        reasons.append(ranges.refused[new][-1])
+    return None, reasons[0] if reasons else ""
+
+
+def _recipe_for(form: Form, dims: list[int], request: Request, content: str, goal: Target) -> tuple[Recipe, str]:
+    """The recipe of a form for these sizes. Raises what lowering and code generation raise where a number is needed.
+
+    A recipe found under the form's key may be one for other sizes, of which it takes something else for granted. The
+    next one's key says for which sizes it is not.
+    """
+    shapes = form.shapes(len(request.shapes))
+    values = form.values(request.values)
+    inputs = [[a.dtype.label, [str(n) for n in s]] for a, s in zip(request.cluster.inputs, shapes, strict=True)]
+    fixed = [[i, [str(n) for n in v.reshape(-1)]] for i, v in enumerate(values) if v is not None]
+    source = Provenance(request.data, request.cluster, shapes, values, dims)
+    beyond: list[list[str]] = []
+    for _ in range(MOST_PARTS):
+        parts: list[tuple[str, object]] = [("cluster", content), ("inputs", inputs), ("fixed", fixed)]
+        key = recipe_key(goal, [*parts, ("beyond", beyond)] if beyond else parts, request.cluster.has_bf16)
+        recipe, how = recipes.recipe_of(key, source, source.program, goal)
+        if hold(recipe.conditions, dims):
+            return recipe, how
+        beyond.append([str(e) for e in recipe.conditions])
+    raise NeedsNumber(f"its sizes fall into more than {MOST_PARTS} ranges")
+
+
+def _same_program(request: Request, goal: Target) -> Recipe | None:
+    """The recipe of this process for what a cluster comes to, if it is there: other values may come to the same
+    program, where a slice begins, say."""
+    try:
+        program = request.program()
+    except Exception:  # why it cannot be lowered is found where it is needed
+        return None
+    return recipes.known(program, goal)
+
+
+def reset() -> None:
+    """Forgets all ranges."""
+    ranges_of.cache_clear()

@@ -1,0 +1,270 @@
+"""The recipes of this process, in one memory: looked for there, then in the recipe cache, and else compiled.
+
+A recipe stands under the digest of the program it was compiled from, and under the keys that came to it: where a slice
+begins is in the key of its cluster, since it may fix a shape, but often not in the program. Of both those used last are
+kept, up to a number, and up to so many bytes of machine code and constants. A program owns what it needs of its recipe
+and runs on when that is forgotten here; who meets its shapes anew finds it in the recipe cache, or compiles it again.
+
+Invariants: one thread looks for a key or compiles it while all others who ask for it wait; nothing is logged, read or
+compiled under the lock of the memory.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from habana_tf import settings
+from habana_tf.cache import process_cache
+from habana_tf.cache.entry import Entry
+from habana_tf.cache.key import Key
+from habana_tf.cache.recipe_cache import KnownFailure
+from habana_tf.compiler.compile import compile_program
+from habana_tf.compiler.recipe import Recipe, pack, unpack
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.hardware.cpu import Target
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Program
+
+from .keys import program_key, tools
+from .packaged import packaged
+from .provenance import Provenance
+
+log = logging.getLogger("habana_tf")
+
+FAILED_PRECONDITION = 9
+MOST_KEPT = 1024
+"""Programs whose recipes are in memory, and keys that came to them."""
+MOST_BYTES = 64 << 20
+"""Machine code and constants of the recipes in memory."""
+
+_NOTED_SECONDS = 1.0
+"""A compilation that takes longer is told in one line: who waits wants to know for what."""
+_SHOWN_INPUTS = 6
+"""Inputs that a line of a listing has room for, and more."""
+
+
+class CompileForbidden(RuntimeError):
+    """HABANA_SIM_COMPILE=forbid, and a recipe is not in the cache."""
+
+    tf_code = FAILED_PRECONDITION
+
+
+@dataclass
+class _Flight:
+    """Threads that look for one digest or wait for it."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+
+
+class Memory:
+    """Recipes by digest, those used last: of a program its recipe, or as text why there is none; of any other key the
+    digest of its program."""
+
+    def __init__(self, most: int = MOST_KEPT, most_bytes: int = MOST_BYTES) -> None:
+        self._most, self._most_bytes, self._bytes = most, most_bytes, 0
+        self._lock = threading.Lock()
+        self._made: OrderedDict[str, tuple[Recipe | str, int]] = OrderedDict()
+        self._keys: OrderedDict[str, str] = OrderedDict()
+        self._flights: dict[str, _Flight] = {}
+
+    def find(self, digest: str) -> Recipe | None:
+        """The recipe of a key or a program, if it is here. Raises Unfit for one that cannot be compiled."""
+        with self._lock:
+            if (program := self._keys.get(digest)) is not None:
+                self._keys.move_to_end(digest)
+            if (kept := self._made.get(program or digest)) is None:
+                return None
+            self._made.move_to_end(program or digest)
+        made, _ = kept
+        if isinstance(made, str):
+            process_cache.stats().add(known_failures=1)
+            raise Unfit(made)
+        return made
+
+    def keep(self, key: str, program: str, made: Recipe | str) -> None:
+        """Remembers what was made of a program, and that a key comes to it."""
+        nbytes = 0 if isinstance(made, str) else len(made.code) + len(made.constants)
+        with self._lock:
+            if key != program:
+                self._keys[key] = program
+            if program not in self._made:
+                self._made[program] = made, nbytes
+                self._bytes += nbytes
+            while len(self._keys) > self._most:
+                self._keys.popitem(last=False)
+            while len(self._made) > self._most or (self._bytes > self._most_bytes and len(self._made) > 1):
+                _, (_, gone) = self._made.popitem(last=False)
+                self._bytes -= gone
+
+    @contextmanager
+    def alone(self, digest: str) -> Iterator[None]:
+        """Lets one thread at a time look for a digest."""
+        with self._lock:
+            flight = self._flights.setdefault(digest, _Flight())
+            flight.users += 1
+        try:
+            with flight.lock:
+                yield
+        finally:
+            with self._lock:
+                flight.users -= 1
+                if not flight.users:
+                    del self._flights[digest]
+
+
+_memory = Memory()
+
+
+def known(program: Program, goal: Target) -> Recipe | None:
+    """The recipe of this process for a program, if it is there."""
+    return _memory.find(program_key(program, goal).digest)
+
+
+def recipe_of(key: Key, source: Provenance, program: Callable[[], Program], goal: Target) -> tuple[Recipe, str]:
+    """The recipe of a key, and how it came (see `recompilations.Met`). program: lowers `source`, when it has to."""
+    lowered = functools.cache(program)
+    return get(
+        key, source.cluster.name, lambda: program_key(lowered(), goal).digest,
+        lambda digest: _compile(key, digest, source, lowered(), goal),
+    )  # fmt: skip
+
+
+def recipe_of_program(key: Key, source: Provenance, program: Program, goal: Target) -> tuple[Recipe, str]:
+    """The recipe of a program, whose key this is, and how it came: with the package, or as any other."""
+    return get(
+        key, source.cluster.name, lambda: key.digest, lambda digest: _compile(key, digest, source, program, goal),
+        lambda: packaged(program, goal),
+    )  # fmt: skip
+
+
+def get(
+    key: Key,
+    name: str,
+    program_key: Callable[[], str],
+    compile: Callable[[str], Recipe],
+    packaged: Callable[[], Recipe | None] = lambda: None,
+) -> tuple[Recipe, str]:
+    """The recipe of a key for the cluster `name`, and how it came: "known", "packaged", "cache" or "compiled".
+
+    program_key: the digest of what is compiled, asked for where neither memory nor the recipe cache has the key.
+    compile: makes the recipe of that program. packaged: the recipe that came with the package. Raises Unfit where
+    `compile` does, or did before.
+    """
+    if (found := _memory.find(key.digest)) is None:
+        with _memory.alone(key.digest):
+            if (found := _memory.find(key.digest)) is None:
+                try:
+                    if (found := packaged()) is None:
+                        return _missed(key, name, program_key, compile)
+                    _memory.keep(key.digest, key.digest, found)
+                    return found, "packaged"
+                except KnownFailure as why:
+                    raise Unfit(why.reason) from None
+    process_cache.stats().add(memory_hits=1)
+    return found, "known"
+
+
+def _missed(
+    key: Key, name: str, program_key: Callable[[], str], compile: Callable[[str], Recipe]
+) -> tuple[Recipe, str]:
+    if (entry := process_cache.lookup(key, name)) is not None:
+        return _loaded(key, entry), "cache"
+    program = program_key()
+    with _memory.alone(program) if program != key.digest else nullcontext():
+        if (found := _memory.find(program)) is not None:
+            process_cache.same(key, name)
+            _memory.keep(key.digest, program, found)
+            return found, "known"
+        with process_cache.compiling(key, program, name) as entry:
+            if entry is not None:
+                return _loaded(key, entry), "cache"
+            try:
+                made = compile(program)
+            except Unfit as why:
+                _memory.keep(key.digest, program, str(why))
+                raise
+            _memory.keep(key.digest, program, made)
+            return made, "compiled"
+
+
+def _loaded(key: Key, entry: Entry) -> Recipe:
+    """The recipe of an entry; the one in memory if another key of its program has brought it there."""
+    program = str(entry.header.get("program", key.digest))
+    made = _memory.find(program) or unpack(entry.name, entry.sections)
+    _memory.keep(key.digest, program, made)
+    return made
+
+
+def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal: Target) -> Recipe:
+    name = source.cluster.name
+    if settings.HABANA_SIM_COMPILE.get() == "forbid":
+        raise CompileForbidden(
+            f"{name}: no recipe in the cache for inputs {source.described()} and HABANA_SIM_COMPILE=forbid; "
+            f"unset it, or point TF_RECIPE_CACHE_PATH at a cache that has the recipe"
+        )
+    from habana_tf._native import _bridge
+
+    takes = ", ".join(f"{n.dtype.label}[{','.join(map(str, n.shape))}]" for n in program.inputs[:_SHOWN_INPUTS])
+    start = time.perf_counter()
+    try:
+        recipe = compile_program(program, name, goal)
+    except Unfit as why:
+        # Only this: an interruption, a time-out or lack of memory says nothing about the program.
+        about = _about(lowered, source, program, takes)
+        process_cache.store_failure(key, name, about, str(why), time.perf_counter() - start)
+        raise
+    seconds = time.perf_counter() - start
+    _bridge.count_recipe()
+    if seconds > _NOTED_SECONDS:
+        log.info("compiled %s (%d ops, %s) in %.1f s", name, len(source.cluster.nodes), takes, seconds)
+    else:
+        log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
+    header: dict[str, Any] = {}
+    sections: dict[str, bytes] = {}
+    if process_cache.keeps():
+        header, sections = pack(recipe)
+        header.update(_about(lowered, source, program, takes), memory=_bytes_of(recipe))
+        sections.update(source.sections())
+    process_cache.store(key, name, header, sections, seconds)
+    recipe.kernels.clear()  # for people, who find them in the recipe cache
+    return recipe
+
+
+def _about(lowered: str, source: Provenance, program: Program, takes: str) -> dict[str, Any]:
+    """What an entry says of a recipe to people and tools."""
+    return {
+        "program": lowered,
+        "tools": tools(),
+        "ops": dict(sorted(Counter(n.op for n in source.cluster.nodes).items())),
+        "inputs": [_described(n.dtype, n.shape) for n in program.inputs],
+        "outputs": [_described(n.dtype, n.shape) for n in program.outputs],
+        "scopes": source.scopes(),
+        "takes": takes,
+    }
+
+
+def _described(dtype: Any, shape: Sequence[Extent]) -> dict[str, Any]:
+    return {"dtype": dtype.label, "shape": [n if isinstance(n, int) else str(n) for n in shape]}
+
+
+def _bytes_of(recipe: Recipe) -> dict[str, int]:
+    """The plan's exact bytes; nothing for a recipe over symbolic extents, whose plan is made per shape."""
+    if any(not isinstance(b.nbytes, int) for b in recipe.buffers):
+        return {"constant_bytes": len(recipe.constants)}
+    _, total, peak = recipe.workspace()
+    return {"workspace_bytes": total, "peak_bytes": peak, "constant_bytes": len(recipe.constants)}
+
+
+def reset() -> None:
+    """Forgets all."""
+    global _memory
+    _memory = Memory()

@@ -1,0 +1,98 @@
+"""From a cluster and the shapes it meets to a program the runtime can launch.
+
+Called by native code when a launch meets shapes for the first time. A recipe is looked for under its key: in this
+process, in the recipe cache, and compiled only when it is nowhere (`recipes`). A cluster of one op is keyed by its
+lowered program, over all shapes where it can be (`one_op`), and its recipe may have come with the package (`packaged`).
+A larger cluster is keyed by what it was before lowering: a warm start does not lower at all. What has no recipe is run
+otherwise (`fallback`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from habana_tf import memory
+from habana_tf.cluster.cluster import content_digest
+from habana_tf.cluster.signature import Signature
+from habana_tf.compiler.recipe import Recipe, bind
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.hardware.cpu import Target, target
+from habana_tf.ir import extent as ext
+
+from .fallback import FallbackForbidden, interpreted, otherwise
+from .keys import program_key, recipe_key
+from .one_op import one_op
+from .ranged import ranged
+from .recipes import CompileForbidden, recipe_of, recipe_of_program
+from .recompilations import Met, history, record, record_one_op
+from .request import Request, TensorMet
+
+if TYPE_CHECKING:
+    from habana_tf._native._bridge import Program as Bound
+
+
+def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
+    """The runtime's program for a serialized cluster on inputs of this signature.
+
+    signature: per input (TensorFlow's type number, shape, value or None). Raises LoweringError for arguments that
+    an op refuses, in TensorFlow's words.
+    """
+    request = Request.met(data, signature)
+    try:
+        return _one_op(request, target()) if len(request.cluster.nodes) == 1 else _several_ops(request, target())
+    except (CompileForbidden, FallbackForbidden, MemoryError, TimeoutError):
+        raise
+    except Exception as why:
+        return otherwise(request, why)
+
+
+def _several_ops(request: Request, goal: Target) -> Bound:
+    start = time.perf_counter()
+    cluster, content = request.cluster, content_digest(request.data)
+    known = history(content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
+    met = Signature.of(request.shapes, request.values)
+    changed = known.changes(met)
+    found, reason = ranged(request, content, known, met, changed, goal)
+    if found is not None:
+        recipe, how, dims = found
+    else:
+        dims = []
+        parts = [("cluster", content), ("inputs", request.described()), ("fixed", request.fixed_values())]
+        key = recipe_key(goal, parts, cluster.has_bf16)
+        try:
+            recipe, how = recipe_of(key, request, request.program, goal)
+        except Unfit as why:
+            bound = interpreted(request, why)
+            record(known, Met(met, changed, "interpreted", time.perf_counter() - start, reason=str(why)))
+            return bound
+    memory.record(_plan(request, recipe, dims))
+    bound = bind(recipe, dims, None, goal)
+    symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
+    record(known, Met(met, changed, how, time.perf_counter() - start, symbols, reason))
+    return bound
+
+
+def _plan(request: Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMemory:
+    """The exact bytes of a launch."""
+    cluster = request.cluster
+    inputs = [math.prod(s) * a.dtype.bytes for a, s in zip(cluster.inputs, request.shapes, strict=True)]
+    outputs = [ext.evaluate(ext.product(s), dims) * d.bytes for d, s in recipe.outputs]
+    updates = sum(n for n, a in zip(outputs, cluster.results, strict=True) if a.variable)
+    _, total, alive = recipe.workspace(dims)
+    return memory.LaunchMemory(cluster.name, sum(inputs), sum(outputs), updates, total, alive)
+
+
+def _one_op(request: Request, goal: Target) -> Bound:
+    op = request.cluster.nodes[0].op
+    try:
+        form = one_op(request, goal)
+        key = program_key(form.program, goal)
+        recipe, how = recipe_of_program(key, form.source, form.program, goal)
+    except Unfit as why:
+        record_one_op(op, "interpreted")
+        return interpreted(request, why)
+    record_one_op(op, how)
+    return bind(recipe, form.dims, form.shapes, goal)

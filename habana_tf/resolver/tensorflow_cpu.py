@@ -1,0 +1,102 @@
+"""What runs a cluster that not even the interpreter can: TensorFlow, on the CPU, op by op.
+
+What: the cluster's ops in a function of TensorFlow's, placed on the CPU. An op that takes variables gets temporary ones
+that hold the values.
+
+Why: an op that TensorFlow takes and our lowering does not (a form nobody thought of, a defect of ours) must not end a
+program. And where TensorFlow does not take it either, its own error is the one that says what is wrong.
+
+Invariants: shapes are those TensorFlow gives, found in one run on zeros: all that fixes a shape is known by its value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import opdefs
+from ..cluster.cluster import Cluster, ClusterNode, variable_type
+from ..lowering.table import lookup
+
+_ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
+"""TensorFlow's name of a resource that nothing else finds."""
+
+INVALID_ARGUMENT = 3
+
+
+class Refused(Exception):
+    """TensorFlow does not take these arguments either; the message is its own."""
+
+    tf_code = INVALID_ARGUMENT
+
+
+@dataclass(frozen=True)
+class Stock:
+    """results: TensorFlow's type number and shape of every output. body: computes them, from arrays to arrays."""
+
+    results: list[tuple[int, list[int]]]
+    body: Callable[[Sequence[Any]], list[Any]]
+
+
+def stock(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Stock:
+    """A cluster as TensorFlow runs it. values: of the inputs that fix shapes. Raises Refused."""
+    import numpy as np
+    import tensorflow as tf
+
+    def replay(*inputs: Any) -> list[Any]:
+        with tf.device("/CPU:0"):
+            return _replay(cluster, inputs)
+
+    concrete: Any = None
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        with tf.init_scope(), tf.device("/CPU:0"):
+            return [t.numpy() for t in concrete(*(tf.constant(a) for a in arrays))]
+
+    def fitting(a: Any, shape: Sequence[int], value: Any) -> Any:
+        return np.zeros(shape, a.dtype.numpy) if value is None else np.asarray(value, a.dtype.numpy)
+
+    try:
+        with tf.init_scope():
+            # of unknown shapes: it is the kernels that shall complain, as they would have where the program runs
+            specs = [tf.TensorSpec(None, a.dtype.numpy) for a in cluster.inputs]
+            concrete = tf.function(replay, autograph=False).get_concrete_function(*specs)
+        zeros = [fitting(a, s, v) for a, s, v in zip(cluster.inputs, shapes, values, strict=True)]
+        results = run(zeros)
+    except (tf.errors.OpError, ValueError) as why:
+        raise Refused(getattr(why, "message", str(why))) from why
+    kinds = [(a.dtype.tf_enum, list(r.shape)) for a, r in zip(cluster.results, results, strict=True)]
+    return Stock(kinds, run)
+
+
+def _replay(cluster: Cluster, inputs: Sequence[Any]) -> list[Any]:
+    """The outputs of a cluster, as ops of the graph at hand."""
+    made: dict[tuple[int, int], Any] = {(-1, k): t for k, t in enumerate(inputs)}
+    for node in cluster.nodes:
+        for k, tensor in enumerate(_op(node, [made[ref] for ref in node.inputs])):
+            made[node.index, k] = tensor
+    return [made[ref] for ref in cluster.outputs]
+
+
+def _op(node: ClusterNode, inputs: list[Any]) -> list[Any]:
+    """One op; of one that updates variables the new values come first, as in a cluster."""
+    import tensorflow as tf
+
+    row = lookup(node.op)
+    handles: dict[str, Any] = {}
+    before = []
+    for name in (*row.variables, *row.updates) if row is not None else ():
+        at = node.arg_slices[name].start
+        dtype = variable_type(node.proto)
+        handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=inputs[at].shape, shared_name=_ANONYMOUS)
+        before.append(tf.raw_ops.AssignVariableOp(resource=handle, value=inputs[at]))
+        inputs[at] = handles[name] = handle
+    attrs = {k: v for k, v in node.proto.attr.items() if not k.startswith("_")}
+    types = opdefs.known(node.op).output_types(node.proto)
+    with tf.control_dependencies(before):
+        op = tf.compat.v1.get_default_graph().create_op(node.op, inputs, types, attrs=attrs)
+    with tf.control_dependencies([op]):
+        dtype = variable_type(node.proto) if row is not None and row.updates else 0
+        updated = [tf.raw_ops.ReadVariableOp(resource=handles[n], dtype=dtype) for n in (row.updates if row else ())]
+    return [*updated, *op.outputs]

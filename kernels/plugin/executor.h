@@ -1,0 +1,78 @@
+// The one piece that executes: a cluster's program on the inputs of a kernel of TensorFlow.
+//
+// A caller adds the inputs, finds the program, says where each output goes, and runs it; what the card cannot
+// hold, addresses that generated code cannot take, random states and the workspace are dealt with here.
+// Nothing here takes the GIL but `Find`, and `Run` of a program that is interpreted.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "plugin/tensors.h"
+#include "runtime/program.h"
+#include "runtime/resolver.h"
+#include "tensorflow/c/kernels.h"
+
+namespace habana {
+
+// This process may use the device: it was not forked off one that did, and it has a card, claimed now if need
+// be. Takes the GIL to say who holds the cards when none is free.
+Status Usable();
+
+class Execution {
+ public:
+  // Both outlive this.
+  Execution(ClusterKernel* cluster, Tensors* tensors);
+  ~Execution();
+  Execution(const Execution&) = delete;
+  Execution& operator=(const Execution&) = delete;
+
+  // The program's inputs, in its order. Their memory outlives this.
+  void ClearInputs();
+  void AddInput(const TF_Tensor* tensor);
+  void AddInput(int dtype, const std::vector<int64_t>& dims, char* data, size_t nbytes);
+
+  // The program for these inputs; without Python only one that was met before.
+  Status Find();
+  bool FindKnown();
+  const Program& program() const { return *program_; }
+  // Of the program; empty before one is found.
+  std::string name() const { return program_ == nullptr ? "" : program_->name; }
+
+  // Memory for output `k` of the program: output `at` of the op, or a tensor that the caller keeps, called
+  // `what` where there is no memory for it.
+  Status ToOutput(size_t k, int at, const int* candidates = nullptr, int count = 0);
+  Status ToTensor(size_t k, const char* what, TensorPtr* tensor);
+
+  // The inputs, by their number in the op, whose buffers could serve as output `k`; at most `most`.
+  int Alike(size_t k, int* candidates, int most) const;
+  // The op's number of an input of the program.
+  int OpInput(size_t input) const;
+
+  Status Run();
+
+ private:
+  // Memory of a launching thread, so that a launch takes none.
+  struct Scratch {
+    std::vector<InputView> inputs;
+    std::vector<int64_t> dims;
+    std::vector<char*> outputs;
+    std::vector<std::pair<char*, size_t>> copies_out;  // where an aligned stand-in is to be copied, output
+    std::vector<RandomState> states;
+    bool busy = false;
+  };
+
+  const std::vector<InputView>& Inputs();
+  Status OutputOf(size_t k, const Output** output) const;
+  Status Align();
+
+  ClusterKernel* cluster_;
+  Tensors* tensors_;
+  ProgramPtr program_;
+  std::unique_ptr<Scratch> own_;
+  Scratch* scratch_;
+};
+
+}  // namespace habana

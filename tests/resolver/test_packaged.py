@@ -1,0 +1,99 @@
+"""Recipes that come with the package: found by what they are, right, and never in the way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from zipfile import ZipFile
+
+import numpy as np
+import pytest
+
+from habana_tf.hardware.cpu import common_targets, target
+from habana_tf.resolver import pack_recipes, packaged
+from habana_tf.resolver.one_op import one_op
+from tests.child import python
+from tests.installation import ROOT
+
+needs_them = pytest.mark.skipif(
+    target().common() is None or ROOT / "habana_tf" in packaged.FILE.parents,
+    reason="packaged recipes are for x86-64 with AVX2, and an editable install has none",
+)
+
+
+def hits(script: str, **settings: str) -> dict[str, dict[str, int]]:
+    """How the recipes of the eager ops of a script came."""
+    more = "\nimport json; print(json.dumps(habana_tf.recompilation_report().one_op))"
+    done = python("import tensorflow as tf, habana_tf\nhabana_tf.load_habana_module()\n" + script + more, **settings)
+    found: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+MODEL = """
+model = tf.keras.Sequential([tf.keras.layers.Conv2D(8, 3, activation="relu"), tf.keras.layers.BatchNormalization(),
+                             tf.keras.layers.Flatten(), tf.keras.layers.Dense(4, activation="softmax")])
+x = tf.random.stateless_uniform([2, 9, 9, 3], [1, 2])
+y = model(x)
+with tf.device("/CPU:0"):
+    want = model(x)
+tf.debugging.assert_near(y, want, 1e-5, 1e-6)
+"""
+
+
+@needs_them
+def test_the_first_call_of_a_model_compiles_little_and_is_right() -> None:
+    found = hits(MODEL)
+    kinds = [how for each in found.values() for how in each]
+    assert kinds.count("packaged") >= 8 and kinds.count("compiled") <= 2, found
+
+
+def test_a_setting_compiles_them_all_the_same() -> None:
+    found = hits(MODEL, HABANA_SIM_PACKAGED_RECIPES="0")
+    assert not any("packaged" in each for each in found.values()), found
+
+
+def test_each_kind_of_cpu_has_its_own() -> None:
+    form = next(pack_recipes.forms())
+    keys = set()
+    for kind in common_targets():
+        found = one_op(pack_recipes._called(form), kind)
+        keys.add(packaged.packaged_key(found.program, kind).digest)
+    assert len(keys) == 2
+
+
+def test_every_form_is_of_any_shape_or_of_shapes() -> None:
+    """A form for one shape only would be of no use to anybody."""
+    fixed = []
+    for form in pack_recipes.forms():
+        met = pack_recipes._called(form)
+        if not one_op(met, common_targets()[0]).dims:
+            fixed.append((met.cluster.nodes[0].op, max(int(np.prod(s)) for s in met.shapes)))
+    assert not [each for each in fixed if each[1] > 5]
+
+
+def test_a_damaged_file_is_said_and_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    kind = common_targets()[0]
+    program = one_op(pack_recipes._called(next(pack_recipes.forms())), kind).program
+    digest, data = pack_recipes.compiled(next(pack_recipes.forms()), kind)
+    monkeypatch.setattr(packaged, "FILE", tmp_path / "recipes.zip")
+
+    def found(content: bytes) -> bool:
+        packaged._opened.cache_clear()
+        with ZipFile(packaged.FILE, "w") as out:
+            out.writestr(digest, content)
+        return packaged.packaged(program, kind) is not None
+
+    assert found(data)
+    assert not caplog.records
+    assert not found(data[:-1] + bytes([data[-1] ^ 1]))
+    assert "is damaged" in caplog.text and "install habana_tf again" in caplog.text
+    packaged.FILE.write_bytes(b"no zip")
+    packaged._opened.cache_clear()
+    assert packaged.packaged(program, kind) is None
+    assert "cannot be read" in caplog.text
+    packaged.FILE.unlink()
+    packaged._opened.cache_clear()
+    assert packaged.packaged(program, kind) is None
+    packaged._opened.cache_clear()
