@@ -11,10 +11,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis.internal.conjecture import providers
 
 from tests import installation
 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+
+# Hypothesis also draws numbers that stand in modules loaded so far: examples would depend on which tests ran before in
+# the same process. Now they depend on its version alone, which pyproject.toml fixes.
+providers._get_local_constants = lambda: providers._local_constants
 
 HERE = Path(__file__).parent
 FIRST = "keras_coverage", "test_recurrent.py", "test_ways_of_training.py", "test_training.py"
