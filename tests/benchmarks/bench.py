@@ -12,6 +12,9 @@ On HPU every other run starts with an empty recipe cache (cold), the others with
 `resnet50_build` is built and compiled only: no step. The large models take minutes each: ask for them by name, with
 fewer steps; XLA, which is no match there, is left out.
 
+`--peers itex torch` adds Intel's extension for TensorFlow and PyTorch (eager and compiled), see `peers.py`: a second
+ratio is against the fastest of all others, then.
+
 `scaling` (see `scaling.py`) is what strategies cost, `warmstart` (see `warmstart.py`) what the recipe cache is worth,
 `firstcall` (see `firstcall.py`) how long one waits for a model's first eager call without it:
 `--models scaling warmstart firstcall`, for the models in `--scale`.
@@ -32,7 +35,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))  # behind the installed package
 
-from tests.benchmarks import firstcall, scaling, warmstart
+from tests.benchmarks import firstcall, peers, scaling, warmstart
 
 WORKER = Path(__file__).with_name("worker.py")
 STOCK = ("default", "xla")
@@ -78,6 +81,13 @@ def _parser() -> argparse.ArgumentParser:
         "--scale", nargs="+", choices=[*SMALL, *LARGE], default=["resnet50", *SMALL],
         help=f"models for {' and '.join(COMPARISONS)}. Default: resnet50 {' '.join(SMALL)}",
     )  # fmt: skip
+    parser.add_argument(
+        "--peers",
+        nargs="+",
+        choices=list(peers.PEERS),
+        default=[],
+        help="other ways to train, installed when first named",
+    )
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--steps", type=int, help="steps per run (300; 12 for a large model)")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="for HPU and stock alike")
@@ -88,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
 def pairs(model: str, precision: str, options: argparse.Namespace) -> list[dict[str, Run]]:
     """What the workers measured: per pair one run per device, by device."""
     devices = ["hpu", *(STOCK if model in SMALL else STOCK[:1])]
+    if model != BUILT:
+        devices += [mode for mode, (peer, _) in peers.MODES.items() if peer in options.peers]
     out = []
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(options.pairs):
@@ -98,7 +110,8 @@ def pairs(model: str, precision: str, options: argparse.Namespace) -> list[dict[
 
 
 def _run(model: str, device: str, precision: str, recipes: Path, options: argparse.Namespace) -> Run:
-    command = [sys.executable, str(WORKER), "--model", model, "--device", device, "--precision", precision]
+    own = [sys.executable, str(WORKER), "--device", device]
+    command = [*(peers.command(device) if device in peers.MODES else own), "--model", model, "--precision", precision]
     steps = options.steps or (300 if model in SMALL else 12)
     command += ["--threads", str(options.threads), "--steps", str(steps)]
     environment = {**os.environ, "TF_RECIPE_CACHE_PATH": str(recipes)}
@@ -119,15 +132,30 @@ def summary(model: str, precision: str, threads: int, measured: list[dict[str, R
         "tensorflow": measured[0]["hpu"]["tensorflow"],
     }
     what = "build" if model == BUILT else "step"
-    devices = [device for device in ("hpu", *STOCK) if device in measured[0]]
+    devices = [device for device in ("hpu", *STOCK, *peers.MODES) if device in measured[0]]
     for device in devices:
         runs = [pair[device] for pair in measured]
         line[device] = _build_times(runs) if model == BUILT else _step_times(runs)
-    best = min(devices[1:], key=lambda device: statistics.median(_typical(pair[device]) for pair in measured))
-    ratios = [_typical(pair[best]) / _typical(pair["hpu"]) for pair in measured]
-    line["best_stock"] = best
-    line[f"{what}_ratio"] = {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
+    others = [device for device in devices[1:] if device not in peers.MODES]
+    line["best_stock"], line[f"{what}_ratio"] = _ratio(measured, others)
+    if len(others) < len(devices) - 1:
+        _check_parameters(model, measured[0])
+        line["best_other"], line["other_ratio"] = _ratio(measured, devices[1:])
     return _rounded(line)
+
+
+def _ratio(measured: list[dict[str, Run]], others: list[str]) -> tuple[str, dict[str, float]]:
+    """The fastest of the others over all pairs, and its time over HPU's."""
+    best = min(others, key=lambda device: statistics.median(_typical(pair[device]) for pair in measured))
+    ratios = [_typical(pair[best]) / _typical(pair["hpu"]) for pair in measured]
+    return best, {"median": statistics.median(ratios), "min": min(ratios), "max": max(ratios)}
+
+
+def _check_parameters(model: str, runs: dict[str, Run]) -> None:
+    """That all trained the same network."""
+    counts = {device: run["parameters"] for device, run in runs.items()}
+    if len(set(counts.values())) > 1:
+        raise SystemExit(f"{model} is not the same network everywhere, numbers of trained parameters: {counts}")
 
 
 def _typical(run: Run) -> float:
@@ -179,15 +207,28 @@ def table(lines: list[dict[str, Any]]) -> str:
         "warm",
         "stock",
     ]
-    rows = [head, *(_row(line) for line in lines)]
+    modes = [mode for mode in peers.MODES if any(mode in line for line in lines)]
+    head += [*modes, *(["best other (spread)"] if modes else [])]
+    rows = [head, *(_row(line) + _peer_cells(line, modes) for line in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
 
 
+def _peer_cells(line: dict[str, Any], modes: list[str]) -> list[str]:
+    """Times of the peers, and the ratio to the fastest of all others."""
+    if not modes:
+        return []
+    cells = [f"{line[mode]['step_ms']['median']:.2f} ms" if mode in line else "" for mode in modes]
+    return [*cells, f"{line['best_other']}: {_spread(line['other_ratio'])}" if "best_other" in line else ""]
+
+
+def _spread(ratio: dict[str, float]) -> str:
+    return f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})"
+
+
 def _row(line: dict[str, Any]) -> list[str]:
     hpu, stock, xla = line["hpu"], line["default"], line.get("xla")
-    ratio = line.get("step_ratio") or line["build_ratio"]
-    spread = f"{ratio['median']:.2f} ({ratio['min']:.2f} to {ratio['max']:.2f})"
+    spread = _spread(line.get("step_ratio") or line["build_ratio"])
     if "step_ms" not in hpu:
         cold, warm, plain = _seconds(hpu, "build_s_cold"), _seconds(hpu, "build_s_warm"), _seconds(stock, "build_s")
         return [line["model"], line["precision"], "", "", "", spread, cold, warm, plain]

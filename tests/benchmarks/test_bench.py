@@ -49,6 +49,24 @@ def test_table_has_a_row_per_line() -> None:
     assert "1.50 (1.50 to 2.00)" in rows[0] and "6.50 s" in rows[0]
 
 
+def test_peers_have_a_ratio_of_their_own_and_the_same_network() -> None:
+    pairs = [
+        {
+            device: {**each, "parameters": 7}
+            for device, each in {**pair, "itex": run(7, 1.0), "torch": run(5, 1.0)}.items()
+        }
+        for pair in PAIRS
+    ]
+    line = bench.summary("mlp", "fp32", 2, pairs)
+    assert line["best_stock"] == "xla" and line["best_other"] == "torch"
+    assert line["other_ratio"] == {"median": 1.25, "min": 1.0, "max": 1.25}
+    head, row = bench.table([line, bench.summary("mlp", "bf16", 2, PAIRS)]).splitlines()[:2]
+    assert "torch.compile" not in head and row.rstrip().endswith("torch: 1.25 (1.00 to 1.25)")
+    pairs[0]["torch"]["parameters"] = 8
+    with pytest.raises(SystemExit, match="mlp is not the same network everywhere"):
+        bench.summary("mlp", "fp32", 2, pairs)
+
+
 def test_build_only() -> None:
     pairs = [
         {"hpu": {"tensorflow": "2.15.1", "build": 6.0, "compiled": 3}, "default": {"tensorflow": "", "build": 3.0}}

@@ -60,6 +60,7 @@ def _train(arguments: argparse.Namespace) -> dict[str, Any]:
     In seconds.
     """
     import models
+    import numpy as np
     import tensorflow as tf
 
     class Clock(tf.keras.callbacks.Callback):
@@ -88,6 +89,7 @@ def _train(arguments: argparse.Namespace) -> dict[str, Any]:
         "from_start": clock.from_start,
         "steps": steps[int(len(steps) * WARM_UP) :],
         "loss": float(history.history["loss"][-1]),
+        "parameters": sum(int(np.prod(weight.shape)) for weight in model.trainable_weights),
     }
 
 
