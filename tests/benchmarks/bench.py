@@ -40,7 +40,10 @@ from tests.benchmarks import firstcall, peers, scaling, warmstart
 WORKER = Path(__file__).with_name("worker.py")
 STOCK = ("default", "xla")
 SMALL = ("mlp", "lenet")
-LARGE = ("resnet50", "mobilenetv2", "vit", "bert", "lstm")
+LARGE = (
+    "resnet50", "mobilenetv2", "vit", "bert", "lstm", "gru", "unet", "convnext", "efficientnet", "decoder512",
+    "decoder2048",
+)  # fmt: skip
 BUILT = "resnet50_build"
 COMPARISONS: dict[str, Any] = {"scaling": scaling, "warmstart": warmstart, "firstcall": firstcall}
 
@@ -99,7 +102,7 @@ def pairs(model: str, precision: str, options: argparse.Namespace) -> list[dict[
     """What the workers measured: per pair one run per device, by device."""
     devices = ["hpu", *(STOCK if model in SMALL else STOCK[:1])]
     if model != BUILT:
-        devices += [mode for mode, (peer, _) in peers.MODES.items() if peer in options.peers]
+        devices += peers.modes(options.peers, model)
     out = []
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(options.pairs):

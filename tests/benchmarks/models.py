@@ -21,7 +21,7 @@ EXAMPLES = 2048  # enough that batches differ, small enough that the data costs 
 class Benchmark:
     """What is trained, on inputs of which shape, in batches of how many.
 
-    words: inputs are tokens below this number, not images. each: every position of the input has a class.
+    words: inputs are tokens below this number, not images. each: every word or pixel of the input has a class.
     """
 
     build: Callable[[], tf.keras.Model]
@@ -40,7 +40,8 @@ class Benchmark:
             x = numbers.integers(1, self.words, (count, *self.shape))
         else:
             x = numbers.random((count, *self.shape), dtype=np.float32)
-        y = numbers.integers(0, self.classes, (count, *self.shape) if self.each else count)
+        places = self.shape if self.words else self.shape[:-1]
+        y = numbers.integers(0, self.classes, (count, *places) if self.each else count)
         return tf.data.Dataset.from_tensor_slices((x, y)).batch(batch, drop_remainder=True).cache().repeat()
 
 
@@ -135,6 +136,53 @@ def lstm() -> tf.keras.Model:
     )
 
 
+def gru() -> tf.keras.Model:
+    """Two layers of 128 over 64 tokens."""
+    return _sequential(
+        layers.Input((64,), dtype="int64"),
+        layers.Embedding(WORDS, 128),
+        layers.GRU(128, return_sequences=True),
+        layers.GRU(128),
+        layers.Dense(10),
+    )
+
+
+def unet() -> tf.keras.Model:
+    """Three levels of 32 to 128 channels on 96x96, a class for every pixel."""
+    inputs = layers.Input((96, 96, 3))
+
+    def pair(x: tf.Tensor, width: int) -> tf.Tensor:
+        for _ in range(2):
+            x = layers.ReLU()(layers.BatchNormalization()(layers.Conv2D(width, 3, padding="same")(x)))
+        return x
+
+    x, passed = inputs, []
+    for width in (32, 64):
+        x = pair(x, width)
+        passed.append(x)
+        x = layers.MaxPooling2D()(x)
+    x = pair(x, 128)
+    for width in (64, 32):
+        x = layers.Conv2DTranspose(width, 2, strides=2)(x)
+        x = pair(layers.Concatenate()([passed.pop(), x]), width)
+    return tf.keras.Model(inputs, layers.Activation("linear", dtype="float32")(layers.Conv2D(10, 1)(x)))
+
+
+def _decoder(length: int) -> Callable[[], tf.keras.Model]:
+    def build() -> tf.keras.Model:
+        """Two layers of causal attention, width 256, that say the next word."""
+        inputs = layers.Input((length,), dtype="int64")
+        x = _Positions()(layers.Embedding(1000, 256)(inputs))
+        for _ in range(2):
+            y = layers.LayerNormalization(epsilon=1e-6)(x)
+            x = x + layers.MultiHeadAttention(4, 64)(y, y, use_causal_mask=True)
+            y = layers.LayerNormalization(epsilon=1e-6)(x)
+            x = x + layers.Dense(256)(layers.Dense(1024, activation="gelu")(y))
+        return tf.keras.Model(inputs, layers.Activation("linear", dtype="float32")(layers.Dense(1000)(x)))
+
+    return build
+
+
 MODELS = {
     "mlp": Benchmark(mlp, (784,), 128),
     "lenet": Benchmark(lenet, (28, 28, 1), 64),
@@ -143,6 +191,12 @@ MODELS = {
     "vit": Benchmark(vit, (160, 160, 3), 16),
     "bert": Benchmark(bert, (128,), 16, classes=WORDS, words=WORDS, each=True),
     "lstm": Benchmark(lstm, (64,), 32, words=WORDS),
+    "gru": Benchmark(gru, (64,), 32, words=WORDS),
+    "unet": Benchmark(unet, (96, 96, 3), 8, each=True),
+    "convnext": Benchmark(lambda: application("ConvNeXtTiny", 96), (96, 96, 3), 8),
+    "efficientnet": Benchmark(lambda: application("EfficientNetB0", 128), (128, 128, 3), 16),
+    "decoder512": Benchmark(_decoder(512), (512,), 4, classes=1000, words=1000, each=True),
+    "decoder2048": Benchmark(_decoder(2048), (2048,), 1, classes=1000, words=1000, each=True),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +18,13 @@ ENVIRONMENTS = HERE.parents[1] / "build" / "peers"
 
 @dataclass(frozen=True)
 class Peer:
-    """requirements: what its environment has. modes: columns of the comparison, with the worker's option --device."""
+    """requirements: what its environment has. modes: columns of the comparison, with the worker's option --device.
+    models: those it has, None for all."""
 
     requirements: tuple[str, ...]
     worker: str
     modes: dict[str, str]
+    models: tuple[str, ...] | None = None
 
 
 PEERS = {
@@ -29,10 +32,17 @@ PEERS = {
         ("intel-extension-for-tensorflow[cpu]==2.15.0.0", "tensorflow==2.15.1"), "worker.py", {"itex": "default"}
     ),
     "torch": Peer(
-        ("torch==2.13.0", "numpy"), "torch_worker.py", {"torch": "eager", "torch.compile": "compile"}
+        ("torch==2.13.0", "numpy"), "torch_worker.py", {"torch": "eager", "torch.compile": "compile"},
+        ("mlp", "lenet", "resnet50", "mobilenetv2", "vit", "bert", "lstm"),
     ),
 }  # fmt: skip
 MODES = {mode: (peer, device) for peer, how in PEERS.items() for mode, device in how.modes.items()}
+
+
+def modes(names: Sequence[str], model: str) -> list[str]:
+    """The columns of these peers for a model."""
+    having = [name for name in names if model in (PEERS[name].models or (model,))]
+    return [mode for mode, (peer, _) in MODES.items() if peer in having]
 
 
 def command(mode: str) -> list[str]:
