@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -14,6 +14,7 @@ from ..code import Call, Code
 from ..schedule import Schedule
 from .emit import module
 from .epilogue import emit_contraction, plain
+from .equal_bodies import form, with_tensors
 from .loops import emit_loop
 from .merged_functions import merge, shape
 from .random_scatter_scan import emit_single
@@ -41,8 +42,12 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     functions = _Functions(add, attributes, module_bytes)
     compact = _one_product(plan) or _generic(plan)
     codes = []
+    known: dict[Hashable, tuple[Code, list[Node]]] = {}
     for kernel in plan.kernels:
-        code = _emit(kernel, target, lanes, compact)
+        what, tensors = form(kernel)
+        if what not in known:
+            known[what] = _emit(kernel, target, lanes, compact), tensors
+        code = with_tensors(*known[what], tensors)
         for call in code.calls:
             functions.add(call, code.declarations)
         codes.append((replace(code, calls=()), len(code.calls)))
