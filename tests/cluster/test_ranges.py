@@ -77,6 +77,11 @@ def test_zero_and_negative_numbers_are_no_symbols(other: int) -> None:
     assert generalize([met((4,), (1,), value=[5]), met((4,), (1,), value=[other])]) is None
 
 
+def test_a_size_of_zero_is_of_no_range() -> None:
+    form = generalize([met((64, 8), (64,)), met((29, 8), (29,))])
+    assert form is not None and form.dims(met((1, 8), (1,))) == [1] and form.dims(met((0, 8), (0,))) is None
+
+
 def test_equal_signatures_have_no_symbols() -> None:
     assert generalize([met((4, 5)), met((4, 5))]) is None
 

@@ -174,6 +174,18 @@ def test_variables_stay_fp32() -> None:
     assert done.verdicts["update", "ResourceApplyGradientDescent"] is Why.VARIABLE
 
 
+def test_what_only_reads_a_variable_stays_fp32_too() -> None:
+    def make() -> None:
+        rows = tf.raw_ops.ResourceGather(
+            resource=variable("v", (4, 3)), indices=tf.constant([1, 3]), dtype=tf.float32, name="rows"
+        )
+        tf.matmul(rows, x(), name="y")
+
+    done = converted(build(make), config(allowlist=["MatMul", "ResourceGather"]))[1]
+    assert done.verdicts["rows", "ResourceGather"] is Why.VARIABLE
+    assert done.verdicts["y", "MatMul"] is Why.ALLOWED
+
+
 def test_reasons() -> None:
     def make() -> None:
         a = x()

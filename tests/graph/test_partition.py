@@ -93,6 +93,15 @@ def test_a_loop_counter_is_no_launch() -> None:
     assert grown(make) == []
 
 
+def test_masks_are_a_launch() -> None:
+    def make() -> None:
+        mask = v1.placeholder(tf.bool, (64, 64), "mask")
+        tf.abs(x(), name="cpu")
+        tf.logical_not(tf.logical_or(mask, tf.transpose(mask, name="t"), name="or"), name="not")
+
+    assert {"or", "not"} <= set(sum(grown(make, cpu=("cpu",)), []))
+
+
 def test_views_and_constants_alone_are_no_launch() -> None:
     def make() -> None:
         tf.identity(tf.reshape(x(), (4,)), name="y")
