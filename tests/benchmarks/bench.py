@@ -16,8 +16,9 @@ fewer steps; XLA, which is no match there, is left out.
 ratio is against the fastest of all others, then.
 
 `scaling` (see `scaling.py`) is what strategies cost, `warmstart` (see `warmstart.py`) what the recipe cache is worth,
-`firstcall` (see `firstcall.py`) how long one waits for a model's first eager call without it:
-`--models scaling warmstart firstcall`, for the models in `--scale`.
+`firstcall` (see `firstcall.py`) how long one waits for a model's first eager call without it, and `kernels` (see
+`kernels.py`) what each kernel of a step takes, beside what this CPU can do: `--models scaling warmstart firstcall
+kernels`, for the models in `--scale`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).parents[2]))  # behind the installed package
 
-from tests.benchmarks import firstcall, peers, scaling, warmstart
+from tests.benchmarks import firstcall, kernels, peers, scaling, warmstart
 
 WORKER = Path(__file__).with_name("worker.py")
 STOCK = ("default", "xla")
@@ -45,7 +46,12 @@ LARGE = (
     "decoder2048",
 )  # fmt: skip
 BUILT = "resnet50_build"
-COMPARISONS: dict[str, Any] = {"scaling": scaling, "warmstart": warmstart, "firstcall": firstcall}
+COMPARISONS: dict[str, Any] = {
+    "scaling": scaling,
+    "warmstart": warmstart,
+    "firstcall": firstcall,
+    "kernels": kernels,
+}
 
 Run = dict[str, Any]
 
