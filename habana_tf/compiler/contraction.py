@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from ..ir import extent as ext
 from ..ir.dtypes import DType
-from ..ir.extent import Extent
+from ..ir.extent import Extent, nominal
 from ..ir.primitives import Node
 from .view_indices import Unfit
 
@@ -186,13 +186,24 @@ WINDOW = 8
 
 
 def accepts_guards(spec: ContractSpec) -> bool:
-    """Whether `emit_contract` takes this spec's guards; if not, the padded operand must be a copy in memory.
+    """Whether `emit_contract` takes this spec's guards: any, where it can pack both operands (see `packable`)."""
+    c = canonical(spec)
+    return guards_in_place(c) or packable(c)
+
+
+def packable(c: Canonical) -> bool:
+    """Whether there is code that packs both operands: lanes run along columns, and there is a sum."""
+    return bool(c.k) and c.lane is not None and c.lane in c.n and all(nominal(x.extent) > 0 for x in c.k)
+
+
+def guards_in_place(c: Canonical) -> bool:
+    """Whether the guards, if any, can be seen to while operand a is read where it lies; else the padded operand is
+    better a copy in memory, unless both are packed anyway.
 
     Each must lie on the operand that does not share the result's last axis and tie one of its own labels to one
     summed label of few points, of which at least one is always inside; for bf16 the last summed axis must be
     contiguous and free of guards. So are images under forward convolutions and input gradients.
     """
-    c = canonical(spec)
     guards = c.a.guards
     if c.b.guards or not guards:
         return not c.b.guards

@@ -15,7 +15,7 @@ from ..ir import extent as ext
 from ..ir.extent import Extent
 from ..ir.linearity import affine, linear
 from ..ir.primitives import Contraction, Node, Op
-from .contraction import ContractSpec, Guard, Operand, View, accepts_guards, canonical
+from .contraction import ContractSpec, Guard, Operand, View, canonical, guards_in_place
 from .primitive_classes import IndexView, primitive
 from .view_indices import Index, Range, Unfit, strides
 
@@ -97,7 +97,7 @@ def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[Vie
             continue
         views = (inner, plain[1]) if side == 0 else (plain[0], inner)
         try:
-            if accepts_guards(specification(node, views)):
+            if guards_in_place(canonical(specification(node, views))):
                 return views
         except (Unfit, ValueError):
             return None

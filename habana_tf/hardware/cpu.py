@@ -136,6 +136,11 @@ class Target:
         return self.isa is not Isa.PORTABLE
 
     @property
+    def masks_halves(self) -> bool:
+        """Whether masks are for lanes of 16 bits as well."""
+        return self.isa >= Isa.AVX512
+
+    @property
     def rounds_to_bf16(self) -> bool:
         """Whether one instruction rounds a vector of fp32 to bf16."""
         return self.avx512_bf16

@@ -20,6 +20,8 @@ from habana_tf.compiler.codegen.contract import (
     accepts_guards,
     emit_contract,
 )
+from habana_tf.compiler.codegen.contract_tiles import block_plan
+from habana_tf.compiler.contraction import canonical, packable
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -129,14 +131,20 @@ class Case:
         kept.sort(key=lambda i: -self.spec.out.strides[i])
         return np.einsum(views[0], subscripts[0], views[1], subscripts[1], kept)
 
-    def check(self, tgt: Target, symbol: int | None = None, compact: bool = False) -> ContractCode:
-        """Compiles, runs and compares; the extent of label `symbol` is known at run time only."""
+    def check(
+        self, tgt: Target, symbol: int | None = None, compact: bool = False, packed: bool = False
+    ) -> ContractCode:
+        """Compiles, runs and compares; the extent of label `symbol` is known at run time only. packed: both operands
+        are, where they can be."""
         want = self.reference()
         extents: list[ext.Extent] = list(self.spec.extents)
         dims: tuple[int, ...] = ()
         if symbol is not None:
             dims, extents[symbol] = (self.spec.extents[symbol],), ext.sym(0)
-        code = emit_contract(replace(self.spec, extents=tuple(extents)), tgt, "kernel", compact=compact)
+        spec = replace(self.spec, extents=tuple(extents))
+        c = canonical(spec)
+        cut = block_plan(c, tgt, compact) if packed and packable(c) else None
+        code = emit_contract(spec, tgt, "kernel", cut=cut, compact=compact)
         bf16 = self.spec.out.dtype is BF16
         out = np.zeros(want.size + 64, np.uint16 if bf16 else np.float32)
         out[want.size :] = 7

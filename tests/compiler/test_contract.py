@@ -18,7 +18,7 @@ from habana_tf.compiler.codegen.contract import (
 )
 from habana_tf.compiler.codegen.contract_point import Point
 from habana_tf.compiler.codegen.contract_tiles import plan
-from habana_tf.compiler.contraction import canonical
+from habana_tf.compiler.contraction import canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType
@@ -173,15 +173,26 @@ def test_padding_of_fp32(make: Callable[[], Case], tgt: Target) -> None:
     make().check(tgt)
 
 
-def test_padding_that_must_be_in_memory() -> None:
+def test_padding_that_cannot_be_read_in_place() -> None:
+    """It is zero in a packed copy."""
     one_channel = padded_convolution(2, 28, 8, 32, 3, 1, 1, 1, 28, BF16).spec
     strides = (*one_channel.a.strides[:6], 28 * 28)
     planes_first = ContractSpec(
         one_channel.extents, Operand(BF16, strides, 0, one_channel.a.guards), one_channel.b, one_channel.out
     )
-    assert not accepts_guards(planes_first)
+    assert accepts_guards(planes_first) and not guards_in_place(canonical(planes_first))
+    code = emit_contract(planes_first, target(), "kernel")
+    assert code.plan is not None and code.plan.blocks
+
+
+def test_padding_that_must_be_in_memory() -> None:
+    """Where lanes run along a batch, nothing is packed; and a guard on the columns cannot be seen to."""
+    depthwise = padded_depthwise(2, 9, 40, F32).spec
+    assert accepts_guards(depthwise)
+    turned = ContractSpec(depthwise.extents, depthwise.b, depthwise.a, depthwise.out)
+    assert not accepts_guards(turned)
     with pytest.raises(ValueError, match="in memory"):
-        emit_contract(planes_first, target(), "kernel")
+        emit_contract(turned, target(), "kernel")
 
 
 class ScaleAndBias:

@@ -158,16 +158,43 @@ def test_rows_of_symbolic_number(name: str, rows: int, monkeypatch: pytest.Monke
     assert not registers.rows, "registers were not released"
 
 
+PACKED = {
+    "strided a": lambda: shapes.matmul(64, 64, 64, ta=True, dtype=BF16),
+    "both strided": lambda: shapes.matmul(75, 70, 101, ta=True, tb=True, dtype=BF16),
+    "odd sum": lambda: shapes.matmul(75, 70, 101, dtype=BF16),
+    "odd sum, 9 pairs a step": lambda: shapes.matmul(40, 40, 35, dtype=BF16),
+    "long sum, 9 pairs a step": lambda: shapes.matmul(40, 40, 18 * 43, ta=True, tb=True, dtype=BF16),
+    "sum in blocks": lambda: shapes.matmul(70, 40, 1500, ta=True, dtype=BF16),
+    "split sum in blocks": lambda: shapes.matmul(30, 20, 9001, ta=True, dtype=BF16),
+    "many rows": lambda: shapes.matmul(600, 40, 48, ta=True, dtype=BF16),
+    "filter gradient": lambda: shapes.filter_gradient(4, 13, 32, 40, 3, BF16),
+    "filter gradient of a small image": lambda: shapes.filter_gradient(8, 7, 32, 20, 3, BF16),
+    "padded convolution": lambda: shapes.padded_convolution(2, 13, 16, 20, 3, 1, 1, 1, 13, BF16),
+    "padded and strided": lambda: shapes.padded_convolution(2, 29, 8, 20, 3, 2, 1, 1, 15, BF16),
+    "padded, tiny image": lambda: shapes.padded_convolution(5, 3, 8, 33, 3, 1, 1, 1, 3, BF16),
+    "padded input gradient": lambda: shapes.padded_convolution(3, 11, 16, 32, 3, 1, 1, 2, 13, BF16, reverse=True),
+}
+
+
 @pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")
 @pytest.mark.parametrize("way", ["dot", "widen"])
-def test_strided_a_uses_vectors(way: Literal["dot", "widen"], monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the way that was measured to be faster; what tiles take, they take either way."""
+@pytest.mark.parametrize("name", PACKED)
+def test_products_of_packed_operands(name: str, way: Literal["dot", "widen"], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tiles could not read as it lies; they take it whichever other way was measured to be faster."""
     registers = emulate(monkeypatch)
-    code = shapes.matmul(64, 64, 64, ta=True, dtype=BF16).check(replace(AMX, products=way))
-    assert not registers.configured
-    assert code.plan is not None and code.plan.dot == (way == "dot")
-    code = shapes.matmul(64, 64, 64, dtype=BF16).check(replace(AMX, products=way))
-    assert registers.products and code.plan is not None and code.plan.amx
+    code = PACKED[name]().check(replace(AMX, products=way))
+    assert not registers.errors
+    assert code.plan is not None and code.plan.amx and code.plan.blocks
+    assert registers.products and not registers.rows, "registers were not released"
+
+
+@pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")
+@pytest.mark.parametrize("rows", [2, 31, 32, 75])
+def test_packed_rows_of_symbolic_number(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    registers = emulate(monkeypatch)
+    code = shapes.matmul(rows, 70, 96, ta=True, dtype=BF16).check(AMX, symbol=0)
+    assert not registers.errors
+    assert code.plan is not None and code.plan.amx and code.plan.blocks and registers.products
 
 
 @pytest.mark.skipif(host().isa >= Isa.AMX, reason="this CPU runs the instructions themselves in test_contract")

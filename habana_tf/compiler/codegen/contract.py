@@ -23,6 +23,7 @@ from ...ir import extent as ext
 from ...ir.dtypes import DType
 from ...ir.extent import Extent
 from ..contraction import ContractSpec, Guard, Operand, accepts_guards, canonical
+from .contract_block_kernel import BlockKernel
 from .contract_kernels import ContractionCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
 from .contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
 from .contract_tiles import Plan, plan
@@ -78,6 +79,15 @@ def emit_contract(
         return "temp", len(temps) - 1
 
     names = ("b", "a") if c.swapped else ("a", "b")
+    if p.blocks:
+        partial = None
+        if p.chunks != 1:
+            partial = StorePartial(c, 0)
+            temp(ext.mul(ext.mul(partial.size, p.chunks), 4))
+        calls.append(BlockKernel(c, p, name, names, final, partial).emit())
+        if partial:
+            calls.append(reduce_call(c, p, f"{name}_sum", partial, final))
+        return ContractCode(tuple(calls), tuple(temps), p)
     a = Source("bf16" if c.a.dtype is DType.BF16 else "f32", c.a.dtype.bytes, c.a.offset, names[0])
     b = Source("bf16" if c.b.dtype is DType.BF16 else "f32", c.b.dtype.bytes, c.b.offset, names[1])
     if p.dot and c.k[-1].a == 1:

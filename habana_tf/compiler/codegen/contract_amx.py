@@ -102,17 +102,25 @@ class TileProducts:
             raise ValueError(f"{len(parts)} groups of rows and {vectors} vectors are more than four tile registers")
         self.fn, self.parts, self.vectors, self.depth, self.width = fn, parts, vectors, depth, width
 
-    def run(self, loops: Sequence[KLoop], a: Value, b: Value, target: Value) -> None:
-        """Sums over `loops` (the last one steps `depth` pairs) to `target`, row by row of `vectors` * 16 sums."""
-        for g in range(len(self.parts)):
-            for v in range(self.vectors):
-                self._do("tilezero", ("i8", self._sums(g, v)))
+    def run(self, loops: Sequence[KLoop], a: Value, b: Value, target: Value, add: bool = False) -> None:
+        """Sums over `loops` (the last one steps `depth` pairs) to `target`, row by row of `vectors` * 16 sums. add: to
+        what is there."""
+        if not add:
+            for g in range(len(self.parts)):
+                for v in range(self.vectors):
+                    self._do("tilezero", ("i8", self._sums(g, v)))
+        else:
+            self._move("tileloadd64", target)
         self._nest(list(loops), a, b)
+        self._move("tilestored64", target)
+
+    def _move(self, what: str, target: Value) -> None:
+        """Loads or stores all sums."""
         row, line = 0, self.vectors * REGISTER
         for g, part in enumerate(self.parts):
             for v in range(self.vectors):
                 place = at(self.fn, target, row * line + v * REGISTER)
-                self._do("tilestored64", ("i8", self._sums(g, v)), ("ptr", place), ("i64", line))
+                self._do(what, ("i8", self._sums(g, v)), ("ptr", place), ("i64", line))
             row += part.rows
 
     def _nest(self, loops: list[KLoop], a: Value, b: Value) -> None:

@@ -15,7 +15,8 @@ from .contract_micro import BODY, COMPACT_BODY, Accumulation, KLoop, Micro, at, 
 from .contract_pack import SPREAD, PanelPacker, spread
 from .contract_padding import guarded
 from .contract_point import Buffer, Epilogue, StorePartial, Tile
-from .contract_tiles import Dim, Plan
+from .contract_tiles import Plan
+from .contract_tiling import Dim
 from .emit import Function, Value
 
 
@@ -254,7 +255,7 @@ def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable
 
 def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> ContractionCall:
     """Adds the chunks' partial sums in order and runs the epilogue."""
-    dims = tuple(d for d in p.dims if d.kind not in ("chunk", "rowblock"))
+    dims = tuple(d for d in p.dims if d.kind not in ("chunk", "block"))
     grid_dims, grid = 0, 1
     while grid_dims < len(dims) and grid < 64:
         grid *= nominal(dims[grid_dims].count)

@@ -16,7 +16,8 @@ from ...ir.extent import Extent
 from ..contraction import Canonical, Label
 from .contract_micro import at
 from .contract_point import Epilogue, Point, Tile
-from .contract_tiles import Dim, Plan
+from .contract_tiles import Plan
+from .contract_tiling import Dim
 from .emit import Function, Value
 from .evaluator import extent_value
 
@@ -30,7 +31,8 @@ class Place:
 
     starts: dict[int, Value] = field(default_factory=dict)
     row_tile: Value = "0"
-    row_tiles: tuple[Value, Value] | None = None
+    blocks: dict[tuple[str, int], tuple[Value, Value]] = field(default_factory=dict)
+    """From where to where a loop runs here, by its kind and its label's key."""
     panel: Value = "0"
     chunk: Value = "0"
     chunk_label: Label | None = None
@@ -78,11 +80,15 @@ class TileLoops:
 
     def enter(self, dim: Dim, index: Value, place: Place) -> None:
         fn, t = self.fn, self.t
-        if dim.kind == "rowblock":
-            low = fn.integer("mul", index, dim.size)
-            place.row_tiles = low, fn.minimum(fn.integer("add", low, dim.size), self.number(t.tiles))
-            return
         assert dim.label is not None
+        if dim.kind == "block":
+            low = fn.integer("mul", index, dim.size)
+            most = {"rows": t.tiles, "panels": t.panels}.get(dim.of, dim.label.extent)
+            high = fn.integer("add", low, dim.size)
+            if not isinstance(most, int) or most % dim.size:
+                high = fn.minimum(high, self.number(most))
+            place.blocks[dim.of, dim.label.key] = low, high
+            return
         start = index
         if dim.kind == "rows":
             place.row_tile = index
@@ -115,12 +121,14 @@ class TileLoops:
             self.variants(place, (True, True), body)
             return
         dim = dims[0]
-        low, high = "0", self.number(dim.count)
-        if dim.kind == "rows" and place.row_tiles:
-            low, high = place.row_tiles
-        with self.fn.loop(low, high) as loop:
+        with self.fn.loop(*self.range(dim, place)) as loop:
             self.enter(dim, loop.index, place)
             self.inner(dims[1:], place, body)
+
+    def range(self, dim: Dim, place: Place) -> tuple[Value, Value]:
+        """From where to where a loop runs here."""
+        assert dim.label is not None
+        return place.blocks.get((dim.kind, dim.label.key), ("0", self.number(dim.count)))
 
     def variants(self, place: Place, by: tuple[bool, bool], body: Body) -> None:
         """Emits `body(place, row tile size, vectors, active lanes)` for each form the tile may have here."""
@@ -130,7 +138,7 @@ class TileLoops:
         widths = [tail] if t.panels == 1 or full == tail else [full, tail]
 
         def columns(size: int) -> None:
-            with self._choice(place.panel, str(t.panels - 1), len(widths)) as choose:
+            with self.choice(place.panel, str(t.panels - 1), len(widths)) as choose:
                 for vectors, active in widths:
                     with choose():
                         body(place, size, vectors, active)
@@ -141,7 +149,7 @@ class TileLoops:
         if t.overlaps and len(t.sizes) > 1:
             self._tiles_or_rows(place, columns)
             return
-        with self._choice(place.row_tile, self.number(t.large), len(t.sizes)) as choose:
+        with self.choice(place.row_tile, self.number(t.large), len(t.sizes)) as choose:
             for size in t.sizes:
                 with choose():
                     columns(size)
@@ -150,7 +158,7 @@ class TileLoops:
         """The full tile if the split label's extent has room for one, else all its rows one by one."""
         assert self.t.split is not None
         n, key = self.number(self.t.split.extent), self.t.split.key
-        with self._choice(n, str(self.t.size), 2) as choose:
+        with self.choice(n, str(self.t.size), 2) as choose:
             with choose():
                 start = place.starts[key]
                 with self.fn.loop("0", n) as row:
@@ -161,7 +169,7 @@ class TileLoops:
                 columns(self.t.size)
 
     @contextmanager
-    def _choice(self, value: Value, below: Value, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    def choice(self, value: Value, below: Value, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
         """Two branches, the first for value < below; or one without a test."""
         fn = self.fn
         if forms == 1:
@@ -199,7 +207,7 @@ class TileLoops:
     def reserve(self, out: Epilogue, always: bool = False) -> None:
         """To be called first: takes stack for a tile if the epilogue is too long to stand inline."""
         most = self.t.rows * self.t.vectors
-        if always or _length(out, self.c, self.t.lanes) * most > INLINE:
+        if always or epilogue_length(out, self.c, self.t.lanes) * most > INLINE:
             self.stack_tile = self.fn.op(f"alloca [{most * self.t.lanes * 4} x i8], align 64")
 
     def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
@@ -269,7 +277,7 @@ class TileLoops:
         ]
 
 
-def _length(out: Epilogue, c: Canonical, lanes: int) -> int:
+def epilogue_length(out: Epilogue, c: Canonical, lanes: int) -> int:
     """Instructions of an epilogue per vector, tried out aside; what vectors share is left out."""
     fn = Function("probe")
     out.begin(fn, [f"%p{i}" for i in range(len(out.buffers))])

@@ -20,7 +20,7 @@ from dataclasses import replace
 from ..contraction import Guard, Label
 from .contract_loops import Place, TileLoops
 from .contract_micro import KLoop, at
-from .contract_tiles import row_starts
+from .contract_tiling import row_starts
 from .emit import Value
 
 

@@ -1,8 +1,4 @@
-"""How a contraction is cut: register tile, loop order, packing, splits of k, and the grid.
-
-The tile's rows are a constant set: whole inner m labels times a part of the next one, so that a row's distance from
-the first is known when the kernel is written; the remaining rows make a second, one step smaller tile (13+13, not
-14+12). Its columns are up to four vectors along the lane label.
+"""How a contraction is cut: loop order, packing, splits of k, and the grid.
 
 A form of tile is code to write and to compile, some milliseconds that a product which takes less than that itself is
 not worth. Where *compact* code is asked for, the last tile reaches back over rows of the one before, which are then
@@ -13,6 +9,9 @@ Loop order, outermost first: [k chunk, batch, outer n, ...] then
     b small (fits the second-level cache):  m..., row tiles, column panels     one a tile meets all of b while in L1
     otherwise:                              panels, m..., row tiles            one packed b panel meets all rows
 A prefix of the order is the grid; the rest are loops within a work item.
+
+Both operands are packed, in blocks (see `contract_blocks`), where the tile engine cannot read a as it lies, and
+where guards are such that a cannot be read in place.
 
 The sum is split into chunks of k with partial results, added up in fixed order by a second call, when there are too
 few tiles for the grid, or when a and b are far larger than the cache while the result is small. Nothing here depends
@@ -26,7 +25,6 @@ by row. A symbolic label of the sum is a loop, or cut in chunks of a constant nu
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from habana_tf.hardware.cpu import Target, TileEngine
@@ -34,7 +32,9 @@ from habana_tf.hardware.cpu import Target, TileEngine
 from ...ir import extent as ext
 from ...ir.dtypes import DType
 from ...ir.extent import Extent, nominal
-from ..contraction import Canonical, Label
+from ..contraction import Canonical, guards_in_place, packable
+from .contract_blocks import Blocks, cut
+from .contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
 
 L2 = 1 << 20
 """Bytes of second-level cache per core that tiles are made for."""
@@ -42,78 +42,15 @@ STACK = 160 << 10
 """Largest packed panel that an item keeps on its stack."""
 ITEMS = 16
 """Work items wanted in a call that is long enough to share."""
-REPEATED = 1 / 12
-"""The part of all rows that compact code may compute twice to save a second form of tile."""
-SECOND_FORM = 1.02
-"""How much longer a tile of compact code may take that has no narrower form for the last columns."""
 READ = 2
 """Panels that an element of a in bf16 meets, up to which each widens it anew. A copy in fp32 saves the others that, but
 is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
+WIDEST = 2
+"""Vectors of a tile where a is packed: tall tiles, since a row costs no more for being one of many."""
 SHORT = 16_000_000.0
 """Multiply-adds (in vectors) up to which a product may be compact: about 3 milliseconds."""
 SHARE = 400_000.0
 """Multiply-adds (in vectors) below which a work item is not made smaller: about 100 microseconds."""
-
-
-@dataclass(frozen=True)
-class Tiling:
-    """The register tile. Labels `whole` lie in it entirely; `split` (if any) is cut in `tiles` parts, the first
-    `large` of them `size` long, the others size - 1; if all are long and there are too few rows, they overlap."""
-
-    whole: tuple[Label, ...]
-    split: Label | None
-    size: int
-    tiles: Extent
-    large: Extent
-    vectors: int
-    panels: int
-    lanes: int
-    columns: int
-
-    @property
-    def width(self) -> int:
-        """Columns of a full panel."""
-        return self.vectors * self.lanes
-
-    @property
-    def rows(self) -> int:
-        return self.size * _points(self.whole)
-
-    @property
-    def overlaps(self) -> bool:
-        """Whether the last tile reaches back over rows of the one before: all tiles have one size."""
-        if self.split is None:
-            return False
-        extent = self.split.extent
-        return not isinstance(extent, int) or (self.large == self.tiles and self.size * nominal(self.tiles) > extent)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """The sizes that tiles along the split label have."""
-        if self.split is not None and not isinstance(self.split.extent, int):
-            return (self.size, 1) if self.size > 1 else (1,)
-        return (self.size, self.size - 1) if nominal(self.large) < nominal(self.tiles) else (self.size,)
-
-    @property
-    def tail_vectors(self) -> int:
-        """Vectors of the last panel."""
-        return -(-(self.columns - (self.panels - 1) * self.width) // self.lanes)
-
-    @property
-    def tail_active(self) -> int:
-        """Valid lanes in the last vector of all."""
-        return (self.columns - 1) % self.lanes + 1
-
-
-@dataclass(frozen=True)
-class Dim:
-    """One loop: over a label's points ("label"), its row tiles ("rows"), blocks of row tiles ("rowblock", `size`
-    tiles each), column panels ("panels") or chunks of a k label ("chunk", `size` steps each)."""
-
-    kind: str
-    count: Extent
-    label: Label | None = None
-    size: int = 1
 
 
 @dataclass(frozen=True)
@@ -124,7 +61,8 @@ class Plan:
     """How many of `dims` make the grid."""
     grain: int
     pack: str
-    """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (a call of its own)."""
+    """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (a call of its own); of both
+    operands: "blocks"."""
     dot: bool
     """bf16 dot products on pairs along the last k label."""
     widen: bool
@@ -134,94 +72,29 @@ class Plan:
     """Pairs per step of AMX products; 0: sums in vector registers."""
     compact: bool = False
     """Little code rather than the fastest."""
+    blocks: Blocks | None = None
 
     @property
     def grid(self) -> Extent:
         return ext.product(d.count for d in self.dims[: self.grid_dims])
 
 
-def row_starts(t: Tiling, size: int) -> list[int]:
-    """Where along the split label the row tiles of this size begin."""
-    assert isinstance(t.tiles, int) and isinstance(t.large, int) and t.split is not None
-    if t.overlaps:
-        return [min(i * t.size, nominal(t.split.extent) - t.size) for i in range(t.tiles)]
-    starts = [i * t.size - max(0, i - t.large) for i in range(t.tiles)]
-    return starts[: t.large] if size == t.size else starts[t.large :]
-
-
-def _points(labels: Iterable[Label]) -> int:
-    """Nominal number of points of labels together."""
-    return math.prod(nominal(x.extent) for x in labels)
-
-
-def tiling(c: Canonical, target: Target, compact: bool = False) -> Tiling:
-    """The tile with the least estimated time per k step over the whole result."""
-    lanes = target.lanes
-    best: tuple[float, Tiling] | None = None
-    needed = -(-c.columns // lanes)
-    for vectors, most in target.register_tiles.items():
-        if vectors > needed and vectors > 1:
-            continue
-        t = _rows(c, most, compact)
-        panels = -(-needed // vectors)
-        tile = Tiling(*t, vectors, panels, lanes, c.columns)
-        whole = _points(t[0])
-        outer = _points(c.m) // (whole * _points([t[1]] if t[1] else []))
-        tiles_large, tiles_all = nominal(t[4]), nominal(t[3])
-        cost = 0.0
-        for rows, tiles in ((t[2], tiles_large), (t[2] - 1, tiles_all - tiles_large)):
-            for v, count in ((vectors, panels - 1), (tile.tail_vectors, 1)):
-                work = rows * whole * v
-                loads = v + rows * whole * (v if c.lane in c.batch else 1)
-                cost += tiles * count * (max(work, 0.8 * loads, 5) + 0.15 * loads + 1)
-        if compact and panels > 1 and (tile.tail_vectors, tile.tail_active) != (vectors, lanes):
-            cost *= SECOND_FORM
-        cost *= outer
-        if best is None or cost < best[0]:
-            best = cost, tile
-    assert best is not None
-    return best[1]
-
-
-def _rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
-    whole: list[Label] = []
-    rows = 1
-    for label in reversed(c.m):
-        n = label.extent
-        if isinstance(n, int) and rows * n <= most:
-            whole.insert(0, label)
-            rows *= n
-            continue
-        size = most // rows
-        if not isinstance(n, int):
-            count = _steps(n, size)
-            return tuple(whole), label, size, count, count
-        tiles = -(-n // size)
-        size = -(-n // tiles)
-        again = tiles * size - n
-        return tuple(whole), label, size, tiles, tiles if compact and again <= n * REPEATED else tiles - again
-    return tuple(whole), None, 1, 1, 1
-
-
-def _steps(n: Extent, size: int) -> Extent:
-    """How many steps of `size` cover n."""
-    return ext.div(ext.add(n, size - 1), size)
-
-
 def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     """The cut of a contraction for a CPU; `compact` if little code is worth more than the fastest."""
-    rows = _points(c.m)
-    depth = _points(c.k)
-    batch = _points(x for x in c.batch if x is not c.lane)
+    rows = points(c.m)
+    depth = points(c.k)
+    batch = points(x for x in c.batch if x is not c.lane)
     symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     engine = target.tile_engine
     dot = _paired(c, rows, depth)
+    amx = _amx(c, engine) if dot and engine else 0
+    compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= SHORT
+    if packable(c) and (not guards_in_place(c) or (dot and engine and not amx)):
+        return block_plan(c, target, compact)
     if symbolic and dot and c.k[-1].a != 1:
         dot = False  # a would have to be spread, and how much of it there is is not known
-    amx = _amx(c, engine) if dot and engine else 0
     dot = dot and (amx > 0 or target.bf16_products == "dot")
-    compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= SHORT
-    t = _amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact)
+    t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * c.b.dtype.bytes
@@ -237,8 +110,8 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
     row_dim = [Dim("rows", t.tiles, t.split)] if t.split else []
     panel_dim = [Dim("panels", t.panels, c.lane)] if c.lane else []
-    outer_count = _turns(lead)
-    tiles = outer_count * _turns(outer_m) * nominal(t.tiles) * t.panels
+    outer_count = turns(lead)
+    tiles = outer_count * turns(outer_m) * nominal(t.tiles) * t.panels
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
     results = rows * c.columns * outer_count
@@ -260,7 +133,7 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     items = chunks * outer_count * t.panels
     while items < ITEMS and inner:
         first = inner[0]
-        per = rows // _turns(front)
+        per = rows // turns(front)
         count = nominal(first.count)
         if first.kind == "label" and per // count >= enough:
             front.append(inner.pop(0))
@@ -270,7 +143,7 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
         if blocks > 1 and first.kind == "rows":
             length = -(-count // blocks)
             blocks = -(-count // length)
-            front.append(Dim("rowblock", _steps(first.count, length), first.label, length))
+            front.append(Dim("block", steps_over(first.count, length), first.label, length, "rows"))
             items *= blocks
         break
     fits = depth // chunks * t.width * (2 if dot else 4) <= STACK
@@ -287,9 +160,30 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
 
 
-def _turns(dims: Iterable[Dim]) -> int:
-    """Nominal number of turns of loops together."""
-    return math.prod(nominal(d.count) for d in dims)
+def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
+    """The cut of a contraction that packs both operands."""
+    engine, rows, depth = target.tile_engine, points(c.m), points(c.k)
+    dot = _paired(c, rows, depth)
+    amx = _filled(c, engine) if dot and engine else 0
+    dot = dot and (amx > 0 or target.bf16_products == "dot")
+    t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact, WIDEST)
+    unit = 2 * max(amx, 1) if dot else 1
+    lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
+    outer = turns(lead)
+    work = float(rows * t.panels * t.vectors * depth * outer)
+    parts = -(-rows // 128) * -(-c.columns // 192) * outer
+    chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, True)
+    blocks, dims, grid_dims = cut(c, t, dot, unit, [*([chunk] if chunk else []), *lead])
+    halves = DType.BF16 in (c.a.dtype, c.b.dtype)
+    blocks = replace(blocks, vectors=target.masks_halves if halves else target.masked_memory)
+    made = Plan(t, dims, grid_dims, 1, "blocks", dot, False, count, amx, compact, blocks)
+    return replace(made, grain=_grain(nominal(made.grid), work))
+
+
+def _filled(c: Canonical, engine: TileEngine) -> int:
+    """Pairs per step of the tile engine where copies are filled up to whole steps."""
+    pairs, most = -(-nominal(c.k[-1].extent) // 2), engine.row_bytes // 4
+    return -(-pairs // -(-pairs // most))
 
 
 def _paired(c: Canonical, rows: int, depth: int) -> bool:
@@ -311,20 +205,11 @@ def _amx(c: Canonical, engine: TileEngine) -> int:
     return next((d for d in range(most, most // 2 - 1, -1) if pairs % d == 0), 0)
 
 
-def _amx_tiling(c: Canonical, engine: TileEngine, compact: bool) -> Tiling:
-    """Two groups of rows by two vectors where there are rows enough, else one group by up to four."""
-    last, group, lanes = nominal(c.m[-1].extent), engine.rows, engine.row_bytes // 4
-    t = _rows(c, 2 * min(last, group), compact)
-    two = t[2] * _points(t[0]) > min(last, group)
-    needed = -(-c.columns // lanes)
-    vectors = min(needed, 2 if two else 4)
-    return Tiling(*t, vectors, -(-needed // vectors), lanes, c.columns)
-
-
 def _chunks(
-    c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float
+    c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float, packed: bool = False
 ) -> tuple[Dim | None, Extent]:
-    """A split of the outermost k label; None if the sum is better left whole."""
+    """A split of the outermost k label; None if the sum is better left whole. packed: copies of both operands take care
+    of guards and of what is no whole step."""
     wanted = 1
     if tiles < ITEMS:
         wanted = min(-(-ITEMS // tiles), depth // 256, int(work / (SHARE / 8)))
@@ -332,15 +217,15 @@ def _chunks(
         by_cache = -(-nbytes // (L2 // 2))
         wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
     label = c.k[0] if c.k else None
-    if wanted <= 1 or label is None or any(label.guards):
+    if wanted <= 1 or label is None or (any(label.guards) and not packed):
         return None, 1
     wanted = min(1 << (wanted - 1).bit_length(), 64)
     size = -(-nominal(label.extent) // wanted)
     if len(c.k) == 1 and unit > 1:
-        if not isinstance(label.extent, int) or label.extent % unit:
+        if not packed and (not isinstance(label.extent, int) or label.extent % unit):
             return None, 1
         size = -(-size // unit) * unit
-    count = _steps(label.extent, size)
+    count = steps_over(label.extent, size)
     return (Dim("chunk", count, label, size), count) if nominal(count) > 1 else (None, 1)
 
 

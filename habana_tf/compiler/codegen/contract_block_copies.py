@@ -1,0 +1,253 @@
+"""The copies that a work item makes of both operands: where blocks of them lie, on its stack, and how they are filled.
+
+    rows       per row tile [unit][slots] words, or for tile registers [register][slots][16 units]
+    columns    per panel [unit][width] words
+
+A unit is a step of the sum, or a pair. What is not there is zero (see `contract_block_pack`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from ...ir.extent import nominal
+from ..contraction import Canonical, Label, Operand
+from .contract_block_pack import Across, Along, BlockPacker, Groups, Limit
+from .contract_blocks import slots
+from .contract_loops import Place, TileLoops
+from .contract_micro import at, repeat
+from .contract_tiles import Plan
+from .contract_tiling import Dim, points
+from .emit import Value
+
+STEP = 4
+"""Units of the sum that copies are filled up to with zeros: what a turn of the inner loop takes at most."""
+
+Trips = list[int | Value]
+
+
+class BlockCopies(TileLoops):
+    """Packs blocks; the kernel that multiplies them is made of it."""
+
+    def __init__(self, c: Canonical, p: Plan, name: str) -> None:
+        super().__init__(c, p, name)
+        assert p.blocks is not None
+        self.blocks = p.blocks
+        # Units of the sum in a block, and how its labels lie in a copy: units from one index to the next.
+        self.pair = 2 if p.dot else 1
+        self.unit_steps: list[int] = []
+        chunk = next((d for d in p.dims if d.kind == "chunk"), None)
+        self.chunk = chunk.size if chunk else 0
+        size = 1
+        for label in reversed(self.blocks.inside):
+            self.unit_steps.insert(0, size)
+            extent = self.blocks.steps if label is self.blocks.split else label.extent
+            if chunk and label is chunk.label and label is not self.blocks.split:
+                extent = chunk.size
+            assert isinstance(extent, int)
+            size *= self._units(extent) if label is self.blocks.inside[-1] else extent
+        self.most_units = size
+
+    def reserve_blocks(self) -> None:
+        """To be called at the function's entry."""
+        fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
+        lines = self.most_units // p.amx if p.amx else self.most_units + t.lanes + STEP
+        self.a_line, self.b_line = slots(t) * (64 if p.amx else 4), t.width * 4
+        self.a_tile = -(-lines * self.a_line // 64) * 64
+        self.b_panel = (self.most_units + t.lanes + STEP) * self.b_line
+        # A copy's last vectors may go past it, by less than a step of all rows.
+        sizes = self.a_tile * blocks.tiles + self.a_line + 64, self.b_panel * blocks.panels
+        self.rows_at, self.columns_at = (fn.op(f"alloca [{n} x i8], align 64") for n in sizes)
+        self.pa, self.pb = fn.buffer(0), fn.buffer(1)
+        self.pack_a = BlockPacker(fn, self.c.a.dtype, t.lanes, p.dot, p.amx, 0, blocks.vectors)
+        self.pack_b = BlockPacker(fn, self.c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
+
+    def _units(self, steps: int) -> int:
+        """Units that so many steps of the last label take in a copy."""
+        unit = self.pair * max(1, self.p.amx)
+        return -(-steps // unit) * max(1, self.p.amx)
+
+    def copy(self, place: Place, trips: Trips) -> None:
+        """Copies one block of both operands; `trips`: indices of its labels."""
+        fn, inside, rows = self.fn, self.blocks.inside, self.blocks.rows
+        columns, lane = self.p.dims[-1], self.c.lane
+        assert lane is not None
+        low, high = self.range(columns, place)
+        if self.pack_b.takes_groups(lane.b, inside[-1].b):
+            self.enter(columns, low, place)
+            self._pack_columns(place, trips, (low, high))
+        else:
+            with fn.loop(low, high) as loop:
+                self.enter(columns, loop.index, place)
+                self._pack_columns(place, trips, None)
+        split = self.t.split
+        alone = rows and rows[-1].kind == "rows" and not self.t.whole and not self.t.overlaps
+        if not (alone and split is not None and self.pack_a.takes_groups(split.a, inside[-1].a)):
+            self.loops(place, rows, lambda: self._pack_rows(place, trips, None))
+            return
+        low, high = self.range(rows[-1], place)
+
+        def together() -> None:
+            self.enter(rows[-1], low, place)
+            self._pack_rows(place, trips, (low, high))
+
+        self.loops(place, rows[:-1], together)
+
+    def loops(self, place: Place, dims: tuple[Dim, ...], body: Callable[[], None]) -> None:
+        """Loops of this item over `dims`; one form of body for all."""
+        if not dims:
+            body()
+            return
+        with self.fn.loop(*self.range(dims[0], place)) as loop:
+            self.enter(dims[0], loop.index, place)
+            self.loops(place, dims[1:], body)
+
+    def turns(self, trips: Trips) -> int | Value:
+        """Units of this block."""
+        fn, first = self.fn, trips[0]
+        if isinstance(first, int):
+            return self._units(first) if len(trips) == 1 else first * self.unit_steps[0]
+        if len(trips) > 1:
+            return fn.integer("mul", first, self.unit_steps[0])
+        unit = self.pair * max(1, self.p.amx)
+        return fn.integer("mul", fn.integer("udiv", fn.integer("add", first, unit - 1), unit), max(1, self.p.amx))
+
+    def _limits(self, place: Place, operand: Operand, first: int, across: Label | None) -> list[Limit]:
+        """The operand's guards here. first: the number of its first guard among those of the spec."""
+        fn, found = self.fn, []
+        for number, guard in enumerate(operand.guards, first):
+            total = str(guard.const)
+            for label in self.c.labels():
+                if label.guards[number] and label.key in place.starts:
+                    total = fn.integer("add", total, fn.integer("mul", place.starts[label.key], label.guards[number]))
+            along = tuple(x.guards[number] for x in self.blocks.inside)
+            found.append(Limit(total, across.guards[number] if across else 0, along, str(guard.size)))
+        return found
+
+    def _first_guard(self, of_a: bool) -> int:
+        """Guards are numbered through, those of the spec's own `a` first."""
+        return len(self.c.spec.a.guards) if of_a == self.c.swapped else 0
+
+    def _along(self, side: str, trips: Trips, line: int) -> list[Along]:
+        found = []
+        for label, trip, units in zip(self.blocks.inside, trips, self.unit_steps, strict=True):
+            last = label is self.blocks.inside[-1]
+            per = line if last else line * (units // self.p.amx if self.p.amx and side == "a" else units)
+            extent = label.extent if isinstance(label.extent, int) else 1
+            found.append(Along(getattr(label, side), trip, per, math.gcd(self.blocks.steps, extent, self.chunk)))
+        return found
+
+    def _pack_columns(self, place: Place, trips: Trips, together: tuple[Value, Value] | None) -> None:
+        fn, t, lane = self.fn, self.t, self.c.lane
+        assert lane is not None
+        tail = self.c.columns - (t.panels - 1) * t.width
+        count: Value = str(t.width)
+        if tail < t.width:
+            last = fn.op(f"icmp eq i64 {place.panel}, {t.panels - 1}")
+            count = str(tail) if t.panels == 1 else fn.op(f"select i1 {last}, i64 {tail}, i64 {t.width}")
+        across = Across(lane.b, count, tail, tail if t.panels == 1 else t.width)
+        source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, place)
+        target = at(fn, self.columns_at, fn.integer("mul", self.panel(place), self.b_panel))
+        limits = self._limits(place, self.c.b, self._first_guard(False), lane)
+        along = self._along("b", trips, self.b_line)
+        if together is None:
+            self.pack_b.pack(across, along, source, target, limits)
+            self._fill(trips, target, self.b_line)
+            return
+        low, count = together[0], fn.integer("sub", together[1], together[0])
+        full = str(t.panels if tail == t.width else t.panels - 1)
+        across = Across(1, str(t.width), min(tail, t.width), tail if t.panels == 1 else t.width)
+        groups = Groups(low, count, full, full, t.width if t.panels > 1 else tail, tail, self.b_panel)
+        self.pack_b.pack(across, along, source, target, limits, groups)
+        self._filled(trips, target, self.b_line, count, self.b_panel)
+
+    def _filled(self, trips: Trips, target: Value, line: int, count: Value, apart: int) -> None:
+        with repeat(self.fn, count, [("ptr", target)]) as t:
+            self._fill(trips, t.carried[0], line)
+            t.next = [at(self.fn, t.carried[0], apart)]
+
+    def _pack_rows(self, place: Place, trips: Trips, together: tuple[Value, Value] | None) -> None:
+        fn, t = self.fn, self.t
+        target = at(fn, self.rows_at, fn.integer("mul", self.tile(place), self.a_tile))
+        source = self.address(self.pa, "a", self.c.a.dtype.bytes, self.c.a.offset, place)
+        labels = self.row_labels(t.size)
+        across = labels[-1][0] if labels else None
+        limits = self._limits(place, self.c.a, self._first_guard(True), across)
+        along = self._along("a", trips, self.a_line)
+        numbers = range(self._first_guard(True), self._first_guard(True) + len(limits))
+        word = 64 if self.p.amx else 4
+
+        if together is not None:
+            low, count = together[0], fn.integer("sub", together[1], together[0])
+            assert isinstance(t.tiles, int)
+            rest = min(t.sizes)
+            over = -(-t.size // t.lanes) * t.lanes - t.size
+            whole = t.tiles - 1 if rest >= over + 1 else 0
+            groups = Groups(low, count, self.number(t.large), str(whole), t.size, rest, self.a_tile)
+            self.pack_a.pack(Across(1, str(t.size), rest, t.size), along, source, target, limits, groups)
+            self._filled(trips, target, self.a_line, count, self.a_tile)
+            return
+
+        def runs(outer: list[tuple[Label, int]], p: Value, q: Value, values: list[Value]) -> None:
+            if not outer:
+                now = [Limit(v, x.across, x.along, x.size) for v, x in zip(values, limits, strict=True)]
+                most = labels[-1][1] if labels else 1
+                count, least = self._count(place, across, most)
+                step = across.a if across else 1
+                self.pack_a.pack(Across(step, count, least, most), along, p, q, now)
+                return
+            label, extent = outer[0]
+            size = points(x for x, _ in labels[labels.index(outer[0]) + 1 :] if x is not t.split)
+            trip, _ = self._count(place, label, extent)
+            with repeat(fn, trip, [("ptr", p), ("ptr", q), *(("i64", v) for v in values)]) as turns:
+                x, y, *carried = turns.carried
+                runs(outer[1:], x, y, carried)
+                moved = [fn.integer("add", v, label.guards[n]) for v, n in zip(carried, numbers, strict=True)]
+                turns.next = [at(fn, x, label.a * self.c.a.dtype.bytes), at(fn, y, size * word), *moved]
+
+        runs(labels[:-1], source, target, [x.value for x in limits])
+        self._fill(trips, target, self.a_line)
+
+    def _count(self, place: Place, label: Label | None, most: int) -> tuple[Value, int]:
+        """How many points of a label this tile has, and the least that one has."""
+        fn, t = self.fn, self.t
+        if label is None or label is not t.split:
+            return str(most), most
+        if not isinstance(label.extent, int):
+            left = fn.integer("sub", self.number(label.extent), place.starts[label.key])
+            return fn.minimum(left, str(most)), 1
+        if len(t.sizes) == 1:
+            return str(most), most
+        larger = fn.less(place.row_tile, self.number(t.large))
+        return fn.op(f"select i1 {larger}, i64 {t.size}, i64 {t.size - 1}"), t.size - 1
+
+    def _fill(self, trips: Trips, target: Value, line: int) -> None:
+        """Zeros behind the last unit, up to whole turns of the inner loop."""
+        fn, units = self.fn, self.turns(trips)
+        if self.p.amx or (isinstance(units, int) and units % self.body == 0):
+            return
+        start = at(fn, target, fn.integer("mul", units, line))
+        with fn.loop("0", str((self.body - 1) * line), self.t.lanes * 4) as i:
+            fn.store(f"<{self.t.lanes} x float>", "zeroinitializer", at(fn, start, i.index), 4)
+
+    @property
+    def body(self) -> int:
+        """Units that a turn of the inner loop takes."""
+        work = self.t.rows * self.t.vectors
+        return 4 if work <= 16 else 2
+
+    def tile(self, place: Place) -> Value:
+        """The number of a row tile within its block."""
+        fn, number = self.fn, "0"
+        for dim in self.blocks.rows:
+            assert dim.label is not None
+            low, _ = self.range(dim, place)
+            index = place.row_tile if dim.kind == "rows" else place.starts[dim.label.key]
+            most = next((d.size for d in self.p.dims if d.kind == "block" and d.label is dim.label), nominal(dim.count))
+            number = fn.integer("add", fn.integer("mul", number, most), fn.integer("sub", index, low))
+        return number
+
+    def panel(self, place: Place) -> Value:
+        """The number of a panel within its block."""
+        return self.fn.integer("sub", place.panel, self.range(self.p.dims[-1], place)[0])

@@ -1,0 +1,192 @@
+"""The kernel of a contraction that packs both operands (see `contract_blocks` for what it is cut into).
+
+    for each block of the sum:   copy rows, copy columns
+                                 for each row tile, for each panel:   sums of the tile += rows * columns
+    for each row tile, for each panel:   epilogue
+
+Rows and columns that are not there are zeros in the copies, so there is one inner loop for all tiles (two where the
+last panel has fewer vectors); only what is stored differs. A sum in one block goes to the epilogue tile by tile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..contraction import Canonical, Label
+from .contract_amx import Configurations, TileProducts, configuration, groups, release
+from .contract_block_copies import BlockCopies, Trips
+from .contract_kernels import ContractionCall
+from .contract_loops import INLINE, Place, TileLoops, epilogue_length
+from .contract_micro import Accumulation, KLoop, Micro, at
+from .contract_point import Buffer, Epilogue, StorePartial
+from .contract_tiles import Plan
+from .contract_tiling import points
+from .emit import Value
+
+
+class BlockKernel(BlockCopies):
+    """Blocks of both operands, packed, multiplied, and given to the epilogue (or kept as partial sums)."""
+
+    def __init__(
+        self, c: Canonical, p: Plan, name: str, operands: tuple[Buffer, Buffer], out: Epilogue,
+        partial: StorePartial | None,
+    ) -> None:  # fmt: skip
+        super().__init__(c, p, name)
+        self.operands, self.partial = operands, partial
+        self.out = partial or out
+        self.sums = self.t.rows * self.t.vectors * self.t.lanes * 4
+        self.several = len(self.blocks.outer) > 0 or self.blocks.split is not None
+
+    def emit(self) -> ContractionCall:
+        fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
+        self.inline = epilogue_length(self.out, self.c, t.lanes) * t.rows * t.vectors <= INLINE
+        if p.amx:
+            self.parts = groups([64 * i for i in range(t.rows)])
+            self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])
+        sums = self.sums * (blocks.tiles * blocks.panels if self.several else 1)
+        self.sums_at, self.sums_bytes = fn.op(f"alloca [{sums} x i8], align 64"), sums
+        self.reserve_blocks()
+        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        if p.amx:
+            self.configurations.start()
+        self.items(self._item)
+        if p.amx:
+            release(fn)
+        return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
+
+    def _item(self, place: Place) -> None:
+        if self.several:
+            vector = f"<{self.t.lanes} x float>"
+            with self.fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
+                self.fn.store(vector, "zeroinitializer", at(self.fn, self.sums_at, i.index), 16)
+        self._sum(place, list(self.blocks.outer))
+        if self.several:
+            self._tiles(place, lambda: self._finish(place))
+
+    def _tiles(self, place: Place, body: Callable[[], None]) -> None:
+        self.loops(place, (*self.blocks.rows, self.p.dims[-1]), body)
+
+    # -- blocks of the sum ------------------------------------------------------------------------------------
+
+    def _trip(self, place: Place, label: Label) -> int | Value:
+        """Indices of a label of the sum that are this item's."""
+        if label is place.chunk_label:
+            return place.chunk_trip
+        return label.extent if isinstance(label.extent, int) else self.number(label.extent)
+
+    def _sum(self, place: Place, outer: list[Label]) -> None:
+        fn, split = self.fn, self.blocks.split
+        if outer:
+            with self._from(place, outer[0], 1):
+                self._sum(place, outer[1:])
+            return
+        if split is None:
+            first = self.blocks.whole[0]
+            self._block(place, self._trip(place, first))
+            return
+        trip, steps = self._trip(place, split), self.blocks.steps
+        with self._from(place, split, steps) as index:
+            part: int | Value = steps
+            if not isinstance(trip, int) or trip % steps:
+                part = fn.minimum(fn.integer("sub", str(trip), index), str(steps))
+            self._block(place, part)
+
+    def _from(self, place: Place, label: Label, steps: int) -> _Steps:
+        return _Steps(self, place, label, str(self._trip(place, label)), steps)
+
+    def _block(self, place: Place, first: int | Value) -> None:
+        """Copies and multiplies one block; `first`: indices of its first label."""
+        inside = self.blocks.inside[1:]
+        trips: Trips = [first, *(x.extent for x in inside if isinstance(x.extent, int))]
+        self.copy(place, trips)
+        units = self.turns(trips)
+        self._tiles(place, lambda: self._multiply(place, units))
+
+    # -- tiles ------------------------------------------------------------------------------------------------
+
+    def _sums(self, place: Place) -> Value:
+        """Where a tile's sums are between blocks."""
+        if not self.several:
+            return self.sums_at
+        fn = self.fn
+        number = fn.integer("add", fn.integer("mul", self.tile(place), self.blocks.panels), self.panel(place))
+        return at(fn, self.sums_at, fn.integer("mul", number, self.sums))
+
+    def _multiply(self, place: Place, units: int | Value) -> None:
+        fn, t = self.fn, self.t
+        a = at(fn, self.rows_at, fn.integer("mul", self.tile(place), self.a_tile))
+        b = at(fn, self.columns_at, fn.integer("mul", self.panel(place), self.b_panel))
+        sums = self._sums(place)
+        widths = [t.vectors] if t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
+        if t.panels == 1:
+            widths = [t.tail_vectors]
+        with self.choice(place.panel, str(t.panels - 1), len(widths)) as choose:
+            for vectors in widths:
+                with choose():
+                    self._products(a, b, sums, units, vectors)
+        if not self.several:
+            self._finish(place)
+
+    def _products(self, a: Value, b: Value, sums: Value, units: int | Value, vectors: int) -> None:
+        fn, p, t = self.fn, self.p, self.t
+        if p.amx:
+            trip = units // p.amx if isinstance(units, int) else fn.integer("udiv", units, p.amx)
+            loop = KLoop(trip, self.a_line, self.b_line * p.amx)
+            TileProducts(fn, self.parts, vectors, p.amx, t.width).run([loop], a, b, sums, self.several)
+            return
+        form, body = "pair" if p.dot else "f32", self.body
+        micro = Micro(t.lanes, tuple(4 * i for i in range(t.rows)), vectors, t.lanes, form, form, b_padded=True)
+        turns = (
+            -(-units // body) if isinstance(units, int)
+            else fn.integer("udiv", fn.integer("add", units, body - 1), body)
+        )  # fmt: skip
+        loops = [KLoop(turns, self.a_line * body, self.b_line * body), KLoop(body, self.a_line, self.b_line)]
+        vector = f"<{t.lanes} x float>"
+        start = None
+        if self.several:
+            start = [fn.load(vector, at(fn, sums, i * t.lanes * 4), 16) for i in range(micro.work)]
+        for i, value in enumerate(Accumulation(fn, micro).run(loops, a, b, start)):
+            fn.store(vector, value, at(fn, sums, i * t.lanes * 4), 16)
+
+    def _finish(self, place: Place) -> None:
+        fn, t, base = self.fn, self.t, self._sums(place)
+        if self.partial:
+            self.partial.chunk = place.chunk
+
+        def finish(place: Place, size: int, vectors: int, active: int) -> None:
+            first = base
+            if size < t.size and t.overlaps and t.split is not None:  # row by row
+                first = fn.integer("mul", place.starts[t.split.key], points(t.whole) * vectors * t.lanes * 4)
+                first = at(fn, base, first)
+            if self.inline:
+                count = size * points(t.whole) * vectors
+                loads = [fn.load(f"<{t.lanes} x float>", at(fn, first, i * t.lanes * 4), 16) for i in range(count)]
+                self.finish(self.out, place, size, vectors, active, loads)
+                return
+            self.stack_tile = first
+            self.finish_stacked(self.out, place, size, vectors, active)
+
+        self.variants(place, (True, True), finish)
+
+
+class _Steps:
+    """A loop over a label of the sum, by so many indices; gives how far it is in this item's part."""
+
+    def __init__(self, kernel: TileLoops, place: Place, label: Label, trip: Value, steps: int) -> None:
+        self.place, self.label = place, label
+        self.loop = kernel.fn.loop("0", trip, steps)
+        self.kernel = kernel
+
+    def __enter__(self) -> Value:
+        index = self.loop.__enter__().index
+        self.before = self.place.starts.get(self.label.key)
+        self.place.starts[self.label.key] = self.kernel.fn.integer("add", self.before or "0", index)
+        return index
+
+    def __exit__(self, *error: object) -> None:
+        if self.before is None:
+            del self.place.starts[self.label.key]
+        else:
+            self.place.starts[self.label.key] = self.before
+        if error[0] is None:
+            self.loop.__exit__(None, None, None)

@@ -1,0 +1,368 @@
+"""The copy of a block of an operand, in the order the inner loop reads it: from any strides, under any guards.
+
+    words        [unit][across]            a unit is a step of the sum as fp32, or a pair of neighbours in bf16
+    tiles        [units][across][unit]     the rows of a tile register: as many units as one instruction takes
+
+*Across* is the direction that the copy has side by side (rows of a, columns of b), *along* is the sum. Vectors are read
+in whichever direction is contiguous in memory, and transposed in registers where the copy has the other one; if neither
+is, element by element. What a limit leaves out is never read and is zero in the copy: what lies past the last row or
+step, and what is padding under a guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ...ir.dtypes import DType
+from .contract_micro import at, repeat, widen
+from .contract_pack import transpose
+from .emit import Function, Value
+
+
+@dataclass(frozen=True)
+class Limit:
+    """An element `i` across and `j` along is there only if 0 <= value + across * i + along[-1] * j + ... < size."""
+
+    value: Value
+    across: int
+    along: tuple[int, ...]
+    size: Value
+
+
+@dataclass(frozen=True)
+class Across:
+    """step: elements from one to the next; count: how many there are, from `least` to `most`."""
+
+    step: int
+    count: Value
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Groups:
+    """What lies side by side across and has copies of its own (row tiles, panels): read together, step by step, because
+    what lies behind each other is on one page of memory.
+
+    Group number `first` + i, of `count`, has its copy `apart` * i bytes on. Groups before `large` have `most` elements
+    each, others `rest`; of those before `whole` all vectors can be read entirely.
+    """
+
+    first: Value
+    count: Value
+    large: Value
+    whole: Value
+    most: int
+    rest: int
+    apart: int
+
+
+@dataclass(frozen=True)
+class Along:
+    """A label of the sum: elements from one index to the next, indices (always a multiple of `multiple`), bytes in the
+    copy (of the last label: per unit, or per register of units)."""
+
+    step: int
+    trip: int | Value
+    line: int
+    multiple: int = 1
+
+
+AHEAD = 8
+"""Steps of the sum that are fetched ahead of the copy: no hardware does it from page to page."""
+
+
+class BlockPacker:
+    """Emits copies of one operand. Create it at the function's entry.
+
+    depth: units of a register's row, 0 for words; fill: of words, with zeros behind the last label up to such a number.
+    vectors: whether the CPU masks vectors of the operand's type.
+    """
+
+    def __init__(self, fn: Function, dtype: DType, lanes: int, dot: bool, depth: int, fill: int, vectors: bool) -> None:
+        self.fn, self.lanes, self.depth, self.fill, self.dot = fn, lanes, depth, max(fill, depth, 1), dot
+        self.bf16, self.size = dtype is DType.BF16, dtype.bytes
+        self.element = "i16" if self.bf16 else "float"
+        self.vectors = vectors
+        self.zero = fn.op("alloca i64, align 8")
+        fn.store("i64", "0", self.zero, 8)
+
+    def pack(
+        self, across: Across, along: Sequence[Along], source: Value, target: Value, limits: Sequence[Limit],
+        groups: Groups | None = None,
+    ) -> None:  # fmt: skip
+        """Copies all of `along` (each of at least one index) for all of `across`, and for all groups (see `groups`)."""
+        fn, first = self.fn, along[0]
+        if len(along) == 1:
+            self._last(across, first, source, target, list(limits), groups)
+            return
+        moved = [x for x in limits if x.along[0]]
+        carry = [("ptr", source), ("ptr", target), *(("i64", x.value) for x in moved)]
+        with repeat(fn, first.trip, carry) as t:
+            p, q, *values = t.carried
+            now = dict(zip(moved, values, strict=True))
+            inner = [replace(x, value=now.get(x, x.value), along=x.along[1:]) for x in limits]
+            self.pack(across, along[1:], p, q, inner, groups)
+            following = [fn.integer("add", v, x.along[0]) for x, v in zip(moved, values, strict=True)]
+            t.next = [at(fn, p, first.step * self.size), at(fn, q, first.line), *following]
+
+    def takes_groups(self, across: int, along: int) -> bool:
+        """Whether groups are read together. across, along: elements from one to the next."""
+        return self.vectors and across == 1 and along != 1
+
+    def _last(
+        self, across: Across, along: Along, p: Value, q: Value, limits: list[Limit], groups: Groups | None
+    ) -> None:
+        if not self.vectors or (across.step != 1 and along.step != 1 and across.most > 1):
+            self._single(across, along, p, q, limits)
+        elif along.step != 1 or (across.step == 1 and across.most > 1):
+            self._across(across, along, p, q, limits, groups)
+        else:
+            self._along(across, along, p, q, limits)
+
+    # -- limits -----------------------------------------------------------------------------------------------
+
+    def _inside(self, limits: Sequence[Limit], i: Value, j: Value) -> Value | None:
+        """Whether an element is there (i1); None if for certain."""
+        fn, found = self.fn, None
+        for x in limits:
+            where = fn.integer("add", x.value, fn.integer("mul", i, x.across))
+            where = fn.integer("add", where, fn.integer("mul", j, x.along[-1]))
+            test = fn.op(f"icmp ult i64 {where}, {x.size}")
+            found = test if found is None else fn.op(f"and i1 {found}, {test}")
+        return found
+
+    def _mask(self, limits: Sequence[Limit], lanes: int, i: Value, j: Value, across: bool) -> Value | None:
+        """The mask of a vector from (i, j) on, across or along."""
+        fn, found = self.fn, None
+        bits = f"<{lanes} x i1>"
+        uniform = [x for x in limits if not (x.across if across else x.along[-1])]
+        tests = []
+        if (one := self._inside(uniform, i, j)) is not None:
+            tests.append(fn.splat(lanes, "i1", one))
+        for x in limits:
+            step = x.across if across else x.along[-1]
+            if not step:
+                continue
+            where = fn.integer("add", x.value, fn.integer("mul", i, x.across))
+            where = fn.integer("add", where, fn.integer("mul", j, x.along[-1]))
+            if step == 1 and x.value == "0":
+                tests.append(fn.leading(lanes, fn.integer("sub", x.size, where)))
+                continue
+            steps = "<" + ", ".join(f"i32 {k * step}" for k in range(lanes)) + ">"
+            wide = f"<{lanes} x i32>"
+            first = fn.splat(lanes, "i32", fn.op(f"trunc i64 {where} to i32"))
+            size = fn.splat(lanes, "i32", fn.op(f"trunc i64 {x.size} to i32"))
+            tests.append(fn.op(f"icmp ult {wide} {fn.op(f'add {wide} {first}, {steps}')}, {size}"))
+        for test in tests:
+            found = test if found is None else fn.op(f"and {bits} {found}, {test}")
+        return found
+
+    def _line(self, pointer: Value, lanes: int, mask: Value | None) -> Value:
+        if mask is None:
+            return self.fn.load(f"<{lanes} x {self.element}>", pointer, self.size)
+        return self.fn.masked_load(self.element, lanes, pointer, mask)
+
+    def _turns(self, along: Along, units: int) -> tuple[int | Value, bool]:
+        """How many turns of `units` (a divisor or a multiple of `fill`) cover a label and what it is filled up to;
+        whether they go past its last step."""
+        pair = 2 if self.dot else 1
+        if isinstance(along.trip, int):
+            wanted = -(-along.trip // (pair * self.fill)) * self.fill
+            count = -(-wanted // units)
+            return count, count * units * pair != along.trip
+        unit = max(units, self.fill) * pair
+        turns = self._divided(along.trip, self.fill * pair)
+        if units != self.fill:
+            turns = self._divided(self.fn.integer("mul", turns, self.fill), units)
+        return turns, along.multiple % unit != 0
+
+    def _divided(self, x: Value, by: int) -> Value:
+        """x / by, rounded up."""
+        return self.fn.integer("udiv", self.fn.integer("add", x, by - 1), by) if by > 1 else x
+
+    # -- vectors across ---------------------------------------------------------------------------------------
+
+    def _across(
+        self, across: Across, along: Along, p: Value, q: Value, limits: list[Limit], groups: Groups | None
+    ) -> None:
+        fn, pair = self.fn, 2 if self.dot else 1
+        count, uneven = self._turns(along, max(1, self.depth))
+        if uneven:
+            limits = [*limits, Limit("0", 0, (1,), str(along.trip))]
+        row, units = along.step * self.size, max(1, self.depth)
+        some = Limit("0", 1, (0,), across.count)
+        vectors = range(-(-across.most // self.lanes))
+        fixed: list[Value | None] | None = None
+        if groups is None:
+            if across.least < across.most or across.most % self.lanes:
+                limits = [*limits, some]
+            if not any(x.along[-1] for x in limits):  # a mask that is the same for all steps is made once
+                fixed = [self._mask(limits, self.lanes, str(v * self.lanes), "0", True) for v in vectors]
+        with repeat(fn, count, [("ptr", p), ("ptr", q), ("i64", "0")]) as t:
+            x, y, j = t.carried
+            if groups is None:
+                self._lines(across, row, x, y, j, limits, fixed)
+            else:
+                self._groups(groups, across, row, x, y, j, limits)
+            following = fn.integer("add", j, pair * units)
+            t.next = [at(fn, x, pair * units * row), at(fn, y, along.line), following]
+
+    def _groups(
+        self, groups: Groups, across: Across, row: int, p: Value, q: Value, j: Value, limits: list[Limit]
+    ) -> None:
+        """The same steps of all groups."""
+        fn = self.fn
+        carry = [("ptr", p), ("ptr", q), ("i64", groups.first), ("i64", "0")]
+        with repeat(fn, groups.count, carry) as t:
+            x, y, index, offset = t.carried
+            size: Value = str(groups.most)
+            if groups.rest < groups.most:
+                size = fn.op(f"select i1 {fn.less(index, groups.large)}, i64 {groups.most}, i64 {groups.rest}")
+            now = [replace(m, value=fn.integer("add", m.value, fn.integer("mul", offset, m.across))) for m in limits]
+            some = [*now, Limit("0", 1, (0,), size)]
+            if now:
+                self._lines(across, row, x, y, j, some, None)
+            else:
+                whole = fn.less(index, groups.whole)
+                with fn.when(whole):
+                    self._lines(across, row, x, y, j, [], None)
+                with fn.when(fn.op(f"xor i1 {whole}, true")):
+                    self._lines(across, row, x, y, j, some, None)
+            t.next = [
+                at(fn, x, fn.integer("mul", size, self.size)), at(fn, y, groups.apart),
+                fn.integer("add", index, 1), fn.integer("add", offset, size),
+            ]  # fmt: skip
+
+    def _lines(
+        self, across: Across, row: int, x: Value, y: Value, j: Value, limits: list[Limit],
+        fixed: list[Value | None] | None,
+    ) -> None:  # fmt: skip
+        """One step, or as many as a register holds, of all that is across. fixed: the masks, if they are known."""
+        fn, lanes, units = self.fn, self.lanes, max(1, self.depth)
+
+        def line(v: int, k: int) -> Value:
+            if fixed is not None:
+                mask = fixed[v]
+            else:
+                mask = self._mask(limits, lanes, str(v * lanes), fn.integer("add", j, k), True)
+            return self._line(at(fn, at(fn, x, k * row), v * lanes * self.size), lanes, mask)
+
+        for v in range(-(-across.most // lanes)):
+            ahead = at(fn, x, (units + AHEAD) * row + v * lanes * self.size)
+            fn.call("void", "llvm.prefetch.p0", ("ptr", ahead), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+            words = [self._word(lambda k, v=v: line(v, k), u) for u in range(units)]  # type: ignore[misc]
+            if not self.depth:
+                fn.store(self._vector(), words[0], at(fn, y, v * lanes * 4), 4)
+                continue
+            words += ["zeroinitializer"] * (lanes - units)
+            rows = transpose(fn, "i32", words)[: across.most - v * lanes]
+            for i, r in enumerate(rows):
+                fn.store(self._vector(), r, at(fn, y, (v * lanes + i) * lanes * 4), 4)
+
+    def _vector(self) -> str:
+        return f"<{self.lanes} x {'i32' if self.dot else 'float'}>"
+
+    def _word(self, line: Callable[[int], Value], unit: int) -> Value:
+        """The words of a unit from the vectors of its steps."""
+        fn, lanes = self.fn, self.lanes
+        if not self.dot:
+            return widen(fn, lanes, line(unit)) if self.bf16 else line(unit)
+        half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
+        order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
+        first, second = line(2 * unit), line(2 * unit + 1)
+        both = fn.op(f"shufflevector {half} {first}, {half} {second}, <{2 * lanes} x i32> <{order}>")
+        return fn.op(f"bitcast {full} {both} to <{lanes} x i32>")
+
+    # -- vectors along ----------------------------------------------------------------------------------------
+
+    def _along(self, across: Across, along: Along, p: Value, q: Value, limits: list[Limit]) -> None:
+        fn, lanes, pair = self.fn, self.lanes, 2 if self.dot else 1
+        last = Limit("0", 1, (0,), across.count)
+        if across.least < across.most:
+            limits = [*limits, last]
+        wide = lanes * pair
+        taken = pair * (self.depth or lanes)  # steps of a turn
+        count, uneven = self._turns(along, self.depth or lanes)
+        if uneven or taken < wide:
+            limits = [*limits, Limit("0", 0, (1,), str(along.trip))]
+        line = along.line if self.depth else lanes * along.line
+        groups = -(-across.most // lanes)
+        with repeat(fn, count, [("ptr", p), ("ptr", q), ("i64", "0")]) as t:
+            x, y, j = t.carried
+            uniform = [m for m in limits if not m.across]
+            mask = self._mask(uniform, wide, "0", j, False)
+            if taken < wide:  # what a turn does not take is not read, or another one's
+                own = "<" + ", ".join(f"i1 {int(k < taken)}" for k in range(wide)) + ">"
+                mask = own if mask is None else fn.op(f"and <{wide} x i1> {mask}, {own}")
+            by_row = [m for m in limits if m.across]
+            step = across.step * self.size
+            if self.depth:
+                with repeat(fn, str(across.most), [("ptr", x), ("ptr", y), ("i64", "0")]) as rows:
+                    r, w, i = rows.carried
+                    fn.store(self._vector(), self._row(r, wide, mask, by_row, i, j), w, 4)
+                    rows.next = [at(fn, r, step), at(fn, w, lanes * 4), fn.integer("add", i, 1)]
+            else:
+                with repeat(fn, str(groups), [("ptr", x), ("ptr", y), ("i64", "0")]) as rows:
+                    r, w, i = rows.carried
+                    lines = []
+                    for k in range(lanes):
+                        if groups == 1 and k >= across.most:
+                            lines.append("zeroinitializer")
+                            continue
+                        certain = groups == 1 and k < across.least
+                        some = [m for m in by_row if m is not last] if certain else by_row
+                        number = str(k) if groups == 1 else fn.integer("add", i, k)
+                        lines.append(self._row(at(fn, r, k * step), wide, mask, some, number, j))
+                    for k, word in enumerate(transpose(fn, "i32" if self.dot else "float", lines)):
+                        fn.store(self._vector(), word, at(fn, w, k * along.line), 4)
+                    rows.next = [at(fn, r, lanes * step), at(fn, w, lanes * 4), fn.integer("add", i, lanes)]
+            t.next = [at(fn, x, taken * self.size), at(fn, y, line), fn.integer("add", j, taken)]
+
+    def _row(self, pointer: Value, wide: int, mask: Value | None, limits: Sequence[Limit], i: Value, j: Value) -> Value:
+        """A vector of words along the sum."""
+        fn = self.fn
+        own = self._mask(limits, wide, i, j, False)
+        if own is not None and mask is not None:
+            own = fn.op(f"and <{wide} x i1> {own}, {mask}")
+        x = self._line(pointer, wide, own or mask)
+        if self.dot:
+            return fn.op(f"bitcast <{wide} x i16> {x} to <{self.lanes} x i32>")
+        return widen(fn, self.lanes, x) if self.bf16 else x
+
+    # -- element by element -----------------------------------------------------------------------------------
+
+    def _single(self, across: Across, along: Along, p: Value, q: Value, limits: list[Limit]) -> None:
+        fn, pair, depth = self.fn, 2 if self.dot else 1, max(1, self.depth)
+        if across.least < across.most:
+            limits = [*limits, Limit("0", 1, (0,), across.count)]
+        count, uneven = self._turns(along, depth)
+        if uneven:
+            limits = [*limits, Limit("0", 0, (1,), str(along.trip))]
+        word = 4 * (self.lanes if self.depth else 1)
+        with repeat(fn, count, [("ptr", q), ("i64", "0")]) as t:
+            y, j = t.carried
+            with fn.loop("0", str(across.most)) as row:
+                out = at(fn, y, fn.integer("mul", row.index, word))
+                for unit in range(depth):
+                    for half in range(pair):
+                        step = fn.integer("add", j, unit * pair + half)
+                        self._element(at(fn, out, unit * 4 + half * 2), row.index, step, across, along, p, limits)
+            t.next = [at(fn, y, along.line), fn.integer("add", j, pair * depth)]
+
+    def _element(
+        self, out: Value, i: Value, j: Value, across: Across, along: Along, p: Value, limits: Sequence[Limit]
+    ) -> None:
+        fn = self.fn
+        place = fn.integer("add", fn.integer("mul", i, across.step), fn.integer("mul", j, along.step))
+        place = at(fn, p, fn.integer("mul", place, self.size))
+        inside = self._inside(limits, i, j)
+        if inside is not None:
+            place = fn.op(f"select i1 {inside}, ptr {place}, ptr {self.zero}")
+        value = fn.load(self.element, place, self.size)
+        if self.bf16 and not self.dot:
+            value = fn.op(f"shl i32 {fn.op(f'zext i16 {value} to i32')}, 16")
+            fn.store("i32", value, out, 4)
+        else:
+            fn.store(self.element, value, out, self.size)

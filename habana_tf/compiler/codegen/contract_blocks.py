@@ -1,0 +1,130 @@
+"""How a contraction is cut where both operands are packed: blocks of rows, columns and the sum that the cache holds.
+
+    work item    a block of row tiles x a block of column panels
+    block        of the sum, some 256 steps: a's rows [tile][step][row] and b's panels [panel][step][column] are copied
+                 to the item's stack, then every tile meets every panel; sums wait in memory between blocks
+
+What is copied is read in one order from then on, however it lay: rows strided or not along the sum, under a guard (what
+is padding is zero in the copy), bf16 (as pairs, or widened). Zeros fill the copies up to the steps that the inner loop
+does at once.
+
+A packed number has to be used often to be worth it: a row meets many panels, a column many rows. On a CPU that does one
+vector of multiply-adds a cycle the copies were a tenth of the time, and products that read a as it lies faster, however
+it lay; so it is for those who must.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.extent import nominal
+from ..contraction import Canonical, Label
+from .contract_tiling import Dim, Tiling, points, steps_over
+
+STEPS = 256
+"""Words along the sum in a block."""
+ROWS = 192 << 10
+"""Bytes of packed rows in a block."""
+COLUMNS = 192 << 10
+"""Bytes of packed columns in a block."""
+SUMS = 192 << 10
+"""Bytes of sums between blocks."""
+ITEMS = 16
+"""Work items wanted in a call that is long enough to share."""
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """`outer` labels of the sum are loops, `split` (if any) is cut in parts of `steps`, `whole` ones lie in a block.
+
+    rows: the loops over an item's row tiles, outermost first; tiles, panels: the most of each in a block.
+    """
+
+    outer: tuple[Label, ...]
+    split: Label | None
+    steps: int
+    whole: tuple[Label, ...]
+    rows: tuple[Dim, ...]
+    tiles: int
+    panels: int
+    vectors: bool = False
+    """Whether copies are made by masked vectors."""
+
+    @property
+    def inside(self) -> tuple[Label, ...]:
+        """The labels of a block; only the first one's part of it may be shorter in some blocks."""
+        return ((self.split,) if self.split else ()) + self.whole
+
+
+def along_sum(c: Canonical, dot: bool, unit: int) -> tuple[tuple[Label, ...], Label | None, int, tuple[Label, ...]]:
+    """The labels of the sum as loops, the one that is cut, the steps of a part of it, and those inside a block.
+
+    unit: steps of the last label that are done at once.
+    """
+    most, inside, whole = STEPS * (2 if dot else 1), 1, []  # type: int, int, list[Label]
+    for place in reversed(range(len(c.k))):
+        label = c.k[place]
+        n = label.extent
+        if isinstance(n, int) and inside * n <= most:
+            whole.insert(0, label)
+            inside *= n
+            continue
+        steps = max(1, most // inside)
+        if isinstance(n, int):
+            steps = -(-n // -(-n // steps))
+        if not whole:
+            steps = -(-steps // unit) * unit
+        return c.k[:place], label, steps, tuple(whole)
+    return (), None, 1, tuple(whole)
+
+
+def cut(c: Canonical, t: Tiling, dot: bool, unit: int, head: Sequence[Dim]) -> tuple[Blocks, tuple[Dim, ...], int]:
+    """The blocks, all loops of the kernel, and how many of these are the grid. head: what the grid begins with."""
+    outer, split, steps, whole = along_sum(c, dot, unit)
+    inside = points(whole) * steps // (2 if dot else 1)
+    panels = max(1, min(t.panels, COLUMNS // (max(1, inside) * t.width * 4)))
+    most = ROWS // (max(1, inside) * slots(t) * 4)
+    if outer or split is not None:
+        most = min(most, SUMS // (t.rows * panels * t.width * 4))
+    tiles_wanted = max(1, most)
+    loops = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
+    if t.split:
+        loops.append(Dim("rows", t.tiles, t.split))
+    items = math.prod(nominal(d.count) for d in head) * -(-t.panels // panels)
+    tiles = math.prod(nominal(d.count) for d in loops)
+    # Fewer rows in a block where there would be too few items, but enough to pay for packing the columns.
+    enough = max(1, min(tiles_wanted, -(-128 // t.rows)))
+    tiles_wanted = max(enough, min(tiles_wanted, tiles * items // ITEMS))
+    panels = -(-t.panels // -(-t.panels // panels))
+    inner: list[Dim] = []
+    front: list[Dim] = []
+    count = 1
+    for dim in reversed(loops):
+        n = dim.count
+        if front:
+            front.insert(0, dim)
+        elif isinstance(n, int) and count * n <= tiles_wanted:
+            inner.insert(0, dim)
+            count *= n
+        else:
+            length = max(1, tiles_wanted // count)
+            if isinstance(n, int):
+                length = -(-n // -(-n // length))
+            front.insert(0, Dim("block", steps_over(n, length), dim.label, length, dim.kind))
+            inner.insert(0, dim)
+            count *= length
+    columns = [Dim("block", -(-t.panels // panels), c.lane, panels, "panels")]
+    grid = (*head, *front, *columns)
+    blocks = Blocks(outer, split, steps, whole, tuple(inner), count, panels)
+    return blocks, (*grid, *inner, Dim("panels", t.panels, c.lane)), len(grid)
+
+
+def slots(t: Tiling) -> int:
+    """Words that a step of a packed row tile takes. Copies of several runs of rows end on full vectors; of one run the
+    next step overwrites what is too much."""
+    if not t.whole and t.size <= t.lanes:
+        return t.size
+    run = points(t.whole[-1:]) if t.whole else t.size
+    return t.rows - run + -(-run // t.lanes) * t.lanes

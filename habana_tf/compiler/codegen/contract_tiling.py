@@ -1,0 +1,170 @@
+"""The register tile of a contraction: how many rows by how many vectors of columns are summed at once.
+
+The tile's rows are a constant set: whole inner m labels times a part of the next one, so that a row's distance from
+the first is known when the kernel is written; the remaining rows make a second, one step smaller tile (13+13, not
+14+12). Its columns are up to four vectors along the lane label. In compact code (see `contract_tiles`) the last tile
+reaches back over rows of the one before instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from habana_tf.hardware.cpu import Target, TileEngine
+
+from ...ir import extent as ext
+from ...ir.extent import Extent, nominal
+from ..contraction import Canonical, Label
+
+REPEATED = 1 / 12
+"""The part of all rows that compact code may compute twice to save a second form of tile."""
+SECOND_FORM = 1.02
+"""How much longer a tile of compact code may take that has no narrower form for the last columns."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The register tile. Labels `whole` lie in it entirely; `split` (if any) is cut in `tiles` parts, the first
+    `large` of them `size` long, the others size - 1; if all are long and there are too few rows, they overlap."""
+
+    whole: tuple[Label, ...]
+    split: Label | None
+    size: int
+    tiles: Extent
+    large: Extent
+    vectors: int
+    panels: int
+    lanes: int
+    columns: int
+
+    @property
+    def width(self) -> int:
+        """Columns of a full panel."""
+        return self.vectors * self.lanes
+
+    @property
+    def rows(self) -> int:
+        return self.size * points(self.whole)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether the last tile reaches back over rows of the one before: all tiles have one size."""
+        if self.split is None:
+            return False
+        extent = self.split.extent
+        return not isinstance(extent, int) or (self.large == self.tiles and self.size * nominal(self.tiles) > extent)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that tiles along the split label have."""
+        if self.split is not None and not isinstance(self.split.extent, int):
+            return (self.size, 1) if self.size > 1 else (1,)
+        return (self.size, self.size - 1) if nominal(self.large) < nominal(self.tiles) else (self.size,)
+
+    @property
+    def tail_vectors(self) -> int:
+        """Vectors of the last panel."""
+        return -(-(self.columns - (self.panels - 1) * self.width) // self.lanes)
+
+    @property
+    def tail_active(self) -> int:
+        """Valid lanes in the last vector of all."""
+        return (self.columns - 1) % self.lanes + 1
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One loop: over a label's points ("label"), its row tiles ("rows"), column panels ("panels"), chunks of a k label
+    ("chunk", `size` steps each), or blocks of what an inner loop runs over ("block", `size` turns each of the loop
+    over `of`)."""
+
+    kind: str
+    count: Extent
+    label: Label | None = None
+    size: int = 1
+    of: str = ""
+
+
+def row_starts(t: Tiling, size: int) -> list[int]:
+    """Where along the split label the row tiles of this size begin."""
+    assert isinstance(t.tiles, int) and isinstance(t.large, int) and t.split is not None
+    if t.overlaps:
+        return [min(i * t.size, nominal(t.split.extent) - t.size) for i in range(t.tiles)]
+    starts = [i * t.size - max(0, i - t.large) for i in range(t.tiles)]
+    return starts[: t.large] if size == t.size else starts[t.large :]
+
+
+def points(labels: Iterable[Label]) -> int:
+    """Nominal number of points of labels together."""
+    return math.prod(nominal(x.extent) for x in labels)
+
+
+def turns(dims: Iterable[Dim]) -> int:
+    """Nominal number of turns of loops together."""
+    return math.prod(nominal(d.count) for d in dims)
+
+
+def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4) -> Tiling:
+    """The tile with the least estimated time per k step over the whole result."""
+    lanes = target.lanes
+    best: tuple[float, Tiling] | None = None
+    needed = -(-c.columns // lanes)
+    for vectors, most in target.register_tiles.items():
+        if vectors > min(needed, widest) and vectors > 1:
+            continue
+        t = _rows(c, most, compact)
+        panels = -(-needed // vectors)
+        tile = Tiling(*t, vectors, panels, lanes, c.columns)
+        whole = points(t[0])
+        outer = points(c.m) // (whole * points([t[1]] if t[1] else []))
+        tiles_large, tiles_all = nominal(t[4]), nominal(t[3])
+        cost = 0.0
+        for rows, tiles in ((t[2], tiles_large), (t[2] - 1, tiles_all - tiles_large)):
+            for v, count in ((vectors, panels - 1), (tile.tail_vectors, 1)):
+                work = rows * whole * v
+                loads = v + rows * whole * (v if c.lane in c.batch else 1)
+                cost += tiles * count * (max(work, 0.8 * loads, 5) + 0.15 * loads + 1)
+        if compact and panels > 1 and (tile.tail_vectors, tile.tail_active) != (vectors, lanes):
+            cost *= SECOND_FORM
+        cost *= outer
+        if best is None or cost < best[0]:
+            best = cost, tile
+    assert best is not None
+    return best[1]
+
+
+def _rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
+    whole: list[Label] = []
+    rows = 1
+    for label in reversed(c.m):
+        n = label.extent
+        if isinstance(n, int) and rows * n <= most:
+            whole.insert(0, label)
+            rows *= n
+            continue
+        size = most // rows
+        if not isinstance(n, int):
+            count = steps_over(n, size)
+            return tuple(whole), label, size, count, count
+        tiles = -(-n // size)
+        size = -(-n // tiles)
+        again = tiles * size - n
+        return tuple(whole), label, size, tiles, tiles if compact and again <= n * REPEATED else tiles - again
+    return tuple(whole), None, 1, 1, 1
+
+
+def steps_over(n: Extent, size: int) -> Extent:
+    """How many steps of `size` cover n."""
+    return ext.div(ext.add(n, size - 1), size)
+
+
+def amx_tiling(c: Canonical, engine: TileEngine, compact: bool) -> Tiling:
+    """Two groups of rows by two vectors where there are rows enough, else one group by up to four."""
+    last, group, lanes = nominal(c.m[-1].extent), engine.rows, engine.row_bytes // 4
+    t = _rows(c, 2 * min(last, group), compact)
+    two = t[2] * points(t[0]) > min(last, group)
+    needed = -(-c.columns // lanes)
+    vectors = min(needed, 2 if two else 4)
+    return Tiling(*t, vectors, -(-needed // vectors), lanes, c.columns)

@@ -1,0 +1,169 @@
+"""Contractions that pack both operands, against NumPy's einsum, for every instruction set the host has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from habana_tf.compiler.codegen import contract_blocks
+from habana_tf.compiler.codegen.contract import ContractSpec, Guard, emit_contract
+from habana_tf.compiler.codegen.contract_tiles import block_plan
+from habana_tf.compiler.contraction import canonical
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.hardware.cpu import Target, target
+from habana_tf.ir.dtypes import DType
+
+from .contraction_cases import (
+    BF16,
+    F32,
+    SHAPES,
+    TARGETS,
+    Case,
+    cases,
+    dense,
+    filter_gradient,
+    matmul,
+    padded_convolution,
+    run,
+)
+from .test_contract import KINDS, named
+
+NETWORKS = [
+    "tall weights are packed",
+    "ten classes, transposed",
+    "weight gradient",
+    "long odd sum",
+    "one row",
+    "strided conv",
+    "filter gradient",
+    "same, positions in one tile",
+    "same, strided",
+    "same, tiny image",
+    "input gradient, not padded",
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.sampled_from(TARGETS), st.booleans())
+def test_any_labels(case: Case, tgt: Target, compact: bool) -> None:
+    case.check(tgt, compact=compact, packed=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases(), st.sampled_from(TARGETS), st.data())
+def test_any_label_of_symbolic_extent(case: Case, tgt: Target, data: st.DataObject) -> None:
+    symbol = data.draw(st.integers(0, len(case.spec.extents) - 1))
+    try:
+        case.check(tgt, symbol, compact=data.draw(st.booleans()), packed=True)
+    except Unfit:  # an inner label of the sum, or of partial sums
+        assume(False)
+
+
+@pytest.mark.parametrize(("dtype", "tgt"), KINDS, ids=named)
+@pytest.mark.parametrize("name", NETWORKS)
+def test_networks(name: str, dtype: DType, tgt: Target) -> None:
+    code = SHAPES[name](dtype).check(tgt, packed=True)
+    assert code.plan is not None and code.plan.blocks
+
+
+def guarded(case: Case, guards: tuple[Guard, ...], other: tuple[Guard, ...] = ()) -> Case:
+    a, b = replace(case.spec.a, guards=guards), replace(case.spec.b, guards=other)
+    return Case(replace(case.spec, a=a, b=b), case.a, case.b)
+
+
+def padded_filter_gradient(n: int, h: int, c: int, o: int, s: int, dtype: DType) -> Case:
+    """Of a convolution with 3x3 windows and one row of padding on each side that is not in memory."""
+    oh = -(-h // s)
+    extents = [3, 3, c, o, n, oh, oh]
+    dy = [0, 0, 0, 1, oh * oh * o, oh * o, o]
+    case = Case.make(extents, [h * c, c, 1, 0, h * h * c, s * h * c, s * c], dy, dense(extents, [0, 1, 2, 3]),
+                     dtype, dtype)  # fmt: skip
+    guards = Guard((1, 0, 0, 0, 0, s, 0), -1, h), Guard((0, 1, 0, 0, 0, 0, s), -1, h)
+    case = guarded(case, guards)
+    return Case(replace(case.spec, a=replace(case.spec.a, offset=-(h + 1) * c)), case.a[: n * h * h * c], case.b)
+
+
+GUARDED = {
+    "filter gradient": lambda t: padded_filter_gradient(3, 9, 20, 24, 1, t),
+    "filter gradient, strided": lambda t: padded_filter_gradient(2, 13, 5, 40, 2, t),
+    "rows and sum": lambda t: guarded(matmul(50, 40, 70, dtype=t), (Guard((1, 0, 1), -20, 60),)),
+    "rows and sum, transposed": lambda t: guarded(matmul(50, 40, 70, ta=True, dtype=t), (Guard((2, 0, 3), -20, 150),)),
+    "few rows": lambda t: guarded(matmul(50, 40, 70, ta=True, dtype=t), (Guard((1, 0, 0), -3, 40),)),
+    "columns": lambda t: guarded(matmul(50, 40, 70, dtype=t), (), (Guard((0, 1, 1), -4, 90),)),
+    "columns, transposed": lambda t: guarded(matmul(50, 40, 70, tb=True, dtype=t), (), (Guard((0, 3, -1), 0, 100),)),
+    "both": lambda t: guarded(matmul(45, 70, 300, dtype=t), (Guard((0, 0, 1), -7, 280),), (Guard((0, 1, 0), -5, 60),)),
+}
+
+
+@pytest.mark.parametrize(("dtype", "tgt"), KINDS, ids=named)
+@pytest.mark.parametrize("name", GUARDED)
+def test_padding(name: str, dtype: DType, tgt: Target) -> None:
+    """Of either operand, however it is tied to rows, columns and sum."""
+    code = GUARDED[name](dtype).check(tgt, packed=True)
+    assert code.plan is not None and code.plan.blocks
+
+
+@pytest.mark.parametrize("rows", [1, 2, 13, 14, 15, 28, 40, 100])
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
+def test_rows_of_symbolic_number(rows: int, dtype: DType) -> None:
+    for tgt in TARGETS:
+        matmul(rows, 40, 70, ta=True, dtype=dtype).check(tgt, symbol=0, packed=True)
+
+
+@pytest.mark.parametrize("tgt", TARGETS, ids=named)
+def test_blocks_of_all_three_kinds(tgt: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several of rows, of columns and of the sum, whose last ones are shorter."""
+    monkeypatch.setattr(contract_blocks, "STEPS", 64)
+    monkeypatch.setattr(contract_blocks, "ROWS", 8 << 10)
+    monkeypatch.setattr(contract_blocks, "COLUMNS", 8 << 10)
+    for case in (matmul(100, 90, 330), matmul(100, 90, 331, ta=True, tb=True, dtype=BF16)):
+        code = case.check(tgt, packed=True)
+        assert code.plan is not None and code.plan.blocks and code.plan.blocks.split
+        assert code.plan.tiling.panels > code.plan.blocks.panels
+
+
+def test_sums_do_not_depend_on_the_cut() -> None:
+    """Bit for bit: however the grid is shared among threads."""
+    case = filter_gradient(16, 28, 8, 32, 3)
+    code = emit_contract(case.spec, target(), "kernel", cut=block_plan(canonical(case.spec), target()))
+    assert code.plan is not None and code.plan.chunks > 1 and code.plan.blocks
+    results = []
+    for cuts in (1, 2, 7):
+        out = np.zeros(9 * 8 * 32, np.float32)
+        run(code, target(), {"a": case.a, "b": case.b, "out": out}, cuts)
+        results.append(out.tobytes())
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
+def test_not_finite_stays_where_it_belongs(dtype: DType) -> None:
+    """What copies have behind the last row, column and step meets nothing that is stored."""
+    case = matmul(40, 45, 67, ta=True, dtype=dtype)
+    infinite = np.float32(np.inf) if dtype is F32 else np.uint16(0x7F80)
+    case.a.reshape(67, 40)[66, 13] = infinite
+    case.b.reshape(67, 45)[66, 44] = infinite
+    code = emit_contract(case.spec, target(), "kernel", cut=block_plan(canonical(case.spec), target()))
+    out = np.zeros(40 * 45, np.float32 if dtype is F32 else np.uint16)
+    run(code, target(), {"a": case.a, "b": case.b, "out": out})
+    bad = ~np.isfinite(out) if dtype is F32 else (out & 0x7F80) == 0x7F80
+    want = np.zeros((40, 45), bool)
+    want[13] = want[:, 44] = True
+    np.testing.assert_array_equal(bad.reshape(40, 45), want)
+
+
+def test_one_inner_loop_for_all_row_tiles() -> None:
+    """27 rows are tiles of 14 and 13: the second one multiplies a row of zeros more, and stores one less."""
+    spec: ContractSpec = padded_convolution(1, 27, 8, 32, 3, 1, 1, 1, 27, F32).spec
+    plan = block_plan(canonical(spec), target())
+    code = emit_contract(spec, target(), "kernel", cut=plan)
+    assert len(plan.tiling.sizes) == 2 or plan.tiling.size == 1 or 27 % plan.tiling.size == 0
+    assert code.calls[0].ir.count("fmuladd.v") == _steps(code.calls[0].ir, plan.tiling.rows * plan.tiling.vectors)
+
+
+def _steps(ir: str, work: int) -> int:
+    """Multiply-adds of one turn of one inner loop: as many for each step that it takes."""
+    return work * (4 if work <= 16 else 2)
