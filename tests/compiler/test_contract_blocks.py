@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import contract_blocks
 from habana_tf.compiler.codegen.contract import ContractSpec, Guard, emit_contract
-from habana_tf.compiler.codegen.contract_tiles import block_plan
+from habana_tf.compiler.codegen.contract_tiles import block_plan, plan
 from habana_tf.compiler.contraction import canonical
 from habana_tf.compiler.view_indices import Unfit
-from habana_tf.hardware.cpu import Target, target
+from habana_tf.hardware.cpu import Isa, Target, target
 from habana_tf.ir.dtypes import DType
 
 from .contraction_cases import (
@@ -158,12 +158,29 @@ def test_not_finite_stays_where_it_belongs(dtype: DType) -> None:
 def test_one_inner_loop_for_all_row_tiles() -> None:
     """27 rows are tiles of 14 and 13: the second one multiplies a row of zeros more, and stores one less."""
     spec: ContractSpec = padded_convolution(1, 27, 8, 32, 3, 1, 1, 1, 27, F32).spec
-    plan = block_plan(canonical(spec), target())
-    code = emit_contract(spec, target(), "kernel", cut=plan)
-    assert len(plan.tiling.sizes) == 2 or plan.tiling.size == 1 or 27 % plan.tiling.size == 0
-    assert code.calls[0].ir.count("fmuladd.v") == _steps(code.calls[0].ir, plan.tiling.rows * plan.tiling.vectors)
+    cut = block_plan(canonical(spec), target())
+    code = emit_contract(spec, target(), "kernel", cut=cut)
+    assert len(cut.tiling.sizes) == 2 or cut.tiling.size == 1 or 27 % cut.tiling.size == 0
+    assert code.calls[0].ir.count("fmuladd.v") == _steps(code.calls[0].ir, cut.tiling.rows * cut.tiling.vectors)
 
 
 def _steps(ir: str, work: int) -> int:
     """Multiply-adds of one turn of one inner loop: as many for each step that it takes."""
     return work * (4 if work <= 16 else 2)
+
+
+INTEL = Target(Isa.AVX512, False, "cascadelake", "")
+"""Reading in strides costs half as much again there."""
+
+
+@pytest.mark.parametrize(("case", "packed"), [
+    (matmul(384, 1536, 1600, ta=True), True),
+    (matmul(1536, 384, 1600, ta=True, dtype=BF16), True),
+    (matmul(1600, 1536, 384), False),
+    (matmul(64, 256, 25600, ta=True), False),
+    (matmul(200, 200, 20, ta=True), False),
+], ids=["weight gradient", "in bf16", "contiguous", "few rows", "small"])  # fmt: skip
+def test_packing_pays_where_a_is_strided_and_much_used(case: Case, packed: bool) -> None:
+    c = canonical(case.spec)
+    assert (plan(c, INTEL).blocks is not None) == packed
+    assert plan(c, replace(INTEL, llvm_cpu="znver4")).blocks is None

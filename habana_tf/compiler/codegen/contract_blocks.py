@@ -8,9 +8,10 @@ What is copied is read in one order from then on, however it lay: rows strided o
 is padding is zero in the copy), bf16 (as pairs, or widened). Zeros fill the copies up to the steps that the inner loop
 does at once.
 
-A packed number has to be used often to be worth it: a row meets many panels, a column many rows. On a CPU that does one
-vector of multiply-adds a cycle the copies were a tenth of the time, and products that read a as it lies faster, however
-it lay; so it is for those who must.
+A packed number has to be used often to be worth it: a row meets many panels, a column many rows. For who must pack
+(because of guards, or for a tile engine) that is no question; for others `contract_tiles` estimates it. On a CPU that
+does one vector of multiply-adds a cycle the copies were a tenth of the time, and reading a where it lies was faster,
+however it lay.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Loop order, outermost first: [k chunk, batch, outer n, ...] then
 A prefix of the order is the grid; the rest are loops within a work item.
 
 Both operands are packed, in blocks (see `contract_blocks`), where the tile engine cannot read a as it lies, and
-where guards are such that a cannot be read in place.
+where guards are such that a cannot be read in place; and where that is faster than to read a in strides.
 
 The sum is split into chunks of k with partial results, added up in fixed order by a second call, when there are too
 few tiles for the grid, or when a and b are far larger than the cache while the result is small. Nothing here depends
@@ -47,6 +47,13 @@ READ = 2
 is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
 WIDEST = 2
 """Vectors of a tile where a is packed: tall tiles, since a row costs no more for being one of many."""
+STRIDED = 512
+"""Bytes from one step of the sum to the next from which on a row is read in strides."""
+COPY = 28
+"""Multiply-adds (in vectors) in the time of which a vector is copied, from a line that no hardware fetched ahead: it
+took 12 on a CPU that does one of them a cycle, and waits as long where two are done; and some to be sure."""
+SIDE = 192
+"""Rows, and columns, that a block of a large product has at least."""
 SHORT = 16_000_000.0
 """Multiply-adds (in vectors) up to which a product may be compact: about 3 milliseconds."""
 SHARE = 400_000.0
@@ -89,7 +96,7 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     dot = _paired(c, rows, depth)
     amx = _amx(c, engine) if dot and engine else 0
     compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= SHORT
-    if packable(c) and (not guards_in_place(c) or (dot and engine and not amx)):
+    if packable(c) and (not guards_in_place(c) or (dot and engine and not amx) or (not amx and _pays(c, target))):
         return block_plan(c, target, compact)
     if symbolic and dot and c.k[-1].a != 1:
         dot = False  # a would have to be spread, and how much of it there is is not known
@@ -158,6 +165,17 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     else:
         dims = head + lead + panel_dim + outer_m + row_dim
     return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
+
+
+def _pays(c: Canonical, target: Target) -> bool:
+    """Whether copies of both operands cost less than reading a in strides does.
+
+    Of a block, each row that is copied meets as many columns as that has, and each column as many rows."""
+    rows, columns, depth = points(c.m), c.columns, points(c.k)
+    batch = points(x for x in (*c.batch, *c.n) if x is not c.lane)
+    if min(abs(x.a) for x in c.k) * c.a.dtype.bytes < STRIDED or rows * columns / target.lanes * depth * batch < SHARE:
+        return False
+    return 1 + COPY * (1 / min(rows, SIDE) + 1 / min(columns, SIDE)) < target.strided_rows
 
 
 def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
