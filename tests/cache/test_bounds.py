@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from habana_tf import trust
-from habana_tf.cache import bounds, journal, lock
+from habana_tf.cache import bounds, files, journal, lock
 from habana_tf.cache.bounds import Bounds, Swept, sweep
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
@@ -85,6 +85,15 @@ def test_quarantine_goes_first_and_counts(filled: list[Path], opened: int, root:
     filled[0].rename(put_aside)
     swept = sweep(opened, trust.OWN, _size(filled[1:]))
     assert (swept.removed, put_aside.exists()) == (1, False)
+
+
+def test_what_another_is_writing_stays_for_a_minute(filled: list[Path], opened: int) -> None:
+    written, left_over = (filled[0].parent / f"{files.TEMPORARY}{name}" for name in ("1-aa", "2-bb"))
+    for path in (written, left_over):
+        path.write_bytes(b"half")
+    os.utime(left_over, (time.time() - 120,) * 2)
+    assert sweep(opened, trust.OWN, 0, minimum_age=0.0).kept == 1
+    assert written.exists() and not left_over.exists()
 
 
 def test_only_our_names_are_removed(filled: list[Path], opened: int, root: Path) -> None:

@@ -11,8 +11,11 @@ import pytest
 
 import habana_tf
 from habana_tf import settings
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Program
 from habana_tf.resolver import keys
-from habana_tf.resolver.keys import compiler_sources, compiler_version, sources_version
+from habana_tf.resolver.keys import compiler_sources, compiler_version, program_text, sources_version
 
 PACKAGE = Path(habana_tf.__file__).parent
 
@@ -92,3 +95,11 @@ def test_a_changed_source_is_another_compiler(monkeypatch: pytest.MonkeyPatch) -
     changed, read = compiler_sources()[7], Path.read_bytes
     monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"#" * (path == changed))
     assert compiler_version() != before
+
+
+def test_what_a_program_takes_for_granted_is_a_part_of_it() -> None:
+    b, s0 = Builder(), ext.sym(0)
+    x = b.input((s0, 3), DType.F32)
+    out = b.map("exp", x)
+    texts = {program_text(Program([x], [out], [], given)) for given in ((), (s0,), (s0 - 2,))}
+    assert len(texts) == 3
