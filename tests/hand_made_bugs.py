@@ -132,7 +132,7 @@ BUGS = [
         "habana_tf/distribute/shared_memory.py",
         "if not np.all(met[:, 0] == met[0, 0]):",
         "if not np.any(met[:, 0] == met[0, 0]):",
-        "tests/distribute/test_shared_memory.py tests/distribute/test_workers.py",
+        "tests/distribute/test_shared_memory.py tests/launcher/test_hosts.py",
     ),
     Bug("kernels/runtime/resolver.cc", "(in.nbytes + 7) / 8", "in.nbytes / 8", "tests/device"),
     Bug(
