@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import BINARY, UNARY, Builder, Program
 
-from .running import check
+from .running import check, compiled
 
 INTS = [d for d in DType if d.is_int]
 CASTS = [d for d in DType if d not in (DType.F16, DType.F64)]
@@ -42,6 +44,19 @@ def test_unary(fn, dtype, isa):
         b = Builder()
         x = b.input((n,), dtype)
         check(Program([x], [b.map(fn, x)]), [values(dtype, n)], rtol=tolerance(dtype), atol=1e-6)
+
+
+@pytest.mark.parametrize(("fn", "exact", "units"), [("erf", math.erf, 2), ("erfc", math.erfc, 5)])
+def test_units_in_the_last_place(fn, exact, units, isa):
+    """Over sizes whose tenth is a normal number, of both signs, and at the steps between formulas."""
+    sizes = np.concatenate([np.linspace(0, 9.1, 20001), np.geomspace(1e-36, 9.1, 10001), [0.5, 0.9, 3.99, 4.0]])
+    x = np.concatenate([sizes, -sizes, np.nextafter(sizes, np.float32(0))]).astype(np.float32)
+    want = np.array([exact(float(v)) for v in x])
+    b = Builder()
+    node = b.input(x.shape, DType.F32)
+    got = compiled(Program([node], [b.map(fn, node)]), [x])[0][0]
+    error = np.abs(got - want) / np.spacing(np.abs(want).astype(np.float32))
+    assert error.max() <= units, f"{fn}({x[error.argmax()]!r}) is {got[error.argmax()]!r}"
 
 
 @pytest.mark.parametrize("dtype", [DType.F32, DType.BF16], ids=str)
