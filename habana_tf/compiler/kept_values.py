@@ -1,12 +1,17 @@
 """Which values are kept in memory: every other one is recomputed in the kernels that read it.
 
 Kept are what has a kernel of its own (reductions, contractions...), what leaves the program, what contractions and
-gathers read, random states, what a reshape across symbolic sizes reads, and elementwise values that are dear and read
-more than once.
+gathers read, random states, what a reshape across symbolic sizes reads, and elementwise values that are quicker to
+read than to compute again: `_worth_memory` compares bytes with operations. So a tensor less its mean is computed by
+whoever reads it, from the tensor, and a root per channel once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..ir.extent import nominal
 from ..ir.primitives import Node, Op, Program
 from .contraction import View
 from .contraction_operands import operands as operands_of
@@ -14,9 +19,29 @@ from .contraction_operands import padding_to_copy
 from .primitive_classes import Inline, primitive
 
 CHEAP = 3
-"""Scalar operations up to which a value read several times is computed again rather than kept."""
+"""Scalar operations up to which a value is computed again wherever it is read."""
 MOST_VIEWS = 32
 """Views between a value and the memory it is read from: each makes the index longer, and the code."""
+MOST_OPERATIONS = 160
+"""Scalar operations up to which a value may be computed again: all its readers have the code of all of them."""
+MOST_SOURCES = 6
+"""Tensors that such a value may be computed from."""
+MEMORY = 3 / 16
+"""Bytes that a core reads from memory or writes to it in the time of an operation on one number: 3 bytes a cycle, of a
+core that works on 16 numbers in each."""
+CACHE = 24 / 16
+"""The same where the bytes are still in the core's cache."""
+CACHED = 1 << 18
+"""Bytes of a tensor that stays there from one kernel to the next."""
+
+
+@dataclass(frozen=True)
+class _Formula:
+    """How a value that is not kept is computed: operations for one element, the tensors it reads, and views between."""
+
+    operations: int
+    sources: frozenset[Node]
+    views: int
 
 
 def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]]) -> set[Node]:
@@ -34,25 +59,56 @@ def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, V
             kept.update(v.base for v in operands[n])
         else:
             kept.update(primitive(n).needs_in_memory(n))
-    reads = _reads(nodes, users)
-    cost: dict[Node, int] = {}
-    views: dict[Node, int] = {}
+    readings = _readings(nodes, users)
+    formulas: dict[Node, _Formula] = {}
     for n in nodes:
         what = primitive(n)
         if isinstance(what, Inline) and n not in kept:
-            cost[n] = what.cost(n, sum(cost[s] for s in n.src))
-            views[n] = max((views[s] for s in n.src), default=0) + what.is_view
-            dear = cost[n] > CHEAP
-            if views[n] > MOST_VIEWS or dear and (reads[n] > 1 or any(primitive(u).repeats(u) for u in users[n])):
+            made = [formulas[s] for s in n.src]
+            f = formulas[n] = _Formula(
+                what.cost(n, sum(m.operations for m in made)),
+                frozenset().union(*(m.sources for m in made)),
+                max((m.views for m in made), default=0) + what.is_view,
+            )
+            if f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n]):
                 kept.add(n)
         if n in kept:
-            cost[n], views[n] = 1, 0
+            formulas[n] = _Formula(1, frozenset([n]), 0)
     return kept
 
 
-def _reads(nodes: list[Node], users: dict[Node, list[Node]]) -> dict[Node, int]:
-    """How many places read each node if it is inlined, looking through views. nodes: sources first."""
-    reads: dict[Node, int] = {}
+def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node]) -> bool:
+    """Whether to write a value and read it is quicker than to compute it wherever it is read.
+
+    Written, it is moved twice (a line of memory is read before it is written) and once for each reader; computed again,
+    each reader but the first repeats its operations and reads what it is made of.
+    """
+    if f.operations <= CHEAP or readings <= 1:
+        return False
+    if len(f.sources) > MOST_SOURCES or f.operations > MOST_OPERATIONS:
+        return True
+    if any(u.op is Op.WINDOW and primitive(u).repeats(u) for u in users):
+        return True  # of elements that windows share, a guess of how often is not worth its risk
+    size = _bytes(n)
+    sources = sum(min(_bytes(s), nominal(n.numel) * s.dtype.bytes) for s in f.sources)
+    again = readings - 1
+    moved = (2 + readings) * size - again * sources
+    return again * nominal(n.numel) * f.operations > moved / (CACHE if size <= CACHED else MEMORY)
+
+
+def _bytes(n: Node) -> int:
+    return nominal(n.numel) * n.dtype.bytes
+
+
+def _readings(nodes: list[Node], users: Mapping[Node, list[Node]]) -> dict[Node, float]:
+    """How often each element of a node is read if it is inlined, looking through views. nodes: sources first."""
+    found: dict[Node, float] = {}
     for n in reversed(nodes):
-        reads[n] = sum(max(1, reads[u]) if primitive(u).one_to_one else 1 for u in users.get(n, ()))
-    return reads
+        found[n] = 0
+        for u in users.get(n, ()):
+            if isinstance(what := primitive(u), Inline) and what.is_view:
+                times = nominal(u.numel) / max(1, nominal(n.numel)) if what.repeats(u) else 1
+                found[n] += times * max(1, found[u])
+            else:
+                found[n] += 1
+    return found

@@ -23,10 +23,15 @@ from ..ir.primitives import Contraction, Node, Op, Shape, check_complete
 from .body import Apply, Constant, Guard, Lookup, Position, Size, Value, Within
 from .view_indices import Index, Range, in_memory_order, reshape_index, strides
 
-_DEAR = frozenset(
-    "exp expm1 log log1p sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh sigmoid erf erfc lgamma pow atan2 "
-    "div floordiv floormod truncmod sqrt rsqrt".split()
-)
+_DEAR = {
+    **dict.fromkeys("div floordiv sqrt".split(), 8),
+    **dict.fromkeys("rsqrt exp log tanh sigmoid".split(), 20),
+    **dict.fromkeys("log1p expm1 erf erfc".split(), 40),
+    **dict.fromkeys(
+        "sin cos tan asin acos atan sinh cosh asinh acosh atanh lgamma pow atan2 floormod truncmod".split(), 400
+    ),
+}
+"""What a function of a vector takes in additions, where that is more than one; the last row are calls per lane."""
 
 At = tuple[Node, Index, Guard]
 """A node at an index, looked at under conditions only."""
@@ -191,7 +196,7 @@ class _Map(Inline, of=Op.MAP):
     def cost(self, node: Node, sources: int) -> int:
         if node.arg == "cast" and node.src[0].dtype is DType.BF16 and node.dtype is DType.F32:
             return sources  # a shift while it is loaded: a copy in fp32 has twice the bytes to read
-        return sources + (8 if node.arg in _DEAR else 1)
+        return sources + _DEAR.get(node.arg, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
         return [(s, index, guard) for s in node.src], lambda args: Apply(node.dtype, node.arg, args)

@@ -6,6 +6,7 @@ a kernel there cannot raise (TensorFlow's CPU kernel does).
 
 from __future__ import annotations
 
+from ..ir.dtypes import DType
 from ..ir.primitives import Node, broadcast_shapes
 from .formula import Value, wrap
 from .lowering import Lowering
@@ -33,12 +34,11 @@ def sparse_cross_entropy(c: Lowering) -> list[Node]:
         raise c.error("logits [N, classes] and labels [N] are needed")
     b, dtype = c.b, features.dtype
     shifted, exponentials, total = shifted_exponentials(c, features)
-    classes = b.iota(features.shape, 1, labels.dtype)
     row = b.reshape(labels, [labels.shape[0], 1])
-    is_label = Value(b, b.binary("eq", classes, row))
-    known = is_label.node.shape[1]
-    valid = Value(b, b.binary("and", *_bounds(c, row, known)))
-    losses = is_label.where(total.map("log") - shifted, 0.0).sum([1])
+    valid = Value(b, b.binary("and", *_bounds(c, row, features.shape[1])))
+    # of labels that are no class nothing is used, so those that two words tell apart may look alike in one
+    is_label = Value(b, b.binary("eq", b.iota(features.shape, 1, DType.I32), b.cast(row, DType.I32)))
+    losses = total.map("log") - is_label.where(shifted, 0.0).sum([1])  # summed in the pass that sums the exponentials
     gradient = exponentials / total
     gradient = is_label.where(gradient - 1.0, gradient)
     nan = float("nan")

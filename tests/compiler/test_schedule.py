@@ -65,7 +65,36 @@ def test_an_expensive_value_that_is_repeated_is_computed_once_per_element() -> N
     b = Builder()
     x, v = b.input((1000, 32), F), b.input((32,), F)
     plan = _plan(b, b.binary("mul", x, b.map("rsqrt", v)))
-    assert [k.domain for k in plan.kernels if k.is_loop] == [(1, 32), (1000, 32)]
+    assert [k.domain for k in plan.kernels if k.is_loop] == [(32,), (1000, 32)]
+
+
+def test_a_tensor_less_its_mean_is_computed_by_each_reader_and_an_erf_of_few_numbers_once() -> None:
+    """What is cheaper to compute from a tensor than to write and read again; where a cache holds it, it is not."""
+    kept = {}
+    for fn, rows in (("neg", 10000), ("erf", 10000), ("erf", 100)):
+        b = Builder()
+        x, bias = b.input((rows, 64), F), b.input((64,), F)
+        biased = b.binary("add", x, bias)
+        value = b.map(fn, b.binary("sub", biased, b.reshape(b.reduce("sum", biased, [0]), (1, 64))))
+        read = [b.reduce("sum", b.binary("mul", value, b.input((rows, 64), F)), [axis]) for axis in (0, 1)]
+        kept[fn, rows] = value in schedule(Program(b.inputs, read)).kept
+    assert kept == {("neg", 10000): False, ("erf", 10000): False, ("erf", 100): True}
+
+
+def test_what_many_read_is_computed_once() -> None:
+    b = Builder()
+    x = b.input((4096, 64), F)
+    value = b.map("tanh", b.map("exp", x))
+    sums = [b.reduce("sum", b.binary("mul", value, b.input((4096, 64), F)), [k % 2]) for k in range(12)]
+    assert value in schedule(Program(b.inputs, sums)).kept
+
+
+def test_a_chain_under_overlapping_windows_is_computed_once_per_element() -> None:
+    b = Builder()
+    x, scale = b.input((4, 64, 64, 16), F), b.input((16,), F)
+    chain = b.binary("max", b.binary("sub", b.binary("mul", x, scale), scale), b.const(0, F))
+    windows = b.window(chain, (1, 2), (3, 3), (1, 1), (1, 1))
+    assert chain in _plan(b, b.reduce("max", windows, [4, 5])).kept
 
 
 def test_windows_of_bf16_that_are_read_twice_are_not_kept_as_fp32() -> None:

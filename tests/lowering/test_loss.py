@@ -33,6 +33,19 @@ def test_sparse_cross_entropy(x: Any, index: Any, seed: int) -> None:
     check_both(lambda a, b: R.SparseSoftmaxCrossEntropyWithLogits(features=a, labels=b), x, labels)
 
 
+def test_sparse_cross_entropy_of_many_classes_behind_a_bias_and_a_cast() -> None:
+    numbers = np.random.default_rng(0)
+    x, bias = numbers.normal(size=(6, 1003)).astype(BF16), numbers.normal(size=1003).astype(F32)
+    labels = np.array([0, 1002, 5, 5, 700, 15], np.int64)
+
+    def loss(a: Any, b: Any, c: Any) -> Any:
+        wide = R.Cast(x=a, DstT=tf.float32)
+        of_sum = R.SparseSoftmaxCrossEntropyWithLogits(features=R.BiasAdd(value=wide, bias=b), labels=c)
+        return *of_sum, *R.SparseSoftmaxCrossEntropyWithLogits(features=wide, labels=c)
+
+    check(loss, x, bias, labels)
+
+
 def test_infinities_and_nan() -> None:
     x = np.array([[0, -np.inf, 1], [1, 2, 3], [np.inf, 0, 0], [np.nan, 0, 0]], F32)
     labels = np.array([[0.5, 0, 0.5], [1, 0, 0], [1, 0, 0], [1, 0, 0]], F32)
