@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import re
 from dataclasses import replace
 from typing import Literal
 
@@ -195,6 +196,18 @@ def test_packed_rows_of_symbolic_number(rows: int, monkeypatch: pytest.MonkeyPat
     code = shapes.matmul(rows, 70, 96, ta=True, dtype=BF16).check(AMX, symbol=0)
     assert not registers.errors
     assert code.plan is not None and code.plan.amx and code.plan.blocks and registers.products
+
+
+def test_registers_are_filled_along_the_label_that_fills_most() -> None:
+    """16 images of 5x5: eight pairs of images, not three of pixels; and what a work item copies stays on its stack."""
+    code = emit_contract(shapes.filter_gradient(16, 7, 512, 512, 3, BF16).spec, AMX, "kernel")
+    assert code.plan is not None and code.plan.amx == 8
+    for case in (
+        shapes.filter_gradient(16, 7, 512, 512, 3, BF16),
+        shapes.matmul(1536, 512, 5 * 501, ta=True, dtype=BF16),
+    ):
+        (call, *_) = emit_contract(case.spec, AMX, "kernel").calls
+        assert sum(int(n) for n in re.findall(r"alloca \[(\d+) x i8\]", call.ir)) < 640 << 10
 
 
 @pytest.mark.skipif(host().isa >= Isa.AMX, reason="this CPU runs the instructions themselves in test_contract")

@@ -81,12 +81,15 @@ def along_sum(c: Canonical, dot: bool, unit: int) -> tuple[tuple[Label, ...], La
     return (), None, 1, tuple(whole)
 
 
-def cut(c: Canonical, t: Tiling, dot: bool, unit: int, head: Sequence[Dim]) -> tuple[Blocks, tuple[Dim, ...], int]:
-    """The blocks, all loops of the kernel, and how many of these are the grid. head: what the grid begins with."""
+def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tuple[Blocks, tuple[Dim, ...], int]:
+    """The blocks, all loops of the kernel, and how many of these are the grid. amx: pairs per step of a tile engine, or
+    0; head: what the grid begins with."""
+    unit = (2 if dot else 1) * max(1, amx)
     outer, split, steps, whole = along_sum(c, dot, unit)
-    inside = points(whole) * steps // (2 if dot else 1)
-    panels = max(1, min(t.panels, COLUMNS // (max(1, inside) * t.width * 4)))
-    most = ROWS // (max(1, inside) * slots(t) * 4)
+    last = nominal(whole[-1].extent) if whole else steps
+    turns = points(whole) * steps // last * -(-last // unit)  # of the inner loop's instructions
+    panels = max(1, min(t.panels, COLUMNS // (turns * max(1, amx) * t.width * 4)))
+    most = ROWS // (turns * slots(t) * (64 if amx else 4))
     if outer or split is not None:
         most = min(most, SUMS // (t.rows * panels * t.width * 4))
     tiles_wanted = max(1, most)

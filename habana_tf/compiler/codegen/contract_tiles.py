@@ -32,7 +32,7 @@ from habana_tf.hardware.cpu import Target, TileEngine
 from ...ir import extent as ext
 from ...ir.dtypes import DType
 from ...ir.extent import Extent, nominal
-from ..contraction import Canonical, guards_in_place, packable
+from ..contraction import Canonical, Label, guards_in_place, packable
 from .contract_blocks import Blocks, cut
 from .contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
 
@@ -182,7 +182,8 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     """The cut of a contraction that packs both operands."""
     engine, rows, depth = target.tile_engine, points(c.m), points(c.k)
     dot = _paired(c, rows, depth)
-    amx = _filled(c, engine) if dot and engine else 0
+    c = _fullest(c, engine) if dot and engine else c
+    amx = _filled(c.k[-1], engine) if dot and engine else 0
     dot = dot and (amx > 0 or target.bf16_products == "dot")
     t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact, WIDEST)
     unit = 2 * max(amx, 1) if dot else 1
@@ -191,17 +192,34 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     work = float(rows * t.panels * t.vectors * depth * outer)
     parts = -(-rows // 128) * -(-c.columns // 192) * outer
     chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, True)
-    blocks, dims, grid_dims = cut(c, t, dot, unit, [*([chunk] if chunk else []), *lead])
+    blocks, dims, grid_dims = cut(c, t, dot, amx, [*([chunk] if chunk else []), *lead])
     halves = DType.BF16 in (c.a.dtype, c.b.dtype)
     blocks = replace(blocks, vectors=target.masks_halves if halves else target.masked_memory)
     made = Plan(t, dims, grid_dims, 1, "blocks", dot, False, count, amx, compact, blocks)
     return replace(made, grain=_grain(nominal(made.grid), work))
 
 
-def _filled(c: Canonical, engine: TileEngine) -> int:
-    """Pairs per step of the tile engine where copies are filled up to whole steps."""
-    pairs, most = -(-nominal(c.k[-1].extent) // 2), engine.row_bytes // 4
+def _filled(last: Label, engine: TileEngine) -> int:
+    """Pairs per step of the tile engine where copies are filled up to whole steps along this label."""
+    pairs, most = -(-nominal(last.extent) // 2), engine.row_bytes // 4
     return -(-pairs // -(-pairs // most))
+
+
+def _fullest(c: Canonical, engine: TileEngine) -> Canonical:
+    """With that label of the sum last that fills most of the engine's registers, if no vectors are read along the last."""
+    last, lane = c.k[-1], c.lane
+    if last.a == 1 or (last.b == 1 and lane is not None and lane.b != 1):
+        return c
+
+    def full(label: Label) -> float:
+        n, most = nominal(label.extent), engine.row_bytes // 2
+        return n / (-(-n // most) * most)
+
+    best = max((x for x in reversed(c.k) if isinstance(x.extent, int)), key=full, default=last)
+    rest = tuple(x for x in c.k if x is not best)
+    if any(not isinstance(x.extent, int) for x in rest[1:]):
+        return c
+    return replace(c, k=(*rest, best))
 
 
 def _paired(c: Canonical, rows: int, depth: int) -> bool:
