@@ -185,7 +185,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     c = _fullest(c, engine) if dot and engine else c
     amx = _filled(c.k[-1], engine) if dot and engine else 0
     dot = dot and (amx > 0 or target.bf16_products == "dot")
-    t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact, WIDEST)
+    t = amx_tiling(c, engine, compact, True) if amx and engine else tiling(c, target, compact, WIDEST)
     unit = 2 * max(amx, 1) if dot else 1
     lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
     outer = turns(lead)
@@ -206,7 +206,7 @@ def _filled(last: Label, engine: TileEngine) -> int:
 
 
 def _fullest(c: Canonical, engine: TileEngine) -> Canonical:
-    """With that label of the sum last that fills most of the engine's registers, if no vectors are read along the last."""
+    """With that label of the sum last that fills most of the engine's registers, if vectors are not read along it."""
     last, lane = c.k[-1], c.lane
     if last.a == 1 or (last.b == 1 and lane is not None and lane.b != 1):
         return c

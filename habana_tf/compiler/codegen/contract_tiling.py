@@ -160,9 +160,11 @@ def steps_over(n: Extent, size: int) -> Extent:
     return ext.div(ext.add(n, size - 1), size)
 
 
-def amx_tiling(c: Canonical, engine: TileEngine, compact: bool) -> Tiling:
-    """Two groups of rows by two vectors where there are rows enough, else one group by up to four."""
-    last, group, lanes = nominal(c.m[-1].extent), engine.rows, engine.row_bytes // 4
+def amx_tiling(c: Canonical, engine: TileEngine, compact: bool, packed: bool = False) -> Tiling:
+    """Two groups of rows by two vectors where there are rows enough, else one group by up to four. packed: all rows are
+    at equal distances; else those along the last label are."""
+    group, lanes = engine.rows, engine.row_bytes // 4
+    last = group if packed else nominal(c.m[-1].extent)
     t = _rows(c, 2 * min(last, group), compact)
     two = t[2] * points(t[0]) > min(last, group)
     needed = -(-c.columns // lanes)
