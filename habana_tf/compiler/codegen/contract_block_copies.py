@@ -53,7 +53,7 @@ class BlockCopies(TileLoops):
         """To be called at the function's entry."""
         fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
         lines = self.most_units // p.amx if p.amx else self.most_units + t.lanes + STEP
-        self.a_line, self.b_line = slots(t) * (64 if p.amx else 4), t.width * 4
+        self.a_line, self.b_line = slots(t, p.amx) * (64 if p.amx else 4), t.width * 4
         self.a_tile = -(-lines * self.a_line // 64) * 64
         self.b_panel = (self.most_units + t.lanes + STEP) * self.b_line
         # A copy's last vectors may go past it, by less than a step of all rows.

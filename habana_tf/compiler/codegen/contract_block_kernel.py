@@ -39,7 +39,7 @@ class BlockKernel(BlockCopies):
 
     def emit(self) -> ContractionCall:
         fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
-        self.inline = epilogue_length(self.out, self.c, t.lanes) * t.rows * t.vectors <= INLINE
+        self.inline = not p.amx and epilogue_length(self.out, self.c, t.lanes) * t.rows * t.vectors <= INLINE
         if p.amx:
             self.parts = groups([64 * i for i in range(t.rows)])
             self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])

@@ -222,7 +222,7 @@ class BlockPacker:
                 size = fn.op(f"select i1 {fn.less(index, groups.large)}, i64 {groups.most}, i64 {groups.rest}")
             now = [replace(m, value=fn.integer("add", m.value, fn.integer("mul", offset, m.across))) for m in limits]
             some = [*now, Limit("0", 1, (0,), size)]
-            if now:
+            if now or self.depth:
                 self._lines(across, row, x, y, j, some, None)
             else:
                 whole = fn.less(index, groups.whole)
@@ -240,26 +240,40 @@ class BlockPacker:
         fixed: list[Value | None] | None,
     ) -> None:  # fmt: skip
         """One step, or as many as a register holds, of all that is across. fixed: the masks, if they are known."""
+        fn, lanes = self.fn, self.lanes
+        vectors = -(-across.most // lanes)
+        if self.depth and vectors > 1:  # much code: written once
+            with repeat(fn, vectors, [("ptr", x), ("ptr", y), ("i64", "0")]) as t:
+                p, q, i = t.carried
+                self._vectors(row, p, q, i, j, limits, None)
+                t.next = [at(fn, p, lanes * self.size), at(fn, q, lanes * lanes * 4), fn.integer("add", i, lanes)]
+            return
+        for v in range(vectors):
+            p, q = at(fn, x, v * lanes * self.size), at(fn, y, v * lanes * 4)
+            self._vectors(row, p, q, str(v * lanes), j, limits, fixed[v : v + 1] if fixed else None)
+
+    def _vectors(
+        self, row: int, p: Value, q: Value, i: Value, j: Value, limits: list[Limit], known: list[Value | None] | None
+    ) -> None:
+        """As many steps as a copy has together, of one vector across. known: its mask, if it is known."""
         fn, lanes, units = self.fn, self.lanes, max(1, self.depth)
+        moving = [x for x in limits if x.along[-1]]
+        still = [x for x in limits if not x.along[-1]]
+        mask = known[0] if known else self._mask(still, lanes, i, j, True)
 
-        def line(v: int, k: int) -> Value:
-            if fixed is not None:
-                mask = fixed[v]
-            else:
-                mask = self._mask(limits, lanes, str(v * lanes), fn.integer("add", j, k), True)
-            return self._line(at(fn, at(fn, x, k * row), v * lanes * self.size), lanes, mask)
+        def line(k: int) -> Value:
+            own = None if known else self._mask(moving, lanes, i, fn.integer("add", j, k), True)
+            if own is not None and mask is not None:
+                own = fn.op(f"and <{lanes} x i1> {own}, {mask}")
+            return self._line(at(fn, p, k * row), lanes, own or mask)
 
-        for v in range(-(-across.most // lanes)):
-            ahead = at(fn, x, (units + AHEAD) * row + v * lanes * self.size)
-            fn.call("void", "llvm.prefetch.p0", ("ptr", ahead), ("i32", "0"), ("i32", "3"), ("i32", "1"))
-            words = [self._word(lambda k, v=v: line(v, k), u) for u in range(units)]  # type: ignore[misc]
-            if not self.depth:
-                fn.store(self._vector(), words[0], at(fn, y, v * lanes * 4), 4)
-                continue
-            words += ["zeroinitializer"] * (lanes - units)
-            rows = transpose(fn, "i32", words)[: across.most - v * lanes]
-            for i, r in enumerate(rows):
-                fn.store(self._vector(), r, at(fn, y, (v * lanes + i) * lanes * 4), 4)
+        ahead = at(fn, p, (units + AHEAD) * row)
+        fn.call("void", "llvm.prefetch.p0", ("ptr", ahead), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+        words = [self._word(line, u) for u in range(units)]
+        if self.depth:
+            words = transpose(fn, "i32", words + ["zeroinitializer"] * (lanes - units))
+        for k, word in enumerate(words):
+            fn.store(self._vector(), word, at(fn, q, k * lanes * 4), 4)
 
     def _vector(self) -> str:
         return f"<{self.lanes} x {'i32' if self.dot else 'float'}>"

@@ -89,7 +89,7 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     last = nominal(whole[-1].extent) if whole else steps
     turns = points(whole) * steps // last * -(-last // unit)  # of the inner loop's instructions
     panels = max(1, min(t.panels, COLUMNS // (turns * max(1, amx) * t.width * 4)))
-    most = ROWS // (turns * slots(t) * (64 if amx else 4))
+    most = ROWS // (turns * slots(t, amx) * (64 if amx else 4))
     if outer or split is not None:
         most = min(most, SUMS // (t.rows * panels * t.width * 4))
     tiles_wanted = max(1, most)
@@ -125,10 +125,10 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     return blocks, (*grid, *inner, Dim("panels", t.panels, c.lane)), len(grid)
 
 
-def slots(t: Tiling) -> int:
-    """Words that a step of a packed row tile takes. Copies of several runs of rows end on full vectors; of one run the
-    next step overwrites what is too much."""
-    if not t.whole and t.size <= t.lanes:
+def slots(t: Tiling, amx: int) -> int:
+    """Rows that a step of a packed row tile has room for. Copies of runs of rows end on full vectors; of one run of
+    words the next step overwrites what is too much."""
+    if not t.whole and t.size <= t.lanes and not amx:
         return t.size
     run = points(t.whole[-1:]) if t.whole else t.size
     return t.rows - run + -(-run // t.lanes) * t.lanes
