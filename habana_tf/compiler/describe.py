@@ -12,6 +12,8 @@
               each update of a scatter that computes
     bytes     what it touches: the sizes of the tensors it reads and writes, each once and whole
 
+    times     how often it is made in one launch, if it is in a loop; flops and bytes are those of all times
+
 Counts follow from the kernel's body alone. A size known at run time only is an expression of the symbols.
 """
 
@@ -30,8 +32,8 @@ from .primitive_classes import primitive
 _NO_ARITHMETIC = frozenset({"cast", "bitcast", "select"})
 
 
-def describe(body: Body) -> dict[str, Any]:
-    """The row of a kernel, as JSON data."""
+def describe(body: Body, times: int = 1) -> dict[str, Any]:
+    """The row of a kernel that is made so many times in a launch, as JSON data."""
     core, reduces = body.core, [r.node for r in body.reductions]
     fused = Counter([*(v.fn for v in body.values if isinstance(v, Apply)), *(n.arg[0] for n in reduces)])
     origins = dict.fromkeys((*body.through, *body.outputs, *([core] if core is not None else [])))
@@ -43,8 +45,9 @@ def describe(body: Body) -> dict[str, Any]:
         "fused": dict(sorted(fused.items())),
         "ops": sorted({n.origin for n in origins if n.origin >= 0 and not _constant(n)}),
         "outputs": len(body.outputs),
-        "flops": _plain(flops(body)),
-        "bytes": _plain(touched(body)),
+        "flops": _plain(ext.mul(flops(body), times)),
+        "bytes": _plain(ext.mul(touched(body), times)),
+        **({} if times == 1 else {"times": times}),
     }
 
 

@@ -13,9 +13,9 @@ Either way nobody may read the old value after the new one has begun to be writt
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from ..ir.primitives import Node, Op, Program
+from ..ir.primitives import Node, Op
 from .body import Body, Load
 from .code import Code
 
@@ -32,10 +32,10 @@ def copied(body: Body) -> tuple[Node, Node] | None:
     return (base, stored.target) if whole and base.op in (Op.INPUT, Op.SCATTER) else None
 
 
-def joined(program: Program, kernels: Sequence[Body], codes: Sequence[Code]) -> dict[Node, Node]:
+def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[Code]) -> dict[Node, Node]:
     """The scatters that may share their buffer with the one that follows them, which begins as their copy.
 
-    The copy must be the last that reads them, and they must not be outputs themselves.
+    The copy must be the last that reads them, and they must not be outputs themselves, of the program or of a loop.
     """
     last: dict[Node, int] = {}
     first: dict[Node, int] = {}
@@ -48,7 +48,7 @@ def joined(program: Program, kernels: Sequence[Body], codes: Sequence[Code]) -> 
     out: dict[Node, Node] = {}
     for k, kernel in enumerate(kernels):
         pair = copied(kernel)
-        if pair is None or pair[0].op is not Op.SCATTER or pair[0] in program.outputs:
+        if pair is None or pair[0].op is not Op.SCATTER or pair[0] in outputs:
             continue
         base, target = pair
         if base.dtype is target.dtype and last.get(base) == k and first.get(target) == k:

@@ -384,5 +384,15 @@ class _Sort(OwnKernel, of=Op.SORT):
         return 0
 
 
+class _Loop(Primitive, of=Op.LOOP):
+    """Kernels of its own, scheduled by themselves: see `schedule.Repeated`."""
+
+    def passes(self, node: Node) -> list[Pass]:
+        return []
+
+    def needs_in_memory(self, node: Node) -> Sequence[Node]:
+        return node.src
+
+
 check_complete(_CLASSES, Op, "compiler/primitive_classes.py", "a class")
 PRIMITIVES = {op: made() for op, made in _CLASSES.items()}

@@ -34,11 +34,13 @@ class Kind(IntEnum):
     WORKSPACE = 2
     CONSTANT = 3
     STATE = 4
+    WINDOW = 5
 
 
 @dataclass(frozen=True)
 class Buffer:
-    """index: number of the input, output or state; byte offset of a constant. first/last: calls it lives through."""
+    """index: number of the input, output or state; byte offset of a constant; of a window the buffer it is a part of.
+    first/last: calls it lives through."""
 
     kind: Kind
     index: int
@@ -57,6 +59,22 @@ class KernelCall:
     grid: Extent
     grain: int
     constants: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoopCalls:
+    """`calls` calls from `first` on that are made `trips` times. Loops within it stand behind it.
+
+    windows: (buffer, start, step): a part of another buffer, at `start` + t * `step` bytes in iteration t. carried:
+    (now, next, from, to): a value is read from `now` and left in `next`, which then change places; it begins as `from`
+    and ends in `to`, if that is not -1.
+    """
+
+    first: int
+    calls: int
+    trips: int
+    windows: tuple[tuple[int, Extent, Extent], ...] = ()
+    carried: tuple[tuple[int, int, int, int], ...] = ()
 
 
 @dataclass
@@ -79,6 +97,7 @@ class Recipe:
     loaded: Loaded | None = None
     data: RecipeData | None = None
     conditions: tuple[ext.Expr, ...] = ()
+    loops: list[LoopCalls] = field(default_factory=list)
     _planned: tuple[list[int], tuple[dict[int, int], int, int]] | None = None
 
     def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:
@@ -134,11 +153,15 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
             buffers.append((int(b.kind), 0, b.index, nbytes))
         else:
             buffers.append((int(b.kind), b.index, 0, nbytes))
+    loops = []
+    for x in recipe.loops:
+        windows = [(k, ext.evaluate(start, numbers), ext.evaluate(step, numbers)) for k, start, step in x.windows]
+        loops.append((x.first, x.calls, x.trips, windows, list(x.carried)))
     own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
     outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
-        recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to
+        recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to, loops
     )
 
 
@@ -157,6 +180,10 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
         "states": [pack_extent(n) for n in recipe.states],
         "copies": recipe.copies,
         "conditions": [pack_extent(n) for n in recipe.conditions],
+        "loops": [
+            [x.first, x.calls, x.trips, [[k, pack_extent(a), pack_extent(b)] for k, a, b in x.windows], x.carried]
+            for x in recipe.loops
+        ],
     }
     flops = [row["flops"] for row in recipe.kernels]
     header: dict[str, Any] = {
@@ -185,7 +212,14 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
         sections["object"],
         copies=[(call, source, target) for call, source, target in plan["copies"]],
         conditions=tuple(n for n in map(unpack_extent, plan["conditions"]) if isinstance(n, ext.Expr)),
-    )
+        loops=[
+            LoopCalls(
+                first, calls, trips, tuple((k, unpack_extent(a), unpack_extent(b)) for k, a, b in windows),
+                tuple((now, then, source, target) for now, then, source, target in carried),
+            )
+            for first, calls, trips, windows, carried in plan["loops"]
+        ],
+    )  # fmt: skip
 
 
 def pack_extent(e: Extent) -> Any:

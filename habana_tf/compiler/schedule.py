@@ -10,15 +10,18 @@ Invariant: the result depends on the program alone.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from ..ir.primitives import Node, Op, Program
+from ..ir.extent import Extent
+from ..ir.primitives import Loop, Node, Op, Program
 from .body import Body
 from .body_builder import alone, contraction
 from .contraction import View
 from .fuse import Fusion
 from .kept_values import keep
 from .primitive_classes import OwnKernel, primitive
+from .rewrite import rewrite
 
 
 @dataclass
@@ -28,6 +31,46 @@ class Schedule:
     kernels: list[Body]
     kept: set[Node]
 
+    def flat(self) -> Iterator[Body]:
+        """The kernels with those of loops in the place of the loops."""
+        for kernel in self.kernels:
+            if isinstance(kernel, Repeated):
+                yield from kernel.plan.flat()
+            else:
+                yield kernel
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated(Body):
+    """A loop: the kernels of its body, made in every iteration.
+
+    sources: what it is given, in the order of the inputs of `program`, its body after `rewrite`; results: its outputs
+    that are in the schedule, by number.
+    """
+
+    loop: Loop = field(kw_only=True)
+    program: Program = field(kw_only=True)
+    plan: Schedule = field(kw_only=True)
+    sources: tuple[Node, ...] = ()
+    results: dict[int, Node] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> list[Node]:
+        return list(self.results.values())
+
+    @property
+    def reads(self) -> dict[Node, set[Extent | None]]:
+        return {n: {None} for n in self.sources}
+
+
+def _repeated(node: Node, nodes: list[Node]) -> Repeated:
+    """The loop of a LOOP node, with all of its outputs."""
+    loop = node.arg[0]
+    program = rewrite(loop.body)
+    results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
+    plan = schedule(program)
+    return Repeated((), core=node, loop=loop, program=program, plan=plan, sources=node.src, results=results)
+
 
 def schedule(program: Program) -> Schedule:
     """The kernels of a program (after `rewrite`). Raises Unfit when a value cannot be told at a point."""
@@ -36,7 +79,10 @@ def schedule(program: Program) -> Schedule:
     kept = keep(program, nodes, operands)
     fusion = Fusion(kept)
     for n in nodes:
-        if n in kept:
+        if n.op is Op.LOOP:
+            if all(n not in group.body.outputs for group in fusion.groups):
+                fusion.add(_repeated(n, nodes), None)
+        elif n in kept:
             what = primitive(n)
             for loop in what.passes(n):
                 fusion.add_pass(loop)

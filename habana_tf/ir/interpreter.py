@@ -16,6 +16,7 @@ runs a cluster that cannot be compiled. Clear before fast.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +25,7 @@ from . import extent as ext
 from . import symbolic_values, walk
 from .conditions import Premises
 from .dtypes import DType
-from .primitives import Node, Op, Program, check_complete
+from .primitives import Loop, Node, Op, Program, check_complete
 from .scalar_functions import apply_scalar
 
 LARGEST_CONSTANT = 65536
@@ -49,6 +50,9 @@ def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> 
             if node not in values:
                 if node.op is Op.INPUT:
                     values[node] = np.asarray(states[node.arg[1]], np.uint32)
+                elif node.op is Op.LOOP:  # all its outputs at once
+                    made = _iterate(node.arg[0], [values[s] for s in node.src])
+                    values.update((n, made[n.arg[1]]) for n in nodes if n.op is Op.LOOP and n.arg[0] is node.arg[0])
                 else:
                     values[node] = evaluate(node, [values[s] for s in node.src])
             for source in set(node.src):
@@ -108,6 +112,8 @@ def _bound(arg: Any, dims: list[int]) -> Any:
         return ext.evaluate(arg, dims)
     if isinstance(arg, tuple):
         return tuple(_bound(a, dims) for a in arg)
+    if isinstance(arg, Loop):
+        return replace(arg, body=bind(arg.body, dims))
     return arg.bound(dims) if isinstance(arg, walk.Walk) else arg
 
 
@@ -301,6 +307,20 @@ def _window(node: Node, x: Any) -> Any:
     return np.lib.stride_tricks.as_strided(x, dims(node), steps, writeable=False)
 
 
+def _iterate(loop: Loop, src: Sequence[Any]) -> list[Any]:
+    """The outputs of a loop."""
+    sliced = slice(loop.carried, loop.carried + len(loop.sliced))
+    carried, wholes = list(src[: loop.carried]), list(src[sliced.stop :])
+    stacked = [np.zeros((loop.trips, *dims(n)), n.dtype.numpy) for n in loop.body.outputs[loop.carried :]]
+    for t in range(loop.trips):
+        rows = [x[start + t * step] for x, (start, step) in zip(src[sliced], loop.sliced, strict=True)]
+        made = run(loop.body, [np.asarray(x) for x in (*carried, *rows, *wholes)])
+        carried = made[: loop.carried]
+        for out, value, (start, step) in zip(stacked, made[loop.carried :], loop.stacked, strict=True):
+            out[start + t * step] = value
+    return [*carried, *stacked]
+
+
 _RULES: dict[Op, Callable[..., Any]] = {
     Op.CONST: _const,
     Op.IOTA: _iota,
@@ -321,6 +341,7 @@ _RULES: dict[Op, Callable[..., Any]] = {
     Op.PAD: _pad,
     Op.WINDOW: _window,
     Op.CONCAT: lambda node, *parts: np.concatenate(parts, axis=node.arg),
+    Op.LOOP: lambda node, *src: _iterate(node.arg[0], src)[node.arg[1]],
 }
 
 check_complete(_RULES, set(Op) - {Op.INPUT}, "ir/interpreter.py: _RULES", "a function of arrays")

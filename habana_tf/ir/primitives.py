@@ -5,6 +5,7 @@ A `Node` is one tensor value; a `Program` is a graph of them with inputs and out
 so that a graph of primitives has no duplicates. Shapes are tuples of extents (an int, or a symbolic `Expr`).
 
     compute   MAP, REDUCE, CONTRACT, GATHER, SCATTER, RANDOM, SORT, SCAN, PRODUCT (a contraction as data: see `walk`)
+    control   LOOP      (a program repeated: see `Loop`)
     sources   INPUT, CONST, IOTA, EXTENT
     views     RESHAPE, EXPAND, PERMUTE, SLICE, PAD, WINDOW, CONCAT      (never cost a pass of their own unless asked)
 
@@ -47,6 +48,7 @@ class Op(Enum):
     PAD = auto()
     WINDOW = auto()
     CONCAT = auto()
+    LOOP = auto()
 
 
 def check_complete(table: Collection[Op], needed: Iterable[Op], where: str, entry: str) -> None:
@@ -161,6 +163,34 @@ class Program:
                 stack.append((node, True))
                 stack.extend((s, False) for s in reversed(node.src) if s not in seen)
         return list(seen)
+
+
+Rows = tuple[int, int]
+"""(start, step): iteration t works on row start + t * step of a tensor, along its first axis."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """arg of LOOP, with the number of one of its outputs: `body` made `trips` times.
+
+    The body's inputs are the values that an iteration leaves to the next one (`carried` of them), then one row of each
+    tensor with a row per iteration (`sliced`), then what is the same in all iterations. Its outputs are the values it
+    leaves, then one row of each tensor made row by row (`stacked`: each row is made once, so that there are `trips` of
+    them). Outputs of the loop are what the last iteration left, and those tensors.
+    """
+
+    trips: int
+    body: Program
+    carried: int
+    sliced: tuple[Rows, ...] = ()
+    stacked: tuple[Rows, ...] = ()
+
+    def shapes(self) -> list[Shape]:
+        """Of its outputs."""
+        made = self.body.outputs
+        return [
+            *(n.shape for n in made[: self.carried]), *((self.trips, *n.shape) for n in made[self.carried :])
+        ]  # fmt: skip
 
 
 class ShapeError(ValueError):
@@ -329,6 +359,20 @@ class Builder:
     def scan(self, kind: str, x: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Node:
         """Running sum or product along `axis`."""
         return self._node(Op.SCAN, (x,), x.shape, x.dtype, Scan(kind, axis, exclusive, reverse))
+
+    def loop(self, loop: Loop, src: Sequence[Node]) -> list[Node]:
+        """The outputs of a loop. src: first values of what is carried, the tensors that are sliced, and the rest."""
+        body = loop.body
+        if len(src) != len(body.inputs) or len(body.outputs) != loop.carried + len(loop.stacked):
+            raise ShapeError(f"loop: {len(src)} operands for {len(body.inputs)} inputs")
+        rows = loop.carried, loop.carried + len(loop.sliced)
+        for k, (mine, inner) in enumerate(zip(src, body.inputs, strict=True)):
+            shape = mine.shape[1:] if rows[0] <= k < rows[1] else mine.shape
+            left = body.outputs[k] if k < loop.carried else inner
+            if (shape, mine.dtype) != (inner.shape, inner.dtype) or (left.shape, left.dtype) != (shape, mine.dtype):
+                raise ShapeError(f"loop: operand {k} is {mine}, in its body {inner}, and it leaves {left}")
+        shapes = zip(loop.shapes(), body.outputs, strict=True)
+        return [self._node(Op.LOOP, src, shape, n.dtype, (loop, k)) for k, (shape, n) in enumerate(shapes)]
 
     # -- views --------------------------------------------------------------------------------------------
 

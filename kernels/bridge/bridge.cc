@@ -93,13 +93,14 @@ NB_MODULE(_bridge, m) {
       [](const std::string& name, const std::vector<CallTuple>& calls,
          const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs, int64_t workspace,
          const std::vector<StateTuple>& states, const std::vector<CopyTuple>& copies, const Shared* data,
-         const std::vector<int64_t>& numbers) {
+         const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops) {
         return MakeProgram(name, calls, buffers, outputs, workspace, states, copies,
-                           data == nullptr ? nullptr : *data, numbers);
+                           data == nullptr ? nullptr : *data, numbers, loops);
       },
       nb::arg("name"), nb::arg("calls"), nb::arg("buffers"), nb::arg("outputs"), nb::arg("workspace") = 0,
       nb::arg("states") = std::vector<StateTuple>(), nb::arg("copies") = std::vector<CopyTuple>(),
-      nb::arg("data").none() = nb::none(), nb::arg("numbers") = std::vector<int64_t>());
+      nb::arg("data").none() = nb::none(), nb::arg("numbers") = std::vector<int64_t>(),
+      nb::arg("loops") = std::vector<LoopTuple>());
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
   m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());

@@ -58,7 +58,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
                          int64_t workspace, const std::vector<StateTuple>& states,
                          const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
-                         const std::vector<int64_t>& numbers) {
+                         const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
@@ -74,6 +74,13 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   SetOutputs(program.get(), outputs, states);
   for (const auto& [call, input, output] : copies) {
     program->copies.push_back({static_cast<size_t>(call), input, static_cast<size_t>(output)});
+  }
+  for (const auto& [first, count, trips, windows, carried] : loops) {
+    if (first < 0 || count < 0) throw nb::value_error("a loop has a negative field");
+    Loop loop{static_cast<size_t>(first), static_cast<size_t>(count), trips, {}, {}};
+    for (const auto& [buffer, start, step] : windows) loop.windows.push_back({buffer, start, step});
+    for (const auto& [now, next, from, to] : carried) loop.carried.push_back({now, next, from, to});
+    program->loops.push_back(std::move(loop));
   }
   const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());

@@ -15,7 +15,10 @@ using CallTuple = std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>, i
 using BufferTuple = std::tuple<int, int, int64_t, int64_t>;
 using OutputTuple = std::tuple<int, std::vector<int64_t>>;
 using StateTuple = std::tuple<int, uint64_t>;
-using CopyTuple = std::tuple<int, int, int>;  // call, input, output
+using CopyTuple = std::tuple<int, int, int>;            // call, input, output
+using WindowTuple = std::tuple<int, int64_t, int64_t>;  // buffer, start, step
+using CarriedTuple = std::tuple<int, int, int, int>;    // now, next, from, to
+using LoopTuple = std::tuple<int64_t, int64_t, int64_t, std::vector<WindowTuple>, std::vector<CarriedTuple>>;
 
 // A program as an object of Python's, which owns it.
 struct OwnedProgram {
@@ -27,7 +30,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
                          int64_t workspace, const std::vector<StateTuple>& states,
                          const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
-                         const std::vector<int64_t>& numbers);
+                         const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops);
 
 // A program whose body is `callable(inputs, outputs, states)`: memoryviews of bytes, and 24 bytes per state.
 OwnedProgram MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,

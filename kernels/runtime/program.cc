@@ -37,6 +37,80 @@ class Stopwatch {
   int64_t end_ = 0;
 };
 
+// The calls of one launch, on the addresses of its buffers.
+class Calls {
+ public:
+  Calls(const Program& program, std::vector<char*>* bases, const std::vector<size_t>& spared)
+      : program_(program), bases_(*bases), spared_(spared) {}
+
+  // Makes the calls [first, end) with the loops among them from number `loop` on; returns the loop behind.
+  size_t Run(size_t first, size_t end, size_t loop) {
+    const std::vector<Loop>& loops = program_.loops;
+    for (size_t c = first;;) {
+      if (loop < loops.size() && loops[loop].first == c && c + loops[loop].calls <= end) {
+        const size_t behind = c + loops[loop].calls;
+        loop = Repeat(loop);
+        c = behind;
+        continue;
+      }
+      if (c >= end) return loop;
+      One(c++);
+    }
+  }
+
+ private:
+  char*& At(int buffer) { return bases_[static_cast<size_t>(buffer)]; }
+
+  size_t Behind(size_t loop) const {
+    const std::vector<Loop>& loops = program_.loops;
+    const size_t end = loops[loop].first + loops[loop].calls;
+    size_t next = loop + 1;
+    while (next < loops.size() && loops[next].first < end) ++next;
+    return next;
+  }
+
+  size_t Repeat(size_t number) {
+    const Loop& loop = program_.loops[number];
+    for (const Carried& value : loop.carried) Move(value.now, value.from);
+    for (int64_t t = 0; t < loop.trips; ++t) {
+      for (const Window& w : loop.windows) {
+        const Buffer& part = program_.buffers[static_cast<size_t>(w.buffer)];
+        At(w.buffer) = At(part.index) + w.start + t * w.step;
+      }
+      Run(loop.first, loop.first + loop.calls, number + 1);
+      for (const Carried& value : loop.carried) std::swap(At(value.now), At(value.next));
+    }
+    for (const Carried& value : loop.carried) {
+      if (value.to >= 0) Move(value.to, value.now);
+    }
+    return Behind(number);
+  }
+
+  void Move(int to, int from) {
+    const int64_t nbytes = program_.buffers[static_cast<size_t>(to)].nbytes;
+    if (nbytes > 0) std::memcpy(At(to), At(from), static_cast<size_t>(nbytes));
+  }
+
+  void One(size_t number) {
+    const Call& call = program_.calls[number];
+    if (!spared_.empty() && std::find(spared_.begin(), spared_.end(), number) != spared_.end()) {
+      GetCounters().copies_spared.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
+    thread_local std::vector<char*> pointers;
+    pointers.resize(call.buffers.size());
+    for (size_t i = 0; i < call.buffers.size(); ++i) pointers[i] = At(call.buffers[i]);
+    pool_.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(), call.grid,
+              call.grain);
+  }
+
+  const Program& program_;
+  std::vector<char*>& bases_;
+  const std::vector<size_t>& spared_;
+  FloatMode mode_;
+  PoolLease pool_;
+};
+
 }  // namespace
 
 size_t DataTypeSize(int tf_dtype) {
@@ -139,6 +213,9 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
       case BufferKind::kConstants:
         if (end > constant_bytes()) return bad(which + " reaches past the constants");
         break;
+      case BufferKind::kWindow:
+        if (index >= buffers.size()) return bad(which + " is a part of a missing buffer");
+        break;
       case BufferKind::kState:
         break;
       default:
@@ -148,6 +225,33 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
   for (const Copy& copy : copies) {
     if (copy.call >= calls.size() || copy.output >= outputs.size() || copy.input < 0) {
       return bad("a copy names a missing call, input or output");
+    }
+  }
+  const auto size = [this](int id) {
+    return id < 0 || static_cast<size_t>(id) >= buffers.size() ? -1 : buffers[static_cast<size_t>(id)].nbytes;
+  };
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const Loop& loop = loops[i];
+    const std::string which = "loop " + std::to_string(i);
+    if (loop.trips < 0 || loop.first + loop.calls > calls.size()) return bad(which + " has no such calls");
+    if (i > 0 && loop.first < loops[i - 1].first) return bad(which + " is out of order");
+    for (const Window& w : loop.windows) {
+      if (size(w.buffer) < 0 || buffers[static_cast<size_t>(w.buffer)].kind != BufferKind::kWindow) {
+        return bad(which + " moves what is no window");
+      }
+      const Buffer& part = buffers[static_cast<size_t>(w.buffer)];
+      const int64_t last = w.start + std::max<int64_t>(loop.trips - 1, 0) * w.step;
+      const int64_t end = std::max(w.start, last) + part.nbytes;
+      if (loop.trips > 0 && (std::min(w.start, last) < 0 || end > size(part.index))) {
+        return bad(which + " moves a window out of its buffer");
+      }
+    }
+    for (const Carried& value : loop.carried) {
+      const int64_t nbytes = size(value.now);
+      if (nbytes < 0 || size(value.next) != nbytes || size(value.from) < nbytes ||
+          (value.to != -1 && size(value.to) != nbytes)) {
+        return bad(which + " carries values of different sizes");
+      }
     }
   }
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -170,9 +274,8 @@ Status Program::Run(const LaunchArgs& args) const {
     status = body(*this, args);
     counters.interpreted_launches.fetch_add(1, std::memory_order_relaxed);
   } else {
-    // Base addresses first, then one pointer per buffer of a call; both live until the last call is done.
+    // Base addresses live until the last call is done.
     thread_local std::vector<char*> bases;
-    thread_local std::vector<char*> pointers;
     thread_local std::vector<RandomState> states;
     states.assign(args.states, args.states + args.num_states);
     bases.resize(buffers.size());
@@ -199,30 +302,18 @@ Status Program::Run(const LaunchArgs& args) const {
           }
           base = reinterpret_cast<char*>(&states[static_cast<size_t>(b.index)]);
           break;
+        case BufferKind::kWindow:  // where it is, its loop says
+          break;
       }
       bases[i] = base == nullptr ? nullptr : base + b.offset;
     }
-    FloatMode mode;
-    PoolLease pool;
     thread_local std::vector<size_t> spared;
     spared.clear();
     for (const Copy& copy : copies) {
       const InputView& in = (*args.inputs)[static_cast<size_t>(copy.input)];
       if (in.data == args.outputs[copy.output]) spared.push_back(copy.call);
     }
-    for (size_t c = 0; c < calls.size(); ++c) {
-      const Call& call = calls[c];
-      if (!spared.empty() && std::find(spared.begin(), spared.end(), c) != spared.end()) {
-        counters.copies_spared.fetch_add(1, std::memory_order_relaxed);
-        continue;
-      }
-      pointers.resize(call.buffers.size());
-      for (size_t i = 0; i < call.buffers.size(); ++i) {
-        pointers[i] = bases[static_cast<size_t>(call.buffers[i])];
-      }
-      pool.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(), call.grid,
-               call.grain);
-    }
+    Calls(*this, &bases, spared).Run(0, calls.size(), 0);
   }
   launches.fetch_add(1, std::memory_order_relaxed);
   nanoseconds.fetch_add(watch.Stop(), std::memory_order_relaxed);

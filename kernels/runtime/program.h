@@ -26,11 +26,19 @@ constexpr size_t kAlignment = 64;
 // Bytes of one element of a TensorFlow data type, or 0 for types that are not plain numbers.
 HABANA_EXPORT size_t DataTypeSize(int tf_dtype);
 
-enum class BufferKind : int { kInput = 0, kOutput = 1, kWorkspace = 2, kConstants = 3, kState = 4 };
+// A window is a part of another buffer that a loop moves on in each iteration (see Loop).
+enum class BufferKind : int {
+  kInput = 0,
+  kOutput = 1,
+  kWorkspace = 2,
+  kConstants = 3,
+  kState = 4,
+  kWindow = 5
+};
 
 struct Buffer {
   BufferKind kind;
-  int index;       // of the input, output or random state
+  int index;       // of the input, output or random state; of a window the buffer it is a part of
   int64_t offset;  // bytes from its base
   int64_t nbytes;
 };
@@ -41,6 +49,31 @@ struct Call {
   std::vector<int64_t> dims;
   int64_t grid;
   int64_t grain;
+};
+
+// A window stands at `start` + t * `step` bytes of its buffer in iteration t.
+struct Window {
+  int buffer;
+  int64_t start;
+  int64_t step;
+};
+
+// A value that an iteration leaves to the next one: read from `now`, left in `next`, which then change
+// places. It begins as the contents of `from` and ends in `to`, if that is not -1.
+struct Carried {
+  int now;
+  int next;
+  int from;
+  int to;
+};
+
+// `calls` calls from `first` on that are made `trips` times. A loop within it stands behind it.
+struct Loop {
+  size_t first;
+  size_t calls;
+  int64_t trips;
+  std::vector<Window> windows;
+  std::vector<Carried> carried;
 };
 
 struct Output {
@@ -127,6 +160,7 @@ class HABANA_EXPORT Program {
   std::vector<Output> outputs;
   std::vector<StateUse> states;
   std::vector<Copy> copies;
+  std::vector<Loop> loops;  // by `first`, outer ones before inner ones
   size_t workspace = 0;
   InterpretedBody body;              // set for interpreted programs only
   std::shared_ptr<RecipeData> data;  // null where there are neither constants nor code to be kept

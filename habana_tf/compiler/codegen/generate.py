@@ -43,7 +43,7 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     compact = _one_product(plan) or _generic(plan)
     codes = []
     known: dict[Hashable, tuple[Code, list[Node]]] = {}
-    for kernel in plan.kernels:
+    for kernel in plan.flat():
         what, tensors = form(kernel)
         if what not in known:
             known[what] = _emit(kernel, target, lanes, compact), tensors
