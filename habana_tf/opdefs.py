@@ -126,6 +126,16 @@ class OpFacts:
         return [a.name for a in self.inputs if a.type == RESOURCE and not a.number_attr]
 
 
+_LOOP = OpFacts(
+    "HpuLoop",
+    (Argument("args", 0, "", "", "Tin"), Argument("fixed", 0, "", "", "Tfixed")),
+    (Argument("results", 0, "", "", "Tout"),),
+    {"Tin": "list(type)", "Tfixed": "list(type)", "Tout": "list(type)", "form": "string", "body": "string"},
+    (), {}, {}, False,
+)  # fmt: skip
+"""A loop in a cluster (`cluster/loop_form.py`): TensorFlow does not know it."""
+
+
 @cache
 def facts(op: str) -> OpFacts | None:
     """The facts of an op; None for one that TensorFlow does not know (a function, say)."""
@@ -133,7 +143,7 @@ def facts(op: str) -> OpFacts | None:
 
     op_def = op_def_registry.get(op)
     if op_def is None:
-        return None
+        return _LOOP if op == _LOOP.op else None
 
     def arguments(args: Any) -> tuple[Argument, ...]:
         return tuple(Argument(a.name, a.type, a.type_attr, a.number_attr, a.type_list_attr, a.is_ref) for a in args)

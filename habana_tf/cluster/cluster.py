@@ -18,7 +18,7 @@ from typing import Any
 
 from .. import opdefs
 from ..ir.dtypes import DType, from_tf
-from ..lowering.table import lookup
+from ..lowering.table import LOOP, lookup
 
 Ref = tuple[int, int]
 """(node index, output index); node index -1 is the cluster's input number `output index`."""
@@ -257,6 +257,8 @@ def digest(data: bytes) -> str:
         for key in ("_name", "_cluster"):
             if key in n.attr:
                 del n.attr[key]
+        if n.op == LOOP:
+            n.attr["body"].s = digest(n.attr["body"].s).encode()
     return hashlib.sha256(graph.SerializeToString(deterministic=True)).hexdigest()
 
 

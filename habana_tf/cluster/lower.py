@@ -13,7 +13,8 @@ from ..ir.extent import Extent
 from ..ir.primitives import Builder, Node, Program, ShapeError
 from ..lowering.lowering import Lowering, LoweringError
 from ..lowering.ranks import LEAST_RANKS, RANKS, WORDS
-from ..lowering.table import lookup
+from ..lowering.table import LOOP, lookup
+from . import loops
 from .cluster import Cluster, ClusterNode
 
 
@@ -81,7 +82,7 @@ def lower_node(
     context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state, premises)
     try:
         _check_ranks(context)
-        result = row.lower(context)
+        result = loops.lower(context, n, lower_node) if n.op == LOOP else row.lower(context)
     except ShapeError as e:
         raise LoweringError(f"{n.op} {n.name!r}: {e}") from e
     except NeedsNumber as e:

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
 from .. import settings
 from ..cluster import cluster
 from ..ir.dtypes import DType, from_tf
 from ..lowering.row import Row
-from ..lowering.table import lookup
+from ..lowering.table import LOOP, lookup
 from .frames import Flow
 from .ops import FORWARDING, argument_names, attr, output_names, output_types
 from .partition import Group
@@ -69,6 +70,18 @@ def encapsulate(view: View, flow: Flow, groups: list[Group]) -> list[LaunchNode]
     return out
 
 
+def _ops(node: Node) -> list[str]:
+    """The op of a node, or those in a loop."""
+    if node.op != LOOP:
+        return [node.op]
+    return _ops_of_loop(node.proto)
+
+
+def _ops_of_loop(loop: Any) -> list[str]:
+    nodes = cluster.parsed(loop.attr["body"].s).nodes
+    return [op for n in nodes if n.op != "Const" for op in (_ops_of_loop(n.proto) if n.op == LOOP else [n.op])]
+
+
 def _final(where: dict[Ref, Ref], ref: Ref) -> Ref:
     while ref in where:
         ref = where[ref]
@@ -110,7 +123,7 @@ class _Maker:
         host_results = [r for r in results if self._type(r) is DType.I32 or self._host_output(r)
                         or self._only_decides(r, outward, members)]  # fmt: skip
         results = [r for r in results if r not in host_results] + host_results
-        ops = Counter(n.op for n in body)
+        ops = Counter(op for n in body for op in _ops(n))
         name, data = self._write(members, body, constants, arguments, host, results, set(host_results))
         self.taken[name] += 1
         node = self.view.add(name if self.taken[name] == 1 else f"{name}_{self.taken[name]}", "HpuLaunch",

@@ -26,6 +26,7 @@ from . import (
     frames,
     inline_xla,
     launch_nodes,
+    loops,
     partition,
     placement,
     report,
@@ -53,6 +54,7 @@ class Work:
     before: report.Census = field(default_factory=report.Census)
     folded: int = 0
     opened: int = 0
+    loops: int = 0
     conversion: bf16.Conversion | None = None
     groups: list[partition.Group] = field(default_factory=list)
     launches: list[launch_nodes.LaunchNode] = field(default_factory=list)
@@ -92,6 +94,10 @@ def _variables(work: Work) -> None:
     work.placement.moved += variables.convert(work.view, work.flow, work.placement)
 
 
+def _loops(work: Work) -> None:
+    work.loops = loops.convert(work.view, work.flow, work.placement, work.shapes, work.excluded)
+
+
 def _clusters(work: Work) -> None:
     work.groups = partition.grow(work.view, work.flow, work.placement)
 
@@ -109,6 +115,7 @@ PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
     ("bf16", _bf16),  # before all that moves or merges work: the casts it adds are work too
     ("selects", _selects),  # before variables: it takes reads and assigns out of branches
     ("variables", _variables),  # before clusters: an update in the graph would be in the way of a cluster
+    ("loops", _loops),  # behind all that changes what a body is made of
     ("clusters", _clusters),
     ("launches", _launches),
 )

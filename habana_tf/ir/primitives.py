@@ -216,6 +216,10 @@ class Builder:
             node = self._known[key] = Node(op, tuple(src), tuple(shape), dtype, arg, self.origin)
         return node
 
+    def again(self, node: Node, src: Sequence[Node]) -> Node:
+        """A node with other sources of the same shapes."""
+        return self._node(node.op, src, node.shape, node.dtype, node.arg)
+
     # -- sources ------------------------------------------------------------------------------------------
 
     def input(self, shape: Sequence[Extent], dtype: DType) -> Node:

@@ -13,6 +13,7 @@ from itertools import product
 
 from .. import opdefs
 from ..ir.dtypes import DType
+from ..ir.primitives import Node
 from . import (
     array,
     bins,
@@ -67,9 +68,20 @@ def rows() -> dict[str, Row]:
     return ROWS
 
 
+LOOP = "HpuLoop"
+"""A loop in a cluster. TensorFlow has no such op, and no kernel is registered for it."""
+
+
+def _no_lowering(*_: object) -> list[Node]:
+    raise AssertionError("a loop is lowered with its cluster: cluster/loops.py")
+
+
+_INNER = {LOOP: Row(LOOP, _no_lowering, {}, fixed=("fixed",))}
+
+
 def lookup(name: str) -> Row | None:
     """The row of an op, or None when HPU does not know it."""
-    return ROWS.get(name)
+    return ROWS.get(name) or _INNER.get(name)
 
 
 def registrations() -> list[Registration]:

@@ -17,7 +17,7 @@ from habana_tf import settings
 from habana_tf.cache.key import Key
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Program
+from habana_tf.ir.primitives import Op, Program
 from habana_tf.version import __version__
 
 PACKAGE = Path(__file__).parent.parent
@@ -48,6 +48,9 @@ def program_text(program: Program) -> str:
     for n in (*program.inputs, *nodes):
         shape = ",".join(map(str, n.shape))
         arg = hashlib.sha256(n.arg).hexdigest() if isinstance(n.arg, bytes) else n.arg
+        if n.op is Op.LOOP:
+            loop, k = n.arg
+            arg = f"{k} of {loop.trips} {loop.carried} {loop.sliced} {loop.stacked}\n({program_text(loop.body)})"
         lines.append(f"{n.op.name}[{shape}]{n.dtype}{[number[s] for s in n.src]}{arg}")
     lines.append(f"{[number[n] for n in program.outputs]} {[str(s) for s in program.states]}")
     lines.extend(f"{e} >= 0" for e in program.conditions)

@@ -21,6 +21,7 @@ from habana_tf.compiler.recipe import Recipe, bind
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
+from habana_tf.lowering.table import LOOP
 
 from .fallback import FallbackForbidden, interpreted, otherwise
 from .keys import program_key, recipe_key
@@ -42,7 +43,8 @@ def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
     """
     request = Request.met(data, signature)
     try:
-        return _one_op(request, target()) if len(request.cluster.nodes) == 1 else _several_ops(request, target())
+        alone = len(request.cluster.nodes) == 1 and request.cluster.nodes[0].op != LOOP
+        return _one_op(request, target()) if alone else _several_ops(request, target())
     except (CompileForbidden, FallbackForbidden, MemoryError, TimeoutError):
         raise
     except Exception as why:

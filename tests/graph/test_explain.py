@@ -148,14 +148,15 @@ CALLS = """
     assert not habana_tf.placement_report().graphs
     f = tf.function(lambda x: model(x, training=False))
     f(tf.zeros((8, 5, 3)))
-    print([[c.name for c in g.launches] for g in told.parts["call"].graphs])
-    print([[c.name for c in g.launches] for g in habana_tf.placement_report().graphs])
+    # by their ops: TensorFlow puts constants that it finds into the functions it calls, and so into their clusters
+    print([[c.ops for c in g.launches] for g in told.parts["call"].graphs])
+    print([[c.ops for c in g.launches] for g in habana_tf.placement_report().graphs])
 """
 
 
 def test_functions_that_stay_calls() -> None:
     told, happened = python(CALLS, imported=True).stdout.splitlines()[-2:]
-    assert told == happened and "cluster_" in told
+    assert told == happened and "'MatMul': 2" in told
 
 
 STRATEGY = """
