@@ -231,3 +231,28 @@ def test_a_position_out_of_range_is_an_error() -> None:
             assert "out of bounds" in str(why)
         else:
             raise AssertionError("no error")
+
+
+@on_hpu
+def test_batches_whose_size_is_not_known() -> None:
+    """The last batch of an epoch is smaller: no size of a batch is known when the graph is made."""
+    from habana_tf._native import _bridge
+
+    layers = tf.keras.layers
+    x = np.random.default_rng(0).integers(0, 30, (20, 12))
+    losses = []
+    for device in ("/CPU:0", "/HPU:0"):
+        tf.keras.utils.set_random_seed(5)
+        with tf.device(device):
+            both = layers.Bidirectional(layers.LSTM(6, return_sequences=True))
+            model = tf.keras.Sequential(
+                [layers.Input((12,)), layers.Embedding(30, 8, mask_zero=True), both, layers.GRU(6), layers.Dense(4)]
+            )
+            model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+            before = _bridge.counters()["launches"]
+            found = model.fit(x, np.arange(20) % 4, batch_size=8, epochs=2, shuffle=False, verbose=0)
+            launches = _bridge.counters()["launches"] - before
+        losses.append(found.history["loss"])
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+    assert launches < 6 * 12 * 3, launches  # of six steps with three layers: less than one in an iteration
+    assert _bridge.counters()["interpreted_launches"] == 0

@@ -75,6 +75,10 @@ class _Lowered:
         for k, slot in enumerate(self.form.slots):
             if slot.kind == "same" and slot.fixed and (value := self.c.known(self.given[k])) is not None:
                 fixed[self.inner[k]] = value
+            elif slot.kind == "pop" and slot.fixed:
+                value = self.c.known(self.given[k])
+                if value is not None and len(value) and (value == value[:1]).all():  # the same in all iterations
+                    fixed[self.inner[k]] = value[0]
         for node in cluster.nodes:
             self.body.origin = n.index
             inputs = [made[ref] for ref in node.inputs]

@@ -34,6 +34,12 @@ from .shapes import Shapes
 from .view import Node, Ref, View
 
 _INTEGERS = frozenset({INT32, 9, BOOL})
+_RESIZES = frozenset({
+    "Concat", "ConcatV2", "Pad", "PadV2", "MirrorPad", "Tile", "BroadcastTo", "Reshape", "StridedSlice", "Slice",
+    "GatherV2", "Gather", "Pack", "ResourceGather",
+})  # fmt: skip
+_BY_SIZES = frozenset({"Sum", "Reshape", "BroadcastGradientArgs", "BroadcastTo"})
+"""Ops of a gradient to which sizes are given, and not positions."""
 _FRAME = frozenset({"Enter", "Merge", "Switch", "NextIteration", "LoopCond"})
 
 
@@ -237,8 +243,39 @@ class _Loop:
         first = self.shapes.get(variable.given)
         for merge in self.consumers[variable.enter]:
             kept = merge.op != "Merge" or (first is not None and self.shapes.get((merge, 0)) == first)
-            if not kept and not self._from_elements(variable.next):
+            if not kept and not self._from_elements(variable.next) and not self._cannot_grow(first, (merge, 0)):
                 raise Left(Reason.LOOP_SHAPE)
+
+    def _cannot_grow(self, first: tuple[int, ...] | None, merge: Ref) -> bool:
+        """Whether only the names of unknown extents differ, and nothing in the body joins, cuts or repeats what is
+        carried: where a batch's size is not known, neither is that of a sum with another tensor of the batch."""
+        last = self.shapes.partial(merge)
+        if first is None or last is None or len(first) != len(last):
+            return False
+        if any(a != b and (a >= 0 or b >= 0) for a, b in zip(first, last, strict=True)):
+            return False
+        return not any(n.op in _RESIZES for n in self.body if self._is_carried(n))
+
+    def _is_carried(self, node: Node) -> bool:
+        """Whether a node is computed from a value that an iteration left."""
+        for n in self._sources(node):
+            if (n, 0) in self.at:
+                variable = self.variables[self.at[n, 0]]
+                if variable.next is not None and variable.type not in _INTEGERS and variable.type != VARIANT:
+                    return True
+        return False
+
+    def _sources(self, node: Node) -> set[Node]:
+        """What a node is computed from."""
+        seen: set[Node] = set()
+        stack = [node]
+        while stack:
+            n = stack.pop()
+            if n not in seen:
+                seen.add(n)
+                if (n, 0) not in self.at:
+                    stack.extend(self.resolve(r)[0] for r in n.inputs)
+        return seen
 
     def _from_elements(self, ref: Ref) -> bool:
         """Whether a tensor is computed from an element of a list whose shape is not known."""
@@ -280,7 +317,7 @@ class _Loop:
                 continue
             for name, ref in zip(argument_names(node), node.inputs, strict=True):
                 if name in fixed:
-                    for k in self._constants(ref):
+                    for k in self._constants(ref, node.op in _BY_SIZES):
                         self.variables[k].slot.fixed = True
 
     @staticmethod
@@ -292,7 +329,7 @@ class _Loop:
         others = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
         return attr(node, "shrink_axis_mask").i == (1 << strides) - 1 and not any(attr(node, m).i for m in others)
 
-    def _constants(self, ref: Ref) -> set[int]:
+    def _constants(self, ref: Ref, sizes: bool) -> set[int]:
         """The variables, all the same in every iteration, that a value follows from, beside shapes."""
         found: set[int] = set()
         stack = [self.resolve(ref)]
@@ -303,6 +340,8 @@ class _Loop:
                 if self.variables[k].next is not None or self.variables[k].type not in _INTEGERS:
                     raise Left(Reason.LOOP_OP)
                 found.add(k)
+            elif sizes and node.op == "TensorListPopBack" and output_types(node)[1] in _INTEGERS:
+                found.add(self.at[self.resolve(node.inputs[0])[0], 0])  # sizes that the forward loop has kept
             elif node.op not in cluster.SHAPE_ONLY and node.op != "TensorListLength":
                 stack.extend(self.resolve(r) for r in node.inputs)
         return found
