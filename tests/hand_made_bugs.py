@@ -205,6 +205,8 @@ def _failing(arguments: list[str]) -> str:
         return "a test that does not end"
     if done.returncode == 0:
         return ""
+    if done.returncode in (4, 5):  # wrong usage, and no tests: nothing was tried
+        sys.exit(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
     lines = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return lines[0].split(" - ")[0].split(" ", 1)[1] if lines else f"pytest ends with {done.returncode}"
 
