@@ -176,6 +176,34 @@ def test_trip_counts_that_change() -> None:
 
 
 @on_hpu
+def test_a_length_that_may_differ_costs_no_recipe_each() -> None:
+    import habana_tf
+    from habana_tf.graph.reasons import Reason
+
+    layers = tf.keras.layers
+    model = tf.keras.Sequential(
+        [layers.Embedding(9, 8), layers.LSTM(8, return_sequences=True), layers.GRU(8), layers.Dense(3)]
+    )
+    model.compile("sgd", "mse")
+    counts = []
+    for length in range(5, 15):
+        model.train_on_batch(np.ones((4, length)), np.ones((4, 3)))
+        counts.append(habana_tf.recompilation_report().compiled)
+    assert counts[-1] == counts[4]
+    assert any(reason is Reason.LOOP_LENGTH for _, reason, _ in habana_tf.placement_report().totals)
+
+
+@on_hpu
+def test_very_many_iterations() -> None:
+    with tf.device("/HPU:0"):
+        for trips in (70_000, 3_000):
+            total = tf.function(
+                lambda x, n=trips: tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + 1.0), (0, x))
+            )
+            assert float(total(tf.constant(0.0))[1]) == trips
+
+
+@on_hpu
 def test_a_tensor_that_grows_stays_a_loop() -> None:
     from habana_tf import placement_report
     from habana_tf.graph.reasons import Reason

@@ -14,7 +14,7 @@ import numpy as np
 from ..ir.interpreter import constant
 from ..ir.primitives import Node, Rows
 
-MOST_TRIPS = 65536
+MOST_TRIPS = 1 << 20
 """What runs more often is not followed."""
 
 

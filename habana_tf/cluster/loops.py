@@ -112,7 +112,7 @@ class _Lowered:
         pops = {k for k, slot in enumerate(self.form.slots) if slot.kind == "pop"}
         counted = count(self.condition, self.inner, values, pops, known, [n for n, _, _ in self.ranges])
         if counted is None:
-            raise self.c.error("how often a loop runs must be known, and be less than 65536")
+            raise self.c.error("how often a loop runs must be known, and be less than a million")
         for node, size, what in self.ranges:
             if node not in counted.sequences:
                 raise self.c.error("positions in a loop must be known")

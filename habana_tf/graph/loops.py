@@ -19,35 +19,26 @@ no branches; what an iteration leaves to the next one keeps its shape. Every oth
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from tensorflow.python.framework import tensor_util
 
 from ..cluster import cluster
 from ..cluster.loop_form import Form, Slot
 from ..ir.dtypes import DType, from_tf
 from ..lowering.table import LOOP, lookup
 from .frames import Flow
+from .loop_frame import INTEGERS, Left, LoopFrame
 from .loop_lists import LIST_READS, Lists
-from .ops import BOOL, FORWARDING, INT32, RESOURCE, VARIANT, argument_names, attr, input_types, output_types
+from .ops import FORWARDING, INT32, RESOURCE, VARIANT, argument_names, attr, input_types, output_types
 from .placement import Placement
 from .reasons import Reason
 from .shapes import Shapes
 from .view import Node, Ref, View
 
-_INTEGERS = frozenset({INT32, 9, BOOL})
-_RESIZES = frozenset({
-    "Concat", "ConcatV2", "Pad", "PadV2", "MirrorPad", "Tile", "BroadcastTo", "Reshape", "StridedSlice", "Slice",
-    "GatherV2", "Gather", "Pack", "ResourceGather",
-})  # fmt: skip
+MOST_TRIPS = 65536
+"""A loop whose integers are larger might run more often than it is worth following them (see `cluster/loop_counts`)."""
 _BY_SIZES = frozenset({"Sum", "Reshape", "BroadcastGradientArgs", "BroadcastTo"})
 """Ops of a gradient to which sizes are given, and not positions."""
-_FRAME = frozenset({"Enter", "Merge", "Switch", "NextIteration", "LoopCond"})
-
-
-class Left(Exception):
-    """A loop that stays as it is."""
-
-    def __init__(self, reason: Reason) -> None:
-        self.reason = reason
 
 
 def convert(
@@ -86,47 +77,14 @@ def convert(
     return made
 
 
-@dataclass
-class _Variable:
-    """What a loop is given at an Enter, or reads from a variable of the program's.
-
-    next: what an iteration leaves; None where it is the same in all of them.
-    """
-
-    enter: Node
-    next: Ref | None = None
-    exit: Node | None = None
-    slot: Slot = field(default_factory=Slot)
-
-    @property
-    def given(self) -> Ref:
-        return self.enter.inputs[0]
-
-    @property
-    def type(self) -> int:
-        return int(attr(self.enter, "T" if self.enter.op == "Enter" else "dtype").type)
-
-
-class _Loop:
+class _Loop(LoopFrame):
     """One loop to be replaced. Nothing is changed before it is known that it can be."""
 
-    def __init__(
-        self, view: View, flow: Flow, placement: Placement, shapes: Shapes, nodes: list[Node], condition: Node
-    ) -> None:
-        self.view, self.flow, self.placement, self.shapes = view, flow, placement, shapes
-        self.condition = condition
-        self.consumers = view.consumers()
-        self.variables: list[_Variable] = []
-        self.at: dict[Ref, int] = {}
-        """The number of the variable that a tensor in the frame is."""
-        self.frame = nodes
-        self.body = [n for n in nodes if n.op not in _FRAME and n.op not in FORWARDING and n.op != "NoOp"]
-
     def convert(self) -> Node:
-        self._find_variables()
-        self._check_body()
-        self._find_reads()
-        self.body = self._used()
+        self.find_variables()
+        self.check_body()
+        self.find_reads()
+        self.body = self.used()
         lists = Lists(self.body, self.resolve)
         for k, variable in enumerate(self.variables):
             if variable.type == VARIANT:
@@ -141,154 +99,12 @@ class _Loop:
             else:
                 variable.slot = Slot("same" if variable.next is None else "value")
                 if variable.next is not None:
-                    self._check_shape(variable)
+                    self.check_shape(variable)
         self._check_work()
         self._check_condition()
         self._check_arguments()
         self._fix(lists.positions)
         return self._replace(lists)
-
-    # -- what is in it --------------------------------------------------------------------------------------
-
-    def resolve(self, ref: Ref) -> Ref:
-        """The tensor behind copies, Switches and Merges: of the body, or the Enter of a variable."""
-        node, output = ref
-        while True:
-            if node.op in FORWARDING and self.flow.classes[node][0] == self.flow.classes[self.condition][0]:
-                node, output = node.inputs[0]
-            elif (node, output) in self.at:
-                return self.variables[self.at[node, output]].enter, 0
-            else:
-                return node, output
-
-    def _find_variables(self) -> None:
-        for node in self.frame:
-            if node.op == "Enter":
-                self.at[node, 0] = len(self.variables)
-                self.variables.append(_Variable(node))
-        for node in self.frame:
-            if node.op == "Merge":
-                enters = [n for n, _ in node.inputs if n.op == "Enter"]
-                backs = [n for n, _ in node.inputs if n.op == "NextIteration"]
-                if len(enters) != 1 or len(backs) != 1 or len(node.inputs) != 2:
-                    raise Left(Reason.LOOP_BRANCH)
-                number = self.at[enters[0], 0]
-                self.at[node, 0] = number
-                self.variables[number].next = backs[0].inputs[0]
-        for node in self.frame:
-            if node.op == "Switch":
-                source = node.inputs[0]
-                if node.inputs[1][0] is not self.condition or source[0].op != "Merge":
-                    raise Left(Reason.LOOP_BRANCH)
-                variable = self.variables[self.at[source]]
-                self.at[node, 1] = self.at[source]
-                exits = [n for n in self.consumers[node] if n.op == "Exit"]
-                if len(exits) > 1 or any((node, 0) in n.inputs for n in self.consumers[node] if n.op != "Exit"):
-                    raise Left(Reason.LOOP_BRANCH)
-                variable.exit = exits[0] if exits else None
-        for variable in self.variables:
-            if variable.next is not None and self.resolve(variable.next) == (variable.enter, 0):
-                variable.next = None
-
-    def _check_body(self) -> None:
-        for node in self.frame:
-            if node.op == "Exit" or node.op == "_SwitchN":
-                raise Left(Reason.LOOP_BRANCH)
-            if node.name in self.view.preserved:
-                raise Left(Reason.LOOP_BRANCH)
-
-    def _find_reads(self) -> None:
-        """Variables that the body reads are read before the loop: nothing in it assigns one."""
-        for node in self.body:
-            if node.op == "ReadVariableOp":
-                source = self.resolve(node.inputs[0])[0]
-                if source.op != "Enter" or self.variables[self.at[source, 0]].next is not None:
-                    raise Left(Reason.LOOP_EFFECT)
-                self.at[node, 0] = len(self.variables)
-                self.variables.append(_Variable(node))
-        self.body = [n for n in self.body if n.op != "ReadVariableOp"]
-
-    def _used(self) -> list[Node]:
-        """The nodes that the condition and what the iterations leave depend on, sources first. HPU must take them."""
-        roots = [self.condition.inputs[0], *(v.next for v in self.variables if v.next is not None)]
-        seen: dict[Node, None] = {}
-        stack = [(self.resolve(ref)[0], False) for ref in reversed(roots)]
-        while stack:
-            node, done = stack.pop()
-            if done:
-                seen[node] = None
-            elif node not in seen and (node, 0) not in self.at:
-                stack.append((node, True))
-                stack.extend((self.resolve(ref)[0], False) for ref in reversed(node.inputs))
-        for node in self.body:
-            row = self.placement.row(node)
-            if row is not None and (row.updates or row.variables or row.stateful_random) or node.virtual:
-                raise Left(Reason.LOOP_EFFECT)
-            if node not in seen:
-                if row is None and node.op != "Const" and not _pure(node):
-                    raise Left(Reason.LOOP_EFFECT)
-            elif node.op == "Const":
-                if from_tf(output_types(node)[0]) is None or not cluster.readable(attr(node, "value").tensor):
-                    raise Left(Reason.LOOP_OP)
-            elif node.op not in LIST_READS and (row is None or node.device != self.condition.device):
-                raise Left(Reason.LOOP_OP)
-        return list(seen)
-
-    def _check_shape(self, variable: _Variable) -> None:
-        """What an iteration leaves must be of the shape of what it was given: a tensor may grow in a loop.
-
-        Of what is computed from the elements of lists TensorFlow knows no shape; these have one (`loop_lists.py`).
-        """
-        assert variable.next is not None
-        first = self.shapes.get(variable.given)
-        for merge in self.consumers[variable.enter]:
-            kept = merge.op != "Merge" or (first is not None and self.shapes.get((merge, 0)) == first)
-            if not kept and not self._from_elements(variable.next) and not self._cannot_grow(first, (merge, 0)):
-                raise Left(Reason.LOOP_SHAPE)
-
-    def _cannot_grow(self, first: tuple[int, ...] | None, merge: Ref) -> bool:
-        """Whether only the names of unknown extents differ, and nothing in the body joins, cuts or repeats what is
-        carried: where a batch's size is not known, neither is that of a sum with another tensor of the batch."""
-        last = self.shapes.partial(merge)
-        if first is None or last is None or len(first) != len(last):
-            return False
-        if any(a != b and (a >= 0 or b >= 0) for a, b in zip(first, last, strict=True)):
-            return False
-        return not any(n.op in _RESIZES for n in self.body if self._is_carried(n))
-
-    def _is_carried(self, node: Node) -> bool:
-        """Whether a node is computed from a value that an iteration left."""
-        for n in self._sources(node):
-            if (n, 0) in self.at:
-                variable = self.variables[self.at[n, 0]]
-                if variable.next is not None and variable.type not in _INTEGERS and variable.type != VARIANT:
-                    return True
-        return False
-
-    def _sources(self, node: Node) -> set[Node]:
-        """What a node is computed from."""
-        seen: set[Node] = set()
-        stack = [node]
-        while stack:
-            n = stack.pop()
-            if n not in seen:
-                seen.add(n)
-                if (n, 0) not in self.at:
-                    stack.extend(self.resolve(r)[0] for r in n.inputs)
-        return seen
-
-    def _from_elements(self, ref: Ref) -> bool:
-        """Whether a tensor is computed from an element of a list whose shape is not known."""
-        seen: set[Node] = set()
-        stack = [self.resolve(ref)]
-        while stack:
-            node, output = stack.pop()
-            if node.op in ("TensorListGetItem", "TensorListPopBack") and self.shapes.get((node, output)) is None:
-                return True
-            if node not in seen and (node, 0) not in self.at:
-                seen.add(node)
-                stack.extend(self.resolve(r) for r in node.inputs)
-        return False
 
     # -- how often it runs ----------------------------------------------------------------------------------
 
@@ -296,7 +112,7 @@ class _Loop:
         """A loop over nothing but a few integers is the host's."""
         for node in self.body:
             types = {*input_types(node), *output_types(node)} - {VARIANT}
-            if node.op not in LIST_READS and not types <= _INTEGERS:
+            if node.op not in LIST_READS and not types <= INTEGERS:
                 return
         raise Left(Reason.TRIVIAL)
 
@@ -304,8 +120,26 @@ class _Loop:
         found = self._integers(self.condition.inputs[0])
         if found is None:
             raise Left(Reason.LOOP_BY_DATA)
+        numbers = [_number(self.variables[k].given) for k in found]
+        numbers += [_number((node, 0)) for node in self.body if node.op == "Const"]
+        if any(n is not None and abs(n) > MOST_TRIPS for n in numbers):
+            raise Left(Reason.LOOP_LENGTH)
+        if not all(_same_in_every_call(self.variables[k].given) for k in found) and not self._known_length():
+            raise Left(Reason.LOOP_LENGTH)
         for k in found:
             self.variables[k].slot.fixed = True
+
+    def _known_length(self) -> bool:
+        """Whether a list of the loop has as many elements in every call, which then is the number of its iterations: a
+        function that is called has no other sign of it. Where it may differ, every length would be another recipe."""
+        for variable in self.variables:
+            source = variable.given[0]
+            if source.op == "TensorListFromTensor" and (self.shapes.partial(source.inputs[0]) or (0,))[0] > 1:
+                return True
+            readers = self.consumers[variable.exit] if variable.exit is not None else []
+            if any(n.op == "TensorListStack" and attr(n, "num_elements").i > 1 for n in readers):
+                return True
+        return False
 
     def _check_arguments(self) -> None:
         """What fixes a shape in the body must be the same in every iteration; but for the position of an element."""
@@ -337,10 +171,10 @@ class _Loop:
             node, _ = stack.pop()
             if (node, 0) in self.at:
                 k = self.at[node, 0]
-                if self.variables[k].next is not None or self.variables[k].type not in _INTEGERS:
+                if self.variables[k].next is not None or self.variables[k].type not in INTEGERS:
                     raise Left(Reason.LOOP_OP)
                 found.add(k)
-            elif sizes and node.op == "TensorListPopBack" and output_types(node)[1] in _INTEGERS:
+            elif sizes and node.op == "TensorListPopBack" and output_types(node)[1] in INTEGERS:
                 found.add(self.at[self.resolve(node.inputs[0])[0], 0])  # sizes that the forward loop has kept
             elif node.op not in cluster.SHAPE_ONLY and node.op != "TensorListLength":
                 stack.extend(self.resolve(r) for r in node.inputs)
@@ -365,17 +199,17 @@ class _Loop:
             if (node, 0) in self.at:
                 k = self.at[node, 0]
                 variable = self.variables[k]
-                if variable.type not in _INTEGERS:
+                if variable.type not in INTEGERS:
                     return None
                 if k not in found:
                     found.add(k)
                     if variable.next is not None:
                         stack.append(self.resolve(variable.next))
-            elif node.op == "TensorListPopBack" and output == 1 and output_types(node)[1] in _INTEGERS:
+            elif node.op == "TensorListPopBack" and output == 1 and output_types(node)[1] in INTEGERS:
                 found.add(self.at[self.resolve(node.inputs[0])[0], 0])
             elif node not in seen:
                 seen.add(node)
-                if not {*input_types(node), *output_types(node)} <= _INTEGERS:
+                if not {*input_types(node), *output_types(node)} <= INTEGERS:
                     return None
                 stack.extend(self.resolve(r) for r in node.inputs)
         return found
@@ -525,9 +359,25 @@ def _dtype(tf_type: int) -> DType:
     return dtype
 
 
-def _pure(node: Node) -> bool:
-    """Whether a node that nobody reads may go."""
-    from .ops import facts
+def _same_in_every_call(ref: Ref) -> bool:
+    """Whether an integer is a constant, or counted by another loop that runs in a launch."""
+    return _source(ref).op == LOOP or _number(ref) is not None
 
-    known = facts(node.op)
-    return known is not None and not known.stateful
+
+def _source(ref: Ref) -> Node:
+    """The node behind copies."""
+    node = ref[0]
+    while node.op in FORWARDING:
+        node = node.inputs[0][0]
+    return node
+
+
+def _number(ref: Ref) -> int | None:
+    """The value of a constant integer; None of anything else."""
+    node = _source(ref)
+    if node.op != "Const" or output_types(node)[0] not in INTEGERS:
+        return None
+    tensor = attr(node, "value").tensor
+    if tensor.tensor_shape.dim:
+        return None
+    return int(tensor_util.MakeNdarray(tensor))

@@ -19,6 +19,7 @@ class Reason(Enum):
     LOOP_EFFECT = "a loop with variables, random numbers or effects in it"
     LOOP_LIST = "a loop with a list that cannot be one tensor"
     LOOP_SHAPE = "a loop in which a tensor may change its shape"
+    LOOP_LENGTH = "a loop whose length may differ from call to call, or is very large"
     LOOP_OP = "a loop with an op that HPU has not, or not on this device"
     CALL = "calls a function, which is placed by itself"
     SIDE_EFFECT = "has an effect outside the graph"
