@@ -13,7 +13,7 @@ The order of every sum depends on shapes only, never on the number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from ...ir import extent as ext
@@ -21,11 +21,13 @@ from ...ir.extent import Extent
 from ...ir.linearity import stride_of
 from ...ir.primitives import Node
 from ..body import Body, point
+from ..body import Value as BodyValue
 from ..code import Call, Code
 from .axes import Axis, merge, places_of
 from .emit import Function, Value, first_lanes
 from .evaluator import Evaluator, Guard, Val
 from .reduction import POSITION, Accumulator
+from .small_axes import TURNS, beside, dependent, numel, places
 
 ITEM = 4096
 """Elements that a work item should at least have."""
@@ -33,6 +35,8 @@ GRAIN = 16384
 """Elements that are worth waking a second thread for."""
 CHUNK = 8192
 """Longest stretch of the vector axis in one work item."""
+REGISTERS = 24
+"""Vectors of sums that stay in registers, of a CPU with the widest vectors; the others have half as many."""
 MASKED = 16
 """Lanes of the CPUs that load and store some lanes of a vector of any type as quickly as all."""
 
@@ -80,6 +84,8 @@ class _Emitter:
         self.ev.written = {memory[n] for n in outputs}
         self.ev.preload(buffers)
         self.lanes = lanes
+        self.beside: list[Axis] = []
+        self.shared: list[BodyValue] = []
 
     def _vector_axis(self) -> Axis | None:
         if not self.axes:
@@ -227,16 +233,24 @@ class _Emitter:
         """Lanes are results; reduced axes are loops inside."""
         assert self.vector is not None
         n = self.vector.extent
+        self.beside = [] if self.compact or self.body.stores or not inner else beside(self.body, outer)
+        if self.beside:
+            apart = dependent(self.body, self.beside)
+            self.shared = [v for v in self.body.values if v not in apart]
+        outer = [a for a in outer if a not in self.beside]
+        points = numel(self.beside)
         side = 1
         if isinstance(n, int):
             side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
         if self.body.stores:
             side = min(side, 2)
+        if points > 1:
+            side = max(1, min(side, (REGISTERS if self.lanes >= MASKED else REGISTERS // 2) // points))
         width = side * self.lanes
         tiles = ext.div(ext.add(n, width - 1), width)
         masked = not (isinstance(n, int) and n % width == 0)
         depth = ext.product(a.extent for a in inner)
-        work = ext.mul(depth, width)
+        work = ext.mul(depth, width * points)
         grid, loops, items, grain = self._grid(outer, work, tiles)
         with self.fn.loop("%begin", "%end") as each, self.ev.scope():
             count = self.ev.number(tiles)
@@ -248,14 +262,24 @@ class _Emitter:
                 self._nest(stack, loops)
                 starts = [self.fn.integer("add", start, k * self.lanes) for k in range(side)]
                 guards = [Guard(None, self._tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
-                sums = [[Accumulator(self.ev.many, r.node) for r in self.body.reductions] for _ in range(side)]
+                every = self.body.reductions * points
+                sums = [[Accumulator(self.ev.many, r.node) for r in every] for _ in range(side)]
                 self._accumulate(inner, starts, guards, sums)
                 for k in range(side):
                     with self.ev.scope(), self.ev.guarded(guards[k]):
                         self.ev.vars[self.vector.var] = starts[k]
-                        for acc, r in zip(sums[k], self.body.reductions, strict=True):
-                            self._store_result(self.ev, r.node, Val(acc.result(), False))
+                        for some in self._each_beside(sums[k]):
+                            for acc, r in zip(some, self.body.reductions, strict=True):
+                                self._store_result(self.ev, r.node, Val(acc.result(), False))
         return items, grain
+
+    def _each_beside(self, sums: list[Accumulator]) -> Iterator[list[Accumulator]]:
+        """For each point of the axes `beside`, within its scope, the accumulators that are its own."""
+        count = len(self.body.reductions)
+        for k, place in enumerate(places(self.beside)):
+            with self.ev.scope():
+                self.ev.vars.update(place)
+                yield sums[k * count : (k + 1) * count]
 
     def _accumulate(
         self, inner: Sequence[Axis], starts: Sequence[Value], guards: Sequence[Guard], sums: list[list[Accumulator]]
@@ -263,6 +287,12 @@ class _Emitter:
         """Loops over the reduced axes `inner`, adding each point to the accumulators side by side."""
         assert self.vector is not None
         flat = [a for side in sums for a in side]
+        if inner and not self.compact and numel(inner) <= TURNS:
+            for place in places(inner):
+                with self.ev.scope():
+                    self.ev.vars.update(place)
+                    self._accumulate((), starts, guards, sums)
+            return
         if inner:
             axis, rest = inner[0], inner[1:]
             carry = [c for a in flat for c in a.carry()]
@@ -276,7 +306,10 @@ class _Emitter:
         for start, guard, side in zip(starts, guards, sums, strict=True):
             with self.ev.guarded(guard):
                 self.ev.vars[self.vector.var] = start
-                self._add(side, None)
+                for v in self.shared:
+                    self.ev.value(v)
+                for some in self._each_beside(side):
+                    self._add(some, None)
                 self._store_all()
 
     def _add(self, accumulators: Sequence[Accumulator], mask: Value | None) -> None:
