@@ -97,20 +97,22 @@ class _Lowered:
 
     def _count(self) -> Counted:
         known: dict[int, Any] = {}
+        symbolic = False
         for k, inner in self.inner.items():
             single = self.form.slots[k].kind in ("value", "same") and inner.shape == () and not inner.dtype.is_float
             if (single or self.form.slots[k].fixed) and (value := self.c.known(self.given[k])) is not None:
                 if value.dtype == object:
-                    raise self.c.needs_number("how often a loop runs, and where, must be a number")
+                    symbolic = True
+                    continue
                 known[k] = value
         for k, left in self.left.items():
             if len(left) == 2:
-                self.ranges.append(
-                    (left[0], int(np.asarray(self.c.known(self.given[k]))), "element {} of a list of {}")
-                )
+                self.ranges.append((left[0], self._size(k), "element {} of a list of {}"))
         values = {k: left[0] for k, left in self.left.items() if self.form.slots[k].kind == "value"}
         pops = {k for k, slot in enumerate(self.form.slots) if slot.kind == "pop"}
         counted = count(self.condition, self.inner, values, pops, known, [n for n, _, _ in self.ranges])
+        if symbolic and (counted is None or any(node not in counted.sequences for node, _, _ in self.ranges)):
+            raise self.c.needs_number("how often a loop runs, and where, must be a number")
         if counted is None:
             raise self.c.error("how often a loop runs must be known, and be less than a million")
         for node, size, what in self.ranges:
@@ -155,6 +157,13 @@ class _Lowered:
             raise self.c.error(f"{self.counted.trips} elements are taken from a list of {n}")
         return n
 
+    def _size(self, k: int) -> int:
+        """How many elements a list that is only written has."""
+        size = np.asarray(self.c.known(self.given[k]))
+        if size.dtype == object:
+            raise self.c.needs_number("the elements of its lists must be counted")
+        return int(size)
+
     def _row(self, tensor: Node, rows: Rows) -> Node:
         """A row of a tensor in the body."""
         inner = self.body.input(tensor.shape[1:], tensor.dtype)
@@ -198,7 +207,7 @@ class _Lowered:
 
     def _set(self, k: int) -> None:
         position, element = self.left[k]
-        size = int(np.asarray(self.c.known(self.given[k])))
+        size = self._size(k)
         self._write(k, element, position, lambda: self.c.b.const(0, element.dtype, (size, *element.shape)), size)
 
     def _write(self, k: int, element: Node, position: Node, base: Callable[[], Node], size: int) -> None:
