@@ -156,7 +156,8 @@ CALLS = """
 
 def test_functions_that_stay_calls() -> None:
     told, happened = python(CALLS, imported=True).stdout.splitlines()[-2:]
-    assert told == happened and "'MatMul': 2" in told
+    assert told == happened
+    assert "'MatMul': 2" in told or "'MatMul': 3" in told  # 3 under TensorFlow 2.21
 
 
 STRATEGY = """
