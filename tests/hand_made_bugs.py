@@ -69,7 +69,7 @@ BUGS = [
     Bug("habana_tf/compiler/memory_plan.py", "if s >= size]", "if s > size]", "tests/compiler/test_memory_plan.py"),
     Bug(
         "habana_tf/compiler/in_place.py",
-        "pair[0].op is not Op.SCATTER or pair[0] in program.outputs",
+        "pair[0].op is not Op.SCATTER or pair[0] in outputs",
         "pair[0].op is not Op.SCATTER",
         "tests/compiler/test_in_place.py",
     ),
