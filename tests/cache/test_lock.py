@@ -55,7 +55,7 @@ def test_one_holder_at_a_time_and_keys_do_not_meet(holder: subprocess.Popen[str]
     start = time.monotonic()
     with byte_lock(descriptor, ONE, 0.2) as taken:
         assert not taken
-    assert 0.2 <= time.monotonic() - start < 5
+    assert 0.2 <= time.monotonic() - start < 60
     with byte_lock(descriptor, OTHER, 0.2) as taken:
         assert taken
 

@@ -110,7 +110,7 @@ def test_a_failed_compilation_passes_the_turn_on(root: Path) -> None:
     start = time.monotonic()
     with recipes.compiling(KEY) as entry:
         assert entry is None
-    assert time.monotonic() - start < 1
+    assert time.monotonic() - start < 40  # less than a turn is waited for
     assert recipes.stats.counts().shared == 0
 
 

@@ -118,7 +118,7 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
     job = start("-n", "2", program, tmp_path)
     pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
     os.kill(pids[1], signal.SIGKILL)
-    _, err = job.communicate(timeout=30)
+    _, err = job.communicate(timeout=60)
     assert job.returncode == 128 + signal.SIGKILL
     assert "rank 1" in err and "was ended by SIGKILL" in err
     assert not any(map(alive, pids))
@@ -154,7 +154,7 @@ def test_signals_reach_every_rank(tmp_path: Path, number: signal.Signals) -> Non
     job = start("-n", "2", program, tmp_path)
     wait_for(tmp_path / "0"), wait_for(tmp_path / "1")
     job.send_signal(number)
-    out, _ = job.communicate(timeout=30)
+    out, _ = job.communicate(timeout=60)
     assert job.returncode == 0
     assert sorted(out.splitlines()) == [f"[0] got {int(number)}", f"[1] got {int(number)}"]
 
@@ -201,7 +201,7 @@ def test_signals_reach_what_timeout_runs(tmp_path: Path) -> None:
     pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
     try:
         job.send_signal(signal.SIGINT)
-        _, err = job.communicate(timeout=30)
+        _, err = job.communicate(timeout=60)
         assert job.returncode == 0, err
         assert [wait_for(tmp_path / f"{rank}.got", 0.1) for rank in (0, 1)] == [signal.SIGINT] * 2
     finally:
@@ -223,7 +223,7 @@ def test_an_ignored_signal_is_ignored_by_the_job(tmp_path: Path) -> None:
     wait_for(tmp_path / "0"), wait_for(tmp_path / "1")
     job.send_signal(signal.SIGHUP)
     (tmp_path / "go").touch()
-    out, _ = job.communicate(timeout=30)
+    out, _ = job.communicate(timeout=60)
     assert job.returncode == 0
     assert sorted(out.splitlines()) == ["[0] [True, False]", "[1] [True, False]"]
 
@@ -245,7 +245,7 @@ def test_a_second_interrupt_ends_the_job_and_a_third_kills_it(tmp_path: Path, in
     while True:
         time.sleep(300)
     """)  # fmt: skip
-    grace = "60" if interrupts == 3 else "30"
+    grace = "240" if interrupts == 3 else "120"
     job = start("-n", "2", "--grace", grace, program, tmp_path, str(interrupts))
     try:
         pids = [wait_for(tmp_path / name) for name in ("0", "1", "0.child", "1.child")]
@@ -256,10 +256,10 @@ def test_a_second_interrupt_ends_the_job_and_a_third_kills_it(tmp_path: Path, in
         for _ in range(interrupts - 1):
             job.send_signal(signal.SIGINT)
             time.sleep(0.5)
-        _, err = job.communicate(timeout=25)  # less than the grace
+        _, err = job.communicate(timeout=100)  # less than the grace
         ending = signal.SIGTERM if interrupts == 2 else signal.SIGKILL
         assert job.returncode == 128 + ending and ending.name in err, err
-        assert time.monotonic() - begin < 25
+        assert time.monotonic() - begin < 100
         for pid in pids:
             wait_for_end(pid)
     finally:
@@ -289,14 +289,14 @@ def test_a_third_interrupt_kills_what_runs_on_other_hosts(tmp_path: Path) -> Non
     while True:
         time.sleep(300)
     """)  # fmt: skip
-    job = start("-n", "2", "--nodes", "a,b", "--rsh", shell, "--grace", "60", program, tmp_path)
+    job = start("-n", "2", "--nodes", "a,b", "--rsh", shell, "--grace", "120", program, tmp_path)
     pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
     try:
         for number in (signal.SIGINT, signal.SIGTERM):  # passed on, and asked to end
             job.send_signal(signal.SIGINT)
             assert [wait_for(tmp_path / f"{rank}.{number}") for rank in (0, 1)] == [number] * 2
         job.send_signal(signal.SIGINT)
-        _, err = job.communicate(timeout=30)  # less than the grace
+        _, err = job.communicate(timeout=60)  # less than the grace
         assert not any(map(alive, pids))
         assert job.returncode == 128 + signal.SIGKILL and "rank 0 on a was ended by SIGKILL" in err, err
     finally:
@@ -315,7 +315,7 @@ def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
     job = start("-n", "2", "--grace", "1", program, tmp_path)
     pids = [wait_for(tmp_path / name) for name in ("0", "1", "0.child", "1.child")]
     job.kill()
-    job.communicate(timeout=30)
+    job.communicate(timeout=60)
     for pid in pids:
         wait_for_end(pid)
 
@@ -347,7 +347,7 @@ def test_nothing_in_groups_and_sessions_of_its_own_is_left(tmp_path: Path, how: 
             os.kill(ranks[1], signal.SIGKILL)
         else:
             job.kill()
-        _, err = job.communicate(timeout=30)
+        _, err = job.communicate(timeout=60)
         assert job.returncode == {"program ends": 0, "rank is killed": 137, "launcher is killed": -9}[how], err
         for pid in ranks + below:
             wait_for_end(pid)
