@@ -47,6 +47,18 @@ def test_a_control_path_cuts_too() -> None:
     assert grown(make) == [["a"], ["b"]]
 
 
+def test_what_decides_a_size_is_launched_before_what_has_it() -> None:
+    def make() -> None:
+        width = tf.reshape(tf.cast(tf.reduce_max(x()), tf.int32), [1], name="width")
+        tf.tanh(tf.raw_ops.Fill(dims=width, value=1.0, name="line"), name="after")
+
+    groups = grown(make)
+    assert [sum(name in group for group in groups) for name in ("width", "line", "after")] == [1, 1, 1]
+    (made,) = (k for k, group in enumerate(groups) if "width" in group)
+    (used,) = (k for k, group in enumerate(groups) if "line" in group)
+    assert made < used
+
+
 def test_as_few_groups_as_the_longest_alternation() -> None:
     def make() -> None:
         y = x()
