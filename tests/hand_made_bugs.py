@@ -86,7 +86,7 @@ BUGS = [
         "habana_tf/compiler/copied_elements.py",
         "if any(view.strides[k]",
         "if all(view.strides[k]",
-        "tests/resolver tests/lowering/test_layout.py tests/lowering/test_array.py",
+        "tests/compiler/test_copied_elements.py",
     ),
     Bug("habana_tf/compiler/compile.py", "layout.uses(source) == 1", "layout.uses(source) >= 1", "tests/compiler"),
     Bug(

@@ -33,6 +33,7 @@ from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Program
 
+from . import garbage_collection
 from .keys import program_key, tools
 from .packaged import packaged
 from .provenance import Provenance
@@ -131,7 +132,7 @@ def known(program: Program, goal: Target) -> Recipe | None:
 
 def recipe_of(key: Key, source: Provenance, program: Callable[[], Program], goal: Target) -> tuple[Recipe, str]:
     """The recipe of a key, and how it came (see `recompilations.Met`). program: lowers `source`, when it has to."""
-    lowered = functools.cache(program)
+    lowered = functools.cache(garbage_collection.held(program))
     return get(
         key, source.cluster.name, lambda: program_key(lowered(), goal).digest,
         lambda digest: _compile(key, digest, source, lowered(), goal),
@@ -216,7 +217,8 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
     takes = ", ".join(f"{n.dtype.label}[{','.join(map(str, n.shape))}]" for n in program.inputs[:_SHOWN_INPUTS])
     start = time.perf_counter()
     try:
-        recipe = compile_program(program, name, goal)
+        with garbage_collection.held:
+            recipe = compile_program(program, name, goal)
     except Unfit as why:
         # Only this: an interruption, a time-out or lack of memory says nothing about the program.
         about = _about(lowered, source, program, takes)

@@ -1,0 +1,32 @@
+"""Which eager ops are only a copy of their input's elements in their order: NumPy says what the order is."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from habana_tf.compiler.copied_elements import copied
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Builder, Program
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 4), (2, 1, 3), (1, 1, 5), (3, 1, 1, 2)])
+def test_a_transposition_is_a_copy_where_the_order_stays(shape: tuple[int, ...]) -> None:
+    elements = np.arange(np.prod(shape)).reshape(shape)
+    for axes in list(permutations(range(len(shape))))[1:]:
+        b = Builder()
+        x = b.input(shape, DType.F32)
+        found = copied(Program([x], [b.permute(x, axes)]))
+        turned = elements.transpose(axes)
+        if np.array_equal(turned.ravel(), elements.ravel()):
+            assert found is not None and (found.dims, found.shape) == ([elements.size], turned.shape), axes
+        else:
+            assert found is None, axes
+
+
+def test_a_part_is_no_copy_of_the_whole() -> None:
+    b = Builder()
+    x = b.input((6, 4), DType.F32)
+    assert copied(Program([x], [b.slice(x, [2, 0], [4, 4])])) is None
