@@ -60,8 +60,9 @@ def flops(body: Body) -> Extent:
     """Floating-point operations of one launch."""
     maps = [v for v in body.values if isinstance(v, Apply) and v.fn not in _NO_ARITHMETIC]
     at_a_point = sum(v.operands[-1].dtype.is_float for v in maps)
-    own = [*(r.node for r in body.reductions), *([body.core] if body.core is not None else [])]
-    return _total([ext.mul(ext.product(body.domain), at_a_point), *(primitive(n).flops(n) for n in own)])
+    at_a_point += sum(r.value.dtype.is_float for r in body.reductions)
+    core = primitive(body.core).flops(body.core) if body.core is not None else 0
+    return ext.add(ext.mul(ext.product(body.domain), at_a_point), core)
 
 
 def touched(body: Body) -> Extent:

@@ -15,6 +15,7 @@ from ..ir.primitives import Node, Op, Shape
 from .body import Body, point
 from .body_builder import BodyBuilder, loop
 from .primitive_classes import Pass, primitive
+from .split_reductions import split
 from .view_indices import strides
 
 MAX_STORES = 10
@@ -119,7 +120,7 @@ class Fusion:
         out = []
         for g in ordered:
             unread = {s.target for s in g.body.stores} - read - outputs
-            out.append(g.body.without(unread) if unread else g.body)
+            out += split(g.body.without(unread) if unread else g.body)
             self.kept -= {n for n in unread if n.op is not Op.CONTRACT}
         return out
 

@@ -319,9 +319,6 @@ class _Reduce(Primitive, of=Op.REDUCE):
     def passes(self, node: Node) -> list[Pass]:
         return [Pass(node.src[0].shape, reduces=[node], axes=node.arg[1])]
 
-    def flops(self, node: Node) -> Extent:
-        return node.src[0].numel if node.src[0].dtype.is_float else 0
-
 
 class _Contract(Primitive, of=Op.CONTRACT):
     """How it reads its sources, and which must be in memory for it: `contraction_operands.py`."""

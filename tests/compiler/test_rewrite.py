@@ -3,36 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.interpreter import run
-from habana_tf.ir.primitives import Builder, Op, Program
+from habana_tf.ir.primitives import Builder, Program
 
 from .running import check
-
-
-@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16], ids=str)
-def test_a_reduction_to_few_results_is_split_and_means_the_same(dtype: DType) -> None:
-    b = Builder()
-    x = b.input((64, 40, 40, 8), dtype)
-    program = Program(b.inputs, [b.reduce("sum", x, [0, 1, 2]), b.reduce("max", x, [0, 1, 2])])
-    changed = rewrite(program)
-    reductions = [n for n in changed.nodes() if n.op is Op.REDUCE]
-    assert len(reductions) == 4
-    assert {n.dtype for n in reductions} == {DType.F32}
-    values = np.random.default_rng(0).normal(size=(64, 40, 40, 8)).astype(dtype.numpy)
-    for a, c in zip(run(program, [values], []), run(changed, [values], []), strict=True):
-        np.testing.assert_allclose(
-            a.astype(np.float32), c.astype(np.float32), rtol=1e-2 if dtype is DType.BF16 else 1e-4, atol=1e-2
-        )
-
-
-def test_a_small_reduction_is_left_alone() -> None:
-    b = Builder()
-    program = Program(b.inputs, [b.reduce("sum", b.input((64, 8), DType.F32), [0])])
-    assert rewrite(program).nodes() == program.nodes()
 
 
 def test_outputs_that_are_inputs_or_stand_twice_become_copies() -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from ...ir import extent as ext
-from ...ir.extent import Extent
+from ...ir.extent import Extent, nominal
 from ...ir.linearity import stride_of
 from ...ir.primitives import Node
 from ..body import Body, point
@@ -28,6 +28,7 @@ from .emit import Function, Value, first_lanes
 from .evaluator import Evaluator, Guard, Val
 from .reduction import POSITION, Accumulator
 from .small_axes import TURNS, beside, dependent, numel, places
+from .wide_sums import WideSums, cut, pays
 
 ITEM = 4096
 """Elements that a work item should at least have."""
@@ -112,6 +113,8 @@ class _Emitter:
         inner = [a for a in self.axes if a is not self.vector and a.reduced]
         if row or self.vector is None:
             return self._row(outer, inner)
+        if self._is_wide(outer, inner):
+            return self._wide(outer, inner)
         if inner or self.body.reductions:
             return self._column(outer, inner)
         return self._map(outer)
@@ -263,7 +266,7 @@ class _Emitter:
                 starts = [self.fn.integer("add", start, k * self.lanes) for k in range(side)]
                 guards = [Guard(None, self._tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
                 every = self.body.reductions * points
-                sums = [[Accumulator(self.ev.many, r.node) for r in every] for _ in range(side)]
+                sums = [[Accumulator(self.ev.many, r) for r in every] for _ in range(side)]
                 self._accumulate(inner, starts, guards, sums)
                 for k in range(side):
                     with self.ev.scope(), self.ev.guarded(guards[k]):
@@ -271,6 +274,47 @@ class _Emitter:
                         for some in self._each_beside(sums[k]):
                             for acc, r in zip(some, self.body.reductions, strict=True):
                                 self._store_result(self.ev, r.node, Val(acc.result(), False))
+        return items, grain
+
+    def _is_wide(self, outer: list[Axis], inner: list[Axis]) -> bool:
+        """Whether sums wait in memory, because a row has more columns than registers would hold sums of."""
+        if self.compact or self.vector is None or not isinstance(self.vector.extent, int):
+            return False
+        if self.vector.extent <= (2 if self.body.stores else 4) * self.lanes or not pays(self.body, inner):
+            return False
+        return bool(self.body.stores) or not beside(self.body, outer)
+
+    def _wide(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+        """Lanes are results; memory is walked row by row."""
+        assert self.vector is not None and isinstance(self.vector.extent, int)
+        n = self.vector.extent
+        columns = cut(n, self.lanes, nominal(ext.product(a.extent for a in outer)))
+        blocks = -(-n // columns)
+        work = ext.mul(ext.product(a.extent for a in inner), columns)
+        grid, loops, items, grain = self._grid(outer, work, blocks)
+
+        def add(sums: Sequence[Accumulator]) -> None:
+            self._add(sums, None)
+            self._store_all()
+
+        def store(acc: Accumulator, number: int) -> None:
+            self._store_result(self.ev, self.body.reductions[number].node, Val(acc.result(), False))
+
+        wide = WideSums(self.fn, self.ev, self.body, self.vector, inner, columns, add)
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            start, count, item = "0", n, each.index  # type: Value, Value | int, Value
+            if blocks > 1:
+                start = self.fn.integer("mul", self.fn.op(f"urem i64 {item}, {blocks}"), columns)
+                count = columns
+                if n % columns:
+                    count = self.fn.minimum(self.fn.integer("sub", str(n), start), str(columns))
+                item = self.fn.op(f"udiv i64 {item}, {blocks}")
+            self._decode(item, grid)
+            with ExitStack() as stack:
+                self._nest(stack, loops)
+                wide.clear()
+                wide.run(start, count)
+                wide.each(start, count, store)
         return items, grain
 
     def _each_beside(self, sums: list[Accumulator]) -> Iterator[list[Accumulator]]:
@@ -329,7 +373,7 @@ class _Emitter:
             self._decode(each.index, grid)
             with ExitStack() as stack:
                 self._nest(stack, loops)
-                sums = [Accumulator(self.ev.many, r.node) for r in self.body.reductions]
+                sums = [Accumulator(self.ev.many, r) for r in self.body.reductions]
                 self._rows(inner, n, sums)
                 for acc, r in zip(sums, self.body.reductions, strict=True):
                     one = Evaluator(self.fn, self.loads, 1, None)

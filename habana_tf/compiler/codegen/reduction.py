@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ...ir.dtypes import DType
-from ...ir.primitives import Node
+from ..body import Reduction
 from .emit import Value
 from .lanes import literal, register_type
 from .scalar import Scalar
@@ -19,20 +19,20 @@ POSITION = "i32"
 
 
 class Accumulator:
-    """The state of one REDUCE node over `ops.lanes` lanes."""
+    """The state of one reduction over `ops.lanes` lanes."""
 
-    def __init__(self, ops: Scalar, node: Node) -> None:
+    def __init__(self, ops: Scalar, reduction: Reduction) -> None:
         self.ops = ops
-        self.node = node
-        self.kind: str = node.arg[0]
-        self.dtype = node.src[0].dtype
+        self.reduction = reduction
+        self.kind: str = reduction.node.arg[0]
+        self.dtype = reduction.value.dtype
         self.lane = register_type(self.dtype)
         self.is_arg = self.kind.startswith("arg")
         start = ops.constant(literal(identity(self.kind, self.dtype), self.dtype), self.lane)
         self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]
 
     def fresh(self) -> Accumulator:
-        return Accumulator(self.ops, self.node)
+        return Accumulator(self.ops, self.reduction)
 
     def carry(self) -> list[tuple[str, Value]]:
         """(type, value) of what a loop must carry."""
@@ -70,7 +70,7 @@ class Accumulator:
         return self._finish(one, parts[0].values)
 
     def _lane(self, k: int, one: Scalar) -> Accumulator:
-        acc = Accumulator(one, self.node)
+        acc = Accumulator(one, self.reduction)
         if self.ops.lanes == 1:
             acc.values = list(self.values)
         else:
@@ -105,7 +105,7 @@ class Accumulator:
 
     def _finish(self, ops: Scalar, values: list[Value]) -> Value:
         if self.is_arg:
-            return ops.cast(values[1], DType.I32, self.node.dtype)
+            return ops.cast(values[1], DType.I32, self.reduction.node.dtype)
         return values[0]
 
 

@@ -1,0 +1,124 @@
+"""Sums of many columns at once, which wait in the nearest cache: memory is walked row by row, as it lies.
+
+    sum of x[1600, 1024] over the rows:   for every row, for every vector of columns:   sums of the columns += vector
+
+What has more columns than there are sums in registers would otherwise be walked down once for every few vectors of
+columns. What fetches memory ahead is not made for that: it took three times as long, and so did two rows or more at a
+time. A kernel that stores tensors, too, sums them up at the speed at which it stores them.
+
+Each column's sum has the same order in either form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+
+from ...ir import extent as ext
+from ...ir.extent import nominal
+from ..body import Body
+from .axes import Axis
+from .emit import BYTES, Function, Value
+from .evaluator import Evaluator, Guard
+from .lanes import register_type
+from .reduction import Accumulator
+
+COLUMNS = 2048
+"""Columns whose sums wait at most."""
+LEAST = 256
+"""Columns that a work item should have, so that it walks memory as it lies."""
+ITEMS = 16
+"""Work items wanted in a call that is long enough to share."""
+DEPTH = 32
+"""Rows from which on this pays."""
+
+
+class WideSums:
+    """The sums of a body's reductions along a vector axis, over its other reduced axes.
+
+    add: adds the values of a point to accumulators, under the guard of the evaluator, and stores what is to be stored.
+    """
+
+    def __init__(
+        self, fn: Function, ev: Evaluator, body: Body, vector: Axis, inner: Sequence[Axis], columns: int,
+        add: Callable[[Sequence[Accumulator]], None],
+    ) -> None:  # fmt: skip
+        self.fn, self.ev, self.vector, self.inner, self.add = fn, ev, vector, inner, add
+        self.sums = [Accumulator(ev.many, r) for r in body.reductions]
+        self.columns = -(-columns // ev.lanes) * ev.lanes
+        self.memory = [fn.op(f"alloca [{self.columns} x {a.lane}], align 64") for a in self.sums]
+
+    def clear(self) -> None:
+        """Begins anew."""
+        with self.fn.loop("0", str(self.columns), self.ev.lanes) as loop:
+            for pointer, acc in zip(self.memory, self.sums, strict=True):
+                self._store(acc, pointer, loop.index, acc.fresh().values[0])
+
+    def run(self, start: Value, count: Value | int) -> None:
+        """Adds all points of the columns from `start` on."""
+
+        def add(index: Value) -> None:
+            for acc, pointer in zip(self.sums, self.memory, strict=True):
+                acc.values = [self._load(acc, pointer, index)]
+            self.add(self.sums)
+            for acc, pointer in zip(self.sums, self.memory, strict=True):
+                self._store(acc, pointer, index, acc.values[0])
+
+        with ExitStack() as stack:
+            for axis in self.inner:
+                loop = stack.enter_context(self.fn.loop("0", self.ev.number(axis.extent)))
+                stack.enter_context(self.ev.scope())
+                self.ev.vars[axis.var] = loop.index
+            self._columns(start, count, add)
+
+    def each(self, start: Value, count: Value | int, store: Callable[[Accumulator, int], None]) -> None:
+        """Hands every vector of sums on, with the number of its reduction, the vector's variable set."""
+
+        def finish(index: Value) -> None:
+            for k, (acc, pointer) in enumerate(zip(self.sums, self.memory, strict=True)):
+                acc.values = [self._load(acc, pointer, index)]
+                store(acc, k)
+
+        self._columns(start, count, finish)
+
+    def _columns(self, start: Value, count: Value | int, body: Callable[[Value], None]) -> None:
+        """`body` for every vector of columns, given where its sums are."""
+        lanes, fn = self.ev.lanes, self.fn
+        left = count % lanes if isinstance(count, int) else fn.op(f"urem i64 {count}, {lanes}")
+        whole = fn.integer("sub", str(count), str(left))
+        if whole != "0":
+            with fn.loop("0", whole, lanes) as loop, self.ev.scope():
+                self.ev.vars[self.vector.var] = fn.integer("add", start, loop.index)
+                body(loop.index)
+        if left == 0:
+            return
+        with ExitStack() as stack:
+            if not isinstance(left, int):
+                stack.enter_context(fn.when(fn.less("0", left)))
+            stack.enter_context(self.ev.scope())
+            stack.enter_context(self.ev.guarded(Guard(None, fn.leading(lanes, str(left)))))
+            self.ev.vars[self.vector.var] = fn.integer("add", start, whole)
+            body(whole)
+
+    def _load(self, acc: Accumulator, pointer: Value, index: Value) -> Value:
+        where = self.fn.offset(pointer, acc.lane, index)
+        return self.fn.load(self.ev.many.type(acc.lane), where, BYTES[acc.lane])
+
+    def _store(self, acc: Accumulator, pointer: Value, index: Value, value: Value) -> None:
+        where = self.fn.offset(pointer, acc.lane, index)
+        self.fn.store(self.ev.many.type(acc.lane), value, where, BYTES[acc.lane])
+
+
+def pays(body: Body, inner: Sequence[Axis]) -> bool:
+    """Whether a body's sums can wait in memory, and are long enough to."""
+    return (
+        bool(body.reductions)
+        and nominal(ext.product(a.extent for a in inner)) >= DEPTH
+        and all(register_type(r.value.dtype) in BYTES and not r.node.arg[0].startswith("arg") for r in body.reductions)
+    )
+
+
+def cut(columns: int, lanes: int, items: int) -> int:
+    """How many columns a work item takes, where there are so many items without a cut."""
+    parts = max(-(-columns // COLUMNS), min(-(-ITEMS // items), columns // LEAST))
+    return -(-columns // (parts * lanes)) * lanes
