@@ -102,6 +102,13 @@ def test_what_is_no_number_stays_none() -> None:
     np.testing.assert_array_equal(got[1], values.max((0, 1)))
 
 
+@pytest.mark.parametrize("shape", [(0, 40, 300), (5, 0, 300), (5, 40, 0)], ids=str)
+def test_sums_of_wide_rows_of_which_there_are_none(shape: tuple[int, ...]) -> None:
+    b = Builder()
+    x = b.input(shape, DType.F32)
+    check(Program(b.inputs, [b.reduce("sum", x, [1]), b.map("neg", x)]), [np.ones(shape, np.float32)])
+
+
 def test_parts_lie_along_a_size_that_is_a_number() -> None:
     b = Builder()
     n = ext.sym(0)

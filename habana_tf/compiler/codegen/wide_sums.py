@@ -119,6 +119,6 @@ def pays(body: Body, inner: Sequence[Axis]) -> bool:
 
 
 def cut(columns: int, lanes: int, items: int) -> int:
-    """How many columns a work item takes, where there are so many items without a cut."""
-    parts = max(-(-columns // COLUMNS), min(-(-ITEMS // items), columns // LEAST))
+    """How many columns a work item takes, where there are so many items without a cut (none, if an extent is zero)."""
+    parts = max(-(-columns // COLUMNS), min(-(-ITEMS // max(items, 1)), columns // LEAST))
     return -(-columns // (parts * lanes)) * lanes
