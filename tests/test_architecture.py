@@ -16,7 +16,7 @@ import pytest
 try:
     import tomllib
 except ImportError:  # Python 3.10, where pytest brings it along
-    import tomli as tomllib  # type: ignore[no-redef]
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text()

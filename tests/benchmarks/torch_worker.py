@@ -75,10 +75,7 @@ def main() -> None:
 def _batch(benchmark: torch_models.Benchmark, images: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """Random inputs and labels."""
     shape = (benchmark.batch, *benchmark.shape)
-    if benchmark.words:
-        x = torch.randint(1, benchmark.words, shape)
-    else:
-        x = torch.rand(shape)
+    x = torch.randint(1, benchmark.words, shape) if benchmark.words else torch.rand(shape)
     if images:
         x = x.contiguous(memory_format=torch.channels_last)
     return x, torch.randint(0, benchmark.classes, shape if benchmark.each else shape[:1])

@@ -50,7 +50,7 @@ def test_code_of_a_layer_is_written_once(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def counted(body: Body, *arguments: object) -> object:
         written.append(body)
-        return emit(body, *arguments)  # type: ignore[arg-type]
+        return emit(body, *arguments)
 
     monkeypatch.setattr(generation, "_emit", counted)
     counts = []

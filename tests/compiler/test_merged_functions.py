@@ -65,7 +65,7 @@ def test_a_function_that_reads_symbols_stays_as_it_is() -> None:
 def test_a_stack_of_many(axis: int, dtype: DType) -> None:
     rng = np.random.default_rng(axis)
     program = stacked(axis, dtype)
-    recipe = check(program, [(rng.random(tuple(n.shape)) * 9).astype(dtype.numpy) for n in program.inputs])  # type: ignore[arg-type]
+    recipe = check(program, [(rng.random(tuple(n.shape)) * 9).astype(dtype.numpy) for n in program.inputs])
     assert functions(program) <= 2 and len(recipe.calls) == PARTS
     _, sections = pack(recipe)
     assert unpack("again", sections).calls == recipe.calls

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from habana_tf._native import _bridge
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.describe import describe
 from habana_tf.compiler.rewrite import rewrite
@@ -107,6 +108,21 @@ def test_sums_of_wide_rows_of_which_there_are_none(shape: tuple[int, ...]) -> No
     b = Builder()
     x = b.input(shape, DType.F32)
     check(Program(b.inputs, [b.reduce("sum", x, [1]), b.map("neg", x)]), [np.ones(shape, np.float32)])
+
+
+def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:
+    b = Builder()
+    x = b.input((30, 41, 700), DType.F32)
+    program = Program(b.inputs, [b.reduce("sum", x, [0, 1]), b.map("neg", x), b.reduce("sum", x, [1])])
+    values = np.random.default_rng(4).normal(size=(30, 41, 700)).astype(np.float32)
+    before, found = _bridge.get_threads(), []
+    try:
+        for count in (1, 2, 5):
+            _bridge.set_threads(count)
+            found.append([out.tobytes() for out in compiled(program, [values])[0]])
+    finally:
+        _bridge.set_threads(before)
+    assert found[0] == found[1] == found[2]
 
 
 def test_parts_lie_along_a_size_that_is_a_number() -> None:

@@ -141,7 +141,7 @@ def test_effects_keep_their_order() -> None:
     got = f(tf.constant(X)).numpy()
     np.testing.assert_array_equal(seen, [([2, 3, 4], [2, 3, 4])])
     np.testing.assert_array_equal(v.numpy(), [4, 6, 8])
-    np.testing.assert_array_equal(got, X + [4, 6, 8])
+    np.testing.assert_array_equal(got, X + np.array([4, 6, 8]))
 
 
 @on_hpu

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.child import on_hpu, python
+from tests.versions import KERAS_3
 
 X = np.linspace(-1, 2, 12, dtype="f4").reshape(3, 4)
 
@@ -157,7 +158,7 @@ CALLS = """
 def test_functions_that_stay_calls() -> None:
     told, happened = python(CALLS, imported=True).stdout.splitlines()[-2:]
     assert told == happened
-    assert "'MatMul': 2" in told or "'MatMul': 3" in told  # 3 under TensorFlow 2.21
+    assert f"'MatMul': {3 if KERAS_3 else 2}" in told  # the cluster of the loop has one more there
 
 
 STRATEGY = """

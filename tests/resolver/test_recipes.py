@@ -22,7 +22,7 @@ from habana_tf.cache.recipe_cache import RecipeCache
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir.dtypes import DType
-from habana_tf.resolver import ranged, recipes, recompilations
+from habana_tf.resolver import provenance, ranged, recipes, recompilations
 from habana_tf.resolver.resolve import resolve
 from tests.benchmarks.memory_curve import written
 
@@ -160,6 +160,19 @@ def test_of_eight_threads_that_meet_a_shape_one_compiles(
     assert len(programs) == 8 and cache.stats().counts().compiled == 1
     for program in programs:
         _run(program, SHAPES)
+
+
+def test_the_garbage_collector_rests_while_a_cluster_is_lowered_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    resting = {}
+
+    def seen(module: Any, name: str) -> None:
+        real = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *a: (resting.update({name: not gc.isenabled()}), real(*a))[1])
+
+    seen(provenance, "lower")
+    seen(recipes, "compile_program")
+    _run(_program(written(DENSE), SHAPES), SHAPES)
+    assert resting == {"lower": True, "compile_program": True} and gc.isenabled()
 
 
 @pytest.mark.parametrize("on_disk", [False, True])

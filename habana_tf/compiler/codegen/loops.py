@@ -245,8 +245,7 @@ class _Emitter:
         side = 1
         if isinstance(n, int):
             side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
-        if self.body.stores:
-            side = min(side, 2)
+        side = min(side, self._most_beside())
         if points > 1:
             side = max(1, min(side, (REGISTERS if self.lanes >= MASKED else REGISTERS // 2) // points))
         width = side * self.lanes
@@ -276,11 +275,15 @@ class _Emitter:
                                 self._store_result(self.ev, r.node, Val(acc.result(), False))
         return items, grain
 
+    def _most_beside(self) -> int:
+        """Vectors of columns whose sums are in registers at a time."""
+        return 2 if self.body.stores else 4
+
     def _is_wide(self, outer: list[Axis], inner: list[Axis]) -> bool:
         """Whether sums wait in memory, because a row has more columns than registers would hold sums of."""
         if self.compact or self.vector is None or not isinstance(self.vector.extent, int):
             return False
-        if self.vector.extent <= (2 if self.body.stores else 4) * self.lanes or not pays(self.body, inner):
+        if self.vector.extent <= self._most_beside() * self.lanes or not pays(self.body, inner):
             return False
         return bool(self.body.stores) or not beside(self.body, outer)
 
