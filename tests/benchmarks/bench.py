@@ -13,7 +13,8 @@ On HPU every other run starts with an empty recipe cache (cold), the others with
 fewer steps; XLA, which is no match there, is left out.
 
 `--peers itex torch` adds Intel's extension for TensorFlow and PyTorch (eager and compiled), see `peers.py`: a second
-ratio is against the fastest of all others, then.
+ratio is against the fastest of all others, then. A peer that fails (ITEX has no bf16 on some CPUs) is left out, and
+standard error says why.
 
 `scaling` (see `scaling.py`) is what strategies cost, `warmstart` (see `warmstart.py`) what the recipe cache is worth,
 `firstcall` (see `firstcall.py`) how long one waits for a model's first eager call without it, and `kernels` (see
@@ -109,13 +110,24 @@ def pairs(model: str, precision: str, options: argparse.Namespace) -> list[dict[
     devices = ["hpu", *(STOCK if model in SMALL else STOCK[:1])]
     if model != BUILT:
         devices += peers.modes(options.peers, model)
-    out = []
+    out: list[dict[str, Run]] = []
     with tempfile.TemporaryDirectory() as folder:
         for pair in range(options.pairs):
             recipes = Path(folder) / f"recipes{pair // 2}"
-            order = devices if pair % 2 == 0 else devices[::-1]
-            out.append({device: _run(model, device, precision, recipes, options) for device in order})
-    return out
+            out.append({})
+            for device in devices if pair % 2 == 0 else devices[::-1]:
+                try:
+                    out[-1][device] = _run(model, device, precision, recipes, options)
+                except FailedRun as error:
+                    if device not in peers.MODES:
+                        raise SystemExit(str(error)) from error
+                    print(f"Left out: {error}", file=sys.stderr)
+                    devices = [each for each in devices if each != device]
+    return [{device: run for device, run in pair.items() if device in devices} for pair in out]
+
+
+class FailedRun(RuntimeError):
+    """A worker ended with an error; the message has the end of what it wrote."""
 
 
 def _run(model: str, device: str, precision: str, recipes: Path, options: argparse.Namespace) -> Run:
@@ -126,7 +138,7 @@ def _run(model: str, device: str, precision: str, recipes: Path, options: argpar
     environment = {**os.environ, "TF_RECIPE_CACHE_PATH": str(recipes)}
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
-        raise SystemExit(f"{model} on {device} in {precision} failed:\n{done.stderr[-4000:]}")
+        raise FailedRun(f"{model} on {device} in {precision} failed:\n{done.stderr[-4000:]}")
     result: Run = json.loads(done.stdout.splitlines()[-1])
     return result
 
@@ -147,7 +159,7 @@ def summary(model: str, precision: str, threads: int, measured: list[dict[str, R
         line[device] = _build_times(runs) if model == BUILT else _step_times(runs)
     others = [device for device in devices[1:] if device not in peers.MODES]
     line["best_stock"], line[f"{what}_ratio"] = _ratio(measured, others)
-    if len(others) < len(devices) - 1:
+    if any(device in peers.MODES for device in devices):
         _check_parameters(model, measured[0])
         line["best_other"], line["other_ratio"] = _ratio(measured, devices[1:])
     return _rounded(line)

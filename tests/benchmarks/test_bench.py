@@ -67,6 +67,25 @@ def test_peers_have_a_ratio_of_their_own_and_the_same_network() -> None:
         bench.summary("mlp", "fp32", 2, pairs)
 
 
+def test_a_peer_that_fails_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def _run(model: str, device: str, *_: object) -> dict[str, Any]:
+        if device in failing:
+            raise bench.FailedRun(f"{model} on {device} in bf16 failed:\nno primitive")
+        return run(5, 1.0)
+
+    failing = {"itex"}
+    monkeypatch.setattr(bench, "_run", _run)
+    options = bench._parser().parse_args(["--peers", "itex", "torch", "--pairs", "2"])
+    measured = bench.pairs("mlp", "bf16", options)
+    assert [set(pair) for pair in measured] == [{"hpu", "default", "xla", "torch", "torch.compile"}] * 2
+    assert capsys.readouterr().err.count("mlp on itex in bf16 failed:\nno primitive") == 1
+    failing.add("default")
+    with pytest.raises(SystemExit, match="mlp on default in bf16 failed"):
+        bench.pairs("mlp", "bf16", options)
+
+
 def test_build_only() -> None:
     pairs = [
         {"hpu": {"tensorflow": "2.15.1", "build": 6.0, "compiled": 3}, "default": {"tensorflow": "", "build": 3.0}}
