@@ -65,7 +65,8 @@ def bf16_products(cpu: str, features: str) -> Answer:
     model = cpu_model()
     found = _answers.get(model)
     if found is None:
-        found = _answers.setdefault(model, _kept(model) or _keep(model, measure(cpu, features)))
+        found = _kept(model) or measure(cpu, features)
+        found = _answers.setdefault(model, _keep(model, found) if found.rates else found)
     return found
 
 
@@ -75,7 +76,11 @@ def forget() -> None:
 
 
 def measure(cpu: str, features: str) -> Answer:
-    """Times both loops on the calling thread: by its CPU time, so that what else runs here does not count."""
+    """Times both loops on the calling thread: by its CPU time, so that what else runs here does not count.
+
+    For the target of a CPU that has what this one lacks, nothing is measured, and pairs are what they are there for."""
+    if not _executes():
+        return Answer("dot", "not measured: this CPU has no such instruction")
     engine, loops = _compiled(cpu, features)
     memory = (ctypes.c_float * (16 * SUMS))()
     best = dict.fromkeys(loops, 1 << 62)
@@ -192,6 +197,13 @@ def _loop(name: str, step: str) -> str:
         lines.append(f"  %a{i} = getelementptr i8, ptr %memory, i64 {64 * i}")
         lines.append(f"  store <16 x float> %t{i}, ptr %a{i}, align 4")
     return "\n".join([*lines, "  ret void", "}"])
+
+
+def _executes() -> bool:
+    """Whether this CPU has both instructions."""
+    from llvmlite import binding
+
+    return bool(binding.get_host_cpu_features().get("avx512bf16"))
 
 
 def _compiled(cpu: str, features: str) -> tuple[object, dict[str, Any]]:

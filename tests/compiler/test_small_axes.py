@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from habana_tf.hardware.cpu import target
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Builder, Node, Program
 
@@ -45,8 +46,7 @@ def test_taps(channels: int, kernel: tuple[int, int], dtype: DType, isa: str) ->
 def test_the_sums_of_all_taps_are_of_one_work_item() -> None:
     """Which reads image and result once for all of them."""
     b = Builder()
-    x = b.input((2, 9, 9, 16), F)
-    dy = b.input((2, 9, 9, 16), F)
+    x, dy = (b.input((2, 9, 9, target().lanes), F) for _ in range(2))
     program = Program(b.inputs, [_per_tap(b, _windows(b, x, (3, 3), 1), dy)])
     numbers = np.random.default_rng(0)
     _, recipe = compiled(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs])

@@ -105,6 +105,14 @@ def test_of_processes_that_measure_at_once_the_first_is_right(
     assert bf16_products("znver5", "") == ("widen", str(file()), None)
 
 
+def test_what_this_cpu_cannot_execute_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HABANA_SIM_BF16_PRODUCTS", raising=False)
+    monkeypatch.setattr(calibration, "_executes", lambda: False)
+    other = cpu.Target(cpu.Isa.AVX512, True, "x86-64-v4", "+avx512bf16")
+    assert other.bf16_answer() == ("dot", "not measured: this CPU has no such instruction", None)
+    assert not Path(directory()).exists()
+
+
 @pytest.mark.skipif(not cpu.target().multiplies_bf16_pairs, reason="this CPU has one way only")
 def test_the_measurement_gives_the_same_answer_again() -> None:
     target = cpu.target()
