@@ -61,6 +61,7 @@ class Evaluator:
         self.many = Scalar(fn, self.lanes)
         self.vars: dict[Var, Register] = {}
         self.guard = Guard()
+        self.sure: frozenset[Range] = frozenset()
         self.written: set[int] = set()
         self.pointers: dict[int, Register] = {}
         self._known: list[dict[Value, Val]] = [{}]
@@ -84,6 +85,14 @@ class Evaluator:
         with self.scope():
             yield
         self.guard = outer
+
+    @contextmanager
+    def assuming(self, ranges: frozenset[Range]) -> Iterator[None]:
+        """Where these ranges are known to hold."""
+        outer, self.sure = self.sure, self.sure | ranges
+        with self.scope():
+            yield
+        self.sure = outer
 
     def define(self, value: Value, register: Val) -> None:
         """Says that a value is already in a register in this scope."""
@@ -264,6 +273,8 @@ class Evaluator:
 
     def within(self, ranges: body.Guard) -> Guard:
         """The condition that all ranges hold."""
+        if self.sure:
+            ranges = tuple(r for r in ranges if r not in self.sure)
         for known in self._inside:
             if ranges in known:
                 return known[ranges]

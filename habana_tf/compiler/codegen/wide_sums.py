@@ -16,7 +16,7 @@ from contextlib import ExitStack
 
 from ...ir import extent as ext
 from ...ir.extent import nominal
-from ..body import Body
+from ..body import Body, Reduction
 from .axes import Axis
 from .emit import BYTES, Function, Value
 from .evaluator import Evaluator, Guard
@@ -34,17 +34,17 @@ DEPTH = 32
 
 
 class WideSums:
-    """The sums of a body's reductions along a vector axis, over its other reduced axes.
+    """Sums along a vector axis, one of each of `reductions`, over the reduced axes `inner`.
 
     add: adds the values of a point to accumulators, under the guard of the evaluator, and stores what is to be stored.
     """
 
     def __init__(
-        self, fn: Function, ev: Evaluator, body: Body, vector: Axis, inner: Sequence[Axis], columns: int,
-        add: Callable[[Sequence[Accumulator]], None],
+        self, fn: Function, ev: Evaluator, reductions: Sequence[Reduction], vector: Axis, inner: Sequence[Axis],
+        columns: int, add: Callable[[list[Accumulator]], None],
     ) -> None:  # fmt: skip
         self.fn, self.ev, self.vector, self.inner, self.add = fn, ev, vector, inner, add
-        self.sums = [Accumulator(ev.many, r) for r in body.reductions]
+        self.sums = [Accumulator(ev.many, r) for r in reductions]
         self.columns = -(-columns // ev.lanes) * ev.lanes
         self.memory = [fn.op(f"alloca [{self.columns} x {a.lane}], align 64") for a in self.sums]
 
@@ -71,13 +71,13 @@ class WideSums:
                 self.ev.vars[axis.var] = loop.index
             self._columns(start, count, add)
 
-    def each(self, start: Value, count: Value | int, store: Callable[[Accumulator, int], None]) -> None:
-        """Hands every vector of sums on, with the number of its reduction, the vector's variable set."""
+    def each(self, start: Value, count: Value | int, store: Callable[[list[Accumulator]], None]) -> None:
+        """Hands every vector of all sums on, the vector's variable set."""
 
         def finish(index: Value) -> None:
-            for k, (acc, pointer) in enumerate(zip(self.sums, self.memory, strict=True)):
+            for acc, pointer in zip(self.sums, self.memory, strict=True):
                 acc.values = [self._load(acc, pointer, index)]
-                store(acc, k)
+            store(self.sums)
 
         self._columns(start, count, finish)
 
@@ -118,7 +118,10 @@ def pays(body: Body, inner: Sequence[Axis]) -> bool:
     )
 
 
-def cut(columns: int, lanes: int, items: int) -> int:
-    """How many columns a work item takes, where there are so many items without a cut (none, if an extent is zero)."""
-    parts = max(-(-columns // COLUMNS), min(-(-ITEMS // max(items, 1)), columns // LEAST))
+def cut(columns: int, lanes: int, items: int, points: int = 1) -> int:
+    """How many columns a work item takes, where there are so many items without a cut (none, if an extent is zero).
+
+    points: sums of each column.
+    """
+    parts = max(-(-columns * points // COLUMNS), min(-(-ITEMS // max(items, 1)), columns // LEAST))
     return -(-columns // (parts * lanes)) * lanes

@@ -1,0 +1,244 @@
+"""Code for sums of columns: each lane is a result of its own, what is summed up are loops inside.
+
+    out[j] = sum over i of x[i, j]       lanes along j, up to four vectors side by side
+
+Where a row has more columns than that, the sums wait in memory (`wide_sums.py`). Sums over a window's taps walk a whole
+row of an image in a work item, without guards where there is no padding near (`interior.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+
+from ...ir import extent as ext
+from ...ir.extent import Extent, nominal
+from ..body import Value as BodyValue
+from .axes import Axis
+from .domain_walk import WIDEST, DomainWalk, restore
+from .emit import Value
+from .evaluator import Guard, Val
+from .interior import interior
+from .reduction import Accumulator
+from .small_axes import TURNS, beside, dependent, numel, places
+from .wide_sums import WideSums, cut, pays
+
+ROWS = 64
+"""Rows of images from which on each is one work item."""
+REGISTERS = 24
+"""Vectors of sums that stay in registers, of a CPU with the widest vectors; the others have half as many."""
+
+
+class ColumnSums:
+    """Emits them. beside: kept axes that have the sums of all their points in registers; shared: what these have in
+    common."""
+
+    def __init__(self, walk: DomainWalk) -> None:
+        assert walk.vector is not None
+        self.walk, self.vector = walk, walk.vector
+        self.fn, self.ev, self.body = walk.fn, walk.ev, walk.body
+        self.lanes, self.compact = walk.lanes, walk.compact
+        self.beside: list[Axis] = []
+        self.shared: list[BodyValue] = []
+
+    def emit(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+        """Writes the function; its grid and grain."""
+        return self._wide(outer, inner) if self._is_wide(outer, inner) else self._column(outer, inner)
+
+    def _column(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+        """Lanes are results; reduced axes are loops inside."""
+        n = self.vector.extent
+        row = self._row_of_windows(outer, inner)
+        alone = self.compact or bool(self.body.stores) or not inner or row is not None
+        outer = self._set_beside([] if alone else beside(self.body, outer), outer)
+        points = numel(self.beside)
+        side = 1
+        if isinstance(n, int):
+            side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
+        side = min(side, self._most_beside())
+        if points > 1:
+            side = max(1, min(side, (REGISTERS if self.lanes >= WIDEST else REGISTERS // 2) // points))
+        width = side * self.lanes
+        tiles = ext.div(ext.add(n, width - 1), width)
+        masked = not (isinstance(n, int) and n % width == 0)
+        depth = ext.product(a.extent for a in inner)
+        work = ext.mul(depth, width * points)
+        every = self.body.reductions * points
+        if row:
+            outer, work = outer[:-1], ext.mul(work, ext.mul(row.extent, tiles))
+        grid, loops, items, grain = self.walk.grid(outer, work, 1 if row else tiles)
+
+        def columns(tile: Value) -> None:
+            """The sums of a tile of columns, at the present point of the other axes."""
+            start = self.fn.integer("mul", tile, width)
+            starts = [self.fn.integer("add", start, k * self.lanes) for k in range(side)]
+            guards = [Guard(None, self.walk.tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
+            sums = [[Accumulator(self.ev.many, r) for r in every] for _ in range(side)]
+
+            def add() -> None:
+                for start, guard, some in zip(starts, guards, sums, strict=True):
+                    with self.ev.guarded(guard):
+                        self.ev.vars[self.vector.var] = start
+                        self._add_point(some)
+
+            self._accumulate(inner, [a for some in sums for a in some], add)
+            for start, guard, some in zip(starts, guards, sums, strict=True):
+                with self.ev.scope(), self.ev.guarded(guard):
+                    self.ev.vars[self.vector.var] = start
+                    self._store_results(some)
+
+        def all_columns() -> None:
+            with self.fn.loop("0", count) as loop, self.ev.scope():
+                columns(loop.index)
+
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            count, item, tile = self.ev.number(tiles), each.index, each.index
+            if not row and (grid or loops):
+                tile, item = self.fn.op(f"urem i64 {item}, {count}"), self.fn.op(f"udiv i64 {item}, {count}")
+            self.walk.decode(item, grid)
+            with ExitStack() as stack:
+                self.walk.nest(stack, loops)
+                if row:
+                    self._walk(row, inner, (), all_columns)
+                else:
+                    columns(tile)
+        return items, grain
+
+    def _row_of_windows(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> Axis | None:
+        """An image's row, whose windows need no guard in its middle: it is walked by one work item, if there are enough
+        of them."""
+        if self.compact or not outer or numel(inner) > TURNS:
+            return None
+        items = nominal(ext.product(a.extent for a in outer[:-1]))
+        found = items >= ROWS and interior(self.body, outer[-1], inner, self.vector) is not None
+        return outer[-1] if found else None
+
+    def _set_beside(self, axes: list[Axis], outer: Sequence[Axis]) -> list[Axis]:
+        """Decides which kept axes have all their sums in registers; the others."""
+        self.beside = axes
+        if axes:
+            apart = dependent(self.body, axes)
+            self.shared = [v for v in self.body.values if v not in apart]
+        return [a for a in outer if a not in axes]
+
+    def _most_beside(self) -> int:
+        """Vectors of columns whose sums are in registers at a time."""
+        return 2 if self.body.stores else 4
+
+    def _is_wide(self, outer: list[Axis], inner: list[Axis]) -> bool:
+        """Whether sums wait in memory, because a row has more columns than registers would hold sums of."""
+        if self.compact or not isinstance(self.vector.extent, int):
+            return False
+        if self.vector.extent <= self._most_beside() * self.lanes or not pays(self.body, inner):
+            return False
+        return bool(self.body.stores) or len(inner) > 1 or not beside(self.body, outer)
+
+    def _wide(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+        """Lanes are results; memory is walked row by row. Sums beside each other stay in registers along the last
+        reduced axis, what they share is read once for each of its points then."""
+        assert self.vector is not None and isinstance(self.vector.extent, int)
+        n = self.vector.extent
+        outer = self._set_beside([] if self.body.stores else beside(self.body, outer), outer)
+        points = numel(self.beside)
+        inner, along = (inner[:-1], inner[-1:]) if self.beside else (inner, [])
+        columns = cut(n, self.lanes, nominal(ext.product(a.extent for a in outer)), points)
+        blocks = -(-n // columns)
+        work = ext.mul(ext.product(a.extent for a in (*inner, *along)), columns * points)
+        grid, loops, items, grain = self.walk.grid(outer, work, blocks)
+
+        def add(sums: list[Accumulator]) -> None:
+            self._accumulate(along, sums, lambda: self._add_point(sums))
+
+        wide = WideSums(self.fn, self.ev, self.body.reductions * points, self.vector, inner, columns, add)
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            start, count, item = "0", n, each.index  # type: Value, Value | int, Value
+            if blocks > 1:
+                start = self.fn.integer("mul", self.fn.op(f"urem i64 {item}, {blocks}"), columns)
+                count = columns
+                if n % columns:
+                    count = self.fn.minimum(self.fn.integer("sub", str(n), start), str(columns))
+                item = self.fn.op(f"udiv i64 {item}, {blocks}")
+            self.walk.decode(item, grid)
+            with ExitStack() as stack:
+                self.walk.nest(stack, loops)
+                wide.clear()
+                wide.run(start, count)
+                wide.each(start, count, self._store_results)
+        return items, grain
+
+    def _each_beside(self, sums: list[Accumulator]) -> Iterator[list[Accumulator]]:
+        """For each point of the axes `beside`, within its scope, the accumulators that are its own."""
+        count = len(self.body.reductions)
+        for k, place in enumerate(places(self.beside)):
+            with self.ev.scope():
+                self.ev.vars.update(place)
+                yield sums[k * count : (k + 1) * count]
+
+    def _accumulate(self, inner: Sequence[Axis], sums: Sequence[Accumulator], add: Callable[[], None]) -> None:
+        """Loops over the reduced axes `inner`, with `sums` in registers; `add` adds a point to them."""
+        if inner and not self.compact and numel(inner) <= TURNS:
+            for place in places(inner):
+                with self.ev.scope():
+                    self.ev.vars.update(place)
+                    add()
+            return
+        if inner:
+            rest = inner[1:]
+
+            def point() -> None:
+                self._accumulate(rest, sums, add)
+
+            if numel(rest) <= TURNS:
+                self._walk(inner[0], [*self.beside, *rest], sums, point)
+            else:
+                self._part(inner[0], "0", self.ev.number(inner[0].extent), sums, point)
+            return
+        add()
+
+    def _walk(self, axis: Axis, small: Sequence[Axis], sums: Sequence[Accumulator], point: Callable[[], None]) -> None:
+        """A loop over an axis with `sums` in registers; without guards in its middle, if they are not needed there.
+        small: axes that `point` writes out."""
+        middle = None if self.compact else interior(self.body, axis, small, self.vector)
+        stop = self.ev.number(axis.extent)
+        if middle is None:
+            self._part(axis, "0", stop, sums, point)
+            return
+        low, high = str(middle.first), str(middle.stop)
+        for value, end in middle.others:
+            inside = self.fn.op(f"icmp ult i64 {self.ev.number(value)}, {end}")
+            low = self.fn.op(f"select i1 {inside}, i64 {low}, i64 {stop}")
+            high = self.fn.op(f"select i1 {inside}, i64 {high}, i64 {stop}")
+        with self.fn.loop("0", "2", 1, [c for a in sums for c in a.carry()]) as end_, self.ev.scope():
+            restore(sums, end_.carried)
+            second = self.fn.op(f"icmp eq i64 {end_.index}, 1")
+            first = self.fn.op(f"select i1 {second}, i64 {high}, i64 0")
+            last = self.fn.op(f"select i1 {second}, i64 {stop}, i64 {low}")
+            self._part(axis, first, last, sums, point)
+            with self.ev.assuming(middle.sure):
+                self._part(axis, low, self.fn.op(f"select i1 {second}, i64 {low}, i64 {high}"), sums, point)
+            end_.next = [v for a in sums for v in a.values]
+        restore(sums, end_.results)
+
+    def _part(
+        self, axis: Axis, start: Value, stop: Value, sums: Sequence[Accumulator], point: Callable[[], None]
+    ) -> None:
+        """A loop over the points of an axis from start to stop."""
+        with self.fn.loop(start, stop, 1, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
+            restore(sums, loop.carried)
+            self.ev.vars[axis.var] = loop.index
+            point()
+            loop.next = [v for a in sums for v in a.values]
+        restore(sums, loop.results)
+
+    def _add_point(self, sums: list[Accumulator]) -> None:
+        """Adds what a point has to the sums of every axis beside, and stores what is stored there."""
+        for v in self.shared:
+            self.ev.value(v)
+        for some in self._each_beside(sums):
+            self.walk.add(some, None)
+        self.walk.store_all()
+
+    def _store_results(self, sums: list[Accumulator]) -> None:
+        for some in self._each_beside(sums):
+            for acc, r in zip(some, self.body.reductions, strict=True):
+                self.walk.store_result(self.ev, r.node, Val(acc.result(), False))

@@ -1,0 +1,142 @@
+"""What all loops over a domain have in common: merged axes, the one for vectors, work items, and what a point does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from ...ir import extent as ext
+from ...ir.extent import Extent
+from ...ir.linearity import stride_of
+from ...ir.primitives import Node
+from ..body import Body, point
+from .axes import Axis, merge, places_of
+from .emit import Function, Value, first_lanes
+from .evaluator import Evaluator, Val
+from .reduction import POSITION, Accumulator
+
+ITEM = 4096
+"""Elements that a work item should at least have."""
+GRAIN = 16384
+"""Elements that are worth waking a second thread for."""
+WIDEST = 16
+"""fp32 lanes of the widest vectors. CPUs that have these have twice as many of them as others, and load and store some
+lanes of a vector of any type as quickly as all."""
+
+
+class DomainWalk:
+    """A kernel's domain as axes to loop over, and the evaluator of what is at a point of it."""
+
+    def __init__(
+        self, fn: Function, body: Body, memory: dict[Node, int], buffers: int, lanes: int, compact: bool
+    ) -> None:
+        self.fn = fn
+        self.compact = compact
+        self.memory = memory
+        outputs = set(body.outputs)
+        self.loads = {n: k for n, k in memory.items() if n not in outputs}
+        index = point(body.domain)
+        kept = [k for k in range(len(body.domain)) if k not in body.axes]
+        decisive = [*body.offsets(), *body.conditions(), *(s.offset for s in body.stores)]
+        self.result: Extent = 0
+        if body.reductions:
+            self.result = ext.ravel([index[k] for k in kept], [body.domain[k] for k in kept])
+            decisive.append(self.result)
+        if any(r.node.arg[0].startswith("arg") for r in body.reductions):
+            decisive.extend(index[k] for k in body.axes)
+        self.axes = merge(body.domain, body.axes, decisive)
+        places = places_of(body.domain, self.axes)
+        self.body = body.over(places)
+        self.result = ext.substitute(self.result, places)
+        self.position = index[body.axes[0]] if body.axes else 0
+        self.vector = self._vector_axis()
+        lanes = lanes if self.vector is not None else 1
+        self.ev = Evaluator(fn, self.loads, lanes, self.vector.var if self.vector else None)
+        self.ev.written = {memory[n] for n in outputs}
+        self.ev.preload(buffers)
+        self.lanes = lanes
+
+    def _vector_axis(self) -> Axis | None:
+        if not self.axes:
+            return None
+        reduced = [a for a in self.axes if a.reduced]
+        kept = [a for a in self.axes if not a.reduced]
+        if not reduced or not kept:
+            return self.axes[-1]
+        offsets = [*self.body.offsets(), *(s.offset for s in self.body.stores)]
+
+        def votes(axis: Axis, other: Axis) -> tuple[int, int]:
+            """How much is contiguous along an axis; first of what moves along the other too, which is gathered and
+            scattered otherwise. What does not is one number for all lanes, the other way round."""
+            along = [e for e in offsets if stride_of(e, axis.var) == 1]
+            return sum(stride_of(e, other.var) != 0 for e in along), len(along)
+
+        row, column = reduced[-1], kept[-1]
+        return row if votes(row, column) > votes(column, row) else column
+
+    def grid(self, outer: list[Axis], work: Extent, chunks: Extent) -> tuple[list[Axis], list[Axis], Extent, int]:
+        """Which outer axes are spread over work items and which are looped over inside: (grid axes, loop axes,
+        number of items, grain). work: elements per point of `outer`."""
+        loops: list[Axis] = []
+        grid = list(outer)
+        while grid and isinstance(work, int) and isinstance(grid[-1].extent, int) and chunks == 1:
+            if work >= ITEM or work * grid[-1].extent > 4 * ITEM:
+                break
+            loops.insert(0, grid[-1])
+            work = work * grid.pop().extent
+        items = ext.mul(ext.product(a.extent for a in grid), chunks)
+        each = work if isinstance(work, int) else ITEM
+        return grid, loops, items, max(1, -(-GRAIN // max(each, 1)))
+
+    def decode(self, item: Value, grid: Sequence[Axis]) -> None:
+        """Sets the grid axes' variables from the number of a work item."""
+        for k, axis in enumerate(reversed(grid)):
+            if k == len(grid) - 1:
+                self.ev.vars[axis.var] = item
+                return
+            size = self.ev.number(axis.extent)
+            self.ev.vars[axis.var] = self.fn.op(f"urem i64 {item}, {size}")
+            item = self.fn.op(f"udiv i64 {item}, {size}")
+
+    def nest(self, stack: ExitStack, axes: Sequence[Axis]) -> None:
+        """Opens plain loops over axes."""
+        for axis in axes:
+            loop = stack.enter_context(self.fn.loop("0", self.ev.number(axis.extent)))
+            stack.enter_context(self.ev.scope())
+            self.ev.vars[axis.var] = loop.index
+
+    def tail_mask(self, start: Value, stop: Value, rest: int | None) -> Value:
+        """The lanes before `stop` of a vector that begins at `start`."""
+        if self.lanes == 1:
+            return "true"
+        if rest is not None:
+            return first_lanes(self.lanes, rest)
+        left = self.fn.splat(self.lanes, "i64", self.fn.integer("sub", stop, start))
+        steps = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
+        return self.ev.many.op("icmp slt", steps, left, "i64")
+
+    def store_all(self) -> None:
+        """Stores at the present point."""
+        for s in self.body.stores:
+            self.ev.store(self.memory[s.target], s.target.dtype, s.offset, self.ev.value(s.value))
+
+    def store_result(self, ev: Evaluator, node: Node, value: Val) -> None:
+        """Stores what a reduction came to."""
+        ev.store(self.memory[node], node.dtype, self.result, value)
+
+    def add(self, accumulators: Sequence[Accumulator], mask: Value | None) -> None:
+        """Adds the values at the present point, one accumulator for each reduction; lanes outside of `mask` are not."""
+        for acc, r in zip(accumulators, self.body.reductions, strict=True):
+            value = self.ev.vector_of(r.value)
+            position = None
+            if acc.is_arg:
+                position = self.ev.many.convert("trunc", self.ev.numbers(self.position), "i64", POSITION)
+            acc.add(value, position, mask)
+
+
+def restore(accumulators: Sequence[Accumulator], values: Sequence[Value]) -> None:
+    """Puts the values that a loop carries back where they came from."""
+    at = 0
+    for a in accumulators:
+        a.values = list(values[at : at + len(a.values)])
+        at += len(a.values)

@@ -1,0 +1,87 @@
+"""The middle of an axis, where no guard is needed: of an image's row all but the pixels beside its padding.
+
+    x in 0..39, taps k in 0..2, loaded while 0 <= x + k - 1 < 40:    all three taps may be loaded for x in 1..38
+
+A guard costs more than the arithmetic it is for: a mask for each tap is a comparison and three instructions that make
+lanes of it. So a loop over such an axis is written twice, with guards for its ends and without them for its middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ...ir import extent as ext
+from ...ir.extent import Extent
+from ...ir.linearity import stride_of
+from ..body import Body, Load, Lookup, Within
+from ..view_indices import Range
+from .axes import Axis
+
+
+@dataclass(frozen=True)
+class Interior:
+    """The points `first` up to `stop` of an axis, at which all ranges of `sure` hold wherever 0 <= value < end for each
+    (value, end) of `others`, which do not depend on the axis."""
+
+    first: int
+    stop: int
+    sure: frozenset[Range]
+    others: tuple[tuple[Extent, int], ...]
+
+
+def interior(body: Body, axis: Axis, small: Sequence[Axis], vector: Axis) -> Interior | None:
+    """The middle of an axis for all points of the `small` axes; None if no range can be left out there."""
+    if not isinstance(axis.extent, int):
+        return None
+    first, stop = 0, axis.extent
+    sure: set[Range] = set()
+    others: dict[tuple[Extent, int], None] = {}
+    for r in set(_ranges(body)):
+        ends = _ends(r, axis, small, vector)
+        if ends is None or not isinstance(r.stop, int):
+            continue
+        step = stride_of(r.value, axis.var)
+        lowest, highest = (ext.substitute(e, {axis.var: 0}) for e in ends)
+        if not step:
+            others.update(dict.fromkeys(((lowest, r.stop), (highest, r.stop))))
+        elif isinstance(lowest, int) and isinstance(highest, int) and step > 0:
+            first = max(first, -(lowest // step))
+            stop = min(stop, (r.stop - 1 - highest) // step + 1)
+        else:
+            continue
+        sure.add(r)
+    if not sure or 2 * (stop - first) < axis.extent:
+        return None
+    return Interior(first, stop, frozenset(sure), tuple(sorted(others, key=str)))
+
+
+def _ranges(body: Body) -> Iterator[Range]:
+    for v in body.values:
+        match v:
+            case Load() | Lookup():
+                yield from v.guard
+            case Within():
+                yield from v.ranges
+
+
+def _ends(r: Range, axis: Axis, small: Sequence[Axis], vector: Axis) -> tuple[Extent, Extent] | None:
+    """Least and greatest value of a range over the small axes; None if it holds anyway, is of single steps not alone,
+    or is not linear in what is walked here."""
+    if r.step != 1 or isinstance(r.value, int) or stride_of(r.value, vector.var) != 0:
+        return None
+    low, high = ext.bounds(r.value)
+    if low >= 0 and high is not None and isinstance(r.stop, int) and high < r.stop:
+        return None
+    if stride_of(r.value, axis.var) is None:
+        return None
+    least: Extent = r.value
+    most: Extent = r.value
+    for other in small:
+        step = stride_of(r.value, other.var)
+        if step is None or not isinstance(other.extent, int):
+            return None
+        ends = (0, other.extent - 1)
+        least = ext.substitute(least, {other.var: ends[step < 0]})
+        most = ext.substitute(most, {other.var: ends[step > 0]})
+    return least, most

@@ -1,0 +1,81 @@
+"""Code for a loop that only stores: lanes are neighbouring points of the last axis."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+from ...ir import extent as ext
+from ...ir.extent import Extent
+from .axes import Axis
+from .domain_walk import ITEM, DomainWalk
+from .emit import Value
+from .evaluator import Guard
+
+CHUNK = 8192
+"""Longest stretch of the vector axis in one work item."""
+
+
+class MapLoop:
+    """Emits it."""
+
+    def __init__(self, walk: DomainWalk) -> None:
+        assert walk.vector is not None
+        self.walk, self.vector = walk, walk.vector
+        self.fn, self.ev, self.body = walk.fn, walk.ev, walk.body
+        self.lanes, self.compact = walk.lanes, walk.compact
+
+    def emit(self, outer: list[Axis]) -> tuple[Extent, int]:
+        n = self.vector.extent
+        chunked = not isinstance(n, int) or n > 2 * CHUNK or (not outer and n >= 2 * ITEM)
+        size = ITEM if not outer and isinstance(n, int) else CHUNK
+        chunks = ext.div(ext.add(n, size - 1), size) if chunked else 1
+        grid, loops, items, grain = self.walk.grid(outer, size if chunked else n, chunks)
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            item, start, stop = each.index, "0", self.ev.number(n)
+            if chunked:
+                count = self.ev.number(chunks)
+                part = item if not grid else self.fn.op(f"urem i64 {item}, {count}")
+                item = item if not grid else self.fn.op(f"udiv i64 {item}, {count}")
+                start = self.fn.integer("mul", part, size)
+                stop = self.fn.minimum(self.fn.integer("add", start, size), stop)
+            self.walk.decode(item, grid)
+            with ExitStack() as stack:
+                self.walk.nest(stack, loops)
+                self._along(start, stop, n if not chunked else None)
+        return items, grain
+
+    def _along(self, start: Value, stop: Value, n: Extent | None) -> None:
+        """Stores along the vector axis from start to stop; n: the count when it is all of a constant axis."""
+        if self.compact and n is None:
+            self._some_along(start, stop)
+            return
+        whole = stop
+        rest: int | None = None
+        if isinstance(n, int):
+            rest = n % self.lanes
+            whole = str(n - rest)
+        else:
+            count = self.fn.integer("sub", stop, start)
+            rest_value = self.fn.op(f"urem i64 {count}, {self.lanes}")
+            whole = self.fn.integer("sub", stop, rest_value)
+        if whole != "0":
+            with self.fn.loop(start, whole, self.lanes) as loop, self.ev.scope():
+                self.ev.vars[self.vector.var] = loop.index
+                self.walk.store_all()
+        if rest == 0:
+            return
+        with ExitStack() as stack:
+            if rest is None:
+                stack.enter_context(self.fn.when(self.fn.less(whole, stop)))
+            stack.enter_context(self.ev.scope())
+            stack.enter_context(self.ev.guarded(Guard(None, self.walk.tail_mask(whole, stop, rest))))
+            self.ev.vars[self.vector.var] = whole
+            self.walk.store_all()
+
+    def _some_along(self, start: Value, stop: Value) -> None:
+        """The same with every vector as if it were the last: the code of one for both."""
+        with self.fn.loop(start, stop, self.lanes) as loop, self.ev.scope():
+            left = self.fn.integer("sub", stop, loop.index)
+            with self.ev.guarded(Guard(None, self.fn.leading(self.lanes, left))):
+                self.ev.vars[self.vector.var] = loop.index
+                self.walk.store_all()

@@ -1,0 +1,115 @@
+"""Code for sums along a row: lanes are neighbouring points of what is summed up, and are added up at the end.
+
+out[i] = sum over j of x[i, j]       lanes along j, four accumulators, then across the lanes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from ...ir import extent as ext
+from ...ir.extent import Extent
+from .axes import Axis
+from .domain_walk import DomainWalk, restore
+from .emit import Value
+from .evaluator import Evaluator, Guard, Val
+from .reduction import Accumulator
+
+
+class RowSums:
+    """Emits them; without an axis for vectors, number by number."""
+
+    def __init__(self, walk: DomainWalk) -> None:
+        self.walk, self.vector = walk, walk.vector
+        self.fn, self.ev, self.body = walk.fn, walk.ev, walk.body
+        self.lanes, self.compact = walk.lanes, walk.compact
+
+    def emit(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+        """Lanes along the innermost reduced axis (or no lanes at all when nothing is left to loop over)."""
+        n: Extent = self.vector.extent if self.vector else 1
+        work = ext.mul(ext.product(a.extent for a in inner), n)
+        grid, loops, items, grain = self.walk.grid(outer, work, 1)
+        with self.fn.loop("%begin", "%end") as each, self.ev.scope():
+            self.walk.decode(each.index, grid)
+            with ExitStack() as stack:
+                self.walk.nest(stack, loops)
+                sums = [Accumulator(self.ev.many, r) for r in self.body.reductions]
+                self._rows(inner, n, sums)
+                for acc, r in zip(sums, self.body.reductions, strict=True):
+                    one = Evaluator(self.fn, self.walk.loads, 1, None)
+                    one.vars, one.pointers, one.written = self.ev.vars, self.ev.pointers, self.ev.written
+                    self.walk.store_result(one, r.node, Val(acc.across(), True))
+        return items, grain
+
+    def _rows(self, inner: Sequence[Axis], n: Extent, sums: list[Accumulator]) -> None:
+        if inner:
+            carry = [c for a in sums for c in a.carry()]
+            with self.fn.loop("0", self.ev.number(inner[0].extent), 1, carry) as loop, self.ev.scope():
+                restore(sums, loop.carried)
+                self.ev.vars[inner[0].var] = loop.index
+                self._rows(inner[1:], n, sums)
+                loop.next = [v for a in sums for v in a.values]
+            restore(sums, loop.results)
+        elif self.vector is None:
+            with self.ev.scope():
+                self.walk.add(sums, None)
+                self.walk.store_all()
+        else:
+            self._one_row(n, sums)
+
+    def _one_row(self, n: Extent, sums: list[Accumulator]) -> None:
+        """The vector axis from 0 to n: four vectors a turn, then one, then a masked rest."""
+        assert self.vector is not None
+        done: Value = "0"
+        stop = self.ev.number(n)
+        if self.compact and not isinstance(n, int):
+            self._some_of_row(stop, sums)
+            return
+        if not isinstance(n, int) or n >= 4 * self.lanes:
+            side = [[a.fresh() for a in sums] for _ in range(3)]
+            every = [*sums, *(a for s in side for a in s)]
+            done = self.fn.integer("sub", stop, self.fn.op(f"urem i64 {stop}, {4 * self.lanes}"))
+            carry = [c for a in every for c in a.carry()]
+            with self.fn.loop("0", done, 4 * self.lanes, carry) as loop:
+                restore(every, loop.carried)
+                for k, accumulators in enumerate([sums, *side]):
+                    with self.ev.scope():
+                        self.ev.vars[self.vector.var] = self.fn.integer("add", loop.index, k * self.lanes)
+                        self.walk.add(accumulators, None)
+                        self.walk.store_all()
+                loop.next = [v for a in every for v in a.values]
+            restore(every, loop.results)
+            for a, b, c, d in zip(sums, *side, strict=True):
+                b.combine(c)
+                a.combine(d)
+                a.combine(b)
+        whole = self.fn.integer("sub", stop, self.fn.op(f"urem i64 {stop}, {self.lanes}"))
+        with self.fn.loop(done, whole, self.lanes, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
+            restore(sums, loop.carried)
+            self.ev.vars[self.vector.var] = loop.index
+            self.walk.add(sums, None)
+            self.walk.store_all()
+            loop.next = [v for a in sums for v in a.values]
+        restore(sums, loop.results)
+        if isinstance(n, int) and n % self.lanes == 0:
+            return
+        mask = self.walk.tail_mask(whole, stop, n % self.lanes if isinstance(n, int) else None)
+        with self.ev.scope(), self.ev.guarded(Guard(None, mask)):
+            self.ev.vars[self.vector.var] = whole
+            self.walk.add(sums, mask)
+            self.walk.store_all()
+
+    def _some_of_row(self, stop: Value, sums: list[Accumulator]) -> None:
+        """The same with every vector as if it were the last."""
+        assert self.vector is not None
+        carry = [c for a in sums for c in a.carry()]
+        with self.fn.loop("0", stop, self.lanes, carry) as loop, self.ev.scope():
+            restore(sums, loop.carried)
+            mask = self.fn.leading(self.lanes, self.fn.integer("sub", stop, loop.index))
+            with self.ev.guarded(Guard(None, mask)):
+                self.ev.vars[self.vector.var] = loop.index
+                self.walk.add(sums, mask)
+                self.walk.store_all()
+            loop.next = [v for a in sums for v in a.values]
+        restore(sums, loop.results)
