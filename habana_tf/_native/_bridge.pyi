@@ -33,7 +33,9 @@ def make_program(
     copies: Sequence[tuple[int, int, int]] = (),
     data: RecipeData | None = None,
     numbers: Sequence[int] = (),
-    loops: Sequence[tuple[int, int, int, Sequence[tuple[int, int, int]], Sequence[tuple[int, int, int, int]]]] = (),
+    loops: Sequence[
+        tuple[int, int, int, Sequence[tuple[int, int, int, int]], Sequence[tuple[int, int, int, int]], int]
+    ] = (),
 ) -> Program:
     """A program of machine code; `numbers`: what tells it from the other programs of its recipe (see RecipeData)."""
 

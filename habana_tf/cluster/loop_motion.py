@@ -212,7 +212,7 @@ class _Behind:
         core = set(Program([], needed).nodes())
         for key, (row, rows) in list(draft.stacked.items()):
             late = [n for n in _until(row, core) if n.op is Op.CONTRACT and n not in core]
-            if late and self._cut(row, core):
+            if (late or self._free(row, core)) and self._cut(row, core):
                 self.rows[key] = row, rows
                 del draft.stacked[key]
         for k, added in sums.items():
@@ -224,6 +224,12 @@ class _Behind:
                 self.sums[k, 0] = draft.carried[k].first, added
                 del draft.carried[k]
         draft.prune(set())
+
+    def _free(self, row: Node, core: Collection[Node]) -> bool:
+        """Whether a row follows from what the loop is given, and no iteration computes it for its own sake."""
+        states = {v.inner for v in self.draft.carried.values()}
+        made = Program([], [row]).nodes()
+        return not any(n in states for n in made) and not any(n.op is Op.MAP and n in core for n in made)
 
     def _added(self, k: int) -> Node | None:
         """What an iteration adds to a value that is a sum and nothing else."""

@@ -12,13 +12,15 @@ from habana_tf.hardware.cpu import Target
 from ..ir import extent as ext
 from ..ir.extent import Extent
 from ..ir.interpreter import evaluate
-from ..ir.primitives import Node, Op, Program
+from ..ir.primitives import Node, Op, Program, Rows
 from . import in_place
 from .body import Body
 from .code import Code
 from .codegen.generate import generate
 from .codegen.objects import MODULE_BYTES, Objects
 from .describe import describe
+from .loop_blocks import in_blocks
+from .memory_plan import Lifetime, place
 from .recipe import Buffer, KernelCall, Kind, LoopCalls, Recipe
 from .rewrite import rewrite
 from .schedule import Repeated, Schedule, schedule
@@ -27,7 +29,7 @@ from .schedule import Repeated, Schedule, schedule
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
     outputs = [(n.dtype, n.shape) for n in program.outputs]
-    program = rewrite(program)
+    program = in_blocks(rewrite(program), target)
     plan = schedule(program)
     with Objects(target) as objects:
         generated = generate(plan, target, objects.add, MODULE_BYTES)
@@ -81,7 +83,7 @@ class _Emitted:
         """The calls of the kernels of a schedule, which is made so many times."""
         for kernel in plan.kernels:
             if isinstance(kernel, Repeated):
-                self._repeat(kernel, times * kernel.loop.trips)
+                self._repeat(kernel, times * kernel.loop.trips * kernel.loop.blocks)
             else:
                 self._kernel(self.codes[self._done], kernel, times)
                 self._done += 1
@@ -110,36 +112,55 @@ class _Emitted:
         loop, body, layout = kernel.loop, kernel.program, self.layout
         first, at = len(self.made), len(self.loops)
         self.loops.append(LoopCalls(first, 0, loop.trips))
-        windows, carried, held = [], [], []
         outer = [layout.number(n) for n in kernel.sources]
+        results = {k: layout.number(n) for k, n in kernel.results.items()}
+        if loop.blocks > 1:
+            layout.begin_blocks()
+        windows: list[Placed] = []
+        carried, held = [], []
         for k, (inner, source) in enumerate(zip(body.inputs, outer, strict=True)):
+            blocks = loop.blocks if loop.apart and loop.apart[k] else 1
             if k < loop.carried:
                 now, then = layout.temporary(_bytes(inner)), layout.temporary(_bytes(inner))
                 layout.give(inner, now)
                 layout.give(body.outputs[k], then)
-                final = layout.number(kernel.results[k]) if k in kernel.results else -1
-                carried.append((now, then, source, final))
-                held += [now, then, *([final] if final >= 0 else [])]
+                whole = source, results.get(k, -1)
+                if blocks > 1:
+                    parts = [(layout.part(n, _bytes(inner)) if n >= 0 else n) for n in whole]
+                    windows += [(n, 0, 0, _bytes(inner)) for n in parts if n >= 0]
+                    whole = parts[0], parts[1]
+                carried.append((now, then, *whole))
+                held += [now, then]
             elif k < loop.carried + len(loop.sliced):
-                start, step = loop.sliced[k - loop.carried]
-                windows.append(self._window(inner, source, start, step))
+                windows.append(self._window(inner, source, loop.sliced[k - loop.carried], blocks))
+            elif blocks > 1:
+                windows.append(self._window(inner, source, (0, 0), blocks))
             else:
                 layout.give(inner, source)
-        for k, (inner, (start, step)) in enumerate(zip(body.outputs[loop.carried :], loop.stacked, strict=True)):
-            if (node := kernel.results.get(loop.carried + k)) is None:  # nobody reads it
+        for k, (inner, rows) in enumerate(zip(body.outputs[loop.carried :], loop.stacked, strict=True), loop.carried):
+            if k in results:
+                windows.append(self._window(inner, results[k], rows, loop.blocks))
+            else:  # nobody reads it
                 layout.give(inner, layout.temporary(_bytes(inner)))
-            else:
-                held.append(layout.number(node))
-                windows.append(self._window(inner, held[-1], start, step))
         self.add(kernel.plan, times)
-        self.loops[at] = LoopCalls(first, len(self.made) - first, loop.trips, tuple(windows), tuple(carried))
-        for call in (first, max(first, len(self.made) - 1)):
-            layout.used([*outer, *held], call)
+        calls = first, max(first, len(self.made) - 1)
+        for call in calls:
+            layout.used([*outer, *results.values(), *held], call)
+        if loop.blocks > 1:
+            windows += layout.end_blocks(loop.blocks, calls)
+        self.loops[at] = LoopCalls(
+            first, len(self.made) - first, loop.trips, tuple(windows), tuple(carried), loop.blocks
+        )  # fmt: skip
 
-    def _window(self, inner: Node, whole: int, start: int, step: int) -> tuple[int, Extent, Extent]:
-        row = _bytes(inner)
-        number = self.layout.window(inner, whole, row)
-        return number, ext.mul(row, start), ext.mul(row, step)
+    def _window(self, inner: Node, whole: int, rows: Rows, blocks: int) -> Placed:
+        nbytes = _bytes(inner)
+        row = ext.mul(nbytes, blocks)
+        number = self.layout.window(inner, whole, nbytes)
+        return number, ext.mul(row, rows[0]), ext.mul(row, rows[1]), nbytes if blocks > 1 else 0
+
+
+Placed = tuple[int, Extent, Extent, Extent]
+"""A window of a loop: its buffer, and where it is; see `LoopCalls`."""
 
 
 def _bytes(node: Node) -> Extent:
@@ -157,6 +178,7 @@ class _Layout:
         self._life: dict[int, tuple[int, int]] = {}
         self._used: Counter[int] = Counter()
         self._joined: dict[Node, Node] = {}
+        self._blocks: int | None = None
 
     def join(self, values: Mapping[Node, Node]) -> None:
         """Gives each value the buffer of the node that is made of it."""
@@ -192,8 +214,32 @@ class _Layout:
         self._numbers[node] = self._add(Kind.WINDOW, whole, nbytes)
         return self._numbers[node]
 
+    def part(self, whole: int, nbytes: Extent) -> int:
+        """A part of another buffer that is no node."""
+        return self._add(Kind.WINDOW, whole, nbytes)
+
     def temporary(self, nbytes: Extent) -> int:
-        return self._add(Kind.WORKSPACE, 0, nbytes)
+        return self._add(*self._working(nbytes))
+
+    def begin_blocks(self) -> None:
+        """From here on the workspace is that of a loop's blocks, which are at work at the same time."""
+        assert self._blocks is None, "a loop in blocks has no loop in it"
+        self._blocks = self._add(Kind.WORKSPACE, 0, 0)
+
+    def end_blocks(self, blocks: int, calls: tuple[int, int]) -> list[Placed]:
+        """Lays out a block's part of the workspace. Gives where what is in it is; calls: the loop's first and last."""
+        arena = self._blocks
+        assert arena is not None
+        self._blocks = None
+        inner = [k for k, (kind, whole, _) in enumerate(self._made) if kind is Kind.WINDOW and whole == arena]
+        lives = [Lifetime(ext.evaluate(self._made[k][2], []), *self._life.get(k, calls)) for k in inner]
+        plan = place(lives)
+        self._made[arena] = Kind.WORKSPACE, 0, plan.total * blocks
+        self._life[arena] = calls
+        return [(k, offset, 0, plan.total) for k, offset in zip(inner, plan.offsets, strict=True)]
+
+    def _working(self, nbytes: Extent) -> tuple[Kind, int, Extent]:
+        return (Kind.WORKSPACE, 0, nbytes) if self._blocks is None else (Kind.WINDOW, self._blocks, nbytes)
 
     def used(self, numbers: tuple[int, ...] | list[int], call: int) -> None:
         """Notes that a call works on these buffers."""
@@ -222,4 +268,4 @@ class _Layout:
             start = len(self.constants)
             self.constants.extend(evaluate(node, []).tobytes())
             return Kind.CONSTANT, start, nbytes
-        return Kind.WORKSPACE, 0, nbytes
+        return self._working(nbytes)

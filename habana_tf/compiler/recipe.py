@@ -63,18 +63,20 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class LoopCalls:
-    """`calls` calls from `first` on that are made `trips` times. Loops within it stand behind it.
+    """`calls` calls from `first` on that are made `trips` times, in each of its `blocks`. Loops within it stand behind
+    it.
 
-    windows: (buffer, start, step): a part of another buffer, at `start` + t * `step` bytes in iteration t. carried:
-    (now, next, from, to): a value is read from `now` and left in `next`, which then change places; it begins as `from`
-    and ends in `to`, if that is not -1.
+    windows: (buffer, start, step, block): a part of another buffer, at `start` + t * `step` + k * `block` bytes in
+    iteration t of block k. carried: (now, next, from, to): a value is read from `now` and left in `next`, which then
+    change places; it begins as `from` and ends in `to`, if that is not -1.
     """
 
     first: int
     calls: int
     trips: int
-    windows: tuple[tuple[int, Extent, Extent], ...] = ()
+    windows: tuple[tuple[int, Extent, Extent, Extent], ...] = ()
     carried: tuple[tuple[int, int, int, int], ...] = ()
+    blocks: int = 1
 
 
 @dataclass
@@ -155,8 +157,11 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
             buffers.append((int(b.kind), b.index, 0, nbytes))
     loops = []
     for x in recipe.loops:
-        windows = [(k, ext.evaluate(start, numbers), ext.evaluate(step, numbers)) for k, start, step in x.windows]
-        loops.append((x.first, x.calls, x.trips, windows, list(x.carried)))
+        windows = [
+            (k, ext.evaluate(start, numbers), ext.evaluate(step, numbers), ext.evaluate(block, numbers))
+            for k, start, step, block in x.windows
+        ]
+        loops.append((x.first, x.calls, x.trips, windows, list(x.carried), x.blocks))
     own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
     outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
@@ -181,10 +186,13 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
         "copies": recipe.copies,
         "conditions": [pack_extent(n) for n in recipe.conditions],
         "loops": [
-            [x.first, x.calls, x.trips, [[k, pack_extent(a), pack_extent(b)] for k, a, b in x.windows], x.carried]
+            [
+                x.first, x.calls, x.trips, [[k, *map(pack_extent, places)] for k, *places in x.windows], x.carried,
+                x.blocks,
+            ]
             for x in recipe.loops
         ],
-    }
+    }  # fmt: skip
     flops = [row["flops"] for row in recipe.kernels]
     header: dict[str, Any] = {
         "kernels": {engine: sum(row["engine"] == engine for row in recipe.kernels) for engine in ("MME", "TPC")},
@@ -214,10 +222,11 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
         conditions=tuple(n for n in map(unpack_extent, plan["conditions"]) if isinstance(n, ext.Expr)),
         loops=[
             LoopCalls(
-                first, calls, trips, tuple((k, unpack_extent(a), unpack_extent(b)) for k, a, b in windows),
-                tuple((now, then, source, target) for now, then, source, target in carried),
+                first, calls, trips,
+                tuple((k, unpack_extent(a), unpack_extent(b), unpack_extent(c)) for k, a, b, c in windows),
+                tuple((now, then, source, target) for now, then, source, target in carried), blocks,
             )
-            for first, calls, trips, windows, carried in plan["loops"]
+            for first, calls, trips, windows, carried, blocks in plan["loops"]
         ],
     )  # fmt: skip
 

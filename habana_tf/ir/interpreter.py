@@ -25,7 +25,7 @@ from . import extent as ext
 from . import symbolic_values, walk
 from .conditions import Premises
 from .dtypes import DType
-from .primitives import Loop, Node, Op, Program, check_complete
+from .primitives import Loop, Node, Op, Program, block_axis, check_complete
 from .scalar_functions import apply_scalar
 
 LARGEST_CONSTANT = 65536
@@ -51,7 +51,7 @@ def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> 
                 if node.op is Op.INPUT:
                     values[node] = np.asarray(states[node.arg[1]], np.uint32)
                 elif node.op is Op.LOOP:  # all its outputs at once
-                    made = _iterate(node.arg[0], [values[s] for s in node.src])
+                    made = _repeat(node.arg[0], [values[s] for s in node.src])
                     values.update((n, made[n.arg[1]]) for n in nodes if n.op is Op.LOOP and n.arg[0] is node.arg[0])
                 else:
                     values[node] = evaluate(node, [values[s] for s in node.src])
@@ -307,8 +307,31 @@ def _window(node: Node, x: Any) -> Any:
     return np.lib.stride_tricks.as_strided(x, dims(node), steps, writeable=False)
 
 
+def _repeat(loop: Loop, src: Sequence[Any]) -> list[Any]:
+    """The outputs of a loop, block by block."""
+    if loop.blocks == 1:
+        return _iterate(loop, src)
+    rows = range(loop.carried, loop.carried + len(loop.sliced))
+    made = []
+    for block in range(loop.blocks):
+        own = []
+        for k, (x, inner) in enumerate(zip(src, loop.body.inputs, strict=True)):
+            axis = block_axis(inner.shape)
+            if loop.apart[k] and axis is not None:
+                own.append(np.split(x, loop.blocks, axis + (k in rows))[block])
+            else:
+                own.append(x)
+        made.append(_iterate(loop, own))
+    out = []
+    for k, (node, parts) in enumerate(zip(loop.body.outputs, zip(*made, strict=True), strict=True)):
+        axis = block_axis(node.shape)
+        assert axis is not None
+        out.append(np.concatenate(parts, axis + (k >= loop.carried)))
+    return out
+
+
 def _iterate(loop: Loop, src: Sequence[Any]) -> list[Any]:
-    """The outputs of a loop."""
+    """What the iterations of a block give."""
     sliced = slice(loop.carried, loop.carried + len(loop.sliced))
     carried, wholes = list(src[: loop.carried]), list(src[sliced.stop :])
     stacked = [np.zeros((loop.trips, *dims(n)), n.dtype.numpy) for n in loop.body.outputs[loop.carried :]]
@@ -341,7 +364,7 @@ _RULES: dict[Op, Callable[..., Any]] = {
     Op.PAD: _pad,
     Op.WINDOW: _window,
     Op.CONCAT: lambda node, *parts: np.concatenate(parts, axis=node.arg),
-    Op.LOOP: lambda node, *src: _iterate(node.arg[0], src)[node.arg[1]],
+    Op.LOOP: lambda node, *src: _repeat(node.arg[0], src)[node.arg[1]],
 }
 
 check_complete(_RULES, set(Op) - {Op.INPUT}, "ir/interpreter.py: _RULES", "a function of arrays")

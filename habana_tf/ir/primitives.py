@@ -177,6 +177,10 @@ class Loop:
     tensor with a row per iteration (`sliced`), then what is the same in all iterations. Its outputs are the values it
     leaves, then one row of each tensor made row by row (`stacked`: each row is made once, so that there are `trips` of
     them). Outputs of the loop are what the last iteration left, and those tensors.
+
+    A loop in `blocks` does all that for each block by itself: the body works on 1 / `blocks` of what it leaves and
+    makes, along the first axis of these that is not 1, and of the inputs that `apart` says. The other inputs are the
+    same for all blocks; what is carried is apart.
     """
 
     trips: int
@@ -184,13 +188,31 @@ class Loop:
     carried: int
     sliced: tuple[Rows, ...] = ()
     stacked: tuple[Rows, ...] = ()
+    blocks: int = 1
+    apart: tuple[bool, ...] = ()
 
     def shapes(self) -> list[Shape]:
         """Of its outputs."""
-        made = self.body.outputs
-        return [
-            *(n.shape for n in made[: self.carried]), *((self.trips, *n.shape) for n in made[self.carried :])
-        ]  # fmt: skip
+        made = [whole(n.shape, self.blocks) for n in self.body.outputs]
+        return [*made[: self.carried], *((self.trips, *shape) for shape in made[self.carried :])]
+
+    def given(self, k: int) -> Shape:
+        """The shape of input k of its body for all blocks."""
+        shape = self.body.inputs[k].shape
+        return whole(shape, self.blocks) if self.apart and self.apart[k] else shape
+
+
+def block_axis(shape: Shape) -> int | None:
+    """The axis along which blocks of a tensor follow each other in memory: the first one that is not 1."""
+    return next((k for k, n in enumerate(shape) if n != 1), None)
+
+
+def whole(shape: Shape, blocks: int) -> Shape:
+    """The shape of so many blocks together. A block is more than one row."""
+    axis = block_axis(shape)
+    if blocks == 1 or axis is None:
+        return shape
+    return (*shape[:axis], ext.mul(shape[axis], blocks), *shape[axis + 1 :])
 
 
 class ShapeError(ValueError):
@@ -373,7 +395,8 @@ class Builder:
         for k, (mine, inner) in enumerate(zip(src, body.inputs, strict=True)):
             shape = mine.shape[1:] if rows[0] <= k < rows[1] else mine.shape
             left = body.outputs[k] if k < loop.carried else inner
-            if (shape, mine.dtype) != (inner.shape, inner.dtype) or (left.shape, left.dtype) != (shape, mine.dtype):
+            alike = (left.shape, left.dtype) == (inner.shape, inner.dtype)
+            if (shape, mine.dtype) != (loop.given(k), inner.dtype) or not alike:
                 raise ShapeError(f"loop: operand {k} is {mine}, in its body {inner}, and it leaves {left}")
         shapes = zip(loop.shapes(), body.outputs, strict=True)
         return [self._node(Op.LOOP, src, shape, n.dtype, (loop, k)) for k, (shape, n) in enumerate(shapes)]

@@ -75,10 +75,12 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   for (const auto& [call, input, output] : copies) {
     program->copies.push_back({static_cast<size_t>(call), input, static_cast<size_t>(output)});
   }
-  for (const auto& [first, count, trips, windows, carried] : loops) {
+  for (const auto& [first, count, trips, windows, carried, blocks] : loops) {
     if (first < 0 || count < 0) throw nb::value_error("a loop has a negative field");
-    Loop loop{static_cast<size_t>(first), static_cast<size_t>(count), trips, {}, {}};
-    for (const auto& [buffer, start, step] : windows) loop.windows.push_back({buffer, start, step});
+    Loop loop{static_cast<size_t>(first), static_cast<size_t>(count), trips, {}, {}, blocks};
+    for (const auto& [buffer, start, step, block] : windows) {
+      loop.windows.push_back({buffer, start, step, block});
+    }
     for (const auto& [now, next, from, to] : carried) loop.carried.push_back({now, next, from, to});
     program->loops.push_back(std::move(loop));
   }

@@ -15,10 +15,12 @@ using CallTuple = std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>, i
 using BufferTuple = std::tuple<int, int, int64_t, int64_t>;
 using OutputTuple = std::tuple<int, std::vector<int64_t>>;
 using StateTuple = std::tuple<int, uint64_t>;
-using CopyTuple = std::tuple<int, int, int>;            // call, input, output
-using WindowTuple = std::tuple<int, int64_t, int64_t>;  // buffer, start, step
-using CarriedTuple = std::tuple<int, int, int, int>;    // now, next, from, to
-using LoopTuple = std::tuple<int64_t, int64_t, int64_t, std::vector<WindowTuple>, std::vector<CarriedTuple>>;
+using CopyTuple = std::tuple<int, int, int>;                     // call, input, output
+using WindowTuple = std::tuple<int, int64_t, int64_t, int64_t>;  // buffer, start, step, block
+using CarriedTuple = std::tuple<int, int, int, int>;             // now, next, from, to
+// first, calls, trips, windows, carried, blocks
+using LoopTuple =
+    std::tuple<int64_t, int64_t, int64_t, std::vector<WindowTuple>, std::vector<CarriedTuple>, int64_t>;
 
 // A program as an object of Python's, which owns it.
 struct OwnedProgram {

@@ -37,11 +37,11 @@ class Stopwatch {
   int64_t end_ = 0;
 };
 
-// The calls of one launch, on the addresses of its buffers.
+// The calls of one launch, on the addresses of its buffers. Without a pool the thread that asks makes them.
 class Calls {
  public:
-  Calls(const Program& program, std::vector<char*>* bases, const std::vector<size_t>& spared)
-      : program_(program), bases_(*bases), spared_(spared) {}
+  Calls(const Program& program, std::vector<char*>* bases, const std::vector<size_t>& spared, PoolLease* pool)
+      : program_(program), bases_(*bases), spared_(spared), pool_(pool) {}
 
   // Makes the calls [first, end) with the loops among them from number `loop` on; returns the loop behind.
   size_t Run(size_t first, size_t end, size_t loop) {
@@ -70,12 +70,41 @@ class Calls {
   }
 
   size_t Repeat(size_t number) {
+    const int64_t blocks = program_.loops[number].blocks;
+    if (blocks == 1 || pool_ == nullptr) {
+      for (int64_t block = 0; block < blocks; ++block) Iterate(number, block);
+    } else {
+      BlocksOf job{this, number};
+      char* pointer = reinterpret_cast<char*>(&job);
+      pool_->Run(RunBlocks, &pointer, nullptr, blocks, 1);
+    }
+    return Behind(number);
+  }
+
+  // The blocks of a loop as the work items of one call. Each thread has addresses of its own.
+  struct BlocksOf {
+    const Calls* calls;
+    size_t loop;
+  };
+
+  static void RunBlocks(char** buffers, const int64_t* /*dims*/, int64_t begin, int64_t end) {
+    const BlocksOf& job = *reinterpret_cast<const BlocksOf*>(buffers[0]);
+    thread_local std::vector<char*> bases;
+    bases = job.calls->bases_;
+    Calls own(job.calls->program_, &bases, job.calls->spared_, nullptr);
+    for (int64_t block = begin; block < end; ++block) own.Iterate(job.loop, block);
+  }
+
+  // All iterations of one block.
+  void Iterate(size_t number, int64_t block) {
     const Loop& loop = program_.loops[number];
+    for (const Window& w : loop.windows) Place(w, 0, block);
     for (const Carried& value : loop.carried) Move(value.now, value.from);
     for (int64_t t = 0; t < loop.trips; ++t) {
-      for (const Window& w : loop.windows) {
-        const Buffer& part = program_.buffers[static_cast<size_t>(w.buffer)];
-        At(w.buffer) = At(part.index) + w.start + t * w.step;
+      if (t > 0) {
+        for (const Window& w : loop.windows) {
+          if (w.step != 0) Place(w, t, block);
+        }
       }
       Run(loop.first, loop.first + loop.calls, number + 1);
       for (const Carried& value : loop.carried) std::swap(At(value.now), At(value.next));
@@ -83,7 +112,11 @@ class Calls {
     for (const Carried& value : loop.carried) {
       if (value.to >= 0) Move(value.to, value.now);
     }
-    return Behind(number);
+  }
+
+  void Place(const Window& w, int64_t t, int64_t block) {
+    const Buffer& part = program_.buffers[static_cast<size_t>(w.buffer)];
+    At(w.buffer) = At(part.index) + w.start + t * w.step + block * w.block;
   }
 
   void Move(int to, int from) {
@@ -100,15 +133,18 @@ class Calls {
     thread_local std::vector<char*> pointers;
     pointers.resize(call.buffers.size());
     for (size_t i = 0; i < call.buffers.size(); ++i) pointers[i] = At(call.buffers[i]);
-    pool_.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(), call.grid,
-              call.grain);
+    const int64_t* dims = call.dims.empty() ? nullptr : call.dims.data();
+    if (pool_ != nullptr) {
+      pool_->Run(call.fn, pointers.data(), dims, call.grid, call.grain);
+    } else if (call.grid > 0) {
+      call.fn(pointers.data(), dims, 0, call.grid);
+    }
   }
 
   const Program& program_;
   std::vector<char*>& bases_;
   const std::vector<size_t>& spared_;
-  FloatMode mode_;
-  PoolLease pool_;
+  PoolLease* const pool_;
 };
 
 }  // namespace
@@ -234,15 +270,18 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
     const Loop& loop = loops[i];
     const std::string which = "loop " + std::to_string(i);
     if (loop.trips < 0 || loop.first + loop.calls > calls.size()) return bad(which + " has no such calls");
+    if (loop.blocks < 1) return bad(which + " has no block");
     if (i > 0 && loop.first < loops[i - 1].first) return bad(which + " is out of order");
     for (const Window& w : loop.windows) {
       if (size(w.buffer) < 0 || buffers[static_cast<size_t>(w.buffer)].kind != BufferKind::kWindow) {
         return bad(which + " moves what is no window");
       }
       const Buffer& part = buffers[static_cast<size_t>(w.buffer)];
-      const int64_t last = w.start + std::max<int64_t>(loop.trips - 1, 0) * w.step;
-      const int64_t end = std::max(w.start, last) + part.nbytes;
-      if (loop.trips > 0 && (std::min(w.start, last) < 0 || end > size(part.index))) {
+      const int64_t moved = std::max<int64_t>(loop.trips - 1, 0) * w.step;
+      const int64_t beside = (loop.blocks - 1) * w.block;
+      const int64_t least = w.start + std::min<int64_t>(moved, 0) + std::min<int64_t>(beside, 0);
+      const int64_t most = w.start + std::max<int64_t>(moved, 0) + std::max<int64_t>(beside, 0);
+      if (loop.trips > 0 && (least < 0 || most + part.nbytes > size(part.index))) {
         return bad(which + " moves a window out of its buffer");
       }
     }
@@ -313,7 +352,9 @@ Status Program::Run(const LaunchArgs& args) const {
       const InputView& in = (*args.inputs)[static_cast<size_t>(copy.input)];
       if (in.data == args.outputs[copy.output]) spared.push_back(copy.call);
     }
-    Calls(*this, &bases, spared).Run(0, calls.size(), 0);
+    FloatMode mode;
+    PoolLease pool;
+    Calls(*this, &bases, spared, &pool).Run(0, calls.size(), 0);
   }
   launches.fetch_add(1, std::memory_order_relaxed);
   nanoseconds.fetch_add(watch.Stop(), std::memory_order_relaxed);

@@ -51,11 +51,13 @@ struct Call {
   int64_t grain;
 };
 
-// A window stands at `start` + t * `step` bytes of its buffer in iteration t.
+// A window stands at `start` + t * `step` + k * `block` bytes of its buffer in iteration t of block k. One
+// with no step is placed once, when its block begins.
 struct Window {
   int buffer;
   int64_t start;
   int64_t step;
+  int64_t block;
 };
 
 // A value that an iteration leaves to the next one: read from `now`, left in `next`, which then change
@@ -67,13 +69,15 @@ struct Carried {
   int to;
 };
 
-// `calls` calls from `first` on that are made `trips` times. A loop within it stands behind it.
+// `calls` calls from `first` on that are made `trips` times, for each of its blocks. Blocks work on different
+// parts of memory, and one thread makes all iterations of a block. A loop within it stands behind it.
 struct Loop {
   size_t first;
   size_t calls;
   int64_t trips;
   std::vector<Window> windows;
   std::vector<Carried> carried;
+  int64_t blocks = 1;
 };
 
 struct Output {

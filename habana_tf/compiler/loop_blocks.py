@@ -1,0 +1,283 @@
+"""Cuts loops into blocks of batch rows, so that a thread makes all iterations of a block without waiting for others.
+
+    h, z = loop(100 trips, h[32,128], x[100,32,512], w)     every iteration is some kernels of a few microseconds, and
+                                                            after each of them all threads wait for the last one
+    ->  2 blocks of  loop(100 trips, h[16,128], x[100,16,512], w)     one launch of 2 work items
+
+A loop may be cut if its body keeps the rows apart: row i of all that it leaves and makes needs only row i of what it is
+given, and what is the same for all rows. `_Rows` asks for a block's rows of the body's outputs and follows them back
+through the body; where an op needs rows of another block (a sum over the batch, a product of two carried matrices, a
+loop in the loop) the loop stays as it is. What the rows have in common (weights) is read by all blocks where it is,
+and stays in the caches of the core that works on a block.
+
+    in memory   a block's rows lie together in every tensor with a row per iteration: its windows begin further on.
+                What is only alive within the loop is a stretch of the workspace per block (see `compile`)
+    schedule    the body of a block is scheduled like any other, for fewer rows
+
+Invariant: the cut depends on shapes and on the CPU's arithmetic, never on the number of threads; nor do the bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from habana_tf.hardware.cpu import Target
+
+from ..ir.dtypes import DType
+from ..ir.primitives import Builder, Loop, Node, Op, Program, Shape, block_axis
+
+LEAST = 6
+"""Rows of a block at least: a product's tile has about as many, and fewer would read the weights more often."""
+MOST = 16
+"""Rows of a block at most: with more there are too few blocks to share, and values leave the first-level cache."""
+SHARED = 1 << 20
+"""Bytes of what all rows have in common, up to which it stays in a core's second-level cache from one iteration to the
+next; larger weights are read less often by all rows at once."""
+
+At = tuple[Node, int | None]
+"""A node of the body: a block of it along an axis, or all of it."""
+
+
+def in_blocks(program: Program, target: Target) -> Program:
+    """The program (after `rewrite`) with its loops cut, where they may be."""
+    made: dict[Node, Node] = {}
+    cut: dict[Loop, tuple[Loop, tuple[int, ...]]] = {}
+    for node in program.nodes():
+        src = tuple(made[s] for s in node.src)
+        arg = node.arg
+        if node.op is Op.LOOP:
+            loop, output = node.arg
+            if loop not in cut:
+                cut[loop] = _blocked(loop, target)
+            arg = cut[loop][0], output
+            src = tuple(src[k] for k in cut[loop][1])
+        same = arg == node.arg and len(src) == len(node.src) and all(a is b for a, b in zip(src, node.src, strict=True))
+        made[node] = node if same else replace(node, src=src, arg=arg)
+    return replace(program, outputs=[made[n] for n in program.outputs])
+
+
+def _blocked(loop: Loop, target: Target) -> tuple[Loop, tuple[int, ...]]:
+    """A loop in blocks, if it may be cut, and which of its operands each of its inputs now is."""
+    as_it_is = tuple(range(len(loop.body.inputs)))
+    nodes = loop.body.nodes()
+    if any(n.op is Op.LOOP for n in nodes):
+        body = in_blocks(loop.body, target)
+        return (loop if body.outputs == loop.body.outputs else replace(loop, body=body)), as_it_is
+    rows = _common_rows(loop)
+    size = _block(rows)
+    if loop.trips < 2 or rows is None or size is None or _pairs(nodes, target):
+        return loop, as_it_is
+    if not all(isinstance(n, int) for node in nodes for n in node.shape):
+        return loop, as_it_is
+    found = _Rows(loop, rows, size)
+    if not found.follow() or found.shared_bytes() > SHARED:
+        return loop, as_it_is
+    return found.build()
+
+
+def _common_rows(loop: Loop) -> int | None:
+    """How many rows all that a loop leaves and makes has, along the axis of blocks."""
+    sizes = set()
+    for n in loop.body.outputs:
+        axis = block_axis(n.shape)
+        sizes.add(None if axis is None else n.shape[axis])
+    (size,) = sizes if len(sizes) == 1 else (None,)
+    return size if isinstance(size, int) else None
+
+
+def _block(rows: int | None) -> int | None:
+    """How many rows a block has; None if they are too few, or cannot be cut evenly."""
+    if rows is None:
+        return None
+    return max((n for n in range(LEAST, min(MOST, rows // 2) + 1) if rows % n == 0), default=None)
+
+
+def _pairs(nodes: list[Node], target: Target) -> bool:
+    """Whether products are made of pairs of bf16: for these the weights are brought into another form in every
+    iteration, which is cheaper for all rows together."""
+    if not any(n.op is Op.CONTRACT and n.src[0].dtype is DType.BF16 for n in nodes):
+        return False
+    return target.tile_engine is not None or target.bf16_products == "dot"
+
+
+class _Rows:
+    """The body of a loop for a block of `size` of its `rows`."""
+
+    def __init__(self, loop: Loop, rows: int, size: int) -> None:
+        self.loop, self.rows, self.size = loop, rows, size
+        self._outputs: list[At] = [(n, block_axis(n.shape)) for n in loop.body.outputs]
+        self._order: dict[At, tuple[At, ...]] = {}
+        """What is needed, each after what it is made of."""
+
+    def follow(self) -> bool:
+        """Whether a block's rows of the outputs can be made of its rows of the inputs."""
+        carried = set(self.loop.body.inputs[: self.loop.carried])
+        stack: list[tuple[At, tuple[At, ...] | None]] = [(at, None) for at in reversed(self._outputs)]
+        while stack:
+            at, sources = stack.pop()
+            if at in self._order:
+                continue
+            if sources is not None:
+                self._order[at] = sources
+                continue
+            node, axis = at
+            if axis is None:
+                if node in carried or node.op is Op.RANDOM:
+                    return False
+                found: list[At] | None = [(s, None) for s in node.src]
+            else:
+                found = _SOURCES[node.op](node, axis) if node.op in _SOURCES else None
+            if found is None:
+                return False
+            stack.append((at, tuple(found)))
+            stack.extend((s, None) for s in reversed(found) if s not in self._order)
+        return True
+
+    def shared_bytes(self) -> int:
+        """Of the tensors that all blocks read in every iteration."""
+        first = self.loop.carried + len(self.loop.sliced)
+        return sum(_bytes(n) for n in self.loop.body.inputs[first:] if (n, None) in self._order)
+
+    def build(self) -> tuple[Loop, tuple[int, ...]]:
+        """The loop in blocks, and which of the operands its inputs are."""
+        b, loop = Builder(), self.loop
+        made: dict[At, Node] = {}
+        operands: list[int] = []
+        apart: list[bool] = []
+        sliced = []
+        for k, inner in enumerate(loop.body.inputs):
+            own: At = inner, block_axis(inner.shape)
+            rows = loop.sliced[k - loop.carried] if 0 <= k - loop.carried < len(loop.sliced) else None
+            for at in [own] if k < loop.carried else [at for at in (own, (inner, None)) if at in self._order]:
+                made[at] = b.input(self._shape(at), inner.dtype)
+                operands.append(k)
+                apart.append(at[1] is not None)
+                sliced += [rows] if rows is not None else []
+        for at, sources in self._order.items():
+            if at not in made:
+                b.origin = at[0].origin
+                made[at] = b._node(at[0].op, [made[s] for s in sources], self._shape(at), at[0].dtype, at[0].arg)
+        body = Program(b.inputs, [made[at] for at in self._outputs])
+        blocks = self.rows // self.size
+        cut = replace(loop, body=body, sliced=tuple(sliced), blocks=blocks, apart=tuple(apart))
+        return cut, tuple(operands)
+
+    def _shape(self, at: At) -> Shape:
+        node, axis = at
+        return node.shape if axis is None else (*node.shape[:axis], self.size, *node.shape[axis + 1 :])
+
+
+def _bytes(node: Node) -> int:
+    return math.prod(n for n in node.shape if isinstance(n, int)) * node.dtype.bytes
+
+
+def _input(node: Node, axis: int) -> list[At] | None:
+    """Only along the first axis does a block lie together in memory."""
+    return [] if axis == block_axis(node.shape) else None
+
+
+def _map(node: Node, axis: int) -> list[At] | None:
+    return [(s, axis) for s in node.src]
+
+
+def _expand(node: Node, axis: int) -> list[At] | None:
+    (x,) = node.src
+    return [(x, None if x.shape[axis] == 1 else axis)]
+
+
+def _reshape(node: Node, axis: int) -> list[At] | None:
+    (x,) = node.src
+    before, after = _around(node.shape, axis)
+    for k, n in enumerate(x.shape):
+        if n == node.shape[axis] and _around(x.shape, k) == (before, after):
+            return [(x, k)]
+    return None
+
+
+def _around(shape: Shape, axis: int) -> tuple[int, int]:
+    """Elements before an axis, and behind it."""
+    sizes = [n if isinstance(n, int) else 0 for n in shape]
+    return math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
+
+
+def _permute(node: Node, axis: int) -> list[At] | None:
+    return [(node.src[0], node.arg[axis])]
+
+
+def _slice(node: Node, axis: int) -> list[At] | None:
+    begin, step = node.arg
+    (x,) = node.src
+    whole = begin[axis] == 0 and step[axis] == 1 and x.shape[axis] == node.shape[axis]
+    return [(x, axis)] if whole else None
+
+
+def _pad(node: Node, axis: int) -> list[At] | None:
+    x, value = node.src
+    return None if any(sizes[axis] != 0 for sizes in node.arg) else [(x, axis), (value, None)]
+
+
+def _window(node: Node, axis: int) -> list[At] | None:
+    (x,) = node.src
+    return None if axis in node.arg[0] or axis >= x.rank else [(x, axis)]
+
+
+def _concat(node: Node, axis: int) -> list[At] | None:
+    return None if axis == node.arg else [(s, axis) for s in node.src]
+
+
+def _contract(node: Node, axis: int) -> list[At] | None:
+    label = node.arg.out[axis]
+    sides = zip(node.src, (node.arg.a, node.arg.b), strict=True)
+    return [(s, labels.index(label) if label in labels else None) for s, labels in sides]
+
+
+def _reduce(node: Node, axis: int) -> list[At] | None:
+    (x,) = node.src
+    return [(x, [k for k in range(x.rank) if k not in node.arg[1]][axis])]
+
+
+def _gather(node: Node, axis: int) -> list[At] | None:
+    x, *coords = node.src
+    leading = coords[0].rank
+    if axis < leading:
+        return [(x, None), *((c, axis) for c in coords)]
+    rest = [k for k in range(x.rank) if k not in node.arg]
+    return [(x, rest[axis - leading]), *((c, None) for c in coords)]
+
+
+def _scatter(node: Node, axis: int) -> list[At] | None:
+    base, updates, *coords = node.src
+    rest = [k for k in range(base.rank) if k not in node.arg[1]]
+    if axis not in rest:
+        return None
+    return [(base, axis), (updates, coords[0].rank + rest.index(axis)), *((c, None) for c in coords)]
+
+
+def _sort(node: Node, axis: int) -> list[At] | None:
+    return None if axis == node.arg[0] else [(node.src[0], axis)]
+
+
+def _scan(node: Node, axis: int) -> list[At] | None:
+    return None if axis == node.arg.axis else [(node.src[0], axis)]
+
+
+_SOURCES: dict[Op, Callable[[Node, int], list[At] | None]] = {
+    Op.INPUT: _input,
+    Op.MAP: _map,
+    Op.EXPAND: _expand,
+    Op.RESHAPE: _reshape,
+    Op.PERMUTE: _permute,
+    Op.SLICE: _slice,
+    Op.PAD: _pad,
+    Op.WINDOW: _window,
+    Op.CONCAT: _concat,
+    Op.CONTRACT: _contract,
+    Op.REDUCE: _reduce,
+    Op.GATHER: _gather,
+    Op.SCATTER: _scatter,
+    Op.SORT: _sort,
+    Op.SCAN: _scan,
+}
+"""What a block of a node along an axis is made of; None if of more than that. Other nodes cannot be cut."""
