@@ -148,8 +148,10 @@ class Reduction:
 @dataclass(frozen=True, eq=False)
 class Body:
     """axes: those of the domain that its reductions run over. core: the primitive that has a kernel of its own, if it
-    is one; operands: what a contraction reads; inputs: what another core reads at a point; updates: whether it works on
-    what is in its result already. through: the nodes it computes and the views it reads through, for people."""
+    is one; operands: what a contraction reads; steady: which of these are the same in all iterations of the loop it is
+    in, so that a copy that is made for it is made once; inputs: what another core reads at a point; updates: whether it
+    works on what is in its result already. through: the nodes it computes and the views it reads through, for
+    people."""
 
     domain: Shape
     stores: tuple[Store, ...] = ()
@@ -157,6 +159,7 @@ class Body:
     axes: tuple[int, ...] = ()
     core: Node | None = None
     operands: tuple[View, ...] = ()
+    steady: tuple[bool, ...] = ()
     inputs: tuple[Value, ...] = ()
     updates: bool = False
     through: tuple[Node, ...] = ()

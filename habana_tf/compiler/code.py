@@ -15,7 +15,8 @@ class Call:
 
     buffers: what each entry of the kernel's buffer list is: a node kept in memory, or ("temp", i) for temporary i
     of its kernel. grid: number of work items; grain: least number of items worth a thread of its own. constants: what
-    a function that reads no symbolic extents finds in their place (see `codegen.merged_functions`).
+    a function that reads no symbolic extents finds in their place (see `codegen.merged_functions`). once: what it makes
+    is the same in all iterations of the loop its kernel is in.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Call:
     grid: Extent
     grain: int
     constants: tuple[int, ...] = ()
+    once: bool = False
 
 
 class Work(NamedTuple):

@@ -15,10 +15,10 @@ from ..ir.interpreter import evaluate
 from ..ir.primitives import Node, Op, Program, Rows
 from . import in_place
 from .body import Body
-from .code import Code
+from .code import Call, Code
 from .codegen.generate import generate
 from .codegen.objects import MODULE_BYTES, Objects
-from .describe import describe
+from .describe import describe, describe_copy
 from .loop_blocks import in_blocks
 from .memory_plan import Lifetime, place
 from .recipe import Buffer, KernelCall, Kind, LoopCalls, Recipe
@@ -78,12 +78,14 @@ class _Emitted:
     rows: list[dict[str, Any]] = field(default_factory=list)
     copies: list[tuple[int, Node, int]] = field(default_factory=list)
     _done: int = 0
+    _early: dict[int, dict[int, int]] = field(default_factory=dict)
+    """By the number of a kernel: the buffers of temporaries that were made before its loop."""
 
     def add(self, plan: Schedule, times: int = 1) -> None:
         """The calls of the kernels of a schedule, which is made so many times."""
         for kernel in plan.kernels:
             if isinstance(kernel, Repeated):
-                self._repeat(kernel, times * kernel.loop.trips * kernel.loop.blocks)
+                self._repeat(kernel, times)
             else:
                 self._kernel(self.codes[self._done], kernel, times)
                 self._done += 1
@@ -93,32 +95,67 @@ class _Emitted:
 
     def _kernel(self, code: Code, kernel: Body, times: int) -> None:
         first = len(self.made)
-        temps = [self.layout.temporary(n) for n in code.temps]
+        early = self._early.pop(self._done, {})
+        temps = [early[k] if k in early else self.layout.temporary(n) for k, n in enumerate(code.temps)]
         copied = in_place.copied(kernel)
         calls = () if copied is not None and copied[0] in self.spared else code.calls
         for call in calls:
-            if call.grid == 0:
+            if call.grid == 0 or (early and call.once):
                 continue
-            numbers = tuple(temps[b[1]] if isinstance(b, tuple) else self.layout.number(b) for b in call.buffers)
-            self.layout.used(numbers, len(self.made))
+            numbers = self._numbers(call, temps)
             if copied is not None and len(calls) == 1 and (output := self.layout.taken_over(*copied)) is not None:
                 self.copies.append((len(self.made), copied[0], output))
             self.made.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
         self.layout.used(temps, len(self.made) - 1)
         self.rows.append({**describe(kernel, times), "launches": [first, len(self.made) - first]})
 
+    def _numbers(self, call: Call, temps: Sequence[int] | Mapping[int, int]) -> tuple[int, ...]:
+        """The buffers of the next call."""
+        numbers = tuple(temps[b[1]] if isinstance(b, tuple) else self.layout.number(b) for b in call.buffers)
+        self.layout.used(numbers, len(self.made))
+        return numbers
+
+    def _before(self, plan: Schedule, times: int) -> list[int]:
+        """The calls of a loop's kernels that need to be made once only. Gives the buffers of what they make."""
+        made: list[int] = []
+        at = self._done
+        for kernel in plan.kernels:
+            if isinstance(kernel, Repeated):
+                at += len(list(kernel.plan.flat()))
+                continue
+            code, first = self.codes[at], len(self.made)
+            for call in code.calls:
+                if not call.once or call.grid == 0:
+                    continue
+                early = self._early.setdefault(at, {})
+                for b in call.buffers:
+                    if isinstance(b, tuple):
+                        early[b[1]] = self.layout.temporary(code.temps[b[1]])
+                made += early.values()
+                numbers = self._numbers(call, early)
+                self.made.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
+                (source,) = (b for b in call.buffers if isinstance(b, Node))
+                row = describe_copy(kernel, source, times)
+                self.rows.append({**row, "launches": [first, len(self.made) - first]})
+            at += 1
+        return made
+
     def _repeat(self, kernel: Repeated, times: int) -> None:
         """The calls of a loop. What it works on lives as long as the loop, from its first call to its last."""
         loop, body, layout = kernel.loop, kernel.program, self.layout
+        outer = [layout.number(n) for n in kernel.sources]
+        for k, (inner, source) in enumerate(zip(body.inputs, outer, strict=True)):
+            if loop.is_shared(k):
+                layout.give(inner, source)
+        outer += self._before(kernel.plan, times)
         first, at = len(self.made), len(self.loops)
         self.loops.append(LoopCalls(first, 0, loop.trips))
-        outer = [layout.number(n) for n in kernel.sources]
         results = {k: layout.number(n) for k, n in kernel.results.items()}
         if loop.blocks > 1:
             layout.begin_blocks()
         windows: list[Placed] = []
         carried, held = [], []
-        for k, (inner, source) in enumerate(zip(body.inputs, outer, strict=True)):
+        for k, (inner, source) in enumerate(zip(body.inputs, outer[: len(body.inputs)], strict=True)):
             blocks = loop.blocks if loop.apart and loop.apart[k] else 1
             if k < loop.carried:
                 now, then = layout.temporary(_bytes(inner)), layout.temporary(_bytes(inner))
@@ -135,14 +172,12 @@ class _Emitted:
                 windows.append(self._window(inner, source, loop.sliced[k - loop.carried], blocks))
             elif blocks > 1:
                 windows.append(self._window(inner, source, (0, 0), blocks))
-            else:
-                layout.give(inner, source)
         for k, (inner, rows) in enumerate(zip(body.outputs[loop.carried :], loop.stacked, strict=True), loop.carried):
             if k in results:
                 windows.append(self._window(inner, results[k], rows, loop.blocks))
             else:  # nobody reads it
                 layout.give(inner, layout.temporary(_bytes(inner)))
-        self.add(kernel.plan, times)
+        self.add(kernel.plan, times * loop.trips * loop.blocks)
         calls = first, max(first, len(self.made) - 1)
         for call in calls:
             layout.used([*outer, *results.values(), *held], call)

@@ -51,6 +51,22 @@ def describe(body: Body, times: int = 1) -> dict[str, Any]:
     }
 
 
+def describe_copy(body: Body, source: Node, times: int = 1) -> dict[str, Any]:
+    """The row of a copy of an operand that is made for a product in a loop, before the first iteration."""
+    nbytes = ext.mul(source.numel, 2 * source.dtype.bytes)
+    return {
+        "engine": "TPC",
+        "does": "copy",
+        "shape": [_plain(n) for n in source.shape],
+        "fused": {},
+        "ops": [body.core.origin] if body.core is not None and body.core.origin >= 0 else [],
+        "outputs": 1,
+        "flops": 0,
+        "bytes": _plain(ext.mul(nbytes, times)),
+        **({} if times == 1 else {"times": times}),
+    }
+
+
 def engine(body: Body) -> str:
     """Which engine of a Gaudi would run it."""
     return "TPC" if body.core is None else primitive(body.core).engine

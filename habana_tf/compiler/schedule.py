@@ -11,7 +11,7 @@ Invariant: the result depends on the program alone.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir.extent import Extent
 from ..ir.primitives import Loop, Node, Op, Program
@@ -63,12 +63,26 @@ class Repeated(Body):
         return {n: {None} for n in self.sources}
 
 
+AGAIN = 4
+"""Iterations from which on a copy of what all of them read pays."""
+
+
+def _mark_steady(plan: Schedule, shared: set[Node]) -> None:
+    """Says of the products of a loop which of their operands all iterations share."""
+    for k, kernel in enumerate(plan.kernels):
+        steady = tuple(v.base in shared for v in kernel.operands)
+        if any(steady):
+            plan.kernels[k] = replace(kernel, steady=steady)
+
+
 def _repeated(node: Node, nodes: list[Node]) -> Repeated:
     """The loop of a LOOP node, with all of its outputs."""
     loop = node.arg[0]
     program = rewrite(loop.body)
     results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
     plan = schedule(program)
+    if loop.trips >= AGAIN:
+        _mark_steady(plan, {n for k, n in enumerate(program.inputs) if loop.is_shared(k)})
     return Repeated((), core=node, loop=loop, program=program, plan=plan, sources=node.src, results=results)
 
 

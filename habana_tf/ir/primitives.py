@@ -196,6 +196,10 @@ class Loop:
         made = [whole(n.shape, self.blocks) for n in self.body.outputs]
         return [*made[: self.carried], *((self.trips, *shape) for shape in made[self.carried :])]
 
+    def is_shared(self, k: int) -> bool:
+        """Whether input k of its body is the same in all iterations and blocks."""
+        return k >= self.carried + len(self.sliced) and not (self.apart and self.apart[k])
+
     def given(self, k: int) -> Shape:
         """The shape of input k of its body for all blocks."""
         shape = self.body.inputs[k].shape

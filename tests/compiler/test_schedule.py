@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.rewrite import rewrite
-from habana_tf.compiler.schedule import Schedule, schedule
+from habana_tf.compiler.schedule import AGAIN, Schedule, schedule
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction, Node, Op, Program
+from habana_tf.ir.primitives import Builder, Contraction, Loop, Node, Op, Program
 
 from .running import check
 
@@ -193,3 +193,46 @@ def test_random_graphs_compute_what_the_interpreter_computes(data: st.DataObject
     arrays = [rng.normal(size=[int(n) for n in i.shape]).astype(np.float32) for i in b.inputs]
     kept = [o for o in dict.fromkeys(outputs) if o.op is not Op.INPUT and o.dtype.is_float] or [pool[-1]]
     check(Program(b.inputs, kept), arrays, rtol=2e-3, atol=2e-3)
+
+
+MATMUL = Contraction((0, 1), (1, 2), (0, 2))
+
+
+def _products(trips: int, rows: int, dtype: DType = DType.F32, transposed: bool = False) -> Program:
+    """x = tanh(x @ w), so many times."""
+    body = Builder()
+    x, w = body.input((rows, 40), dtype), body.input((40, 40), dtype)
+    spec = Contraction((0, 1), (2, 1), (0, 2)) if transposed else MATMUL
+    loop = Loop(trips, Program(body.inputs, [body.map("tanh", body.contract(x, w, spec))]), 1)
+    b = Builder()
+    return Program(b.inputs, b.loop(loop, [b.input(n.shape, dtype) for n in (x, w)]))
+
+
+def _agree(program: Program, tolerance: float = 1e-5) -> list[str]:
+    """What the kernels of a program do, which computes what the interpreter does."""
+    rng = np.random.default_rng(0)
+    arrays = [(rng.normal(size=n.shape) / 8).astype(n.dtype.numpy) for n in program.inputs]
+    return [row["does"] for row in check(program, arrays, rtol=tolerance, atol=tolerance).kernels]
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("rows", [5, 32])
+def test_weights_that_all_iterations_share_are_packed_before_the_first(rows: int, transposed: bool, isa: str) -> None:
+    program = _products(9, rows, transposed=transposed)
+    assert _agree(program) == ["copy", "contract"]
+    assert _agree(_products(9, rows, DType.BF16, transposed), 3e-2)[0] == "copy"
+    assert "copy" not in _agree(_products(AGAIN - 1, rows, transposed=transposed))
+    assert "copy" not in _agree(_products(9, 1, transposed=transposed))
+
+
+def test_weights_of_an_iteration_are_packed_in_it() -> None:
+    """What an outer loop changes is packed anew for the inner one, and what a loop itself changes is not at all."""
+    inner = _products(5, 6).outputs[0].arg[0]
+    body = Builder()
+    x, w = body.input((6, 40), DType.F32), body.input((40, 40), DType.F32)
+    more = body.contract(w, w, MATMUL)
+    (made,) = body.loop(inner, [x, w])
+    loop = Loop(4, Program(body.inputs, [made, body.map("tanh", more)]), 2)
+    b = Builder()
+    program = Program(b.inputs, b.loop(loop, [b.input(n.shape, DType.F32) for n in (x, w)]))
+    assert _agree(program).count("copy") == 1

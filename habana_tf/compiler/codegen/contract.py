@@ -15,7 +15,7 @@ nothing outside the operands' index ranges is read (bf16 pairs read two neighbou
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from habana_tf.hardware.cpu import Target
 
@@ -60,16 +60,17 @@ class ContractCode:
 
 def emit_contract(
     spec: ContractSpec, target: Target, name: str, epilogue: Epilogue | None = None, cut: Plan | None = None,
-    compact: bool = False,
+    compact: bool = False, steady: tuple[bool, ...] = (),
 ) -> ContractCode:  # fmt: skip
     """The kernels of one contraction; function names begin with `name`. `cut` overrides the chosen plan; `compact`
-    asks for little code (see `contract_tiles`)."""
+    asks for little code (see `contract_tiles`); `steady` says which operands are the same every time in a loop."""
     c = canonical(spec)
     if not accepts_guards(spec):
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
     if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
-    p = cut or plan(c, target, compact)
+    once = bool(steady) and steady[0 if c.swapped else 1]
+    p = cut or plan(c, target, compact, once)
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
     calls: list[ContractionCall] = []
     temps: list[Extent] = []
@@ -96,7 +97,7 @@ def emit_contract(
         calls.append(spread_call(c, p, f"{name}_spread", names[0], temp))
         a = Source("pair" if p.dot else "f32", 4, -reach(c)[0], calls[-1].buffers[1])
     if p.pack == "call":
-        calls.append(pack_call(c, p, f"{name}_pack", names[1], temp))
+        calls.append(replace(pack_call(c, p, f"{name}_pack", names[1], temp), once=once))
         b = Source("pair" if p.dot else "f32", 4, 0, calls[-1].buffers[1])
     partial = None
     if p.chunks != 1:

@@ -22,12 +22,13 @@ from .emit import Function, Value
 
 @dataclass(frozen=True)
 class ContractionCall:
-    """One call of a contraction's kernel, before it has a name in the recipe."""
+    """One call of a contraction's kernel, before it has a name in the recipe; see `code.Call`."""
 
     function: Function
     buffers: tuple[Buffer, ...]
     grid: Extent
     grain: int
+    once: bool = False
 
     @property
     def name(self) -> str:

@@ -45,8 +45,15 @@ ITEMS = 16
 READ = 2
 """Panels that an element of a in bf16 meets, up to which each widens it anew. A copy in fp32 saves the others that, but
 is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
+MET = 4
+"""Rows from which on a panel that was packed beforehand is read faster than b as it lies."""
 WIDEST = 2
 """Vectors of a tile where a is packed: tall tiles, since a row costs no more for being one of many."""
+WAYS = 8
+"""Lines of one place in the first-level cache."""
+PAGE = 4096
+"""Bytes after which lines have the same place in the first-level cache: 64 places of 64 bytes. Rows that are a large
+power of two apart share few places, and a panel of them does not stay in the cache however small it is."""
 STRIDED = 512
 """Bytes from one step of the sum to the next from which on a row is read in strides."""
 COPY = 28
@@ -86,8 +93,9 @@ class Plan:
         return ext.product(d.count for d in self.dims[: self.grid_dims])
 
 
-def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
-    """The cut of a contraction for a CPU; `compact` if little code is worth more than the fastest."""
+def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False) -> Plan:
+    """The cut of a contraction for a CPU; `compact` if little code is worth more than the fastest; `once` if b needs to
+    be packed only once for many such products."""
     rows = points(c.m)
     depth = points(c.k)
     batch = points(x for x in c.batch if x is not c.lane)
@@ -110,8 +118,10 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     elements = min(rows * depth, span)
     a_bytes = elements * c.a.dtype.bytes
     panel = depth * t.width * (2 if dot else 4)
-    tall = bool(c.k) and min(abs(x.b) for x in c.k) * size >= 512 and rows >= 96 and panel > (16 << 10)
-    packed = must_pack or (tall and c.lane is not None and c.lane in c.n)
+    step = min((abs(x.b) for x in c.k), default=0) * size
+    tall = step >= 512 and rows >= 96 and (panel > (16 << 10) or depth > WAYS * (PAGE // math.gcd(step, PAGE)))
+    once = once and rows >= MET and bool(c.k) and not symbolic
+    packed = must_pack or ((tall or once) and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
     lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
@@ -133,6 +143,9 @@ def plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
         else:
             dims = head + lead + panel_dim + outer_m + row_dim
         return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, cut, amx, compact), work)
+    if once:
+        dims = head + lead + panel_dim + outer_m + row_dim
+        return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
     # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
     inner: list[Dim] = outer_m + row_dim
     front: list[Dim] = []

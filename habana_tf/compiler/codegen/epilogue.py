@@ -24,10 +24,13 @@ def emit_contraction(body: Body, name: str, target: Target, compact: bool = Fals
     assert node is not None
     epilogue = None if plain(body) else FusedEpilogue(body, labels_of(node), target.rounds_to_bf16)
     also = epilogue.strides if epilogue else ()
-    code = emit_contract(specification(node, (a, b), also), target, name, epilogue, compact=compact)
+    spec = specification(node, (a, b), also)
+    code = emit_contract(spec, target, name, epilogue, compact=compact, steady=body.steady)
     named = {"a": a.base, "b": b.base, "out": node}
     calls = [
-        Call(c.name, c.ir, tuple(named[x] if isinstance(x, str) else x for x in c.buffers), c.grid, c.grain)
+        Call(
+            c.name, c.ir, tuple(named[x] if isinstance(x, str) else x for x in c.buffers), c.grid, c.grain, once=c.once
+        )
         for c in code.calls
     ]
     return Code(tuple(calls), code.declarations, code.temps)

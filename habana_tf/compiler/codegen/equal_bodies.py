@@ -46,7 +46,7 @@ def form(body: Body) -> tuple[Hashable, list[Node]]:
     stores = tuple((at[s.value], tensors.number(s.target), s.offset) for s in body.stores)
     reductions = tuple((at[r.value], tensors.made(r.node)) for r in body.reductions)
     inputs = tuple(at[v] for v in body.inputs)
-    key = body.domain, body.axes, body.updates, operands, core, values, stores, reductions, inputs
+    key = body.domain, body.axes, body.updates, body.steady, operands, core, values, stores, reductions, inputs
     return key, list(tensors.numbers)
 
 
