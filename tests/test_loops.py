@@ -79,6 +79,29 @@ def test_scan_fold_and_map() -> None:
 
 
 @on_hpu
+def test_sums_of_bf16_over_all_iterations_are_rounded_once() -> None:
+    """Beside the sum in float64: in bf16 a rounding is 1/256 of the result at most, and a hundred of them are more."""
+    x = tf.cast(np.random.default_rng(2).uniform(0, 1, (100, 3, 5)), tf.bfloat16)
+
+    @tf.function
+    def total() -> tf.Tensor:
+        def one(i: tf.Tensor, h: tf.Tensor, s: tf.Tensor) -> Any:
+            h = x[i] - h / 2
+            return i + 1, h, s + tf.matmul(x[i], h, transpose_a=True)
+
+        first = tf.zeros((3, 5), tf.bfloat16), tf.zeros((5, 5), tf.bfloat16)
+        return tf.while_loop(lambda i, *_: i < 100, one, (0, *first))[2]
+
+    with tf.device("/HPU:0"):
+        got = total().numpy().astype("f8")
+    want, h = np.zeros((5, 5)), np.zeros((3, 5))
+    for t in x.numpy().astype("f8"):
+        h = t - h / 2
+        want += t.T @ h
+    np.testing.assert_allclose(got, want, rtol=1 / 128)
+
+
+@on_hpu
 def test_no_iteration_and_one() -> None:
     for steps in (0, 1):
         compare(lambda x, w, n=steps: written(x[:n], lambda t, s: (t @ w + s, s + t), n, n) if n else tf.while_loop(

@@ -3,7 +3,8 @@
     before the loop    a product that needs nothing an iteration leaves: x[t] @ w for all t is one product. And whatever
                        is the same in every iteration.
     behind it          a product that no later iteration needs: what is only stacked (dx[t] = dz[t] @ w), and sums over
-                       all iterations (dw = dw + x[t] @ dz[t], one product whose sum goes over t too)
+                       all iterations (dw = dw + x[t] @ dz[t], one product whose sum goes over t too; in bf16 it is
+                       rounded once, not in every iteration)
 
 What stays is what an iteration needs of the one before. Elementwise work stays too: it joins the kernels that are
 there. What a product behind the loop is made of is stacked, if it is not there as a tensor already.
@@ -234,12 +235,17 @@ class _Behind:
     def _added(self, k: int) -> Node | None:
         """What an iteration adds to a value that is a sum and nothing else."""
         value = self.draft.carried[k]
-        left = value.left
-        if left.op is not Op.MAP or left.arg != "add" or not left.dtype.is_float or value.inner not in left.src:
+        left = _widened(value.left)
+        if left.op is not Op.MAP or left.arg != "add" or not left.dtype.is_float:
+            return None
+        terms = [_widened(s) for s in left.src]
+        if value.inner not in terms:
             return None
         others = [v.left for j, v in self.draft.carried.items() if j != k]
         others += [row for row, _ in self.draft.stacked.values()]
-        (added,) = [s for s in left.src if s is not value.inner] or [value.inner]
+        (added,) = [s for s in terms if s is not value.inner] or [value.inner]
+        if added.dtype is not value.inner.dtype:
+            return None
         return None if value.inner in Program([], [*others, added]).nodes() else added
 
     def _varies(self, node: Node, core: Collection[Node]) -> bool:
@@ -281,5 +287,13 @@ class _Behind:
             else:
                 axes = (0, *(axis + 1 for axis in added.arg[1]))
                 total = self.b.reduce("sum", self.steps.make(added.src[0]), axes)
-            out[key] = self.b.map("add", first, total)
+            wide = first.dtype.accumulator
+            added_up = self.b.map("add", self.b.cast(first, wide), self.b.cast(total, wide))
+            out[key] = self.b.cast(added_up, first.dtype)
         return out
+
+
+def _widened(n: Node) -> Node:
+    """A float as it was before it was only made wider, or rounded, by a cast."""
+    cast = n.op is Op.MAP and n.arg == "cast" and n.dtype.is_float and n.src[0].dtype.is_float
+    return n.src[0] if cast else n
