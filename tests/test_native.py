@@ -96,6 +96,40 @@ def test_every_work_item_is_done_once_and_calls_follow_each_other(
     assert _bridge.program_stats(program)["launches"] == 20
 
 
+def blocks(kernel: tuple[int, Any], parts: int, **changed: Any) -> _bridge.Program:
+    """A program that applies the kernel three times in a loop of so many blocks, each on its part of input, output and
+    workspace."""
+    address, engine = kernel
+    part = 4 * N // parts
+    where = [(0, 0, 0, 4 * N), (1, 0, 0, 4 * N), (2, 0, 0, 8 * N), *((5, whole, 0, part) for whole in (2, 2, 0, 1))]
+    windows = [(3, 0, 0, 2 * part), (4, part, 0, 2 * part), (5, 0, 0, part), (6, 0, 0, part)]
+    loop = {"windows": windows, "blocks": parts, **changed}
+    return _bridge.make_program(
+        "blocks", [(address, [3, 4], [1], N // parts, 10)], where, [(F32, [N])], 8 * N,
+        data=_bridge.RecipeData(b"", engine), loops=[(0, 1, 3, loop["windows"], [(3, 4, 5, 6)], loop["blocks"])],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("parts", [1, 2, 5, 50])
+@pytest.mark.parametrize("threads", [1, 2, 4])
+def test_each_block_of_a_loop_makes_all_its_iterations(kernel: tuple[int, Any], parts: int, threads: int) -> None:
+    _bridge.set_threads(threads)
+    x = np.arange(N, dtype=np.float32)
+    program = blocks(kernel, parts)
+    for _ in range(20):
+        (y,) = _bridge.run_program(program, [x])
+        np.testing.assert_array_equal(y.view(np.float32), expected(x, 3))
+
+
+def test_blocks_that_leave_their_buffers_are_refused(kernel: tuple[int, Any]) -> None:
+    part = 4 * N // 5
+    with pytest.raises(ValueError, match="no block"):
+        blocks(kernel, 5, blocks=0)
+    for window in ((3, 0, 0, 3 * part), (3, 0, 0, -4), (3, 2 * part, 0, 2 * part)):
+        with pytest.raises(ValueError, match="moves a window out of its buffer"):
+            blocks(kernel, 5, windows=[window])
+
+
 def test_concurrent_launches_share_the_pool_without_waiting_for_it(kernel: tuple[int, Any]) -> None:
     program = chain(kernel, 9, 100)
     wrong = []
