@@ -49,7 +49,7 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def python(
-    script: str, *arguments: str, check: bool = True, imported: bool = False, timeout: float = 120, **extra: str
+    script: str, *arguments: str, check: bool = True, imported: bool = False, timeout: float = 600, **extra: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs a script in a process of its own; with `check`, a failure shows what it printed.
 

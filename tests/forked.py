@@ -5,7 +5,7 @@ nothing else, and forks a copy of itself for each program; a keeper, forked too,
 it ended. There is one such process per set of the variables that are read during the import.
 
     child = Child(["script.py", "--epochs", "2"], env)   # what would stand behind `python`; -c and -m work as well
-    child.wait(timeout=60)
+    child.wait(timeout=300)
 
 Not for tests of what happens before, during or without the import, or of what a process is called.
 """

@@ -175,7 +175,7 @@ def test_resources() -> None:
 
 def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-W", "error::RuntimeWarning", *arguments]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600)
 
 
 @pytest.mark.parametrize("root", [OURS, THEIRS])

@@ -25,7 +25,7 @@ def said(script: str, **variables: str) -> tuple[str, str]:
     variables = {"TF_CPP_MIN_LOG_LEVEL": "3", **variables}
     env = {k: v for k, v in environment(**variables).items() if not k.startswith("HABANA_") or k in variables}
     words = [sys.executable, "-c", textwrap.dedent(script) + textwrap.dedent(WHERE)]
-    done = subprocess.run(words, env=env, text=True, capture_output=True, timeout=120)
+    done = subprocess.run(words, env=env, text=True, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1], done.stderr
 

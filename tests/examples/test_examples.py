@@ -115,7 +115,7 @@ def test_two_jobs_of_which_the_first_fails(tmp_path: Path) -> None:
     (tools / "habana-tf").write_text("#!/bin/sh\n[ $HABANA_VISIBLE_MODULES = 0,1 ] && exit 3\nsleep 1; echo trained\n")
     (tools / "habana-tf").chmod(0o755)
     variables = environment(PATH=f"{tools}{os.pathsep}{os.environ['PATH']}")
-    done = subprocess.run([script, "first.log", "second.log"], cwd=tmp_path, env=variables, timeout=60)
+    done = subprocess.run([script, "first.log", "second.log"], cwd=tmp_path, env=variables, timeout=300)
     assert done.returncode == 3
     assert (tmp_path / "first.log").read_text() == "" and (tmp_path / "second.log").read_text() == "trained\n"
 

@@ -87,5 +87,5 @@ def test_a_real_mpirun_gives_ranks_and_cards() -> None:
     """
     environ = environment(HABANA_VISIBLE_MODULES="5,2")
     command = mpirun(2, sys.executable, "-c", textwrap.dedent(code))
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=600)
     assert sorted(done.stdout.splitlines()) == ["0/2 0/2 card 5", "1/2 1/2 card 2"], done.stderr

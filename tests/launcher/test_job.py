@@ -45,7 +45,7 @@ def start(*arguments: str | Path, ignoring: Sequence[int] = (), both: bool = Fal
 
 def run(*arguments: str | Path) -> tuple[int, list[str], str]:
     job = start(*arguments)
-    out, err = job.communicate(timeout=60)
+    out, err = job.communicate(timeout=300)
     return job.returncode, sorted(out.splitlines()), err
 
 
@@ -118,7 +118,7 @@ def test_a_killed_rank_is_named(tmp_path: Path) -> None:
     job = start("-n", "2", program, tmp_path)
     pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
     os.kill(pids[1], signal.SIGKILL)
-    _, err = job.communicate(timeout=60)
+    _, err = job.communicate(timeout=300)
     assert job.returncode == 128 + signal.SIGKILL
     assert "rank 1" in err and "was ended by SIGKILL" in err
     assert not any(map(alive, pids))
@@ -154,7 +154,7 @@ def test_signals_reach_every_rank(tmp_path: Path, number: signal.Signals) -> Non
     job = start("-n", "2", program, tmp_path)
     wait_for(tmp_path / "0"), wait_for(tmp_path / "1")
     job.send_signal(number)
-    out, _ = job.communicate(timeout=60)
+    out, _ = job.communicate(timeout=300)
     assert job.returncode == 0
     assert sorted(out.splitlines()) == [f"[0] got {int(number)}", f"[1] got {int(number)}"]
 
@@ -201,7 +201,7 @@ def test_signals_reach_what_timeout_runs(tmp_path: Path) -> None:
     pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
     try:
         job.send_signal(signal.SIGINT)
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=300)
         assert job.returncode == 0, err
         assert [wait_for(tmp_path / f"{rank}.got", 0.1) for rank in (0, 1)] == [signal.SIGINT] * 2
     finally:
@@ -223,7 +223,7 @@ def test_an_ignored_signal_is_ignored_by_the_job(tmp_path: Path) -> None:
     wait_for(tmp_path / "0"), wait_for(tmp_path / "1")
     job.send_signal(signal.SIGHUP)
     (tmp_path / "go").touch()
-    out, _ = job.communicate(timeout=60)
+    out, _ = job.communicate(timeout=300)
     assert job.returncode == 0
     assert sorted(out.splitlines()) == ["[0] [True, False]", "[1] [True, False]"]
 
@@ -315,7 +315,7 @@ def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
     job = start("-n", "2", "--grace", "1", program, tmp_path)
     pids = [wait_for(tmp_path / name) for name in ("0", "1", "0.child", "1.child")]
     job.kill()
-    job.communicate(timeout=60)
+    job.communicate(timeout=300)
     for pid in pids:
         wait_for_end(pid)
 
@@ -347,7 +347,7 @@ def test_nothing_in_groups_and_sessions_of_its_own_is_left(tmp_path: Path, how: 
             os.kill(ranks[1], signal.SIGKILL)
         else:
             job.kill()
-        _, err = job.communicate(timeout=60)
+        _, err = job.communicate(timeout=300)
         assert job.returncode == {"program ends": 0, "rank is killed": 137, "launcher is killed": -9}[how], err
         for pid in ranks + below:
             wait_for_end(pid)

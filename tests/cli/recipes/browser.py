@@ -17,7 +17,7 @@ class Browser:
 
     def _run(self, page: Path, *options: str) -> subprocess.CompletedProcess[str]:
         command = [self._binary, *_QUIET, f"--user-data-dir={self._profile}", *options, page.as_uri()]
-        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
 
     def document(self, page: Path) -> tuple[str, str]:
         """The page as the browser understood it, and what it had to complain about."""

@@ -50,7 +50,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     def run(line: str, host: str, check: bool = True, **settings: str) -> str:
         env = environment(HABANA_SIM_STATE_DIR=host, **settings)
         env["PATH"] = f"{programs}:{env['PATH']}"
-        done = subprocess.run(["/bin/bash", "-c", line], env=env, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(["/bin/bash", "-c", line], env=env, capture_output=True, text=True, timeout=300)
         if check:
             assert done.returncode == 0 and not done.stderr, done.stderr
         return done.stdout if check else f"{done.returncode}: {done.stdout}{done.stderr}"
