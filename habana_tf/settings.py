@@ -316,6 +316,22 @@ HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
     key=False,
 )
 
+HABANA_PROFILE: Setting[str] = Setting(
+    "HABANA_PROFILE",
+    "off",
+    *kind.PROFILE,
+    meaning="on, or the name of a template of Habana's but profile_api_light: this process writes its timeline to "
+    "default_profiling_<pid>.json when it ends.",
+    key=False,
+)
+HABANA_SIM_TRACE_PARTS: Setting[str | None] = Setting(
+    "HABANA_SIM_TRACE_PARTS",
+    None,
+    *kind.PATH,
+    meaning="Folder where habana-tf trace has each process leave its timeline; set by the command, not by you.",
+    key=False,
+)
+
 HABANA_SIM_LOG: Setting[str] = Setting(
     "HABANA_SIM_LOG",
     "info",

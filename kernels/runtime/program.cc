@@ -1,35 +1,29 @@
 #include "runtime/program.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
 
 #include "runtime/card.h"
 #include "runtime/counters.h"
+#include "runtime/timeline.h"
 
 namespace habana {
 
 namespace {
 
-// Nanoseconds of CLOCK_MONOTONIC, which all processes of this host share.
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // The time of one launch, published from its start to its end.
 class Stopwatch {
  public:
-  Stopwatch() : record_(Published()), start_(Now()) { PublishStart(record_, start_); }
-  ~Stopwatch() { PublishEnd(record_, end_ == 0 ? Now() : end_); }
+  Stopwatch() : record_(Published()), start_(MonotonicNow()) { PublishStart(record_, start_); }
+  ~Stopwatch() { PublishEnd(record_, end_ == 0 ? MonotonicNow() : end_); }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
   int64_t Stop() {
-    end_ = Now();
+    end_ = MonotonicNow();
     return end_ - start_;
   }
+  int64_t start() const { return start_; }
 
  private:
   CardRecord& record_;
@@ -37,11 +31,15 @@ class Stopwatch {
   int64_t end_ = 0;
 };
 
-// The calls of one launch, on the addresses of its buffers.
+// The calls of one launch, on the addresses of its buffers. A launch that is recorded has code of its own, so
+// that the others ask nothing per call.
+template <bool kRecorded>
 class Calls {
  public:
   Calls(const Program& program, std::vector<char*>* bases, const std::vector<size_t>& spared)
-      : program_(program), bases_(*bases), spared_(spared) {}
+      : program_(program), bases_(*bases), spared_(spared) {
+    if constexpr (kRecorded) last_ = MonotonicNow();
+  }
 
   // Makes the calls [first, end) with the loops among them from number `loop` on; returns the loop behind.
   size_t Run(size_t first, size_t end, size_t loop) {
@@ -57,6 +55,9 @@ class Calls {
       One(c++);
     }
   }
+
+  int32_t made() const { return made_; }
+  int threads() const { return pool_.threads(); }
 
  private:
   char*& At(int buffer) { return bases_[static_cast<size_t>(buffer)]; }
@@ -100,8 +101,16 @@ class Calls {
     thread_local std::vector<char*> pointers;
     pointers.resize(call.buffers.size());
     for (size_t i = 0; i < call.buffers.size(); ++i) pointers[i] = At(call.buffers[i]);
-    pool_.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(), call.grid,
-              call.grain);
+    const int threads = pool_.Run(call.fn, pointers.data(), call.dims.empty() ? nullptr : call.dims.data(),
+                                  call.grid, call.grain);
+    if constexpr (kRecorded) {
+      const int64_t now = MonotonicNow();
+      Record({last_, now, program_.number, EventKind::kKernelCall, static_cast<int32_t>(number), threads, 0});
+      last_ = now;
+      ++made_;
+    } else {
+      static_cast<void>(threads);
+    }
   }
 
   const Program& program_;
@@ -109,6 +118,8 @@ class Calls {
   const std::vector<size_t>& spared_;
   FloatMode mode_;
   PoolLease pool_;
+  int64_t last_ = 0;  // when the last call ended
+  int32_t made_ = 0;
 };
 
 }  // namespace
@@ -186,6 +197,12 @@ void RecipeData::DropDead() {
     it = it->second.expired() ? programs_.erase(it) : std::next(it);
   }
 }
+
+Program::Program()
+    : number([] {
+        static std::atomic<int64_t> last{0};
+        return last.fetch_add(1, std::memory_order_relaxed) + 1;
+      }()) {}
 
 Status Program::Validate(const std::vector<InputView>* inputs) const {
   const auto bad = [this](const std::string& what) {
@@ -268,6 +285,9 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
 
 Status Program::Run(const LaunchArgs& args) const {
   Stopwatch watch;
+  const bool recorded = Recording();
+  int32_t made = 0;
+  int threads = 1;
   Counters& counters = GetCounters();
   Status status;
   if (body) {
@@ -313,11 +333,24 @@ Status Program::Run(const LaunchArgs& args) const {
       const InputView& in = (*args.inputs)[static_cast<size_t>(copy.input)];
       if (in.data == args.outputs[copy.output]) spared.push_back(copy.call);
     }
-    Calls(*this, &bases, spared).Run(0, calls.size(), 0);
+    if (recorded) {
+      Calls<true> run(*this, &bases, spared);
+      run.Run(0, calls.size(), 0);
+      made = run.made();
+      threads = run.threads();
+    } else {
+      Calls<false>(*this, &bases, spared).Run(0, calls.size(), 0);
+    }
   }
   launches.fetch_add(1, std::memory_order_relaxed);
-  nanoseconds.fetch_add(watch.Stop(), std::memory_order_relaxed);
+  const int64_t took = watch.Stop();
+  nanoseconds.fetch_add(took, std::memory_order_relaxed);
   counters.launches.fetch_add(1, std::memory_order_relaxed);
+  if (recorded) {
+    NoteProgram(number, name, &noted);
+    Record({watch.start(), watch.start() + took, number, EventKind::kLaunch, made, threads,
+            static_cast<int32_t>(counters.device_bytes.load(std::memory_order_relaxed) >> 20)});
+  }
   return status;
 }
 
