@@ -39,7 +39,7 @@ def card_launch(made: Made, chip: Chip) -> CardLaunch:
         if seconds is None:
             raise ValueError(f"{made.name}: kernel {row} has open sizes, which a launch has not: please report it")
         held = hbm[first] if first < len(hbm) else None
-        name = label(row, ops)
+        _, name = label(row, ops)
         intervals.append(
             Interval(row["engine"], at, seconds, name, None, held, row["flops"], row["bytes"])
         )  # fmt: skip
@@ -52,11 +52,11 @@ def basis(chip: Chip) -> str:
     return f"Each kernel {said(chip)}; kernels one after the other."
 
 
-def label(row: dict[str, Any], ops: Sequence[tuple[str, str]]) -> str:
-    """The name of a kernel: the product it computes, else the last of its ops, to which the others lead, else what it
-    does. ops: type and name of the cluster's ops."""
+def label(row: dict[str, Any], ops: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Type and name of the op that a kernel is called after: the product it computes, else the last of its ops, to
+    which the others lead, else what it does. ops: type and name of the cluster's ops."""
     mine = [ops[k] for k in row["ops"]]
-    products = [name for type_, name in mine if any(word in type_ for word in _PRODUCTS)]
+    products = [op for op in mine if any(word in op[0] for word in _PRODUCTS)]
     if row["engine"] == "MME" and products:
         return products[0]
-    return mine[-1][1] if mine else str(row["does"])
+    return mine[-1] if mine else (str(row["does"]), str(row["does"]))

@@ -4,7 +4,7 @@ A part is JSON data, so that each rank of a job can leave its own (`folder`), an
 
     rank, size, pid, host, command, chip, tensorflow    who it was
     clock       {"monotonic", "realtime", "boot"}, begin, end: nanoseconds, see `record.Clock`
-    threads     [{"id", "name", "events": [[start, end, subject, kind, detail, threads, hbm], ...]}]
+    threads     [{"id", "hash", "name", "events": [[start, end, subject, kind, detail, threads, hbm], ...]}]
     programs    {number: {"name", "how", "seconds", "kernels": [...], "hbm": [...], "card": [...] or null}}
     ops         {number: name} of ops on the CPU
     cpu         [[thread, name, start, end], ...] of TensorFlow's own profiler, where it was asked for
@@ -50,7 +50,9 @@ def make(
         "clock": {"monotonic": record.clock.monotonic, "realtime": record.clock.realtime, "boot": record.clock.boot},
         "begin": record.begin,
         "end": record.end,
-        "threads": [{"id": t.id, "name": t.name, "events": [list(e) for e in t.events]} for t in record.threads],
+        "threads": [
+            {"id": t.id, "hash": t.hash, "name": t.name, "events": [list(e) for e in t.events]} for t in record.threads
+        ],
         "programs": {str(n): described(n, record.programs.get(n, ""), card) for n in numbers if n},
         "ops": {str(n): name for n, name in record.ops.items()},
         "cpu": [list(each) for each in cpu],
@@ -69,11 +71,12 @@ def described(number: int, name: str, on: Chip) -> dict[str, Any]:
     ops = made.ops()
     kernels = [
         {
-            "name": label(row, ops), "engine": row["engine"], "does": row["does"], "shape": row["shape"],
-            "fused": row["fused"], "ops": [f"{type_} {op}" for type_, op in (ops[k] for k in row["ops"])],
+            "name": name, "op": type_, "engine": row["engine"], "does": row["does"], "shape": row["shape"],
+            "fused": row["fused"], "ops": [" ".join(ops[k]) for k in row["ops"]],
             "flops": row["flops"], "bytes": row["bytes"], "times": row.get("times", 1), "calls": row["launches"],
         }
         for row in made.kernels()
+        for type_, name in [label(row, ops)]
     ]  # fmt: skip
     launch = card_launch(made, on)
     return {

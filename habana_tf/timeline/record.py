@@ -53,9 +53,11 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True)
 class Thread:
-    """The events of a thread, in the order in which they ended."""
+    """The events of a thread, in the order in which they ended. id: as the system knows it; hash: as TensorFlow's
+    profiler numbers it."""
 
     id: int
+    hash: int
     name: str
     events: tuple[Event, ...]
 
@@ -126,7 +128,8 @@ class Recording:
             raise ValueError("this recording was stopped, and what it recorded is gone: read it before")
         threads, programs, ops, dropped = _bridge.read_record(self.begin)
         found = tuple(
-            Thread(id_, name, tuple(map(Event._make, _EVENT.iter_unpack(data)))) for id_, name, data in threads
+            Thread(id_, other, name, tuple(map(Event._make, _EVENT.iter_unpack(data))))
+            for id_, other, name, data in threads
         )
         return Record(self.begin, time.monotonic_ns(), self.clock, found, programs, ops, dropped)
 

@@ -58,7 +58,7 @@ void Register(const std::vector<RegistrationTuple>& rows) {
   SetRegistrations(std::move(registrations));
 }
 
-// ([(id of a thread, its name, events as they are in memory)], names of programs, names of ops, dropped)
+// ([(two ids of a thread, its name, events as they are in memory)], names of programs, names of ops, dropped)
 nb::tuple ReadRecordTuple(int64_t since) {
   Recorded record;
   {
@@ -68,8 +68,8 @@ nb::tuple ReadRecordTuple(int64_t since) {
   nb::list threads;
   for (const RecordedThread& thread : record.threads) {
     const auto* data = reinterpret_cast<const char*>(thread.events.data());
-    threads.append(
-        nb::make_tuple(thread.id, thread.name, nb::bytes(data, thread.events.size() * sizeof(Event))));
+    threads.append(nb::make_tuple(thread.id, thread.hash, thread.name,
+                                  nb::bytes(data, thread.events.size() * sizeof(Event))));
   }
   const auto named = [](const std::map<int64_t, std::string>& names) {
     nb::dict out;

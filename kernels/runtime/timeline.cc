@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 namespace habana {
 
@@ -24,6 +26,7 @@ struct Chunk {
 
 struct Log {
   int64_t id = 0;
+  int64_t hash = 0;
   std::string name;
   Chunk* tail = nullptr;               // the writer's
   Chunk* head = nullptr;               // the readers', as is `skip`
@@ -59,6 +62,8 @@ struct ThreadLog {
 Log* NewLog() {
   auto log = std::make_unique<Log>();
   log->id = static_cast<int64_t>(syscall(SYS_gettid));
+  log->hash =
+      static_cast<int64_t>(static_cast<uint32_t>(std::hash<std::thread::id>()(std::this_thread::get_id())));
   char name[16] = {};
   if (pthread_getname_np(pthread_self(), name, sizeof(name)) == 0) log->name = name;
   log->head = log->tail = new Chunk;
@@ -161,7 +166,7 @@ Recorded ReadRecord(int64_t since) {
   out.ops = record.ops;
   out.dropped = record.dropped.load(std::memory_order_relaxed);
   for (const auto& log : record.logs) {
-    RecordedThread thread{log->id, log->name, {}};
+    RecordedThread thread{log->id, log->hash, log->name, {}};
     int first = log->skip;
     for (const Chunk* chunk = log->head; chunk != nullptr;
          chunk = chunk->next.load(std::memory_order_acquire)) {

@@ -88,7 +88,8 @@ HABANA_EXPORT int64_t StartRecording();
 HABANA_EXPORT void StopRecording();
 
 struct RecordedThread {
-  int64_t id;  // as the system knows it
+  int64_t id;    // as the system knows it
+  int64_t hash;  // as TensorFlow's profiler numbers threads: the lower 32 bits of a hash by the C++ library
   std::string name;
   std::vector<Event> events;
 };

@@ -7,9 +7,9 @@ from typing import Any
 MS = 1_000_000
 """Nanoseconds."""
 KERNELS = [
-    {"name": "net/dense/MatMul", "engine": "MME", "does": "contract", "shape": [64, 20], "fused": {},
+    {"name": "net/dense/MatMul", "op": "MatMul", "engine": "MME", "does": "contract", "shape": [64, 20], "fused": {},
      "ops": ["MatMul net/dense/MatMul"], "flops": 76800, "bytes": 15200, "times": 1, "calls": [0, 1]},
-    {"name": "net/dense/Relu", "engine": "TPC", "does": "map", "shape": [64, 20], "fused": {"max": 1},
+    {"name": "net/dense/Relu", "op": "Relu", "engine": "TPC", "does": "map", "shape": [64, 20], "fused": {"max": 1},
      "ops": ["Relu net/dense/Relu"], "flops": 1280, "bytes": 10240, "times": 1, "calls": [1, 2]},
 ]  # fmt: skip
 CARD = {
@@ -36,7 +36,8 @@ def part(rank: int = 0, size: int = 1, boot: str = "b", monotonic: int = 0, real
     return {
         "rank": rank, "size": size, "pid": 100 + rank, "host": f"host-{boot}", "command": "train.py", "chip": "gaudi2",
         "tensorflow": "2.15.1", "clock": {"monotonic": monotonic, "realtime": realtime, "boot": boot},
-        "begin": at, "end": at + 5 * MS, "threads": [{"id": 900 + rank, "name": "python", "events": events}],
+        "begin": at, "end": at + 5 * MS,
+        "threads": [{"id": 900 + rank, "hash": 5000 + rank, "name": "python", "events": events}],
         "programs": {"7": {"name": "step", "how": "compiled", "seconds": 0.001, "kernels": KERNELS,
                            "hbm": [15200, 20000, 20000], "card": CARD}},
         "ops": {}, "cpu": [], "marks": [["epoch", at + 2 * MS]], "dropped": 0, "basis": "a test",
