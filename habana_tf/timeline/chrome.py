@@ -79,8 +79,8 @@ def _row(pid: int, tid: int, name: str, order: int) -> list[dict[str, Any]]:
 
 def _span(pid: int, tid: int, name: str, kind: str, start: float, length: float, **args: Any) -> dict[str, Any]:
     """start, length: nanoseconds."""
-    event = {"ph": "X", "pid": pid, "tid": tid, "name": name, "cat": kind, "ts": round(start / 1e3, 3),
-             "dur": round(max(length, 0) / 1e3, 3)}  # fmt: skip
+    event = {"ph": "X", "pid": pid, "tid": tid, "name": name, "cat": kind, "ts": round(start / 1e3, 6),
+             "dur": round(max(length, 0) / 1e3, 6)}  # fmt: skip
     return {**event, "args": args} if args else event
 
 
@@ -157,6 +157,6 @@ def _card(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]
                 yield _span(pid, tid, name, engine, at + start * 1e9, seconds * 1e9, flops=flops, bytes=nbytes)
                 for what, value in (("SRAM in bytes", sram), ("HBM in bytes", hbm)):
                     if value is not None:
-                        yield {"ph": "C", "pid": pid, "name": what, "ts": round(at / 1e3 + start * 1e6, 3),
+                        yield {"ph": "C", "pid": pid, "name": what, "ts": round(at / 1e3 + start * 1e6, 6),
                                "args": {"in use": value}}  # fmt: skip
         at += nanoseconds

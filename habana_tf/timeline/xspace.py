@@ -3,7 +3,7 @@
 Three planes:
 - The HPU as recorded. TensorBoard's tools know devices by the beginning of their names, "/device:GPU:" and
   "/device:TPU:", and beside those draw none; so it is called "/device:GPU:0 is /device:HPU:0 ...". A line per thread of
-  the host: launches, with their kernel calls in them, copies, compilations. A kernel call has the name and type of its op
+  the host: launches, their kernel calls in them, copies, compilations. A kernel call has the name and type of its op
   (`tf_op`), by which overview page and op statistics count it.
 - "/device:GPU:1 is ... as predicted": a line per engine of the card. It has a clock of its own, in which the launches
   follow each other without a gap. Its events have no `tf_op` and belong to no step, so that the tools draw them and

@@ -17,6 +17,7 @@ from habana_tf.cli.output import CommandError, duration, size
 _EPILOG = """\
 examples:
   habana-tf trace train.py --epochs 1                         into trace.json, for ui.perfetto.dev
+  habana-tf trace -o step.json --html step.html train.py      and as a page that needs nothing else
   habana-tf trace habana-tf run -n 2 train.py                 both ranks in one file, by one clock
   habana-tf trace mpirun -n 2 python train.py                 the same with another launcher
 
@@ -31,6 +32,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.usage = "habana-tf trace [options] PROGRAM [arguments ...]"
     parser.epilog = _EPILOG
     parser.add_argument("-o", "--output", metavar="FILE", help="Chrome trace events (default: trace.json)")
+    parser.add_argument("--html", metavar="FILE", help="a page with timeline, roofline, memory and layers")
     parser.add_argument("program", metavar="PROGRAM", help="a Python script (.py), or any command that starts some")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.set_defaults(run=_run)
@@ -43,7 +45,7 @@ def _run(arguments: argparse.Namespace) -> int:
         command = [sys.executable, arguments.program, *arguments.arguments]
     else:
         command = [arguments.program, *arguments.arguments]
-    outputs = {"json": arguments.output or "trace.json"}
+    outputs = {"json": arguments.output or (None if arguments.html else "trace.json"), "html": arguments.html}
     for path in filter(None, outputs.values()):
         folder = os.path.dirname(os.path.abspath(path))
         if not os.access(folder, os.W_OK):
@@ -88,10 +90,15 @@ def _write(parts: list[dict[str, Any]], outputs: dict[str, str | None]) -> None:
     launches = sum(e[3] == Kind.LAUNCH for p in parts for t in p["threads"] for e in t["events"])
     seconds = max((p["end"] - p["begin"]) / 1e9 for p in parts)
     ranks = f"{len(parts)} rank{'s' if len(parts) > 1 else ''}"
-    for path in outputs.values():
+    for form, path in outputs.items():
         if path is None:
             continue
-        text, hint = json.dumps(chrome.trace(parts), separators=(",", ":")), "open it in ui.perfetto.dev"
+        if form == "json":
+            text, hint = json.dumps(chrome.trace(parts), separators=(",", ":")), "open it in ui.perfetto.dev"
+        else:
+            from habana_tf.cli.trace.page import page
+
+            text, hint = page.page(parts), "open it in a browser"
         with open(path, "w", encoding="utf-8") as out:
             out.write(text)
         said = f"{path}: {launches} launches of {ranks} in {duration(seconds)}, {size(len(text))}; {hint}"
