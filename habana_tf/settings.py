@@ -312,7 +312,7 @@ HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
     "HABANA_SYNAPSE_LOGGER",
     "off",
     *kind.LOGGER,
-    meaning="A trace of SynapseAI's calls, which is not simulated: anything but off is an error where it would start.",
+    meaning="What synapse_logger_helpers writes a timeline of: all is the whole process, range the steps of its hook.",
     key=False,
 )
 
