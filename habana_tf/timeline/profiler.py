@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import re
+from pathlib import Path
+
 from .record import Recording
 
 __all__ = ["start", "stop"]
@@ -29,4 +33,21 @@ def stop() -> bytes:
 
     made = part.make(recording.read())
     recording.stop()
-    return xspace.space(made, chip().hbm_bandwidth, chip().hbm_bytes)
+    return xspace.space(made, chip().hbm_bandwidth, chip().hbm_bytes, _wide_thread_numbers())
+
+
+@functools.cache
+def _wide_thread_numbers() -> bool:
+    """Whether TensorFlow's profiler numbers threads by 64 bits: what the header in its wheel says. 2.15 takes 32, 2.21
+    takes 64."""
+    import tensorflow as tf
+
+    include = Path(tf.sysconfig.get_include())
+    for place in ("xla/tsl/platform/env.h", "tsl/platform/env.h", "tensorflow/tsl/platform/env.h"):
+        path = include / place
+        found = re.search(
+            r"virtual int(32|64)(?:_t)? GetCurrentThreadId\(\)", path.read_text() if path.exists() else ""
+        )
+        if found is not None:
+            return found[1] == "64"
+    return True

@@ -54,7 +54,7 @@ class Event(NamedTuple):
 @dataclass(frozen=True)
 class Thread:
     """The events of a thread, in the order in which they ended. id: as the system knows it; hash: as TensorFlow's
-    profiler numbers it."""
+    profiler numbers it, some releases by the lower 32 bits alone."""
 
     id: int
     hash: int

@@ -97,10 +97,11 @@ class _Plane:
         )
 
 
-def space(part: dict[str, Any], bandwidth: int, memory: int) -> bytes:
-    """The serialized XSpace of a part. bandwidth: of the card's HBM, bytes per second; memory: bytes."""
+def space(part: dict[str, Any], bandwidth: int, memory: int, wide: bool = True) -> bytes:
+    """The serialized XSpace of a part. bandwidth: of the card's HBM, bytes per second; memory: bytes. wide:
+    whether TensorFlow numbers threads by 64 bits and not by the lower 32."""
     began = part["begin"] + part["clock"]["realtime"] - part["clock"]["monotonic"]
-    planes = [_hpu(part, began, bandwidth, memory), _card(part, began), _host(part, began)]
+    planes = [_hpu(part, began, bandwidth, memory), _card(part, began), _host(part, began, wide)]
     return b"".join(message(1, plane.body()) for plane in planes)
 
 
@@ -194,7 +195,7 @@ def _card(part: dict[str, Any], began: int) -> _Plane:
     return plane
 
 
-def _host(part: dict[str, Any], began: int) -> _Plane:
+def _host(part: dict[str, Any], began: int, wide: bool) -> _Plane:
     plane = _Plane(3, HOST_PLANE)
     for thread, events in _correlated(part):
         made = []
@@ -205,5 +206,6 @@ def _host(part: dict[str, Any], began: int) -> _Plane:
                 stats = {"correlation_id": launch, "device_id": 0}
                 made.append(plane.event(number, (start - part["begin"]) * 1000, (end - start) * 1000, **stats))
         if made:
-            plane.line(thread["hash"], thread["name"], began, made)
+            number = thread["hash"] if wide else thread["hash"] & 0xFFFFFFFF
+            plane.line(number, thread["name"], began, made)
     return plane

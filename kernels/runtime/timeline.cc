@@ -62,8 +62,7 @@ struct ThreadLog {
 Log* NewLog() {
   auto log = std::make_unique<Log>();
   log->id = static_cast<int64_t>(syscall(SYS_gettid));
-  log->hash =
-      static_cast<int64_t>(static_cast<uint32_t>(std::hash<std::thread::id>()(std::this_thread::get_id())));
+  log->hash = static_cast<int64_t>(std::hash<std::thread::id>()(std::this_thread::get_id()));
   char name[16] = {};
   if (pthread_getname_np(pthread_self(), name, sizeof(name)) == 0) log->name = name;
   log->head = log->tail = new Chunk;

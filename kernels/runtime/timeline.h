@@ -89,7 +89,7 @@ HABANA_EXPORT void StopRecording();
 
 struct RecordedThread {
   int64_t id;    // as the system knows it
-  int64_t hash;  // as TensorFlow's profiler numbers threads: the lower 32 bits of a hash by the C++ library
+  int64_t hash;  // as TensorFlow's profiler numbers threads: the C++ library's hash of the thread's id
   std::string name;
   std::vector<Event> events;
 };

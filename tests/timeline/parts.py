@@ -37,7 +37,7 @@ def part(rank: int = 0, size: int = 1, boot: str = "b", monotonic: int = 0, real
         "rank": rank, "size": size, "pid": 100 + rank, "host": f"host-{boot}", "command": "train.py", "chip": "gaudi2",
         "tensorflow": "2.15.1", "clock": {"monotonic": monotonic, "realtime": realtime, "boot": boot},
         "begin": at, "end": at + 5 * MS,
-        "threads": [{"id": 900 + rank, "hash": 5000 + rank, "name": "python", "events": events}],
+        "threads": [{"id": 900 + rank, "hash": 5000 + rank + 2**40, "name": "python", "events": events}],
         "programs": {"7": {"name": "step", "how": "compiled", "seconds": 0.001, "kernels": KERNELS,
                            "hbm": [15200, 20000, 20000], "card": CARD}},
         "ops": {}, "cpu": [], "marks": [["epoch", at + 2 * MS]], "dropped": 0, "basis": "a test",

@@ -46,5 +46,7 @@ def test_the_card_s_plane_has_engines_in_its_own_clock() -> None:
 def test_launches_are_given_to_tensorflow_s_threads() -> None:
     of = plane(read(xspace.space(part(), 1, 1)), xspace.HOST_PLANE)
     (line,) = of.lines
-    assert line.id == 5000 and names(of, line) == ["launch step"] * 2
+    assert line.id == 5000 + 2**40 and names(of, line) == ["launch step"] * 2
     assert [stats(of, e)["correlation_id"] for e in line.events] == [1, 2]
+    (line,) = plane(read(xspace.space(part(), 1, 1, wide=False)), xspace.HOST_PLANE).lines
+    assert line.id == 5000
