@@ -331,6 +331,13 @@ HABANA_SIM_TRACE_PARTS: Setting[str | None] = Setting(
     meaning="Folder where habana-tf trace has each process leave its timeline; set by the command, not by you.",
     key=False,
 )
+HABANA_SIM_TRACE_CPU: Setting[bool] = Setting(
+    "HABANA_SIM_TRACE_CPU",
+    False,
+    *kind.SWITCH,
+    meaning="Timelines have what TensorFlow runs on the CPU too; set by habana-tf trace --cpu-ops.",
+    key=False,
+)
 
 HABANA_SIM_LOG: Setting[str] = Setting(
     "HABANA_SIM_LOG",

@@ -11,24 +11,33 @@ import json
 import logging
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from habana_tf import settings
 
 from .record import Recording
 
+if TYPE_CHECKING:
+    from .cpu_ops import CpuOps
+
 __all__ = ["begin", "file_of_profile"]
 
 _log = logging.getLogger("habana_tf")
 _recording: Recording | None = None
+_cpu_ops: CpuOps | None = None
 
 
 def begin() -> None:
     """Starts the timeline of the process, if it is wanted and not under way; it is written when the process ends."""
-    global _recording
+    global _recording, _cpu_ops
     wanted = settings.HABANA_SIM_TRACE_PARTS.get() is not None or settings.HABANA_PROFILE.get() == "on"
     if not wanted or _recording is not None:
         return
     _recording = Recording()
+    if settings.HABANA_SIM_TRACE_CPU.get():
+        from .cpu_ops import CpuOps
+
+        _cpu_ops = CpuOps()
     atexit.register(_finish)
 
 
@@ -50,7 +59,9 @@ def _finish() -> None:
     )  # with the compiler's modules, which a process that records nothing need not import for it
 
     try:
-        mine = part.make(recording.read())
+        record = recording.read()
+        ops = _cpu_ops.stop() if _cpu_ops is not None else []
+        mine = part.make(record, ops)
         recording.stop()
         parts = settings.HABANA_SIM_TRACE_PARTS.get()
         if parts is not None:

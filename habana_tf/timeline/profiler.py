@@ -8,17 +8,24 @@ from pathlib import Path
 
 from .record import Recording
 
-__all__ = ["start", "stop"]
+__all__ = ["last_begin", "start", "stop"]
 
 _recording: Recording | None = None
+_begin = 0
 
 
 def start() -> None:
     """A session of TensorFlow's profiler begins: launches are recorded."""
-    global _recording
+    global _recording, _begin
     if _recording is not None:  # TensorFlow gave up the last session without ending it
         _recording.stop()
     _recording = Recording()
+    _begin = _recording.begin
+
+
+def last_begin() -> int:
+    """When the last session began, in nanoseconds of CLOCK_MONOTONIC; 0 before the first."""
+    return _begin
 
 
 def stop() -> bytes:

@@ -108,12 +108,15 @@ def programs(part: dict[str, Any]) -> list[Program]:
 
 def by_path(program: Program) -> dict[tuple[str, ...], float]:
     """Host seconds of a program's kernels by the path of their op's name: ("forward" or "backward" or "update", scope,
-    ..., op). An op under gradient_tape/ is of the backward pass, one that assigns of the update."""
+    ..., op). An op under gradient_tape/ is of the backward pass, one that assigns and is no product of the update."""
     found: dict[tuple[str, ...], float] = {}
     for kernel in program.kernels:
         name = kernel.row["name"]
         backward = name.startswith(("gradient_tape/", "gradients/"))
-        updates = any("Assign" in op.split(" ", 1)[0] or "ResourceApply" in op for op in kernel.row["ops"])
+        # A product may have the update of a statistic or of its weights fused to it; it is called after the product.
+        updates = kernel.row["engine"] != "MME" and any(
+            "Assign" in op.split(" ", 1)[0] or "ResourceApply" in op for op in kernel.row["ops"]
+        )
         pass_ = "backward" if backward else "update" if updates else "forward"
         path = name.removeprefix("gradient_tape/").removeprefix("gradients/").split("/")
         whole = (pass_, *path)

@@ -47,10 +47,10 @@ def test_kernels_of_one_name_share_what_does_not_match() -> None:
 def test_paths_say_which_pass() -> None:
     made = part()
     names = ["net/a/MatMul", "gradient_tape/net/a/MatMul/MatMul_1", "SGD/AssignSub"]
-    ops = [["MatMul x"], ["MatMul x"], ["Mul x", "AssignSubVariableOp y"]]
+    ops = [["MatMul x", "AssignVariableOp statistic"], ["MatMul x"], ["Mul x", "AssignSubVariableOp y"]]
     made["programs"]["7"]["kernels"] = [
-        {**KERNELS[0], "name": name, "ops": each, "calls": [k, 1]}
-        for k, (name, each) in enumerate(zip(names, ops, strict=True))
+        {**KERNELS[0], "name": name, "ops": each, "engine": engine, "calls": [k, 1]}
+        for k, (name, each, engine) in enumerate(zip(names, ops, ("MME", "MME", "TPC"), strict=True))
     ]
     found = summary.by_path(summary.programs(made)[0])
     assert list(found) == [

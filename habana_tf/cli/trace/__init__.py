@@ -33,6 +33,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EPILOG
     parser.add_argument("-o", "--output", metavar="FILE", help="Chrome trace events (default: trace.json)")
     parser.add_argument("--html", metavar="FILE", help="a page with timeline, roofline, memory and layers")
+    parser.add_argument("--cpu-ops", action="store_true",
+                        help="also what TensorFlow runs on the CPU, by its own profiler, which the program then cannot "
+                        "use itself; costs more")  # fmt: skip
     parser.add_argument("program", metavar="PROGRAM", help="a Python script (.py), or any command that starts some")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.set_defaults(run=_run)
@@ -53,7 +56,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from habana_tf.timeline import folder
 
     with tempfile.TemporaryDirectory(prefix="habana-tf-trace-") as where:
-        code = _ran(command, where)
+        code = _ran(command, where, arguments.cpu_ops)
         parts = folder.read(where)
     if not parts:
         raise CommandError(
@@ -65,11 +68,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return code
 
 
-def _ran(command: Sequence[str], folder: str) -> int:
+def _ran(command: Sequence[str], folder: str, cpu_ops: bool) -> int:
     """Runs it to its end and returns its exit code. Interrupts are the program's: it gets them from the terminal."""
     from habana_tf import settings
 
     env = {**os.environ, settings.HABANA_SIM_TRACE_PARTS.name: folder}
+    env[settings.HABANA_SIM_TRACE_CPU.name] = "on" if cpu_ops else "off"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         return subprocess.Popen(command, env=env, preexec_fn=_interruptible).wait()

@@ -82,6 +82,23 @@ def test_a_program_is_traced_and_its_exit_code_returned(program: str, tmp_path: 
 
 
 @pytest.mark.slow
+def test_ops_on_the_cpu_stand_between_the_launches(program: str, tmp_path: Path) -> None:
+    """By the clock of the launches: TensorFlow's op that launches lies around the launch, and is left out itself."""
+    text = Path(program).read_text()
+    Path(program).write_text(text.replace("return y", "return tf.strings.as_string(y, name='written')"))
+    done = command("-o", str(tmp_path / "out.json"), "--cpu-ops", program, "0")
+    assert done.returncode == 0, done.stderr
+    _, trace = drawn(tmp_path / "out.json")
+    written = sorted(e["ts"] for e in trace["traceEvents"] if e["name"] == "written (AsString)")
+    launches = sorted(e["ts"] + e["dur"] for e in trace["traceEvents"]
+                      if e.get("cat") == "launch" and e["name"].startswith("cluster_") and e["pid"] == 1)  # fmt: skip
+    assert len(written) == len(launches) == 4
+    assert all(end <= at for end, at in zip(launches, written, strict=True))
+    assert all(at <= end for at, end in zip(written, launches[1:], strict=False))
+    assert not any("HpuLaunch" in e["name"] for e in trace["traceEvents"])
+
+
+@pytest.mark.slow
 def test_ranks_are_in_one_file(program: str, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     done = command("-o", str(out), sys.executable, "-m", "habana_tf.cli", "run", "-n", "2", program, "0")
