@@ -58,5 +58,5 @@ def label(row: dict[str, Any], ops: Sequence[tuple[str, str]]) -> tuple[str, str
     mine = [ops[k] for k in row["ops"]]
     products = [op for op in mine if any(word in op[0] for word in _PRODUCTS)]
     if row["engine"] == "MME" and products:
-        return products[0]
+        return products[-1]  # it may read a view that an earlier product made first
     return mine[-1] if mine else (str(row["does"]), str(row["does"]))
