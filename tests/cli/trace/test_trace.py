@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.child import environment
+from tests.versions import workers_fit
 
 PROGRAM = """
 import sys
@@ -111,6 +112,36 @@ def test_ranks_are_in_one_file(program: str, tmp_path: Path) -> None:
     spans = {e["pid"]: (e["ts"], e["ts"] + e["dur"]) for e in trace["traceEvents"] if e.get("cat") == "launch"}
     (first, second) = (span for pid, span in sorted(spans.items()) if pid % 2)
     assert abs(first[0] - second[0]) < 120e6  # microseconds; by two clocks they would be days apart
+
+
+SUMS = """
+import numpy as np
+import tensorflow as tf
+import habana_tf
+from habana_tf.distribute import HPUStrategy
+habana_tf.load_habana_module()
+with HPUStrategy().scope():
+    model = tf.keras.Sequential([tf.keras.layers.Dense(4)])
+    model.compile("sgd", "mse")
+model.fit(np.ones([64, 8], "f"), np.ones([64, 4], "f"), batch_size=16, verbose=0)
+"""
+
+
+@workers_fit
+@pytest.mark.slow
+def test_ranks_wait_for_each_other_at_one_time(tmp_path: Path) -> None:
+    """No rank leaves a sum before the last has come to it: so it must look by the common clock."""
+    (tmp_path / "sums.py").write_text(SUMS)
+    out = tmp_path / "out.json"
+    run = [sys.executable, "-m", "habana_tf.cli", "run", "-n", "2", str(tmp_path / "sums.py")]
+    done = command("-o", str(out), *run)
+    assert done.returncode == 0, done.stderr
+    _, trace = drawn(out)
+    waits = [e for e in trace["traceEvents"] if e.get("cat") == "wait"]
+    by_rank = [sorted((e["ts"], e["ts"] + e["dur"]) for e in waits if e["pid"] == pid) for pid in (1, 3)]
+    assert len(by_rank[0]) == len(by_rank[1]) >= 4  # at least one per step
+    for (start, end), (other_start, other_end) in zip(*by_rank, strict=True):
+        assert max(start, other_start) <= min(end, other_end)
 
 
 def test_what_loads_no_hpu_leaves_no_timeline(tmp_path: Path) -> None:
