@@ -23,6 +23,7 @@ __all__ = [
     "PATH",
     "PER_NODE",
     "PORT",
+    "PROFILE",
     "SWITCH",
     "TEXT",
     "USER",
@@ -175,6 +176,14 @@ def _logger(text: str) -> str:
     return spellings.get(text.lower()) or choice("all", "range", "range_hw")[0](text)
 
 
+def _profile(text: str) -> str:
+    spellings = {"false": "off", "0": "off", "off": "off", "profile_api_light": "off", "true": "on", "1": "on",
+                 "on": "on"}  # fmt: skip
+    return spellings.get(text.lower(), "on")
+
+
+PROFILE = (_profile, "0, 1, or the name of a template such as profile_api")
+"""Habana's library set profile_api_light by itself where nobody had set anything, so that is no wish."""
 LOGGER = (_logger, "false, true, on, all, range or range_hw")
 MODULE_ID: tuple[Callable[[str], int | None], str] = (_number, "one module id such as 3")
 COUNT: tuple[Callable[[str], int | None], str] = (_number, "a number such as 3")

@@ -19,7 +19,7 @@ __all__ = ["announce", "asks_for_hpu", "check", "read_by_others", "set_in_vain",
 
 _log = logging.getLogger(__name__)
 
-_PROFILER = "no SynapseAI runs here that could be profiled: use TensorFlow's profiler"
+_PROFILER = "the timeline is always whole: HABANA_PROFILE=1, habana-tf trace or TensorFlow's profiler make one"
 _LOGS = "SynapseAI's logs; HABANA_SIM_LOG sets what habana_tf says"
 _NETWORK = "the network between cards is not simulated: gradients go through Horovod or TensorFlow's collectives"
 _DUMPS = "graphs are written where TF_DUMP_GRAPH_PREFIX says; habana-tf recipes report draws recipes"
@@ -29,7 +29,7 @@ _CARD = "memory and streams of a real card; TensorFlow's allocator serves the si
 _TOPOLOGY = "the machine is described by HABANA_SIM_CHIP and HABANA_SIM_CARDS, and the launcher's ranks"
 
 _WITHOUT_EFFECT = (
-    (_PROFILER, "HABANA_PROFILE HABANA_PROFILE_CONFIG_PATH HABANA_PROFILE_RANGE HABANA_PROF_CONFIG "
+    (_PROFILER, "HABANA_PROFILE_CONFIG_PATH HABANA_PROFILE_RANGE HABANA_PROF_CONFIG "
                 "TF_HW_PROFILE_RANGE TF_PROFILE_STEPS"),
     (_LOGS, "ENABLE_CONSOLE HABANA_LOGS LOG_LEVEL_ALL LOG_LEVEL_ALL_HCL LOG_LEVEL_GC LOG_LEVEL_SYN_API"),
     (_NETWORK, "HABANA_NCCL_COMM_API HABANA_USE_PREALLOC_BUFFER_FOR_ALLREDUCE HABANA_USE_STREAMS_FOR_HCL HCCL_COMM_ID "

@@ -108,6 +108,9 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's
     habana_variables.announce()
+    from .timeline import process
+
+    process.begin()
 
 
 @contextmanager

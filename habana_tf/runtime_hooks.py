@@ -24,6 +24,8 @@ __all__ = [
     "no_card_text",
     "node_info",
     "optimize",
+    "profile_start",
+    "profile_stop",
     "registrations",
     "resolve",
     "variable_plan",
@@ -123,6 +125,20 @@ def memory_text() -> str:
 
     in_use = tf.config.experimental.get_memory_info("HPU:0")["current"]
     return f"{in_use} bytes in use, {chip().hbm_bytes} bytes total"
+
+
+def profile_start() -> None:
+    """A session of TensorFlow's profiler begins."""
+    from .timeline import profiler
+
+    profiler.start()
+
+
+def profile_stop() -> bytes:
+    """It ends: a serialized XSpace."""
+    from .timeline import profiler
+
+    return profiler.stop()
 
 
 def no_card_text() -> str:

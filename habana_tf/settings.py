@@ -312,7 +312,30 @@ HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
     "HABANA_SYNAPSE_LOGGER",
     "off",
     *kind.LOGGER,
-    meaning="A trace of SynapseAI's calls, which is not simulated: anything but off is an error where it would start.",
+    meaning="What synapse_logger_helpers writes a timeline of: all is the whole process, range the steps of its hook.",
+    key=False,
+)
+
+HABANA_PROFILE: Setting[str] = Setting(
+    "HABANA_PROFILE",
+    "off",
+    *kind.PROFILE,
+    meaning="on, or the name of a template of Habana's but profile_api_light: this process writes its timeline to "
+    "default_profiling_<pid>.json when it ends.",
+    key=False,
+)
+HABANA_SIM_TRACE_PARTS: Setting[str | None] = Setting(
+    "HABANA_SIM_TRACE_PARTS",
+    None,
+    *kind.PATH,
+    meaning="Folder where habana-tf trace has each process leave its timeline; set by the command, not by you.",
+    key=False,
+)
+HABANA_SIM_TRACE_CPU: Setting[bool] = Setting(
+    "HABANA_SIM_TRACE_CPU",
+    False,
+    *kind.SWITCH,
+    meaning="Timelines have what TensorFlow runs on the CPU too; set by habana-tf trace --cpu-ops.",
     key=False,
 )
 

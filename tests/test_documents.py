@@ -185,8 +185,8 @@ def test_a_block_of_commands(block: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("command", [marked(each) for each in INLINE if each not in {*LATER, *NEVER, *RUN}])
 def test_a_command_within_a_sentence(command: str, folder: Path) -> None:
-    incomplete = {"habana-tf run": " --help", "python -m habana_tf": " --help", "mpirun": " --version",
-                  "horovodrun": " --version"}  # fmt: skip
+    incomplete = {"habana-tf run": " --help", "habana-tf trace": " --help",
+                  "python -m habana_tf": " --help", "mpirun": " --version", "horovodrun": " --version"}  # fmt: skip
     assert shell(command + incomplete.get(command, ""), folder)
 
 

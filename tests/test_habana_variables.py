@@ -54,12 +54,12 @@ def test_each_has_an_effect_a_reason_or_another_reader_and_one_of_these_only() -
 
 def test_what_is_set_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert habana_variables.set_in_vain() == ()
-    monkeypatch.setenv("HABANA_PROFILE", "profile_api_light")
+    monkeypatch.setenv("HABANA_PROF_CONFIG", "prof.json")
     monkeypatch.setenv("LOG_LEVEL_ALL", "")  # as if unset
     monkeypatch.setenv("HABANA_SOMETHING_NEW", "1")
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "0")
     monkeypatch.setenv("HOROVOD_CYCLE_TIME", "0.5")
-    assert habana_variables.set_in_vain() == ("HABANA_PROFILE", "HABANA_SOMETHING_NEW")
+    assert habana_variables.set_in_vain() == ("HABANA_PROF_CONFIG", "HABANA_SOMETHING_NEW")
 
 
 def test_which_variables_ask_for_hpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +105,10 @@ def test_one_quiet_line_says_what_is_set_in_vain() -> None:
         for n in (1, 2):
             tf.function(lambda x: x * 2 + 1)(tf.ones([n]))
         """
-    vain = {"HABANA_PROFILE": "1", "ENABLE_CONSOLE": "true", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    vain = {"HABANA_PROF_CONFIG": "a.json", "ENABLE_CONSOLE": "true", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = python(script, imported=True, HABANA_SIM_LOG="info", **vain)
     lines = [line for line in done.stderr.splitlines() if "no effect" in line]
     assert [re.findall(r"[A-Z]{2}[A-Z_0-9]+", line.split(": no effect")[0]) for line in lines] == [
-        ["ENABLE_CONSOLE", "HABANA_PROFILE"], ["TF_CLUSTER_VARIABLES"]
+        ["ENABLE_CONSOLE", "HABANA_PROF_CONFIG"], ["TF_CLUSTER_VARIABLES"]
     ], done.stderr  # fmt: skip
     assert "no effect" not in python(script, imported=True, HABANA_SIM_LOG="warning", **vain).stderr

@@ -1,45 +1,81 @@
-"""`py_synapse_logger`: the logger of SynapseAI's calls.
+"""`py_synapse_logger`: captures of what runs when.
 
-Habana's: commands to a logger that wrote the calls of SynapseAI to a file, with or without a trace of the hardware.
-Here: no SynapseAI runs, so there is nothing to log. The module can be imported, as scripts do at their top, but none of
-its functions pretends to trace: each call is an error that says what to use.
+Habana's: commands to a logger that wrote the calls of SynapseAI to a file as trace events, with or without a trace of
+the hardware.
+Here: no SynapseAI runs; a capture is habana_tf's own timeline (docs/timeline.md), in the same kind of file: launches on
+the host as they were, and the card's engines as predicted, whether or not a trace of the hardware was asked for.
 """
 
 from __future__ import annotations
 
-from typing import NoReturn
+import logging
+from typing import TYPE_CHECKING
 
-__all__ = ["NotSimulated", "command", "explain", "put_log", "start_hw_profile", "stop_hw_profile"]
+if TYPE_CHECKING:
+    from habana_tf.timeline.capture import Capture
+
+__all__ = ["NotSimulated", "command", "put_log", "start_hw_profile", "stop_hw_profile"]
+
+_log = logging.getLogger("habana_tf.py_synapse_logger")
+_capture: Capture | None = None
+_file: str | None = None
 
 
 class NotSimulated(NotImplementedError):
     """Something of a real machine that this simulation does not have."""
 
 
-def explain(what: str) -> str:
-    """The sentence that tells what to use in place of a trace."""
-    return (
-        f"{what} traces the calls of SynapseAI, and no SynapseAI runs here. Use TensorFlow's profiler "
-        "(tf.profiler.experimental.start(directory), or Keras' TensorBoard(profile_batch=...)), "
-        "habana_tf.recompilation_report() for what was compiled when, habana_tf.placement_report() for what ran where"
-    )
+def _the_capture() -> Capture:
+    global _capture
+    if _capture is None:
+        from habana_tf.timeline.capture import Capture
+
+        _capture = Capture()
+    return _capture
 
 
-def command(text: str) -> NoReturn:
-    """Commands such as "restart" or "file_name=...". Raises NotSimulated."""
-    raise NotSimulated(explain(f"py_synapse_logger.command({text!r})"))
+def command(text: str) -> None:
+    """A command to the logger.
+
+    "file_name=PATH": where the next capture is written; worker<rank>.local.synapse_log without. "restart": a capture
+    begins. "stop_data_capture" and "disable": it ends and is written; nothing where none runs. "category_mask=...":
+    accepted, a capture is always whole. Raises NotSimulated for other commands, and OSError for a file that cannot be
+    written.
+    """
+    global _file
+    word, _, value = text.partition("=")
+    if word == "file_name" and value:
+        _file = value
+    elif text == "restart":
+        _the_capture().begin()
+    elif text in ("stop_data_capture", "disable"):
+        if _the_capture().running:
+            _write()
+    elif word != "category_mask":
+        raise NotSimulated(
+            f"py_synapse_logger.command({text!r}) is not known here: there are file_name=, category_mask=, restart, "
+            "stop_data_capture and disable"
+        )
 
 
-def start_hw_profile() -> NoReturn:
-    """Raises NotSimulated."""
-    raise NotSimulated(explain("py_synapse_logger.start_hw_profile()"))
+def _write() -> None:
+    from habana_tf.timeline.capture import file_of_rank
+
+    path = _the_capture().end(_file or file_of_rank())
+    _log.info("the capture is in %s; ui.perfetto.dev shows it", path)
 
 
-def stop_hw_profile() -> NoReturn:
-    """Raises NotSimulated."""
-    raise NotSimulated(explain("py_synapse_logger.stop_hw_profile()"))
+def start_hw_profile() -> None:
+    """A capture begins, if none runs: the card's engines are in each."""
+    if not _the_capture().running:
+        _the_capture().begin()
 
 
-def put_log(message: str, level: int = 1) -> NoReturn:
-    """Raises NotSimulated."""
-    raise NotSimulated(explain("py_synapse_logger.put_log()"))
+def stop_hw_profile() -> None:
+    """The capture ends and is written; nothing where none runs. Raises OSError."""
+    command("stop_data_capture")
+
+
+def put_log(message: str, level: int = 1) -> None:
+    """A mark in the capture that runs, if one does; `level` has no effect."""
+    _the_capture().mark(message)

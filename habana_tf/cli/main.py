@@ -20,6 +20,7 @@ from habana_tf.version import __version__
 
 _COMMANDS = (
     ("run", "start a program on several cards", "habana_tf.cli.run:declare"),
+    ("trace", "run a program and write when what ran", "habana_tf.cli.trace:declare"),
     ("recipes", "compiled recipes in the cache on disk", "habana_tf.cli.recipes:declare"),
     ("info", "chip, cards, host CPU and versions", "habana_tf.cli.machine:declare"),
     ("ops", "ops that run on HPU, with element types and notes", "habana_tf.cli.ops:declare"),
@@ -33,6 +34,7 @@ examples:
   habana-tf recipes show 3fa9 --path /tmp/recipes
   habana-tf recipes explain
   habana-tf run -n 4 train.py
+  habana-tf trace train.py
   habana-tf info
   habana-tf ops conv2d pool
   habana-tf ops --missing

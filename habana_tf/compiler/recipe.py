@@ -82,7 +82,8 @@ class LoopCalls:
 @dataclass
 class Recipe:
     """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
-    the number of its first kernel call and how many it has. `copies`: (call, input, output) of calls that only copy an
+    the number of its first kernel call and how many it has; `described` is the same, compressed, and stays when those
+    are dropped. `copies`: (call, input, output) of calls that only copy an
     input that nobody else reads to an output; an output that takes over its input's memory is spared it. It serves
     sizes for which all `conditions` are at least 0. `loaded` and `data` are what its programs share, made for the first
     of them; `code` and `constants` are empty from then on."""
@@ -100,6 +101,7 @@ class Recipe:
     data: RecipeData | None = None
     conditions: tuple[ext.Expr, ...] = ()
     loops: list[LoopCalls] = field(default_factory=list)
+    described: bytes = b""
     _planned: tuple[list[int], tuple[dict[int, int], int, int]] | None = None
 
     def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:
@@ -200,15 +202,20 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     }
     sections = {
         "plan": json.dumps(plan, separators=(",", ":")).encode(),
-        "kernels": compressed.put(json.dumps(recipe.kernels, separators=(",", ":")).encode()),
+        "kernels": recipe.described or describe_kernels(recipe),
         "constants": recipe.constants,
         "object": recipe.code,
     }
     return header, sections
 
 
+def describe_kernels(recipe: Recipe) -> bytes:
+    """Its `kernels` as a section."""
+    return compressed.put(json.dumps(recipe.kernels, separators=(",", ":")).encode())
+
+
 def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
-    """The recipe that `pack` made, without `kernels`: only people ask for those."""
+    """The recipe that `pack` made, its `kernels` as `described` only: they are for people."""
     plan = json.loads(sections["plan"])
     return Recipe(
         name,
@@ -228,6 +235,7 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
             )
             for first, calls, trips, windows, carried, blocks in plan["loops"]
         ],
+        described=sections.get("kernels", b""),
     )  # fmt: skip
 
 

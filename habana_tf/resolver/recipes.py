@@ -27,7 +27,7 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import KnownFailure
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import Recipe, pack, unpack
+from habana_tf.compiler.recipe import Recipe, describe_kernels, pack, unpack
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent
@@ -44,7 +44,7 @@ FAILED_PRECONDITION = 9
 MOST_KEPT = 1024
 """Programs whose recipes are in memory, and keys that came to them."""
 MOST_BYTES = 64 << 20
-"""Machine code and constants of the recipes in memory."""
+"""Machine code, constants and descriptions of the recipes in memory."""
 
 _NOTED_SECONDS = 1.0
 """A compilation that takes longer is told in one line: who waits wants to know for what."""
@@ -93,7 +93,7 @@ class Memory:
 
     def keep(self, key: str, program: str, made: Recipe | str) -> None:
         """Remembers what was made of a program, and that a key comes to it."""
-        nbytes = 0 if isinstance(made, str) else len(made.code) + len(made.constants)
+        nbytes = 0 if isinstance(made, str) else len(made.code) + len(made.constants) + len(made.described)
         with self._lock:
             if key != program:
                 self._keys[key] = program
@@ -230,6 +230,7 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
         log.info("compiled %s (%d ops, %s) in %.1f s", name, len(source.cluster.nodes), takes, seconds)
     else:
         log.debug("compiled %s in %.0f ms", name, seconds * 1e3)
+    recipe.described = describe_kernels(recipe)
     header: dict[str, Any] = {}
     sections: dict[str, bytes] = {}
     if process_cache.keeps():
@@ -237,7 +238,7 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
         header.update(_about(lowered, source, program, takes), memory=_bytes_of(recipe))
         sections.update(source.sections())
     process_cache.store(key, name, header, sections, seconds)
-    recipe.kernels.clear()  # for people, who find them in the recipe cache
+    recipe.kernels.clear()  # `described` has them, in a tenth of the memory
     return recipe
 
 

@@ -23,6 +23,7 @@ from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
 from habana_tf.lowering.table import LOOP
 
+from . import programs
 from .fallback import FallbackForbidden, interpreted, otherwise
 from .keys import program_key, recipe_key
 from .one_op import one_op
@@ -41,6 +42,7 @@ def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
     signature: per input (TensorFlow's type number, shape, value or None). Raises LoweringError for arguments that
     an op refuses, in TensorFlow's words.
     """
+    start = time.perf_counter()
     request = Request.met(data, signature)
     try:
         alone = len(request.cluster.nodes) == 1 and request.cluster.nodes[0].op != LOOP
@@ -48,7 +50,9 @@ def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
     except (CompileForbidden, FallbackForbidden, MemoryError, TimeoutError):
         raise
     except Exception as why:
-        return otherwise(request, why)
+        bound = otherwise(request, why)
+        programs.remember(bound, request, None, (), "interpreted", time.perf_counter() - start)
+        return bound
 
 
 def _several_ops(request: Request, goal: Target) -> Bound:
@@ -68,12 +72,16 @@ def _several_ops(request: Request, goal: Target) -> Bound:
             recipe, how = recipe_of(key, request, request.program, goal)
         except Unfit as why:
             bound = interpreted(request, why)
-            record(known, Met(met, changed, "interpreted", time.perf_counter() - start, reason=str(why)))
+            took = time.perf_counter() - start
+            record(known, Met(met, changed, "interpreted", took, reason=str(why)))
+            programs.remember(bound, request, None, (), "interpreted", took)
             return bound
     memory.record(_plan(request, recipe, dims))
     bound = bind(recipe, dims, None, goal)
     symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
-    record(known, Met(met, changed, how, time.perf_counter() - start, symbols, reason))
+    took = time.perf_counter() - start
+    record(known, Met(met, changed, how, took, symbols, reason))
+    programs.remember(bound, request, recipe, dims, how, took)
     return bound
 
 
@@ -88,6 +96,7 @@ def _plan(request: Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMem
 
 
 def _one_op(request: Request, goal: Target) -> Bound:
+    start = time.perf_counter()
     op = request.cluster.nodes[0].op
     try:
         form = one_op(request, goal)
@@ -95,6 +104,10 @@ def _one_op(request: Request, goal: Target) -> Bound:
         recipe, how = recipe_of_program(key, form.source, form.program, goal)
     except Unfit as why:
         record_one_op(op, "interpreted")
-        return interpreted(request, why)
+        bound = interpreted(request, why)
+        programs.remember(bound, request, None, (), "interpreted", time.perf_counter() - start)
+        return bound
     record_one_op(op, how)
-    return bind(recipe, form.dims, form.shapes, goal)
+    bound = bind(recipe, form.dims, form.shapes, goal)
+    programs.remember(bound, request, recipe, form.dims, how, time.perf_counter() - start)
+    return bound

@@ -21,6 +21,7 @@
 #include "runtime/exchange.h"
 #include "runtime/host_memory.h"
 #include "runtime/thread_pool.h"
+#include "runtime/timeline.h"
 
 namespace habana {
 namespace {
@@ -55,6 +56,27 @@ void Register(const std::vector<RegistrationTuple>& rows) {
   std::vector<Registration> registrations;
   for (const auto& [op, types, host, kind] : rows) registrations.push_back({op, types, host, KindOf(kind)});
   SetRegistrations(std::move(registrations));
+}
+
+// ([(two ids of a thread, its name, events as they are in memory)], names of programs, names of ops, dropped)
+nb::tuple ReadRecordTuple(int64_t since) {
+  Recorded record;
+  {
+    nb::gil_scoped_release gil;
+    record = ReadRecord(since);
+  }
+  nb::list threads;
+  for (const RecordedThread& thread : record.threads) {
+    const auto* data = reinterpret_cast<const char*>(thread.events.data());
+    threads.append(nb::make_tuple(thread.id, thread.hash, thread.name,
+                                  nb::bytes(data, thread.events.size() * sizeof(Event))));
+  }
+  const auto named = [](const std::map<int64_t, std::string>& names) {
+    nb::dict out;
+    for (const auto& [number, name] : names) out[nb::int_(number)] = name;
+    return out;
+  };
+  return nb::make_tuple(threads, named(record.programs), named(record.ops), record.dropped);
 }
 
 std::vector<nb::bytes> BytesList(const std::vector<std::string>& texts) {
@@ -104,10 +126,15 @@ NB_MODULE(_bridge, m) {
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
   m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());
+  m.def(
+      "program_number", [](const OwnedProgram& owned) { return owned.program->number; }, nb::arg("program"));
   m.def("program_stats", &ProgramStats, nb::arg("program"));
   m.def("set_threads", &SetThreads, nb::arg("n"));
   m.def("get_threads", &GetThreads);
   m.def("counters", &CounterValues);
+  m.def("start_recording", &StartRecording);
+  m.def("stop_recording", &StopRecording);
+  m.def("read_record", &ReadRecordTuple, nb::arg("since"));
   m.def("host_memory", [] {
     const HostMemory host = ReadHostMemory();
     return std::make_tuple(host.total, host.available);

@@ -115,6 +115,14 @@ Status NoCard(std::string* text) {
   return WithPython("looking for a card", [&] { *text = nb::cast<std::string>(Hook("no_card_text")()); });
 }
 
+Status ProfileStart() {
+  return WithPython("starting a profile", [] { Hook("profile_start")(); });
+}
+
+Status ProfileStop(std::string* space) {
+  return WithPython("ending a profile", [&] { *space = FromBytes(Hook("profile_stop")()); });
+}
+
 Status EagerContext(void** context) {
   return WithPython("looking up the eager context", [&] {
     const nb::object capsule = Hook("eager_context")();
@@ -138,7 +146,7 @@ void Attach(nb::object hooks) {
   g_hooks = hooks.release().ptr();
   Py_XDECREF(old);
   SetCallbacks({GetNodeInfo, GetVariablePlan, GetStockPlan, GetClusterInfo, Resolve, Optimize, MemoryText,
-                NoCard, EagerContext, ReleaseGil, RestoreGil});
+                NoCard, ProfileStart, ProfileStop, EagerContext, ReleaseGil, RestoreGil});
 }
 
 bool Withdraw(double timeout_seconds) {

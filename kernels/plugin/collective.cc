@@ -9,6 +9,7 @@
 #include "plugin/register.h"
 #include "plugin/tensors.h"
 #include "runtime/exchange.h"
+#include "runtime/timeline.h"
 
 namespace habana {
 namespace {
@@ -30,7 +31,7 @@ void* Create(TF_OpKernelConstruction* ctx) {
   return Made(ctx, status) ? kernel.release() : nullptr;
 }
 
-Status Prepare(Tensors* tensors, Sum* sum) {
+Status Prepare(Tensors* tensors, Sum* sum, size_t* bytes) {
   TensorPtr in, key;
   Status status = Usable();
   if (status.ok()) status = tensors->Input(0, &in);
@@ -43,6 +44,7 @@ Status Prepare(Tensors* tensors, Sum* sum) {
   sum->key = static_cast<uint64_t>(*static_cast<const int32_t*>(TF_TensorData(key.get())));
   sum->element = static_cast<Element>(TF_TensorType(input));
   sum->count = static_cast<size_t>(TF_TensorElementCount(input));
+  *bytes = TF_TensorByteSize(input);
   sum->in = static_cast<const char*>(TF_TensorData(input));
   return tensors->OutputLike(0, input, &sum->out);
 }
@@ -57,8 +59,10 @@ void Compute(void* kernel, TF_OpKernelContext* ctx) {
   const auto* collective = static_cast<const Collective*>(kernel);
   Tensors tensors(ctx);
   Sum sum;
-  Status status = Prepare(&tensors, &sum);
+  size_t bytes = 0;
+  Status status = Prepare(&tensors, &sum, &bytes);
   if (status.ok()) {
+    RecordedScope recorded(EventKind::kSum, static_cast<int64_t>(bytes));
     auto result = std::make_shared<std::promise<Status>>();  // the other thread may still be in set_value
     sum.timeout_seconds = collective->timeout_seconds;
     sum.done = [result](const Status& ended) { result->set_value(ended); };

@@ -13,6 +13,7 @@
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
 #include "runtime/card.h"
+#include "runtime/timeline.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 
 struct SP_Stream_st {};
@@ -127,33 +128,35 @@ uint64_t TimerNanoseconds(SP_Timer timer) {
 
 // ---- copies ----
 
-void Copy(void* to, const void* from, uint64_t size, TF_Status* status) {
-  if (Usable(status) && size > 0) std::memcpy(to, from, size);
+void Copy(EventKind kind, void* to, const void* from, uint64_t size, TF_Status* status) {
+  if (!Usable(status) || size == 0) return;
+  RecordedScope recorded(kind, static_cast<int64_t>(size));
+  std::memcpy(to, from, size);
 }
 
 void MemcpyDtoH(const SP_Device*, SP_Stream, void* to, const SP_DeviceMemoryBase* from, uint64_t size,
                 TF_Status* status) {
-  Copy(to, from->opaque, size, status);
+  Copy(EventKind::kFromCard, to, from->opaque, size, status);
 }
 void MemcpyHtoD(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* to, const void* from, uint64_t size,
                 TF_Status* status) {
-  Copy(to->opaque, from, size, status);
+  Copy(EventKind::kToCard, to->opaque, from, size, status);
 }
 void MemcpyDtoD(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from,
                 uint64_t size, TF_Status* status) {
-  Copy(to->opaque, from->opaque, size, status);
+  Copy(EventKind::kOnCard, to->opaque, from->opaque, size, status);
 }
 void SyncMemcpyDtoH(const SP_Device*, void* to, const SP_DeviceMemoryBase* from, uint64_t size,
                     TF_Status* status) {
-  Copy(to, from->opaque, size, status);
+  Copy(EventKind::kFromCard, to, from->opaque, size, status);
 }
 void SyncMemcpyHtoD(const SP_Device*, SP_DeviceMemoryBase* to, const void* from, uint64_t size,
                     TF_Status* status) {
-  Copy(to->opaque, from, size, status);
+  Copy(EventKind::kToCard, to->opaque, from, size, status);
 }
 void SyncMemcpyDtoD(const SP_Device*, SP_DeviceMemoryBase* to, const SP_DeviceMemoryBase* from, uint64_t size,
                     TF_Status* status) {
-  Copy(to->opaque, from->opaque, size, status);
+  Copy(EventKind::kOnCard, to->opaque, from->opaque, size, status);
 }
 
 void MemZero(const SP_Device*, SP_Stream, SP_DeviceMemoryBase* location, uint64_t size, TF_Status* status) {

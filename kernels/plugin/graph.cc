@@ -9,6 +9,7 @@
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
+#include "runtime/timeline.h"
 #include "tensorflow/c/experimental/grappler/grappler.h"
 #include "tensorflow/c/tf_buffer.h"
 
@@ -86,6 +87,7 @@ void OptimizeGraph(void*, const TF_Buffer* graph, const TF_GrapplerItem* item, T
                    TF_Status* tf_status) {
   Counters& counters = GetCounters();
   counters.optimize_calls.fetch_add(1, std::memory_order_relaxed);
+  RecordedScope recorded(EventKind::kGraphPass, static_cast<int64_t>(graph->length));
   std::string text;
   bool changed = false;
   Status status;

@@ -6,6 +6,7 @@
 #include "plugin/executor.h"
 #include "plugin/planned.h"
 #include "runtime/counters.h"
+#include "runtime/timeline.h"
 
 namespace habana {
 
@@ -84,6 +85,7 @@ Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<co
   EagerOp op(context, stock.op.c_str(), kCpu, status.get());
   for (const Handle* input : inputs) op.Input(*input);
   for (const auto& [name, value] : stock.attrs) op.Proto(name, value);
+  RecordedScope recorded(EventKind::kCpuOp, Recording() ? OpNumber(stock.op) : 0);
   const std::vector<Handle> results = op.Run(TF_NumOutputs(ctx));
   if (!status.ok()) return FromTf(status.get());
   for (size_t i = 0; i < results.size(); ++i) {

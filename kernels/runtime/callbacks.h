@@ -67,6 +67,9 @@ struct Callbacks {
   Status (*memory_text)(std::string* text);
   // Why this process has no card: who holds which, and what to do.
   Status (*no_card)(std::string* text);
+  // A session of TensorFlow's profiler begins; it ends, and gives a serialized XSpace.
+  Status (*profile_start)();
+  Status (*profile_stop)(std::string* space);
   // The user's TFE_Context, or null when there is none.
   Status (*eager_context)(void** context);
   // Lets go of the GIL if this thread holds it, and takes it back: around waits for another thread.

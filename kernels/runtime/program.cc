@@ -1,35 +1,30 @@
 #include "runtime/program.h"
 
 #include <algorithm>
-#include <chrono>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
 #include "runtime/card.h"
 #include "runtime/counters.h"
+#include "runtime/timeline.h"
 
 namespace habana {
 
 namespace {
 
-// Nanoseconds of CLOCK_MONOTONIC, which all processes of this host share.
-int64_t Now() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
 // The time of one launch, published from its start to its end.
 class Stopwatch {
  public:
-  Stopwatch() : record_(Published()), start_(Now()) { PublishStart(record_, start_); }
-  ~Stopwatch() { PublishEnd(record_, end_ == 0 ? Now() : end_); }
+  Stopwatch() : record_(Published()), start_(MonotonicNow()) { PublishStart(record_, start_); }
+  ~Stopwatch() { PublishEnd(record_, end_ == 0 ? MonotonicNow() : end_); }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
   int64_t Stop() {
-    end_ = Now();
+    end_ = MonotonicNow();
     return end_ - start_;
   }
+  int64_t start() const { return start_; }
 
  private:
   CardRecord& record_;
@@ -37,11 +32,15 @@ class Stopwatch {
   int64_t end_ = 0;
 };
 
-// The calls of one launch, on the addresses of its buffers. Without a pool the thread that asks makes them.
+// The calls of one launch, on the addresses of its buffers. Without a pool the thread that asks makes them. A
+// launch that is recorded has code of its own, so that the others ask nothing per call.
+template <bool kRecorded>
 class Calls {
  public:
   Calls(const Program& program, std::vector<char*>* bases, const std::vector<size_t>& spared, PoolLease* pool)
-      : program_(program), bases_(*bases), spared_(spared), pool_(pool) {}
+      : program_(program), bases_(*bases), spared_(spared), pool_(pool) {
+    if constexpr (kRecorded) last_ = MonotonicNow();
+  }
 
   // Makes the calls [first, end) with the loops among them from number `loop` on; returns the loop behind.
   size_t Run(size_t first, size_t end, size_t loop) {
@@ -57,6 +56,8 @@ class Calls {
       One(c++);
     }
   }
+
+  int32_t made() const { return made_; }
 
  private:
   char*& At(int buffer) { return bases_[static_cast<size_t>(buffer)]; }
@@ -74,9 +75,13 @@ class Calls {
     if (blocks == 1 || pool_ == nullptr) {
       for (int64_t block = 0; block < blocks; ++block) Iterate(number, block);
     } else {
-      BlocksOf job{this, number};
+      BlocksOf job{this, number, {}};
       char* pointer = reinterpret_cast<char*>(&job);
       pool_->Run(RunBlocks, &pointer, nullptr, blocks, 1);
+      if constexpr (kRecorded) {
+        made_ += job.made.load();
+        last_ = MonotonicNow();
+      }
     }
     return Behind(number);
   }
@@ -85,14 +90,16 @@ class Calls {
   struct BlocksOf {
     const Calls* calls;
     size_t loop;
+    std::atomic<int32_t> made;
   };
 
   static void RunBlocks(char** buffers, const int64_t* /*dims*/, int64_t begin, int64_t end) {
-    const BlocksOf& job = *reinterpret_cast<const BlocksOf*>(buffers[0]);
+    BlocksOf& job = *reinterpret_cast<BlocksOf*>(buffers[0]);
     thread_local std::vector<char*> bases;
     bases = job.calls->bases_;
     Calls own(job.calls->program_, &bases, job.calls->spared_, nullptr);
     for (int64_t block = begin; block < end; ++block) own.Iterate(job.loop, block);
+    if constexpr (kRecorded) job.made.fetch_add(own.made_);
   }
 
   // All iterations of one block.
@@ -134,10 +141,19 @@ class Calls {
     pointers.resize(call.buffers.size());
     for (size_t i = 0; i < call.buffers.size(); ++i) pointers[i] = At(call.buffers[i]);
     const int64_t* dims = call.dims.empty() ? nullptr : call.dims.data();
+    int threads = 1;
     if (pool_ != nullptr) {
-      pool_->Run(call.fn, pointers.data(), dims, call.grid, call.grain);
+      threads = pool_->Run(call.fn, pointers.data(), dims, call.grid, call.grain);
     } else if (call.grid > 0) {
       call.fn(pointers.data(), dims, 0, call.grid);
+    }
+    if constexpr (kRecorded) {
+      const int64_t now = MonotonicNow();
+      Record({last_, now, program_.number, EventKind::kKernelCall, static_cast<int32_t>(number), threads, 0});
+      last_ = now;
+      ++made_;
+    } else {
+      static_cast<void>(threads);
     }
   }
 
@@ -145,6 +161,8 @@ class Calls {
   std::vector<char*>& bases_;
   const std::vector<size_t>& spared_;
   PoolLease* const pool_;
+  int64_t last_ = 0;  // when the last call ended
+  int32_t made_ = 0;
 };
 
 }  // namespace
@@ -222,6 +240,12 @@ void RecipeData::DropDead() {
     it = it->second.expired() ? programs_.erase(it) : std::next(it);
   }
 }
+
+Program::Program()
+    : number([] {
+        static std::atomic<int64_t> last{0};
+        return last.fetch_add(1, std::memory_order_relaxed) + 1;
+      }()) {}
 
 Status Program::Validate(const std::vector<InputView>* inputs) const {
   const auto bad = [this](const std::string& what) {
@@ -307,6 +331,9 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
 
 Status Program::Run(const LaunchArgs& args) const {
   Stopwatch watch;
+  const bool recorded = Recording();
+  int32_t made = 0;
+  int threads = 1;
   Counters& counters = GetCounters();
   Status status;
   if (body) {
@@ -354,11 +381,24 @@ Status Program::Run(const LaunchArgs& args) const {
     }
     FloatMode mode;
     PoolLease pool;
-    Calls(*this, &bases, spared, &pool).Run(0, calls.size(), 0);
+    if (recorded) {
+      Calls<true> run(*this, &bases, spared, &pool);
+      run.Run(0, calls.size(), 0);
+      made = run.made();
+      threads = pool.threads();
+    } else {
+      Calls<false>(*this, &bases, spared, &pool).Run(0, calls.size(), 0);
+    }
   }
   launches.fetch_add(1, std::memory_order_relaxed);
-  nanoseconds.fetch_add(watch.Stop(), std::memory_order_relaxed);
+  const int64_t took = watch.Stop();
+  nanoseconds.fetch_add(took, std::memory_order_relaxed);
   counters.launches.fetch_add(1, std::memory_order_relaxed);
+  if (recorded) {
+    NoteProgram(number, name, &noted);
+    Record({watch.start(), watch.start() + took, number, EventKind::kLaunch, made, threads,
+            static_cast<int32_t>(counters.device_bytes.load(std::memory_order_relaxed) >> 20)});
+  }
   return status;
 }
 

@@ -154,10 +154,11 @@ class HABANA_EXPORT RecipeData {
 
 class HABANA_EXPORT Program {
  public:
-  Program() = default;
+  Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  const int64_t number;  // no other program of this process has it
   std::string name;
   std::vector<Call> calls;
   std::vector<Buffer> buffers;
@@ -171,6 +172,7 @@ class HABANA_EXPORT Program {
 
   mutable std::atomic<int64_t> launches{0};
   mutable std::atomic<int64_t> nanoseconds{0};
+  mutable std::atomic<uint64_t> noted{0};  // see NoteProgram
 
   size_t constant_bytes() const { return data == nullptr ? 0 : data->constant_bytes(); }
 

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "runtime/counters.h"
+#include "runtime/timeline.h"
 
 namespace habana {
 
@@ -174,11 +175,16 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
       // The one who asked before may have finished between this thread's look and its turn.
       ProgramPtr found = Lookup(key, hash);
       if (found == nullptr) {
+        RecordedScope recorded(EventKind::kResolve, 0);
         CallbackScope python;
         status = python.status();
         if (status.ok()) {
           GetCounters().resolutions.fetch_add(1, std::memory_order_relaxed);
           status = python->resolve(cluster_, inputs, fixed_, &found);
+          if (recorded.on() && found != nullptr) {
+            NoteProgram(found->number, found->name, &found->noted);
+            recorded.set_subject(found->number);
+          }
         }
       }
       if (status.ok()) Insert(key, hash, found);

@@ -194,8 +194,8 @@ PoolLease::~PoolLease() {
   if (owned_) Pool::Get().EndLease();
 }
 
-void PoolLease::Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t grain) {
-  if (grid <= 0) return;
+int PoolLease::Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t grain) {
+  if (grid <= 0) return 1;
   grain = std::max<int64_t>(1, grain);
   Pool& pool = Pool::Get();
   const int64_t threads = pool.threads();
@@ -205,11 +205,13 @@ void PoolLease::Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t gr
   }
   if (grid <= grain || threads <= 1 || !owned_) {
     fn(buffers, dims, 0, grid);
-    return;
+    return 1;
   }
   const int64_t even = (grid + threads * kChunksPerThread - 1) / (threads * kChunksPerThread);
   const int64_t chunk = std::max({grain, even, grid / 0x7fffffff + 1});
-  pool.Run(fn, buffers, dims, grid, chunk, (grid + chunk - 1) / chunk);
+  const int64_t chunks = (grid + chunk - 1) / chunk;
+  pool.Run(fn, buffers, dims, grid, chunk, chunks);
+  return static_cast<int>(std::min(threads, chunks));
 }
 
 #if defined(__x86_64__)

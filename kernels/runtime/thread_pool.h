@@ -26,8 +26,12 @@ class PoolLease {
   PoolLease(const PoolLease&) = delete;
   PoolLease& operator=(const PoolLease&) = delete;
 
-  // Returns when all of [0, grid) is done. `grain` is the least number of items worth a thread.
-  void Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t grain);
+  // Returns when all of [0, grid) is done: how many threads could take part. `grain` is the least number of
+  // items worth a thread.
+  int Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t grain);
+
+  // How many threads may take part in a call.
+  int threads() const { return owned_ ? GetThreads() : 1; }
 
  private:
   bool tried_ = false;

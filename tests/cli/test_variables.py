@@ -39,14 +39,14 @@ def test_a_wrong_value_is_shown_and_code_2(run: Callable[..., Any], monkeypatch:
 
 
 def test_what_has_no_effect_is_listed_apart(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HABANA_PROFILE", "profile_api_light")
+    monkeypatch.setenv("HABANA_PROF_CONFIG", "prof.json")
     monkeypatch.setenv("HABANA_SOMETHING_NEW", "1")
     text = run("settings").out
     ours, apart = text.split("without effect here")
-    for name in ("HABANA_PROFILE", "LOG_LEVEL_ALL", "TF_CLUSTER_VARIABLES", "HOROVOD_CYCLE_TIME"):
+    for name in ("HABANA_PROF_CONFIG", "LOG_LEVEL_ALL", "TF_CLUSTER_VARIABLES", "HOROVOD_CYCLE_TIME"):
         assert name in apart and name not in ours
     rows = {row["name"]: row for row in json.loads(run("settings", "--without-effect", "--json").out)}
-    assert rows["HABANA_PROFILE"]["value"] == "profile_api_light" and "profiler" in rows["HABANA_PROFILE"]["why"]
+    assert rows["HABANA_PROF_CONFIG"]["value"] == "prof.json" and "profiler" in rows["HABANA_PROF_CONFIG"]["why"]
     assert rows["HABANA_SOMETHING_NEW"]["why"] == "unknown to habana_tf"
     assert rows["HOROVOD_CYCLE_TIME"]["read_by"] == "Horovod"
     assert "TF_PLACE_ON_CPU" not in rows and "TF_PLACE_ON_CPU" not in run("settings", "--without-effect").out

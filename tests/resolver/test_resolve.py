@@ -371,8 +371,14 @@ def test_a_long_compilation_is_told_in_one_line(
     x = np.ones([3, 5], np.float32)
     _run(_cluster("Add", T="float32"), x, x)
     assert not caplog.records
-    times = iter([0.0, 2.34])
-    monkeypatch.setattr(recipes.time, "perf_counter", lambda: next(times, 2.34))
+    now, compile_program = [0.0], recipes.compile_program
+
+    def slowly(*arguments: Any) -> Any:
+        now[0] = 2.34
+        return compile_program(*arguments)
+
+    monkeypatch.setattr(recipes, "compile_program", slowly)
+    monkeypatch.setattr(recipes.time, "perf_counter", lambda: now[0])
     _run(_cluster("Sub", T="float32"), x, x)
     (record,) = caplog.records
     assert record.levelno == logging.INFO

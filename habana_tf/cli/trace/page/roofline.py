@@ -1,0 +1,72 @@
+"""A roofline: what the card's peaks allow at each ratio of operations to bytes, and where the kernels stand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log10
+
+from habana_tf.cli.output import brief, operations, size
+from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
+from habana_tf.hardware.chips import Chip
+from habana_tf.timeline.summary import Kernel
+
+_WIDTH, _HEIGHT = 380, 270
+_LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 34
+
+
+def picture(kernels: Sequence[Kernel], chip: Chip) -> Markup:
+    """Kernels with operations, as dots whose area is their time on the card."""
+    shown = [k for k in kernels if k.row["flops"] and k.row["bytes"] and k.card_seconds]
+    peaks = {"MME": chip.published_mme_flops or chip.peak_bf16_flops, "TPC": chip.published_tpc_flops}
+    top = max(p for p in peaks.values() if p)
+    ratios = [k.row["flops"] / k.row["bytes"] for k in shown] or [1.0]
+    rates = [k.row["flops"] / k.card_seconds for k in shown if k.card_seconds] or [top]
+    low, high = min(*ratios, 0.1), max(*ratios, 4 * top / chip.published_hbm_bandwidth)
+    bottom = min(min(rates) / 2, top / 1e3)
+
+    def x(ratio: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (log10(ratio / low) / log10(high / low))
+
+    def y(rate: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - log10(rate / bottom) / log10(2 * top / bottom))
+
+    shapes = _grid(x, y, low, high, bottom, 2 * top)
+    start = max(bottom / chip.published_hbm_bandwidth, low)
+    for engine, peak in peaks.items():
+        if peak is not None:
+            knee = peak / chip.published_hbm_bandwidth
+            points = f"{x(start):.1f},{y(start * chip.published_hbm_bandwidth):.1f} {x(knee):.1f},{y(peak):.1f}"
+            shapes.append(tag("polyline", points=f"{points} {x(high):.1f},{y(peak):.1f}", class_="line"))
+            text = f"{engine} {peak / 1e12:.3g} TFLOPS"
+            shapes.append(tag("text", text, x=x(high), y=y(peak) - 4, text_anchor="end", class_="label"))
+    most = max((k.card_seconds or 0.0 for k in shown), default=1.0)
+    for k in sorted(shown, key=lambda k: -(k.card_seconds or 0.0)):
+        seconds, row = k.card_seconds or 0.0, k.row
+        about = (f"{row['name']}: {operations(row['flops'])} operations, {size(row['bytes'])}, "
+                 f"{brief(seconds)} on the card")  # fmt: skip
+        shapes.append(
+            tag("circle", tip(about), cx=x(row["flops"] / row["bytes"]), cy=y(row["flops"] / seconds),
+                r=1.5 + 6 * (seconds / most) ** 0.5, class_=f"kernel-dot {row['engine']}")
+        )  # fmt: skip
+    return svg(_WIDTH, _HEIGHT, *shapes, label="operations per second over operations per byte of every kernel")
+
+
+def _grid(x: object, y: object, low: float, high: float, bottom: float, top: float) -> list[Markup]:
+    shapes: list[Markup] = []
+    assert callable(x) and callable(y)
+    for power in range(-3, 7):
+        if low <= 10.0**power <= high:
+            shapes.append(
+                tag("line", x1=x(10.0**power), x2=x(10.0**power), y1=_TOP, y2=_HEIGHT - _BOTTOM, class_="grid")
+            )
+            shapes.append(tag("text", f"{10.0**power:g}", x=x(10.0**power), y=_HEIGHT - _BOTTOM + 13,
+                              text_anchor="middle", class_="label"))  # fmt: skip
+    for power in range(6, 17):
+        if bottom <= 10.0**power <= top:
+            shapes.append(
+                tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y(10.0**power), y2=y(10.0**power), class_="grid")
+            )
+            shapes.append(tag("text", f"{operations(10.0**power)}/s", x=_LEFT - 4, y=y(10.0**power) + 3,
+                              text_anchor="end", class_="label"))  # fmt: skip
+    shapes.append(tag("text", "operations per byte", x=_WIDTH / 2, y=_HEIGHT - 6, text_anchor="middle", class_="label"))
+    return shapes

@@ -1,0 +1,69 @@
+"""What the page's script draws: rows of spans of both clocks, as JSON that a page can hold."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from habana_tf.cli.output import brief
+from habana_tf.cli.recipes.page.markup import Markup
+from habana_tf.timeline import chrome, summary
+
+__all__ = ["MOST_SPANS", "embedded"]
+
+MOST_SPANS = 60_000
+"""Of a clock: the first ones are drawn; a page with more is slow to open."""
+_SAME = 2e-6
+"""Microseconds that rounding may move an end by."""
+_KINDS = ("launch", "kernel", "compile", "copy", "wait", "cpu", "MME", "TPC", "DMA", "network", "bundle")
+
+
+def embedded(parts: Sequence[dict[str, Any]]) -> Markup:
+    """A JSON element with the spans: {"kinds", "names", "clocks": [{"title", "rows": [{"name", "spans"}], "cut",
+    "show"}]}; a span is [start, length, kind, name, depth] in microseconds and numbers of kinds and names."""
+    events = chrome.trace(parts)["traceEvents"]
+    names: dict[str, int] = {}
+    titles = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    rows = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    clocks = []
+    for predicted, title in ((False, "This host"), (True, "The card, as predicted")):
+        mine = sorted((e for e in events if e["ph"] == "X" and ("predicted" in titles[e["pid"]]) == predicted),
+                      key=lambda e: (e["ts"], -e["dur"]))  # fmt: skip
+        lines: dict[tuple[int, int], list[list[float | int]]] = {}
+        until: dict[tuple[int, int], list[float]] = {}
+        for e in mine[:MOST_SPANS]:
+            key = e["pid"], e["tid"]
+            around = until.setdefault(key, [])
+            while around and around[-1] <= e["ts"] + _SAME:
+                around.pop()
+            number = names.setdefault(e["name"], len(names))
+            lines.setdefault(key, []).append([e["ts"], e["dur"], _KINDS.index(e["cat"]), number, len(around)])
+            around.append(e["ts"] + e["dur"])
+        several = len(parts) > 1
+        made = [
+            {"name": f"{titles[key[0]].split(':')[0]}: {rows[key]}" if several else rows[key], "spans": spans}
+            for key, spans in sorted(lines.items())
+        ]
+        clocks.append(
+            {"title": title, "rows": made, "cut": max(len(mine) - MOST_SPANS, 0), "show": _shown(parts, mine)}
+        )
+    text = json.dumps({"kinds": _KINDS, "names": list(names), "clocks": clocks}, separators=(",", ":"))
+    safe = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")  # nothing ends the element
+    return Markup(f'<script type="application/json" id="spans">{safe}</script>')
+
+
+def _shown(parts: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) -> list[float]:
+    """What is shown at first: a later launch of the costliest program, with a fifth of it on both sides."""
+    found = summary.programs(parts[0])
+    launches = [e for e in events if e["cat"] == "launch" and found and e["name"] == found[0].name]
+    if not launches:
+        return []
+    one = sorted(launches[len(launches) // 2 :], key=lambda e: e["dur"])[0]
+    return [one["ts"] - one["dur"] / 5, one["ts"] + one["dur"] * 1.2]
+
+
+def said(parts: Sequence[dict[str, Any]]) -> str:
+    """How much there is, as a sentence."""
+    sums = [summary.totals(part) for part in parts]
+    return f"{brief(max(s.seconds for s in sums))} of {len(parts)} process{'es' if len(parts) > 1 else ''}"

@@ -1,0 +1,26 @@
+"""A folder in which the processes of a job leave their parts, each in a file of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+__all__ = ["SUFFIX", "read", "write"]
+
+SUFFIX = ".part.json"
+
+
+def write(part: dict[str, Any], folder: str | Path) -> Path:
+    """Leaves a part in a folder, where `read` finds it. Raises OSError."""
+    path = Path(folder) / f"rank{part['rank']:04d}-{part['host']}-{part['pid']}{SUFFIX}"
+    unfinished = path.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(part, separators=(",", ":")))
+    unfinished.rename(path)
+    return path
+
+
+def read(folder: str | Path) -> list[dict[str, Any]]:
+    """All parts in a folder, by rank."""
+    found = [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"*{SUFFIX}"))]
+    return sorted(found, key=lambda part: (part["rank"], part["host"], part["pid"]))
