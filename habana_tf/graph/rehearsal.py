@@ -30,8 +30,10 @@ class RehearsalError(RuntimeError):
     """The pass has nothing to show; the message says where the reason is."""
 
 
-def rehearse(function: Any, see: See) -> None:
+def rehearse(function: Any, see: See, moved: bool = False) -> None:
     """Shows `see` the graph of a ConcreteFunction as the pass leaves it, then those of the functions it calls.
+
+    moved: variables count as on the card wherever they are now, and so does what TensorFlow put beside them.
 
     Every graph is shown once, however many calls there are. Raises RehearsalError where the pass failed.
     """
@@ -39,12 +41,13 @@ def rehearse(function: Any, see: See) -> None:
     outer = {id(inner): tensor for tensor, inner in graph.captures}
     handles = {k: outer[id(t)] for k, t in enumerate(graph.inputs) if t.dtype == RESOURCE and id(t) in outer}
     signature = function.function_def.signature
-    _run_pass(function.function_def, graph.as_graph_def().library, handles, _fetchable(signature), set(), see)
+    _run_pass(function.function_def, graph.as_graph_def().library, handles, _fetchable(signature), set(), see, moved)
 
 
 def _run_pass(
-    function: Any, library: Any, handles: dict[int, Any], outputs: list[str], seen: set[str], see: See
-) -> None:
+    function: Any, library: Any, handles: dict[int, Any], outputs: list[str], seen: set[str], see: See,
+    moved: bool,
+) -> None:  # fmt: skip
     """Has TensorFlow place and optimize the body of a FunctionDef, and of what it calls.
 
     library: the functions it may call. handles: the tensors behind arguments that are resources, as far as known.
@@ -60,6 +63,8 @@ def _run_pass(
     arguments = {node.name: node for node in feeds}
     for k, handle in handles.items():
         _as_variable(arguments[function.signature.input_arg[k].name], handle)
+    if moved:
+        _move(graph_def)
     # Lowered control flow leaves an IdentityN where it is fetched itself, so it is waited for and read from behind.
     done = graph_def.node.add(name="rehearsal/done", op="NoOp")
     done.input.extend(f"^{name}" for name in function.control_ret.values())
@@ -97,7 +102,7 @@ def _run_pass(
         body = next((f for f in library.function if f.signature.name == general), None)
         if body is not None and name not in seen:
             seen.add(name)
-            _run_pass(body, library, {}, results, seen, see)
+            _run_pass(body, library, {}, results, seen, see, moved)
 
 
 def _free_of_strangers(graph_def: Any) -> None:
@@ -107,6 +112,14 @@ def _free_of_strangers(graph_def: Any) -> None:
     for node in graph_def.node:
         if "_class" in node.attr and not known.issuperset(node.attr["_class"].list.s):
             del node.attr["_class"]
+
+
+def _move(graph_def: Any) -> None:
+    """Lets variables, and what works on one, be placed anew."""
+    handles = {node.name for node in graph_def.node if node.op == "VarHandleOp"}
+    for node in graph_def.node:
+        if node.name in handles or any(name.partition(":")[0] in handles for name in node.input):
+            node.device = ""
 
 
 def _as_variable(node: Any, handle: Any) -> None:
