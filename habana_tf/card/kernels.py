@@ -130,6 +130,8 @@ class Cut:
         while stack:
             for seen in through_views(stack.pop()):
                 tensor = seen.tensor
+                if n.op is Op.GATHER and seen.elements > size(n):
+                    seen = Seen(tensor, size(n), False)  # rows of a table
                 if tensor.op is Op.RANDOM:
                     inside.add(tensor)
                 elif tensor.op in SOURCES and (tensor.op is not Op.INPUT or size(tensor) == 1):

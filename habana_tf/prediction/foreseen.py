@@ -10,17 +10,16 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..card.kernels import nbytes
+from ..card.lowered import Lowered, lowered
 from ..cluster import cluster as clusters
 from ..cluster.cluster import Cluster
-from ..cluster.lower import lower
 from ..graph.ops import output_types
-from ..graph.reasons import Reason
 from ..graph.rehearsal import rehearse
 from ..graph.report import GraphRecord
 from ..graph.shapes import Shape, Shapes
 from ..graph.view import Node, Ref, View
 from ..ir.dtypes import from_tf
-from ..ir.primitives import Program
 from ..lowering.table import lookup
 
 QUIET = frozenset(
@@ -35,14 +34,6 @@ class PredictionError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Launch:
-    """A cluster as it would be launched: lowered for its sizes, which are all numbers."""
-
-    cluster: Cluster
-    program: Program
-
-
-@dataclass(frozen=True)
 class HostOp:
     """An op that would run on the CPU. nbytes: of its inputs and outputs that cross to or from the card."""
 
@@ -53,9 +44,11 @@ class HostOp:
 
 @dataclass
 class Foreseen:
-    """Launches in the order of the graph, then work of the host. record: what the pass told of the first graph."""
+    """Launches in the order of the graph; fed: bytes that the function's arguments bring to them; work of the host;
+    what the pass told of each graph."""
 
-    launches: list[Launch] = field(default_factory=list)
+    launches: list[Lowered] = field(default_factory=list)
+    fed: int = 0
     host: list[HostOp] = field(default_factory=list)
     records: list[GraphRecord] = field(default_factory=list)
 
@@ -92,14 +85,17 @@ def _graph(view: View, known: dict[Ref, Shape | None], out: Foreseen) -> None:
         elif "HPU" in node.device and lookup(node.op) is not None:
             launch = _launch(node, clusters.parse(clusters.of_node(node.proto.SerializeToString())), known)
         else:
-            if "HPU" not in node.device and Reason is not None:
+            if "HPU" not in node.device:
                 out.host.append(HostOp(node.op, node.name, _crossing(node, known)))
             continue
         out.launches.append(launch)
+        for k, (source, _) in enumerate(node.inputs):
+            if source.op in ("Placeholder", "_Arg", "Arg"):
+                out.fed += nbytes(launch.made[-1, k])
         known.update({(node, k): made.shape for k, made in enumerate(launch.program.outputs)})  # type: ignore[misc]
 
 
-def _launch(node: Node, cluster: Cluster, known: dict[Ref, Shape | None]) -> Launch:
+def _launch(node: Node, cluster: Cluster, known: dict[Ref, Shape | None]) -> Lowered:
     shapes, values = [], []
     fixed = set(cluster.fixed_inputs())
     for k, ref in enumerate(node.inputs):
@@ -110,7 +106,7 @@ def _launch(node: Node, cluster: Cluster, known: dict[Ref, Shape | None]) -> Lau
             )
         shapes.append(shape)
         values.append(_value(ref[0]) if k in fixed else None)
-    return Launch(cluster, lower(cluster, shapes, values))
+    return lowered(cluster, shapes, values)
 
 
 def _value(node: Node) -> Any:
