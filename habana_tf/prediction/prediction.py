@@ -70,7 +70,8 @@ class Prediction:
         return self.hbm_bytes <= self.step.chip.hbm_bytes
 
     def largest_batch(self) -> int:
-        """Examples per card that fit, if what is no weight, gradient or state of the optimizer grows with them."""
+        """Examples per card that fit, if what is no weight, gradient or state of the optimizer grows with them: the
+        better, the nearer to it the batch is that was predicted."""
         fixed = sum(self.step.memory[name] for name in FIXED) + self.step.chip.idle_memory_bytes
         each = sum(n for name, n in self.step.memory.items() if name not in FIXED) / self.batch
         return max(0, int((self.step.chip.hbm_bytes - fixed) / each)) if each else self.batch

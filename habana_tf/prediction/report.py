@@ -8,6 +8,8 @@ from typing import Any
 
 SHOWN = 12
 """Layers in the table."""
+NOTHING = 1e-9
+"""Seconds below which a part of the step is left out."""
 WIDTH = 120
 """Columns where there is no terminal to ask."""
 
@@ -17,21 +19,21 @@ def tables(p: Any) -> Any:
     from rich.console import Group
     from rich.table import Table
 
-    title = (
+    first = (
         f"{p.cards} x {p.chip}, batch {p.batch} each, {p.precision}: {p.step_seconds * 1e3:.2f} ms a step, "
         f"{p.examples_per_second:,.0f} examples/s"
     )
-    time = Table("part of the step", "ms", title=title, title_justify="left")
+    time = Table("part of the step", "ms")
     for name, seconds in p.parts.items():
-        if seconds:
+        if abs(seconds) > NOTHING:
             time.add_row(name, f"{seconds * 1e3:.2f}")
     busy = ", ".join(f"{name} {share:.0%}" for name, share in p.engines.items() if share > 0.0005)
-    memory = Table("HBM", "GB", title_justify="left")
+    memory = Table("HBM", "GB")
     for name, nbytes in p.memory.items():
         memory.add_row(name, f"{nbytes / 1e9:.2f}")
     verdict = "fits" if p.fits else "does NOT fit"
     memory.add_row(f"all, with firmware: {verdict}", f"{p.hbm_bytes / 1e9:.2f}")
-    where = Table("layer", "ms", "share", "bound by", "what would help", title_justify="left")
+    where = Table("layer", "ms", "share", "bound by", "what would help")
     for layer in p.layers[:SHOWN]:
         where.add_row(
             layer.name, f"{layer.seconds * 1e3:.2f}", f"{layer.share:.1%}", layer.bound, "; ".join(layer.help)
@@ -41,7 +43,7 @@ def tables(p: Any) -> Any:
     for row in p.host_ops:
         lines.append(f"on the CPU: {row['count']} x {row['op']}, {row['nbytes']:,} bytes to the host; its time is not")
     lines += [f"would help: {what}" for what in p.advice]
-    return Group(time, *lines, memory, where)
+    return Group(first, time, *lines, memory, where)
 
 
 def comparison(rows: Sequence[Any]) -> Any:

@@ -94,8 +94,9 @@ def _training_step(model: Any, specs: tuple[Any, ...], optimizer: Any) -> Any:
     own = compiled and len(specs) > 1 and optimizer is None
     chosen = optimizer if optimizer is not None else model.optimizer if compiled else "momentum"
     with without_values():
-        copy = _optimizer(chosen)
-        _make_state(copy, model.trainable_variables)
+        with tf.device("/CPU:0"):  # counters and rates get their values, and nothing runs on HPU for that
+            copy = _optimizer(chosen)
+            _make_state(copy, model.trainable_variables)
         if own:
             with _instead(model, copy):
                 if hasattr(model, "_symbolic_build"):  # Keras 3 makes metrics outside the step

@@ -10,10 +10,13 @@ import functools
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import astuple, fields, replace
+from dataclasses import astuple, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
-from habana_tf.bf16_config import using  # noqa: F401
+import numpy as np
+
+from habana_tf.card.cluster_time import work
 from habana_tf.card.lowered import Lowered
 from habana_tf.card.parameters import FITTED, Parameters
 from habana_tf.card.step_time import step_time
@@ -41,10 +44,40 @@ def launches(network: str, batch: int) -> tuple[Lowered, ...]:
     return tuple(found.launches)
 
 
+@dataclass(frozen=True)
+class Measures:
+    """All that the step of a row is made of but the parameters. Arrays hold one number per unit."""
+
+    product: Any
+    engine: Any
+    memory: Any
+    network_alone: float
+
+    def seconds(self, parameters: Parameters, cards: int) -> float:
+        """As `card.step_time` has them; the network's part hardly depends on the parameters."""
+        busy = np.where(self.product, self.engine, self.engine / parameters.tpc_rate)
+        each = np.maximum(busy, self.memory) + parameters.launch
+        matrix, vector = float(each[self.product].sum()), float(each[~self.product].sum())
+        launched = matrix + vector - parameters.hidden * min(matrix, vector)
+        return launched * (1 + parameters.skew * math.log2(cards)) + self.network_alone
+
+
+@functools.cache
+def measures(network: str, name: str, cards: int, batch: int) -> Measures:
+    (lowered,) = (x for x in launches(network, batch) if len(x.cluster.nodes) > 1)
+    known = chip(name)
+    units = work(known, lowered.program, frozenset(lowered.made.values()))
+    return Measures(
+        np.array([w.unit.product for w in units]),
+        np.array([w.engine for w in units]),
+        np.array([w.hbm_bytes / known.hbm_bandwidth for w in units]),
+        step_time(known, [lowered], cards).network_alone,
+    )
+
+
 def predicted(network: str, name: str, cards: int, batch: int, parameters: Parameters = FITTED) -> float:
     """Examples per second of all cards."""
-    step = step_time(chip(name), launches(network, batch), cards, parameters=parameters)
-    return batch * cards / step.seconds
+    return batch * cards / measures(network, name, cards, batch).seconds(parameters, cards)
 
 
 def error(row: Row, parameters: Parameters = FITTED) -> float:
