@@ -24,4 +24,4 @@ class Parameters:
     """Share of a step that cards wait for each other, for each doubling of their number."""
 
 
-FITTED = Parameters(hidden=0.1, tpc_rate=0.85, launch=3e-6, skew=0.01)
+FITTED = Parameters(hidden=0.41, tpc_rate=0.56, launch=12e-6, skew=0.0135)
