@@ -20,9 +20,17 @@ class Lowered:
     made: dict[tuple[int, int], Node]
 
 
+class _Remembered(Walk):
+    """A walk that tells what each op gave."""
+
+    def made(self) -> dict[tuple[int, int], Node]:
+        """(index of an op, which output) -> node."""
+        return dict(self._made)
+
+
 def lowered(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Lowered:
     """Arguments as `cluster.lower.lower` takes them, and raises what it raises."""
-    walk = Walk(cluster, shapes, values)
+    walk = _Remembered(cluster, shapes, values)
     for n in cluster.nodes:
         walk.step(n)
     return Lowered(cluster, walk.program(), walk.made())

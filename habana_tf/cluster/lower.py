@@ -53,10 +53,6 @@ class Walk:
         for k, out in enumerate(outputs):
             self._made[n.index, k] = out
 
-    def made(self) -> dict[tuple[int, int], Node]:
-        """What each op gave so far: (its index, which output) -> node; index -1 for the cluster's inputs."""
-        return dict(self._made)
-
     def program(self) -> Program:
         """What all nodes came to."""
         outputs = [self._made[ref] for ref in self.cluster.outputs]

@@ -22,8 +22,8 @@ def predict(
     fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
     optimizer: Any = None, by_host: bool = False,
 ) -> Prediction:  # fmt: skip
-    """The time and memory of one step on real cards; nothing is executed, and nothing large is allocated (a compiled
-    model gets its metrics' variables, as in its first fit).
+    """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
+    makes an optimizer's and metrics' variables from, and nothing large stays allocated.
 
     fn_or_model: a function, which is predicted as it is, or a Keras model, whose training step is: forward, loss,
     gradients, the optimizer's update, and with several cards the sum of gradients. inputs: the function's arguments, or

@@ -194,9 +194,9 @@ def plot(best: Parameters = FITTED) -> str:
         where = f'x="{edge + side + 10}" y="{edge + 16 * (k + 1)}"'
         parts.append(f"<text {where}>{mark} {row.network}, {row.cards} x {row.chip}</text>")
     parts.append(f'<text x="{edge + side / 2}" y="{edge + side + 36}" text-anchor="middle">published, per card</text>')
-    parts.append(
-        f'<text x="14" y="{edge + side / 2}" transform="rotate(-90 14 {edge + side / 2})" text-anchor="middle">predicted</text></svg>'
-    )
+    middle = edge + side / 2
+    turned = f'x="14" y="{middle}" transform="rotate(-90 14 {middle})" text-anchor="middle"'
+    parts.append(f"<text {turned}>predicted</text></svg>")
     return "\n".join(parts) + "\n"
 
 

@@ -34,7 +34,7 @@ def test_nothing_runs_and_the_model_is_as_before() -> None:
     x, y = np.zeros((8, 64), "f4"), np.zeros(8, "i4")
     before = _bridge.counters()["launches"]
     found = habana_tf.predict(model, x, y)
-    assert _bridge.counters()["launches"] - before < 20  # first values of counters and metrics: 30 updates in a step
+    assert _bridge.counters()["launches"] - before <= 2 * len(weights) + 10  # Keras fills what it makes slots from
     assert model.optimizer is optimizer and model.optimizer.iterations.numpy() == 0
     assert all((a == b.numpy()).all() for a, b in zip(weights, model.trainable_variables, strict=True))
     assert found.launches == 1 and found.batch == 8 and found.fits and not found.host_ops
