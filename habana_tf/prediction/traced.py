@@ -94,22 +94,30 @@ def _training_step(model: Any, specs: tuple[Any, ...], optimizer: Any) -> Any:
     own = compiled and len(specs) > 1 and optimizer is None
     chosen = optimizer if optimizer is not None else model.optimizer if compiled else "momentum"
     with without_values():
-        with tf.device("/CPU:0"):  # counters and rates get their values, and nothing runs on HPU for that
+        strategy = model.distribute_strategy
+        with strategy.scope(), tf.device("/CPU:0"):  # counters and rates get their values there, not on HPU
             copy = _optimizer(chosen)
             _make_state(copy, model.trainable_variables)
         if own:
             with _instead(model, copy):
                 if hasattr(model, "_symbolic_build"):  # Keras 3 makes metrics outside the step
                     model._symbolic_build(data_batch=specs)
-                return tf.function(lambda batch: model.train_step(batch), autograph=False).get_concrete_function(specs)
+                return _in_replica(strategy, model.train_step, specs)
 
-        def step(*data: Any) -> None:
+        def step(x: Any) -> None:
             with tf.GradientTape() as tape:
-                loss = _loss(model(data[0], training=True))
+                loss = _loss(model(x, training=True))
             weights = model.trainable_variables
             copy.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
 
-        return tf.function(step, autograph=False).get_concrete_function(specs[0])
+        return _in_replica(strategy, step, specs[0])
+
+
+def _in_replica(strategy: Any, step: Any, data: Any) -> Any:
+    """A step traced as Keras' fit does it: by the strategy that the model was made under, if there was one."""
+    import tensorflow as tf
+
+    return tf.function(lambda batch: strategy.run(step, args=(batch,)), autograph=False).get_concrete_function(data)
 
 
 @contextmanager

@@ -26,13 +26,14 @@ def without_values() -> Iterator[None]:
 
 def _create(make: Callable[..., Any], **asked: Any) -> Any:
     import tensorflow as tf
+    from tensorflow.python.framework import func_graph
     from tensorflow.python.ops import resource_variable_ops
 
     shape, dtype = asked.get("shape"), asked.get("dtype")
     if shape is None or dtype is None:
         value = asked["initial_value"]
         if callable(value):
-            with tf.Graph().as_default():  # its shape and type, not its numbers
+            with func_graph.FuncGraph("value").as_default():  # its shape and type, not its numbers
                 value = tf.convert_to_tensor(value(), dtype)
         elif not hasattr(value, "dtype"):
             value = tf.convert_to_tensor(value, dtype)
