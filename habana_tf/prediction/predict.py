@@ -9,6 +9,7 @@ from typing import Any
 from .. import bf16_config, loader, settings
 from ..card.step_time import step_time
 from ..hardware.chips import chip as chip_named
+from ..resolver.garbage_collection import held
 from .foreseen import Foreseen, PredictionError, foresee
 from .prediction import Prediction
 from .traced import as_specs, batch_of, traced
@@ -61,7 +62,7 @@ def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer
     if not specs:
         raise PredictionError("predict(model, x, y): give the inputs, as arrays, tf.TensorSpecs or shapes")
     loader.load_habana_module()
-    with _precision(precision):
+    with _precision(precision), held:  # tracing makes objects by the hundred thousand, hardly any of them garbage
         return batch_of(specs), foresee(traced(fn_or_model, specs, optimizer))
 
 
