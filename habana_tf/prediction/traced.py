@@ -100,8 +100,8 @@ def _training_step(model: Any, specs: tuple[Any, ...], optimizer: Any) -> Any:
             _make_state(copy, model.trainable_variables)
         if own:
             with _instead(model, copy):
-                if hasattr(model, "_symbolic_build"):  # Keras 3 makes metrics outside the step
-                    model._symbolic_build(data_batch=specs)
+                with strategy.scope():
+                    _make_metrics(model, specs)
                 return _in_replica(strategy, model.train_step, specs)
 
         def step(x: Any) -> None:
@@ -148,6 +148,18 @@ def _make_state(optimizer: Any, weights: list[Any]) -> None:
         optimizer._create_all_weights(weights)
     else:
         optimizer.build(weights)
+
+
+def _make_metrics(model: Any, specs: tuple[Any, ...]) -> None:
+    """Its metrics now, for the same reason; Keras 3 never makes them in the step."""
+    import tensorflow as tf
+
+    if hasattr(model, "_symbolic_build"):
+        model._symbolic_build(data_batch=specs)
+    elif getattr(model, "outputs", None) and not model.compiled_metrics.built:
+        made = tf.nest.map_structure(lambda y: tf.TensorSpec(y.shape, y.dtype), model.output)
+        model.compiled_loss.build(made)
+        model.compiled_metrics.build(made, specs[1])
 
 
 def _loss(outputs: Any) -> Any:
