@@ -1,4 +1,5 @@
-"""The numbers of the model that no data sheet has: all of them, fitted to the published rows in `docs/fidelity.md`.
+"""The numbers of the model that no data sheet has: all of them, fitted to the published rows in `docs/fidelity.md`, but
+for `launch`, which those rows hardly determine and which was chosen within what they allow.
 
 Everything else that the model knows of a chip is in `hardware.chips`, with its source.
 """
