@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from .loader import load_habana_module as load_habana_module
     from .loader import set_op_override_allowed as set_op_override_allowed
     from .memory import memory_report as memory_report
+    from .prediction.compare import compare as compare
+    from .prediction.predict import predict as predict
     from .resolver.recompilations import recompilation_report as recompilation_report
 
 _WHERE = {
@@ -39,6 +41,8 @@ _WHERE = {
     "explain": "graph.explain",
     "placement_report": "graph.report",
     "memory_report": "memory",
+    "predict": "prediction.predict",
+    "compare": "prediction.compare",
     "recompilation_report": "resolver.recompilations",
 }
 _MODULES = {"bf16_config", "cache", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}

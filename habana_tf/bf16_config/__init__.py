@@ -22,13 +22,16 @@ import logging
 import os
 import re
 import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
 from .. import settings
 
-__all__ = ["Config", "ConfigError", "Rule", "active", "dump", "parse"]
+__all__ = ["Config", "ConfigError", "Rule", "active", "built_in", "dump", "parse", "using"]
 
 _SPELLINGS = {
     "allowlist": ("allowlist", "allow_list", "whitelist", "white_list"),
@@ -79,14 +82,41 @@ class Config:
         return json.dumps(data, indent=2) + "\n"
 
 
+class _Instead(threading.local):
+    """What holds in this thread whatever the setting says."""
+
+    config: Config | None = None
+    holds = False
+
+
+_instead = _Instead()
+
+
+@contextmanager
+def using(config: Config | None) -> Iterator[None]:
+    """Within it, this thread converts by `config`, or not at all, whatever `TF_BF16_CONVERSION` says."""
+    before = _instead.config, _instead.holds
+    _instead.config, _instead.holds = config, True
+    try:
+        yield
+    finally:
+        _instead.config, _instead.holds = before
+
+
+def built_in(name: str) -> Config:
+    """`full` or `basic`."""
+    return parse(resources.files(__name__).joinpath(f"{name}.json").read_text("utf-8"), name)
+
+
 def active() -> Config | None:
     """The configuration that `TF_BF16_CONVERSION` asks for now, or None. Raises ConfigError."""
+    if _instead.holds:
+        return _instead.config
     choice = settings.TF_BF16_CONVERSION.get()
     if choice == "off":
         return None
     if choice in ("full", "basic"):
-        text = resources.files(__name__).joinpath(f"{choice}.json").read_text("utf-8")
-        return parse(text, choice)
+        return built_in(choice)
     try:
         with open(choice, encoding="utf-8") as file:
             text = file.read()

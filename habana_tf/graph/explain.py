@@ -1,11 +1,8 @@
 """`explain()`: before training, which ops of a function or a model would fall to the CPU, and why.
 
 What: traces the callable, lets TensorFlow place the graph and the graph pass find its clusters, as for a real run, and
-stops there: no op runs, nothing is compiled. Functions that stay calls (Keras 2.15's LSTM and GRU) are looked at too.
-
-How: a session that makes a callable and never calls it has TensorFlow place and optimize the graph. Handles of
-variables become `VarHandleOp` nodes of the same type and shape, because the pass reads both from where a handle
-enters the graph; other inputs are fed. What the pass does is told to us instead of the placement report.
+stops there: no op runs, nothing is compiled (see `rehearsal`). Functions that stay calls (Keras 2.15's LSTM and GRU)
+are looked at too.
 """
 
 from __future__ import annotations
@@ -16,13 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..device_state import is_loaded
-from . import pipeline
-from .ops import RESOURCE, VARIANT
+from .rehearsal import RehearsalError, rehearse
 from .report import GraphRecord, PlacementReport, refused_rows, text
-from .view import View
-
-SPECIALIZED = "_specialized_for_"
-"""Stands in the name of a function that TensorFlow's optimizer made for one call, behind the name it had."""
 
 
 class ExplainError(RuntimeError):
@@ -141,92 +133,9 @@ def _model_functions(model: Any, inputs: tuple[Any, ...]) -> dict[str, Any]:
 
 def _judged(function: Any) -> list[GraphRecord]:
     """The record of a ConcreteFunction, and of every function it calls."""
-    graph = function.graph
-    outer = {id(inner): tensor for tensor, inner in graph.captures}
-    handles = {k: outer[id(t)] for k, t in enumerate(graph.inputs) if t.dtype == RESOURCE and id(t) in outer}
-    signature = function.function_def.signature
-    return _run_pass(function.function_def, graph.as_graph_def().library, handles, _fetchable(signature), set())
-
-
-def _run_pass(
-    function: Any, library: Any, handles: dict[int, Any], outputs: list[str], seen: set[str]
-) -> list[GraphRecord]:
-    """Has TensorFlow place and optimize the body of a FunctionDef, and of what it calls.
-
-    library: the functions it may call. handles: the tensors behind arguments that are resources, as far as known.
-    outputs: names of the results that are wanted. seen: the functions that were looked at.
-    """
-    import tensorflow as tf
-    from tensorflow.core.protobuf import config_pb2
-    from tensorflow.python.eager import context
-    from tensorflow.python.framework import function_def_to_graph
-
-    graph_def, tensors = function_def_to_graph.function_def_to_graph_def(function)
-    feeds = [node for node in graph_def.node if node.op in ("Placeholder", "PlaceholderWithDefault")]
-    arguments = {node.name: node for node in feeds}
-    for k, handle in handles.items():
-        _as_variable(arguments[function.signature.input_arg[k].name], handle)
-    # Lowered control flow leaves an IdentityN where it is fetched itself, so it is waited for and read from behind.
-    done = graph_def.node.add(name="explain/done", op="NoOp")
-    done.input.extend(f"^{name}" for name in function.control_ret.values())
-    fetches = []
-    for k, name in enumerate(outputs):
-        made = graph_def.node.add(name=f"explain/{k}", op="Identity", input=[tensors[function.ret[name]]])
-        made.attr["T"].type = next(a.type for a in function.signature.output_arg if a.name == name)
-        fetches.append(f"{made.name}:0")
-    graph_def.library.CopyFrom(library)
-    for node in (*graph_def.node, *(n for f in graph_def.library.function for n in f.node_def)):
-        node.device = "/" + node.device.split("/")[-1] if "device:" in node.device else ""  # whatever the job's name
-    config = config_pb2.ConfigProto()
-    config.CopyFrom(context.context().config)
-    config.graph_options.rewrite_options.min_graph_nodes = -1
-    fed = [f"{node.name}:0" for node in feeds if node.op != "VarHandleOp"]
-    wanted = config_pb2.CallableOptions(feed=fed, fetch=fetches, target=[done.name])
-    judged: list[tuple[GraphRecord, View]] = []
-    with tf.Graph().as_default() as graph:
-        tf.import_graph_def(graph_def, name="")
-        session = tf.compat.v1.Session(graph=graph, config=config)
-        with session, pipeline.watched(lambda record, view: judged.append((record, view))):
-            session._make_callable_from_options(wanted)
-    if not judged:
-        raise ExplainError("the graph pass did not judge this graph; if it failed, the reason is on stderr")
-    (record, view), *_ = judged
-    records = [record]
-    for name, results in _called(view).items():
-        # TensorFlow may have specialized a function for one call; the body we have is the general one
-        general = name.split(SPECIALIZED)[0]
-        body = next((f for f in library.function if f.signature.name == general), None)
-        if body is not None and name not in seen:
-            seen.add(name)
-            records.extend(_run_pass(body, library, {}, results, seen))
+    records: list[GraphRecord] = []
+    try:
+        rehearse(function, lambda record, view, shapes: records.append(record))
+    except RehearsalError as why:
+        raise ExplainError(str(why)) from why
     return records
-
-
-def _as_variable(node: Any, handle: Any) -> None:
-    """Makes the Placeholder of a variable's handle the handle of a variable of that type and shape."""
-    known = handle._handle_data
-    if known is None or not known.is_set or len(known.shape_and_type) != 1:
-        return  # an iterator, a table, ...
-    node.op, node.device = "VarHandleOp", handle.device
-    node.attr.clear()
-    node.attr["dtype"].type = known.shape_and_type[0].dtype
-    node.attr["shape"].shape.CopyFrom(known.shape_and_type[0].shape)
-    node.attr["shared_name"].s = node.name.encode()
-
-
-def _fetchable(signature: Any) -> list[str]:
-    """The outputs of a function that a session can fetch."""
-    return [arg.name for arg in signature.output_arg if arg.type not in (RESOURCE, VARIANT)]
-
-
-def _called(view: View) -> dict[str, list[str]]:
-    """The functions that the calls in a graph name, in order, with their outputs that can be fetched."""
-    known = {f.signature.name: f.signature for f in view.graph.library.function}
-    out: dict[str, list[str]] = {}
-    for node in view.alive():
-        for key in sorted(node.proto.attr):
-            value = node.proto.attr[key]
-            for function in (value.func, *value.list.func):
-                if function.name in known:
-                    out[function.name] = _fetchable(known[function.name])
-    return out

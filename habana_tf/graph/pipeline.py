@@ -124,17 +124,17 @@ PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
 class _Watch(threading.local):
     """Who looks at the graphs of this thread."""
 
-    see: Callable[[report.GraphRecord, View], None] | None = None
+    see: Callable[[report.GraphRecord, View, Shapes], None] | None = None
 
 
 _watch = _Watch()
 
 
 @contextmanager
-def watched(see: Callable[[report.GraphRecord, View], None]) -> Iterator[None]:
+def watched(see: Callable[[report.GraphRecord, View, Shapes], None]) -> Iterator[None]:
     """Within it, what the pass does to graphs of this thread is told to `see`, and is in no report or log.
 
-    see: gets the record and the graph as the pass left it.
+    see: gets the record, the graph as the pass left it, and the shapes of what was in it before.
     """
     _watch.see = see
     try:
@@ -206,5 +206,5 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
     if _watch.see is None:
         report.remember(made)
     else:
-        _watch.see(made, work.view)
+        _watch.see(made, work.view, work.shapes)
     return out

@@ -49,6 +49,12 @@ class Chip:
     """bf16 multiply-adds per cycle of all matrix engines together (HAL: sizes of the arrays)."""
     mme_min_cycles: int
     """Least cycles per output tile, the roll-up (HAL)."""
+    mme_least_side: int
+    """Rows or columns of the narrowest arrangement of the arrays (HAL: geometries of 256x64, 128x128 and 64x256 on
+    Gaudi, of 1024x128 to 128x1024 on Gaudi2; the arrays of Gaudi3 are taken to be arranged as those of Gaudi2)."""
+    mme_splits: int
+    """Into how many parts the arrays may split the sum of one product, or a batch of products, each on arrays of its
+    own (HAL: the concurrency of Gaudi2; on Gaudi two small products of a batch share them, and no sum is split)."""
     mme_clock: int
     """Clock of the matrix engines (HAL; PRESS for Gaudi3, whose published peak needs 1750 MHz)."""
     tpc_engines: int
@@ -69,6 +75,10 @@ class Chip:
     """Memory in use on an idle card, by its firmware (SMI)."""
     ports: int
     """Network ports (PRESS)."""
+    port_bandwidth: int
+    """Of one port in one direction (PRESS: 100, 100 and 200 Gb/s)."""
+    pcie_bandwidth: int
+    """Between host and card in one direction (PRESS: PCIe 4.0, 4.0 and 5.0 with 16 lanes)."""
     external_ports: tuple[int, ...]
     """Of these, the ones that leave the machine (PRESS: three on each chip; SMI tells which on Gaudi2, and the same
     are taken for Gaudi3; for Gaudi the last three are)."""
@@ -94,6 +104,8 @@ _CHIPS = (
         mme_engines=2,
         mme_macs_per_cycle_bf16=4 * 64 * 64,
         mme_min_cycles=128,
+        mme_least_side=64,
+        mme_splits=1,
         mme_clock=1800 * _MHZ,
         tpc_engines=8,
         tpc_vector_bytes=256,
@@ -104,6 +116,8 @@ _CHIPS = (
         idle_celsius=35,
         idle_memory_bytes=512 * _MIB,
         ports=10,
+        port_bandwidth=100 * _GB // 8,
+        pcie_bandwidth=32 * _GB,
         external_ports=(7, 8, 9),
     ),
     Chip(
@@ -120,6 +134,8 @@ _CHIPS = (
         mme_engines=2,
         mme_macs_per_cycle_bf16=2 * 256 * 256,
         mme_min_cycles=256,
+        mme_least_side=128,
+        mme_splits=4,
         mme_clock=1650 * _MHZ,
         tpc_engines=24,
         tpc_vector_bytes=256,
@@ -130,6 +146,8 @@ _CHIPS = (
         idle_celsius=35,
         idle_memory_bytes=768 * _MIB,
         ports=24,
+        port_bandwidth=100 * _GB // 8,
+        pcie_bandwidth=32 * _GB,
         external_ports=(8, 22, 23),
     ),
     Chip(
@@ -146,6 +164,8 @@ _CHIPS = (
         mme_engines=8,
         mme_macs_per_cycle_bf16=8 * 256 * 256,
         mme_min_cycles=512,
+        mme_least_side=128,
+        mme_splits=8,
         mme_clock=1750 * _MHZ,
         tpc_engines=64,
         tpc_vector_bytes=256,
@@ -156,6 +176,8 @@ _CHIPS = (
         idle_celsius=36,
         idle_memory_bytes=672 * _MIB,
         ports=24,
+        port_bandwidth=200 * _GB // 8,
+        pcie_bandwidth=64 * _GB,
         external_ports=(8, 22, 23),
     ),
 )

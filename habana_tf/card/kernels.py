@@ -1,0 +1,231 @@
+"""A lowered cluster cut into the work of a card's engines: products for the MME, kernels for the TPC.
+
+What: every CONTRACT is a product. All else becomes kernels as Habana's graph compiler makes them: each op of TensorFlow
+is one kernel (what an op computes on its way is in no memory), neighbours that walk the same elements are fused into
+one, and views cost nothing.
+
+    y = conv(x)      product            reads x, w; writes y
+    BatchNorm        sums over y        kernel, reads y                   a sum over rows far apart ends a kernel
+                     (y - m) * s + b    kernel, reads y, writes z         \\ one kernel: the same elements
+    Relu             max(z, 0)                                           /
+    Softmax          one kernel: rows of its sums fit the TPC's local memory
+
+Invariants: units are in an order in which each comes behind all that it reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..ir import extent as ext
+from ..ir.primitives import Node, Op, Program
+
+VIEWS = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.CONCAT})
+SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.EXTENT, Op.RANDOM})
+"""Not computed from tensors; random numbers are made where they are used."""
+
+ROW_BYTES = 64 << 10
+"""A row that a kernel keeps while it sums over it. Source: the TPC's vector local memory is 80 KB (Habana's TPC user
+guide); the rest is for what else the kernel needs."""
+
+
+@dataclass
+class Unit:
+    """One product, or one kernel. index: its place in the order.
+
+    results: the nodes it makes that count as tensors. inside: all primitives it computes. loads, stores: tensor ->
+    bytes. elements: how many it walks.
+    """
+
+    index: int
+    product: bool
+    elements: int
+    results: list[Node] = field(default_factory=list)
+    inside: set[Node] = field(default_factory=set)
+    loads: dict[Node, int] = field(default_factory=dict)
+    stores: dict[Node, int] = field(default_factory=dict)
+
+    @property
+    def origin(self) -> int:
+        """The op of the cluster that it came from, by index; that of its first result."""
+        return self.results[0].origin
+
+
+def size(n: Node) -> int:
+    """Elements of a tensor all of whose extents are numbers."""
+    return ext.nominal(n.numel)
+
+
+def nbytes(n: Node) -> int:
+    """Bytes of a tensor in memory."""
+    return size(n) * n.dtype.bytes
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A tensor as one sees it through views. elements: of it, that are looked at. straight: each at its own place."""
+
+    tensor: Node
+    elements: int
+    straight: bool
+
+
+def through_views(n: Node) -> Iterator[Seen]:
+    """The tensors behind views, each once per way to it."""
+    stack = [(n, size(n), True)]
+    while stack:
+        node, seen, straight = stack.pop()
+        if node.op not in VIEWS:
+            yield Seen(node, seen, straight)
+            continue
+        straight = straight and node.op in (Op.RESHAPE, Op.EXPAND)
+        for source in node.src[: 1 if node.op is Op.PAD else None]:
+            stack.append((source, min(seen, size(source)), straight))
+
+
+def in_rows(n: Node) -> bool:
+    """Whether a REDUCE sums over rows that lie in one piece and fit a TPC's local memory."""
+    _, axes = n.arg
+    shape = [ext.nominal(e) for e in n.src[0].shape]
+    wide = [k for k, extent in enumerate(shape) if extent > 1]
+    reduced = [k for k in wide if k in axes]
+    row = math.prod(shape[k] for k in reduced)
+    return reduced == wide[len(wide) - len(reduced) :] and row * 4 <= ROW_BYTES
+
+
+class Cut:
+    """A program being cut into units. results: the nodes that ops of the cluster give."""
+
+    def __init__(self, program: Program, results: set[Node]) -> None:
+        self.program = program
+        self.units: list[Unit] = []
+        self._maker: dict[Node, Unit] = {}
+        self._readers: dict[Node, list[Unit]] = {}
+        self._tensors = self._chosen(results)
+
+    def run(self) -> list[Unit]:
+        """The units in order."""
+        for n in self.program.nodes():
+            if n.op in VIEWS or n.op in SOURCES or n not in self._tensors:
+                continue
+            self._add(n)
+        self._store()
+        return self.units
+
+    def _chosen(self, results: set[Node]) -> set[Node]:
+        """The nodes that are tensors in memory if anybody else needs them: what ops give, and all that is no map."""
+        out = {n for n in self.program.nodes() if n.op is not Op.MAP}
+        for n in (*results, *self.program.outputs):
+            out.update(seen.tensor for seen in through_views(n))
+        return out
+
+    def _reach(self, n: Node) -> tuple[dict[Node, Seen], set[Node]]:
+        """The tensors that a node is computed from, and the maps on the way."""
+        loads: dict[Node, Seen] = {}
+        inside = {n}
+        stack = list(n.src)
+        visited: set[Node] = set()
+        while stack:
+            for seen in through_views(stack.pop()):
+                tensor = seen.tensor
+                if n.op is Op.GATHER and seen.elements > size(n):
+                    seen = Seen(tensor, size(n), False)  # rows of a table
+                if tensor.op is Op.RANDOM:
+                    inside.add(tensor)
+                elif tensor.op in SOURCES and (tensor.op is not Op.INPUT or size(tensor) == 1):
+                    continue
+                elif tensor.op is Op.MAP and tensor not in self._tensors:
+                    inside.add(tensor)
+                    if tensor not in visited:
+                        visited.add(tensor)
+                        stack.extend(tensor.src)
+                else:
+                    have = loads.get(tensor)
+                    if have is None or (have.straight and not seen.straight) or have.elements < seen.elements:
+                        straight = seen.straight and (have is None or have.straight)
+                        loads[tensor] = Seen(tensor, max(seen.elements, have.elements if have else 0), straight)
+        return loads, inside
+
+    def _add(self, n: Node) -> None:
+        loads, inside = self._reach(n)
+        product = n.op is Op.CONTRACT
+        elements = size(n) if not n.src else max(size(n), size(n.src[0])) if n.op is not Op.MAP else size(n)
+        unit = None if product else self._home(n, loads, elements)
+        if unit is None:
+            unit = Unit(len(self.units), product, elements)
+            self.units.append(unit)
+        unit.results.append(n)
+        unit.inside |= inside
+        self._maker[n] = unit
+        for tensor, seen in loads.items():
+            if self._maker.get(tensor, unit).index <= unit.index and self._maker.get(tensor) is not unit:
+                unit.loads[tensor] = max(unit.loads.get(tensor, 0), seen.elements * tensor.dtype.bytes)
+                self._readers.setdefault(tensor, []).append(unit)
+
+    def _home(self, n: Node, loads: dict[Node, Seen], elements: int) -> Unit | None:
+        """The unit that a node can be computed in on the way: the last that walks the same elements, if it comes
+        behind all that the node needs."""
+        if n.op not in (Op.MAP, Op.REDUCE):
+            return None
+        if n.op is Op.REDUCE and (first := self._moments(n, loads)) is not None:
+            return first
+        near: dict[int, Unit] = {}
+        latest = -1
+        for tensor, seen in loads.items():
+            maker = self._maker.get(tensor)
+            if maker is not None:
+                if any(t in self._maker for t in maker.loads):  # what needs the cluster's inputs alone can come first
+                    latest = max(latest, maker.index)
+                if seen.straight:
+                    near[maker.index] = maker
+            if size(tensor) >= elements:
+                near.update({reader.index: reader for reader in self._readers.get(tensor, ())})
+        for index in sorted(near, reverse=True):
+            unit = near[index]
+            if index < latest:
+                return None
+            if not unit.product and unit.elements == elements and self._on_the_way(unit, loads):
+                return unit
+        return None
+
+    def _moments(self, n: Node, loads: dict[Node, Seen]) -> Unit | None:
+        """The kernel that sums what a sum of squared distances from its mean is taken of: a card makes both in one go,
+        from sums and sums of squares."""
+        large = [tensor for tensor in loads if size(tensor) > size(n)]
+        if len(large) != 1:
+            return None
+        small = [self._maker[t] for t in loads if t is not large[0] and t in self._maker]
+        for unit in self._readers.get(large[0], ()):
+            same = any(r.op is Op.REDUCE and r.arg[1] == n.arg[1] for r in unit.results)
+            if same and small and all(self._comes_from(maker, unit) for maker in small):
+                return unit
+        return None
+
+    def _comes_from(self, unit: Unit, first: Unit) -> bool:
+        """Whether all that a unit reads another one made."""
+        return unit is first or all(self._maker.get(tensor, first) is first for tensor in unit.loads)
+
+    def _on_the_way(self, unit: Unit, loads: dict[Node, Seen]) -> bool:
+        """Whether all that a node needs of a unit is there when the unit comes past: no sums but of rows."""
+        for tensor, seen in loads.items():
+            if self._maker.get(tensor) is unit:
+                if not seen.straight or tensor.op not in (Op.MAP, Op.REDUCE):
+                    return False
+                if tensor.op is Op.REDUCE and not in_rows(tensor):
+                    return False
+        return True
+
+    def _store(self) -> None:
+        """What others read, or leaves the cluster, is written."""
+        wanted = {seen.tensor for n in self.program.outputs for seen in through_views(n)}
+        for unit in self.units:
+            for n in unit.results:
+                if n in wanted or self._readers.get(n):
+                    unit.stores[n] = nbytes(n)
+
+
+def cut(program: Program, results: set[Node]) -> list[Unit]:
+    """The units of a lowered cluster all of whose extents are numbers. results: what ops of the cluster give."""
+    return Cut(program, results).run()

@@ -1,0 +1,36 @@
+"""A cluster lowered for sizes that are all numbers, with what its ops gave: what the model of a card starts from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..cluster.cluster import Cluster
+from ..cluster.lower import Walk
+from ..ir.primitives import Node, Program
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """made: (index of an op, which output) -> node; index -1 for the cluster's inputs."""
+
+    cluster: Cluster
+    program: Program
+    made: dict[tuple[int, int], Node]
+
+
+class _Remembered(Walk):
+    """A walk that tells what each op gave."""
+
+    def made(self) -> dict[tuple[int, int], Node]:
+        """(index of an op, which output) -> node."""
+        return dict(self._made)
+
+
+def lowered(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Lowered:
+    """Arguments as `cluster.lower.lower` takes them, and raises what it raises."""
+    walk = _Remembered(cluster, shapes, values)
+    for n in cluster.nodes:
+        walk.step(n)
+    return Lowered(cluster, walk.program(), walk.made())

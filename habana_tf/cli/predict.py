@@ -1,0 +1,56 @@
+"""`habana-tf predict`: how fast a script would train on real cards, without training."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+
+from habana_tf.cli.output import CommandError, print_json
+
+_EPILOG = """\
+examples:
+  habana-tf predict train.py                              on one card of the chip HABANA_SIM_CHIP names
+  habana-tf predict --chip gaudi3 --cards 8 train.py --epochs 3
+  habana-tf predict --json train.py > prediction.json     what the script prints goes to standard error
+
+The script runs up to its first call of Keras' fit, and ends there: data are read and the model is built, nothing is
+trained. The batch is the one fit would take, on each of the cards.
+"""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """Declares the command."""
+    parser.usage = "habana-tf predict [options] SCRIPT [arguments ...]"
+    parser.epilog = _EPILOG
+    parser.add_argument("--chip", choices=["gaudi", "gaudi2", "gaudi3"], help="default: what HABANA_SIM_CHIP says")
+    parser.add_argument("--cards", type=int, default=1, help="cards that train together (default: 1)")
+    parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="of products (default: bf16)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")
+    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the script's own arguments")
+    parser.set_defaults(run=_run)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if not os.path.isfile(arguments.script):
+        raise CommandError(f"there is no file {arguments.script}", 2)
+    if arguments.cards < 1:
+        raise CommandError(f"--cards {arguments.cards}: at least one card works on a step", 2)
+    from habana_tf.prediction.foreseen import PredictionError
+    from habana_tf.prediction.script import predict_script
+
+    sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))  # as `python SCRIPT` has it
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = predict_script(
+                arguments.script, arguments.arguments, arguments.chip, arguments.cards, arguments.precision
+            )
+    except PredictionError as error:
+        raise CommandError(str(error), 1) from error
+    if arguments.json:
+        print_json(found.to_dict())
+    else:
+        print(found)
+    return 0

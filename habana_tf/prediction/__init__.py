@@ -1,0 +1,1 @@
+"""What a real card would do with a function or a model, before anything runs; see `predict`."""

@@ -1,0 +1,47 @@
+"""Variables without values: a training step can be traced on them, and they take no memory.
+
+A variable of TensorFlow is a handle with a type and a shape; only assigning gives it memory. Small ones (counters,
+rates, metrics) are made as they are, because Python code may read them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+SMALL = 4096
+"""Elements up to which a variable gets its value."""
+
+
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Within it, large variables that are made have a type and a shape, and no value."""
+    import tensorflow as tf
+
+    with tf.variable_creator_scope(_create):
+        yield
+
+
+def _create(make: Callable[..., Any], **asked: Any) -> Any:
+    import tensorflow as tf
+    from tensorflow.python.framework import func_graph
+    from tensorflow.python.ops import resource_variable_ops
+
+    shape, dtype = asked.get("shape"), asked.get("dtype")
+    if shape is None or dtype is None:
+        value = asked["initial_value"]
+        if callable(value):
+            with func_graph.FuncGraph("value").as_default():  # its shape and type, not its numbers
+                value = tf.convert_to_tensor(value(), dtype)
+        elif not hasattr(value, "dtype"):
+            value = tf.convert_to_tensor(value, dtype)
+        shape, dtype = value.shape, value.dtype
+    shape = tf.TensorShape(shape)
+    if not shape.is_fully_defined() or math.prod(shape) <= SMALL:
+        return make(**asked)
+    return resource_variable_ops.UninitializedVariable(
+        trainable=asked.get("trainable"), name=asked.get("name"), shape=shape, dtype=dtype,
+        synchronization=asked.get("synchronization"), aggregation=asked.get("aggregation"),
+    )  # fmt: skip

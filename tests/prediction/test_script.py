@@ -1,0 +1,47 @@
+"""Scripts that are run up to their first fit."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import sys
+import numpy as np
+import tensorflow as tf
+print("arguments", sys.argv[1:])
+model = tf.keras.Sequential([tf.keras.layers.Input((32,)), tf.keras.layers.Dense(8)])
+model.compile("sgd", "mse")
+try:
+    model.fit(np.zeros((100, 32), "f4"), np.zeros((100, 8), "f4"), batch_size=20, epochs=2)
+except Exception:
+    print("caught")
+open("trained", "w").close()
+"""
+
+
+def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "habana_tf.cli", "predict", *words]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
+
+
+@pytest.mark.slow
+def test_a_script_is_predicted_and_not_trained(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    done = run(tmp_path, "--chip", "gaudi", "--cards", "8", "--json", "train.py", "--fast")
+    assert done.returncode == 0, done.stderr
+    data = json.loads(done.stdout)
+    assert (data["chip"], data["cards"], data["batch"]) == ("gaudi", 8, 20)
+    assert "arguments ['--fast']" in done.stderr and "caught" not in done.stderr
+    assert not (tmp_path / "trained").exists()
+
+
+def test_a_script_that_never_trains_is_said_to(tmp_path: Path) -> None:
+    (tmp_path / "look.py").write_text("print('done')\n")
+    done = run(tmp_path, "look.py")
+    assert done.returncode == 1 and "ended without calling fit" in done.stderr
+    assert run(tmp_path, "nothing.py").returncode == 2
