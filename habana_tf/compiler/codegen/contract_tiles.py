@@ -95,7 +95,7 @@ class Plan:
 
 def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False) -> Plan:
     """The cut of a contraction for a CPU; `compact` if little code is worth more than the fastest; `once` if b needs to
-    be packed only once for many such products."""
+    be packed only once for many such products (of numbers: for pairs that was never measured)."""
     rows = points(c.m)
     depth = points(c.k)
     batch = points(x for x in c.batch if x is not c.lane)
@@ -120,7 +120,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     panel = depth * t.width * (2 if dot else 4)
     step = min((abs(x.b) for x in c.k), default=0) * size
     tall = step >= 512 and rows >= 96 and (panel > (16 << 10) or depth > WAYS * (PAGE // math.gcd(step, PAGE)))
-    once = once and rows >= MET and bool(c.k) and not symbolic
+    once = once and rows >= MET and bool(c.k) and not symbolic and not dot
     packed = must_pack or ((tall or once) and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
