@@ -67,8 +67,8 @@ STARS = """
     from tests.habana_frameworks import modules
 
     KERAS_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
-    inner = ("__main__", "_native", "cli", "cluster", "compiler", "graph", "ir", "launcher", "lowering", "resolver",
-             "timeline")
+    inner = ("__main__", "_native", "card", "cli", "cluster", "compiler", "graph", "ir", "launcher", "lowering",
+             "prediction", "resolver", "timeline")
     names = [name for _, name in modules.ALL if name.split(".")[0] not in inner]
     assert set(habana_tf._MODULES) <= set(names)
     if not hasattr(tf, "estimator"):
