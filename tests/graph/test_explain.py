@@ -179,13 +179,12 @@ def test_under_a_strategy() -> None:
     python(STRATEGY, imported=True)
 
 
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 has no legacy optimizers")
 @on_hpu
 def test_a_train_step_with_a_legacy_optimizer_is_explained() -> None:
     """It asks for the place of variables that the step's body knows under other names."""
     import habana_tf
 
-    if KERAS_3:
-        pytest.skip("Keras 3 has no legacy optimizers")
     model = tf.keras.Sequential([tf.keras.layers.Input((4,)), tf.keras.layers.Dense(2)])
     model.compile(tf.keras.optimizers.legacy.SGD(0.1, momentum=0.9), "mse")
     told = habana_tf.explain(model, X, X[:, :2])
