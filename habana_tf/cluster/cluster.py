@@ -268,6 +268,20 @@ def content_digest(data: bytes) -> str:
     return digest(data)
 
 
+def custom_content(cluster: Cluster) -> list[list[str]]:
+    """[op, content] of the ops whose lowering the program brings, loops included, by op."""
+    found: dict[str, str] = {}
+    stack = [cluster]
+    while stack:
+        for node in stack.pop().nodes:
+            row = lookup(node.op)
+            if node.op == LOOP:
+                stack.append(parsed(node.proto.attr["body"].s))
+            elif row is not None and row.content is not None and node.op not in found:
+                found[node.op] = row.content()
+    return [[op, found[op]] for op in sorted(found)]
+
+
 def of_node(nodedef: bytes) -> bytes:
     """The cluster of one for an eager op or an op left outside every cluster.
 

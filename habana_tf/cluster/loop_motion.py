@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from ..ir.primitives import Builder, Contraction, Node, Op, Program, Rows, Scan
+from ..ir.builder import Builder
+from ..ir.primitives import Contraction, Node, Op, Program, Rows, Scan
 from .loop_draft import Draft, Key
 
 _BEHIND = 1 << 20

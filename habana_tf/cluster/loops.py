@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.interpreter import constant
-from ..ir.primitives import Builder, Node, Op, Program, Rows
+from ..ir.primitives import Node, Op, Program, Rows
 from ..lowering.lowering import Lowering
 from .cluster import ClusterNode, parsed
 from .loop_counts import Counted, count, steps

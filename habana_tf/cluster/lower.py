@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..ir.builder import Builder, ShapeError
 from ..ir.conditions import NeedsNumber, Premises
 from ..ir.extent import Extent
-from ..ir.primitives import Builder, Node, Program, ShapeError
+from ..ir.primitives import Node, Program
 from ..lowering.lowering import Lowering, LoweringError
 from ..lowering.ranks import LEAST_RANKS, RANKS, WORDS
 from ..lowering.table import LOOP, lookup

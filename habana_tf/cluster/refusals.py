@@ -119,7 +119,7 @@ def _has_kernel(proto: Any, wide: bool) -> bool:
     """Whether the CPU has a kernel for the op. Otherwise TensorFlow would place the question where a kernel is: on HPU,
     whose answer it is."""
     known, instead = opdefs.known(proto.op), {DType.BF16.tf_enum: DType.F32.tf_enum} if wide else None
-    return any(k.device == "CPU" and k.takes(known, proto, instead) for k in opdefs.kernels(proto.op))
+    return any(k.takes(known, proto, instead) for k in opdefs.kernels(proto.op, "CPU"))
 
 
 def _type(dtype: DType, wide: bool) -> DType:

@@ -22,10 +22,10 @@ from typing import Any, cast
 import numpy as np
 
 from . import extent as ext
-from . import symbolic_values, walk
+from . import libraries, symbolic_values, walk
 from .conditions import Premises
 from .dtypes import DType
-from .primitives import Loop, Node, Op, Program, block_axis, check_complete
+from .primitives import Loop, Node, Op, Program, beside, block_axis, check_complete
 from .scalar_functions import apply_scalar
 
 LARGEST_CONSTANT = 65536
@@ -50,9 +50,9 @@ def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> 
             if node not in values:
                 if node.op is Op.INPUT:
                     values[node] = np.asarray(states[node.arg[1]], np.uint32)
-                elif node.op is Op.LOOP:  # all its outputs at once
-                    made = _repeat(node.arg[0], [values[s] for s in node.src])
-                    values.update((n, made[n.arg[1]]) for n in nodes if n.op is Op.LOOP and n.arg[0] is node.arg[0])
+                elif node.op in _SEVERAL:  # all its outputs at once
+                    made = _SEVERAL[node.op](node, [values[s] for s in node.src])
+                    values.update((n, made[n.arg[1]]) for n in nodes if beside(n, node))
                 else:
                     values[node] = evaluate(node, [values[s] for s in node.src])
             for source in set(node.src):
@@ -344,6 +344,12 @@ def _iterate(loop: Loop, src: Sequence[Any]) -> list[Any]:
     return [*carried, *stacked]
 
 
+_SEVERAL: dict[Op, Callable[[Node, Sequence[Any]], list[Any]]] = {
+    Op.LOOP: lambda node, src: _repeat(node.arg[0], src),
+    Op.CUSTOM: lambda node, src: libraries.run(node.arg[0], node.src, src),
+}
+"""Of nodes that are one of several outputs, all of these."""
+
 _RULES: dict[Op, Callable[..., Any]] = {
     Op.CONST: _const,
     Op.IOTA: _iota,
@@ -364,7 +370,8 @@ _RULES: dict[Op, Callable[..., Any]] = {
     Op.PAD: _pad,
     Op.WINDOW: _window,
     Op.CONCAT: lambda node, *parts: np.concatenate(parts, axis=node.arg),
-    Op.LOOP: lambda node, *src: _repeat(node.arg[0], src)[node.arg[1]],
+    Op.LOOP: lambda node, *src: _SEVERAL[Op.LOOP](node, src)[node.arg[1]],
+    Op.CUSTOM: lambda node, *src: _SEVERAL[Op.CUSTOM](node, src)[node.arg[1]],
 }
 
 check_complete(_RULES, set(Op) - {Op.INPUT}, "ir/interpreter.py: _RULES", "a function of arrays")

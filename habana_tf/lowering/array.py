@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..ir import extent as ext
+from ..ir.builder import broadcast_shapes
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
-from ..ir.primitives import Node, Shape, broadcast_shapes
+from ..ir.primitives import Node, Shape
 from .lowering import Lowering
 from .row import ALL, FLOATS, INDEX, op
 

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Union
 
+from ..ir.builder import Builder
 from ..ir.dtypes import DType
-from ..ir.primitives import Builder, Node
+from ..ir.primitives import Node
 
 Operand = Union["Value", float]
 

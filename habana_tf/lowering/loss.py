@@ -6,8 +6,9 @@ a kernel there cannot raise (TensorFlow's CPU kernel does).
 
 from __future__ import annotations
 
+from ..ir.builder import broadcast_shapes
 from ..ir.dtypes import DType
-from ..ir.primitives import Node, broadcast_shapes
+from ..ir.primitives import Node
 from .formula import Value, wrap
 from .lowering import Lowering
 from .nn import shifted_exponentials

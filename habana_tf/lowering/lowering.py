@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..ir.builder import Builder
 from ..ir.conditions import NeedsNumber, Premises
 from ..ir.extent import Extent
-from ..ir.primitives import Builder, Node
+from ..ir.primitives import Node
 from .row import Row
 
 
@@ -20,6 +21,10 @@ class LoweringError(Exception):
 
     tf_code = 3
     """TensorFlow's INVALID_ARGUMENT."""
+
+
+class CustomLoweringError(LoweringError):
+    """A lowering that a program brings fails: what it says is for the program, and nobody else is asked."""
 
 
 @dataclass

@@ -16,9 +16,10 @@ import math
 from collections.abc import Sequence
 
 from ..ir import extent as ext
+from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
-from ..ir.primitives import Builder, Node
+from ..ir.primitives import Node
 
 SAMPLES_PER_RESULT = 256
 """Blocks of 128 bits that TensorFlow reserves for each result of an op."""

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ..ir import extent as ext
+from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
-from ..ir.primitives import Builder, Node
+from ..ir.primitives import Node
 from . import philox
 from .array import extents, scalar
 from .lowering import Lowering

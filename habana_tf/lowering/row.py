@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Lower = Callable[..., "Node | Sequence[Node]"]
 """A lowering: takes the `lowering.Lowering` of the op at hand."""
+Bf16List = Literal["allow", "conditional", "strict"]
 Generic = Literal["elementwise", "same", "channels", "rows", "padding", "fill", "random"]
 
 FLOATS = (DType.F32, DType.BF16)
@@ -43,6 +44,8 @@ class Row:
     Philox state of its own (attrs seed, seed2). variables: resource arguments whose value is read; updates: those
     that are assigned.
     in_place: ring collectives run this op with its output on its first input.
+    bf16: the list of the built-in bf16 configurations that the op is in, of one that they cannot know. content: what
+    its lowering computes, as a digest for keys, of one that is no source of ours.
     """
 
     op: str
@@ -56,10 +59,14 @@ class Row:
     variables: tuple[str, ...] = ()
     updates: tuple[str, ...] = ()
     in_place: bool = False
+    bf16: Bf16List | None = None
+    content: Callable[[], str] | None = None
 
 
 ROWS: dict[str, Row] = {}
 """By op, of the family modules imported so far; `table` has them all."""
+CUSTOM: dict[str, Row] = {}
+"""By op, those that the program brings (`habana_tf/custom`). One takes the place of ours."""
 
 
 def op(

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ..ir import extent as ext
+from ..ir.builder import Builder
 from ..ir.extent import Extent
-from ..ir.primitives import Builder, Node
+from ..ir.primitives import Node
 
 if TYPE_CHECKING:
     from .lowering import Lowering

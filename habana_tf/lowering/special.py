@@ -11,8 +11,9 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
+from ..ir.builder import broadcast_shapes
 from ..ir.dtypes import DType
-from ..ir.primitives import Node, broadcast_shapes
+from ..ir.primitives import Node
 from .formula import Value, wrap
 from .lowering import Lowering
 from .row import FLOATS, op

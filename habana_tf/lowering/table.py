@@ -42,7 +42,7 @@ from . import (
     variables,
     xla,
 )
-from .row import ROWS, Row
+from .row import CUSTOM, ROWS, Row
 
 _MODULES = (
     array, bins, color, contraction, crops, depthwise, diagonals, indexing, layout, loss, lrn, math, nn,
@@ -64,7 +64,7 @@ class Registration:
 
 
 def rows() -> dict[str, Row]:
-    """The whole table, by op name."""
+    """The whole table, by op name, without what the program brings."""
     return ROWS
 
 
@@ -81,7 +81,7 @@ _INNER = {LOOP: Row(LOOP, _no_lowering, {}, fixed=("fixed",))}
 
 def lookup(name: str) -> Row | None:
     """The row of an op, or None when HPU does not know it."""
-    return ROWS.get(name) or _INNER.get(name)
+    return CUSTOM.get(name) or ROWS.get(name) or _INNER.get(name)
 
 
 def registrations() -> list[Registration]:
@@ -90,22 +90,27 @@ def registrations() -> list[Registration]:
     Arguments of type int32 live in host memory, by TensorFlow's convention for accelerators, as do those that
     fix a shape.
     """
+    return [registration for row in rows().values() for registration in registrations_of(row)]
+
+
+def registrations_of(row: Row) -> list[Registration]:
+    """Those of a row; none of an op that this version of TensorFlow has not. Raises ValueError for type attributes that
+    the op has not."""
+    facts = opdefs.facts(row.op)
+    if facts is None:
+        return []
     out = []
-    for row in rows().values():
-        facts = opdefs.facts(row.op)
-        if facts is None:  # not in this version of TensorFlow
-            continue
-        names = [n for n, kind in facts.kinds.items() if kind == "type" and n in row.types]
-        missing = set(row.types) - set(names)
-        if missing:
-            raise ValueError(f"op table: {row.op} has no type attributes {sorted(missing)}")
-        choices = [[d for d in row.types[n] if d.tf_enum in facts.allowed.get(n, (d.tf_enum,))] for n in names]
-        for combination in product(*choices):
-            chosen = dict(zip(names, combination, strict=True))
-            host = {*row.fixed, *row.host, *row.host_outputs}
-            for arg in facts.arguments():
-                if arg.type == opdefs.INT32 or chosen.get(arg.type_attr) is DType.I32:
-                    host.add(arg.name)
-            types = tuple((n, d.tf_enum) for n, d in chosen.items())
-            out.append(Registration(row.op, types, tuple(sorted(host)), row.in_place))
+    names = [n for n, kind in facts.kinds.items() if kind == "type" and n in row.types]
+    missing = set(row.types) - set(names)
+    if missing:
+        raise ValueError(f"op table: {row.op} has no type attributes {sorted(missing)}")
+    choices = [[d for d in row.types[n] if d.tf_enum in facts.allowed.get(n, (d.tf_enum,))] for n in names]
+    for combination in product(*choices):
+        chosen = dict(zip(names, combination, strict=True))
+        host = {*row.fixed, *row.host, *row.host_outputs}
+        for arg in facts.arguments():
+            if arg.type == opdefs.INT32 or chosen.get(arg.type_attr) is DType.I32:
+                host.add(arg.name)
+        types = tuple((n, d.tf_enum) for n, d in chosen.items())
+        out.append(Registration(row.op, types, tuple(sorted(host)), row.in_place))
     return out

@@ -11,8 +11,9 @@ from habana_tf.cluster.ranges import Form, generalize, guesses, kin
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction, Node, Program
+from habana_tf.ir.primitives import Contraction, Node, Program
 
 from ..compiler.running import check_range
 

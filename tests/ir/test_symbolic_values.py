@@ -9,9 +9,10 @@ import pytest
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import Premises, hold
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Node, Program
+from habana_tf.ir.primitives import Node, Program
 
 I32 = DType.I32
 S, T = ext.sym(0), ext.sym(1)
