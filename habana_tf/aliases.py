@@ -7,18 +7,21 @@ gives the real one: same object, same state, its own `__name__` and `__spec__`.
 Why a finder and not modules that import from each other: `import habana_tf.ops.layer_norm`, pickles that name
 `habana_tf.ops.layer_norm`, `python -m` and a module's private names work by either name, and nothing can drift.
 
-Invariants: a name is real in one place, so looking for it there never comes back here. This is imported whenever
-habana_tf is, so what only a second name needs is imported when one is asked for.
+Invariants: a name is real in one place, so looking for it there never comes back here. Python asks finders under its
+global import lock, so nothing is imported here for the first time: another thread may be in the middle of importing it,
+and wait for that lock.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from importlib.machinery import ModuleSpec
     from types import CodeType, ModuleType
 
 __all__ = ["HABANAS", "Finder", "install", "real_name"]
@@ -52,9 +55,6 @@ class Finder:
         real = real_name(name)
         if real is None:
             return None
-        from importlib.machinery import ModuleSpec
-        from importlib.util import find_spec
-
         found = find_spec(real)
         if found is None:
             return None
@@ -72,8 +72,6 @@ class _Loader:
         self._own: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        from importlib import import_module
-
         module = import_module(self._real.name)
         self._own = module.__spec__
         return module

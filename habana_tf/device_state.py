@@ -1,18 +1,26 @@
-"""Whether this process has the device HPU: the loader says so, everybody else asks here."""
+"""Whether this process has the device HPU, and since when: the loader says so, everybody else asks here."""
 
 from __future__ import annotations
 
-__all__ = ["is_loaded", "set_loaded"]
+import time
 
-_loaded = False
+__all__ = ["is_loaded", "loaded_at", "set_loaded"]
+
+_loaded_at: int | None = None
 
 
 def is_loaded() -> bool:
     """Whether `load_habana_module()` has succeeded in this process."""
-    return _loaded
+    return _loaded_at is not None
+
+
+def loaded_at() -> int | None:
+    """When it has, in nanoseconds of CLOCK_MONOTONIC; None before."""
+    return _loaded_at
 
 
 def set_loaded() -> None:
     """The device is there from now on: TensorFlow unloads none."""
-    global _loaded
-    _loaded = True
+    global _loaded_at
+    if _loaded_at is None:
+        _loaded_at = time.monotonic_ns()

@@ -13,16 +13,14 @@ nothing under HABANA_SIM_KERAS_JIT=off, and `uninstall()` takes it away. Keras 2
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
-import importlib.util
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from . import settings
+from .after_import import cancel, when_imported
 
 __all__ = ["install", "uninstall"]
 
@@ -34,16 +32,12 @@ _announced = False
 
 def install() -> None:
     """Wraps Keras 3 now, or as soon as it is imported."""
-    module = sys.modules.get(_MODULE)
-    if module is not None:
-        _wrap(module)
-    elif not any(isinstance(finder, _AfterImport) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _AfterImport())
+    when_imported(_MODULE, _wrap)
 
 
 def uninstall() -> None:
     """Gives Keras its own behaviour back."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _AfterImport)]
+    cancel(_MODULE)
     module = sys.modules.get(_MODULE)
     if module is not None and _originals:
         for name, value in _originals.items():
@@ -95,25 +89,3 @@ def _with_one_worker(assert_compile_called: Callable[..., None]) -> Callable[...
         assert_compile_called(self, method_name)
 
     return _assert_compile_called
-
-
-class _AfterImport(importlib.abc.MetaPathFinder):
-    """Wraps Keras' trainer module once it has been imported."""
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _MODULE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
-        if spec is not None and spec.loader is not None:
-            loader = spec.loader
-            execute = loader.exec_module
-
-            def exec_module(module: ModuleType) -> None:
-                execute(module)
-                _wrap(module)
-
-            loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

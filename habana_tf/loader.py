@@ -97,13 +97,17 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             claim.arm(possible)
             if not started:
                 rebuild_context()  # as at program start-up: collectives and devices can still be configured
-        from . import fork, keras_compat, rewriter_config, strategy_compat, xla_compat
+        from . import fork, keras_compat, keras_recurrent, keras_tracing, rewriter_config, strategy_compat, xla_compat
+        from .custom.op import register_all
 
         rewriter_config.install()
         fork.guard()
         strategy_compat.install()
         keras_compat.install()
+        keras_recurrent.install()
+        keras_tracing.install()
         xla_compat.install(traced=started)
+        register_all()
         device_state.set_loaded()
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's

@@ -78,7 +78,7 @@ class MemoryReport:
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(width=110)
+        console = Console(width=110, force_jupyter=False)
         with console.capture() as captured:
             console.print(self)
         return captured.get()

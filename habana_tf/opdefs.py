@@ -7,11 +7,11 @@ NodeDef that has its attributes; those it lacks have the op's defaults, as Tenso
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = [
     "LAST_C_TYPE",
@@ -21,9 +21,12 @@ __all__ = [
     "OpFacts",
     "all_kernels",
     "facts",
+    "forget",
     "kernel",
     "kernels",
     "known",
+    "python_function",
+    "remembered",
     "variable_type",
 ]
 
@@ -35,6 +38,23 @@ LAST_C_TYPE = 23
 
 STAND_IN = -1
 """The priority of HPU kernels that stand in (`stand_ins.py`); other kernels have 0."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_remembering: list[Callable[[], None]] = []
+
+
+def remembered(function: _Function) -> _Function:
+    """`functools.cache` for what follows from TensorFlow's ops and kernels, until `forget`."""
+    cached: Any = cache(function)
+    _remembering.append(cached.cache_clear)
+    found: _Function = cached
+    return found
+
+
+def forget() -> None:
+    """Says that TensorFlow has ops or kernels more than before."""
+    for clear in _remembering:
+        clear()
 
 
 @dataclass(frozen=True)
@@ -136,7 +156,7 @@ _LOOP = OpFacts(
 """A loop in a cluster (`cluster/loop_form.py`): TensorFlow does not know it."""
 
 
-@cache
+@remembered
 def facts(op: str) -> OpFacts | None:
     """The facts of an op; None for one that TensorFlow does not know (a function, say)."""
     from tensorflow.python.framework import op_def_registry
@@ -155,6 +175,26 @@ def facts(op: str) -> OpFacts | None:
         {a.name: a.default_value for a in op_def.attr if a.HasField("default_value")}, op_def.is_stateful,
         op_def.HasField("deprecation"),
     )  # fmt: skip
+
+
+def python_function(op: str) -> Callable[..., Any]:
+    """TensorFlow's Python function for an op, as `tf.load_op_library` makes it. KeyError for one it does not know."""
+    from types import ModuleType
+
+    from tensorflow.core.framework import op_def_pb2
+    from tensorflow.python.framework import _pywrap_python_op_gen, op_def_registry
+
+    known(op)
+    source = _pywrap_python_op_gen.GetPythonWrappers(
+        op_def_pb2.OpList(op=[op_def_registry.get(op)]).SerializeToString()
+    )
+    module = ModuleType(f"{__name__}.{op}")
+    exec(source, module.__dict__)
+    wanted = op.replace("_", "").lower()
+    function: Callable[..., Any] = next(
+        value for name, value in vars(module).items() if name.islower() and name.replace("_", "") == wanted
+    )
+    return function
 
 
 def known(op: str) -> OpFacts:
@@ -226,13 +266,17 @@ def kernel(kernel_def: Any) -> Kernel:
     return Kernel(kernel_def.device_type, tuple(types), tuple(texts), host, kernel_def.label, kernel_def.priority)
 
 
-@cache
-def kernels(op: str) -> tuple[Kernel, ...]:
-    """The kernels of an op that a node gets without asking for a label, on all devices."""
+@remembered
+def kernels(op: str, device: str) -> tuple[Kernel, ...]:
+    """The kernels of an op that a node gets on a device type without asking for a label."""
+    return tuple(kernel(k) for k in _registered(op) if k.device_type == device and not k.label)
+
+
+@remembered
+def _registered(op: str) -> Any:
     from tensorflow.python.framework import kernels as registry
 
-    made = map(kernel, registry.get_registered_kernels_for_op(op).kernel)
-    return tuple(k for k in made if not k.label)
+    return registry.get_registered_kernels_for_op(op).kernel
 
 
 def all_kernels() -> Iterable[Any]:

@@ -182,6 +182,13 @@ HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
     meaning="Let Keras 3 choose jit_compile=False by itself while HPU is loaded.",
     key=False,
 )
+HABANA_SIM_KERAS_TRACE: Setting[bool] = Setting(
+    "HABANA_SIM_KERAS_TRACE",
+    True,
+    *kind.SWITCH,
+    meaning="Have Keras 2 trace the step of fit once, not twice, and its LSTM and GRU as parts of the step.",
+    key=False,
+)
 
 HABANA_SIM_HOROVOD: Setting[bool] = Setting(
     "HABANA_SIM_HOROVOD",
@@ -261,6 +268,14 @@ HABANA_SIM_COMPILE: Setting[str] = Setting(
     "on",
     *kind.choice("on", "forbid"),
     meaning="forbid makes compiling a recipe an error: it shows that a warm cache compiles nothing.",
+    key=False,
+)
+HABANA_SIM_CHECK_KERNELS: Setting[bool] = Setting(
+    "HABANA_SIM_CHECK_KERNELS",
+    False,
+    *kind.SWITCH,
+    meaning="1 runs kernels in C on copies that end where memory ends: one that reads or writes beyond its tensors is "
+    "an error that names it. Slow; read when a launch meets its shapes.",
     key=False,
 )
 HABANA_SIM_PACKAGED_RECIPES: Setting[bool] = Setting(

@@ -165,7 +165,8 @@ def test_constants_and_shapes_arrive(kernel: tuple[int, Any]) -> None:
     "calls, buffers, what",
     [
         ([(1, [1], [], 1, 1)], [(0, 0, 0, 4)], "missing buffer"),
-        ([(0, [0], [], 1, 1)], [(0, 0, 0, 4)], "no code"),
+        ([(0, [0], [], 1, 1)], [(0, 0, 0, 4)], "a kernel has wrong buffers"),
+        ([(0, [0, 1, 1], [], 1, 1)], [(6, 0, 0, 0), (7, 0, 0, 0)], "a missing kernel"),
         ([], [(1, 0, 4, 4)], "past its output"),
         ([], [(1, 1, 0, 4)], "missing output"),
         ([], [(2, 0, 0, 65)], "past the workspace"),

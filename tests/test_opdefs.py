@@ -50,7 +50,7 @@ def test_an_op_that_tensorflow_does_not_know() -> None:
 
 def test_a_kernel_may_be_for_one_layout_only() -> None:
     facts = opdefs.known("SpaceToDepth")
-    found = [k for k in opdefs.kernels("SpaceToDepth") if k.device == "CPU"]
+    found = opdefs.kernels("SpaceToDepth", "CPU")
 
     def takes(layout: bytes) -> bool:
         made = node("SpaceToDepth", T=F32)
@@ -63,7 +63,7 @@ def test_a_kernel_may_be_for_one_layout_only() -> None:
 
 def test_a_kernel_may_be_asked_about_other_types_than_a_node_has() -> None:
     """TensorFlow's CPU has no bfloat16 kernel of some ops."""
-    (kernel,) = (k for k in opdefs.kernels("MatrixDeterminant") if k.device == "CPU" and dict(k.types)["T"] == {F32})
+    (kernel,) = (k for k in opdefs.kernels("MatrixDeterminant", "CPU") if dict(k.types)["T"] == {F32})
     facts, narrow = opdefs.known("MatrixDeterminant"), node("MatrixDeterminant", T=BF16)
     assert not kernel.takes(facts, narrow)
     assert kernel.takes(facts, narrow, {BF16: F32})

@@ -10,6 +10,7 @@ import pytest
 
 from tests.child import python
 from tests.effort import chosen
+from tests.versions import KERAS_3
 
 STEPS = 7
 """Elements of a sequence."""
@@ -94,6 +95,15 @@ def test_a_loop_is_a_launch(runs: dict[bool, dict[str, Any]], name: str) -> None
     """A step has a handful of launches, however long the sequence."""
     one, three = runs[True][name]["launches"]
     assert (three - one) // 2 <= 10 + 4 * LAYERS[name]
+
+
+@pytest.mark.skipif(KERAS_3, reason="Keras 3 has no functions between its layers and the step")
+@pytest.mark.parametrize("name", [name for name in ("lstm", "both_ways") if name in QUICK])
+def test_layers_are_part_of_the_step(runs: dict[bool, dict[str, Any]], name: str) -> None:
+    """Not functions that it calls, each with launches of its own (`keras_recurrent.py`): the forward pass, what is
+    behind the count of different words in it, and what `fit` does beside its steps."""
+    one, three = runs[True][name]["launches"]
+    assert (three - one) // 2 <= 3
 
 
 def test_no_list_is_summed_on_the_cpu(runs: dict[bool, dict[str, Any]]) -> None:

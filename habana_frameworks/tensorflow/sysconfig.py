@@ -1,7 +1,8 @@
 """`sysconfig`: where the native parts are, and how to compile and link against them, in the form of `tf.sysconfig`.
 
 Habana's: the directories and flags with which a custom op was built against the bridge's headers and libraries.
-Here: habana_tf's libraries, and a directory for headers that has none yet. Imports neither TensorFlow nor native code.
+Here: habana_tf's libraries, and the header of kernels in C (docs/custom-ops.md), for which `habana-tf build-kernel` has
+all flags; such a kernel links against nothing. Imports neither TensorFlow nor native code.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def get_lib_dir() -> str:
 
 
 def get_include_dir() -> str:
-    """The directory for C++ headers of custom kernels; it exists and has none in it yet, only a README that says so."""
+    """The directory of `habana_kernel.h`."""
     return os.path.join(_HERE, "include")
 
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from .. import settings
 
-__all__ = ["Config", "ConfigError", "Rule", "active", "built_in", "dump", "parse", "using"]
+__all__ = ["BUILT_IN", "Config", "ConfigError", "Rule", "active", "built_in", "dump", "parse", "using"]
 
 _SPELLINGS = {
     "allowlist": ("allowlist", "allow_list", "whitelist", "white_list"),
@@ -40,6 +40,8 @@ _SPELLINGS = {
     "non_convertible_exceptions": ("non_convertible_exceptions",),
     "convertible_exceptions": ("convertible_exceptions",),
 }
+BUILT_IN = ("full", "basic")
+"""The configurations that come with the package: an op that a program brings says itself which list it is in."""
 _LISTS = ("allowlist", "conditional_list", "strict_conditional_list")
 _CALLS = re.compile(r"((Stateful)?PartitionedCall(_\d+)?/)+")
 """What TensorFlow puts before the names of a called function's nodes when it inlines the function."""
@@ -115,7 +117,7 @@ def active() -> Config | None:
     choice = settings.TF_BF16_CONVERSION.get()
     if choice == "off":
         return None
-    if choice in ("full", "basic"):
+    if choice in BUILT_IN:
         return built_in(choice)
     try:
         with open(choice, encoding="utf-8") as file:

@@ -120,9 +120,12 @@ def _finite(text: str) -> float:
     return number
 
 
+_AS_THEY_ARE = frozenset({type(None), bool, int, float, str})
+
+
 def _plain(value: object) -> object:
     """`value` as JSON data, with bytes replaced by their length and digest."""
-    if value is None or isinstance(value, (bool, int, float, str)):
+    if type(value) in _AS_THEY_ARE or isinstance(value, (int, float, str)):
         return value
     if isinstance(value, (bytes, bytearray, memoryview)):
         return {"bytes": memoryview(value).nbytes, "sha256": hashlib.sha256(value).hexdigest()}
@@ -131,5 +134,5 @@ def _plain(value: object) -> object:
             raise TypeError("names inside a key part must be strings")
         return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, Sequence):
-        return [_plain(item) for item in value]
+        return [item if type(item) in _AS_THEY_ARE else _plain(item) for item in value]
     raise TypeError(f"{type(value).__name__} cannot be part of a recipe key: convert it to plain data first")

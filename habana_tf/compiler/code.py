@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..ir.extent import Extent
-from ..ir.primitives import Node
+from ..ir.primitives import Custom, Node
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Call:
     buffers: what each entry of the kernel's buffer list is: a node kept in memory, or ("temp", i) for temporary i
     of its kernel. grid: number of work items; grain: least number of items worth a thread of its own. constants: what
     a function that reads no symbolic extents finds in their place (see `codegen.merged_functions`). once: what it makes
-    is the same in all iterations of the loop its kernel is in.
+    is the same in all iterations of the loop its kernel is in. custom: of a kernel in C, which has no code here; its
+    sources, its outputs and its workspace are the buffers.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Call:
     grain: int
     constants: tuple[int, ...] = ()
     once: bool = False
+    custom: Custom | None = None
 
 
 class Work(NamedTuple):

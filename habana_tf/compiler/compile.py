@@ -12,7 +12,7 @@ from habana_tf.hardware.cpu import Target
 from ..ir import extent as ext
 from ..ir.extent import Extent
 from ..ir.interpreter import evaluate
-from ..ir.primitives import Node, Op, Program, Rows
+from ..ir.primitives import Custom, Node, Op, Program, Rows
 from . import in_place
 from .body import Body
 from .code import Call, Code
@@ -21,9 +21,13 @@ from .codegen.objects import MODULE_BYTES, Objects
 from .describe import describe, describe_copy
 from .loop_blocks import in_blocks
 from .memory_plan import Lifetime, place
-from .recipe import Buffer, KernelCall, Kind, LoopCalls, Recipe
+from .recipe import Buffer, CustomCall, KernelCall, Kind, LoopCalls, Recipe
 from .rewrite import rewrite
 from .schedule import Repeated, Schedule, schedule
+
+LARGE = 6
+"""Products of a program that takes long enough to compile for a worker process to start meanwhile: of a product there
+are 50 to 100 KB of IR, and LLVM takes 30 ms for it."""
 
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
@@ -31,7 +35,8 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     outputs = [(n.dtype, n.shape) for n in program.outputs]
     program = in_blocks(rewrite(program), target)
     plan = schedule(program)
-    with Objects(target) as objects:
+    products = sum(kernel.is_contraction for kernel in plan.flat())
+    with Objects(target, large=products >= LARGE) as objects:
         generated = generate(plan, target, objects.add, MODULE_BYTES)
         code = objects.finish()
     emitted = _Emitted(_Layout(program), generated.codes, list(plan.flat()))
@@ -50,6 +55,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         emitted.only_copies(),
         conditions=program.conditions,
         loops=emitted.loops,
+        customs=emitted.customs,
     )
 
 
@@ -75,6 +81,7 @@ class _Emitted:
     spared: Mapping[Node, Node] = field(default_factory=dict)
     made: list[KernelCall] = field(default_factory=list)
     loops: list[LoopCalls] = field(default_factory=list)
+    customs: list[CustomCall] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     copies: list[tuple[int, Node, int]] = field(default_factory=list)
     _done: int = 0
@@ -105,9 +112,18 @@ class _Emitted:
             numbers = self._numbers(call, temps)
             if copied is not None and len(calls) == 1 and (output := self.layout.taken_over(*copied)) is not None:
                 self.copies.append((len(self.made), copied[0], output))
+            if call.custom is not None:
+                numbers = (*self._custom(kernel, call.custom), *numbers)
             self.made.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
         self.layout.used(temps, len(self.made) - 1)
         self.rows.append({**describe(kernel, times), "launches": [first, len(self.made) - first]})
+
+    def _custom(self, kernel: Body, spec: Custom) -> tuple[int, int]:
+        """The buffers of what a kernel in C is called with, and of its errors."""
+        assert kernel.core is not None
+        inputs = tuple((n.dtype, tuple(ext.evaluate(e, []) for e in n.shape)) for n in kernel.core.src)
+        self.customs.append(CustomCall(spec, inputs))
+        return self.layout.custom(len(self.customs) - 1)
 
     def _numbers(self, call: Call, temps: Sequence[int] | Mapping[int, int]) -> tuple[int, ...]:
         """The buffers of the next call."""
@@ -255,6 +271,10 @@ class _Layout:
 
     def temporary(self, nbytes: Extent) -> int:
         return self._add(*self._working(nbytes))
+
+    def custom(self, number: int) -> tuple[int, int]:
+        """The buffers that a call of a kernel in C has besides its tensors."""
+        return self._add(Kind.CUSTOM, number, 0), self._add(Kind.ERRORS, 0, 0)
 
     def begin_blocks(self) -> None:
         """From here on the workspace is that of a loop's blocks, which are at work at the same time."""

@@ -25,8 +25,9 @@ from dataclasses import replace
 
 from habana_tf.hardware.cpu import Target
 
+from ..ir.builder import Builder
 from ..ir.dtypes import DType
-from ..ir.primitives import Builder, Loop, Node, Op, Program, Shape, block_axis
+from ..ir.primitives import Loop, Node, Op, Program, Shape, block_axis
 
 LEAST = 6
 """Rows of a block at least: a product's tile has about as many, and fewer would read the weights more often."""

@@ -391,5 +391,15 @@ class _Loop(Primitive, of=Op.LOOP):
         return node.src
 
 
+class _Custom(Primitive, of=Op.CUSTOM):
+    """A function of a library: nothing is fused with it. What it computes only its author knows."""
+
+    def passes(self, node: Node) -> list[Pass]:
+        return []
+
+    def needs_in_memory(self, node: Node) -> Sequence[Node]:
+        return node.src
+
+
 check_complete(_CLASSES, Op, "compiler/primitive_classes.py", "a class")
 PRIMITIVES = {op: made() for op, made in _CLASSES.items()}

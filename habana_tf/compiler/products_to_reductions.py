@@ -14,7 +14,8 @@ every step than compiling for each size is once; if they cannot be read from a c
 
 from __future__ import annotations
 
-from ..ir.primitives import Builder, Contraction, Node, Op
+from ..ir.builder import Builder
+from ..ir.primitives import Contraction, Node, Op
 from .contraction_operands import has_code, whole
 
 

@@ -14,9 +14,13 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
+from habana_tf import settings
+
 from ..ir import extent as ext
+from ..ir import libraries
 from ..ir.dtypes import DType, from_label
 from ..ir.extent import Extent
+from ..ir.primitives import Custom
 from . import compressed
 from .codegen.machine import Loaded
 from .codegen.objects import split
@@ -27,7 +31,8 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """Where a buffer lies; the numbers are the runtime's."""
+    """Where a buffer lies; the numbers are the runtime's. CUSTOM is what a kernel in C is called with (the number is
+    that in `Recipe.customs`), ERRORS where it reports."""
 
     INPUT = 0
     OUTPUT = 1
@@ -35,6 +40,8 @@ class Kind(IntEnum):
     CONSTANT = 3
     STATE = 4
     WINDOW = 5
+    CUSTOM = 6
+    ERRORS = 7
 
 
 @dataclass(frozen=True)
@@ -52,7 +59,8 @@ class Buffer:
 @dataclass(frozen=True)
 class KernelCall:
     """One kernel call: a function of the machine code, its buffers (numbers), work items and grain; and the constants
-    that it finds where others find the values of the symbols."""
+    that it finds where others find the values of the symbols. A call without a function is one of a kernel in C, whose
+    first buffers are CUSTOM and ERRORS."""
 
     function: str
     buffers: tuple[int, ...]
@@ -79,6 +87,14 @@ class LoopCalls:
     blocks: int = 1
 
 
+@dataclass(frozen=True)
+class CustomCall:
+    """What a kernel in C is called with. inputs: element type and shape of each."""
+
+    spec: Custom
+    inputs: tuple[tuple[DType, tuple[int, ...]], ...]
+
+
 @dataclass
 class Recipe:
     """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
@@ -101,6 +117,7 @@ class Recipe:
     data: RecipeData | None = None
     conditions: tuple[ext.Expr, ...] = ()
     loops: list[LoopCalls] = field(default_factory=list)
+    customs: list[CustomCall] = field(default_factory=list)
     described: bytes = b""
     _planned: tuple[list[int], tuple[dict[int, int], int, int]] | None = None
 
@@ -132,11 +149,13 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     from habana_tf._native import _bridge
 
     numbers = list(dims)
+    checked = bool(recipe.customs) and settings.HABANA_SIM_CHECK_KERNELS.get()
     bound_to = [*numbers, *(n for shape in shapes or () for n in (-len(shape), *shape))]
     with _linking:  # linked twice, the first code would be unmapped under the program that has its addresses
         if recipe.data is None:
-            if recipe.loaded is None and recipe.calls:
-                recipe.loaded = Loaded(split(recipe.code), {call.function for call in recipe.calls}, target)
+            functions = {call.function for call in recipe.calls if call.function}
+            if recipe.loaded is None and functions:
+                recipe.loaded = Loaded(split(recipe.code), functions, target)
             recipe.data = _bridge.RecipeData(recipe.constants, recipe.loaded)
             recipe.code = recipe.constants = b""  # both are copies of these
     if (alive := recipe.data.find(bound_to)) is not None:
@@ -145,9 +164,9 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     calls = []
     for call in recipe.calls:
         grid = ext.evaluate(call.grid, numbers)
-        assert recipe.loaded is not None
-        address = recipe.loaded.address(call.function)
-        calls.append((address, list(call.buffers), list(call.constants) or numbers, grid, call.grain))
+        address = recipe.loaded.address(call.function) if recipe.loaded is not None and call.function else 0
+        grain = max(call.grain, grid) if checked and not call.function else call.grain
+        calls.append((address, list(call.buffers), list(call.constants) or numbers, grid, grain))
     buffers = []
     for k, b in enumerate(recipe.buffers):
         nbytes = ext.evaluate(b.nbytes, numbers)
@@ -168,8 +187,20 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
-        recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to, loops
-    )
+        recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to, loops,
+        [(*_custom(call), checked) for call in recipe.customs],
+    )  # fmt: skip
+
+
+def _custom(call: CustomCall) -> tuple[object, ...]:
+    """As the runtime takes it. Raises LibraryError where its library is not loaded."""
+    spec = call.spec
+    attrs = []
+    for name, kind, values in spec.attrs:
+        ints, floats = [list(values) if kind == each else [] for each in ("int", "float")]
+        attrs.append((name, ints, floats, values[0] if kind == "text" else "", kind))
+    tensors = ([(d.tf_enum, list(s)) for d, s in each] for each in (call.inputs, spec.outputs))
+    return libraries.find(spec).run, spec.op, libraries.path_of(spec), *tensors, attrs, spec.items, spec.workspace
 
 
 def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -193,6 +224,11 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
                 x.blocks,
             ]
             for x in recipe.loops
+        ],
+        "customs": [
+            [x.spec.op, x.spec.library, x.spec.attrs, _pack_tensors(x.spec.outputs), x.spec.items, x.spec.workspace,
+             _pack_tensors(x.inputs)]
+            for x in recipe.customs
         ],
     }  # fmt: skip
     flops = [row["flops"] for row in recipe.kernels]
@@ -235,8 +271,26 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
             )
             for first, calls, trips, windows, carried, blocks in plan["loops"]
         ],
+        customs=[
+            CustomCall(
+                Custom(
+                    op, library, tuple((name, kind, tuple(values)) for name, kind, values in attrs),
+                    _unpack_tensors(outputs), items, workspace,
+                ),
+                _unpack_tensors(inputs),
+            )
+            for op, library, attrs, outputs, items, workspace, inputs in plan["customs"]
+        ],
         described=sections.get("kernels", b""),
     )  # fmt: skip
+
+
+def _pack_tensors(tensors: Sequence[tuple[DType, tuple[int, ...]]]) -> list[list[Any]]:
+    return [[dtype.label, list(shape)] for dtype, shape in tensors]
+
+
+def _unpack_tensors(data: Sequence[Sequence[Any]]) -> tuple[tuple[DType, tuple[int, ...]], ...]:
+    return tuple((from_label(label), tuple(shape)) for label, shape in data)
 
 
 def pack_extent(e: Extent) -> Any:

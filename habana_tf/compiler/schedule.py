@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ..ir.extent import Extent
-from ..ir.primitives import Loop, Node, Op, Program
+from ..ir.primitives import Custom, Loop, Node, Op, Program, beside
 from .body import Body
 from .body_builder import alone, contraction
 from .contraction import View
@@ -63,6 +63,32 @@ class Repeated(Body):
         return {n: {None} for n in self.sources}
 
 
+@dataclass(frozen=True, eq=False)
+class Foreign(Body):
+    """A kernel in C, the core's. results: its outputs that are in the schedule, by number."""
+
+    results: dict[int, Node] = field(kw_only=True)
+
+    @property
+    def spec(self) -> Custom:
+        assert self.core is not None
+        found: Custom = self.core.arg[0]
+        return found
+
+    @property
+    def outputs(self) -> list[Node]:
+        return list(self.results.values())
+
+    @property
+    def reads(self) -> dict[Node, set[Extent | None]]:
+        return {n: {None} for n in self.core.src} if self.core is not None else {}
+
+
+def _foreign(node: Node, nodes: list[Node]) -> Foreign:
+    results = {n.arg[1]: n for n in nodes if beside(n, node)}
+    return Foreign((), core=node, results=results)
+
+
 AGAIN = 4
 """Iterations from which on a copy of what all of them read pays."""
 
@@ -96,6 +122,9 @@ def schedule(program: Program) -> Schedule:
         if n.op is Op.LOOP:
             if all(n not in group.body.outputs for group in fusion.groups):
                 fusion.add(_repeated(n, nodes), None)
+        elif n.op is Op.CUSTOM:
+            if all(n not in group.body.outputs for group in fusion.groups):
+                fusion.add(_foreign(n, nodes), None)
         elif n in kept:
             what = primitive(n)
             for loop in what.passes(n):

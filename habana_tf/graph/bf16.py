@@ -24,9 +24,9 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cache
 
-from ..bf16_config import Config
+from .. import opdefs
+from ..bf16_config import BUILT_IN, Config
 from ..ir.dtypes import DType
 from ..lowering.row import Row
 from ..lowering.table import lookup
@@ -131,16 +131,18 @@ def _wish(node: Node, config: Config) -> Why:
     name, op = _name(node), node.op
     if any(rule.matches(name, op) for rule in config.keep):
         return Why.KEPT
-    if op in config.allow:
+    row = lookup(op) if config.source in BUILT_IN else None
+    own = row.bf16 if row is not None else None
+    if op in config.allow or own == "allow":
         return Why.ALLOWED
     if any(rule.matches(name, op) for rule in config.force):
         return Why.FORCED
-    if op in config.conditional:
+    if op in config.conditional or own == "conditional":
         return Why.CONDITIONAL
-    return Why.STRICT if op in config.strict else Why.UNLISTED
+    return Why.STRICT if op in config.strict or own == "strict" else Why.UNLISTED
 
 
-@cache
+@opdefs.remembered
 def _bf16_attrs(op: str) -> tuple[frozenset[str], frozenset[str]]:
     """The type attributes of an op that may be bfloat16, by its OpDef: (single types, lists of types)."""
     known = facts(op)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
 from .. import opdefs
@@ -89,10 +89,10 @@ def kernels(op: str, device: str) -> tuple[Kernel, ...]:
     return _kernels(op, device, standing_in=False)
 
 
-@cache
+@opdefs.remembered
 def _kernels(op: str, device: str, standing_in: bool) -> tuple[Kernel, ...]:
-    found = opdefs.kernels(op)
-    return tuple(k for k in found if k.device == device and (k.priority == opdefs.STAND_IN) is standing_in)
+    found = opdefs.kernels(op, device)
+    return tuple(k for k in found if (k.priority == opdefs.STAND_IN) is standing_in)
 
 
 def _runs(kernel: Kernel, node: Node) -> bool:
@@ -106,7 +106,36 @@ def stood_in_for(node: Node) -> bool:
 
 def has_kernel(node: Node, device: str) -> bool:
     """Whether TensorFlow has a kernel for a node on a device type, by its attributes."""
-    return any(_runs(kernel, node) for kernel in kernels(node.op, device))
+    asked = _asked(node.op, device)
+    if not asked:
+        return bool(kernels(node.op, device))
+    facts = opdefs.known(node.op)
+    return _has_kernel(node.op, device, tuple(map(_value, (facts.attr(node.proto, name) for name in asked))))
+
+
+Value = tuple[bytes, tuple[int, ...]]
+"""Of an attribute, what kernels tell apart: its text, its element types."""
+
+
+def _value(attr: Any) -> Value:
+    return attr.s, tuple(attr.list.type) or (attr.type,)
+
+
+@opdefs.remembered
+def _asked(op: str, device: str) -> tuple[str, ...]:
+    """The attributes by which an op's kernels on a device type differ."""
+    return tuple(sorted({name for k in kernels(op, device) for name, _ in (*k.types, *k.texts)}))
+
+
+@opdefs.remembered
+def _has_kernel(op: str, device: str, values: tuple[Value, ...]) -> bool:
+    """A graph asks for the same few combinations again and again."""
+    value = dict(zip(_asked(op, device), values, strict=True))
+    return any(
+        all(value[name][0] in texts for name, texts in k.texts)
+        and all(allowed.issuperset(value[name][1]) for name, allowed in k.types)
+        for k in kernels(op, device)
+    )
 
 
 def in_host_memory(node: Node) -> bool:

@@ -54,7 +54,7 @@ def _run_pass(
     outputs: names of the results that are wanted. seen: the functions that were looked at.
     """
     import tensorflow as tf
-    from tensorflow.core.protobuf import config_pb2
+    from tensorflow.core.protobuf import config_pb2, rewriter_config_pb2
     from tensorflow.python.eager import context
     from tensorflow.python.framework import function_def_to_graph
 
@@ -80,6 +80,7 @@ def _run_pass(
     config = config_pb2.ConfigProto()
     config.CopyFrom(context.context().config)
     config.graph_options.rewrite_options.min_graph_nodes = -1
+    config.graph_options.rewrite_options.meta_optimizer_iterations = rewriter_config_pb2.RewriterConfig.ONE
     fed = [f"{node.name}:0" for node in feeds if node.op != "VarHandleOp"]
     wanted = config_pb2.CallableOptions(feed=fed, fetch=fetches, target=[done.name])
     views: list[View] = []

@@ -171,7 +171,7 @@ def text(shown: Any) -> str:
     from rich.console import Console
 
     out = StringIO()
-    Console(file=out, width=120).print(shown)
+    Console(file=out, width=120, color_system=None, force_jupyter=False).print(shown)
     return out.getvalue()
 
 

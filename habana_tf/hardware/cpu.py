@@ -257,6 +257,7 @@ def target(cpu: Host | None = None) -> Target:
     return replace(found, products="dot" if products == "dot" else "widen")
 
 
+@functools.lru_cache(maxsize=8)
 def _capped(cpu: Host, wanted: str) -> Target:
     """The target for `cpu` under a value of HABANA_SIM_ISA. Raises IsaError."""
     if wanted == "auto":

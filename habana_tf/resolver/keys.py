@@ -15,6 +15,7 @@ from pathlib import Path
 
 from habana_tf import settings
 from habana_tf.cache.key import Key
+from habana_tf.cluster.cluster import Cluster, custom_content
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Op, Program
@@ -25,6 +26,13 @@ ROOMS = ("ir", "lowering", "cluster", "compiler")
 """The packages that make code of clusters."""
 TELL = ("compiler/describe.py",)
 """What in them only tells of it: a change there leaves every recipe as it is."""
+
+
+def computed(cluster: Cluster, content: str) -> list[tuple[str, object]]:
+    """What a cluster computes, as parts of a key: the digest of its ops, and of the lowerings that the program brings
+    for some of them."""
+    custom = custom_content(cluster)
+    return [("cluster", content), *([("custom ops", custom)] if custom else [])]
 
 
 def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) -> Key:

@@ -7,12 +7,14 @@ product and of a copy the sizes are data (see `ir.walk`). So ops that come to th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from habana_tf.cluster.any_shape import generalize
 from habana_tf.compiler.copied_elements import copied
 from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import Target
+from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.primitives import Program
 from habana_tf.lowering.table import lookup
 
@@ -38,8 +40,9 @@ def one_op(met: Request, goal: Target) -> OneOp:
     form = generalize(row, node, met.shapes, met.values) if row and row.generic else None
     if form is not None:
         source = Provenance(met.data, met.cluster, form.shapes, form.values)
-        program = source.program()
-        return OneOp(source, program, form.dims, form.results([n.shape for n in program.outputs]))
+        with suppress(NeedsNumber):  # of lowerings that the program brings
+            program = source.program()
+            return OneOp(source, program, form.dims, form.results([n.shape for n in program.outputs]))
     program = met.program()
     walk = walked(program, goal) or copied(program)
     if walk is not None:

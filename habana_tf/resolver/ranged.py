@@ -8,7 +8,9 @@ about any more: each guess may cost as much as a recipe.
 from __future__ import annotations
 
 import functools
+import json
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from habana_tf import settings
@@ -27,6 +29,8 @@ from .recompilations import Change, History
 from .request import Request
 
 log = logging.getLogger("habana_tf")
+
+Parts = Sequence[tuple[str, object]]
 
 _NEEDS_NUMBERS = (NeedsNumber, Unfit, LoweringError)
 """What says that there is no recipe for a range: a number is needed, or sizes are not known to agree."""
@@ -68,25 +72,25 @@ class Ranges:
 
 
 @functools.lru_cache(maxsize=MOST_CLUSTERS)
-def ranges_of(content: str) -> Ranges:
-    """The ranges of a cluster."""
+def ranges_of(computed: str) -> Ranges:
+    """The ranges of a cluster, by what it computes."""
     return Ranges()
 
 
 def ranged(
-    request: Request, content: str, known: History, met: Signature, changed: tuple[Change, ...], goal: Target
+    request: Request, computed: Parts, known: History, met: Signature, changed: tuple[Change, ...], goal: Target
 ) -> tuple[tuple[Recipe, str, list[int]] | None, str]:
     """The recipe for a range that takes this signature, how it came and the symbols' values; or None and why not.
 
-    changed: what is new about the signature. A form that cannot be compiled is remembered with the reason, and the
-    cluster gets a recipe per shape.
+    computed: what the cluster computes, as parts of a key. changed: what is new about the signature. A form that cannot
+    be compiled is remembered with the reason, and the cluster gets a recipe per shape.
     """
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, ""
-    ranges = ranges_of(content)
+    ranges = ranges_of(json.dumps(computed))
     for form in reversed(ranges.forms):
         if (dims := form.dims(met)) is not None:
-            found = _recipe_for(form, dims, request, content, goal)
+            found = _recipe_for(form, dims, request, computed, goal)
             ranges.used(form)
             return (*found, dims), ""
     if changed and all(c.value for c in changed) and (same := _same_program(request, goal)) is not None:
@@ -108,7 +112,7 @@ def ranged(
             break
         if len(refused) < _MOST_TRIES and ranges.tries < MOST_REFUSED:
             try:
-                recipe, how = _recipe_for(new, dims, request, content, goal)
+                recipe, how = _recipe_for(new, dims, request, computed, goal)
             except _NEEDS_NUMBERS as why:
                 ranges.refuse(new, f"not for a range: {why}")
             except _DEFECTS as why:
@@ -122,7 +126,7 @@ def ranged(
     return None, reasons[0] if reasons else ""
 
 
-def _recipe_for(form: Form, dims: list[int], request: Request, content: str, goal: Target) -> tuple[Recipe, str]:
+def _recipe_for(form: Form, dims: list[int], request: Request, computed: Parts, goal: Target) -> tuple[Recipe, str]:
     """The recipe of a form for these sizes. Raises what lowering and code generation raise where a number is needed.
 
     A recipe found under the form's key may be one for other sizes, of which it takes something else for granted. The
@@ -135,7 +139,7 @@ def _recipe_for(form: Form, dims: list[int], request: Request, content: str, goa
     source = Provenance(request.data, request.cluster, shapes, values, dims)
     beyond: list[list[str]] = []
     for _ in range(MOST_PARTS):
-        parts: list[tuple[str, object]] = [("cluster", content), ("inputs", inputs), ("fixed", fixed)]
+        parts = [*computed, ("inputs", inputs), ("fixed", fixed)]
         key = recipe_key(goal, [*parts, ("beyond", beyond)] if beyond else parts, request.cluster.has_bf16)
         recipe, how = recipes.recipe_of(key, source, source.program, goal)
         if hold(recipe.conditions, dims):

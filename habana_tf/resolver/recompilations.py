@@ -211,7 +211,7 @@ class RecompilationReport:
         from rich.console import Console
 
         out = StringIO()
-        Console(file=out, width=120).print(self.__rich__())
+        Console(file=out, width=120, color_system=None, force_jupyter=False).print(self.__rich__())
         return out.getvalue()
 
 

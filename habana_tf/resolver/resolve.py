@@ -21,11 +21,12 @@ from habana_tf.compiler.recipe import Recipe, bind
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
+from habana_tf.lowering.lowering import CustomLoweringError
 from habana_tf.lowering.table import LOOP
 
 from . import programs
 from .fallback import FallbackForbidden, interpreted, otherwise
-from .keys import program_key, recipe_key
+from .keys import computed, program_key, recipe_key
 from .one_op import one_op
 from .ranged import ranged
 from .recipes import CompileForbidden, recipe_of, recipe_of_program
@@ -47,7 +48,7 @@ def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
     try:
         alone = len(request.cluster.nodes) == 1 and request.cluster.nodes[0].op != LOOP
         return _one_op(request, target()) if alone else _several_ops(request, target())
-    except (CompileForbidden, FallbackForbidden, MemoryError, TimeoutError):
+    except (CompileForbidden, FallbackForbidden, CustomLoweringError, MemoryError, TimeoutError):
         raise
     except Exception as why:
         bound = otherwise(request, why)
@@ -61,12 +62,13 @@ def _several_ops(request: Request, goal: Target) -> Bound:
     known = history(content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
     met = Signature.of(request.shapes, request.values)
     changed = known.changes(met)
-    found, reason = ranged(request, content, known, met, changed, goal)
+    parts = computed(cluster, content)
+    found, reason = ranged(request, parts, known, met, changed, goal)
     if found is not None:
         recipe, how, dims = found
     else:
         dims = []
-        parts = [("cluster", content), ("inputs", request.described()), ("fixed", request.fixed_values())]
+        parts += [("inputs", request.described()), ("fixed", request.fixed_values())]
         key = recipe_key(goal, parts, cluster.has_bf16)
         try:
             recipe, how = recipe_of(key, request, request.program, goal)

@@ -20,6 +20,9 @@
 #include "runtime/counters.h"
 #include "runtime/exchange.h"
 #include "runtime/host_memory.h"
+#include "runtime/late_ops.h"
+#include "runtime/launched.h"
+#include "runtime/resolver.h"
 #include "runtime/thread_pool.h"
 #include "runtime/timeline.h"
 
@@ -39,6 +42,28 @@ nb::dict CounterValues() {
   return values;
 }
 
+// [(number, name, launches, nanoseconds, end of the last)]
+nb::list LaunchedTuples() {
+  std::vector<Launched> programs;
+  {
+    nb::gil_scoped_release gil;  // programs go, and take the lock, while they hold the GIL
+    programs = ReadLaunched();
+  }
+  nb::list out;
+  for (const Launched& p : programs) {
+    out.append(nb::make_tuple(p.number, p.name, p.launches, p.nanoseconds, p.ended));
+  }
+  return out;
+}
+
+// {op: (how many, nanoseconds)}
+nb::dict CpuOpTimes() {
+  nb::dict out;
+  for (const auto& [op, counted] : ReadCpuOps())
+    out[op.c_str()] = nb::make_tuple(counted.first, counted.second);
+  return out;
+}
+
 using RegistrationTuple =
     std::tuple<std::string, std::vector<std::pair<std::string, int>>, std::vector<std::string>, std::string>;
 
@@ -56,6 +81,27 @@ void Register(const std::vector<RegistrationTuple>& rows) {
   std::vector<Registration> registrations;
   for (const auto& [op, types, host, kind] : rows) registrations.push_back({op, types, host, KindOf(kind)});
   SetRegistrations(std::move(registrations));
+}
+
+using ShapePartTuple = std::tuple<int, int64_t, int64_t, int64_t>;
+
+void RegisterLateOp(const std::string& name, const std::vector<std::string>& inputs,
+                    const std::vector<std::string>& outputs, const std::vector<std::string>& attrs,
+                    const std::vector<std::optional<std::vector<ShapePartTuple>>>& shapes) {
+  NewOp op{name, inputs, outputs, attrs, {}};
+  for (const auto& shape : shapes) {
+    OutputShape output{shape.has_value(), {}};
+    if (shape.has_value()) {
+      for (const auto& [input, begin, end, length] : *shape)
+        output.parts.push_back({input, begin, end, length});
+    }
+    op.shapes.push_back(std::move(output));
+  }
+  Check(RegisterOp(op));
+}
+
+void RegisterLateKernels(const std::vector<RegistrationTuple>& rows) {
+  for (const auto& [op, types, host, kind] : rows) Check(RegisterKernel({op, types, host, KindOf(kind)}));
 }
 
 // ([(two ids of a thread, its name, events as they are in memory)], names of programs, names of ops, dropped)
@@ -115,14 +161,15 @@ NB_MODULE(_bridge, m) {
       [](const std::string& name, const std::vector<CallTuple>& calls,
          const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs, int64_t workspace,
          const std::vector<StateTuple>& states, const std::vector<CopyTuple>& copies, const Shared* data,
-         const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops) {
+         const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
+         const std::vector<CustomTuple>& customs) {
         return MakeProgram(name, calls, buffers, outputs, workspace, states, copies,
-                           data == nullptr ? nullptr : *data, numbers, loops);
+                           data == nullptr ? nullptr : *data, numbers, loops, customs);
       },
       nb::arg("name"), nb::arg("calls"), nb::arg("buffers"), nb::arg("outputs"), nb::arg("workspace") = 0,
       nb::arg("states") = std::vector<StateTuple>(), nb::arg("copies") = std::vector<CopyTuple>(),
       nb::arg("data").none() = nb::none(), nb::arg("numbers") = std::vector<int64_t>(),
-      nb::arg("loops") = std::vector<LoopTuple>());
+      nb::arg("loops") = std::vector<LoopTuple>(), nb::arg("customs") = std::vector<CustomTuple>());
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
   m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());
@@ -132,6 +179,8 @@ NB_MODULE(_bridge, m) {
   m.def("set_threads", &SetThreads, nb::arg("n"));
   m.def("get_threads", &GetThreads);
   m.def("counters", &CounterValues);
+  m.def("launched", &LaunchedTuples);
+  m.def("cpu_ops", &CpuOpTimes);
   m.def("start_recording", &StartRecording);
   m.def("stop_recording", &StopRecording);
   m.def("read_record", &ReadRecordTuple, nb::arg("since"));
@@ -143,6 +192,10 @@ NB_MODULE(_bridge, m) {
   m.def("attach", &Attach, nb::arg("hooks"));
   m.def("withdraw", &Withdraw, nb::arg("timeout_seconds"));
   m.def("set_registrations", &Register, nb::arg("rows"));
+  m.def("register_op", &RegisterLateOp, nb::arg("name"), nb::arg("inputs"), nb::arg("outputs"),
+        nb::arg("attrs"), nb::arg("shapes"));
+  m.def("register_kernels", &RegisterLateKernels, nb::arg("rows"));
+  m.def("forget_programs", &ForgetPrograms);
   m.def(
       "set_card",
       [](const std::string& chip, const std::string& bus_id, int64_t hbm_bytes) {

@@ -58,7 +58,8 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
                          int64_t workspace, const std::vector<StateTuple>& states,
                          const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
-                         const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops) {
+                         const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
+                         const std::vector<CustomTuple>& customs) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
@@ -69,7 +70,8 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
     program->buffers.push_back({static_cast<BufferKind>(kind), index, offset, nbytes});
   }
   for (const auto& [address, ids, dims, grid, grain] : calls) {
-    program->calls.push_back({reinterpret_cast<KernelFn>(address), ids, dims, grid, grain});
+    const auto fn = address == 0 ? RunCustom : reinterpret_cast<KernelFn>(address);
+    program->calls.push_back({fn, ids, dims, grid, grain});
   }
   SetOutputs(program.get(), outputs, states);
   for (const auto& [call, input, output] : copies) {
@@ -83,6 +85,17 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
     }
     for (const auto& [now, next, from, to] : carried) loop.carried.push_back({now, next, from, to});
     program->loops.push_back(std::move(loop));
+  }
+  for (const auto& [address, op, library, inputs, given, attrs, items, bytes, checked] : customs) {
+    CustomKernel kernel{
+        reinterpret_cast<CustomKernel::Run>(address), op, library, {}, {}, {}, items, bytes, checked};
+    if (kernel.run == nullptr) throw nb::value_error("a kernel has no code");
+    for (const auto& [dtype, dims] : inputs) kernel.inputs.push_back({dtype, dims});
+    for (const auto& [dtype, dims] : given) kernel.outputs.push_back({dtype, dims});
+    for (const auto& [attr, ints, floats, text, kind] : attrs) {
+      kernel.attrs.push_back({attr, ints, floats, text, kind});
+    }
+    program->customs.push_back(std::move(kernel));
   }
   const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());

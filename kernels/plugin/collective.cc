@@ -8,6 +8,7 @@
 #include "plugin/executor.h"
 #include "plugin/register.h"
 #include "plugin/tensors.h"
+#include "runtime/counters.h"
 #include "runtime/exchange.h"
 #include "runtime/timeline.h"
 
@@ -62,7 +63,10 @@ void Compute(void* kernel, TF_OpKernelContext* ctx) {
   size_t bytes = 0;
   Status status = Prepare(&tensors, &sum, &bytes);
   if (status.ok()) {
-    RecordedScope recorded(EventKind::kSum, static_cast<int64_t>(bytes));
+    Counters& counters = GetCounters();
+    counters.sums.fetch_add(1, std::memory_order_relaxed);
+    counters.sum_bytes.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+    RecordedScope recorded(EventKind::kSum, static_cast<int64_t>(bytes), &counters.sum_nanoseconds);
     auto result = std::make_shared<std::promise<Status>>();  // the other thread may still be in set_value
     sum.timeout_seconds = collective->timeout_seconds;
     sum.done = [result](const Status& ended) { result->set_value(ended); };

@@ -87,7 +87,8 @@ void OptimizeGraph(void*, const TF_Buffer* graph, const TF_GrapplerItem* item, T
                    TF_Status* tf_status) {
   Counters& counters = GetCounters();
   counters.optimize_calls.fetch_add(1, std::memory_order_relaxed);
-  RecordedScope recorded(EventKind::kGraphPass, static_cast<int64_t>(graph->length));
+  RecordedScope recorded(EventKind::kGraphPass, static_cast<int64_t>(graph->length),
+                         &counters.optimize_nanoseconds);
   std::string text;
   bool changed = false;
   Status status;

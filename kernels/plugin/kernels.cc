@@ -1,10 +1,12 @@
-// TF_InitKernel: the ops HpuLaunch and HpuCollectiveReduce, and the HPU kernels that the op table asks for.
+// TF_InitKernel: the ops HpuLaunch and HpuCollectiveReduce, the HPU kernels that the op table asks for,
+// and later those of ops that the program defines.
 #include "plugin/collective.h"
 #include "plugin/launch.h"
 #include "plugin/register.h"
 #include "plugin/stock.h"
 #include "plugin/variables.h"
 #include "runtime/callbacks.h"
+#include "runtime/late_ops.h"
 
 namespace habana {
 namespace {
@@ -21,6 +23,10 @@ void RegisterLaunch() {
                        "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string"},
                       UnknownShapes});
   RegisterHpuKernel("HpuLaunch", kLaunch, {}, {"host_args", "host_results"});
+}
+
+Status RegisterLaterKernel(const Registration& kernel) {
+  return TryHpuKernel(kernel.op, kOp, kernel.types, kernel.host, 0);
 }
 
 const KernelFunctions& FunctionsOf(Registration::Kind kind) {
@@ -48,4 +54,5 @@ extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
     const int priority = row.kind == Registration::Kind::kStock ? kStockPriority : 0;
     RegisterHpuKernel(row.op, FunctionsOf(row.kind), row.types, row.host, priority);
   }
+  SetRegistrar({RegisterNewOp, RegisterLaterKernel});
 }

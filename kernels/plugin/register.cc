@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "plugin/op_shapes.h"
 #include "runtime/counters.h"
 #include "tensorflow/c/tf_buffer.h"
 
@@ -9,10 +10,10 @@ namespace habana {
 
 namespace {
 
-void Report(const std::string& what, const TfStatus& status) {
+void Report(const std::string& what, const Status& status) {
   if (status.ok()) return;
   GetCounters().registration_errors.fetch_add(1);
-  std::fprintf(stderr, "habana_tf: TensorFlow refused %s: %s\n", what.c_str(), status.message().c_str());
+  std::fprintf(stderr, "habana_tf: TensorFlow refused %s: %s\n", what.c_str(), status.message.c_str());
 }
 
 }  // namespace
@@ -40,27 +41,51 @@ void RegisterStatefulOp(const OpSpec& op) {
   TF_OpDefinitionBuilderSetIsStateful(builder, true);
   TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
   TF_RegisterOpDefinition(builder, status.get());
-  Report(std::string("the op ") + op.name, status);
+  Report(std::string("the op ") + op.name, FromTf(status.get()));
 }
 
-void RegisterHpuKernel(const std::string& op, const KernelFunctions& functions,
-                       const std::vector<std::pair<std::string, int>>& types,
-                       const std::vector<std::string>& host, int priority) {
+Status RegisterNewOp(const NewOp& op) {
+  const ShapeFunction shapes = TakeShapeFunction(op.shapes);
+  if (shapes == nullptr) {
+    return Status(Code::kResourceExhausted,
+                  "a process can define " + std::to_string(kMostShapeFunctions) + " ops");
+  }
+  TfStatus status;
+  TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name.c_str());
+  for (const std::string& input : op.inputs) TF_OpDefinitionBuilderAddInput(builder, input.c_str());
+  for (const std::string& output : op.outputs) TF_OpDefinitionBuilderAddOutput(builder, output.c_str());
+  for (const std::string& attr : op.attrs) TF_OpDefinitionBuilderAddAttr(builder, attr.c_str());
+  TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, shapes);
+  TF_RegisterOpDefinition(builder, status.get());
+  return FromTf(status.get());
+}
+
+Status TryHpuKernel(const std::string& op, const KernelFunctions& functions,
+                    const std::vector<std::pair<std::string, int>>& types,
+                    const std::vector<std::string>& host, int priority) {
   TfStatus status;
   TF_KernelBuilder* builder =
       TF_NewKernelBuilder(op.c_str(), "HPU", functions.create, functions.compute, functions.destroy);
-  std::string what = "the kernel of " + op;
   for (const auto& [attr, type] : types) {
-    what += " " + attr + "=" + std::to_string(type);
     TF_KernelBuilder_TypeConstraint(builder, attr.c_str(), static_cast<TF_DataType>(type), status.get());
     if (!status.ok()) {
       TF_DeleteKernelBuilder(builder);
-      return Report(what, status);
+      return FromTf(status.get());
     }
   }
   for (const std::string& argument : host) TF_KernelBuilder_HostMemory(builder, argument.c_str());
   TF_KernelBuilder_Priority(builder, priority);
   TF_RegisterKernelBuilder(op.c_str(), builder, status.get());
+  return FromTf(status.get());
+}
+
+void RegisterHpuKernel(const std::string& op, const KernelFunctions& functions,
+                       const std::vector<std::pair<std::string, int>>& types,
+                       const std::vector<std::string>& host, int priority) {
+  const Status status = TryHpuKernel(op, functions, types, host, priority);
+  if (status.ok()) return;
+  std::string what = "the kernel of " + op;
+  for (const auto& [attr, type] : types) what += " " + attr + "=" + std::to_string(type);
   Report(what, status);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plugin/status.h"
+#include "runtime/late_ops.h"
 #include "tensorflow/c/kernels.h"
 #include "tensorflow/c/ops.h"
 
@@ -47,7 +48,13 @@ struct OpSpec {
 };
 void RegisterStatefulOp(const OpSpec& op);
 
+// An op that a program defines, stateless.
+Status RegisterNewOp(const NewOp& op);
+
 // types: type attribute and data type; host: arguments in host memory.
+Status TryHpuKernel(const std::string& op, const KernelFunctions& functions,
+                    const std::vector<std::pair<std::string, int>>& types,
+                    const std::vector<std::string>& host, int priority);
 void RegisterHpuKernel(const std::string& op, const KernelFunctions& functions,
                        const std::vector<std::pair<std::string, int>>& types,
                        const std::vector<std::string>& host, int priority = 0);

@@ -6,6 +6,7 @@
 #include "plugin/executor.h"
 #include "plugin/planned.h"
 #include "runtime/counters.h"
+#include "runtime/launched.h"
 #include "runtime/timeline.h"
 
 namespace habana {
@@ -86,7 +87,9 @@ Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<co
   for (const Handle* input : inputs) op.Input(*input);
   for (const auto& [name, value] : stock.attrs) op.Proto(name, value);
   RecordedScope recorded(EventKind::kCpuOp, Recording() ? OpNumber(stock.op) : 0);
+  const int64_t begin = MonotonicNow();
   const std::vector<Handle> results = op.Run(TF_NumOutputs(ctx));
+  CountCpuOp(stock.op, MonotonicNow() - begin);
   if (!status.ok()) return FromTf(status.get());
   for (size_t i = 0; i < results.size(); ++i) {
     const int at = static_cast<int>(i);

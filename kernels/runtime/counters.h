@@ -24,7 +24,18 @@ namespace habana {
   X(stock_ops)            /* ops on HPU that TensorFlow's CPU kernels ran */                \
   X(host_memory_refusals) /* allocations refused because the host ran short */              \
   X(hbm_refusals)         /* allocations refused because the card is full */                \
-  X(device_bytes)         /* simulated HBM handed to TensorFlow's allocator */
+  X(device_bytes)         /* simulated HBM handed to TensorFlow's allocator */              \
+  X(resolve_nanoseconds)  /* of the resolutions */                                          \
+  X(optimize_nanoseconds) /* of the graph passes */                                         \
+  X(host_copies)          /* copies between host and card */                                \
+  X(host_copy_bytes)                                                                        \
+  X(host_copy_nanoseconds)                                                                  \
+  X(card_copies) /* copies on the card, outside launches */                                 \
+  X(card_copy_bytes)                                                                        \
+  X(card_copy_nanoseconds)                                                                  \
+  X(sums) /* between processes of this host */                                              \
+  X(sum_bytes)                                                                              \
+  X(sum_nanoseconds) /* waiting for the others included */
 
 struct Counters {
 #define HABANA_COUNTER(name) std::atomic<int64_t> name{0};

@@ -7,6 +7,7 @@
 
 #include "runtime/card.h"
 #include "runtime/counters.h"
+#include "runtime/launched.h"
 #include "runtime/timeline.h"
 
 namespace habana {
@@ -245,89 +246,11 @@ Program::Program()
     : number([] {
         static std::atomic<int64_t> last{0};
         return last.fetch_add(1, std::memory_order_relaxed) + 1;
-      }()) {}
-
-Status Program::Validate(const std::vector<InputView>* inputs) const {
-  const auto bad = [this](const std::string& what) {
-    return Status(Code::kInternal, "program '" + name + "': " + what);
-  };
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    const Buffer& b = buffers[i];
-    const std::string which = "buffer " + std::to_string(i);
-    if (b.index < 0 || b.offset < 0 || b.nbytes < 0) return bad(which + " has a negative field");
-    const size_t end = static_cast<size_t>(b.offset + b.nbytes);
-    const size_t index = static_cast<size_t>(b.index);
-    switch (b.kind) {
-      case BufferKind::kInput:
-        if (inputs == nullptr) break;
-        if (index >= inputs->size()) return bad(which + " names a missing input");
-        if (end > (*inputs)[index].nbytes) return bad(which + " reaches past its input");
-        break;
-      case BufferKind::kOutput:
-        if (index >= outputs.size()) return bad(which + " names a missing output");
-        if (end > outputs[index].nbytes) return bad(which + " reaches past its output");
-        break;
-      case BufferKind::kWorkspace:
-        if (end > workspace) return bad(which + " reaches past the workspace");
-        break;
-      case BufferKind::kConstants:
-        if (end > constant_bytes()) return bad(which + " reaches past the constants");
-        break;
-      case BufferKind::kWindow:
-        if (index >= buffers.size()) return bad(which + " is a part of a missing buffer");
-        break;
-      case BufferKind::kState:
-        break;
-      default:
-        return bad(which + " has an unknown kind");
-    }
-  }
-  for (const Copy& copy : copies) {
-    if (copy.call >= calls.size() || copy.output >= outputs.size() || copy.input < 0) {
-      return bad("a copy names a missing call, input or output");
-    }
-  }
-  const auto size = [this](int id) {
-    return id < 0 || static_cast<size_t>(id) >= buffers.size() ? -1 : buffers[static_cast<size_t>(id)].nbytes;
-  };
-  for (size_t i = 0; i < loops.size(); ++i) {
-    const Loop& loop = loops[i];
-    const std::string which = "loop " + std::to_string(i);
-    if (loop.trips < 0 || loop.first + loop.calls > calls.size()) return bad(which + " has no such calls");
-    if (loop.blocks < 1) return bad(which + " has no block");
-    if (i > 0 && loop.first < loops[i - 1].first) return bad(which + " is out of order");
-    for (const Window& w : loop.windows) {
-      if (size(w.buffer) < 0 || buffers[static_cast<size_t>(w.buffer)].kind != BufferKind::kWindow) {
-        return bad(which + " moves what is no window");
-      }
-      const Buffer& part = buffers[static_cast<size_t>(w.buffer)];
-      const int64_t moved = std::max<int64_t>(loop.trips - 1, 0) * w.step;
-      const int64_t beside = (loop.blocks - 1) * w.block;
-      const int64_t least = w.start + std::min<int64_t>(moved, 0) + std::min<int64_t>(beside, 0);
-      const int64_t most = w.start + std::max<int64_t>(moved, 0) + std::max<int64_t>(beside, 0);
-      if (loop.trips > 0 && (least < 0 || most + part.nbytes > size(part.index))) {
-        return bad(which + " moves a window out of its buffer");
-      }
-    }
-    for (const Carried& value : loop.carried) {
-      const int64_t nbytes = size(value.now);
-      if (nbytes < 0 || size(value.next) != nbytes || size(value.from) < nbytes ||
-          (value.to != -1 && size(value.to) != nbytes)) {
-        return bad(which + " carries values of different sizes");
-      }
-    }
-  }
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const Call& call = calls[i];
-    if (call.fn == nullptr) return bad("call " + std::to_string(i) + " has no code");
-    for (int id : call.buffers) {
-      if (id < 0 || static_cast<size_t>(id) >= buffers.size()) {
-        return bad("call " + std::to_string(i) + " names a missing buffer");
-      }
-    }
-  }
-  return {};
+      }()) {
+  Enter(this);
 }
+
+Program::~Program() { Leave(this); }
 
 Status Program::Run(const LaunchArgs& args) const {
   Stopwatch watch;
@@ -345,6 +268,7 @@ Status Program::Run(const LaunchArgs& args) const {
     thread_local std::vector<RandomState> states;
     states.assign(args.states, args.states + args.num_states);
     bases.resize(buffers.size());
+    CustomErrors errors;
     for (size_t i = 0; i < buffers.size(); ++i) {
       const Buffer& b = buffers[i];
       char* base = nullptr;
@@ -368,6 +292,12 @@ Status Program::Run(const LaunchArgs& args) const {
           }
           base = reinterpret_cast<char*>(&states[static_cast<size_t>(b.index)]);
           break;
+        case BufferKind::kCustom:
+          base = reinterpret_cast<char*>(const_cast<CustomKernel*>(&customs[static_cast<size_t>(b.index)]));
+          break;
+        case BufferKind::kErrors:
+          base = reinterpret_cast<char*>(&errors);
+          break;
         case BufferKind::kWindow:  // where it is, its loop says
           break;
       }
@@ -389,10 +319,12 @@ Status Program::Run(const LaunchArgs& args) const {
     } else {
       Calls<false>(*this, &bases, spared, &pool).Run(0, calls.size(), 0);
     }
+    if (!customs.empty()) status = errors.status();
   }
-  launches.fetch_add(1, std::memory_order_relaxed);
   const int64_t took = watch.Stop();
   nanoseconds.fetch_add(took, std::memory_order_relaxed);
+  ended.store(watch.start() + took, std::memory_order_relaxed);
+  launches.fetch_add(1, std::memory_order_release);
   counters.launches.fetch_add(1, std::memory_order_relaxed);
   if (recorded) {
     NoteProgram(number, name, &noted);

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/custom_kernel.h"
 #include "runtime/export.h"
 #include "runtime/random_state.h"
 #include "runtime/status.h"
@@ -33,7 +34,9 @@ enum class BufferKind : int {
   kWorkspace = 2,
   kConstants = 3,
   kState = 4,
-  kWindow = 5
+  kWindow = 5,
+  kCustom = 6,  // what a kernel in C is called with: number `index` of the program's
+  kErrors = 7   // where the kernels in C of a launch report
 };
 
 struct Buffer {
@@ -155,6 +158,7 @@ class HABANA_EXPORT RecipeData {
 class HABANA_EXPORT Program {
  public:
   Program();
+  ~Program();
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
@@ -166,12 +170,14 @@ class HABANA_EXPORT Program {
   std::vector<StateUse> states;
   std::vector<Copy> copies;
   std::vector<Loop> loops;  // by `first`, outer ones before inner ones
+  std::vector<CustomKernel> customs;
   size_t workspace = 0;
   InterpretedBody body;              // set for interpreted programs only
   std::shared_ptr<RecipeData> data;  // null where there are neither constants nor code to be kept
 
-  mutable std::atomic<int64_t> launches{0};
+  mutable std::atomic<int64_t> launches{0};  // counted last, and released: see launched.h
   mutable std::atomic<int64_t> nanoseconds{0};
+  mutable std::atomic<int64_t> ended{0};   // the last launch, by CLOCK_MONOTONIC
   mutable std::atomic<uint64_t> noted{0};  // see NoteProgram
 
   size_t constant_bytes() const { return data == nullptr ? 0 : data->constant_bytes(); }
@@ -179,6 +185,9 @@ class HABANA_EXPORT Program {
   // Checks indices and extents once, so that the executor need not; with `inputs`, theirs too.
   Status Validate(const std::vector<InputView>* inputs) const;
   Status Run(const LaunchArgs& args) const;
+
+ private:
+  bool IsCustom(const Call& call) const;
 };
 
 }  // namespace habana

@@ -20,6 +20,7 @@ struct Flight {
   std::mutex mutex;
   std::condition_variable cv;
   bool done = false;
+  int64_t generation = 0;
   Status status;
   ProgramPtr program;
 };
@@ -51,6 +52,9 @@ void BuildKey(const std::vector<InputView>& inputs, const std::vector<char>& fix
   }
 }
 
+// How often ForgetPrograms was called.
+std::atomic<int64_t> g_generation{0};
+
 size_t Hash(const std::vector<int64_t>& key) {
   uint64_t h = 0x9e3779b97f4a7c15ull ^ key.size();
   for (int64_t word : key) {
@@ -62,6 +66,8 @@ size_t Hash(const std::vector<int64_t>& key) {
 }
 
 }  // namespace
+
+void ForgetPrograms() { g_generation.fetch_add(1, std::memory_order_release); }
 
 ClusterKernel::ClusterKernel(std::string text, bool is_node) : text_(std::move(text)), is_node_(is_node) {}
 
@@ -99,6 +105,7 @@ Status ClusterKernel::Adopt(const ClusterInfo& info) {
 
 ProgramPtr ClusterKernel::Lookup(const std::vector<int64_t>& key, size_t hash) {
   std::shared_lock<std::shared_mutex> lock(mutex_);
+  if (generation_ != g_generation.load(std::memory_order_acquire)) return nullptr;
   auto [at, end] = programs_.equal_range(hash);
   for (; at != end; ++at) {
     Entry& entry = at->second;
@@ -111,9 +118,17 @@ ProgramPtr ClusterKernel::Lookup(const std::vector<int64_t>& key, size_t hash) {
   return nullptr;
 }
 
-void ClusterKernel::Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program) {
+// generation: when the program was asked for; one that is older than ForgetPrograms is not kept.
+void ClusterKernel::Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program,
+                           int64_t generation) {
   std::vector<Entries::node_type> dropped;  // destroyed after the lock is given back
+  Entries old;
   std::unique_lock<std::shared_mutex> lock(mutex_);
+  if (generation != g_generation.load(std::memory_order_acquire)) return;
+  if (generation_ != generation) {
+    old.swap(programs_);
+    generation_ = generation;
+  }
   auto [at, end] = programs_.equal_range(hash);
   for (; at != end; ++at) {
     if (at->second.key == key) return;
@@ -166,6 +181,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
       std::shared_ptr<Flight>& slot = flights.by_key[name];
       if (slot == nullptr) {
         slot = std::make_shared<Flight>();
+        slot->generation = g_generation.load(std::memory_order_acquire);
         mine = true;
       }
       flight = slot;
@@ -175,7 +191,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
       // The one who asked before may have finished between this thread's look and its turn.
       ProgramPtr found = Lookup(key, hash);
       if (found == nullptr) {
-        RecordedScope recorded(EventKind::kResolve, 0);
+        RecordedScope recorded(EventKind::kResolve, 0, &GetCounters().resolve_nanoseconds);
         CallbackScope python;
         status = python.status();
         if (status.ok()) {
@@ -187,7 +203,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
           }
         }
       }
-      if (status.ok()) Insert(key, hash, found);
+      if (status.ok()) Insert(key, hash, found, flight->generation);
       {
         std::lock_guard<std::mutex> lock(flights.mutex);
         flights.by_key.erase(name);
@@ -214,7 +230,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
       python->restore_gil(gil);
     }
     if (flight->status.ok()) {
-      Insert(key, hash, flight->program);
+      Insert(key, hash, flight->program, flight->generation);
       *program = flight->program;
       return {};
     }

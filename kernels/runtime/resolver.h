@@ -20,6 +20,9 @@
 
 namespace habana {
 
+// Says that what clusters mean has changed: every kernel asks anew for the programs it has met.
+HABANA_EXPORT void ForgetPrograms();
+
 class HABANA_EXPORT ClusterKernel {
  public:
   // `text` is a serialized cluster, or with `is_node` a serialized NodeDef whose cluster Python makes.
@@ -57,7 +60,7 @@ class HABANA_EXPORT ClusterKernel {
                        ProgramPtr* program);
   ProgramPtr Lookup(const std::vector<int64_t>& key, size_t hash);
   std::vector<Entries::node_type> Oldest();
-  void Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program);
+  void Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program, int64_t generation);
 
   const std::string text_;
   const bool is_node_;
@@ -69,6 +72,7 @@ class HABANA_EXPORT ClusterKernel {
   std::vector<std::unique_ptr<RandomStream>> streams_;
 
   std::shared_mutex mutex_;
+  int64_t generation_ = 0;  // of what programs_ holds
   Entries programs_;
   int64_t misses_ = 0;
 };

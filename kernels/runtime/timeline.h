@@ -63,23 +63,30 @@ HABANA_EXPORT void NoteProgram(int64_t number, const std::string& name, std::ato
 // The number that stands for an op's name in events.
 HABANA_EXPORT int64_t OpNumber(const std::string& name);
 
-// An event from here to the end of the scope, if somebody records at its beginning.
+// An event from here to the end of the scope, if somebody records at its beginning. With `spent`, its
+// nanoseconds are added there, whether somebody records or not.
 class HABANA_EXPORT RecordedScope {
  public:
-  RecordedScope(EventKind kind, int64_t subject) : kind_(kind), subject_(subject) {
-    if (Recording()) start_ = MonotonicNow();
+  RecordedScope(EventKind kind, int64_t subject, std::atomic<int64_t>* spent = nullptr)
+      : kind_(kind), subject_(subject), spent_(spent), recorded_(Recording()) {
+    if (recorded_ || spent_ != nullptr) start_ = MonotonicNow();
   }
   ~RecordedScope() {
-    if (start_ != 0) Record({start_, MonotonicNow(), subject_, kind_, 0, 1, 0});
+    if (start_ == 0) return;
+    const int64_t end = MonotonicNow();
+    if (spent_ != nullptr) spent_->fetch_add(end - start_, std::memory_order_relaxed);
+    if (recorded_) Record({start_, end, subject_, kind_, 0, 1, 0});
   }
   RecordedScope(const RecordedScope&) = delete;
   RecordedScope& operator=(const RecordedScope&) = delete;
-  bool on() const { return start_ != 0; }
+  bool on() const { return recorded_; }
   void set_subject(int64_t subject) { subject_ = subject; }
 
  private:
   EventKind kind_;
   int64_t subject_;
+  std::atomic<int64_t>* spent_;
+  bool recorded_;
   int64_t start_ = 0;
 };
 

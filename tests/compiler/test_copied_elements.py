@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from habana_tf.compiler.copied_elements import copied
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Program
+from habana_tf.ir.primitives import Program
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4), (2, 1, 3), (1, 1, 5), (3, 1, 1, 2)])

@@ -7,8 +7,9 @@ import pytest
 
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction, Node, Op, Program
+from habana_tf.ir.primitives import Contraction, Node, Op, Program
 
 from .running import check
 

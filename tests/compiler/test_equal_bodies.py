@@ -12,8 +12,9 @@ from habana_tf.compiler.codegen import generate as generation
 from habana_tf.compiler.codegen.equal_bodies import form
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction, Node, Program
+from habana_tf.ir.primitives import Contraction, Node, Program
 from tests.compiler.running import check
 
 LAYERS = 5

@@ -13,9 +13,10 @@ from habana_tf.compiler.codegen.interior import interior
 from habana_tf.compiler.view_indices import Range
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Builder, Node, Program
+from habana_tf.ir.primitives import Node, Program
 
 from .running import check, compiled
 

@@ -7,8 +7,9 @@ import pytest
 
 from habana_tf.compiler.recipe import pack, unpack
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder, ShapeError
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction, Loop, Node, Program, Rows, ShapeError
+from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
 
 from .running import check, check_range
 

@@ -15,8 +15,9 @@ from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.hardware.cpu import Isa, target
 from habana_tf.ir import interpreter
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction, Loop, Node, Op, Program
+from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program
 
 from .running import compiled
 

@@ -14,8 +14,9 @@ from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Node, Program
+from habana_tf.ir.primitives import Node, Program
 
 from .running import check, check_range, compiled
 

@@ -11,8 +11,9 @@ from habana_tf.compiler.recipe import pack, unpack
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import target
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Node, Program
+from habana_tf.ir.primitives import Node, Program
 from tests.compiler.running import check
 
 PARTS = 12

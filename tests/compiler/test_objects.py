@@ -6,6 +6,7 @@ import ctypes
 import gc
 import itertools
 import logging
+import threading
 import weakref
 from collections.abc import Iterator
 
@@ -30,7 +31,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def compiled(start: type[Worker] = Worker) -> bytes:
-    with Objects(target(), start) as made:
+    with Objects(target(), start=start) as made:
         for ir in MODULES:
             made.add(ir)
         return made.finish()
@@ -50,6 +51,7 @@ def test_the_bytes_do_not_depend_on_who_compiled(monkeypatch: pytest.MonkeyPatch
 
 def test_a_worker_compiles() -> None:
     worker = Worker()
+    worker.wait()
     try:
         assert [worker.compile(ir, target()) for ir in MODULES[:2]] == [compile_ir(x, target()) for x in MODULES[:2]]
         with pytest.raises(WorkerFailed, match="expected"):
@@ -104,7 +106,15 @@ class Odd(Worker):
         raise KeyError("bytes")
 
 
-@pytest.mark.parametrize("kind", [Dying, Dead, Odd])
+class Late(Worker):
+    """A worker that ends while it starts."""
+
+    def wait(self) -> None:
+        self._process.kill()
+        super().wait()
+
+
+@pytest.mark.parametrize("kind", [Dying, Dead, Odd, Late])
 def test_a_worker_that_dies_costs_one_warning(
     kind: type[Worker], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,7 +142,7 @@ def test_a_worker_is_used_again() -> None:
             started.append(self)
 
     for _ in range(3):
-        with Objects(target(), Counted) as made:
+        with Objects(target(), start=Counted) as made:
             for ir in MODULES:
                 made.add(ir)
             made.finish()
@@ -140,6 +150,33 @@ def test_a_worker_is_used_again() -> None:
         for thread in threads:
             thread.join(30)
     assert 1 <= len(started) <= 2 and all(w.usable for w in started)
+
+
+def test_a_worker_for_a_large_recipe_starts_at_once_and_is_kept() -> None:
+    with Objects(target(), large=True) as made:
+        (thread,) = made._threads
+        made.add(MODULES[0])
+        assert split(made.finish()) == [compile_ir(MODULES[0], target())]  # who was first does not matter
+    thread.join(60)
+    assert len(objects.idle._workers) == 1
+
+
+def test_nobody_waits_for_a_worker_to_start() -> None:
+    go = threading.Event()
+
+    class Slow(Worker):
+        def wait(self) -> None:
+            assert go.wait(60)
+            super().wait()
+
+    with Objects(target(), start=Slow) as made:
+        for ir in MODULES:
+            made.add(ir)
+        assert len(split(made.finish())) == len(MODULES)
+    go.set()
+    for thread in made._threads:
+        thread.join(60)
+    assert len(objects.idle._workers) == len(made._threads) > 0
 
 
 def test_ir_that_nobody_can_compile_is_an_error() -> None:

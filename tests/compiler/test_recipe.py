@@ -17,8 +17,9 @@ from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.recipe import Recipe, bind, pack, unpack
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Program
+from habana_tf.ir.primitives import Program
 
 
 def _rows(symbolic: bool) -> Recipe:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from habana_tf.compiler.rewrite import rewrite
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Program
+from habana_tf.ir.primitives import Program
 
 from .running import check
 

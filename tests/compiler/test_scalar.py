@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import BINARY, UNARY, Builder, Program
+from habana_tf.ir.primitives import BINARY, UNARY, Program
 
 from .running import check, compiled
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from habana_tf.hardware.cpu import target
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Node, Program
+from habana_tf.ir.primitives import Node, Program
 
 from .running import check, compiled
 

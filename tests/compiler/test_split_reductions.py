@@ -11,8 +11,9 @@ from habana_tf.compiler.describe import describe
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Program
+from habana_tf.ir.primitives import Program
 
 from .running import check, check_range, compiled
 

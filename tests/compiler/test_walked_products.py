@@ -17,8 +17,9 @@ from habana_tf.compiler.walked_products import Walked, walked
 from habana_tf.hardware.cpu import Isa, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction, Program
+from habana_tf.ir.primitives import Contraction, Program
 from habana_tf.ir.walk import Walk
 from habana_tf.resolver.keys import program_text
 

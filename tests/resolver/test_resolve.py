@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -489,7 +490,7 @@ def test_the_ranges_of_a_cluster_that_were_used_last_are_kept(monkeypatch: pytes
     for width in (8, 9, 10, 8):  # the recipe of a range that was forgotten is found again
         met(width)
     assert cache.stats().counts().compiled == 6
-    (ranges,) = (ranged.ranges_of(c) for c in [cluster.digest(data)])
+    ranges = ranged.ranges_of(json.dumps([("cluster", cluster.digest(data))]))
     assert len(ranges.forms) == 2
 
 

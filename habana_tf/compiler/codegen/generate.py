@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 from habana_tf.hardware.cpu import Target
 
+from ...ir.extent import Extent
 from ...ir.primitives import Node
 from ..body import Body
 from ..code import Call, Code
-from ..schedule import Schedule
+from ..schedule import Foreign, Schedule
 from .emit import module
 from .epilogue import emit_contraction, plain
 from .equal_bodies import form, with_tensors
@@ -44,6 +46,9 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     codes = []
     known: dict[Hashable, tuple[Code, list[Node]]] = {}
     for kernel in plan.flat():
+        if isinstance(kernel, Foreign):
+            codes.append((_foreign(kernel), 0))
+            continue
         what, tensors = form(kernel)
         if what not in known:
             known[what] = _emit(kernel, target, lanes, compact), tensors
@@ -53,8 +58,25 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
         codes.append((replace(code, calls=()), len(code.calls)))
     functions.end()
     calls = iter(functions.calls)
-    named = [replace(code, calls=tuple(islice(calls, count))) for code, count in codes]
+    named = [replace(code, calls=tuple(islice(calls, count))) if count else code for code, count in codes]
     return Generated(tuple(named), len(functions.names))
+
+
+def _foreign(kernel: Foreign) -> Code:
+    """A call of a kernel in C. Outputs that nobody reads are temporaries, as is its workspace."""
+    assert kernel.core is not None
+    spec = kernel.spec
+    temps: list[Extent] = []
+    buffers: list[Node | tuple[str, int]] = [*kernel.core.src]
+    for k, (dtype, sizes) in enumerate(spec.outputs):
+        if k in kernel.results:
+            buffers.append(kernel.results[k])
+        else:
+            buffers.append(("temp", len(temps)))
+            temps.append(math.prod(sizes) * dtype.bytes)
+    buffers.append(("temp", len(temps)))
+    temps.append(spec.workspace)
+    return Code((Call("", "", tuple(buffers), spec.items, 1, custom=spec),), frozenset(), tuple(temps))
 
 
 class _Functions:

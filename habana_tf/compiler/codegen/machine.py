@@ -32,6 +32,11 @@ def _binding() -> Any:
     return binding
 
 
+def prepare() -> None:
+    """Loads LLVM, which else the first module waits for."""
+    _binding()
+
+
 @functools.cache
 def _machine(cpu: str, features: str) -> Any:
     """LLVM's machine, made once: with it goes what LLVM works out of two hundred features, a millisecond per module."""

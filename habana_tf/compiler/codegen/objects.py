@@ -1,9 +1,10 @@
 """Machine code of a recipe, module by module and, for much of it, in several processes.
 
 A recipe's functions come as modules of about `MODULE_BYTES` of IR, cut by their text alone; each becomes an object
-file, and the bytes of a recipe are these objects in order. llvmlite compiles one module at a time per process, so from
-the second module on worker processes (`worker.py`) take their share while the code generator still writes the rest;
-this process takes what is left in the end. Workers are kept for the next recipe and end by themselves.
+file, and the bytes of a recipe are these objects in order. llvmlite compiles one module at a time per process, so of a
+large recipe, or from the second module on, worker processes (`worker.py`) take their share while the code generator
+still writes the rest; this process takes what is left in the end. A worker takes nothing before it is ready, so that
+nobody waits for one to start. Workers are kept for the next recipe and end by themselves.
 
 Invariants: the bytes do not depend on who compiled what. A worker that fails costs a warning, once, and its module is
 compiled here.
@@ -33,7 +34,7 @@ from .worker import IDLE
 
 log = logging.getLogger("habana_tf")
 
-MODULE_BYTES = 512 << 10
+MODULE_BYTES = 128 << 10
 """IR of a module that is worth sending to another process."""
 MOST_WORKERS = 7
 
@@ -68,6 +69,12 @@ class Worker:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._used = time.monotonic()
+
+    def wait(self) -> None:
+        """Until it can compile. Raises WorkerFailed."""
+        assert self._process.stdout is not None
+        if self._process.stdout.readline() != b"\n":
+            raise WorkerFailed("it did not start")
 
     @property
     def usable(self) -> bool:
@@ -153,10 +160,10 @@ def processes() -> int:
 class Objects:
     """The object files of one recipe in the making: `add` modules as they are written, then `finish`.
 
-    start: makes a worker process.
+    large: several modules are expected, so that a worker may well start. start: makes a worker process.
     """
 
-    def __init__(self, target: Target, start: Callable[[], Worker] = Worker) -> None:
+    def __init__(self, target: Target, large: bool = False, start: Callable[[], Worker] = Worker) -> None:
         self._target = target
         self._start = start
         self._done: dict[int, bytes | Exception] = {}
@@ -165,6 +172,8 @@ class Objects:
         self._threads: list[threading.Thread] = []
         self._count = 0
         self._complete = False
+        if large and processes() > 1:
+            self._help()
 
     def __enter__(self) -> Objects:
         return self
@@ -182,8 +191,12 @@ class Objects:
             self._count += 1
             self._changed.notify()
         if self._count > 1 and len(self._threads) < min(processes() - 1, self._count):
-            self._threads.append(threading.Thread(target=self._serve, name="habana_tf compiler", daemon=True))
-            self._threads[-1].start()
+            self._help()
+
+    def _help(self) -> None:
+        """One more worker."""
+        self._threads.append(threading.Thread(target=self._serve, name="habana_tf compiler", daemon=True))
+        self._threads[-1].start()
 
     def finish(self) -> bytes:
         """All modules' objects, joined; this process compiles those that no worker has begun."""
@@ -210,11 +223,10 @@ class Objects:
 
     def _serve(self) -> None:
         """A worker's share."""
-        worker: Worker | None = None
-        while (job := self._next(wait=True)) is not None:
+        worker = self._ready()
+        while worker is not None and (job := self._next(wait=True)) is not None:
             number, ir = job
             try:
-                worker = worker or idle.take() or self._start()
                 self._put(number, worker.compile(ir, self._target))
             except Exception as why:  # whatever it is: who waits for this module must not wait for ever
                 idle.warn(why)
@@ -222,11 +234,24 @@ class Objects:
                     self._put(number, compile_ir(ir, self._target))
                 except Exception as error:
                     self._put(number, error)
-                if worker is not None:
-                    worker.close()
+                worker.close()
                 return
         if worker is not None:
             idle.give(worker)
+
+    def _ready(self) -> Worker | None:
+        """A worker that can compile at once; None, with a warning, where none starts: others take its share."""
+        worker = idle.take()
+        if worker is None:
+            try:
+                worker = self._start()
+                worker.wait()
+            except Exception as why:
+                idle.warn(why)
+                if worker is not None:
+                    worker.close()
+                return None
+        return worker
 
 
 def _code(made: bytes | Exception) -> bytes:

@@ -5,7 +5,7 @@ other, answers go to stdout:
 
     {"cpu": ..., "features": ..., "bytes": n}  n bytes of LLVM IR    ->    {"bytes": n, "error": null}  n bytes
 
-each head on a line of its own.
+each head on a line of its own. An empty line comes first, once it can compile.
 
 It ends when stdin does, or when nothing came for `IDLE` seconds.
 """
@@ -23,11 +23,14 @@ IDLE = 120.0
 
 
 def main() -> None:
-    from habana_tf.compiler.codegen.machine import emit_object
+    from habana_tf.compiler.codegen.machine import emit_object, prepare
 
+    prepare()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that asked
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what LLVM prints is no answer
+    answers.write(b"\n")
+    answers.flush()
     while select.select([requests], [], [], IDLE)[0]:
         line = requests.readline()
         if not line:

@@ -1,0 +1,305 @@
+"""What a function computes, as a digest: its bytecode, and all that it reaches.
+
+A recipe of a lowering that a program brings must not outlive the lowering. Files and line numbers do not say what that
+is: a formula may stand in another module, and a constant beside it. So the digest follows the function to what it uses:
+
+    code        instructions, constants, names; functions in it
+    values      defaults, what it closes over, the globals that it names: numbers, texts, arrays, collections, objects
+    functions   those it names, in the same way; of modules what it takes out of them
+    libraries   Python's own modules, NumPy and TensorFlow by name and version; habana_tf is in every key anyway
+
+Equal sources under one release of Python give equal digests in every process; where the function stands does not
+matter. What cannot be told (a tensor, an open file, a lock) is an error that says where it was met, not a guess.
+"""
+
+from __future__ import annotations
+
+import dis
+import enum
+import functools
+import hashlib
+import importlib
+import importlib.util
+import pathlib
+import re
+import sys
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from .signature import CustomOpError
+
+_OURS = frozenset({"habana_tf", "habana_frameworks"})
+_LIBRARIES = frozenset({"numpy", "tensorflow", "keras", "tf_keras", "ml_dtypes", "scipy", "llvmlite"})
+_PLAIN = (bool, int, str, bytes, type(None), type(Ellipsis), range, complex, slice)
+_MOST = 20000
+"""Values that are followed: more are no formula, but a program."""
+
+
+def digest(function: Callable[..., Any], version: str | None = None) -> str:
+    """SHA-256 of what a function computes.
+
+    version: the program's word for what cannot be told; without one that is a CustomOpError.
+    """
+    reader = _Reader(version is not None)
+    reader.put("python", sys.version_info[:2], version)
+    try:
+        reader.value(function, getattr(function, "__qualname__", repr(function)))
+    except RecursionError:
+        raise CustomOpError(f"{function!r} reaches sets that hold themselves: say it otherwise") from None
+    return reader.hexdigest()
+
+
+class _Reader:
+    """Follows values and adds them to a digest. Those met before are there by their number, so that circles end."""
+
+    def __init__(self, lenient: bool) -> None:
+        self._total, self._lenient = hashlib.sha256(), lenient
+        self._seen: dict[int, tuple[int, Any]] = {}
+
+    def hexdigest(self) -> str:
+        return self._total.hexdigest()
+
+    def put(self, kind: str, *parts: object) -> None:
+        """Adds what can be written down."""
+        text = "\0".join([kind, *map(str, parts)]).encode("utf-8", "surrogatepass")
+        self._total.update(len(text).to_bytes(8, "little") + text)
+
+    def value(self, x: Any, where: str) -> None:
+        """Adds a value; where: how it was reached, for messages."""
+        if isinstance(x, _PLAIN) and type(x) in _PLAIN:
+            self.put(type(x).__name__, repr(x))
+            return
+        if type(x) is float:
+            self.put("float", x.hex())
+            return
+        if type(x) in (tuple, frozenset):  # whether equal ones are one object depends on how the source was read
+            self._collection(x, where)
+            return
+        if id(x) in self._seen:
+            self.put("again", self._seen[id(x)][0])
+            return
+        if len(self._seen) >= _MOST:
+            raise CustomOpError(f"{where}: the lowering reaches more than {_MOST} values; give it what it needs alone")
+        self._seen[id(x)] = len(self._seen), x  # kept, so that no other object gets the same id
+        self._reached(x, where)
+
+    def _reached(self, x: Any, where: str) -> None:
+        if isinstance(x, types.ModuleType):
+            self.put("module", *_library(x.__name__) or (x.__name__,))
+        elif isinstance(x, (types.FunctionType, type)) and (known := _library(x.__module__)) is not None:
+            self.put("named", *known, x.__qualname__)
+        elif isinstance(x, types.FunctionType):
+            self._function(x, where)
+        elif isinstance(x, (types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType)):
+            self.put("built in", getattr(x, "__module__", ""), x.__qualname__)
+        elif isinstance(x, enum.Enum):
+            self.put("member", type(x).__qualname__, x.name)
+            self.value(x.value, f"{where}.value")
+        elif isinstance(x, type):
+            self._class(x, where)
+        elif isinstance(x, types.CodeType):
+            self._code(x, where)
+        elif not self._collection(x, where) and not self._wrapped(x, where):
+            self._object(x, where)
+
+    def _collection(self, x: Any, where: str) -> bool:
+        """Whether it is a collection or an array."""
+        if isinstance(x, (tuple, list)):
+            self.put(type(x).__name__, len(x))
+            for k, each in enumerate(x):
+                self.value(each, f"{where}[{k}]")
+        elif isinstance(x, (set, frozenset)):
+            self.put("set", *sorted(self._apart(each, where) for each in x))
+        elif isinstance(x, Mapping):
+            self.put("mapping", len(x))
+            for key, each in x.items():
+                self.value(key, where)
+                self.value(each, f"{where}[{key!r}]")
+        elif type(x).__module__ == "numpy" and hasattr(x, "tobytes") and hasattr(x, "dtype"):
+            if x.dtype.hasobject:
+                raise CustomOpError(f"{where}: an array of Python objects; give it as an array of numbers")
+            self.put("array", x.dtype.str, x.shape, hashlib.sha256(x.tobytes()).hexdigest())
+        else:
+            return False
+        return True
+
+    def _wrapped(self, x: Any, where: str) -> bool:
+        """Whether it is something around functions or texts."""
+        if isinstance(x, functools.partial):
+            self.put("partial")
+            self.value((x.func, x.args, x.keywords), where)
+        elif isinstance(x, types.MethodType):
+            self.put("method")
+            self.value((x.__func__, x.__self__), where)
+        elif isinstance(x, (staticmethod, classmethod)):
+            self.put(type(x).__name__)
+            self.value(x.__func__, where)
+        elif isinstance(x, property):
+            self.put("property")
+            self.value((x.fget, x.fset, x.fdel), where)
+        elif isinstance(x, functools.cached_property):
+            self.put("cached property")
+            self.value(x.func, where)
+        elif isinstance(x, (re.Pattern, pathlib.PurePath)):
+            self.put(type(x).__name__, x.pattern if isinstance(x, re.Pattern) else x, getattr(x, "flags", 0))
+        elif hasattr(x, "__wrapped__"):  # functools.cache, and decorators as they should be
+            self.put("wrapped", type(x).__qualname__)
+            self.value(x.__wrapped__, where)
+        else:
+            return False
+        return True
+
+    def _object(self, x: Any, where: str) -> None:
+        """Any other object: by its class and its attributes, if those are all there is to it."""
+        cls = type(x)
+        if callable(say := getattr(cls, "content", None)) and _top(cls.__module__) in _OURS:
+            self.put("content", say(x))
+            return
+        library = _library(cls.__module__) is not None and _top(cls.__module__) not in _OURS
+        if library or not (hasattr(x, "__dict__") or any("__slots__" in vars(c) for c in cls.__mro__)):
+            if self._lenient:
+                self.put("untold", cls.__module__, cls.__qualname__)
+                return
+            raise CustomOpError(
+                f"{where}: a {cls.__module__}.{cls.__qualname__}, of which nobody can tell whether it has changed "
+                "since a recipe was made. Let the lowering use numbers, texts, NumPy arrays, collections and functions "
+                "(of a tensor its .numpy()), or say what it depends on with version="
+            )
+        self.put("object")
+        self.value(cls, where)
+        for name, each in _attributes(x):
+            self.put("attribute", name)
+            self.value(each, f"{where}.{name}")
+
+    def _class(self, x: type, where: str) -> None:
+        self.put("class", x.__qualname__, len(x.__bases__))
+        for base in x.__bases__:
+            self.value(base, where)
+        for name, each in sorted(vars(x).items()):
+            if name in _OF_CLASSES or isinstance(each, (types.GetSetDescriptorType, types.MemberDescriptorType)):
+                continue
+            self.put("attribute", name)
+            self.value(each, f"{where}.{name}")
+
+    def _function(self, x: types.FunctionType, where: str) -> None:
+        self.put("function", x.__code__.co_name)
+        self._code(x.__code__, where)
+        self.value((x.__defaults__, x.__kwdefaults__), where)
+        for name, cell in zip(x.__code__.co_freevars, x.__closure__ or (), strict=True):
+            self.put("closes over", name)
+            try:
+                held = cell.cell_contents
+            except ValueError:  # not filled yet
+                self.put("empty")
+            else:
+                self.value(held, f"{where} closes over {name!r}")
+        for name, each in sorted(x.__dict__.items()):
+            self.put("attribute", name)
+            self.value(each, f"{where}.{name}")
+        names = frozenset(_names(x.__code__))
+        for name in _globals(x.__code__):
+            if name in x.__globals__:
+                self.put("global", name)
+                self._named(x.__globals__[name], names, f"{where} uses {name!r}")
+        for module in _imports(x):
+            self.put("import", module.__name__)
+            self._named(module, names, f"{where} imports {module.__name__}")
+
+    def _named(self, x: Any, names: frozenset[str], where: str) -> None:
+        """A value that code names; of a module, unless it is a library's, what the code may take out of it."""
+        self.value(x, where)
+        stack, done = [x], set()
+        while stack:
+            module = stack.pop()
+            if not isinstance(module, types.ModuleType) or module.__name__ in done or _library(module.__name__):
+                continue
+            done.add(module.__name__)
+            for name in sorted(names & vars(module).keys()):
+                self.put("of module", module.__name__, name)
+                self.value(vars(module)[name], f"{where} has {name!r}")
+                stack.append(vars(module)[name])
+
+    def _code(self, x: types.CodeType, where: str) -> None:
+        counts = x.co_argcount, x.co_posonlyargcount, x.co_kwonlyargcount, x.co_flags
+        self.put("code", x.co_code.hex(), counts, x.co_names, x.co_varnames, x.co_freevars, x.co_cellvars)
+        self.put("handlers", getattr(x, "co_exceptiontable", b"").hex())
+        for each in x.co_consts:
+            self.value(each, where)
+
+    def _apart(self, x: Any, where: str) -> str:
+        """The digest of a value by itself, for collections without order."""
+        reader = _Reader(self._lenient)
+        reader.value(x, where)
+        return reader.hexdigest()
+
+
+_OF_CLASSES = frozenset(
+    {"__dict__", "__weakref__", "__module__", "__doc__", "__abstractmethods__", "_abc_impl", "__annotations__",
+     "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__firstlineno__",
+     "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
+)  # fmt: skip
+
+
+def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
+    """Those of an object itself, in `__dict__` and in slots."""
+    yield from sorted(getattr(x, "__dict__", {}).items())
+    for cls in type(x).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            if name not in ("__dict__", "__weakref__") and hasattr(x, name):
+                yield name, getattr(x, name)
+
+
+def _top(module: str | None) -> str:
+    return (module or "").partition(".")[0]
+
+
+def _library(module: str | None) -> tuple[str, str] | None:
+    """Name and version of a module that is followed no further; None for one that belongs to the program."""
+    top = _top(module)
+    if top in _OURS or top == "builtins":
+        return str(module), ""
+    if top != "__main__" and top in sys.stdlib_module_names:
+        return str(module), "python"
+    if top in _LIBRARIES:
+        return str(module), str(getattr(sys.modules.get(top), "__version__", ""))
+    return None
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Code and the functions in it."""
+    yield code
+    for each in code.co_consts:
+        if isinstance(each, types.CodeType):
+            yield from _codes(each)
+
+
+def _names(code: types.CodeType) -> list[str]:
+    """Globals and attributes that code names."""
+    return [name for each in _codes(code) for name in each.co_names]
+
+
+def _globals(code: types.CodeType) -> list[str]:
+    """The globals that code reads, sorted."""
+    found = {
+        step.argval
+        for each in _codes(code)
+        for step in dis.get_instructions(each)
+        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
+    return sorted(found)
+
+
+def _imports(function: types.FunctionType) -> list[types.ModuleType]:
+    """The modules that a function imports within it."""
+    out: dict[str, types.ModuleType] = {}
+    for code in _codes(function.__code__):
+        steps = list(dis.get_instructions(code))
+        for k, step in enumerate(steps):
+            if step.opname == "IMPORT_NAME":
+                level = steps[k - 2].argval if k >= 2 and isinstance(steps[k - 2].argval, int) else 0
+                package = function.__globals__.get("__package__")
+                name = importlib.util.resolve_name("." * level + step.argval, package)
+                out[name] = importlib.import_module(name)
+    return [out[name] for name in sorted(out)]

@@ -1,0 +1,117 @@
+// What a program must hold, checked once when it is made, so that the executor need not.
+#include <algorithm>
+#include <string>
+
+#include "runtime/program.h"
+
+namespace habana {
+
+// Whether a call has what RunCustom expects.
+bool Program::IsCustom(const Call& call) const {
+  if (call.buffers.size() < 3) return false;
+  const Buffer& kernel = buffers[static_cast<size_t>(call.buffers[0])];
+  if (kernel.kind != BufferKind::kCustom || static_cast<size_t>(kernel.index) >= customs.size()) return false;
+  const CustomKernel& custom = customs[static_cast<size_t>(kernel.index)];
+  if (buffers[static_cast<size_t>(call.buffers[1])].kind != BufferKind::kErrors) return false;
+  if (call.buffers.size() != 3 + custom.inputs.size() + custom.outputs.size()) return false;
+  size_t at = 2;
+  for (const auto* tensors : {&custom.inputs, &custom.outputs}) {
+    for (const CustomTensor& tensor : *tensors) {
+      int64_t nbytes = static_cast<int64_t>(DataTypeSize(tensor.dtype));
+      for (int64_t d : tensor.dims) nbytes *= d;
+      if (buffers[static_cast<size_t>(call.buffers[at++])].nbytes < nbytes) return false;
+    }
+  }
+  return buffers[static_cast<size_t>(call.buffers[at])].nbytes >= custom.workspace &&
+         call.grid == custom.items;
+}
+
+Status Program::Validate(const std::vector<InputView>* inputs) const {
+  const auto bad = [this](const std::string& what) {
+    return Status(Code::kInternal, "program '" + name + "': " + what);
+  };
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const Buffer& b = buffers[i];
+    const std::string which = "buffer " + std::to_string(i);
+    if (b.index < 0 || b.offset < 0 || b.nbytes < 0) return bad(which + " has a negative field");
+    const size_t end = static_cast<size_t>(b.offset + b.nbytes);
+    const size_t index = static_cast<size_t>(b.index);
+    switch (b.kind) {
+      case BufferKind::kInput:
+        if (inputs == nullptr) break;
+        if (index >= inputs->size()) return bad(which + " names a missing input");
+        if (end > (*inputs)[index].nbytes) return bad(which + " reaches past its input");
+        break;
+      case BufferKind::kOutput:
+        if (index >= outputs.size()) return bad(which + " names a missing output");
+        if (end > outputs[index].nbytes) return bad(which + " reaches past its output");
+        break;
+      case BufferKind::kWorkspace:
+        if (end > workspace) return bad(which + " reaches past the workspace");
+        break;
+      case BufferKind::kConstants:
+        if (end > constant_bytes()) return bad(which + " reaches past the constants");
+        break;
+      case BufferKind::kWindow:
+        if (index >= buffers.size()) return bad(which + " is a part of a missing buffer");
+        break;
+      case BufferKind::kState:
+      case BufferKind::kErrors:
+        break;
+      case BufferKind::kCustom:
+        if (index >= customs.size()) return bad(which + " is a missing kernel");
+        break;
+      default:
+        return bad(which + " has an unknown kind");
+    }
+  }
+  for (const Copy& copy : copies) {
+    if (copy.call >= calls.size() || copy.output >= outputs.size() || copy.input < 0) {
+      return bad("a copy names a missing call, input or output");
+    }
+  }
+  const auto size = [this](int id) {
+    return id < 0 || static_cast<size_t>(id) >= buffers.size() ? -1 : buffers[static_cast<size_t>(id)].nbytes;
+  };
+  for (size_t i = 0; i < loops.size(); ++i) {
+    const Loop& loop = loops[i];
+    const std::string which = "loop " + std::to_string(i);
+    if (loop.trips < 0 || loop.first + loop.calls > calls.size()) return bad(which + " has no such calls");
+    if (loop.blocks < 1) return bad(which + " has no block");
+    if (i > 0 && loop.first < loops[i - 1].first) return bad(which + " is out of order");
+    for (const Window& w : loop.windows) {
+      if (size(w.buffer) < 0 || buffers[static_cast<size_t>(w.buffer)].kind != BufferKind::kWindow) {
+        return bad(which + " moves what is no window");
+      }
+      const Buffer& part = buffers[static_cast<size_t>(w.buffer)];
+      const int64_t moved = std::max<int64_t>(loop.trips - 1, 0) * w.step;
+      const int64_t beside = (loop.blocks - 1) * w.block;
+      const int64_t least = w.start + std::min<int64_t>(moved, 0) + std::min<int64_t>(beside, 0);
+      const int64_t most = w.start + std::max<int64_t>(moved, 0) + std::max<int64_t>(beside, 0);
+      if (loop.trips > 0 && (least < 0 || most + part.nbytes > size(part.index))) {
+        return bad(which + " moves a window out of its buffer");
+      }
+    }
+    for (const Carried& value : loop.carried) {
+      const int64_t nbytes = size(value.now);
+      if (nbytes < 0 || size(value.next) != nbytes || size(value.from) < nbytes ||
+          (value.to != -1 && size(value.to) != nbytes)) {
+        return bad(which + " carries values of different sizes");
+      }
+    }
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Call& call = calls[i];
+    if (call.fn == nullptr) return bad("call " + std::to_string(i) + " has no code");
+    for (int id : call.buffers) {
+      if (id < 0 || static_cast<size_t>(id) >= buffers.size()) {
+        return bad("call " + std::to_string(i) + " names a missing buffer");
+      }
+    }
+    if (call.fn == RunCustom && !IsCustom(call))
+      return bad("call " + std::to_string(i) + " of a kernel has wrong buffers");
+  }
+  return {};
+}
+
+}  // namespace habana

@@ -1,0 +1,436 @@
+"""Ops that a program defines by a lowering: eager, in clusters, trained, saved, defined again, and wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from habana_tf.custom import ALL, FLOATS, CustomOpError, custom_op, op, wrap
+from habana_tf.ir.dtypes import DType
+from tests.child import on_hpu, python
+
+X = np.linspace(-3, 3, 24, dtype="f4").reshape(4, 6)
+
+
+def swish(x: Any, beta: float = 1.0) -> Any:
+    x = np.asarray(x, np.float64)
+    return x / (1 + np.exp(-beta * x))
+
+
+@custom_op(
+    "TestSwish", inputs="x: T", outputs="y: T", attrs={"beta": 1.0}, T=FLOATS, shapes="x", elementwise=True,
+    bf16="conditional",
+)  # fmt: skip
+def soft_swish(c: Any) -> Any:
+    x = wrap(c.b, c.inputs[0])
+    return (x * (x * c.attr("beta")).map("sigmoid")).done(c.inputs[0].dtype)
+
+
+@tf.RegisterGradient("TestSwish")
+def _swish_grad(op: Any, dy: Any) -> Any:
+    x, beta = op.inputs[0], op.get_attr("beta")
+    s = tf.sigmoid(beta * x)
+    return dy * (s + beta * x * s * (1 - s))
+
+
+@custom_op("TestMinMax", inputs="x: T", outputs="low: T, high: T", attrs={"axis": -1}, T=ALL, shapes="*; *")
+def min_max(c: Any) -> Any:
+    (x,) = c.inputs
+    if x.rank == 0:
+        raise c.error("it has no axis")
+    axis = c.attr("axis") % x.rank
+    return [c.b.reduce("min", x, [axis]), c.b.reduce("max", x, [axis])]
+
+
+@custom_op("TestTotal", inputs="xs: N * T, k: int32", outputs="y: T", T=FLOATS, shapes="xs")
+def total(c: Any) -> Any:
+    first, *rest = c.input_list("xs")
+    out = wrap(c.b, first)
+    for x in rest:
+        out = out + wrap(c.b, x)
+    return (out * wrap(c.b, c.b.cast(c.input("k"), first.dtype))).done(first.dtype)
+
+
+@custom_op("TridiagonalMatMul", T=FLOATS)
+def tridiagonal(c: Any) -> Any:
+    """An op of TensorFlow's that HPU has not."""
+    above, main, below, x = (wrap(c.b, n) for n in c.inputs)
+    rows = x.node.shape[-2]
+    lead, none = [0] * (x.node.rank - 2), [0] * x.node.rank
+
+    def shifted(by: int) -> Any:
+        size = [*x.node.shape[:-2], rows - 1, x.node.shape[-1]]
+        part = c.b.slice(x.node, [*lead, int(by > 0), 0], size)
+        return wrap(c.b, c.b.pad(part, [*lead, int(by < 0), 0], [*lead, int(by > 0), 0])) if none else part
+
+    def column(d: Any) -> Any:
+        return wrap(c.b, c.b.permute(d.node, [*range(d.node.rank - 2), d.node.rank - 1, d.node.rank - 2]))
+
+    return (column(above) * shifted(1) + column(main) * x + column(below) * shifted(-1)).done(c.inputs[3].dtype)
+
+
+def kernels() -> list[dict[str, Any]]:
+    """Of the program resolved last."""
+    from habana_tf.resolver import programs
+
+    return list(programs._programs._made.values())[-1].kernels()
+
+
+def counters() -> dict[str, int]:
+    from habana_tf._native import _bridge
+
+    return dict(_bridge.counters())
+
+
+@on_hpu
+def test_eager_in_both_types_and_any_shape() -> None:
+    @settings(max_examples=20, deadline=None)
+    @given(st.lists(st.integers(0, 5), max_size=4), st.sampled_from([tf.float32, tf.bfloat16]), st.floats(-2, 2))
+    def check(shape: list[int], dtype: Any, beta: float) -> None:
+        x = tf.cast(np.random.default_rng(len(shape)).normal(size=shape), dtype)
+        y = soft_swish(x, beta=beta)
+        assert y.device.endswith("HPU:0") and y.dtype == dtype and y.shape == shape
+        exact = swish(tf.cast(x, tf.float64), np.float32(beta))
+        np.testing.assert_allclose(tf.cast(y, tf.float64), exact, rtol=1e-5 if dtype == tf.float32 else 8e-3, atol=1e-6)
+
+    check()
+
+
+@on_hpu
+def test_eager_calls_of_an_elementwise_op_share_a_recipe() -> None:
+    from habana_tf.resolver.recompilations import recompilation_report
+
+    def compiled() -> int:
+        return recompilation_report().one_op.get("TestSwish", {}).get("compiled", 0)
+
+    soft_swish(tf.ones([3, 3]), beta=0.25)
+    before = compiled()
+    for n in range(2, 8):
+        soft_swish(tf.ones([n, 7]), beta=0.25)
+    assert compiled() == before
+
+
+@on_hpu
+def test_several_outputs_integers_and_lists_of_inputs() -> None:
+    for dtype in (np.int32, np.int64, np.uint8, np.float32):
+        x = np.arange(12).reshape(3, 4).astype(dtype)
+        low, high = min_max(tf.constant(x), axis=0)
+        assert low.numpy().tolist() == x.min(0).tolist() and high.numpy().tolist() == x.max(0).tolist()
+        assert low.dtype == dtype
+    y = tf.function(lambda: total([tf.constant(X), tf.constant(X), tf.constant(X)], k=2))()
+    np.testing.assert_allclose(y, 6 * X, rtol=1e-6)
+
+
+@on_hpu
+def test_in_a_function_it_is_fused_with_its_neighbours() -> None:
+    @tf.function
+    def f(x: Any) -> Any:
+        return tf.exp(soft_swish(x + 1.0, beta=2.0)) * 3.0
+
+    np.testing.assert_allclose(f(tf.constant(X)), 3 * np.exp(swish(X + 1, 2.0)), rtol=1e-5)
+    (kernel,) = kernels()
+    assert kernel["fused"]["exp"] == 1 and kernel["fused"]["sigmoid"] == 1
+    from habana_tf.graph.report import placement_report
+
+    assert len(placement_report().graphs[-1].launches) == 1 and not placement_report().graphs[-1].refused
+
+
+@on_hpu
+def test_static_shapes_are_known_where_the_op_is_declared_and_where_its_lowering_tells() -> None:
+    declared = tf.function(lambda x: soft_swish(x)).get_concrete_function(tf.TensorSpec([None, 3]))
+    assert declared.output_shapes.as_list() == [None, 3]
+    lowered = tf.function(lambda x: min_max(x, axis=1)).get_concrete_function(tf.TensorSpec([None, 3, 5]))
+    assert [s.as_list() for s in lowered.output_shapes] == [[None, 5], [None, 5]]
+
+
+@on_hpu
+def test_the_gradient_is_registered_and_jit_compile_is_taken() -> None:
+    v = tf.Variable(X)
+    with tf.GradientTape() as tape:
+        y = tf.reduce_sum(soft_swish(v, beta=1.5))
+    eager = tape.gradient(y, v)
+
+    @tf.function(jit_compile=True)
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            y = tf.reduce_sum(soft_swish(v, beta=1.5))
+        return tape.gradient(y, v)
+
+    wide = X.astype(np.float64)
+    exact = (swish(wide + 1e-5, 1.5) - swish(wide - 1e-5, 1.5)) / 2e-5
+    np.testing.assert_allclose(eager, exact, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(step(), eager, rtol=1e-5, atol=1e-6)
+
+
+@on_hpu
+def test_sizes_that_change_become_a_range() -> None:
+    f = tf.function(lambda x: min_max(soft_swish(x), axis=1)[1], input_signature=[tf.TensorSpec([None, None])])
+    before = counters()["resolutions"]
+    for n in range(3, 9):
+        x = np.random.default_rng(n).normal(size=(n, 6)).astype("f4")
+        np.testing.assert_allclose(f(tf.constant(x)), swish(x).max(1), rtol=1e-5)
+    assert counters()["resolutions"] == before + 6
+    from habana_tf.resolver.recompilations import recompilation_report
+
+    assert sum(m.recipe == "compiled" for m in recompilation_report().clusters[-1].met) == 2
+
+
+@on_hpu
+def test_keras_trains_with_it() -> None:
+    tf.keras.utils.set_random_seed(1)
+    model = tf.keras.Sequential(
+        [tf.keras.layers.Input((6,)), tf.keras.layers.Dense(16), tf.keras.layers.Activation(lambda x: soft_swish(x)),
+         tf.keras.layers.Dense(1)]
+    )  # fmt: skip
+    model.compile(tf.keras.optimizers.Adam(0.01), "mse")
+    x = np.random.default_rng(0).normal(size=(64, 6)).astype("f4")
+    history = model.fit(x, x.sum(1), epochs=12, batch_size=16, verbose=0).history["loss"]
+    assert history[-1] < 0.8 * history[0]
+    from habana_tf.graph.report import placement_report
+
+    assert all(op != "TestSwish" for g in placement_report().graphs for op, _, _ in g.refused)
+
+
+@on_hpu
+def test_the_bf16_lists_of_the_package_know_it_and_a_configuration_of_the_user_rules(tmp_path: Any = None) -> None:
+    from habana_tf import bf16_config
+    from habana_tf.graph.report import placement_report
+
+    w = tf.constant(np.eye(6, dtype="f4"))
+
+    def verdict(config: Any) -> str:
+        with bf16_config.using(config):
+            tf.function(lambda x: soft_swish(tf.matmul(x, w)))(tf.constant(X))
+        (found,) = {why.name for op, why in placement_report().graphs[-1].precision if op == "TestSwish"}
+        return str(found)
+
+    assert verdict(bf16_config.built_in("full")) == "CONDITIONAL"
+    assert verdict(bf16_config.parse('{"allowlist": ["MatMul"]}', "mine.json")) == "UNLISTED"
+    assert verdict(bf16_config.parse('{"allowlist": ["MatMul", "TestSwish"]}', "mine.json")) == "ALLOWED"
+
+
+@on_hpu
+def test_an_op_of_tensorflow_that_hpu_has_not_joins_clusters() -> None:
+    rng = np.random.default_rng(0)
+    above, main, below = (tf.constant(rng.normal(size=(2, 1, 5)).astype("f4")) for _ in range(3))
+    x = tf.constant(rng.normal(size=(2, 5, 3)).astype("f4"))
+
+    @tf.function
+    def f(x: Any) -> Any:
+        return tf.exp(
+            tf.linalg.tridiagonal_matmul((above[:, 0], main[:, 0], below[:, 0]), x * 2.0, diagonals_format="sequence")
+        )
+
+    with tf.device("/CPU:0"):
+        exact = tf.exp(
+            tf.linalg.tridiagonal_matmul((above[:, 0], main[:, 0], below[:, 0]), x * 2.0, diagonals_format="sequence")
+        )
+    np.testing.assert_allclose(f(x), exact, rtol=1e-5)
+    from habana_tf.graph.report import placement_report
+
+    record = placement_report().graphs[-1]
+    assert len(record.launches) == 1 and not record.refused
+    named = {"superdiag": above, "maindiag": main, "subdiag": below, "rhs": x * 2.0}
+    assert tridiagonal(**named).device.endswith("HPU:0")
+
+
+@on_hpu
+def test_a_lowering_in_the_place_of_ours_is_for_the_types_it_names() -> None:
+    @custom_op("Softplus", T=FLOATS[:1], elementwise=True)
+    def softplus(c: Any) -> Any:
+        return (wrap(c.b, c.inputs[0]) * 0 + 42.0).done(c.inputs[0].dtype)
+
+    x = tf.constant([1.0, 2.0])
+    assert tf.nn.softplus(x).numpy().tolist() == [42, 42]
+    assert tf.function(lambda x: tf.nn.softplus(x) + 1)(x).numpy().tolist() == [43, 43]
+    assert abs(float(tf.nn.softplus(tf.cast(x, tf.bfloat16))[0]) - 1.313) < 0.01
+    with pytest.raises(CustomOpError, match="not \\['int32'\\]"):
+        custom_op("Softplus", T=(DType.I32,))(lambda c: c.inputs[0])
+    with pytest.raises(CustomOpError, match="leave out fixed="):
+        custom_op("Sum", fixed=["reduction_indices"])(lambda c: c.inputs[0])
+
+
+@on_hpu
+def test_defined_again_nothing_of_the_old_lowering_runs() -> None:
+    def define(factor: float) -> Any:
+        @custom_op("TestAgain", inputs="x: T", outputs="y: T", T=FLOATS, shapes="x")
+        def again(c: Any) -> Any:
+            return (wrap(c.b, c.inputs[0]) * factor).done(c.inputs[0].dtype)
+
+        return again
+
+    x = tf.constant([1.0, 2.0])
+    again = define(2.0)
+    f = tf.function(lambda x: again(x) + 1.0)
+    loop = tf.function(lambda x: tf.while_loop(lambda k, _: k < 2, lambda k, x: (k + 1, again(x) + 1.0), (0, x))[1])
+    assert f(x).numpy().tolist() == [3, 5] and again(x).numpy().tolist() == [2, 4]
+    assert loop(x).numpy().tolist() == [7, 11]
+    assert any(k.get("times") == 2 for k in kernels()), "the loop runs in a launch"
+    newer = define(10.0)
+    assert f(x).numpy().tolist() == [11, 21] and newer(x).numpy().tolist() == [10, 20]
+    assert loop(x).numpy().tolist() == [111, 211]
+    assert define(2.0)(x).numpy().tolist() == [2, 4] and f(x).numpy().tolist() == [3, 5]
+    with pytest.raises(CustomOpError, match="takes or gives something else"):
+        custom_op("TestAgain", inputs="x: T, z: T", outputs="y: T", T=FLOATS)(lambda c: c.inputs[0])
+    with pytest.raises(CustomOpError, match="other shapes="):
+        custom_op("TestAgain", inputs="x: T", outputs="y: T", T=FLOATS, shapes="x[1:]")(lambda c: c.inputs[0])
+
+
+@on_hpu
+def test_a_session_that_ran_takes_the_new_lowering() -> None:
+    def define(factor: float) -> Any:
+        @custom_op("TestSession", inputs="x: T", outputs="y: T", T=FLOATS, shapes="x")
+        def op(c: Any) -> Any:
+            return (wrap(c.b, c.inputs[0]) * factor).done(c.inputs[0].dtype)
+
+        return op
+
+    first = define(2.0)
+    with tf.Graph().as_default() as graph, tf.device("/HPU:0"):
+        x = tf.compat.v1.placeholder(tf.float32, [2])
+        y = first(x) + 1.0
+        with tf.compat.v1.Session(graph=graph) as session:
+            assert session.run(y, {x: [1, 2]}).tolist() == [3, 5]
+            define(5.0)
+            assert session.run(y, {x: [1, 2]}).tolist() == [6, 11]
+
+
+@on_hpu
+def test_what_a_lowering_does_wrong_is_said_with_op_and_line() -> None:
+    def define(name: str, lower: Any, shapes: str | None = None) -> Any:
+        return custom_op(name, inputs="x: T", outputs="y: T", T=ALL, shapes=shapes)(lower)
+
+    def raises(c: Any) -> Any:
+        return c.inputs[0].no_such_thing
+
+    cases = [
+        (raises, None, "AttributeError.*no_such_thing.*test_op.py:"),
+        (lambda c: c.b.reshape(c.inputs[0], (7,)), None, "not as many elements.*test_op.py:"),
+        (lambda c: wrap(c.b, c.inputs[0]), None, "gave a Value where a node is due; end a formula"),
+        (lambda c: [c.inputs[0]] * 2, None, "gave 2 nodes, and the op has 1"),
+        (lambda c: c.b.cast(c.inputs[0], FLOATS[1]), None, "output 0 as bfloat16, and the op says float32"),
+        (lambda c: c.inputs[0], "x[1:]", r"the shape \[2, 2\], and shapes= says \[2\]"),
+        (lambda c: c.inputs[0], "x[3]", "declared shapes name axis 3"),
+    ]
+    for k, (lower, shapes, says) in enumerate(cases):
+        wrong = define(f"TestWrong{k}", lower, shapes)
+        for call in (wrong, tf.function(lambda x, wrong=wrong: tf.exp(wrong(x) * 2.0))):
+            with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s)TestWrong{k}.*{says}"):
+                call(tf.ones([2, 2]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"TestMinMax.*it has no axis"):
+        min_max(tf.constant(1.0))
+
+
+@on_hpu
+def test_what_cannot_be_defined() -> None:
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"op": "MatMul", "inputs": "x: T", "outputs": "y: T", "T": FLOATS}, "TensorFlow has an op of this name"),
+        ({"op": "NoSuchOpAtAll"}, "TensorFlow has no op of this name"),
+        ({"op": "TestHalf", "inputs": "x: T", "T": FLOATS}, "go together"),
+        ({"op": "TestList", "inputs": "x: T", "outputs": "y: T", "T": FLOATS, "bf16": "always"}, "is no list"),
+        ({"op": "TestFixed", "inputs": "x: T", "outputs": "y: T", "T": FLOATS, "fixed": ["z"]}, "no inputs"),
+        ({"op": "Cross", "U": FLOATS}, "no type attributes"),
+        ({"op": "Cross", "T": FLOATS, "shapes": "a"}, "those of a new op"),
+        ({"op": "VarHandleOp"}, "has a state"),
+    ]
+    for arguments, says in cases:
+        with pytest.raises(CustomOpError, match=says):
+            custom_op(**arguments)(lambda c: c.inputs[0])
+    with pytest.raises(CustomOpError, match="is no function"):
+        custom_op("TestNothing", inputs="x: T", outputs="y: T", T=FLOATS)(3)  # type: ignore[arg-type]
+    assert not {"TestHalf", "TestList", "TestFixed", "TestNothing"} & op._DEFINED.keys()
+
+
+@on_hpu
+def test_on_the_cpu_there_is_no_kernel() -> None:
+    with tf.device("/CPU:0"):  # soft placement: where there is a kernel
+        assert soft_swish(tf.ones([2])).device.endswith("HPU:0")
+    tf.config.set_soft_device_placement(False)
+    try:
+        with tf.device("/CPU:0"), pytest.raises((tf.errors.InvalidArgumentError, tf.errors.NotFoundError)) as why:
+            soft_swish(tf.ones([2]))
+        assert "TestSwish" in str(why.value) and "HPU" in str(why.value)
+    finally:
+        tf.config.set_soft_device_placement(True)
+
+
+PROGRAM = """
+    import json, sys
+    import habana_tf
+    from habana_tf.custom import custom_op, wrap, FLOATS
+
+    FACTOR = {factor}
+
+    @custom_op("TestStored", inputs="x: T", outputs="y: T", T=FLOATS, shapes="x")
+    def stored(c):
+        return (wrap(c.b, c.inputs[0]) * FACTOR).done(c.inputs[0].dtype)
+
+    try:
+        stored(1.0)
+    except RuntimeError as why:
+        assert "load_habana_module() first" in str(why), why
+    import tensorflow as tf
+    habana_tf.load_habana_module()
+    x = tf.constant([1.0, 2.0])
+    y = tf.function(lambda x: tf.exp(stored(x + 1.0)))(x)
+    z = tf.function(lambda x: tf.tanh(x) * 2.0)(x)
+    w = stored(x)
+    {more}
+    stats = habana_tf.cache.stats().counts()
+    print(json.dumps([y.numpy().tolist(), stats.compiled, stats.disk_hits]))
+"""
+
+
+def test_recipes_are_shared_by_processes_until_the_lowering_changes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Defined before HPU is loaded; the cache has what was compiled; a changed constant compiles what uses it."""
+    from habana_tf.cli.main import main
+
+    def cli(*words: str) -> str:
+        main([*words, "--path", str(tmp_path / "cache")])
+        return "".join(capsys.readouterr())
+
+    def run(factor: float, more: str = "") -> Any:
+        text = PROGRAM.format(factor=factor, more=more)
+        return json.loads(python(text, imported=True, TF_RECIPE_CACHE_PATH=str(tmp_path / "cache")).stdout)
+
+    save = (
+        "module = tf.Module(); "
+        "module.f = tf.function(lambda x: stored(x) + 1.0, input_signature=[tf.TensorSpec([None])]); "
+        f"tf.saved_model.save(module, {str(tmp_path / 'model')!r})"
+    )
+    first = run(2.0, save)
+    np.testing.assert_allclose(first[0], np.exp([4.0, 6.0]), rtol=1e-5)
+    load = (
+        f"loaded = tf.saved_model.load({str(tmp_path / 'model')!r}); assert loaded.f(x).numpy().tolist() == [3.0, 5.0]"
+    )
+    compiled, hits = first[1:]
+    assert (compiled, hits) == (3, 0)
+    assert run(2.0)[1:] == [0, 3]
+    changed = run(3.0)
+    assert "another lowering or kernel of TestStored" in cli("recipes", "explain")
+    key = next(line.split()[1] for line in cli("recipes", "explain").splitlines() if line.startswith("cluster_"))
+    assert "only its program defines (TensorFlow" in cli("recipes", "ir", key)
+    assert "TestStored(" in cli("recipes", "ir", key, "--stage", "cluster")
+    np.testing.assert_allclose(changed[0], np.exp([6.0, 9.0]), rtol=1e-5)
+    assert changed[1:] == [2, 1]  # not tanh
+    assert run(2.0, load)[1] == 1  # the loaded function
+
+
+@on_hpu
+def test_predictions_and_explanations_know_it() -> None:
+    import habana_tf
+
+    w = tf.constant(np.eye(6, dtype="f4"))
+    f = tf.function(lambda x: soft_swish(tf.matmul(x, w)))
+    assert "nothing on the CPU" in str(habana_tf.explain(f, tf.constant(X)))
+    alone = habana_tf.predict(tf.function(lambda x: tf.matmul(x, w)), tf.constant(X), chip="gaudi2").step_seconds
+    assert habana_tf.predict(f, tf.constant(X), chip="gaudi2").step_seconds > alone

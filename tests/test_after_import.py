@@ -1,0 +1,56 @@
+"""A change waits for the import of its module."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from habana_tf.after_import import Changes, cancel, when_imported
+
+
+@pytest.fixture
+def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    (tmp_path / "waited_for.py").write_text("answer = 1\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    yield "waited_for"
+    sys.modules.pop("waited_for", None)
+
+
+def test_changed_after_its_import(name: str) -> None:
+    def change(module: Any) -> None:
+        module.answer += 1
+
+    before = list(sys.meta_path)
+    when_imported(name, change)
+    when_imported(name, change)  # waits already
+    assert importlib.import_module(name).answer == 2
+    assert sys.meta_path == before
+    when_imported(name, change)
+    assert sys.modules[name].answer == 3
+
+
+def test_cancelled(name: str) -> None:
+    seen: list[object] = []
+    before = list(sys.meta_path)
+    when_imported(name, seen.append)
+    cancel(name)
+    importlib.import_module(name)
+    assert not seen and sys.meta_path == before
+
+
+def test_changes_are_made_once_and_given_back(name: str) -> None:
+    changes = Changes([name], lambda module: changes.set(module, "answer", module.answer + 1))
+    changes.install()
+    module = importlib.import_module(name)
+    changes.install()
+    assert module.answer == 2
+    changes.uninstall()
+    assert module.answer == 1
+    changes.install()
+    assert module.answer == 2
+    changes.uninstall()

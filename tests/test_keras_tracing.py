@@ -1,0 +1,66 @@
+"""Keras 2's `fit` traces its step once beside HPU, and nothing else about it changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import forked
+from tests.child import environment
+from tests.versions import KERAS_3
+
+pytestmark = pytest.mark.skipif(KERAS_3, reason="Keras 3 has its variables before it traces")
+
+TRACES = {  # of the loss with it, and without: in the training step, and in the one of evaluation
+    "dense": (2, 3),
+    "no slots": (2, 3),
+    "dropout": (2, 3),
+    "dropout twice": (2, 3),
+    "clipped, averaged": (2, 3),
+    "two outputs": (2, 3),
+    "several steps": (4, 6),
+    "scaled loss": (2, 3),
+    "recurrent": (2, 3),
+    "built": (2, 3),
+    "unbuilt": (3, 3),
+    "own step": (3, 3),
+    "legacy": (3, 3),
+    "evaluated first": (3, 5),
+    "strategy": (2, 3),
+}
+
+
+@pytest.fixture(scope="module")
+def cases() -> dict[str, list[dict[str, Any]]]:
+    script = Path(__file__).with_name("keras_tracing_cases.py")
+    done = forked.run([str(script)], environment(), timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_the_step_is_traced_once(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+    assert tuple(seen["traces"] for seen in cases[name]) == TRACES[name]
+
+
+@pytest.mark.parametrize("name", TRACES)
+def test_nothing_else_changes(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+    """Losses, metrics and weights to the bit, dropout's too; names and order of slots and metrics. What is in other
+    launches than before is rounded elsewhere (`keras_recurrent.py`)."""
+    mine, keras = ({k: v for k, v in seen.items() if k != "traces"} for seen in cases[name])
+    if name == "recurrent":
+        for what in ("history", "weights"):
+            for ours, theirs in zip(*(numbers(seen.pop(what)) for seen in (mine, keras)), strict=True):
+                assert ours == pytest.approx(theirs, rel=1e-4, abs=1e-6)
+    assert mine == keras
+
+
+def numbers(found: Any) -> list[float]:
+    """The numbers in lists and dictionaries, in order."""
+    if isinstance(found, dict):
+        found = list(found.values())
+    return [x for item in found for x in numbers(item)] if isinstance(found, list) else [found]
