@@ -21,6 +21,10 @@ except ImportError:
 from .version import __version__
 
 if TYPE_CHECKING:
+    from .clock.keras_callback import CardTimeCallback as CardTimeCallback
+    from .clock.report import card_time_report as card_time_report
+    from .custom.library import load_op_library as load_op_library
+    from .custom.op import custom_op as custom_op
     from .graph.explain import explain as explain
     from .graph.report import placement_report as placement_report
     from .loader import is_loaded as is_loaded
@@ -38,6 +42,10 @@ _WHERE = {
     "is_op_override_allowed": "loader",
     "set_op_override_allowed": "loader",
     "HabanaEstimator": "habana_estimator",
+    "custom_op": "custom.op",
+    "load_op_library": "custom.library",
+    "CardTimeCallback": "clock.keras_callback",
+    "card_time_report": "clock.report",
     "explain": "graph.explain",
     "placement_report": "graph.report",
     "memory_report": "memory",
@@ -45,7 +53,7 @@ _WHERE = {
     "compare": "prediction.compare",
     "recompilation_report": "resolver.recompilations",
 }
-_MODULES = {"bf16_config", "cache", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}
+_MODULES = {"bf16_config", "cache", "custom", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}
 
 # All but what only some releases of TensorFlow can give, and a name that has another one now.
 __all__ = ["__version__", *sorted({*_WHERE, *_MODULES} - {"HabanaEstimator", "habana_estimator", "setting"})]

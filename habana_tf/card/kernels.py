@@ -95,6 +95,11 @@ def in_rows(n: Node) -> bool:
     return reduced == wide[len(wide) - len(reduced) :] and row * 4 <= ROW_BYTES
 
 
+def in_slices(n: Node) -> bool:
+    """Whether parts of a tensor are there before all of it is: not of sums over rows far apart, scans, sorts, loops."""
+    return n.op in (Op.MAP, Op.CONTRACT) or (n.op is Op.REDUCE and in_rows(n))
+
+
 class Cut:
     """A program being cut into units. results: the nodes that ops of the cluster give."""
 

@@ -149,5 +149,5 @@ def _unaligned(chip: Chip, p: Product, mapping: Mapping) -> float:
     if all(wrong):
         return 2.0
     other, side = (p.columns, mapping.tile[1]) if wrong[0] else (p.rows, mapping.tile[0])
-    n = -(-other * mapping.packed // side)
+    n = max(1, -(-other * mapping.packed // side))
     return (1 + n) / n

@@ -12,7 +12,9 @@ them to the last that reads them, in the order of the longest path; what stays i
 
 from __future__ import annotations
 
+from ..hardware.chips import Chip
 from ..ir.primitives import Node
+from .bundles import unwritten
 from .cluster_time import ClusterTime
 from .kernels import nbytes, through_views
 from .lowered import Lowered
@@ -21,7 +23,7 @@ from .roles import Roles
 CATEGORIES = ("weights", "optimizer", "gradients", "activations", "workspace", "inputs")
 
 
-def hbm_by_category(lowered: Lowered, time: ClusterTime, roles: Roles) -> dict[str, int]:
+def hbm_by_category(chip: Chip, lowered: Lowered, time: ClusterTime, roles: Roles) -> dict[str, int]:
     """Bytes per category at the peak."""
     out = dict.fromkeys(CATEGORIES, 0)
     for k, arg in enumerate(lowered.cluster.inputs):
@@ -29,14 +31,25 @@ def hbm_by_category(lowered: Lowered, time: ClusterTime, roles: Roles) -> dict[s
         category = "weights" if node in roles.weights else "optimizer" if node in roles.state else "inputs"
         out[category] += 0 if arg.host else nbytes(node)
     gradients = set(roles.gradients)
-    for tensor, category in _alive_at_peak(lowered, time):
+    for tensor, category in _alive_at_peak(chip, lowered, time):
         out["gradients" if tensor in gradients else category] += nbytes(tensor)
     return out
 
 
-def _alive_at_peak(lowered: Lowered, time: ClusterTime) -> list[tuple[Node, str]]:
-    """The tensors in HBM at the peak, each with its category."""
+def _in_sram(chip: Chip, lowered: Lowered, time: ClusterTime) -> set[Node]:
+    """The tensors that need no HBM: read by their own bundle only, with no unit of another one in between."""
+    home = [u.bundle for u in time.units]
+    last = {tensor: u.unit.index for u in time.units for tensor in u.unit.loads}
+    maker = {tensor: u.unit.index for u in time.units for tensor in u.unit.stores}
+    found = unwritten(chip, lowered.program, [u.unit for u in time.units], home)
+    return {t for t in found if len({*home[maker[t] : last[t] + 1]}) == 1}
+
+
+def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[int, dict[Node, tuple[int, int]]]:
+    """(how many units work one after the other; of each tensor in HBM the places of the first and the last of them that
+    it is there for). Variables are not among them, and their new values neither."""
     finished = time.finished
+    in_sram = _in_sram(chip, lowered, time)
     order = sorted(range(len(time.units)), key=lambda k: (finished[k], k))
     place = {index: at for at, index in enumerate(order)}
     updated = {
@@ -53,19 +66,28 @@ def _alive_at_peak(lowered: Lowered, time: ClusterTime) -> list[tuple[Node, str]
     born: dict[Node, int] = {}
     for u in time.units:
         for tensor in u.unit.stores:
-            if tensor in updated:
+            if tensor in updated or tensor in in_sram:
                 continue
             born[tensor] = place[u.unit.index]
             if tensor in leaving:
                 last[tensor] = len(order)
-    steps = [0] * (len(order) + 2)
-    for tensor, at in born.items():
-        steps[at] += nbytes(tensor)
-        steps[last.get(tensor, at) + 1] -= nbytes(tensor)
+    return len(order), {t: (at, last.get(t, at)) for t, at in born.items()}
+
+
+def _alive_at_peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> list[tuple[Node, str]]:
+    """The tensors in HBM at the peak, each with its category."""
+    moments, alive = lifetimes(chip, lowered, time)
+    steps = [0] * (moments + 2)
+    for tensor, (first, last) in alive.items():
+        steps[first] += nbytes(tensor)
+        steps[last + 1] -= nbytes(tensor)
     now = best = peak = 0
-    for at, change in enumerate(steps[: len(order)]):
+    for at, change in enumerate(steps[:moments]):
         now += change
         if now > best:
             best, peak = now, at
-    alive = [t for t, at in born.items() if at <= peak <= last.get(t, at)]
-    return [(t, "workspace" if born[t] == peak or last.get(t, peak) == peak else "activations") for t in alive]
+    return [
+        (t, "workspace" if peak in (first, last) else "activations")
+        for t, (first, last) in alive.items()
+        if first <= peak <= last
+    ]

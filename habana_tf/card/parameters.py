@@ -1,5 +1,5 @@
-"""The numbers of the model that no data sheet has: all of them, fitted to the published rows in `docs/fidelity.md`, but
-for `launch`, which those rows hardly determine and which was chosen within what they allow.
+"""The numbers of the model that no data sheet has: all of them, fitted to the published rows in `docs/fidelity.md`,
+within what is possible for a card.
 
 Everything else that the model knows of a chip is in `hardware.chips`, with its source.
 """
@@ -25,4 +25,4 @@ class Parameters:
     """Share of a step that cards wait for each other, for each doubling of their number."""
 
 
-FITTED = Parameters(hidden=0.41, tpc_rate=0.56, launch=12e-6, skew=0.0135)
+FITTED = Parameters(hidden=0.505, tpc_rate=0.42, launch=6.5e-6, skew=0.0147)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from ..hardware.chips import Chip
 from .cluster_time import ClusterTime, UnitTime, cluster_time
+from .growth import Growth, growth
 from .kernels import nbytes
 from .lowered import Lowered
 from .memory import CATEGORIES, hbm_by_category
@@ -25,7 +26,7 @@ from .roles import Roles, roles
 @dataclass(frozen=True)
 class StepTime:
     """A step. Seconds: of all launches together, of the network at work and of it alone, of waiting for other cards, of
-    copies between host and card. memory: bytes of HBM by category."""
+    copies between host and card. memory: bytes of HBM by category. growth: of each launch, with the batch."""
 
     chip: Chip
     cards: int
@@ -36,6 +37,7 @@ class StepTime:
     waiting: float
     copies: float
     memory: dict[str, int]
+    growth: tuple[Growth, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -58,24 +60,27 @@ def step_time(
 
     copied: bytes that cross PCIe in a step. by_host: see `network.sum_seconds`.
     """
-    clusters, ready = [], []
+    clusters, ready, grown = [], [], []
     memory = dict.fromkeys(CATEGORIES, 0)
     start = 0.0
     for lowered in launches:
         time = cluster_time(chip, lowered.program, frozenset(lowered.made.values()), parameters)
         found = roles(lowered, [u.unit for u in time.units])
-        ready += _gradients(time, found, start)
-        for category, bytes_ in hbm_by_category(lowered, time, found).items():
+        ready += gradient_times(time, found, start)
+        for category, bytes_ in hbm_by_category(chip, lowered, time, found).items():
             kept = category in ("weights", "optimizer", "inputs", "activations")
             memory[category] = memory[category] + bytes_ if kept else max(memory[category], bytes_)
         clusters.append(time)
+        grown.append(growth(chip, lowered, time))
         start += time.seconds
     busy, alone = exposed_seconds(chip, ready, cards, parameters.launch, by_host)
     waiting = start * parameters.skew * math.log2(cards)
-    return StepTime(chip, cards, clusters, start, busy, alone, waiting, copied / chip.pcie_bandwidth, memory)
+    return StepTime(
+        chip, cards, clusters, start, busy, alone, waiting, copied / chip.pcie_bandwidth, memory, tuple(grown)
+    )
 
 
-def _gradients(time: ClusterTime, found: Roles, start: float) -> list[tuple[float, int]]:
+def gradient_times(time: ClusterTime, found: Roles, start: float) -> list[tuple[float, int]]:
     """When each gradient is there, and its bytes; where no update op names them, one for each weight: as large, there
     when a product of its size is, in the backward half of the step."""
     maker = {n: u.unit for u in time.units for n in u.unit.results}

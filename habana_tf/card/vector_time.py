@@ -62,3 +62,15 @@ def _element_bytes(unit: Unit) -> int:
 def vector_seconds(chip: Chip, unit: Unit) -> float:
     """Time of a kernel on all TPCs, operands in reach, at one instruction per cycle."""
     return instructions(chip, unit) / (chip.tpc_engines * chip.tpc_clock)
+
+
+def operations(unit: Unit) -> int:
+    """What a kernel computes, for a roofline: one per element for each scalar function, whatever it costs, and for each
+    term of a sum; none for changes of type."""
+    total = 0
+    for n in unit.inside:
+        if n.op is Op.MAP:
+            total += size(n) if INSTRUCTIONS.get(n.arg, 1.0) else 0
+        elif n.op is Op.REDUCE or n.op is Op.SCAN:
+            total += size(n.src[0])
+    return total

@@ -1,4 +1,4 @@
-"""`habana-tf`: start programs on several cards, predict them; look at recipes, the machine, its ops and the settings.
+"""`habana-tf`: start programs on several cards, predict them, build kernels; look at recipes, the machine, settings.
 
 One module per command; each has `declare`, which gives a parser its arguments and the function that runs it and
 returns the exit code. A module is imported when its command is chosen (`lazy_parsers`), and imports what it needs
@@ -22,6 +22,7 @@ _COMMANDS = (
     ("run", "start a program on several cards", "habana_tf.cli.run:declare"),
     ("trace", "run a program and write when what ran", "habana_tf.cli.trace:declare"),
     ("predict", "how fast a script would train on real cards", "habana_tf.cli.predict:declare"),
+    ("build-kernel", "make a library of kernels in C", "habana_tf.cli.build_kernel:declare"),
     ("recipes", "compiled recipes in the cache on disk", "habana_tf.cli.recipes:declare"),
     ("info", "chip, cards, host CPU and versions", "habana_tf.cli.machine:declare"),
     ("ops", "ops that run on HPU, with element types and notes", "habana_tf.cli.ops:declare"),
@@ -36,6 +37,7 @@ examples:
   habana-tf recipes explain
   habana-tf run -n 4 train.py
   habana-tf trace train.py
+  habana-tf build-kernel my_kernel.c -o my_kernel.so
   habana-tf predict --chip gaudi2 --cards 8 train.py
   habana-tf info
   habana-tf ops conv2d pool

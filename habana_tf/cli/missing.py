@@ -75,8 +75,8 @@ def missing() -> list[Missing]:
 
 
 def _devices(op: str) -> set[str]:
-    """The kinds of devices that TensorFlow has a kernel of its own for."""
-    return {kernel.device for kernel in opdefs.kernels(op)}
+    """The kinds of devices that matter here that TensorFlow has a kernel of its own for."""
+    return {device for device in ("CPU", "GPU", "DEFAULT") if opdefs.kernels(op, device)}
 
 
 def _fits(op: str) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ..drawn import Drawn
 from ..hardware.chips import chips as all_chips
 from .predict import costed, foreseen
 from .prediction import Prediction
@@ -13,7 +14,7 @@ from .traced import as_specs, batch_of, with_batch
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Drawn):
     """Predictions in the order in which they were asked for. print(it) shows a table; iterate for its rows."""
 
     rows: tuple[Prediction, ...]
@@ -32,20 +33,11 @@ class Comparison:
     def to_dict(self) -> list[dict[str, Any]]:
         return [row.to_dict() for row in self.rows]
 
-    def __rich__(self) -> Any:
+    def tables(self) -> Any:
+        """What rich draws."""
         from .report import comparison
 
         return comparison(self.rows)
-
-    def __str__(self) -> str:
-        from .report import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from .report import html
-
-        return html(self)
 
 
 def compare(

@@ -19,6 +19,7 @@ from ..graph.rehearsal import rehearse
 from ..graph.report import GraphRecord
 from ..graph.shapes import Shape, Shapes
 from ..graph.view import Node, Ref, View
+from ..ir import extent as ext
 from ..ir.dtypes import from_tf
 from ..lowering.table import lookup
 
@@ -92,7 +93,8 @@ def _graph(view: View, known: dict[Ref, Shape | None], out: Foreseen) -> None:
         for k, (source, _) in enumerate(node.inputs):
             if source.op in ("Placeholder", "_Arg", "Arg"):
                 out.fed += nbytes(launch.made[-1, k])
-        known.update({(node, k): made.shape for k, made in enumerate(launch.program.outputs)})  # type: ignore[misc]
+        for k, made in enumerate(launch.program.outputs):
+            known[node, k] = tuple(map(ext.nominal, made.shape))
 
 
 def _launch(node: Node, cluster: Cluster, known: dict[Ref, Shape | None]) -> Lowered:

@@ -1,13 +1,14 @@
 """Where a predicted step's time goes, layer by layer, what bounds each, and what would help.
 
 A layer is what the names of TensorFlow's ops share: `gradient_tape/` in front and the op's own name behind are left
-out, two parts of the rest are kept. The time of a unit counts for the layer of its first result; what engines hide
-behind each other is taken off all units alike.
+out, and what is called after a type of op ("sgd/Mul_2" is of "sgd"); two parts of the rest are kept. The time of a unit
+counts for the layer of its first result; what engines hide behind each other is taken off all units alike.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,9 +16,11 @@ from typing import Any
 from ..card.cluster_time import UnitTime
 from ..card.lowered import Lowered
 from ..card.step_time import StepTime
+from ..opdefs import facts
 
 PARTS = 2
 """Of a name, that a layer's is made of: the model's and the layer's."""
+_NUMBERED = re.compile(r"_\d+$")
 POORLY = 0.5
 """Below this share of its multiply-adds the MME counts as poorly filled."""
 BF16_BYTES = 2
@@ -57,35 +60,37 @@ def layers(step: StepTime, launches: Sequence[Lowered]) -> list[Layer]:
 
 def _layer(name: str) -> str:
     parts = [part for part in name.split("/") if part not in ("gradient_tape", "") and "PartitionedCall" not in part]
-    return "/".join(parts[: min(PARTS, max(1, len(parts) - 1))]) or name
+    parts = parts[: min(PARTS, max(1, len(parts) - 1))]
+    named = [k for k, part in enumerate(parts) if k and facts(_NUMBERED.sub("", part)) is not None]
+    return "/".join(parts[: named[0] if named else None]) or name
 
 
 def _made(name: str, units: list[UnitTime], kept: float, launches: float) -> Layer:
-    bounds: Counter[str] = Counter()
+    bounds: defaultdict[str, float] = defaultdict(float)
     for u in units:
-        bounds[u.bound] += u.seconds  # type: ignore[assignment]
+        bounds[u.bound] += u.seconds
     seconds = sum(u.seconds for u in units) * kept
     return Layer(
-        name, seconds, seconds / launches if launches else 0.0, bounds.most_common(1)[0][0], len(units),
+        name, seconds, seconds / launches if launches else 0.0, max(bounds, key=bounds.__getitem__), len(units),
         sum(u.flops for u in units), sum(u.hbm_bytes for u in units), _help(units),
     )  # fmt: skip
 
 
 def _help(units: list[UnitTime]) -> tuple[str, ...]:
     """What costs time that it need not, by the time it costs."""
-    lost: Counter[str] = Counter()
+    lost: defaultdict[str, float] = defaultdict(float)
     for u in units:
         m = u.matrix
         if m is None:
             continue
         if not m.aligned:
-            lost["sizes of the innermost axes that fill cache lines (products are fetched twice)"] += u.busy / 2  # type: ignore[assignment]
+            lost["sizes of the innermost axes that fill cache lines (products are fetched twice)"] += u.busy / 2
         if u.unit.results[0].src[0].dtype.bytes > BF16_BYTES:
-            lost["bf16 (its products are fp32, at a quarter of the speed)"] += u.busy * 3 / 4  # type: ignore[assignment]
+            lost["bf16 (its products are fp32, at a quarter of the speed)"] += u.busy * 3 / 4
         elif m.used < POORLY and m.aligned:
-            lost["more rows, columns or a deeper sum per product (the arrays are not full)"] += u.busy * (1 - m.used)  # type: ignore[assignment]
+            lost["more rows, columns or a deeper sum per product (the arrays are not full)"] += u.busy * (1 - m.used)
     waiting = sum(u.seconds - max(u.busy, u.memory) for u in units)
     whole = sum(u.seconds for u in units)
     if waiting > whole / 2:
-        lost["a larger batch, or fewer and larger ops (launches take longer than the work)"] += waiting  # type: ignore[assignment]
-    return tuple(text for text, seconds in lost.most_common() if seconds > whole / 10)
+        lost["a larger batch, or fewer and larger ops (launches take longer than the work)"] += waiting
+    return tuple(text for text, seconds in sorted(lost.items(), key=lambda item: -item[1]) if seconds > whole / 10)

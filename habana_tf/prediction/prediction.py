@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ..card.growth import largest
 from ..card.lowered import Lowered
 from ..card.step_time import StepTime
+from ..drawn import Drawn
 from .foreseen import HostOp
 from .layers import Layer, layers
 
-FIXED = ("weights", "gradients", "optimizer")
-"""Categories of memory that do not grow with the batch."""
-
 
 @dataclass(frozen=True)
-class Prediction:
+class Prediction(Drawn):
     """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip.
 
     print(it) shows tables; a notebook shows them too. `layers` are sorted, the costliest first. Times are seconds,
@@ -70,11 +68,9 @@ class Prediction:
         return self.hbm_bytes <= self.step.chip.hbm_bytes
 
     def largest_batch(self) -> int:
-        """Examples per card that fit, if what is no weight, gradient or state of the optimizer grows with them: the
-        better, the nearer to it the batch is that was predicted."""
-        fixed = sum(self.step.memory[name] for name in FIXED) + self.step.chip.idle_memory_bytes
-        each = sum(n for name, n in self.step.memory.items() if name not in FIXED) / self.batch
-        return max(0, int((self.step.chip.hbm_bytes - fixed) / each)) if each else self.batch
+        """Examples per card that fit, told from what grows with the batch and what does not (`card.growth`). A
+        prediction for that batch needs as much memory within 3 % (tests/card/test_growth.py)."""
+        return largest(self.step.growth, self.batch, self.step.chip.hbm_bytes - self.step.chip.idle_memory_bytes)
 
     @cached_property
     def engines(self) -> dict[str, float]:
@@ -123,6 +119,14 @@ class Prediction:
         ]
 
     @property
+    def not_counted(self) -> list[str]:
+        """What a real step has besides, and `step_seconds` has not."""
+        out = ["the host's own work: its input pipeline, Python, and compiling recipes before the first step"]
+        if self.host:
+            out.append(f"the time of {len(self.host)} ops on the CPU; their copies to and from the card are counted")
+        return out
+
+    @property
     def advice(self) -> list[str]:
         """What would make the step faster, beyond single layers."""
         out = []
@@ -154,24 +158,12 @@ class Prediction:
             "memory": self.memory,
             "layers": [layer.to_dict() for layer in self.layers],
             "host_ops": self.host_ops,
+            "not_counted": self.not_counted,
             "advice": self.advice,
         }
 
-    def to_json(self) -> str:
-        """`to_dict` as JSON."""
-        return json.dumps(self.to_dict(), indent=2)
-
-    def __rich__(self) -> Any:
+    def tables(self) -> Any:
+        """What rich draws."""
         from .report import tables
 
         return tables(self)
-
-    def __str__(self) -> str:
-        from .report import text
-
-        return text(self)
-
-    def _repr_html_(self) -> str:
-        from .report import html
-
-        return html(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +9,6 @@ SHOWN = 12
 """Layers in the table."""
 NOTHING = 1e-9
 """Seconds below which a part of the step is left out."""
-WIDTH = 120
 """Columns where there is no terminal to ask."""
 
 
@@ -41,7 +39,8 @@ def tables(p: Any) -> Any:
     lines = [f"at work: {busy}; the products use {p.mme_utilisation:.0%} of the chip's bf16 peak"]
     lines.append(f"largest batch that fits: {p.largest_batch()}")
     for row in p.host_ops:
-        lines.append(f"on the CPU: {row['count']} x {row['op']}, {row['nbytes']:,} bytes to the host; its time is not")
+        lines.append(f"on the CPU: {row['count']} x {row['op']}, {row['nbytes']:,} bytes to the host")
+    lines += [f"not counted: {what}" for what in p.not_counted]
     lines += [f"would help: {what}" for what in p.advice]
     return Group(first, time, *lines, memory, where)
 
@@ -58,19 +57,3 @@ def comparison(rows: Sequence[Any]) -> Any:
             f"{p.examples_per_second:,.0f}", f"{p.mme_utilisation:.0%}", memory,
         )  # fmt: skip
     return table
-
-
-def text(shown: Any) -> str:
-    """As `print` shows it, without colours."""
-    from rich.console import Console
-
-    out = io.StringIO()
-    Console(file=out, width=WIDTH, color_system=None).print(shown)
-    return out.getvalue().rstrip()
-
-
-def html(shown: Any) -> str:
-    """For a notebook: the tables in the page's own colours."""
-    from html import escape
-
-    return f'<pre style="line-height:1.1;overflow-x:auto">{escape(text(shown))}</pre>'

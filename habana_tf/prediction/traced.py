@@ -132,13 +132,17 @@ def _instead(model: Any, optimizer: Any) -> Iterator[None]:
 
 
 def _optimizer(chosen: Any) -> Any:
-    """A new optimizer like the chosen one: Keras' object, or its name; "momentum" is SGD with it."""
+    """A new optimizer like the chosen one: Keras' object, or its name; "momentum" is SGD with it. Those by name are
+    called after it, so that layers are called alike each time: Keras 3 would number them."""
     import tensorflow as tf
 
     if chosen == "momentum":
-        return tf.keras.optimizers.SGD(0.1, momentum=MOMENTUM)
+        return tf.keras.optimizers.SGD(0.1, momentum=MOMENTUM, name="SGD")
     found = tf.keras.optimizers.get(chosen) if isinstance(chosen, str) else chosen
-    return type(found).from_config(found.get_config())
+    config = found.get_config()
+    if isinstance(chosen, str):
+        config["name"] = type(found).__name__
+    return type(found).from_config(config)
 
 
 def _make_state(optimizer: Any, weights: list[Any]) -> None:

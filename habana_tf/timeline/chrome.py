@@ -1,9 +1,9 @@
 """Parts as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 Each rank has two processes. "host" is real: a row per thread of the host, with launches, the kernel calls in them,
-compilations, graph passes, copies, sums with other ranks, ops on the CPU. "card" is predicted: a row per engine, and
-the launches themselves. The card has a clock of its own, because it is faster than the host: its launches follow each
-other without a gap, in the order in which the host began them, from the moment at which recording began.
+compilations, graph passes, copies, sums with other ranks, ops on the CPU. "card" is predicted: the launches, a row per
+engine, the bundles, and counters for SRAM and HBM. The card has a clock of its own, because it is faster than the host
+(`card_clock`), that of all ranks; it begins when the first of them began to record.
 
 Ranks have one clock: those of one host share CLOCK_MONOTONIC, hosts are put together by the time of day.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .intervals import ENGINES
+from . import card_clock
 from .record import Kind
 
 __all__ = ["MOST_INTERVALS", "aligned", "trace"]
@@ -36,19 +36,20 @@ def trace(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The JSON object format of Chrome's trace events. Times are microseconds from the beginning of the first rank."""
     offsets = aligned(parts)
     events: list[dict[str, Any]] = []
-    for number, (part, offset) in enumerate(zip(parts, offsets, strict=True)):
+    for number, (part, offset, does) in enumerate(zip(parts, offsets, card_clock.clocks(parts), strict=True)):
         host, card = 2 * number + 1, 2 * number + 2
         who = f"rank {part['rank']}: " if part["size"] > 1 or len(parts) > 1 else ""
         events += _named(host, f"{who}host, pid {part['pid']} on {part['host']}", 2 * number)
         events += _named(card, f"{who}{part['chip']} as predicted, in its own clock", 2 * number + 1)
         events.extend(_host(part, offset, host))
-        events.extend(_card(part, offset, card))
+        events.extend(_card(part, does, card))
     return {
         "traceEvents": events,
         "displayTimeUnit": "ms",
         "otherData": {
             "ranks": [{k: p[k] for k in ("rank", "pid", "host", "command", "chip", "dropped")} for p in parts],
             "basis of predictions": parts[0]["basis"] if parts else "",
+            "not predicted": {name: why for p in parts for name, why in card_clock.unpredicted(p).items()},
         },
     }
 
@@ -132,31 +133,52 @@ def _work(row: dict[str, Any] | None) -> dict[str, Any]:
             "bytes": row["bytes"], "ops": row["ops"]}  # fmt: skip
 
 
-def _card(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]:
-    launches = sorted(
-        (e[0], e[2]) for thread in part["threads"] for e in thread["events"] if e[3] == Kind.LAUNCH
-    )  # fmt: skip
-    yield from _row(pid, 1, "launches", 0)
+def _card(
+    part: dict[str, Any], does: Sequence[card_clock.Launched | card_clock.Transfer], pid: int
+) -> Iterator[dict[str, Any]]:
     used: set[str] = set()
+
+    def row(name: str, more: int = 0) -> Iterator[dict[str, Any]]:
+        known = f"{name} {more + 1}" if more else name
+        if known not in used:
+            used.add(known)
+            tid = _tid(name, more)
+            yield from _row(pid, tid, known, tid)
+
     drawn = 0
-    at = float(part["begin"] - zero)
-    for _, subject in launches:
-        program = part["programs"].get(str(subject))
-        if program is None or program["card"] is None:
+    for each in does:
+        at = each.at * 1e9
+        if isinstance(each, card_clock.Transfer):
+            yield from row(each.row)
+            kind = "NIC" if each.row == card_clock.WIRE else "DMA"
+            yield _span(pid, _tid(each.row), each.name, kind, at, each.seconds * 1e9, bytes=each.nbytes)
             continue
-        nanoseconds = program["card"]["seconds"] * 1e9
-        yield _span(pid, 1, program["name"], "launch", at, nanoseconds)
-        intervals = program["card"]["intervals"]
-        drawn += len(intervals)
+        yield from row("launches")
+        name, card = part["programs"].get(each.program, {"name": "a program"})["name"], each.card
+        if card is None or card["why"]:
+            why = card["why"] if card else "nothing is known of it any more"
+            yield _span(pid, _tid("launches"), f"{name} is not predicted", "unpredicted", at, 0.0, why=why)
+            continue
+        about = {"both engines work (ms)": round(card["hidden"] * 1e3, 6)}
+        if card["drawn"] < 1:
+            about["units are drawn shorter by"] = round(1 - card["drawn"], 4)
+        yield _span(pid, _tid("launches"), name, "launch", at, card["seconds"] * 1e9, **about)
+        drawn += len(card["intervals"])
         if drawn <= MOST_INTERVALS:
-            for engine, start, seconds, name, sram, hbm, flops, nbytes in intervals:
-                tid = 2 + ENGINES.index(engine)
-                if engine not in used:
-                    used.add(engine)
-                    yield from _row(pid, tid, engine, tid)
-                yield _span(pid, tid, name, engine, at + start * 1e9, seconds * 1e9, flops=flops, bytes=nbytes)
-                for what, value in (("SRAM in bytes", sram), ("HBM in bytes", hbm)):
-                    if value is not None:
-                        yield {"ph": "C", "pid": pid, "name": what, "ts": round(at / 1e3 + start * 1e6, 6),
-                               "args": {"in use": value}}  # fmt: skip
-        at += nanoseconds
+            for x in card["intervals"]:
+                yield from row(x["engine"])
+                yield _span(pid, _tid(x["engine"]), x["name"], x["engine"], at + x["start"] * 1e9, x["seconds"] * 1e9,
+                            op=x["op"], flops=x["flops"], bytes=x["nbytes"], bound=x["bound"],
+                            bundle=card["bundles"][x["bundle"]]["name"], ops=x["ops"])  # fmt: skip
+            for x, more in zip(card["bundles"], card_clock.bundle_rows(card["bundles"]), strict=True):
+                yield from row("bundles", more)
+                yield _span(pid, _tid("bundles", more), x["name"], "bundle", at + x["start"] * 1e9, x["seconds"] * 1e9)
+            for x in card["use"]:
+                for what, value in (("SRAM in bytes", x["sram"]), ("HBM in bytes", x["hbm"])):
+                    yield {"ph": "C", "pid": pid, "name": what, "ts": round(at / 1e3 + x["at"] * 1e6, 6),
+                           "args": {"in use": value}}  # fmt: skip
+
+
+def _tid(row: str, more: int = 0) -> int:
+    """A row's number, which is its place too. more: of the rows for bundles, which are the last."""
+    return 1 + card_clock.ROWS.index(row) + more

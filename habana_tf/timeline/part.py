@@ -2,10 +2,11 @@
 
 A part is JSON data, so that each rank of a job can leave its own (`folder`), and one command puts them together:
 
-    rank, size, pid, host, command, chip, tensorflow    who it was
+    rank, size, pid, host, command, chip, tensorflow, horovod    who it was; horovod: whether that was loaded
     clock       {"monotonic", "realtime", "boot"}, begin, end: nanoseconds, see `record.Clock`
     threads     [{"id", "hash", "name", "events": [[start, end, subject, kind, detail, threads, hbm], ...]}]
-    programs    {number: {"name", "how", "seconds", "kernels": [...], "hbm": [...], "card": [...] or null}}
+    programs    {number: {"name", "how", "seconds", "kernels": [...], "hbm": [...], "card": {...} or null}}: of "card"
+                see `intervals.CardLaunch`; null where nothing is known of the program any more
     ops         {number: name} of ops on the CPU
     cpu         [[thread, name, start, end], ...] of TensorFlow's own profiler, where it was asked for
     marks       [[name, time], ...] set by the program
@@ -46,6 +47,7 @@ def make(
         "host": platform.node(),
         "command": " ".join(sys.argv),
         "chip": card.name,
+        "horovod": "horovod.tensorflow.mpi_ops" in sys.modules,
         "tensorflow": getattr(sys.modules.get("tensorflow"), "__version__", ""),
         "clock": {"monotonic": record.clock.monotonic, "realtime": record.clock.realtime, "boot": record.clock.boot},
         "begin": record.begin,
@@ -78,18 +80,11 @@ def described(number: int, name: str, on: Chip) -> dict[str, Any]:
         for row in made.kernels()
         for type_, name in [label(row, ops)]
     ]  # fmt: skip
-    launch = card_launch(made, on)
     return {
         "name": made.name,
         "how": made.how,
         "seconds": made.seconds,
         "kernels": kernels,
         "hbm": made.hbm(),
-        "card": {
-            "seconds": launch.seconds,
-            "intervals": [
-                [x.engine, x.start, x.seconds, x.name, x.sram_bytes, x.hbm_bytes, x.flops, x.nbytes]
-                for x in launch.intervals
-            ],
-        },
+        "card": card_launch(made, on).to_dict(),
     }

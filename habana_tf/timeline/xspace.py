@@ -5,9 +5,9 @@ Three planes:
   "/device:TPU:", and beside those draw none; so it is called "/device:GPU:0 is /device:HPU:0 ...". A line per thread of
   the host: launches, their kernel calls in them, copies, compilations. A kernel call has the name and type of its op
   (`tf_op`), by which overview page and op statistics count it.
-- "/device:GPU:1 is ... as predicted": a line per engine of the card. It has a clock of its own, in which the launches
-  follow each other without a gap. Its events have no `tf_op` and belong to no step, so that the tools draw them and
-  count none of them again.
+- "/device:GPU:1 is ... as predicted": the launches, a line per engine of the card, and its bundles. It has a clock of
+  its own (`card_clock`). Its events have no `tf_op` and belong to no step, so that the tools draw them and count none
+  of them again.
 - "/host:CUPTI", which TensorFlow merges into the threads of its own host plane: the launches once more, so that what a
   launch did belongs to the step of the program that it was made in (`correlation_id`).
 
@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from .intervals import ENGINES
+from . import card_clock
 from .protobuf import integer, message, text
 from .record import Kind
 
@@ -173,25 +173,33 @@ def _kernel(plane: _Plane, program: int, call: int, row: dict[str, Any] | None) 
 
 def _card(part: dict[str, Any], began: int) -> _Plane:
     plane = _Plane(2, f"{CARD_PLANE}{part['chip']} as predicted, HPU:0 in the card's own clock")
-    lines: dict[str, list[bytes]] = {"launches": [], **{engine: [] for engine in ENGINES}}
-    launches = [e for thread in part["threads"] for e in thread["events"] if e[3] == Kind.LAUNCH]
-    at = 0.0
-    for event in sorted(launches):
-        program = part["programs"].get(str(event[2]))
-        if program is None or program["card"] is None:
+    lines: dict[tuple[int, str], list[bytes]] = {}
+
+    def add(row: str, number: int, at: float, seconds: float, more: int = 0, **stats: int | str) -> None:
+        known = card_clock.ROWS.index(row) + more, f"{row} {more + 1}" if more else row
+        lines.setdefault(known, []).append(plane.event(number, round(at * 1e12), round(seconds * 1e12), **stats))
+
+    for each in card_clock.clocks([part])[0]:
+        if isinstance(each, card_clock.Transfer):
+            number = plane.kind(("transfer", each.name), each.name)
+            add(each.row, number, each.at, each.seconds, bytes=each.nbytes)
             continue
-        seconds = program["card"]["seconds"]
-        number = plane.kind(("launch", event[2]), f"launch {program['name']}")
-        lines["launches"].append(plane.event(number, round(at * 1e12), round(seconds * 1e12)))
-        for k, (engine, start, length, name, sram, hbm, flops, nbytes) in enumerate(program["card"]["intervals"]):
-            known = {"sram bytes": sram, "hbm bytes": hbm}
-            facts = {"flops": flops, "bytes_accessed": nbytes, **{k: v for k, v in known.items() if v is not None}}
-            number = plane.kind(("interval", event[2], k), name, **facts)
-            lines[engine].append(plane.event(number, round((at + start) * 1e12), round(length * 1e12)))
-        at += seconds
-    for k, (name, events) in enumerate(lines.items()):
-        if events:
-            plane.line(k + 1, name, began, events)
+        name, card = part["programs"].get(each.program, {"name": "a program"})["name"], each.card
+        if card is None or card["why"]:
+            number = plane.kind(("launch", each.program), f"launch {name}, which is not predicted")
+            add("launches", number, each.at, 0.0)
+            continue
+        add("launches", plane.kind(("launch", each.program), f"launch {name}"), each.at, card["seconds"])
+        for k, x in enumerate(card["intervals"]):
+            facts = {"flops": x["flops"], "bytes_accessed": x["nbytes"], "bound by": x["bound"]}
+            facts["bundle"] = card["bundles"][x["bundle"]]["name"]
+            number = plane.kind(("interval", each.program, k), x["name"], **facts)
+            add(x["engine"], number, each.at + x["start"], x["seconds"])
+        for x, more in zip(card["bundles"], card_clock.bundle_rows(card["bundles"]), strict=True):
+            number = plane.kind(("bundle", each.program, x["name"]), f"bundle {x['name']}")
+            add("bundles", number, each.at + x["start"], x["seconds"], more)
+    for k, ((_, name), events) in enumerate(sorted(lines.items())):
+        plane.line(k + 1, name, began, events)
     return plane
 
 

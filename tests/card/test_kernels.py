@@ -11,8 +11,8 @@ from habana_tf.card.bundles import bundles, traffic
 from habana_tf.card.kernels import Unit, cut, in_rows
 from habana_tf.card.lowered import Lowered
 from habana_tf.hardware.chips import chip
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder
 from tests.child import on_hpu
 
 MIB = 1 << 20

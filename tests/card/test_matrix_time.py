@@ -9,8 +9,9 @@ import pytest
 
 from habana_tf.card.matrix_time import Product, matrix_time, product
 from habana_tf.hardware.chips import chip, chips
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Builder, Contraction
+from habana_tf.ir.primitives import Contraction
 
 ALIGNED = (2048, 2048)
 

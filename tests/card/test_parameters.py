@@ -9,8 +9,12 @@ import pytest
 
 from habana_tf.card.parameters import FITTED, Parameters
 from tests.child import on_hpu
+from tests.versions import KERAS_3
 
-WORST = 0.06
+of_keras_2 = pytest.mark.skipif(
+    KERAS_3, reason="the networks are written for Keras 2, whose legacy optimizers they train with"
+)
+WORST = 0.07
 """The largest error of a row in docs/fidelity.md is under this."""
 
 
@@ -19,6 +23,7 @@ def test_there_are_six_at_most_and_each_is_possible() -> None:
     assert 0 <= FITTED.hidden <= 1 and 0 < FITTED.tpc_rate <= 1 and FITTED.launch >= 0 and FITTED.skew >= 0
 
 
+@of_keras_2
 @on_hpu
 def test_published_rows_of_resnet50_and_what_the_fit_is_made_of() -> None:
     from habana_tf.card.step_time import step_time
@@ -36,6 +41,7 @@ def test_published_rows_of_resnet50_and_what_the_fit_is_made_of() -> None:
 
 @pytest.mark.slow
 @pytest.mark.rest
+@of_keras_2
 @on_hpu
 def test_published_rows_of_bert() -> None:
     from tests.card import fidelity

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 MS = 1_000_000
@@ -13,12 +14,18 @@ KERNELS = [
      "ops": ["Relu net/dense/Relu"], "flops": 1280, "bytes": 10240, "times": 1, "calls": [1, 2]},
 ]  # fmt: skip
 CARD = {
-    "seconds": 3e-6,
+    "seconds": 3e-6, "hidden": 0.0, "drawn": 1.0, "why": "",
     "intervals": [
-        ["MME", 0.0, 2e-6, "net/dense/MatMul", None, 15200, 76800, 15200],
-        ["TPC", 2e-6, 1e-6, "net/dense/Relu", 100, 20000, 1280, 10240],
+        {"engine": "MME", "start": 0.0, "seconds": 2e-6, "name": "net/dense/MatMul", "op": "MatMul", "bundle": 0,
+         "ops": ["MatMul net/dense/MatMul"], "bound": "MME", "flops": 76800, "nbytes": 15200},
+        {"engine": "TPC", "start": 2e-6, "seconds": 1e-6, "name": "net/dense/Relu", "op": "Relu", "bundle": 0,
+         "ops": ["Relu net/dense/Relu"], "bound": "launch", "flops": 1280, "nbytes": 10240},
     ],
-}
+    "bundles": [{"start": 0.0, "seconds": 3e-6, "name": "net/dense/MatMul"}],
+    "use": [{"at": 0.0, "hbm": 15200, "sram": 5120}, {"at": 2e-6, "hbm": 20000, "sram": 0}],
+    "results": [{"at": 3e-6, "nbytes": 5120}],
+}  # fmt: skip
+"""As `timeline.intervals` has it."""
 
 
 def part(rank: int = 0, size: int = 1, boot: str = "b", monotonic: int = 0, realtime: int = 10**18) -> dict[str, Any]:
@@ -35,10 +42,10 @@ def part(rank: int = 0, size: int = 1, boot: str = "b", monotonic: int = 0, real
     ]
     return {
         "rank": rank, "size": size, "pid": 100 + rank, "host": f"host-{boot}", "command": "train.py", "chip": "gaudi2",
-        "tensorflow": "2.15.1", "clock": {"monotonic": monotonic, "realtime": realtime, "boot": boot},
+        "horovod": False, "tensorflow": "2.15.1", "clock": {"monotonic": monotonic, "realtime": realtime, "boot": boot},
         "begin": at, "end": at + 5 * MS,
         "threads": [{"id": 900 + rank, "hash": 5000 + rank + 2**40, "name": "python", "events": events}],
         "programs": {"7": {"name": "step", "how": "compiled", "seconds": 0.001, "kernels": KERNELS,
-                           "hbm": [15200, 20000, 20000], "card": CARD}},
+                           "hbm": [15200, 20000, 20000], "card": copy.deepcopy(CARD)}},
         "ops": {}, "cpu": [], "marks": [["epoch", at + 2 * MS]], "dropped": 0, "basis": "a test",
     }  # fmt: skip

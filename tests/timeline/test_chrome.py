@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from habana_tf.timeline import chrome
-from tests.timeline.parts import MS, part
+from tests.timeline.parts import CARD, MS, part
 
 
 def spans(trace: dict[str, Any], kind: str, process: str = "") -> list[dict[str, Any]]:
@@ -42,6 +42,12 @@ def test_the_card_has_its_own_clock_and_no_gaps() -> None:
         (e["ts"], e["args"]["in use"]) for e in trace["traceEvents"] if e["name"] == "HBM in bytes" and e["pid"] == 2
     ]
     assert held == [(0, 15200), (2, 20000), (3, 15200), (5, 20000)]
+    handed = [e["args"]["in use"] for e in trace["traceEvents"] if e["name"] == "SRAM in bytes"]
+    assert handed == [5120, 0, 5120, 0]
+    assert [(e["ts"], e["dur"], e["name"]) for e in spans(trace, "bundle")] == [
+        (0, 3, "net/dense/MatMul"), (3, 3, "net/dense/MatMul")]  # fmt: skip
+    (copy,) = spans(trace, "DMA")
+    assert (copy["ts"], copy["dur"], copy["args"]["bytes"]) == (0, pytest.approx(4096 / 32e9 * 1e6), 4096)
 
 
 @pytest.mark.parametrize(
@@ -72,3 +78,15 @@ def test_what_was_forgotten_is_drawn_by_its_name() -> None:
     trace = chrome.trace([old])
     assert [e["name"] for e in spans(trace, "kernel")] == ["call 0", "call 1"]
     assert not spans(trace, "launch", "predicted") and len(spans(trace, "launch", "host")) == 2
+
+
+def test_what_cannot_be_predicted_says_why() -> None:
+    """Where the launch would be there is a span of no length with the reason, and the file names the programs."""
+    odd = part()
+    odd["programs"]["7"]["card"] = {**CARD, "seconds": 0.0, "intervals": [], "bundles": [], "use": [], "results": [],
+                                    "why": "its cluster cannot be lowered: Odd has no row"}  # fmt: skip
+    trace = chrome.trace([odd])
+    assert not spans(trace, "launch", "predicted") and not spans(trace, "MME")
+    assert [(e["name"], e["dur"], e["args"]["why"]) for e in spans(trace, "unpredicted")] == [
+        ("step is not predicted", 0, "its cluster cannot be lowered: Odd has no row")] * 2  # fmt: skip
+    assert trace["otherData"]["not predicted"] == {"step": "its cluster cannot be lowered: Odd has no row"}

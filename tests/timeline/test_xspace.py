@@ -31,16 +31,19 @@ def test_the_host_s_plane_has_calls_in_launches() -> None:
 def test_the_card_s_plane_has_engines_in_its_own_clock() -> None:
     of = plane(read(xspace.space(part(), 1, 1)), xspace.CARD_PLANE)
     lines = {line.name: line for line in of.lines}
-    assert list(lines) == ["launches", "MME", "TPC"]
+    assert list(lines) == ["launches", "MME", "TPC", "DMA to the card", "bundles"]
     spans = {name: [(e.offset_ps, e.duration_ps) for e in line.events] for name, line in lines.items()}
     us = 10**6
     assert spans == {
         "launches": [(0, 3 * us), (3 * us, 3 * us)],
         "MME": [(0, 2 * us), (3 * us, 2 * us)],
         "TPC": [(2 * us, us), (5 * us, us)],
+        "DMA to the card": [(0, 128_000)],
+        "bundles": [(0, 3 * us), (3 * us, 3 * us)],
     }
     assert names(of, lines["TPC"]) == ["net/dense/Relu"] * 2
-    assert stats(of, lines["TPC"].events[0])["sram bytes"] == 100
+    found = stats(of, lines["TPC"].events[0])
+    assert (found["bound by"], found["bundle"], found["flops"]) == ("launch", "net/dense/MatMul", 1280)
 
 
 def test_launches_are_given_to_tensorflow_s_threads() -> None:

@@ -10,12 +10,17 @@ _MOST_LINES = 8
 WHAT = frozenset({"cluster", "program"})
 """Parts that say what is computed: where they differ, the other parts compare apples and pears."""
 
+CUSTOM = "custom ops"
+"""The part with the digests of the lowerings and kernels that the program brings."""
+
 
 def changes(part: str, left: object, right: object) -> list[str]:
     """Lines such as "input 2: float32[64,8] -> float32[5,8]". left, right: JSON data, None for a side without it."""
     if part in WHAT:
         return [f"another {part}"]
-    if isinstance(left, list) and isinstance(right, list):
+    if part == CUSTOM:
+        lines = _of_lowerings(left, right)
+    elif isinstance(left, list) and isinstance(right, list):
         lines = _of_lists("input" if part == "inputs" else "item", left, right)
     elif isinstance(left, str) and isinstance(right, str) and "," in left and "," in right:
         lines = _of_words(left.split(","), right.split(","))
@@ -31,6 +36,18 @@ def _of_lists(what: str, left: list[object], right: list[object]) -> list[str]:
     if len(left) != len(right):
         lines.append(f"{len(left)} {what}s -> {len(right)}")
     return lines or ["fixed sizes -> a range of sizes"]
+
+
+def _of_lowerings(left: object, right: object) -> list[str]:
+    """Of the ops that the program brings, [op, digest] each."""
+    one, other = ({str(op): digest for op, digest in each} if isinstance(each, list) else {} for each in (left, right))
+    lines = []
+    for op in {**one, **other}:
+        if op in one and op in other and one[op] != other[op]:
+            lines.append(f"another lowering or kernel of {op}")
+        elif op not in one or op not in other:
+            lines.append(f"a lowering or kernel of the program's for {op}, or none")
+    return lines
 
 
 def _of_words(left: list[str], right: list[str]) -> list[str]:

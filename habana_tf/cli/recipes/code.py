@@ -180,6 +180,11 @@ def _program(entry: Entry) -> Any:
         return Provenance.of(entry.sections).compiled_program(target())
     except ImportError as error:
         raise CommandError(f"lowering needs TensorFlow: {error}", 1) from error
+    except KeyError as error:
+        raise CommandError(
+            f"{entry.name} has an op that only its program defines ({error.args[0]}): it cannot be lowered again here "
+            "(`asm --object` writes the stored code, `ir --stage cluster` prints the cluster)", 1,
+        ) from error  # fmt: skip
 
 
 def _chosen(entry: Entry, kernel: int | None, modules: list[str], function: re.Pattern[str]) -> list[str]:

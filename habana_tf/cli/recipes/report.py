@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.output import CommandError, print_json, size
 from habana_tf.cli.recipes.common import action, header, op_count, opened, rows_of
+from habana_tf.cli.recipes.predicted import predictions
 from habana_tf.cli.recipes.stats import run_json
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the action."""
     action(parser, _report, "report --html recipes.html")
     parser.add_argument("--html", metavar="FILE", required=True, help="the page; it holds all it needs")
+    parser.add_argument("--quick", action="store_true", help="without predictions, which import TensorFlow")
     parser.add_argument("--most", metavar="N", type=int, default=24,
                         help="how many recipes are drawn, last used first (default: 24)")  # fmt: skip
 
@@ -43,7 +45,7 @@ def _report(arguments: argparse.Namespace) -> int:
         )
         for r in runs
     ]
-    drawn, unreadable = _drawn(reader, good, arguments.most)
+    drawn, unreadable = _drawn(reader, good, arguments.most, arguments.quick)
     text = page(Facts(reader.root, good, [*bad, *unreadable], totals, counted, drawn)).encode(errors="replace")
     try:
         with open(arguments.html, "wb") as out:
@@ -57,7 +59,7 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _drawn(reader: Reader, rows: Sequence[Listed], most: int) -> tuple[list[Drawn], list[Listed]]:
+def _drawn(reader: Reader, rows: Sequence[Listed], most: int, quick: bool) -> tuple[list[Drawn], list[Listed]]:
     """The recipes of several ops that were used last, and those of them that turn out to be damaged."""
     from habana_tf.cache import EntryError, Refused
     from habana_tf.cli.recipes import contents
@@ -74,7 +76,9 @@ def _drawn(reader: Reader, rows: Sequence[Listed], most: int) -> tuple[list[Draw
             bad.append(row._replace(problem=str(error)))
             continue
         if contents.kernels(entry):
-            drawn.append(Drawn(row, entry, *_sizes(entry, row, several)))
+            sizes, why = _sizes(entry, row, several)
+            times = ({}, "") if quick else predictions(entry, sizes)
+            drawn.append(Drawn(row, entry, sizes, why, *times))
     return drawn, bad
 
 

@@ -32,11 +32,13 @@ from habana_tf.cli.recipes.common import (
     rows_of,
     tensors,
 )
+from habana_tf.cli.recipes.predicted import NOTE, as_json, predictions
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
     from habana_tf.cache.listing import Listed
     from habana_tf.cli.recipes import contents
+    from habana_tf.clock.predicted import Predicted
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
                 "kernels", "flops", "scopes", "takes", "failure", "signature"}  # fmt: skip
@@ -60,6 +62,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         parser, nargs="?", help="its name, or the first digits of its key; the one that took longest if not given"
     )
     parser.add_argument("--ops", action="store_true", help="also a line for each op of the cluster")
+    parser.add_argument("--quick", action="store_true", help="without predictions, which import TensorFlow")
     parser.add_argument("--sizes", metavar="N", type=int, nargs="+", default=[],
                         help="values for the sizes that a recipe leaves open (s0, s1, ...)")  # fmt: skip
 
@@ -81,6 +84,7 @@ def _show(arguments: argparse.Namespace) -> int:
     row = _longest(good, reader.root) if arguments.recipe is None else only_match(good, arguments.recipe, reader.root)
     entry = entry_of(reader, row)
     plan = None if not arguments.sizes and contents.symbols(entry) else contents.plan(entry, arguments.sizes)
+    times, why = ({}, "") if arguments.quick else predictions(entry, arguments.sizes)
     if arguments.json:
         print_json(
             {
@@ -89,11 +93,14 @@ def _show(arguments: argparse.Namespace) -> int:
                 "kernels": contents.kernels(entry),
                 "ops": [asdict(op) for op in contents.ops(entry)],
                 "plan": None if plan is None else asdict(plan),
+                "predicted": as_json(times),
+                "not_predicted": why,
             }
         )
         return 0
     _print_facts(row, entry)
     _print_kernels(entry)
+    _print_predictions(times, why)
     _print_plan(entry, plan)
     if arguments.ops:
         _print_ops(entry)
@@ -154,6 +161,20 @@ def _print_kernels(entry: Entry) -> None:
         from habana_tf.hardware.roofline import said
 
         print(printable(said(of)))
+
+
+def _print_predictions(times: dict[str, Predicted], why: str) -> None:
+    if why:
+        print(f"\nnot predicted: {printable(why)}")
+    if not times:
+        return
+    rows = [
+        [chip, brief(p.seconds or 0.0), brief(p.matrix), brief(p.vector), str(p.units), p.bound]
+        for chip, p in times.items()
+    ]
+    print()
+    print_table(["chip", ">predicted", ">MME", ">TPC", ">units", "bound by"], rows)
+    print(NOTE)
 
 
 def _number(value: int | str, form: Any) -> str:

@@ -18,9 +18,10 @@ from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.recipe import pack
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Builder, Contraction, Program
+from habana_tf.ir.primitives import Contraction, Program
 from tests.cli.recipes.browser import Browser
 
 WIDTH, OUT = 30, 20

@@ -64,6 +64,8 @@ def test_nothing_missed(tmp_path: Any, run: Callable[..., Any]) -> None:
         ("target.features", "+a,+b", "+b,+a", ["the same in another order"]),
         ("compiler", "x", None, ["x -> (not there)"]),
         ("cluster", "abc", "abd", ["another cluster"]),
+        ("custom ops", [["A", "x"], ["B", "y"]], [["A", "x"], ["B", "z"]], ["another lowering or kernel of B"]),
+        ("custom ops", [["Relu", "x"]], None, ["a lowering or kernel of the program's for Relu, or none"]),
     ],
 )
 def test_changes(part: str, left: object, right: object, lines: list[str]) -> None:

@@ -19,7 +19,7 @@ HEAVY = {"tensorflow", "keras", "numpy", "llvmlite", "rich"}
 @pytest.mark.parametrize(
     "action",
     ["list --all", "show AddV2", "explain", "diff AddV2 Mul", "stats", "verify", "prune", "path", "doctor",
-     "export bundle", "ir --stage cluster LAYER", "report --html page"],
+     "export bundle", "ir --stage cluster LAYER", "report --quick --html page"],
 )  # fmt: skip
 def test_what_is_imported(cached: Keys, tmp_path: os.PathLike[str], action: str) -> None:
     arguments = ["recipes", *action.replace("LAYER", cached["64"]).split()]

@@ -57,6 +57,7 @@ def test_every_span_is_there(hostile: list[dict[str, Any]]) -> None:
     assert [s[4] for s in host["rows"][0]["spans"]] == [0, 0, 1, 1, 0, 0]  # calls stand in their launch
     rows = {row["name"]: [s[:2] for s in row["spans"]] for row in card["rows"] if row["name"].startswith("rank 0")}
     assert rows["rank 0: MME"] == [[0, 2], [3, 2]] and rows["rank 0: TPC"] == [[2, 1], [5, 1]]
+    assert rows["rank 0: bundles"] == [[0, 3], [3, 3]] and rows["rank 0: DMA to the card"] == [[0, 0.128]]
     assert host["show"] == [2800, 4200]
 
 
@@ -64,9 +65,9 @@ def test_a_long_run_is_cut_and_says_so(monkeypatch: pytest.MonkeyPatch, browser:
     monkeypatch.setattr(spans, "MOST_SPANS", 4)
     path = tmp_path / "page.html"
     path.write_text(page([part()]))
-    assert [clock["cut"] for clock in embedded(path.read_text())["clocks"]] == [2, 2]
+    assert [clock["cut"] for clock in embedded(path.read_text())["clocks"]] == [2, 5]
     document, _ = browser.document(path)
-    assert document.count("2 later spans are left out") == 2
+    assert document.count("2 later spans are left out") == document.count("5 later spans are left out") == 1
 
 
 @pytest.mark.parametrize("name", [each.name for each in chips()])
@@ -74,9 +75,8 @@ def test_no_dot_is_above_the_roof(name: str) -> None:
     """Dots against the published peaks, read off the picture's own scale."""
     chip = next(each for each in chips() if each.name == name)
     made = {**part(), "chip": name}
-    for row, interval in zip(made["programs"]["7"]["kernels"], made["programs"]["7"]["card"]["intervals"], strict=True):
-        least = row["bytes"] / chip.published_hbm_bandwidth
-        assert interval[2] >= least
+    for unit in made["programs"]["7"]["card"]["intervals"]:
+        assert unit["seconds"] >= unit["nbytes"] / chip.published_hbm_bandwidth
     text = page([made])
     pictures = [tree.fromstring(found) for found in re.findall(r"<svg .*?</svg>", text, re.DOTALL)]
     (roof,) = (p for p in pictures if "operations per second" in p.attrib["aria-label"])
@@ -91,8 +91,32 @@ def test_no_dot_is_above_the_roof(name: str) -> None:
 
 def test_layers_are_as_wide_as_their_time() -> None:
     text = page([part()])
-    found = dict(re.findall(r'title="([^":]*): [^"]*?, ([0-9.]+) %"', text))
-    assert found["MatMul"] == "60.0" and found["Relu"] == "40.0" and found["dense"] == found["net"] == "100.0"
+    found = [dict(re.findall(r'title="([^":]*): [^"]*?, ([0-9.]+) %"', each)) for each in text.split("<figure>")]
+    card, host = [each for each in found if each]
+    assert card["MatMul"] == "66.7" and card["Relu"] == "33.3" and card["dense"] == card["net"] == "100.0"
+    assert host["MatMul"] == "60.0" and host["Relu"] == "40.0" and host["dense"] == host["net"] == "100.0"
+
+
+def test_memories_are_drawn_to_the_bytes_in_use() -> None:
+    """The highest point of each curve is where most is in use, at its moment."""
+    pictures = [tree.fromstring(found) for found in re.findall(r"<svg .*?</svg>", page([part()]), re.DOTALL)]
+    for memory, at, most in (("HBM", 2 / 3, 20000), ("SRAM", 0, 5120)):
+        (found,) = (p for p in pictures if f"of {memory} in use" in p.attrib["aria-label"])
+        (line,) = (e.attrib["points"].split() for e in found.iter() if e.tag == "polyline")
+        (dot,) = (e for e in found.iter() if e.tag == "circle")
+        xs, ys = zip(*(map(float, p.split(",")) for p in line), strict=True)
+        assert float(dot.attrib["cy"]) == pytest.approx(min(ys), abs=0.1)
+        assert float(dot.attrib["cx"]) == pytest.approx(xs[0] + at * (xs[-1] - xs[0]), abs=0.1)
+        assert f"{most / 1024:.3g}" in "".join(found.itertext()), "the axis ends there"
+
+
+def test_what_is_not_predicted_is_said() -> None:
+    made = part()
+    made["programs"]["7"]["card"] |= {"seconds": 0.0, "why": "its cluster cannot be lowered: Odd has no row",
+                                      "intervals": [], "bundles": [], "use": [], "results": []}  # fmt: skip
+    assert page([made]).count("its cluster cannot be lowered: Odd has no row") == 2
+    made["programs"]["7"]["card"] = None
+    assert "nothing is known of it" in page([made])
 
 
 def test_nothing_recorded_is_a_page_too() -> None:
@@ -106,5 +130,5 @@ def test_a_browser_draws_it(width: int, browser: Browser, hostile: list[dict[str
     path.write_text(page(hostile))
     document, complaints = browser.document(path)
     assert not complaints and "<title>Timeline of" in document and "<title>run</title>" not in document
-    assert re.findall(r'data-drawn="(\d+)"', document) == ["2", "6"]  # rows of both clocks
+    assert re.findall(r'data-drawn="(\d+)"', document) == ["2", "10"]  # rows of both clocks
     assert len(browser.screenshot(path, tmp_path / "page.png", width, 1200)) > 10_000

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.child import environment
-from tests.versions import workers_fit
+from tests.versions import needs_horovod, workers_fit
 
 PROGRAM = """
 import sys
@@ -142,6 +142,44 @@ def test_ranks_wait_for_each_other_at_one_time(tmp_path: Path) -> None:
     assert len(by_rank[0]) == len(by_rank[1]) >= 4  # at least one per step
     for (start, end), (other_start, other_end) in zip(*by_rank, strict=True):
         assert max(start, other_start) <= min(end, other_end)
+    on_cards = _sums_of_cards(trace)
+    assert on_cards[0] == on_cards[1], "the cards meet too"
+    assert [e[2] for e in on_cards[0]].count(4 * (8 * 4 + 4)) == 4, "weights and bias of each of four steps"
+
+
+def _sums_of_cards(trace: dict[str, Any]) -> list[list[tuple[float, float, int]]]:
+    """(begin, length, bytes) on the NIC of both cards."""
+    found = [e for e in trace["traceEvents"] if e.get("cat") == "NIC"]
+    return [[(e["ts"], e["dur"], e["args"]["bytes"]) for e in found if e["pid"] == pid] for pid in (2, 4)]
+
+
+HOROVOD = """
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow.keras as hvd
+import habana_tf
+habana_tf.load_habana_module()
+hvd.init()
+model = tf.keras.Sequential([tf.keras.layers.Dense(4)])
+model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.legacy.SGD(0.1)), "mse")
+model.fit(np.ones([64, 8], "f"), np.ones([64, 4], "f"), batch_size=16, verbose=0)
+"""
+
+
+@needs_horovod
+@workers_fit
+@pytest.mark.slow
+@pytest.mark.rest
+def test_horovod_s_sums_are_on_the_cards_network(tmp_path: Path) -> None:
+    """The gradients of four steps, which the hosts sum by themselves."""
+    (tmp_path / "sums.py").write_text(HOROVOD)
+    out = tmp_path / "out.json"
+    done = command("-o", str(out), "horovodrun", "-np", "2", sys.executable, str(tmp_path / "sums.py"))
+    assert done.returncode == 0, done.stderr
+    _, trace = drawn(out)
+    on_cards = _sums_of_cards(trace)
+    assert on_cards[0] == on_cards[1]
+    assert [e[2] for e in on_cards[0]].count(4 * (8 * 4 + 4)) == 4
 
 
 def test_what_loads_no_hpu_leaves_no_timeline(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from habana_tf.cache import Counts, Entry, Listed
-from habana_tf.cli.output import duration, moment, operations, size
+from habana_tf.cli.output import brief, duration, moment, operations, size
 from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text, plain, shortened, tensors
 from habana_tf.cli.recipes.page import charts, graph, plan
@@ -15,18 +16,24 @@ from habana_tf.cli.recipes.page.markup import Markup, joined, tag
 from habana_tf.cli.recipes.page.style import STYLE
 from habana_tf.hardware.roofline import said
 
+if TYPE_CHECKING:
+    from habana_tf.clock.predicted import Predicted
+
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The browser itself holds the page to loading nothing and running nothing."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A recipe with pictures. sizes: of its open sizes, those that its memory plan is drawn for; why: where from."""
+    """A recipe with pictures. sizes: of its open sizes, those that its memory plan is drawn for, and its
+    time is predicted for; why: where from. times: by chip, what a launch is predicted to take; no_times: why not."""
 
     row: Listed
     entry: Entry
     sizes: tuple[int, ...]
     why: str
+    times: Mapping[str, Predicted]
+    no_times: str
 
 
 @dataclass(frozen=True)
@@ -143,7 +150,8 @@ def _recipe(drawn: Drawn) -> Markup:
         ("inputs", tensors(of, "inputs")),
         ("outputs", tensors(of, "outputs")),
         ("work", "depends on sizes" if flops is None else f"{operations(flops)} floating-point operations"),
-        ("times", "" if chip is None else said(chip)),
+        ("predicted", _predicted(drawn)),
+        ("kernels", "" if chip is None else said(chip)),
         ("file", f"{size(drawn.row.file_bytes)}, created {moment(of['created'])}, compiled in "
                  f"{duration(of['compile_seconds'])}"),
         ("made by", plain(of.get("tools") or {})),
@@ -169,3 +177,11 @@ def _recipe(drawn: Drawn) -> Markup:
         )
         parts.append(_figure(caption, plan.picture(memory)))
     return tag("section", *parts)
+
+
+def _predicted(drawn: Drawn) -> str:
+    if drawn.no_times:
+        return f"nothing: {drawn.no_times}"
+    times = [f"{chip} {brief(p.seconds or 0.0)} (bound by {p.bound})" for chip, p in drawn.times.items()]
+    of = ", ".join(f"s{k} = {n}" for k, n in enumerate(drawn.sizes))
+    return f"one launch takes {', '.join(times)}{f', with {of}' if of else ''}" if times else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from habana_tf.cli.output import brief
 from habana_tf.cli.recipes.page.markup import Markup, tag
 
-_LEAST = 0.004
+_LEAST = 0.0025
 """Of the whole: narrower boxes are left out, and would be a line."""
 _DEEPEST = 8
 _COLOURS = 6

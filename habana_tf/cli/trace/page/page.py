@@ -5,23 +5,25 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from habana_tf.cli.output import brief, moment, operations, size
 from habana_tf.cli.recipes.page.markup import Markup, joined, tag
-from habana_tf.cli.trace.page import flame, hbm, roofline, spans
+from habana_tf.cli.trace.page import flame, memory, roofline, spans
 from habana_tf.cli.trace.page.script import SCRIPT
 from habana_tf.cli.trace.page.style import STYLE
 from habana_tf.hardware.chips import Chip, chips
-from habana_tf.timeline import summary
+from habana_tf.timeline import card_clock, summary
 from habana_tf.timeline.record import Kind
 
 __all__ = ["page"]
 
 _MOST_ROWS = 40
+_MOST_REASONS = 5
 _LEGEND = (("launch", "launch"), ("kernel", "kernel call"), ("compile", "compile, load, graph pass"), ("copy", "copy"),
-           ("wait", "sum with other ranks"), ("cpu", "op on the CPU"), ("MME", "MME"), ("TPC", "TPC"))  # fmt: skip
+           ("wait", "sum with other ranks"), ("cpu", "op on the CPU"), ("MME", "MME"), ("TPC", "TPC"), ("DMA", "DMA"),
+           ("NIC", "NIC"), ("bundle", "bundle"))  # fmt: skip
 
 
 def page(parts: Sequence[dict[str, Any]]) -> str:
@@ -49,10 +51,12 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
         tag("p", *(joined(tag("span", style=f"background:var(--k-{kind})"), name) for kind, name in _LEGEND),
             class_="quiet key"),
         _clock(0, "This host, real"),
-        _clock(1, f"{chip.name}, predicted, in a clock of its own: launches without gaps. {first['basis']}"),
+        _clock(1, f"{chip.name}, predicted, in a clock of its own. {first['basis']}"),
+        *_unpredicted(parts),
         tag("noscript", tag("p", "The timeline needs JavaScript; what follows does not.")),
         *(_program(found, chip) if found else ()),
-        *_every_kernel(found, chip),
+        *_every_unit(found, chip),
+        *_every_kernel(found),
         spans.embedded(parts),
         tag("script", Markup(SCRIPT)),
     )  # fmt: skip
@@ -75,6 +79,15 @@ def _tiles(part: dict[str, Any], found: Sequence[summary.Program]) -> Markup:
     return tag("div", *(tag("div", tag("b", a), tag("span", b), class_="tile") for a, b in tiles), class_="tiles")
 
 
+def _unpredicted(parts: Sequence[dict[str, Any]]) -> list[Markup]:
+    """What the card's clock leaves out, with reasons."""
+    found = {name: why for part in parts for name, why in card_clock.unpredicted(part).items()}
+    if not found:
+        return []
+    some = "; ".join(f"{name}: {why}" for name, why in list(found.items())[:_MOST_REASONS])
+    return [tag("p", f"Nothing is predicted of {len(found)} of the programs. {some}.", class_="quiet")]
+
+
 def _clock(number: int, caption: str) -> Markup:
     buttons = [tag("button", text, type="button", value=value, aria_label=label) for value, text, label in (
         ("launch", "a launch", "show a launch"), ("whole", "all", "show everything"), ("in", "+", "zoom in"),
@@ -92,54 +105,77 @@ def _clock(number: int, caption: str) -> Markup:
 def _program(found: Sequence[summary.Program], chip: Chip) -> list[Markup]:
     """Layers and memory of the costliest program, beside the roofline of all."""
     program = found[0]
-    everything = roofline.picture([kernel for each in found for kernel in each.kernels], chip)
     per = program.host_seconds / program.launches
-    on_card = program.card["seconds"] if program.card else None
     times = "once" if program.launches == 1 else f"{program.launches} times"
     said = f"{program.name} was launched {times}, {brief(per)} each on this host"
-    said += f", {brief(on_card)} on {chip.name} as predicted." if on_card is not None else "."
-    layers = flame.picture(summary.by_path(program), program.launches)
-    held = hbm.picture(program.card) if program.card else tag("p", "Nothing is predicted of it.", class_="quiet")
+    card = program.card
+    if card is None or card["why"]:
+        said += f". Nothing is predicted of it: {card['why'] if card else 'it was resolved too long ago'}."
+        charts = []
+    else:
+        said += f", {brief(card['seconds'])} on {chip.name} as predicted"
+        said += f"; for {brief(card['hidden'])} of these MME and TPC both work."
+        charts = [
+            _figure(f"Layers, by the time that {chip.name}'s engines take, as predicted",
+                    flame.picture(program.by_card(), program.launches)),
+            _figure("HBM in use: inputs, variables, tensors", memory.picture(card, "hbm", chip.hbm_bytes)),
+            _figure("SRAM in use: slices handed on within bundles", memory.picture(card, "sram", chip.sram_bytes)),
+        ]  # fmt: skip
+    here = flame.picture(program.by_host(), program.launches)
+    caption = f"Roofline of all units of work on {chip.name}; a larger dot takes longer there"
     return [
         tag("h2", "The costliest launch"),
         tag("p", said),
-        _figure("Layers, by the time their kernels took on this host", layers),
-        tag(
-            "div",
-            _figure("HBM that it holds: arguments, results and workspace", held),
-            _figure(f"Roofline of all kernels on {chip.name}; a larger dot takes longer there", everything),
-            class_="charts",
-        ),
+        *charts[:1],
+        _figure("Layers, by the time their kernels took on this host", here),
+        tag("div", *charts[1:], _figure(caption, roofline.picture(found, chip)), class_="charts"),
     ]
 
 
-def _every_kernel(found: Sequence[summary.Program], chip: Chip) -> list[Markup]:
+def _every_unit(found: Sequence[summary.Program], chip: Chip) -> list[Markup]:
+    """What the card spends its time with."""
+    rows = sorted(((p, u) for p in found for u in p.units), key=lambda x: -x[1]["seconds"] * x[0].launches)
+    names = ("op", "engine", "launches", "of a launch", "together", "operations", "HBM", "bound by")
+    lines = [
+        (u["name"], u["engine"], str(p.launches), brief(u["seconds"]), brief(u["seconds"] * p.launches),
+         operations(u["flops"]), size(u["nbytes"]), u["bound"])
+        for p, u in rows[:_MOST_ROWS]
+    ]  # fmt: skip
+    said = f"Units of work by the time that they take {chip.name} in all launches, as predicted{_most(len(rows))}."
+    return _table(f"On {chip.name}", said, names, set(names[2:7]), lines)
+
+
+def _every_kernel(found: Sequence[summary.Program]) -> list[Markup]:
+    """What this host spent its time with."""
     rows = sorted(((p, k) for p in found for k in p.kernels), key=lambda x: -x[1].host_seconds)
+    names = ("op", "engine on a card", "shape", "calls", "all calls", "operations", "bytes")
+    lines = [
+        (k.row["name"], k.row["engine"], " x ".join(map(str, k.row["shape"])) or "1", str(k.calls),
+         brief(k.host_seconds), operations(k.row["flops"]), size(k.row["bytes"]))
+        for _, k in rows[:_MOST_ROWS]
+    ]  # fmt: skip
+    said = f"Kernels by the time that all their calls took{_most(len(rows))}."
+    return _table("On this host", said, names, set(names[3:]), lines)
+
+
+def _most(count: int) -> str:
+    return f", the first {_MOST_ROWS} of {count}" if count > _MOST_ROWS else ""
+
+
+def _table(
+    title: str, said: str, names: Sequence[str], right: Collection[str], rows: Sequence[Sequence[str]]
+) -> list[Markup]:
+    """right: names of columns that are aligned to the right."""
     if not rows:
         return []
-    names = ("op", "engine", "shape", "calls", "on this host", f"on {chip.name}", "operations", "bytes", "bound by")
-    right = {"calls", "on this host", f"on {chip.name}", "operations", "bytes"}
-    lines = [tag("tr", *(tag("td", text, class_="n" if name in right else None) for name, text in
-                         zip(names, _cells(p, k, chip), strict=True))) for p, k in rows[:_MOST_ROWS]]  # fmt: skip
-    heading = tag("tr", *(tag("th", name, class_="n" if name in right else None) for name in names))
-    most = f", the first {_MOST_ROWS} of {len(rows)}" if len(rows) > _MOST_ROWS else ""
+    side = ["n" if name in right else None for name in names]
+    heading = tag("tr", *(tag("th", name, class_=each) for name, each in zip(names, side, strict=True)))
+    lines = [tag("tr", *(tag("td", text, class_=each) for text, each in zip(row, side, strict=True))) for row in rows]
     return [
-        tag("h2", "Kernels"),
-        tag("p", f"By the time that all calls took on this host{most}; on the card the time is of one launch.",
-            class_="quiet"),
+        tag("h2", title),
+        tag("p", said, class_="quiet"),
         tag("div", tag("table", tag("thead", heading), tag("tbody", *lines)), class_="wide"),
-    ]  # fmt: skip
-
-
-def _cells(program: summary.Program, kernel: summary.Kernel, chip: Chip) -> list[str]:
-    row, on_card = kernel.row, kernel.card_seconds
-    peak = {"MME": chip.published_mme_flops, "TPC": chip.published_tpc_flops}.get(row["engine"])
-    computes = bool(peak) and row["flops"] / (peak or 1) > row["bytes"] / chip.published_hbm_bandwidth
-    return [
-        row["name"], row["engine"], " x ".join(map(str, row["shape"])) or "1", str(kernel.calls),
-        brief(kernel.host_seconds), "" if on_card is None else brief(on_card), operations(row["flops"]),
-        size(row["bytes"]), row["engine"] if computes else "memory",
-    ]  # fmt: skip
+    ]
 
 
 def _figure(caption: str, picture: Markup) -> Markup:

@@ -1,4 +1,4 @@
-"""A roofline: what the card's peaks allow at each ratio of operations to bytes, and where the kernels stand."""
+"""A roofline: what the card's peaks allow at each ratio of operations to bytes, and where its units of work stand."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ from math import log10
 from habana_tf.cli.output import brief, operations, size
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
 from habana_tf.hardware.chips import Chip
-from habana_tf.timeline.summary import Kernel
+from habana_tf.timeline.summary import Program
 
 _WIDTH, _HEIGHT = 380, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 34
+_MOST = 500
+"""Units that are drawn, the costliest."""
 
 
-def picture(kernels: Sequence[Kernel], chip: Chip) -> Markup:
-    """Kernels with operations, as dots whose area is their time on the card."""
-    shown = [k for k in kernels if k.row["flops"] and k.row["bytes"] and k.card_seconds]
+def picture(programs: Sequence[Program], chip: Chip) -> Markup:
+    """Units of work with operations and HBM traffic, as dots whose area is their predicted time in all launches."""
+    every = [
+        (u["flops"], u["nbytes"], u["seconds"] / p.drawn, u["seconds"] * p.launches, u)
+        for p in programs for u in p.units
+    ]  # fmt: skip
+    shown = sorted((each for each in every if each[0] and each[1]), key=lambda each: -each[3])[:_MOST]
     peaks = {"MME": chip.published_mme_flops or chip.peak_bf16_flops, "TPC": chip.published_tpc_flops}
     top = max(p for p in peaks.values() if p)
-    ratios = [k.row["flops"] / k.row["bytes"] for k in shown] or [1.0]
-    rates = [k.row["flops"] / k.card_seconds for k in shown if k.card_seconds] or [top]
+    ratios = [flops / nbytes for flops, nbytes, *_ in shown] or [1.0]
+    rates = [flops / seconds for flops, _, seconds, *_ in shown] or [top]
     low, high = min(*ratios, 0.1), max(*ratios, 4 * top / chip.published_hbm_bandwidth)
-    bottom = min(min(rates) / 2, top / 1e3)
+    bottom = max(min(min(rates) / 2, top / 1e3), top / 1e7)
 
     def x(ratio: float) -> float:
         return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (log10(ratio / low) / log10(high / low))
@@ -39,16 +45,15 @@ def picture(kernels: Sequence[Kernel], chip: Chip) -> Markup:
             shapes.append(tag("polyline", points=f"{points} {x(high):.1f},{y(peak):.1f}", class_="line"))
             text = f"{engine} {peak / 1e12:.3g} TFLOPS"
             shapes.append(tag("text", text, x=x(high), y=y(peak) - 4, text_anchor="end", class_="label"))
-    most = max((k.card_seconds or 0.0 for k in shown), default=1.0)
-    for k in sorted(shown, key=lambda k: -(k.card_seconds or 0.0)):
-        seconds, row = k.card_seconds or 0.0, k.row
-        about = (f"{row['name']}: {operations(row['flops'])} operations, {size(row['bytes'])}, "
-                 f"{brief(seconds)} on the card")  # fmt: skip
+    most = max((all_ for *_, all_, _ in shown), default=1.0)
+    for flops, nbytes, seconds, all_, u in shown:
+        about = (f"{u['name']}: {operations(flops)} operations, {size(nbytes)}, {brief(seconds)} a launch, "
+                 f"bound by {u['bound']}")  # fmt: skip
         shapes.append(
-            tag("circle", tip(about), cx=x(row["flops"] / row["bytes"]), cy=y(row["flops"] / seconds),
-                r=1.5 + 6 * (seconds / most) ** 0.5, class_=f"kernel-dot {row['engine']}")
+            tag("circle", tip(about), cx=x(flops / nbytes), cy=y(max(flops / seconds, bottom)),
+                r=1.5 + 6 * (all_ / most) ** 0.5, class_=f"kernel-dot {u['engine']}")
         )  # fmt: skip
-    return svg(_WIDTH, _HEIGHT, *shapes, label="operations per second over operations per byte of every kernel")
+    return svg(_WIDTH, _HEIGHT, *shapes, label="operations per second over operations per byte of every unit of work")
 
 
 def _grid(x: object, y: object, low: float, high: float, bottom: float, top: float) -> list[Markup]:

@@ -38,7 +38,8 @@ function Clock(box, clock) {
     g.fillStyle = quiet; g.strokeStyle = colour("rule"); g.textAlign = "left";
     for (let t = Math.ceil(from / tick) * tick; t < to; t += tick) {
       g.beginPath(); g.moveTo(x(t) + .5, AXIS - 6); g.lineTo(x(t) + .5, height); g.stroke();
-      g.fillText(axis(Math.round(t / tick) * tick, tick), x(t) + 3, 8);
+      const text = axis(Math.round(t / tick) * tick, tick);
+      if (x(t) + 3 + g.measureText(text).width < width) g.fillText(text, x(t) + 3, 8);
     }
     for (const row of rows) {
       g.fillStyle = quiet; g.fillText(row.name, 2, row.y + HEAD / 2);

@@ -16,7 +16,8 @@ MOST_SPANS = 60_000
 """Of a clock: the first ones are drawn; a page with more is slow to open."""
 _SAME = 2e-6
 """Microseconds that rounding may move an end by."""
-_KINDS = ("launch", "kernel", "compile", "copy", "wait", "cpu", "MME", "TPC", "DMA", "network", "bundle")
+_KINDS = ("launch", "kernel", "compile", "copy", "wait", "cpu", "MME", "TPC", "DMA", "NIC", "bundle",
+          "unpredicted")  # fmt: skip
 
 
 def embedded(parts: Sequence[dict[str, Any]]) -> Markup:

@@ -1,0 +1,73 @@
+"""What a launch of a recipe would take on real cards, for `show` and `report`: computed anew from the cluster in it.
+
+That takes TensorFlow, which reads the cluster; it is imported only for a recipe that has one. What cannot be predicted
+has a reason instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from habana_tf.cache.entry import Entry
+    from habana_tf.clock.predicted import Predicted
+
+NOTE = "predicted: one launch, kernels fused and sliced as the card would; docs/fidelity.md says how near that comes"
+
+
+def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, Predicted], str]:
+    """({chip: prediction}, "") for every chip, or ({}, why there is none).
+
+    sizes: of those that the recipe leaves open, all or none.
+    """
+    from habana_tf.cli.recipes import contents
+
+    if "cluster" not in entry.sections:
+        return {}, "it does not say what it was compiled from"
+    wanted = contents.symbols(entry)
+    if len(sizes) != wanted:
+        return {}, f"it depends on {', '.join(f's{k}' for k in range(wanted))}; pass --sizes to see it"
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
+    try:
+        import tensorflow  # noqa: F401
+    except ImportError as error:
+        return {}, f"it takes TensorFlow, which cannot be imported: {error}"
+    from habana_tf.clock.predicted import of_cluster
+    from habana_tf.hardware.chips import chips
+    from habana_tf.resolver.provenance import Provenance
+
+    try:
+        met = Provenance.of(entry.sections)
+    except (KeyError, ValueError) as error:
+        return {}, f"its cluster cannot be read: {error}"
+    shapes = [[_number(n, sizes) for n in shape] for shape in met.shapes]
+    values = [None if value is None else _numbers(value, sizes) for value in met.values]
+    found = {chip.name: of_cluster(chip, met.cluster, shapes, values) for chip in chips()}
+    why = next((p.why for p in found.values() if p.seconds is None), "")
+    return ({}, why) if why else (found, "")
+
+
+def as_json(found: dict[str, Predicted]) -> dict[str, dict[str, Any]]:
+    """{chip: {seconds, mme_seconds, tpc_seconds, units, bound}}"""
+    return {
+        chip: {"seconds": p.seconds, "mme_seconds": p.matrix, "tpc_seconds": p.vector, "units": p.units,
+               "bound": p.bound}
+        for chip, p in found.items()
+    }  # fmt: skip
+
+
+def _number(extent: Any, sizes: Sequence[int]) -> int:
+    from habana_tf.ir import extent as ext
+
+    return ext.evaluate(extent, list(sizes))
+
+
+def _numbers(value: Any, sizes: Sequence[int]) -> Any:
+    """A value that fixes a shape, with numbers in the place of symbols."""
+    import numpy as np
+
+    if value.dtype != object:
+        return value
+    return np.array([_number(n, sizes) for n in value.reshape(-1)], np.int64).reshape(value.shape)

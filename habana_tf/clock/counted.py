@@ -1,0 +1,92 @@
+"""What native code counted of this process: launches of each program, and what was done between launches.
+
+A launch adds to counters of its own program and knows nothing of a clock (kernels/runtime/launched.h). All else is done
+when somebody asks, with the differences of two readings.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from habana_tf import device_state
+
+__all__ = ["Counted", "Launches", "now", "since_loading"]
+
+
+@dataclass(frozen=True)
+class Launches:
+    """Of one program. number: see `resolver.programs`; 0 stands for programs that went too long ago to be told apart.
+    seconds: that its launches took on this host. ended: nanoseconds of CLOCK_MONOTONIC, of the last one."""
+
+    number: int
+    name: str
+    launches: int
+    seconds: float
+    ended: int
+
+
+@dataclass(frozen=True)
+class Counted:
+    """begin, at: from when to when, in nanoseconds of CLOCK_MONOTONIC. programs: by number. counters: the runtime's, by
+    name (kernels/runtime/counters.h). cpu_ops: op -> (how many, seconds) that TensorFlow's CPU kernels ran for HPU."""
+
+    begin: int
+    at: int
+    programs: Mapping[int, Launches] = field(default_factory=dict)
+    counters: Mapping[str, int] = field(default_factory=dict)
+    cpu_ops: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+
+    def after(self, before: Counted) -> Counted:
+        """What was counted from the end of an earlier reading on."""
+        programs = {}
+        for number, new in self.programs.items():
+            old = before.programs.get(number)
+            if old is None:
+                programs[number] = new
+            elif new.launches > old.launches:
+                programs[number] = Launches(
+                    number, new.name, new.launches - old.launches, new.seconds - old.seconds, new.ended
+                )
+        counters = {name: n - before.counters.get(name, 0) for name, n in self.counters.items()}
+        cpu_ops = {}
+        for op, (count, seconds) in self.cpu_ops.items():
+            known, spent = before.cpu_ops.get(op, (0, 0.0))
+            if count > known:
+                cpu_ops[op] = count - known, seconds - spent
+        return Counted(before.at, self.at, programs, counters, cpu_ops)
+
+    @property
+    def launches(self) -> int:
+        """Of all programs."""
+        return sum(p.launches for p in self.programs.values())
+
+    @property
+    def window(self) -> float:
+        """Seconds from the beginning to the end of the last launch; 0 without one."""
+        return max(0, max((p.ended for p in self.programs.values()), default=self.begin) - self.begin) / 1e9
+
+    @property
+    def launched_seconds(self) -> float:
+        """That all launches took on this host; more than the window where threads launch side by side."""
+        return sum(p.seconds for p in self.programs.values())
+
+
+def now() -> Counted:
+    """All that was counted since HPU was loaded."""
+    from habana_tf._native import _bridge
+
+    programs = {
+        number: Launches(number, name, launches, nanoseconds / 1e9, ended)
+        for number, name, launches, nanoseconds, ended in _bridge.launched()
+    }
+    cpu_ops = {op: (count, nanoseconds / 1e9) for op, (count, nanoseconds) in _bridge.cpu_ops().items()}
+    at = time.monotonic_ns()
+    return Counted(device_state.loaded_at() or at, at, programs, _bridge.counters(), cpu_ops)
+
+
+def since_loading() -> Counted:
+    """A reading of the moment when HPU was loaded: nothing was counted before it."""
+    begin = device_state.loaded_at() or time.monotonic_ns()
+    return Counted(begin, begin)
