@@ -1,0 +1,1 @@
+"""What the larger programs share: arguments and the card, the training loop, data without a download, layers."""

@@ -1,0 +1,31 @@
+"""Starts ssd.py on one card or on several.
+
+    python examples/ssd/demo_ssd.py -e 10 -b 32 -d bf16 --model_dir ssd_run --hvd_workers 2
+
+The arguments are those of the launcher of this name; what it does not know goes to ssd.py. Its workers ran under
+Horovod, these run under HPUStrategy, by `habana-tf run`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--hvd_workers", type=int, default=1, help="cards")
+    options, others = parser.parse_known_args()
+    program = [str(Path(__file__).with_name("ssd.py")), *others]
+    if options.hvd_workers > 1:
+        line = [sys.executable, "-m", "habana_tf.cli", "run", "-n", str(options.hvd_workers), *program]
+    else:
+        line = [sys.executable, *program]
+    print(" ".join(line), flush=True)
+    os.execv(line[0], line)
+
+
+if __name__ == "__main__":
+    main()
