@@ -4,7 +4,7 @@ Blocks of commands are run by a shell, in a folder that has the repository's exa
 documents use (`train.py`, ...), and a home of its own; Python blocks are run, or compared with the source they quote.
 What is not run in `make test` has its reason in `LATER`, and is run by `make test-all`, or in `NEVER`; a command of an
 unknown program is an error, and so is an entry of a list that no document has. Blocks that start four processes at a
-time are in `make test-all` too.
+time, or train, are in `make test-all` too.
 """
 
 from __future__ import annotations
@@ -132,13 +132,14 @@ BLOCKS = [block for document in DOCUMENTS for block in blocks(document)] if (ROO
 INLINE = sorted({each for d in DOCUMENTS for each in inline(d)}) if BLOCKS else []
 TO_RUN = [block for block in BLOCKS if not any(each in LATER or each in NEVER for each in commands(block))]
 RUN = {each.removeprefix(".venv/bin/") for block in TO_RUN for each in commands(block)}
+LONG = re.compile("-np? 4|examples/train_digits|ops --missing")  # jobs of four, trainings, the whole table of ops
 WITH_HOROVOD = re.compile("horovod|mpirun|train_hvd")  # make horovod brings Open MPI too
 
 
 def marked(script: str) -> Any:
-    """A block or command as a parameter, skipped where it needs Horovod and there is none; jobs of four are `rest`."""
+    """A block or command as a parameter, skipped where it needs Horovod and there is none; what is long is `rest`."""
     marks = [needs_horovod] if WITH_HOROVOD.search(script) else []
-    return pytest.param(script, marks=[*marks, pytest.mark.rest] if re.search("-np? 4", script) else marks)
+    return pytest.param(script, marks=[*marks, pytest.mark.rest] if LONG.search(script) else marks)
 
 
 @pytest.fixture

@@ -40,8 +40,10 @@ IN_SCRIPT = "import os; os.environ['TF_BF16_CONVERSION'] = 'full'"
     "variable",
     [
         "HABANA_VISIBLE_MODULES",
-        "TF_RECIPE_CACHE_PATH",
-        *(pytest.param(name, marks=pytest.mark.rest) for name in ("HABANA_PROFILE", "HLS_MODULE_ID")),
+        *(
+            pytest.param(name, marks=pytest.mark.rest)
+            for name in ("TF_RECIPE_CACHE_PATH", "HABANA_PROFILE", "HLS_MODULE_ID")
+        ),
     ],
 )
 def test_a_variable_of_habanas_is_enough(variable: str, tmp_path: object) -> None:
@@ -51,7 +53,9 @@ def test_a_variable_of_habanas_is_enough(variable: str, tmp_path: object) -> Non
 
 @pytest.mark.parametrize(
     "lines",
-    [[OURS, HOROVOD], [IN_SCRIPT, HOROVOD], [KERAS, "import habana_tf", "hvd.init()", "hvd.init()"],
+    [[OURS, HOROVOD],
+     pytest.param([IN_SCRIPT, HOROVOD], marks=pytest.mark.rest),
+     pytest.param([KERAS, "import habana_tf", "hvd.init()", "hvd.init()"], marks=pytest.mark.rest),
      pytest.param(["import habana_tf", KERAS], marks=pytest.mark.rest),
      pytest.param([HOROVOD, OURS, "hvd.init()"], marks=pytest.mark.rest)],
 )  # fmt: skip

@@ -12,7 +12,10 @@ from tests import forked
 from tests.child import environment
 from tests.versions import KERAS_3
 
-pytestmark = pytest.mark.skipif(KERAS_3, reason="Keras 3 has its variables before it traces")
+pytestmark = [
+    pytest.mark.rest,
+    pytest.mark.skipif(KERAS_3, reason="Keras 3 has its variables before it traces"),
+]
 
 TRACES = {  # of the loss with it, and without: in the training step, and in the one of evaluation
     "dense": (2, 3),

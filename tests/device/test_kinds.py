@@ -126,13 +126,13 @@ def as_the_page_says(what: str) -> None:
     assert found == said, sorted(found.items() ^ said.items())
 
 
-@pytest.mark.part
+@pytest.mark.rest
 @on_hpu
 def test_batches_of_any_size_cost_what_the_page_says() -> None:
     as_the_page_says("batch")
 
 
-@pytest.mark.part
+@pytest.mark.rest
 @on_hpu
 def test_sequences_of_any_length_cost_what_the_page_says() -> None:
     as_the_page_says("length")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tests.child import on_hpu
 from tests.device.launching import F32, I32, counters, doubled, f32, launch, make_cluster, program, programs, unaligned
@@ -204,6 +205,7 @@ def test_a_thousand_steps_leave_memory_in_use_as_it_was() -> None:
     assert counters()["device_bytes"] == device_bytes
 
 
+@pytest.mark.rest
 @on_hpu
 def test_a_kernel_keeps_the_programs_it_launched_last_and_no_more() -> None:
     import tensorflow as tf

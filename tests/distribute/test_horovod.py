@@ -123,8 +123,9 @@ report(rank, {"size": size, "loss": value, "weights": [w.tobytes().hex() for w i
 """
 
 
+@pytest.mark.rest
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.rest), 2])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_keras_script_that_never_loads_hpu(workers: int) -> None:
     """`python -m habana_tf script.py` in the shape of Habana's example_hvd.py; one rank works too."""
     ranks = run_mpi(KERAS, workers, python=["-m", "habana_tf"])

@@ -168,8 +168,12 @@ def _horovodrun() -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "words"),
-    [(lambda: mpirun(2, sys.executable, "script.py"), "process rank 1"), (_horovodrun, "Process name: 1")],
-    ids=["mpirun", "horovodrun"],
+    [
+        pytest.param(
+            lambda: mpirun(2, sys.executable, "script.py"), "process rank 1", id="mpirun", marks=pytest.mark.rest
+        ),
+        pytest.param(_horovodrun, "Process name: 1", id="horovodrun"),
+    ],
 )
 def test_horovod(command: Callable[[], list[str]], words: str) -> None:
     with job(HOROVOD) as running:

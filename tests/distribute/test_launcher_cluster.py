@@ -118,6 +118,7 @@ report(rank, [strategy.num_replicas_in_sync, float(step())])
 """
 
 
+@pytest.mark.rest
 @needs_mpi
 def test_mpirun_without_tf_config() -> None:
     assert run_mpi(ONE_STEP, 2) == [[2, 9.0], [2, 9.0]]

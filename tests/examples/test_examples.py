@@ -56,9 +56,10 @@ def last_accuracy(printed: str) -> float:
 @pytest.mark.parametrize(
     ("name", "least"),
     [
-        ("example.py", 60), ("example_tf_session.py", 80),
+        ("example.py", 60),
+        pytest.param("example_tf_session.py", 80, marks=pytest.mark.rest),
         pytest.param("example_tf_func.py", 85, marks=pytest.mark.rest),
-        pytest.param("example_hvd.py", 40, marks=needs_horovod),
+        pytest.param("example_hvd.py", 40, marks=[needs_horovod, pytest.mark.rest]),
         pytest.param("example_tf_func_hvd.py", 85, marks=[needs_horovod, pytest.mark.rest]),
     ],
 )  # fmt: skip

@@ -26,6 +26,7 @@ def run(recipes: Path, *arguments: str, **variables: str) -> str:
     return done.stdout
 
 
+@pytest.mark.rest
 def test_learns_then_compiles_nothing_again(tmp_path: Path) -> None:
     recipes = tmp_path / "recipes"
     first = run(recipes)

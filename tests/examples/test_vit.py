@@ -14,6 +14,7 @@ pytestmark = pytest.mark.skipif(KERAS_3, reason="the examples are written for Ke
 SHORT = ("--train_batch_size", "32", "--warmup_steps", "5", "--log_every", "5")
 
 
+@pytest.mark.rest
 def test_learns() -> None:
     """In two micro-batches a step."""
     printed = train("vit/train.py", *SHORT, "--gradient_accumulation_steps", "2", "--num_steps", "30")
