@@ -148,8 +148,9 @@ class _Raw:
         return Label(self.kind, self.extent, a, b, out, tuple(also), self.sources, self.guards)
 
 
-def canonical(spec: ContractSpec) -> Canonical:
-    """The canonical form. Raises Unfit for strides known at run time only, and sums over two such sizes."""
+def canonical(spec: ContractSpec, joined: bool = True) -> Canonical:
+    """The canonical form; not `joined`: every label by itself. Raises Unfit for strides known at run time only, and
+    sums over two such sizes."""
     raw = []
     for i, extent in enumerate(spec.extents):
         if extent == 1:
@@ -158,7 +159,7 @@ def canonical(spec: ContractSpec) -> Canonical:
         kind = "k" if not out else "batch" if a and b else "n" if b else "m"
         coefs = tuple(g.coefs[i] for g in (*spec.a.guards, *spec.b.guards))
         raw.append(_Raw(kind, extent, (a, b, out, *(s[i] for s in spec.also)), (i,), coefs))
-    labels = [x.label() for x in _merge(raw)]
+    labels = [x.label() for x in (_merge(raw) if joined else raw)]
     lane = next((x for x in labels if x.out == 1), None)
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
         lane = None

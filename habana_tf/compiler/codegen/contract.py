@@ -27,6 +27,9 @@ from .contract_block_kernel import BlockKernel
 from .contract_kernels import ContractionCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
 from .contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
 from .contract_tiles import Plan, plan
+from .contract_winograd import Winograd, winograd
+from .winograd_gradient import gradient_calls
+from .winograd_kernels import convolution_calls
 
 __all__ = [
     "Buffer",
@@ -46,7 +49,7 @@ __all__ = [
 class ContractCode:
     """The calls in order, each finished before the next begins; `temps` are workspace sizes in bytes.
 
-    An empty result has no calls and no plan.
+    An empty result has no calls and no plan, a convolution by Winograd's algorithm has no plan.
     """
 
     calls: tuple[ContractionCall, ...]
@@ -69,6 +72,9 @@ def emit_contract(
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
     if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
+    made = None if cut else winograd(spec, target, compact)
+    if made:
+        return _by_winograd(made, name, epilogue or StoreResult(made.c, target.rounds_to_bf16))
     once = bool(steady) and steady[0 if c.swapped else 1]
     p = cut or plan(c, target, compact, once)
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
@@ -107,3 +113,15 @@ def emit_contract(
     if partial:
         calls.append(reduce_call(c, p, f"{name}_sum", partial, final))
     return ContractCode(tuple(calls), tuple(temps), p)
+
+
+def _by_winograd(w: Winograd, name: str, epilogue: Epilogue) -> ContractCode:
+    temps: list[Extent] = []
+
+    def temp(nbytes: Extent) -> tuple[str, int]:
+        temps.append(nbytes)
+        return "temp", len(temps) - 1
+
+    names = ("b", "a") if w.c.swapped else ("a", "b")
+    calls = (gradient_calls if w.gradient else convolution_calls)(w, name, names, temp, epilogue)
+    return ContractCode(tuple(calls), tuple(temps), None)

@@ -1,0 +1,236 @@
+"""Which contractions are 3 x 3 convolutions of stride 1 that Winograd's algorithm computes, and how they are cut.
+
+F(2x2, 3x3): of a tile of four results y, 2 x 2, that reads 4 x 4 points d of the image, with the filter g
+
+    y = At [(G g Gt) * (Bt d B)] A                  * element by element, summed over the channels
+    gradient of g = Gt [(A dy At) * (Bt d B)] G     summed over the tiles
+
+take 16 multiplications where the definition takes 36, and additions (Winograd 1980; Lavin and Gray, arXiv 1509.09308).
+All of Bt and At are 0 and +-1, of G also 1/2, and sums are shorter, so an fp32 result is as exact as the direct sum.
+Larger tiles save more multiplications and lose digits. Input gradients are such convolutions, of a filter read
+backwards.
+
+The 16 elements of a tile are 16 products of matrices. An item makes a block of them in the second-level cache:
+
+    results             [tiles x channels] * [channels x columns], in blocks of channels; filters transformed before
+    gradient of filter  [channels x tiles] * [tiles x columns], in blocks of tiles; transformed back in a second call
+
+A value that is not finite makes all results not finite that the definition does, and infinities may come out as NaN; in
+a filter's gradient it may spread over the points of the filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from habana_tf.hardware.cpu import Target
+
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent, nominal
+from ..contraction import Canonical, ContractSpec, Guard, Label, canonical
+from ..view_indices import Unfit
+from .contract_tiles import SHORT
+from .contract_tiling import Tiling, points
+
+TAP = 3
+"""Points of the filter along each axis."""
+OUT = 2
+"""Results of a tile along each axis."""
+IN = OUT + TAP - 1
+"""Points of the image that a tile reads along each axis."""
+ELEMENTS = IN * IN
+LEAST_CHANNELS = 16
+"""Channels, and columns, from which on the transformations are a small part."""
+LEAST_TILES = 96
+"""Tiles from which on transforming the filter is a small part."""
+LEAST_SUMS = 192
+"""Tiles from which on transforming a filter's gradient back is a small part."""
+LEAST_WORK = 2_000_000
+"""Multiply-adds (in vectors) of the definition from which on what is saved pays for more code: about half a
+millisecond."""
+BLOCK = 128
+"""Channels in a block of results, and columns: 16 elements of some 28 tiles by as many are a quarter of a megabyte."""
+TILES = 28
+"""Tiles in a block of results, at most: as many as read a panel of the filter while it is in the first-level cache."""
+SIDE = 64
+"""Channels in a block of a filter's gradient, and columns: 16 elements of as many by as many, again."""
+STEPS = 32
+"""Tiles in a block of a filter's gradient."""
+ITEMS = 16
+"""Work items wanted."""
+VECTORS = 2
+"""Vectors of a register tile: tall tiles, since a row costs no more for being one of many."""
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of the image: the label of the result and that of the filter that run along it, and its padding."""
+
+    out: Label
+    tap: Label
+    guard: Guard | None
+
+    @property
+    def size(self) -> int:
+        assert isinstance(self.out.extent, int)
+        return self.out.extent
+
+    @property
+    def tiles(self) -> int:
+        return -(-self.size // OUT)
+
+    @property
+    def inside(self) -> tuple[int, int]:
+        """From where to where there are points of the image, counted from the first one that a tile reads."""
+        low, high = 0, self.size + TAP - 1
+        if self.guard is None:
+            return low, high
+        return max(low, -self.guard.const), min(high, self.guard.size - self.guard.const)
+
+
+@dataclass(frozen=True)
+class Winograd:
+    """Such a contraction. `c`: every label by itself.
+
+    gradient: of the filter. image: the label that counts images, if there are several; channel: that of the image.
+    rows: of the register tile. channels, panels, tiles: in a block. chunks: parts of all tiles whose sums are added up
+    afterwards (gradients only).
+    """
+
+    c: Canonical
+    gradient: bool
+    image: Label | None
+    channel: Label
+    down: Axis
+    across: Axis
+    tiling: Tiling
+    rows: int
+    channels: int
+    panels: int
+    tiles: int
+    chunks: int = 1
+
+    @property
+    def depth(self) -> int:
+        """Channels of the image."""
+        assert isinstance(self.channel.extent, int)
+        return self.channel.extent
+
+    @property
+    def total(self) -> Extent:
+        """Tiles of all images."""
+        return ext.mul(self.image.extent if self.image else 1, self.down.tiles * self.across.tiles)
+
+    @property
+    def blocks(self) -> Extent:
+        """Blocks of tiles."""
+        return ext.div(ext.add(self.total, self.tiles - 1), self.tiles)
+
+    @property
+    def column_blocks(self) -> int:
+        return -(-self.tiling.panels // self.panels)
+
+    @property
+    def channel_blocks(self) -> int:
+        return -(-self.depth // self.channels)
+
+
+def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winograd | None:
+    """The contraction as a convolution by Winograd's algorithm; None if it is none, or if that would not be faster, or
+    saves less than its code takes where little code is asked for (see `contract_tiles`)."""
+    if target.vector_bytes < 32 or _in_pairs(spec, target):
+        return None
+    try:
+        c = canonical(spec, joined=False)
+    except Unfit:
+        return None
+    if c.batch or c.lane is None or c.n != (c.lane,) or c.b.guards:
+        return None
+    for gradient, inner, outer in ((False, c.k, c.m), (True, c.m, c.k)):
+        found = _convolution(c, gradient, inner, outer, target)
+        if found:
+            work = points(c.m) * points(c.k) * found.tiling.panels * found.tiling.vectors
+            enough = nominal(found.total) >= (LEAST_SUMS if gradient else LEAST_TILES)
+            return found if enough and work > (SHORT if compact else LEAST_WORK) else None
+    return None
+
+
+def _in_pairs(spec: ContractSpec, target: Target) -> bool:
+    """Whether the products are of bf16 pairs, of which the CPU does two in the time of one in fp32."""
+    fast = target.tile_engine is not None or target.bf16_products == "dot"
+    return fast and spec.a.dtype is DType.BF16 and spec.b.dtype is DType.BF16
+
+
+def _convolution(
+    c: Canonical, gradient: bool, inner: Sequence[Label], outer: Sequence[Label], target: Target
+) -> Winograd | None:
+    """inner: the labels of the filter's points and the channels; outer: those of the results and the images."""
+    lanes = target.lanes
+    channel = next((x for x in inner if x.a == 1), None)
+    if channel is None or len(inner) != TAP or any(channel.guards) or not isinstance(channel.extent, int):
+        return None
+    axes = [_axis(c, tap, outer) for tap in inner if tap is not channel]
+    found = [x for x in axes if x is not None]
+    if len(found) < len(axes) or sum(x.guard is not None for x in found) < len(c.a.guards):
+        return None
+    images = [x for x in outer if x not in [axis.out for axis in found]]
+    if len(images) > 1:
+        return None
+    if channel.extent % lanes or min(channel.extent, c.columns) < LEAST_CHANNELS:
+        return None
+    if gradient and (c.lane is None or c.lane.b != 1 or c.columns % lanes):
+        return None
+    down, across = sorted(found, key=lambda x: -abs(x.tap.a))
+    image = images[0] if images else None
+    made = Winograd(c, gradient, image, channel, down, across, _tiling(c, lanes), 0, 0, 0, 0)
+    return (_cut_gradient if gradient else _cut)(made, target)
+
+
+def _axis(c: Canonical, tap: Label, outer: Sequence[Label]) -> Axis | None:
+    """The axis that a label of the filter runs along, one step a result."""
+    out = [x for x in outer if x.a == tap.a and isinstance(x.extent, int)]
+    if tap.extent != TAP or len(out) != 1 or nominal(out[0].extent) < TAP:
+        return None
+    guards = [k for k in range(len(c.a.guards)) if tap.guards[k]]
+    if len(guards) > 1:
+        return None
+    if not guards:
+        return None if any(out[0].guards) else Axis(out[0], tap, None)
+    tied = [x for x in c.labels() if x.guards[guards[0]]]
+    if tap.guards[guards[0]] != 1 or out[0].guards[guards[0]] != 1 or len(tied) != 2:
+        return None
+    return Axis(out[0], tap, c.a.guards[guards[0]])
+
+
+def _tiling(c: Canonical, lanes: int) -> Tiling:
+    """Panels of columns."""
+    vectors = -(-c.columns // lanes)
+    wide = min(vectors, VECTORS)
+    return Tiling((), None, 1, 1, 1, wide, -(-vectors // wide), lanes, c.columns)
+
+
+def _evenly(n: int, most: int, unit: int = 1) -> int:
+    """The size of parts of n that are about `most` large, a multiple of a unit."""
+    return -(-n // (-(-n // (most + unit)) * unit)) * unit
+
+
+def _cut(w: Winograd, target: Target) -> Winograd:
+    t = w.tiling
+    rows = target.register_tiles[t.vectors]
+    panels = _evenly(t.panels, BLOCK // t.width)
+    tiles = nominal(w.total)
+    groups = max(1, min(TILES // rows, tiles * -(-t.panels // panels) // (ITEMS * rows)))
+    w = replace(w, c=replace(w.c, k=(w.down.tap, w.across.tap, w.channel)))
+    return replace(w, rows=rows, tiles=groups * rows, channels=_evenly(w.depth, BLOCK, t.lanes), panels=panels)
+
+
+def _cut_gradient(w: Winograd, target: Target) -> Winograd:
+    t = w.tiling
+    most = target.register_tiles[t.vectors]
+    channels, panels = _evenly(w.depth, SIDE, t.lanes), _evenly(t.panels, SIDE // t.width)
+    rows = -(-channels // -(-channels // most))
+    w = replace(w, rows=rows, channels=channels, panels=panels, tiles=STEPS)
+    items = w.channel_blocks * w.column_blocks
+    return replace(w, chunks=max(1, min(-(-ITEMS // items), nominal(w.blocks) // 2)))

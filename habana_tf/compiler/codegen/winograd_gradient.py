@@ -1,0 +1,144 @@
+"""The kernels of a filter's gradient by Winograd's algorithm: blocks of sums over tiles, then their transformation.
+
+See `contract_winograd` for the algorithm and the words. In memory, words of 32 bits:
+
+    transformed image     [element][tile][channel]          of a block, on the item's stack
+    transformed results   [element][tile][column]           of a block, on the item's stack
+    block's sums          [element][channel][column]        on the item's stack
+    sums                  [chunk][element][channel][column]
+"""
+
+from __future__ import annotations
+
+from .contract_kernels import ContractionCall
+from .contract_micro import KLoop, at
+from .contract_point import Buffer, Epilogue, Point, Tile
+from .contract_winograd import ELEMENTS, TAP, Winograd
+from .emit import Value
+from .evaluator import extent_value
+from .winograd_kernels import Temp, WinogradKernel
+from .winograd_transforms import Patches, filter_back
+
+
+def gradient_calls(
+    w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue
+) -> list[ContractionCall]:
+    """The calls: the sums, the gradient of them. names: the buffers of image and gradient of the results."""
+    sums = temp(w.chunks * ELEMENTS * w.depth * w.c.columns * 4)
+    return [_Sums(w, name).emit(names, sums), _Gradient(w, f"{name}_sum").emit(sums, out)]
+
+
+class _Sums(WinogradKernel):
+    """Sums over the tiles of a chunk, a block of channels by a block of columns each."""
+
+    def __init__(self, w: Winograd, name: str) -> None:
+        super().__init__(w, name)
+        self.tall = -(-w.channels // w.rows) * w.rows
+        # Register tiles may reach over the last channel: into room for a vector more.
+        self.row = -(-self.tall // self.t.lanes) * self.t.lanes * 4
+
+    def emit(self, operands: tuple[Buffer, Buffer], target: Buffer) -> ContractionCall:
+        fn, w, t = self.fn, self.w, self.t
+        size = ELEMENTS * self.tall * self.line
+        image, results, sums = (
+            self.room(x) for x in (ELEMENTS * w.tiles * self.row, ELEMENTS * w.tiles * self.line, size)
+        )
+        zeros = self.room(max(self.row, self.line))
+        self.clear(zeros, max(self.row, self.line))
+        made = fn.buffer(2)
+        layout = (("a", self.row), ("b", self.line))
+        sides = [Patches(fn, w, x, fn.buffer(k), zeros, row) for k, (x, row) in enumerate(layout)]
+        total = extent_value(fn, w.total)
+        share = fn.integer("udiv", fn.integer("add", extent_value(fn, w.blocks), w.chunks - 1), w.chunks)
+        share = fn.integer("mul", share, w.tiles)
+        with fn.loop("%begin", "%end") as item:
+            number = item.index
+            channel = fn.integer("mul", fn.integer("urem", number, w.channel_blocks), w.channels)
+            number = fn.integer("udiv", number, w.channel_blocks)
+            panel = fn.integer("mul", fn.integer("urem", number, w.column_blocks), w.panels)
+            chunk = fn.integer("udiv", number, w.column_blocks)
+            channels, panels = self.part(w.depth, w.channels, channel), self.part(t.panels, w.panels, panel)
+            column = fn.integer("mul", panel, t.width)
+            columns = fn.minimum(fn.integer("mul", panels, t.width), fn.integer("sub", str(t.columns), column))
+            begin = fn.integer("mul", chunk, share)
+            end = fn.minimum(fn.integer("add", begin, share), total)
+            self.clear(sums, size)
+            with fn.loop(begin, end, w.tiles) as first:
+                tiles = fn.minimum(fn.integer("sub", end, first.index), str(w.tiles))
+                with fn.when(fn.less(tiles, str(w.tiles))):  # what is not there adds nothing
+                    self.clear(image, ELEMENTS * w.tiles * self.row)
+                    self.clear(results, ELEMENTS * w.tiles * self.line)
+                sides[0].transform(first.index, tiles, channel, channels, image)
+                sides[1].transform(first.index, tiles, column, columns, results)
+                self._multiply(image, results, sums, panel, panels)
+            place = fn.integer("add", fn.integer("mul", channel, t.columns), column)
+            place = fn.integer("add", place, fn.integer("mul", chunk, ELEMENTS * w.depth * t.columns))
+            self._keep(sums, at(fn, made, fn.integer("mul", place, 4)), channels, columns)
+        grid = w.chunks * w.column_blocks * w.channel_blocks
+        return ContractionCall(fn, (*operands, target), grid, 1)
+
+    def _multiply(self, image: Value, results: Value, sums: Value, panel: Value, panels: Value) -> None:
+        fn, w, t = self.fn, self.w, self.t
+        rows = tuple(4 * i for i in range(w.rows))
+        with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels) as p:
+            b = at(fn, results, fn.integer("mul", element.index, w.tiles * self.line))
+            b = at(fn, b, fn.integer("mul", p.index, t.width * 4))
+            a = at(fn, image, fn.integer("mul", element.index, w.tiles * self.row))
+            s = at(fn, sums, fn.integer("mul", element.index, self.tall * self.line))
+            s = at(fn, s, fn.integer("mul", p.index, t.width * 4))
+
+            def groups(vectors: int, a: Value = a, b: Value = b, s: Value = s) -> None:
+                with fn.loop("0", str(self.tall // w.rows)) as group:
+                    x = at(fn, a, fn.integer("mul", group.index, w.rows * 4))
+                    y = at(fn, s, fn.integer("mul", group.index, w.rows * self.line))
+                    self.products(x, b, y, rows, vectors, KLoop(w.tiles, self.row, self.line), True)
+
+            self.widths(fn.integer("add", panel, p.index), groups)
+
+    def _keep(self, sums: Value, target: Value, channels: Value, columns: Value) -> None:
+        """The block's sums at their place among all."""
+        fn, w, t = self.fn, self.w, self.t
+        with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", channels) as c:
+            p = at(fn, sums, fn.integer("mul", element.index, self.tall * self.line))
+            p = at(fn, p, fn.integer("mul", c.index, self.line))
+            q = at(fn, target, fn.integer("mul", element.index, w.depth * t.columns * 4))
+            q = at(fn, q, fn.integer("mul", c.index, t.columns * 4))
+            with fn.loop("0", columns, t.lanes) as v:
+                shift = fn.integer("mul", v.index, 4)
+                fn.store(self.m.type, fn.load(self.m.type, at(fn, p, shift), 4), at(fn, q, shift), 4)
+
+
+class _Gradient(WinogradKernel):
+    """Gt s G of the chunks' sums, added up in order; an item is a channel."""
+
+    def emit(self, sums: Buffer, out: Epilogue) -> ContractionCall:
+        fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
+        assert lane is not None
+        plane = w.depth * t.columns * 4
+        taps = self.room(TAP * TAP * t.lanes * 4)
+        source = fn.buffer(0)
+        out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
+        with fn.loop("%begin", "%end") as channel, fn.loop("0", str(t.columns), t.lanes) as column:
+            place = fn.integer("add", fn.integer("mul", channel.index, t.columns), column.index)
+            p = at(fn, source, fn.integer("mul", place, 4))
+            total = [fn.load(self.m.type, at(fn, p, k * plane), 4) for k in range(ELEMENTS)]
+            if w.chunks > 1:
+                carry = [(self.m.type, x) for x in total]
+                with fn.loop("1", str(w.chunks), carry=carry) as chunk:
+                    q = at(fn, p, fn.integer("mul", chunk.index, ELEMENTS * plane))
+                    chunk.next = [
+                        self.m.plus(x, fn.load(self.m.type, at(fn, q, k * plane), 4))
+                        for k, x in enumerate(chunk.carried)
+                    ]
+                total = chunk.results
+            for k, value in enumerate(self.m.both(total, filter_back)):
+                fn.store(self.m.type, value, at(fn, taps, k * t.lanes * 4), 4)
+            with fn.loop("0", str(TAP)) as i, fn.loop("0", str(TAP)) as j:
+                number = fn.integer("add", fn.integer("mul", i.index, TAP), j.index)
+                value = fn.load(self.m.type, at(fn, taps, fn.integer("mul", number, t.lanes * 4)), 4)
+                starts = {
+                    w.down.tap.key: i.index, w.across.tap.key: j.index,
+                    w.channel.key: channel.index, lane.key: column.index,
+                }  # fmt: skip
+                out.vector(fn, Point(value, t.lanes, t.lanes, Tile(fn, self.c, starts), {}))
+        return ContractionCall(fn, (sums, *out.buffers), w.depth, max(1, min(w.depth, 2048 // t.columns)))

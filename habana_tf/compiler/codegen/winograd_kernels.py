@@ -1,0 +1,214 @@
+"""The kernels of a convolution by Winograd's algorithm: the filter's transformation, then blocks of tiles.
+
+See `contract_winograd` for the algorithm and the words. In memory, words of 32 bits:
+
+    packed filter        [panel][down][across][channel][column]
+    transformed filter   [element][panel][channel][column]
+    transformed image    [element][tile][channel]               of a block, on the item's stack
+    sums                 [element][tile][column]                of a block, on the item's stack
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from ...ir import extent as ext
+from ...ir.extent import Extent
+from .contract_kernels import ContractionCall, pack_call
+from .contract_loops import TileLoops
+from .contract_micro import Accumulation, KLoop, Micro, at
+from .contract_point import Buffer, Epilogue, Point, Tile
+from .contract_tiles import Plan
+from .contract_winograd import ELEMENTS, OUT, TAP, Winograd
+from .emit import Function, Value
+from .evaluator import extent_value
+from .winograd_transforms import Arithmetic, Patches, filter_, place_of, result
+
+GRAIN = 64
+"""Channels of a panel that a thread transforms at least."""
+UNROLLED = 4
+"""Steps of the sum in a turn: channels, or tiles of a gradient, come in multiples of it."""
+
+Temp = Callable[[Extent], Buffer]
+"""Makes a workspace of some bytes."""
+
+
+def convolution_calls(
+    w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue
+) -> list[ContractionCall]:
+    """The calls: the filter packed, the filter transformed, the blocks. names: the buffers of image and filter."""
+    packed = pack_call(w.c, packing(w), f"{name}_pack", names[1], temp)
+    filters = temp(ELEMENTS * w.tiling.panels * w.depth * w.tiling.width * 4)
+    transform = _filters(w, f"{name}_filters", packed.buffers[1], filters)
+    return [packed, transform, _Blocks(w, name, (names[0], filters), out).emit()]
+
+
+def packing(w: Winograd) -> Plan:
+    """How the filter is packed before it is transformed."""
+    return Plan(w.tiling, (), 0, 1, "call", False, False, 1)
+
+
+def _filters(w: Winograd, name: str, source: Buffer, target: Buffer) -> ContractionCall:
+    """G g Gt for all channels and columns; an item is a channel of a panel."""
+    fn, t = Function(name), w.tiling
+    m = Arithmetic(fn, t.lanes)
+    packed, made = fn.buffer(0), fn.buffer(1)
+    line, plane = t.width * 4, w.depth * t.width * 4
+    with fn.loop("%begin", "%end") as item:
+        panel, channel = fn.integer("udiv", item.index, w.depth), fn.integer("urem", item.index, w.depth)
+        inside = fn.integer("mul", channel, line)
+        first = at(fn, packed, fn.integer("add", fn.integer("mul", panel, TAP * TAP * plane), inside))
+        begin = at(fn, made, fn.integer("add", fn.integer("mul", panel, plane), inside))
+        with fn.loop("0", str(line), t.lanes * 4) as v:
+            p, q = at(fn, first, v.index), at(fn, begin, v.index)
+            taps = [fn.load(m.type, at(fn, p, k * plane), 4) for k in range(TAP * TAP)]
+            for number, value in enumerate(m.both(taps, filter_)):
+                fn.store(m.type, value, at(fn, q, number * t.panels * plane), 4)
+    return ContractionCall(fn, (source, target), t.panels * w.depth, GRAIN)
+
+
+class WinogradKernel(TileLoops):
+    """What the two kernels have in common: memory on the stack, and register tiles of products."""
+
+    def __init__(self, w: Winograd, name: str) -> None:
+        super().__init__(w.c, packing(w), name)
+        self.w = w
+        self.m = Arithmetic(self.fn, self.t.lanes)
+        self.columns = w.panels * self.t.width
+        self.line = self.columns * 4
+
+    def room(self, nbytes: int) -> Value:
+        return self.fn.op(f"alloca [{nbytes} x i8], align 64")
+
+    def clear(self, pointer: Value, nbytes: int) -> None:
+        with self.fn.loop("0", str(nbytes), self.t.lanes * 4) as i:
+            self.fn.store(self.m.type, "zeroinitializer", at(self.fn, pointer, i.index), 4)
+
+    def part(self, total: int, size: int, first: Value) -> Value:
+        """How many of a total there are in a block that begins with `first`."""
+        if total % size == 0:
+            return str(size)
+        return self.fn.minimum(self.fn.integer("sub", str(total), first), str(size))
+
+    def widths(self, panel: Value, body: Callable[[int], None]) -> None:
+        """The body for the vectors that a panel has."""
+        t = self.t
+        forms = [t.tail_vectors] if t.panels == 1 or t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
+        with self.choice(panel, str(t.panels - 1), len(forms)) as choose:
+            for vectors in forms:
+                with choose():
+                    body(vectors)
+
+    def products(
+        self, a: Value, b: Value, sums: Value, rows: tuple[int, ...], vectors: int, loop: KLoop, add: bool
+    ) -> None:
+        """A register tile: so many rows, at distances in a; the sums of one lie `line` bytes apart. add: to them."""
+        fn, t = self.fn, self.t
+        micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
+        places = [at(fn, sums, i * self.line + v * t.lanes * 4) for i in range(len(rows)) for v in range(vectors)]
+        start = [fn.load(self.m.type, x, 4) for x in places] if add else None
+        turns = loop.trip // UNROLLED if isinstance(loop.trip, int) else fn.integer("udiv", loop.trip, UNROLLED)
+        loops = [KLoop(turns, loop.a * UNROLLED, loop.b * UNROLLED), KLoop(UNROLLED, loop.a, loop.b)]
+        for place, value in zip(places, Accumulation(fn, micro).run(loops, a, b, start), strict=True):
+            fn.store(self.m.type, value, place, 4)
+
+
+class _Blocks(WinogradKernel):
+    """Blocks of tiles by blocks of columns, given to the epilogue."""
+
+    def __init__(self, w: Winograd, name: str, operands: tuple[Buffer, Buffer], out: Epilogue) -> None:
+        super().__init__(w, name)
+        self.operands, self.out = operands, out
+        self.many = w.channels < w.depth
+        self.row = w.channels * 4
+
+    def emit(self) -> ContractionCall:
+        fn, w = self.fn, self.w
+        sums = ELEMENTS * w.tiles * self.line
+        self.image, self.sums = self.room(ELEMENTS * w.tiles * self.row), self.room(sums)
+        zeros, self.tile_results = self.room(self.row), self.room(OUT * OUT * self.line)
+        self.filters = fn.buffer(1)
+        patches = Patches(fn, w, "a", fn.buffer(0), zeros, self.row)
+        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        total, blocks = extent_value(fn, w.total), extent_value(fn, w.blocks)
+        self.clear(zeros, self.row)
+        with fn.loop("%begin", "%end") as item:
+            first = fn.integer("mul", fn.integer("urem", item.index, blocks), w.tiles)
+            tiles = fn.minimum(fn.integer("sub", total, first), str(w.tiles))
+            panel = fn.integer("mul", fn.integer("udiv", item.index, blocks), w.panels)
+            panels = self.part(self.t.panels, w.panels, panel)
+            if self.many:
+                self.clear(self.sums, sums)
+            with fn.loop("0", str(w.depth), w.channels) if self.many else nullcontext() as loop:
+                channel = loop.index if loop else "0"
+                trip = self.part(w.depth, w.channels, channel)
+                patches.transform(first, tiles, channel, trip, self.image)
+                self._multiply(channel, trip, panel, panels)
+            self._results(first, tiles, panel, panels)
+        grid = ext.mul(w.blocks, w.column_blocks)
+        return ContractionCall(fn, (*self.operands, *self.out.buffers), grid, 1)
+
+    def _multiply(self, channel: Value, trip: Value, panel: Value, panels: Value) -> None:
+        """Adds the products of a block of channels to the sums, element by element."""
+        fn, w, t = self.fn, self.w, self.t
+        plane = w.depth * t.width * 4
+        rows = tuple(i * self.row for i in range(w.rows))
+        steps = int(trip) if trip.isdigit() else trip
+        with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels) as p:
+            number = fn.integer("add", panel, p.index)
+            b = at(fn, self.filters, fn.integer("mul", element.index, t.panels * plane))
+            b = at(fn, b, fn.integer("mul", number, plane))
+            b = at(fn, b, fn.integer("mul", channel, t.width * 4))
+            a = at(fn, self.image, fn.integer("mul", element.index, w.tiles * self.row))
+            sums = at(fn, self.sums, fn.integer("mul", element.index, w.tiles * self.line))
+            sums = at(fn, sums, fn.integer("mul", p.index, t.width * 4))
+
+            def tiles(vectors: int, a: Value = a, b: Value = b, sums: Value = sums) -> None:
+                with fn.loop("0", str(w.tiles // w.rows)) as group:
+                    x = at(fn, a, fn.integer("mul", group.index, w.rows * self.row))
+                    y = at(fn, sums, fn.integer("mul", group.index, w.rows * self.line))
+                    self.products(x, b, y, rows, vectors, KLoop(steps, 4, t.width * 4), self.many)
+
+            self.widths(number, tiles)
+
+    def _results(self, first: Value, tiles: Value, panel: Value, panels: Value) -> None:
+        """At m A of the block's tiles, then the epilogue of each result that is there."""
+        fn, w, t = self.fn, self.w, self.t
+        most = -(-t.columns // t.lanes)
+        before = fn.integer("mul", panel, t.vectors)
+        vectors = fn.minimum(fn.integer("mul", panels, t.vectors), fn.integer("sub", str(most), before))
+        full = vectors
+        if t.tail_active < t.lanes:
+            last = fn.op(f"icmp eq i64 {fn.integer('add', before, vectors)}, {most}")
+            full = fn.integer("sub", vectors, fn.op(f"zext i1 {last} to i64"))
+        with fn.loop("0", tiles) as tile:
+            image, *begins = place_of(fn, w, fn.integer("add", first, tile.index))
+            sums = at(fn, self.sums, fn.integer("mul", tile.index, self.line))
+            with fn.loop("0", vectors) as v:
+                shift = fn.integer("mul", v.index, t.lanes * 4)
+                p, q = at(fn, sums, shift), at(fn, self.tile_results, shift)
+                elements = [fn.load(self.m.type, at(fn, p, i * w.tiles * self.line), 4) for i in range(ELEMENTS)]
+                for k, value in enumerate(self.m.both(elements, result)):
+                    fn.store(self.m.type, value, at(fn, q, k * self.line), 4)
+            ends = [
+                fn.minimum(fn.integer("sub", str(axis.size), begin), str(OUT)) if axis.size % OUT else str(OUT)
+                for axis, begin in zip((w.down, w.across), begins, strict=True)
+            ]
+            with fn.loop("0", ends[0]) as i, fn.loop("0", ends[1]) as j:
+                starts = {w.image.key: image} if w.image else {}
+                starts[w.down.out.key] = fn.integer("add", begins[0], i.index)
+                starts[w.across.out.key] = fn.integer("add", begins[1], j.index)
+                number = fn.integer("add", fn.integer("mul", i.index, OUT), j.index)
+                results = at(fn, self.tile_results, fn.integer("mul", number, self.line))
+                for start, end, active in (("0", full, t.lanes), (full, vectors, t.tail_active)):
+                    if start != end:
+                        with fn.loop(start, end) as v:
+                            self._point(results, v.index, before, starts, active)
+
+    def _point(self, results: Value, v: Value, before: Value, starts: dict[int, Value], active: int) -> None:
+        fn, t, lane = self.fn, self.t, self.c.lane
+        assert lane is not None
+        value = fn.load(self.m.type, at(fn, results, fn.integer("mul", v, t.lanes * 4)), 4)
+        here = {**starts, lane.key: fn.integer("mul", fn.integer("add", before, v), t.lanes)}
+        self.out.vector(fn, Point(value, t.lanes, active, Tile(fn, self.c, here), {}))

@@ -1,0 +1,137 @@
+"""The transformations of Winograd's F(2x2, 3x3), on vectors of channels (see `contract_winograd`).
+
+Bt = 1  0 -1  0      G =  1    0    0       At = 1  1  1  0
+     0  1  1  0          1/2  1/2  1/2           0  1 -1 -1
+     0 -1  1  0          1/2 -1/2  1/2
+     0  1  0 -1           0    0    1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir.dtypes import DType
+from .contract_micro import at, widen
+from .contract_winograd import IN, OUT, Axis, Winograd
+from .emit import Function, Value
+
+Along = Callable[["Arithmetic", Sequence[Value]], list[Value]]
+"""A matrix of the algorithm times a column."""
+
+
+class Arithmetic:
+    """Sums of fp32 vectors."""
+
+    def __init__(self, fn: Function, lanes: int) -> None:
+        self.fn, self.type = fn, f"<{lanes} x float>"
+        self._half = "<" + ", ".join(["float 0.5"] * lanes) + ">"
+
+    def plus(self, x: Value, y: Value) -> Value:
+        return self.fn.op(f"fadd {self.type} {x}, {y}")
+
+    def minus(self, x: Value, y: Value) -> Value:
+        return self.fn.op(f"fsub {self.type} {x}, {y}")
+
+    def negative(self, x: Value) -> Value:
+        return self.fn.op(f"fneg {self.type} {x}")
+
+    def half(self, x: Value) -> Value:
+        return self.fn.op(f"fmul {self.type} {x}, {self._half}")
+
+    def both(self, values: Sequence[Value], along: Along) -> list[Value]:
+        """A transformation along both axes of a square of values; all row by row."""
+        side = round(len(values) ** 0.5)
+        columns = [along(self, values[j::side]) for j in range(side)]
+        return [x for i in range(len(columns[0])) for x in along(self, [column[i] for column in columns])]
+
+
+def image(m: Arithmetic, d: Sequence[Value]) -> list[Value]:
+    """Bt d."""
+    return [m.minus(d[0], d[2]), m.plus(d[1], d[2]), m.minus(d[2], d[1]), m.minus(d[1], d[3])]
+
+
+def filter_(m: Arithmetic, g: Sequence[Value]) -> list[Value]:
+    """G g."""
+    ends = m.plus(g[0], g[2])
+    return [g[0], m.half(m.plus(ends, g[1])), m.half(m.minus(ends, g[1])), g[2]]
+
+
+def result(m: Arithmetic, x: Sequence[Value]) -> list[Value]:
+    """At x."""
+    return [m.plus(m.plus(x[0], x[1]), x[2]), m.minus(m.minus(x[1], x[2]), x[3])]
+
+
+def result_back(m: Arithmetic, y: Sequence[Value]) -> list[Value]:
+    """A y."""
+    return [y[0], m.plus(y[0], y[1]), m.minus(y[0], y[1]), m.negative(y[1])]
+
+
+def filter_back(m: Arithmetic, x: Sequence[Value]) -> list[Value]:
+    """Gt x."""
+    both = m.half(m.plus(x[1], x[2]))
+    return [m.plus(x[0], both), m.half(m.minus(x[1], x[2])), m.plus(both, x[3])]
+
+
+def place_of(fn: Function, w: Winograd, tile: Value) -> tuple[Value, Value, Value]:
+    """Which image a tile is of, and the first of its results down and across."""
+    down, across = w.down.tiles, w.across.tiles
+    inside = fn.integer("urem", tile, down * across)
+    row, column = fn.integer("udiv", inside, across), fn.integer("urem", inside, across)
+    return fn.integer("udiv", tile, down * across), fn.integer("mul", row, OUT), fn.integer("mul", column, OUT)
+
+
+class Patches:
+    """Transforms the points of tiles: of the image (4 x 4 of operand a), or of results (2 x 2 of operand b).
+
+    What is outside is read from `zeros`, as many as a block has channels. The elements of a tile are `plane` bytes
+    apart, tiles `row`.
+    """
+
+    def __init__(self, fn: Function, w: Winograd, side: str, pointer: Value, zeros: Value, row: int) -> None:
+        self.fn, self.w, self.side = fn, w, side
+        self.pointer, self.zeros, self.row = pointer, zeros, row
+        self.operand = w.c.a if side == "a" else w.c.b
+        self.along: Along = image if side == "a" else result_back
+        self.points = IN if side == "a" else OUT
+        self.arithmetic = Arithmetic(fn, w.tiling.lanes)
+
+    def transform(self, first: Value, tiles: Value, channel: Value, trip: Value, target: Value) -> None:
+        """So many tiles and channels, from the first ones given."""
+        fn, w, unit, lanes = self.fn, self.w, self.operand.dtype.bytes, self.w.tiling.lanes
+        with fn.loop("0", tiles) as tile:
+            number, *begins = place_of(fn, w, fn.integer("add", first, tile.index))
+            start = fn.integer("add", channel, self.operand.offset)
+            if w.image:
+                start = fn.integer("add", start, fn.integer("mul", number, getattr(w.image, self.side)))
+            valid = []
+            for axis, begin in zip((w.down, w.across), begins, strict=True):
+                start = fn.integer("add", start, fn.integer("mul", begin, self._step(axis)))
+                low, high = axis.inside if self.side == "a" else (0, axis.size)
+                valid.append([self._inside(fn.integer("add", begin, i), low, high) for i in range(self.points)])
+            source = at(fn, self.pointer, fn.integer("mul", start, unit))
+            pointers = []
+            for i, in_row in enumerate(valid[0]):
+                line = at(fn, source, i * self._step(w.down) * unit)
+                for j, in_column in enumerate(valid[1]):
+                    there = fn.op(f"and i1 {in_row}, {in_column}")
+                    point = at(fn, line, j * self._step(w.across) * unit)
+                    pointers.append(fn.op(f"select i1 {there}, ptr {point}, ptr {self.zeros}"))
+            made = at(fn, target, fn.integer("mul", tile.index, self.row))
+            with fn.loop("0", trip, lanes) as c:
+                values = [self._load(at(fn, p, fn.integer("mul", c.index, unit))) for p in pointers]
+                here = at(fn, made, fn.integer("mul", c.index, 4))
+                for k, value in enumerate(self.arithmetic.both(values, self.along)):
+                    fn.store(self.arithmetic.type, value, at(fn, here, k * w.tiles * self.row), 4)
+
+    def _step(self, axis: Axis) -> int:
+        """From one point to the next along an axis."""
+        return axis.out.a if self.side == "a" else axis.out.b
+
+    def _inside(self, index: Value, low: int, high: int) -> Value:
+        return self.fn.op(f"icmp ult i64 {self.fn.integer('sub', index, low)}, {high - low}")
+
+    def _load(self, pointer: Value) -> Value:
+        fn, lanes = self.fn, self.w.tiling.lanes
+        if self.operand.dtype is DType.F32:
+            return fn.load(self.arithmetic.type, pointer, 4)
+        return widen(fn, lanes, fn.load(f"<{lanes} x i16>", pointer, 2))
