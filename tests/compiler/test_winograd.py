@@ -40,7 +40,7 @@ pytestmark = pytest.mark.skipif(not VECTORS, reason="a CPU with AVX2 or AVX-512 
 
 @pytest.fixture
 def however_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LEAST_CHANNELS", "LEAST_TILES", "LEAST_SUMS", "LEAST_WORK"):
+    for name in ("LEAST_CHANNELS", "LEAST_TILES", "LEAST_SUMS", "LEAST_SAVED", "LEAST_WORK"):
         monkeypatch.setattr(contract_winograd, name, 1)
 
 
@@ -208,6 +208,11 @@ def test_little_code_is_preferred_for_what_takes_less_time_than_more_code() -> N
     small, large = convolution(1, 30, 64, 64, 3, 1, 1).spec, convolution(16, 30, 128, 128, 3, 1, 1).spec
     assert [winograd(x, target(), compact=True) is None for x in (small, large)] == [True, False]
     assert winograd(small, target()) is not None
+
+
+def test_of_small_images_too_much_is_edge() -> None:
+    made = [convolution(64, size + 2, 64, 64, 3, 1, 1).spec for size in (5, 6, 7)]
+    assert [winograd(x, target()) is None for x in made] == [True, False, False]
 
 
 def test_results_in_bf16_are_rounded_once() -> None:
