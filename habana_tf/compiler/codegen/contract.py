@@ -4,9 +4,12 @@
 
     [spread a]  [pack b]  main: tiles of sums -> epilogue            the sum in one piece
     [spread a]  [pack b]  main: tiles of partial sums; reduce: partial sums in fixed order -> epilogue
+    pack filter  transform it  main: blocks of tiles -> epilogue           a 3 x 3 convolution by Winograd's algorithm
+    main: blocks of partial sums; reduce: in fixed order, transformed back -> epilogue          its filter's gradient
 
 What is cut how is `contract_tiles.plan`'s decision; loops around tiles are `contract_loops`', the register tile is
-`contract_micro`'s, the packed copies are `contract_pack`'s, the kernels made of them `contract_kernels`'. Products and
+`contract_micro`'s, the packed copies are `contract_pack`'s, the kernels made of them `contract_kernels`'. Which
+convolutions are Winograd's is `contract_winograd`'s decision, made first. Products and
 sums are fp32 (fused multiply-add where the CPU has it); a bf16 result is rounded once.
 
 Invariants: what is computed depends on the spec and the target, never on the number of threads or on the grid's cut;
