@@ -139,20 +139,21 @@ class _Emitted:
             if isinstance(kernel, Repeated):
                 at += len(list(kernel.plan.flat()))
                 continue
-            code, first = self.codes[at], len(self.made)
+            code, source = self.codes[at], None
             for call in code.calls:
                 if not call.once or call.grid == 0:
                     continue
                 early = self._early.setdefault(at, {})
                 for b in call.buffers:
-                    if isinstance(b, tuple):
+                    if isinstance(b, tuple) and b[1] not in early:
                         early[b[1]] = self.layout.temporary(code.temps[b[1]])
-                made += early.values()
+                        made.append(early[b[1]])
                 numbers = self._numbers(call, early)
                 self.made.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
-                (source,) = (b for b in call.buffers if isinstance(b, Node))
+                source = next((b for b in call.buffers if isinstance(b, Node)), source)  # or of the call before
+                assert source is not None
                 row = describe_copy(kernel, source, times)
-                self.rows.append({**row, "launches": [first, len(self.made) - first]})
+                self.rows.append({**row, "launches": [len(self.made) - 1, 1]})
             at += 1
         return made
 

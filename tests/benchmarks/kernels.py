@@ -4,7 +4,8 @@ A model is trained for two steps in a fresh process, which leaves its recipe. Th
 their order, on one thread and on memory full of zeros, and the least CPU time of a few rounds counts for each; so a
 kernel finds the caches as it does in a step. Sums are per class of kernels, in milliseconds, GFLOP/s and GB/s (tensors
 read and written, each once; see `compiler.describe`), with the share of what a loop of multiply-adds in fp32 does in
-registers; pairs in bf16 may do twice that.
+registers; pairs in bf16 may do twice that, and convolutions count the multiplications of their definition, of which
+Winograd's algorithm needs less than half.
 
     products          forward
     input gradients   of a product's first operand

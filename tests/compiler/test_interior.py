@@ -52,7 +52,7 @@ def programs(draw: st.DrawFn) -> Program:
 def test_windows_of_padded_images(program: Program, seed: int) -> None:
     numbers = np.random.default_rng(seed)
     arrays = [numbers.normal(size=n.shape).astype(np.float32) for n in program.inputs]
-    check(program, arrays, atol=1e-4)
+    check(program, arrays, atol=1e-3)  # sums of some thousand numbers
 
 
 def _forward(images: int, side: int, channels: int) -> tuple[Program, list[Node]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import contract, contract_winograd
 from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, emit_contract
+from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_winograd import winograd
 from habana_tf.compiler.contraction import Guard, Operand
 from habana_tf.hardware.cpu import Isa, Target, target
 from habana_tf.ir.dtypes import DType
-
-from .contraction_cases import (
+from tests.child import on_hpu
+from tests.compiler.contraction_cases import (
     BF16,
     F32,
     TARGETS,
@@ -32,7 +34,7 @@ from .contraction_cases import (
     run,
     to_bf16,
 )
-from .test_contract import ScaleAndBias
+from tests.compiler.test_contract import ScaleAndBias
 
 VECTORS = [t for t in TARGETS if t.isa >= Isa.AVX2]
 pytestmark = pytest.mark.skipif(not VECTORS, reason="a CPU with AVX2 or AVX-512 is wanted")
@@ -224,3 +226,37 @@ def test_results_in_bf16_are_rounded_once() -> None:
     run(code, widens, {"a": case.a, "b": case.b, "out": out})
     want = case.reference()
     assert (np.abs(from_bf16(out) - want) <= np.abs(want) * 2.0**-8 + 1e-4).all()
+
+
+@on_hpu
+def test_in_a_loop_the_filter_is_transformed_before_it() -> None:
+    import tensorflow as tf
+
+    from habana_tf.compiler.codegen import contract
+
+    made = []
+
+    def calls(*arguments: Any) -> list[ContractionCall]:
+        made.append([call.once for call in convolution_calls(*arguments)])
+        return convolution_calls(*arguments)
+
+    numbers = np.random.default_rng(0)
+    image = numbers.standard_normal((4, 16, 16, 64)).astype(np.float32)
+    filters = (numbers.standard_normal((3, 3, 64, 64)) / 24).astype(np.float32)
+
+    @tf.function
+    def repeated(x: Any, w: Any) -> Any:
+        for _ in tf.range(5):
+            x = tf.nn.relu(tf.nn.conv2d(x, w, 1, "SAME")) - 0.3
+        return x
+
+    convolution_calls, contract.convolution_calls = contract.convolution_calls, calls
+    found = {}
+    try:
+        for device in ("/HPU:0", "/CPU:0"):
+            with tf.device(device):
+                found[device] = repeated(tf.constant(image), tf.constant(filters)).numpy()
+    finally:
+        contract.convolution_calls = convolution_calls
+    np.testing.assert_allclose(found["/HPU:0"], found["/CPU:0"], rtol=1e-4, atol=1e-4)
+    assert made == [[True, True, False]]

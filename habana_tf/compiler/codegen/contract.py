@@ -9,8 +9,8 @@
 
 What is cut how is `contract_tiles.plan`'s decision; loops around tiles are `contract_loops`', the register tile is
 `contract_micro`'s, the packed copies are `contract_pack`'s, the kernels made of them `contract_kernels`'. Which
-convolutions are Winograd's is `contract_winograd`'s decision, made first. Products and
-sums are fp32 (fused multiply-add where the CPU has it); a bf16 result is rounded once.
+convolutions are Winograd's is `contract_winograd`'s decision, made first. Products and sums are fp32 (fused
+multiply-add where the CPU has it); a bf16 result is rounded once.
 
 Invariants: what is computed depends on the spec and the target, never on the number of threads or on the grid's cut;
 nothing outside the operands' index ranges is read (bf16 pairs read two neighbours that both are in range).
@@ -75,10 +75,10 @@ def emit_contract(
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
     if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
+    once = bool(steady) and steady[0 if c.swapped else 1]
     made = None if cut else winograd(spec, target, compact)
     if made:
-        return _by_winograd(made, name, epilogue or StoreResult(made.c, target.rounds_to_bf16))
-    once = bool(steady) and steady[0 if c.swapped else 1]
+        return _by_winograd(made, name, epilogue or StoreResult(made.c, target.rounds_to_bf16), once)
     p = cut or plan(c, target, compact, once)
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
     calls: list[ContractionCall] = []
@@ -118,7 +118,7 @@ def emit_contract(
     return ContractCode(tuple(calls), tuple(temps), p)
 
 
-def _by_winograd(w: Winograd, name: str, epilogue: Epilogue) -> ContractCode:
+def _by_winograd(w: Winograd, name: str, epilogue: Epilogue, once: bool) -> ContractCode:
     temps: list[Extent] = []
 
     def temp(nbytes: Extent) -> tuple[str, int]:
@@ -126,5 +126,8 @@ def _by_winograd(w: Winograd, name: str, epilogue: Epilogue) -> ContractCode:
         return "temp", len(temps) - 1
 
     names = ("b", "a") if w.c.swapped else ("a", "b")
-    calls = (gradient_calls if w.gradient else convolution_calls)(w, name, names, temp, epilogue)
+    if w.gradient:
+        calls = gradient_calls(w, name, names, temp, epilogue)
+    else:
+        calls = convolution_calls(w, name, names, temp, epilogue, once)
     return ContractCode(tuple(calls), tuple(temps), None)

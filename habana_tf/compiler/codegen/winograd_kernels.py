@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 
 from ...ir import extent as ext
 from ...ir.extent import Extent
@@ -35,13 +36,15 @@ Temp = Callable[[Extent], Buffer]
 
 
 def convolution_calls(
-    w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue
+    w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue, once: bool
 ) -> list[ContractionCall]:
-    """The calls: the filter packed, the filter transformed, the blocks. names: the buffers of image and filter."""
+    """The calls: the filter packed, the filter transformed, the blocks. names: the buffers of image and filter; once:
+    the filter is the same every time in a loop."""
     packed = pack_call(w.c, packing(w), f"{name}_pack", names[1], temp)
     filters = temp(ELEMENTS * w.tiling.panels * w.depth * w.tiling.width * 4)
     transform = _filters(w, f"{name}_filters", packed.buffers[1], filters)
-    return [packed, transform, _Blocks(w, name, (names[0], filters), out).emit()]
+    before = [replace(call, once=once) for call in (packed, transform)]
+    return [*before, _Blocks(w, name, (names[0], filters), out).emit()]
 
 
 def packing(w: Winograd) -> Plan:
