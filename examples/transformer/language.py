@@ -58,7 +58,8 @@ def sentence(seed: tuple[int, ...]) -> tuple[Words, Words]:
         many = lot < 0.45
         ending = gender + ("i" if many else "") + case
         english, other = [names[many]], [stem + ending]
-        for adjective, its in (one(ADJECTIVES) for _ in range(random.choice(3, p=(0.4, 0.4, 0.2)))):
+        for k in random.permutation(len(ADJECTIVES))[: random.choice(3, p=(0.4, 0.4, 0.2))]:
+            adjective, its = list(ADJECTIVES.items())[k]
             english.insert(0, adjective)
             other.append(its + ending)
         if lot < 0.2:
