@@ -6,13 +6,11 @@ A sequence is `[CLS] a piece [SEP] what follows, or does not [SEP] [PAD] [PAD]`.
 from __future__ import annotations
 
 import numpy as np
-from common.tales import SENTENCES, TRADES, Sentence, facts, sentence, tale
+from common.tales import SENTENCES, Sentence, tale
 from common.text import Vocabulary
 
 SPECIAL = ("[CLS]", "[MASK]", "[PAD]", "[SEP]", "[UNK]")
 HELD_OUT = 1_000_000  # tales from this number on are never trained with
-BY_TOOL, BY_GOODS = 2, 4  # sentences of a tale that do not name the trade, and share no word that tells it
-NEW_TRADES = 4  # the pairs of the test are about these, the last ones; those trained with are about the others
 
 Pieces = list[list[int]]
 
@@ -55,8 +53,7 @@ class Corpus:
             at += 1
         follows = int(random.integers(2))
         if not follows:
-            other = (chosen + 1 + int(random.integers(len(tales) - 1))) % len(tales)
-            chosen, at = other, int(random.integers(SENTENCES))
+            chosen, at = int(random.integers(len(tales))), int(random.integers(SENTENCES))
         second = [word for each in tales[chosen][at:] for word in each]
         return [first, second], follows
 
@@ -88,20 +85,18 @@ class Corpus:
         return words, kinds, places, hidden, counts, follows
 
     def pairs(
-        self, random: np.random.Generator, rows: int, length: int, new: bool
+        self, random: np.random.Generator, held_out: bool, rows: int, length: int
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Pairs of sentences about two people: words and kinds, int32 [rows, length], and labels, int32 [rows].
+        """Pairs of sentences: words and kinds, int32 [rows, length], and labels, int32 [rows].
 
-        The label is 1 where both have the same trade, which neither sentence names: one tells of the tool, the other of
-        the goods. new: about the last NEW_TRADES trades, otherwise about the others.
+        Both are of one tale, with others between them or not. The label is 1 where they are in its order, 0 otherwise.
         """
-        trades = sorted(TRADES)[-NEW_TRADES:] if new else sorted(TRADES)[:-NEW_TRADES]
+        tales = self.held_out if held_out else self.trained
         words, kinds = np.zeros((rows, length), np.int32), np.zeros((rows, length), np.int32)
         labels = random.integers(2, size=rows).astype(np.int32)
         for row in range(rows):
-            one, other = random.permutation(len(trades))[:2]
-            of_second = one if labels[row] else other
-            first = sentence(random, facts(random, trades[one]), BY_TOOL)
-            second = sentence(random, facts(random, trades[of_second]), BY_GOODS)
-            words[row], kinds[row] = self.joined(*self._numbers([first, second]), length)
+            chosen = tales[random.integers(len(tales))]
+            two = np.sort(random.permutation(SENTENCES)[:2])
+            first, second = two if labels[row] else two[::-1]
+            words[row], kinds[row] = self.joined(chosen[first], chosen[second], length)
         return words, kinds, labels

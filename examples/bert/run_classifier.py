@@ -1,11 +1,10 @@
-"""A pre-trained BERT is fine-tuned: do two sentences tell of people with the same trade?
+"""A pre-trained BERT is fine-tuned: are two sentences of a tale in the order in which they were told?
 
     python examples/bert/run_classifier.py --init_checkpoint bert_phase_1
     python examples/bert/run_classifier.py
 
-One sentence has somebody's tool, the other what somebody gave away: "her hammer was old , so she mended the hammer ."
-and "felix gave two boxes of nails to his uncle ." What belongs together was learnt in pre-training. Four of the twelve
-trades are only in the test, so that the second line, which learns from the pairs alone, can only guess.
+Others may lie between them. When tools are mended in a tale, goods made, carried to the market and sold, BERT read in
+pre-training; the second line learns from the few pairs alone. The test is on tales that nobody has seen.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ def main() -> None:
     if length > config.max_position_embeddings:
         sys.exit(f"--max_seq_length {length}: the network has {config.max_position_embeddings} positions")
     steps = max(int(options.pairs * options.num_train_epochs / batch), 1)
-    train = corpus.pairs(np.random.default_rng((options.seed, 0)), options.pairs, length, new=False)
-    test = corpus.pairs(np.random.default_rng((options.seed, 1)), 512, length, new=True)
+    train = corpus.pairs(np.random.default_rng((options.seed, 0)), False, options.pairs, length)
+    test = corpus.pairs(np.random.default_rng((0, 1)), True, 512, length)
 
     with run.strategy.scope():
         model = Classifier(config, corpus.padding, classes=2)

@@ -59,15 +59,15 @@ SENTENCES = len(TELLINGS)
 Sentence = list[str]
 
 
-def facts(random: np.random.Generator, trade: str | None = None) -> dict[str, str]:
-    """What a tale is about, by names of the gaps in TELLINGS. trade: one of TRADES, or any."""
+def facts(random: np.random.Generator) -> dict[str, str]:
+    """What a tale is about, by names of the gaps in TELLINGS."""
 
     def one(of: Any) -> Any:
         choices = list(of)
         return choices[random.integers(len(choices))]
 
-    trade = trade or one(TRADES)
-    buyer, season, (he, his) = one([each for each in TRADES if each != trade]), one(SEASONS), one(PEOPLE)
+    trade, season, (he, his) = one(TRADES), one(SEASONS), one(PEOPLE)
+    buyer = one([each for each in TRADES if each != trade])
     place, tool, goods, package, packages = TRADES[trade]
     weather, feel = SEASONS[season]
     told = {name: one(words) for name, words in OTHERS.items()}
