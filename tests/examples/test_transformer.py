@@ -50,14 +50,25 @@ def test_two_cards_train_as_one() -> None:
 @pytest.mark.rest
 def test_translates_as_stock_tensorflow(tmp_path: Path) -> None:
     """From one checkpoint, with one beam and with several."""
-    line = (PROGRAM, *SMALL, "-d", "fp32", "--train_steps", "150", "--eval_sentences", "24", "--model_dir", str(tmp_path))
+    line = (
+        PROGRAM,
+        *SMALL,
+        "-d",
+        "fp32",
+        "--train_steps",
+        "200",
+        "--eval_sentences",
+        "24",
+        "--model_dir",
+        str(tmp_path),
+    )
     train(*line, "--learning_rate", "2")
     for beams in ("1", "3"):
         ours, stock = (train(*line, "--beam_size", beams, *more) for more in ([], ["--no_hpu"]))
-        assert "Goes on from ckpt-150" in ours and not losses(ours)
+        assert "Goes on from ckpt-200" in ours and not losses(ours)
         told = [re.findall(r"^-> .*|^24 held-out.*", each, re.MULTILINE) for each in (ours, stock)]
         assert len(told[0]) == 2 and told[0] == told[1]
-        assert float(re.findall(r"BLEU ([\d.]+)", ours)[0]) > 0
+        assert len(set(told[0][0].split())) > 3, "a sentence that could differ"
 
 
 @pytest.mark.rest
