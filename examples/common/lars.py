@@ -10,6 +10,11 @@ UNMEASURED = ("bias", "gamma", "beta")
 """Variables with these words in their names take plain steps, without weight decay."""
 
 
+def measured(variable: Any) -> bool:
+    """Whether the steps of a variable are measured by its weights, which also decay."""
+    return not any(word in variable.name.rpartition("/")[2] for word in UNMEASURED)
+
+
 class LARS(tf.keras.optimizers.Optimizer):
     """Layer-wise adaptive rate scaling with momentum (arXiv 1708.03888), as ResNet-50 is trained with large batches.
 
@@ -29,9 +34,9 @@ class LARS(tf.keras.optimizers.Optimizer):
             self.momenta = [self.add_variable_from_reference(each, "momentum") for each in var_list]
 
     def update_step(self, gradient: Any, variable: Any) -> None:
-        rate = tf.cast(self.learning_rate, variable.dtype)
+        rate = tf.cast(tf.convert_to_tensor(self.learning_rate), variable.dtype)
         value = tf.convert_to_tensor(variable)
-        if not any(word in variable.name.rpartition("/")[2] for word in UNMEASURED):
+        if measured(variable):
             length, slope = tf.norm(value), tf.norm(gradient)
             ratio = self.trust * length / (slope + self.decay * length + 1e-9)
             rate *= tf.where((length > 0) & (slope > 0), ratio, 1.0)

@@ -25,3 +25,21 @@ class WarmUp(tf.keras.optimizers.schedules.LearningRateSchedule):
 
     def get_config(self) -> dict[str, Any]:
         return {"rate": self.rate, "warmup": self.warmup, "steps": self.steps, "power": self.power}
+
+
+class Noam(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """Rises in a line over `warmup` steps, then falls as one over the root of the step (arXiv 1706.03762, section 5.3).
+
+    The highest rate is scale / sqrt(width * warmup).
+    """
+
+    def __init__(self, width: int, warmup: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.width, self.warmup, self.scale = width, max(warmup, 1), scale
+
+    def __call__(self, step: Any) -> Any:
+        at = tf.cast(step, tf.float32) + 1
+        return self.scale * self.width**-0.5 * tf.minimum(tf.math.rsqrt(at), at * self.warmup**-1.5)
+
+    def get_config(self) -> dict[str, Any]:
+        return {"width": self.width, "warmup": self.warmup, "scale": self.scale}

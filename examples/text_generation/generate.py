@@ -65,15 +65,11 @@ def decoder(options: argparse.Namespace, letters: int) -> Any:
         def one(self, letter: Any, at: Any, kept: Any) -> tuple[Any, Any]:
             """The logits [batch, letters] after one more letter [batch] at a place, and the cache with it."""
             x = self.embed(letter)[:, None] + self.where(at)
-            here = tf.range(options.length)[:, None] == at
-            seen = tf.range(options.length) <= at
             new = []
             for k, block in enumerate(self.blocks):
-                attention, y = block.attention, block.norm_1(x)
-                key = tf.where(here, attention.split(attention.key(y)), kept[k, 0])
-                value = tf.where(here, attention.split(attention.value(y)), kept[k, 1])
-                new.append(tf.stack([key, value]))
-                x = block.feed(x + attention.attend(attention.split(attention.query(y)), key, value, seen))
+                mixed, keys, values = block.attention.one(block.norm_1(x), at, kept[k, 0], kept[k, 1])
+                new.append(tf.stack([keys, values]))
+                x = block.feed(x + mixed)
             return self.head(self.norm(x))[:, 0], tf.stack(new)
 
     return Decoder()
