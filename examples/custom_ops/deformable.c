@@ -1,8 +1,9 @@
-/* DeformableSampleC: bilinear sampling at moved places, and its gradient: see deformable.py, which says what they mean.
+/* DeformableSampleC: bilinear sampling at moved places, and its gradient: see deformable.py, which says what
+ * they mean.
  *
- * A work item of the op is a pixel, whose taps lie together in the result. A work item of the gradient is a picture: what
- * flows back to a pixel comes from any tap of the picture, so nobody else may add to it. It adds in a workspace of fp32,
- * also where the tensors are bf16.
+ * A work item of the op is a pixel, whose taps lie together in the result. A work item of the gradient is a
+ * picture: what flows back to a pixel comes from any tap of the picture, so nobody else may add to it. It
+ * adds in a workspace of fp32, also where the tensors are bf16.
  */
 #include <math.h>
 
@@ -28,9 +29,11 @@ static sizes of(const habana_call* call, const habana_tensor* x) {
 static int check(const habana_call* call, const habana_tensor* x, const habana_tensor* offsets) {
   if (x->rank != 4 || offsets->rank != 5) return habana_fail(call, "x must have rank 4 and offsets rank 5");
   const int64_t taps = habana_int(call, "kernel") * habana_int(call, "kernel");
-  if (memcmp(x->shape, offsets->shape, 3 * sizeof(int64_t)) != 0 || offsets->shape[3] != taps || offsets->shape[4] != 2) {
-    return habana_fail(call, "x must be [batch, height, width, channels], and offsets [batch, height, width, %lld, 2]",
-                       (long long)taps);
+  if (memcmp(x->shape, offsets->shape, 3 * sizeof(int64_t)) != 0 || offsets->shape[3] != taps ||
+      offsets->shape[4] != 2) {
+    return habana_fail(
+        call, "x must be [batch, height, width, channels], and offsets [batch, height, width, %lld, 2]",
+        (long long)taps);
   }
   return 0;
 }
@@ -52,7 +55,8 @@ static int shape(const habana_call* call, int64_t (*shapes)[HABANA_MAX_RANK], in
 static int grad_shape(const habana_call* call, int64_t (*shapes)[HABANA_MAX_RANK], int32_t* ranks) {
   const habana_tensor *dy = &call->inputs[0], *x = &call->inputs[1], *offsets = &call->inputs[2];
   if (check(call, x, offsets)) return 1;
-  if (dy->rank != 5 || memcmp(dy->shape, offsets->shape, 4 * sizeof(int64_t)) != 0 || dy->shape[4] != x->shape[3]) {
+  if (dy->rank != 5 || memcmp(dy->shape, offsets->shape, 4 * sizeof(int64_t)) != 0 ||
+      dy->shape[4] != x->shape[3]) {
     return habana_fail(call, "dy must have the shape of what DeformableSampleC gives");
   }
   copy_shape(x, shapes[0], &ranks[0]);
@@ -68,13 +72,17 @@ static int64_t workspace(const habana_call* call) {
 }
 
 /* A place far outside, or none (NaN), is outside: it must not become an integer. */
-static int64_t whole(float place, int64_t size) { return place >= 0 && place < (float)size ? (int64_t)place : -1; }
+static int64_t whole(float place, int64_t size) {
+  return place >= 0 && place < (float)size ? (int64_t)place : -1;
+}
 
-/* The cell of a tap at a pixel, which are counted over all pictures. Pixels are counted within the picture. */
+/* The cell of a tap at a pixel, which are counted over all pictures. Pixels are counted within the picture.
+ */
 static cell look(const sizes* s, const habana_tensor* offsets, int64_t pixel, int64_t tap) {
   const int64_t here = pixel % (s->height * s->width), moved = (pixel * s->taps + tap) * 2;
   const float row = (float)(here / s->width + tap / s->kernel - s->kernel / 2) + habana_read(offsets, moved);
-  const float column = (float)(here % s->width + tap % s->kernel - s->kernel / 2) + habana_read(offsets, moved + 1);
+  const float column =
+      (float)(here % s->width + tap % s->kernel - s->kernel / 2) + habana_read(offsets, moved + 1);
   const float top = floorf(row), left = floorf(column);
   cell found = {row - top, column - left, {{-1, -1}, {-1, -1}}};
   for (int i = 0; i < 2; ++i) {

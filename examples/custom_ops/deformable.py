@@ -156,7 +156,7 @@ def main() -> None:
         deformable = DeformableConv(32, sample)
         model = tf.keras.Sequential([
             layers.Input((8, 8, 1)), layers.Conv2D(16, 3, padding="same", activation="relu"), deformable,
-            layers.ReLU(), layers.AveragePooling2D(2), layers.Flatten(), layers.Dense(4),
+            layers.ReLU(), layers.MaxPooling2D(2), layers.Flatten(), layers.Dense(32, "relu"), layers.Dense(4),
         ])  # fmt: skip
         loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
         model.compile(tf.keras.optimizers.Adam(3e-3), loss, metrics=["accuracy"])

@@ -81,7 +81,8 @@ def main() -> None:
     notes = Notes()
     with contextlib.redirect_stdout(notes):
         runpy.run_path(program, run_name="__main__")
-    result.write_text(json.dumps({"first": notes.first, "seconds": notes.seconds, "launches": notes.launches, **counts()}))
+    noted = {"first": notes.first, "seconds": notes.seconds, "launches": notes.launches}
+    result.write_text(json.dumps({**noted, **counts()}))
 
 
 if __name__ == "__main__":
