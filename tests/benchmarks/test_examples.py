@@ -28,14 +28,30 @@ def test_summary_and_table() -> None:
     }
     line = examples.summary("vit", "bf16", runs)
     assert line["ratio"] == 2.5 and line["steps"] == 10 and line["launches_per_step"] == 2
-    assert line["warm"] == {"step_ms": 10.0, "first_step_s": 1.5} and line["cold"]["step_ms"] == 11.0
+    assert (
+        line["warm"] == {"step_ms": 10.0, "first_step_s": 1.5, "lower_quartile_ms": 10.0}
+        and line["cold"]["step_ms"] == 11.0
+    )
     assert line["recipes_written"] == [10, 0] and line["compiled"] == [12, 1]
     assert line["ops_on_cpu"] == {"Unique": 3, "Where": 1}
     console = Console(width=200)
     with console.capture() as shown:
         console.print(examples.table([line]))
     row = [cell.strip() for cell in shown.get().splitlines()[-2].strip("│").split("│")]
-    assert row == ["vit", "bf16", "10.0", "25.0", "2.50", "4.0", "1.5", "0.5", "10", "0", "2", "3 Unique, 1 Where"]
+    assert row == [
+        "vit",
+        "bf16",
+        "10.0",
+        "25.0",
+        "2.50 (2.50)",
+        "4.0",
+        "1.5",
+        "0.5",
+        "10",
+        "0",
+        "2",
+        "3 Unique, 1 Where",
+    ]
 
 
 def test_a_program_that_does_not_say_its_steps_is_refused(tmp_path: Path) -> None:

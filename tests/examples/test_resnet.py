@@ -32,10 +32,12 @@ def test_learns_one_synthetic_batch(optimizer: list[str]) -> None:
 
 
 def test_two_cards_with_common_statistics_train_as_one() -> None:
-    """Per step the losses differ by rounding only, which batch normalisation makes more of in later ones."""
-    line = (PROGRAM, *SMALL, "--train_steps", "8", "--log_every", "1", "-d", "fp32", "--distributed_bn")
+    """The losses differ by rounding only. In six steps of a long warm-up: at the full rate rounding becomes much more,
+    and after four steps stock TensorFlow is as far from HPU on one card as that is from two cards."""
+    line = (PROGRAM, "--width", "8", "-bs", "32", "--warmup_steps", "30", "--train_steps", "6", "--log_every", "1",
+            "-d", "fp32", "--distributed_bn")  # fmt: skip
     one, two = losses(train(*line)), losses(train(*line, cards=2))
-    assert one.keys() == two.keys() and len(one) == 8
+    assert one.keys() == two.keys() and len(one) == 6
     assert all(abs(one[step] - two[step]) < 2e-3 for step in one), (one, two)
 
 
