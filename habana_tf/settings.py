@@ -88,10 +88,25 @@ HABANA_SIM_RANK = _launched("HABANA_SIM_RANK", "habana-tf run: rank of this proc
 HABANA_SIM_SIZE = _launched("HABANA_SIM_SIZE", "habana-tf run: number of processes.")
 HABANA_SIM_LOCAL_RANK = _launched("HABANA_SIM_LOCAL_RANK", "habana-tf run: rank of this process on its host.")
 HABANA_SIM_LOCAL_SIZE = _launched("HABANA_SIM_LOCAL_SIZE", "habana-tf run: number of processes on this host.")
+HABANA_SIM_CHECKPOINT_NOTE: Setting[str | None] = Setting(
+    "HABANA_SIM_CHECKPOINT_NOTE",
+    None,
+    *kind.FILE,
+    meaning="habana-tf run: file in which the program may write where its last checkpoint is; when the job fails, its "
+    "user is told which line goes on from there.",
+    key=False,
+)
 HOROVOD_RANK = _launched("HOROVOD_RANK", "horovodrun: rank of this process.")
 HOROVOD_SIZE = _launched("HOROVOD_SIZE", "horovodrun: number of processes.")
 HOROVOD_LOCAL_RANK = _launched("HOROVOD_LOCAL_RANK", "horovodrun: rank of this process on its host.")
 HOROVOD_LOCAL_SIZE = _launched("HOROVOD_LOCAL_SIZE", "horovodrun: number of processes on this host.")
+HOROVOD_ELASTIC: Setting[bool] = Setting(
+    "HOROVOD_ELASTIC",
+    False,
+    *kind.SWITCH,
+    meaning="horovodrun: ranks of this job come and go; one whose card by local rank is held takes another one.",
+    key=False,
+)
 OMPI_COMM_WORLD_RANK = _launched("OMPI_COMM_WORLD_RANK", "mpirun of Open MPI: rank of this process.")
 OMPI_COMM_WORLD_SIZE = _launched("OMPI_COMM_WORLD_SIZE", "mpirun of Open MPI: number of processes.")
 OMPI_COMM_WORLD_LOCAL_RANK = _launched("OMPI_COMM_WORLD_LOCAL_RANK", "mpirun of Open MPI: rank on this host.")

@@ -50,6 +50,7 @@ NEVER = {
     "make test-all": "this test is in it",
     "make bench": "measures, for minutes, a machine that nobody else may use",
     'make bench ARGS="--models warmstart"': "measures, as above; tests/benchmarks has its parts",
+    "python tests/benchmarks/examples.py": "measures, as above; tests/benchmarks has its parts",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",
     "make": "names the program",

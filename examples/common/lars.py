@@ -39,7 +39,7 @@ class LARS(tf.keras.optimizers.Optimizer):
         if measured(variable):
             length, slope = tf.norm(value), tf.norm(gradient)
             ratio = self.trust * length / (slope + self.decay * length + 1e-9)
-            rate *= tf.where((length > 0) & (slope > 0), ratio, 1.0)
+            rate = rate * tf.where((length > 0) & (slope > 0), ratio, 1.0)
             gradient += self.decay * value
         kept = self.momenta[self._index_dict[self._var_key(variable)]]
         kept.assign(self.momentum * kept + rate * gradient)

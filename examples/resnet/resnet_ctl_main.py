@@ -39,12 +39,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--image_size", type=int, default=32)
     parser.add_argument("--resnet_size", type=int, choices=BLOCKS, default=14)
     parser.add_argument("--width", type=int, default=16, help="filters of the first stage; ResNet-50 has 64")
+    parser.add_argument("--distributed_bn", action="store_true", help="batch normalisation over all cards")
     parser.add_argument("--save_every", type=int, default=0, help="steps between two checkpoints; 0: in the end")
     return parser.parse_args()
 
 
-def network(size: int, depth: int, width: int, classes: int) -> Any:
-    """Images [batch, size, size, 3] -> logits [batch, classes]: ResNet with bottlenecks, version 1.5."""
+def network(size: int, depth: int, width: int, classes: int, distributed: bool) -> Any:
+    """Images [batch, size, size, 3] -> logits [batch, classes]: ResNet with bottlenecks, version 1.5.
+
+    distributed: batch normalisation over all cards.
+    """
     import tensorflow as tf
 
     layers = tf.keras.layers
@@ -53,7 +57,9 @@ def network(size: int, depth: int, width: int, classes: int) -> Any:
         x = layers.Conv2D(
             filters, kernel, stride, padding="same", use_bias=False, kernel_initializer="he_normal"
         )(x)  # fmt: skip
-        return layers.BatchNormalization(momentum=0.9, epsilon=1e-5, gamma_initializer=gamma)(x)
+        return layers.BatchNormalization(
+            momentum=0.9, epsilon=1e-5, gamma_initializer=gamma, synchronized=distributed
+        )(x)  # fmt: skip
 
     def block(x: Any, filters: int, stride: int) -> Any:
         y = layers.ReLU()(convolved(x, filters, 1))
@@ -98,7 +104,7 @@ def main() -> None:
         noise = random.normal(size=shape).astype(np.float32), random.integers(0, classes, batch).astype(np.int32)
 
     with run.strategy.scope():
-        model = network(options.image_size, options.resnet_size, options.width, classes)
+        model = network(options.image_size, options.resnet_size, options.width, classes, options.distributed_bn)
         rate = WarmUp(options.base_learning_rate, options.warmup_steps, options.train_steps, power=2)
         if options.optimizer == "LARS":
             optimizer = LARS(rate, options.weight_decay)

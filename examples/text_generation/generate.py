@@ -29,6 +29,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--depth", type=int, default=3)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--learning_rate", type=float, default=2e-3)
+    parser.add_argument("--save_every", type=int, default=0, help="steps between two checkpoints; 0: in the end")
     parser.add_argument("--prompt", default="The miller took ")
     parser.add_argument("--max_new_tokens", type=int, default=100)
     parser.add_argument("--temperature", type=float, default=0.0, help="0 takes the likeliest letter")
@@ -139,7 +140,7 @@ def main() -> None:
         return tf.reduce_sum(tf.reduce_mean(each, axis=1))
 
     trainer = Trainer(run, model, optimizer, loss, options.batch_size, model_dir=options.model_dir)
-    trainer.fit(batch_at, options.num_steps, options.log_every, unit="pieces")
+    trainer.fit(batch_at, options.num_steps, options.log_every, options.save_every, unit="pieces")
 
     if run.rank == 0:
         end = min(len(options.prompt) + options.max_new_tokens, options.length)

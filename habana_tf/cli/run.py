@@ -23,6 +23,8 @@ examples:
 The output of each rank has the rank in front; progress bars are drawn for rank 0 only. When a rank fails the others
 are stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them,
 a third kills them. With nohup before it the job survives its terminal, and it goes on when what reads its output ends.
+When the job fails, a program that has written where its last checkpoint is, into the file HABANA_SIM_CHECKPOINT_NOTE,
+has its user told which line goes on from there.
 
 Set TF_RECIPE_CACHE_PATH: with it the ranks share recipes, and each is compiled once per host instead of once per rank.
 """
@@ -105,6 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
         held.callback(console.close)
         address = meeting[0] if meeting else None
         try:
-            return Job(ranks, console, shlex.split(arguments.rsh), address, arguments.grace).run()
+            line = shlex.join(["habana-tf", *sys.argv[1:]])
+            return Job(ranks, console, shlex.split(arguments.rsh), address, arguments.grace, line).run()
         except plan.PlanError as error:
             raise CommandError(str(error), 2) from error

@@ -2,7 +2,8 @@
 
 What: a machine has HABANA_SIM_CARDS cards with module ids 0, 1, ... One process uses one card, as on Gaudi.
 HABANA_VISIBLE_MODULES limits the choice, HLS_MODULE_ID makes it; otherwise a process that a launcher started takes
-the visible card of its local rank, and any other the first visible one that is free.
+the visible card of its local rank, and any other the first visible one that is free. A rank of an elastic job takes the
+first free one too where that of its local rank is held.
 
 Invariant: a card that does not exist is an error that names the variable at fault, never another card.
 """
@@ -114,7 +115,11 @@ def _of_rank(launched: ranks.Ranks, allowed: tuple[Card, ...]) -> Choice:
     rank = launched.local_rank
     if rank < len(allowed):
         card = allowed[rank]
-        return Choice((card,), f"local rank {rank} ({launched.source}) gets card {card.module_id}")
+        reason = f"local rank {rank} ({launched.source}) gets card {card.module_id}"
+        if settings.HOROVOD_ELASTIC.get():  # local ranks are given anew while processes keep their cards
+            others = tuple(each for each in allowed if each is not card)
+            return Choice((card, *others), f"{reason}, or in an elastic job another visible one")
+        return Choice((card,), reason)
     listed = ",".join(str(card.module_id) for card in allowed)
     raise CardError(
         f"local rank {rank} ({launched.source}) of {launched.local_size} processes on this host has no card: it may "

@@ -5,7 +5,8 @@ command does (128 + n for signal n). Every further line is an order: the number 
 `end`, upon which the command and all it started are asked to end, and killed after the time of grace; `kill`, upon
 which they are killed at once. The end of input means that the launcher is gone, and is such an `end`; SIGTERM to the
 agent itself is such a `kill`. When the command fails unasked, the agent says which other hosts of the job answer no
-more (`reach.py`), and with it for which ranks the command has probably waited.
+more (`reach.py`), and with it for which ranks the command has probably waited. However it fails: a command that has
+noted where its last checkpoint is (HABANA_SIM_CHECKPOINT_NOTE) is said to go on from there, and by which line.
 
 Why a process between: the launcher may be killed, or be on another host behind ssh, which passes on no signal. The end
 of a pipe arrives in every case.
@@ -26,11 +27,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
-from typing import TextIO
+from typing import Any, TextIO
 
 from habana_tf.launcher import reach
 
@@ -49,13 +52,23 @@ def main() -> int:
     """Runs the rank that standard input describes; returns its exit code.
 
     The description: {"command": [...], "environment": {...}, "directory": ..., "share": [which part, of how many] or
-    null, "rendezvous": address or null, "grace": seconds, "others": {other host: [ranks on it]}}.
+    null, "rendezvous": address or null, "grace": seconds, "others": {other host: [ranks on it]}, "line": the job's}.
     """
     line = sys.stdin.readline()
     if not line:
         return FAILED
     rank = json.loads(line)
-    environment = {**os.environ, **rank["environment"]}
+    with tempfile.TemporaryDirectory(prefix="habana-tf-run-") as folder:
+        note = Path(folder, "checkpoint")
+        code = _run(rank, {**os.environ, **rank["environment"], "HABANA_SIM_CHECKPOINT_NOTE": str(note)})
+        checkpoint = note.read_text(errors="replace").strip() if code and note.is_file() else ""
+    if checkpoint:
+        print(f"the job goes on from {checkpoint} by: {rank['line']}", file=sys.stderr)
+    return code
+
+
+def _run(rank: dict[str, Any], environment: dict[str, str]) -> int:
+    """Runs the command of a rank, described as above, and obeys orders meanwhile; returns the exit code."""
     if rank["rendezvous"] is not None and "HOROVOD_GLOO_IFACE" not in environment:
         environment["HOROVOD_GLOO_IFACE"] = interface_towards(rank["rendezvous"])
     if rank["share"] is not None:

@@ -51,13 +51,15 @@ class _Running:
 @dataclass
 class Job:
     """ranks: as planned. rsh: words of the command that runs a shell line on another host, before host and line.
-    rendezvous: the address Horovod's ranks meet at. grace: seconds from asking a rank to end to killing it."""
+    rendezvous: the address Horovod's ranks meet at. grace: seconds from asking a rank to end to killing it. line: what
+    its user typed to start the job."""
 
     ranks: Sequence[Rank]
     console: Console
     rsh: Sequence[str] = tuple(RSH.split())
     rendezvous: str | None = None
     grace: float = 10.0
+    line: str = ""
     _running: list[_Running] = field(default_factory=list)
     _start: float = 0.0
     _stopping: float | None = None
@@ -113,6 +115,7 @@ class Job:
             "rendezvous": self.rendezvous,
             "grace": self.grace,
             "others": self._others(rank),
+            "line": self.line,
         }
         self._tell(agent, json.dumps(description))
         for stream, pipe in (("out", agent.stdout), ("err", agent.stderr)):

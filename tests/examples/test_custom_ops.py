@@ -39,6 +39,26 @@ def test_a_kernel_in_c_learns_a_ring(tmp_path: Path) -> None:
     assert found is not None and float(found[2]) < float(found[1]) / 2, printed
 
 
+@pytest.mark.parametrize(
+    ("source", "precision"),
+    [
+        ("", "full"), pytest.param("", "off", marks=pytest.mark.rest),
+        pytest.param("deformable.c", "full", marks=[pytest.mark.rest, needs_compiler]),
+        pytest.param("deformable.c", "off", marks=[pytest.mark.rest, needs_compiler]),
+    ],
+)  # fmt: skip
+def test_a_deformable_convolution_learns_which_way_up_digits_stand(source: str, precision: str, tmp_path: Path) -> None:
+    words, name = [], "DeformableSample"
+    if source:
+        build([str(EXAMPLES / source)], str(tmp_path / "made.so"))
+        words, name = [str(tmp_path / "made.so")], "DeformableSampleC"
+    printed = run(EXAMPLES / "deformable.py", *words, TF_BF16_CONVERSION=precision, COLUMNS="200")
+    said = re.search(r"Test accuracy: ([\d.]+)%; places moved by ([\d.]+)", printed)
+    assert said is not None and float(said[1]) > 85 and float(said[2]) > 0.05, printed
+    for op in (name, f"{name}Grad"):
+        assert bool(re.search(rf"{op} +│ +\d+ │ bfloat16", printed)) == (precision == "full"), printed
+
+
 @needs_compiler
 def test_the_blocks_of_the_document(tmp_path: Path) -> None:
     text = (ROOT / "docs" / "custom-ops.md").read_text()

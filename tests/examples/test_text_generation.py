@@ -30,6 +30,15 @@ def test_learns_and_writes() -> None:
 
 
 @pytest.mark.rest
+def test_two_cards_train_as_one() -> None:
+    """With the same batch over all cards: only rounding differs."""
+    line = (*LINE, "--num_steps", "15", "--log_every", "5")
+    one, two = losses(train(*line)), losses(train(*line, cards=2))
+    assert one.keys() == two.keys() and len(one) == 4
+    assert all(abs(one[step] - two[step]) < 2e-3 for step in one), (one, two)
+
+
+@pytest.mark.rest
 def test_the_same_text_without_the_cache(tmp_path: Path) -> None:
     first = train(*LINE, "--num_steps", "150", "--prompt", PROMPT, "--model_dir", str(tmp_path))
     second = train(*LINE, "--num_steps", "150", "--prompt", PROMPT, "--model_dir", str(tmp_path), "--no_cache")

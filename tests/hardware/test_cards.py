@@ -24,6 +24,7 @@ RANK_2 = {
     "OMPI_COMM_WORLD_LOCAL_RANK": "2",
     "OMPI_COMM_WORLD_LOCAL_SIZE": "4",
 }
+ELASTIC = {"HOROVOD_RANK": "1", "HOROVOD_SIZE": "2", "HOROVOD_LOCAL_RANK": "1", "HOROVOD_LOCAL_SIZE": "2"}
 
 
 def test_a_machine_has_eight_different_cards() -> None:
@@ -45,6 +46,9 @@ def test_a_machine_has_eight_different_cards() -> None:
         (RANK_2, [2]),
         ({**RANK_2, "HABANA_VISIBLE_MODULES": "7,5,3"}, [3]),
         ({**RANK_2, "HLS_MODULE_ID": "0"}, [0]),
+        ({**ELASTIC, "HOROVOD_ELASTIC": "1"}, [1, 0, 2, 3, 4, 5, 6, 7]),
+        ({**ELASTIC, "HOROVOD_ELASTIC": "1", "HABANA_VISIBLE_MODULES": "4,2"}, [2, 4]),
+        ({**ELASTIC, "HOROVOD_ELASTIC": "0"}, [1]),
     ],
 )
 def test_the_cards_to_try(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], modules: list[int]) -> None:

@@ -364,6 +364,36 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     assert code == 127 and "could not be started" in err and "cannot run" in err
 
 
+def test_a_job_that_fails_says_which_line_goes_on_from_its_last_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the program noted last; rank 1 noted nothing, and rank 0 notes before its end only. A job that ends well
+    says nothing."""
+    program = write(
+        tmp_path / "train.py",
+        """
+        import os, sys, time
+        from pathlib import Path
+        if os.environ["HABANA_SIM_RANK"] == "1":
+            while not Path("saved").exists():
+                time.sleep(0.01)
+            sys.exit(int(sys.argv[1]))
+        for step in (10, 20):
+            Path(os.environ["HABANA_SIM_CHECKPOINT_NOTE"]).write_text(f"here/ckpt-{step}")
+        Path("saved").touch()
+        time.sleep(0 if sys.argv[1] == "0" else 60)
+        """,
+    )
+    line = "-n", "2", "--no-bind", program, "3", "--name", "two words"
+    monkeypatch.chdir(tmp_path)
+    _, _, err = run(*line)
+    said = [each for each in err.splitlines() if "goes on from" in each]
+    typed = f"habana-tf run -n 2 --no-bind {program} 3 --name 'two words'"
+    assert said == [f"[0] the job goes on from here/ckpt-20 by: {typed}"], err
+    code, _, err = run("-n", "2", program, "0")
+    assert code == 0 and "goes on" not in err
+
+
 def test_what_cannot_be_started_names_its_option(tmp_path: Path) -> None:
     program = write(tmp_path / "a.py", "")
     for option, value in (("--python", "/no/python"), ("--rsh", "no-shell"), ("--log-dir", "/proc/no")):
