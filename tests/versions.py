@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -16,4 +18,10 @@ workers_fit = pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with severa
 needs_horovod = pytest.mark.skipif(
     importlib.util.find_spec("horovod") is None,
     reason="no Horovod in this environment: 0.28.1 is for TensorFlow 2.15 with Python 3.10 or 3.11 (make horovod)",
+)
+
+GARDEN = Path(sys.prefix) / "garden"
+"""Where `make garden` puts TensorFlow's Model Garden: to be put before a child's PYTHONPATH."""
+needs_garden = pytest.mark.skipif(
+    not (GARDEN / "official").is_dir(), reason="no Model Garden in this environment: make garden"
 )

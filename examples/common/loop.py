@@ -54,6 +54,7 @@ class Trainer:
                 saved.restore(latest).expect_partial()
                 run.say(f"Goes on from {Path(latest).name}, step {int(self.step.numpy())}")
                 self._note(latest)
+        run.same([*model.variables, *optimizer.variables, self.step])
 
     def save(self) -> None:
         """Writes a checkpoint, if there is a model_dir."""
@@ -90,8 +91,8 @@ class Trainer:
 
         def work() -> Any:
             gradients = [tf.identity(total) for total in self._sums]
-            self.optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
-            loss = self._over_all(tf.identity(self._loss_sum))
+            self.optimizer.apply_gradients(zip(self.run.for_optimizer(gradients), self.variables, strict=True))
+            loss = self.run.total(tf.identity(self._loss_sum))
             for total in [*self._sums, self._loss_sum]:
                 total.assign(tf.zeros_like(total))
             return loss
@@ -104,15 +105,10 @@ class Trainer:
 
         def work(*parts: Any) -> Any:
             loss, gradients = self._gradients(parts)
-            self.optimizer.apply_gradients(zip(gradients, self.variables, strict=True))
-            return self._over_all(loss)
+            self.optimizer.apply_gradients(zip(self.run.for_optimizer(gradients), self.variables, strict=True))
+            return self.run.total(loss)
 
         return self._first(self.run.strategy.run(work, args=batch))
-
-    def _over_all(self, value: Any) -> Any:
-        if self.run.size == 1:
-            return value
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, value)
 
     def _first(self, value: Any) -> Any:
         return self.run.strategy.experimental_local_results(value)[0]

@@ -2,7 +2,8 @@
 
 For each class and each overlap from 0.5 to 0.95 in steps of 0.05: detections of all pictures are taken from the surest
 down, each takes the free object it overlaps most, if by enough, and else is false. Precision, made not to rise with
-recall, is averaged at the 101 recalls 0, 0.01, ..., 1. No crowds and no ranges of areas: generated pictures have none.
+recall, is averaged at the 101 recalls 0, 0.01, ..., 1. Without crowds and ranges of areas; otherwise its numbers are
+those of `pycocotools` (tests/examples/test_coco_metric.py).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import numpy as np
 
 OVERLAPS = np.linspace(0.5, 0.95, 10)
 RECALLS = np.linspace(0, 1, 101)
-MOST = 100  # detections of a picture that count
+MOST = 100  # detections of a class in a picture that count
 
 Boxes = np.ndarray
 
@@ -52,15 +53,16 @@ def _precision(
     """Of one class at one overlap."""
     scores, right, objects = [], [], 0
     for (boxes, kinds, sure), (true_boxes, true_kinds) in zip(found, wanted, strict=True):
-        order = np.argsort(-sure, kind="stable")[:MOST]
-        order = order[kinds[order] == kind]
+        order = np.argsort(-sure, kind="stable")
+        order = order[kinds[order] == kind][:MOST]
         true = true_boxes[true_kinds == kind]
         objects += len(true)
         free = np.ones(len(true), bool)
         shared = overlaps(boxes[order], true)
         for row, k in enumerate(order):
             open_to = np.where(free, shared[row], -1.0)
-            best = int(open_to.argmax()) if len(true) else -1
+            # Of equal overlaps the last, as COCO's program does.
+            best = len(true) - 1 - int(open_to[::-1].argmax()) if len(true) else -1
             hit = best >= 0 and open_to[best] >= least
             if hit:
                 free[best] = False
@@ -72,5 +74,5 @@ def _precision(
     true_so_far = hits.cumsum()
     precision = true_so_far / np.arange(1, len(hits) + 1)
     precision = np.maximum.accumulate(precision[::-1])[::-1]
-    places = np.searchsorted(true_so_far / objects, RECALLS - 1e-12)
+    places = np.searchsorted(true_so_far / objects, RECALLS)
     return float(np.append(precision, 0.0)[np.minimum(places, len(precision))].mean())

@@ -3,7 +3,7 @@
     python examples/ssd/demo_ssd.py -e 10 -b 32 -d bf16 --model_dir ssd_run --hvd_workers 2
 
 The arguments are those of the launcher of this name; what it does not know goes to ssd.py. Its workers ran under
-Horovod, these run under HPUStrategy, by `habana-tf run`.
+`mpirun`, these under `habana-tf run`: Horovod's ranks all the same.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hvd_workers", type=int, default=1, help="cards")
+    parser.add_argument("--hvd_workers", type=int, default=1, help="cards, joined by Horovod")
     options, others = parser.parse_known_args()
     program = [str(Path(__file__).with_name("ssd.py")), *others]
     if options.hvd_workers > 1:
-        line = [sys.executable, "-m", "habana_tf.cli", "run", "-n", str(options.hvd_workers), *program]
+        several = ["run", "-n", str(options.hvd_workers), "--strategy", "horovod"]
+        line = [sys.executable, "-m", "habana_tf.cli", *several, *program, "--use_horovod"]
     else:
         line = [sys.executable, *program]
     print(" ".join(line), flush=True)

@@ -1,8 +1,10 @@
-"""SSD with a ResNet-34 finds discs, squares and triangles in generated pictures.
+"""SSD with a ResNet-34 finds discs, squares and triangles in generated pictures, or what COCO's have.
 
     python examples/ssd/ssd.py --model_dir ssd_run
     python examples/ssd/ssd.py --model_dir ssd_run --mode eval
+    python examples/ssd/ssd.py --model_dir ssd_run --inference picture.png
     habana-tf run -n 2 examples/ssd/ssd.py --distributed_bn --model_dir ssd_run
+    mpirun -np 2 python examples/ssd/ssd.py --use_horovod --distributed_bn --model_dir ssd_run
 
 The arguments are those of the SSD that ran on cards; `demo_ssd.py` starts it on several. `--image_size 300 --width 64
 --levels 5 -b 128` is about the network that was trained on COCO.
@@ -27,7 +29,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("-b", "--batch_size", type=int, default=32, help="per card")
     parser.add_argument("-e", "--epochs", type=int, default=10)
     parser.add_argument("-s", "--steps", type=int, help="instead of epochs")
-    parser.add_argument("--num_examples_per_epoch", type=int, default=1600)
+    parser.add_argument("--num_examples_per_epoch", type=int, help="default: 1600, or all of --data_dir with objects")
+    parser.add_argument("--data_dir", type=Path, help="as COCO: annotations/instances_train*.json and _val*, images")
+    parser.add_argument("--resnet_checkpoint", help="weights of the backbone, from a checkpoint or its directory")
+    parser.add_argument("--inference", type=Path, nargs="+", metavar="IMAGE", help="find objects in these; no training")
+    parser.add_argument("--vis_dataloader", action="store_true", help="draw the first batch into model_dir")
     parser.add_argument("--use_fake_data", action="store_true", help="one batch again and again: for speed, for tests")
     parser.add_argument("--eval_samples", type=int, default=128)
     parser.add_argument("--distributed_bn", action="store_true", help="batch normalisation over all cards")
@@ -44,8 +50,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--keep_ckpt_max", type=int, default=20)
     parser.add_argument("--profiling", action="store_true", help="a trace of every 20th step, in model_dir")
     options = parser.parse_args()
-    if (options.mode == "eval" or options.profiling) and options.model_dir is None:
-        parser.error("--mode eval and --profiling need --model_dir")
+    if (options.mode == "eval" or options.profiling or options.inference or options.vis_dataloader) and (
+        options.model_dir is None
+    ):
+        parser.error("--mode eval, --profiling, --inference and --vis_dataloader need --model_dir")
     return options
 
 
@@ -53,16 +61,26 @@ def main() -> None:
     options = arguments()
     run = start.begin(options)
 
+    import backbone
     import boxes as box
     import model as ssd
     import numpy as np
     import tensorflow as tf
     from coco_metric import average_precisions
+    from common import coco
     from common.loop import Trainer
     from common.shapes import CLASSES, pictures
+    from detector import Detector, draw
 
+    learn = options.mode == "train" and not options.inference
+    data = None
+    names, numbers, examples = list(CLASSES), list(range(len(CLASSES))), 1600
+    if options.data_dir is not None:
+        data = coco.Set(options.data_dir, "train" if learn else "val")
+        names, numbers = data.names, data.numbers
+        examples = sum(len(each.classes) > 0 for each in data.pictures)
     batch = options.batch_size * run.size
-    steps_per_epoch = math.ceil(options.num_examples_per_epoch / batch)
+    steps_per_epoch = math.ceil((options.num_examples_per_epoch or examples) / batch)
     steps = options.steps or options.epochs * steps_per_epoch
 
     class Rate(tf.keras.optimizers.schedules.LearningRateSchedule):
@@ -75,20 +93,34 @@ def main() -> None:
             falls = sum(tf.where(at >= end, 1.0, 0.0) for end in ends)
             return options.base_lr * batch / 32 * warm * 0.1**falls
 
+    def normalize(**arguments: Any) -> Any:
+        if options.distributed_bn and run.horovod:
+            return run.horovod.SyncBatchNormalization(**arguments)
+        return tf.keras.layers.BatchNormalization(synchronized=options.distributed_bn, **arguments)
+
     with run.strategy.scope():
-        model, grids = ssd.network(options.image_size, options.depth, options.width, len(CLASSES), options.levels,
-                                   options.distributed_bn)  # fmt: skip
+        model, grids, trunk = ssd.network(options.image_size, options.depth, options.width, len(names), options.levels,
+                                          normalize)  # fmt: skip
         optimizer = tf.keras.optimizers.SGD(Rate(), momentum=0.9, global_clipnorm=10.0, jit_compile=False)
     defaults = box.default_boxes(grids)
     kernels = [v for v in model.trainable_variables if "kernel" in v.name]
     run.say(f"SSD-ResNet{options.depth}: {model.count_params():,} weights, {len(defaults)} boxes, {run.size} card(s), "
             f"{steps} steps, {steps_per_epoch} an epoch")  # fmt: skip
 
+    def shapes(count: int, *seed: int) -> tuple[Any, list[coco.Wanted]]:
+        images, _, boxes, classes = pictures(count, options.image_size, (options.seed, *seed))
+        return images, [(b[c > 0], c[c > 0]) for b, c in zip(boxes, classes, strict=True)]
+
     def batch_at(step: int) -> tuple[Any, ...]:
-        made = pictures(batch, options.image_size, (options.seed, 1, 0 if options.use_fake_data else step))
-        images, _, boxes, classes = made
-        encoded = [box.encode(b[c > 0], c[c > 0], defaults) for b, c in zip(boxes, classes, strict=True)]
-        wanted, kinds = zip(*encoded, strict=True)
+        if data is not None and not options.use_fake_data:
+            images, told = data.batch(step, batch, options.image_size, options.seed)
+        else:
+            images, told = shapes(batch, 1, 0 if options.use_fake_data else step)
+        if options.vis_dataloader and step == 0 and run.rank == 0:
+            options.model_dir.mkdir(parents=True, exist_ok=True)
+            for number, (image, (boxes, classes)) in enumerate(zip(images, told, strict=True)):
+                draw(options.model_dir / f"dataloader_{number}.png", image, boxes, classes)
+        wanted, kinds = zip(*(box.encode(*each, defaults) for each in told), strict=True)
         return images, np.stack(wanted), np.stack(kinds)
 
     fake = batch_at(0) if options.use_fake_data else None
@@ -98,20 +130,20 @@ def main() -> None:
         decay = options.weight_decay * tf.add_n([tf.nn.l2_loss(kernel) for kernel in kernels])
         return ssd.loss(offsets, logits, wanted, kinds) + decay * options.batch_size
 
-    @tf.function
-    def predict(images: Any) -> Any:
-        def work(x: Any) -> Any:
-            offsets, logits = model(x, training=False)
-            return offsets, tf.nn.softmax(logits)
-
-        return [run.strategy.experimental_local_results(each)[0] for each in run.strategy.run(work, args=(images,))]
+    detector = Detector(run, model, defaults, options.batch_size)
 
     def evaluate() -> str:
-        images, _, boxes, classes = pictures(options.eval_samples, options.image_size, (options.seed, 2))
-        offsets, chances = (each.numpy() for each in predict(tf.constant(images)))
-        found = [box.detections(box.decode(o, defaults), c) for o, c in zip(offsets, chances, strict=True)]
-        told = average_precisions(found, [(b[c > 0], c[c > 0]) for b, c in zip(boxes, classes, strict=True)])
-        return ", ".join(f"{name}: {value:.4f}" for name, value in told.items())
+        if options.data_dir is None:
+            images, wanted = shapes(options.eval_samples, 2)
+            found = detector.find(images)
+        else:
+            chosen = coco.Set(options.data_dir, "val").pictures[: options.eval_samples]
+            found = []
+            for first in range(0, len(chosen), options.batch_size):
+                some = chosen[first : first + options.batch_size]
+                found += detector.find(np.stack([coco.load(each.path, options.image_size)[0] for each in some]))
+            wanted = [(each.boxes, each.classes) for each in chosen]
+        return ", ".join(f"{name}: {value:.4f}" for name, value in average_precisions(found, wanted).items())
 
     profiled: list[int] = []
 
@@ -125,10 +157,16 @@ def main() -> None:
             profiled.append(step)
 
     trainer = Trainer(run, model, optimizer, loss, batch, model_dir=options.model_dir, keep=options.keep_ckpt_max)
-    if options.mode == "eval":
-        if not int(trainer.step.numpy()):
-            sys.exit(f"--mode eval: no checkpoint in {options.model_dir}")
-        run.say(f"step {int(trainer.step.numpy())}, {evaluate()}")
+    at = int(trainer.step.numpy())
+    if options.resnet_checkpoint and learn and not at:
+        run.say(f"{backbone.load(trunk, options.resnet_checkpoint)} variables from {options.resnet_checkpoint}")
+    if not learn and not at:
+        sys.exit(f"{'--inference' if options.inference else '--mode eval'}: no checkpoint in {options.model_dir}")
+    if options.inference:
+        where = options.model_dir / "inference"
+        run.say(detector.infer(options.inference, options.image_size, names, numbers, where))
+    elif not learn:
+        run.say(f"step {at}, {evaluate()}")
     else:
         trainer.fit((lambda step: fake) if fake else batch_at, steps, options.log_every,
                     options.save_checkpoints_epochs * steps_per_epoch, None if fake else evaluate,
@@ -136,6 +174,9 @@ def main() -> None:
         if options.profiling:
             trace(steps)
     run.tell_placement(options.placement)
+    for device in tf.config.list_logical_devices("HPU"):
+        peak = tf.config.experimental.get_memory_info(device.name)["peak"]
+        run.say(f"Peak memory of the card: {peak / 2**20:.0f} MiB")
 
 
 if __name__ == "__main__":
