@@ -41,7 +41,7 @@ def test_learns(small: tuple[str, str]) -> None:
 def test_a_configuration_that_it_does_not_know(tmp_path: Path) -> None:
     file = tmp_path / "bert.json"
     file.write_text(json.dumps({"hidden_size": 32, "embedding_size": 16}))
-    with pytest.raises(AssertionError, match="bert.json: this BERT knows nothing of embedding_size"):
+    with pytest.raises(AssertionError, match=r"bert\.json: this BERT knows nothing of embedding_size"):
         train(PROGRAM, *SHORT, "--bert_config_file", str(file))
 
 
@@ -91,5 +91,5 @@ def test_two_phases_and_fine_tuning(small: tuple[str, str], tmp_path: Path) -> N
 
 @pytest.mark.rest
 def test_fine_tuning_needs_a_checkpoint(small: tuple[str, str], tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match="no checkpoint in .*run_pretraining.py --model_dir writes one"):
+    with pytest.raises(AssertionError, match=r"no checkpoint in .*run_pretraining\.py --model_dir writes one"):
         train("bert/run_classifier.py", *small, "--tales", "200", "--init_checkpoint", str(tmp_path))
