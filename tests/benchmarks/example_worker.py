@@ -28,7 +28,9 @@ class Notes(io.TextIOWrapper):
 
     def __init__(self) -> None:
         super().__init__(sys.stdout.buffer, encoding="utf-8", write_through=True)
-        self._began = time.perf_counter()
+        self._began, self._worked = time.perf_counter(), time.process_time()
+        self.processor: list[float] = []
+        """Seconds of processor time of each step, of all threads."""
         self.seconds: list[float] = []
         """Of each step; the first one with all that was before it in the process."""
         self.first: float | None = None
@@ -40,11 +42,12 @@ class Notes(io.TextIOWrapper):
         if not STEP.match(text):
             return super().write(text)
         self.seconds.append(time.perf_counter() - self._began)
+        self.processor.append(time.process_time() - self._worked)
         self.launches.append(launches())
         if said := FIRST.search(text):
             self.first = float(said[1])
         written = super().write(text)
-        self._began = time.perf_counter()
+        self._began, self._worked = time.perf_counter(), time.process_time()
         return written
 
 
@@ -81,7 +84,7 @@ def main() -> None:
     notes = Notes()
     with contextlib.redirect_stdout(notes):
         runpy.run_path(program, run_name="__main__")
-    noted = {"first": notes.first, "seconds": notes.seconds, "launches": notes.launches}
+    noted = {"first": notes.first, "seconds": notes.seconds, "processor": notes.processor, "launches": notes.launches}
     result.write_text(json.dumps({**noted, **counts()}))
 
 

@@ -6,8 +6,8 @@
 Per program and precision three runs in fresh processes, right after each other: HPU with an empty recipe cache (cold),
 HPU with what that run left there (warm), and `--no_hpu`, the same program on stock TensorFlow in fp32. The step time is
 the median over a run, without its first fifth, of what a user waits for: data made, the step, its loss read. The ratio
-is stock over warm, so more than 1 means that HPU is faster; in brackets that of the lower quartiles, which other work
-on the machine disturbs less. The second run should write no recipe, and no op should be on the CPU. A program that
+is stock over warm, so more than 1 means that HPU is faster; in brackets that of processor time, which other work on
+the machine disturbs less. The second run should write no recipe, and no op should be on the CPU. A program that
 prints `step 3/40, loss ...` for each step, as those with `common/loop.py` do, needs a row in PROGRAMS and no more.
 """
 
@@ -106,9 +106,10 @@ def summary(name: str, dtype: str, runs: dict[str, Run]) -> dict[str, Any]:
     line: dict[str, Any] = {"program": name, "dtype": dtype, "steps": len(runs["cold"]["seconds"])}
     for kind, noted in runs.items():
         line[kind] = {"step_ms": round(typical(noted) * 1e3, 2), "first_step_s": noted["first"]}
-        line[kind]["lower_quartile_ms"] = round(quick(noted) * 1e3, 2)
+        line[kind]["processor_ms"] = round(typical(noted, "processor") * 1e3, 2)
     line["ratio"] = round(typical(runs["stock"]) / typical(runs["warm"]), 2)
-    line["lower_quartile_ratio"] = round(quick(runs["stock"]) / quick(runs["warm"]), 2)
+    processor = [typical(runs[kind], "processor") for kind in ("stock", "warm")]
+    line["processor_ratio"] = round(processor[0] / processor[1], 2)
     line["recipes_written"] = [runs[kind]["written"] for kind in ("cold", "warm")]
     line["compiled"] = [runs[kind]["compiled"] for kind in ("cold", "warm")]
     launches = runs["warm"]["launches"]
@@ -120,23 +121,13 @@ def summary(name: str, dtype: str, runs: dict[str, Run]) -> dict[str, Any]:
     return line
 
 
-def counted(noted: Run) -> list[float]:
-    """Seconds of the steps after the warm-up, two at least."""
-    seconds: list[float] = noted["seconds"]
-    return seconds[max(1, int(len(seconds) * WARM_UP)) :]
+def typical(noted: Run, what: str = "seconds") -> float:
+    """Median seconds of a step: of the wall ("seconds") or of all threads ("processor")."""
+    numbers: list[float] = noted[what]
+    return statistics.median(numbers[max(1, int(len(numbers) * WARM_UP)) :])
 
 
-def typical(noted: Run) -> float:
-    """Median seconds of a step."""
-    return statistics.median(counted(noted))
-
-
-def quick(noted: Run) -> float:
-    """Lower quartile: what other work on the machine disturbs least."""
-    return statistics.quantiles(counted(noted), n=4, method="inclusive")[0]
-
-
-HEADS = ("dtype", "HPU ms", "stock ms", "ratio (quartiles)", "first s: cold", "warm", "stock", "written: cold", "warm",
+HEADS = ("dtype", "HPU ms", "stock ms", "ratio (processor)", "first s: cold", "warm", "stock", "written: cold", "warm",
          "launches", "ops on the CPU")  # fmt: skip
 
 
@@ -148,7 +139,7 @@ def table(lines: Iterable[dict[str, Any]]) -> Table:
         made.add_column(head, justify="left" if head in ("dtype", "ops on the CPU") else "right")
     for line in lines:
         times = [f"{line[kind]['step_ms']:.1f}" for kind in ("warm", "stock")]
-        ratio = f"{line['ratio']:.2f} ({line['lower_quartile_ratio']:.2f})"
+        ratio = f"{line['ratio']:.2f} ({line['processor_ratio']:.2f})"
         firsts = [f"{line[kind]['first_step_s']:.1f}" for kind in ("cold", "warm", "stock")]
         counts = [*map(str, line["recipes_written"]), f"{line['launches_per_step']:g}"]
         cpu = ", ".join(f"{count} {op}" for op, count in line["ops_on_cpu"].items()) or "none"
