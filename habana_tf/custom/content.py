@@ -32,6 +32,10 @@ from .signature import CustomOpError
 _OURS = frozenset({"habana_tf", "habana_frameworks"})
 _LIBRARIES = frozenset({"numpy", "tensorflow", "keras", "tf_keras", "ml_dtypes", "scipy", "llvmlite"})
 _PLAIN = (bool, int, str, bytes, type(None), type(Ellipsis), range, complex, slice)
+_BASES = (int, float, complex, str, bytes)
+"""Numbers and texts whose classes a program may derive from."""
+_NUMBERS = frozenset({"numpy", "ml_dtypes"})
+"""Of arrays, and of numbers that are like them."""
 _MOST = 20000
 """Values that are followed: more are no formula, but a program."""
 
@@ -96,6 +100,7 @@ class _Reader:
         elif isinstance(x, enum.Enum):
             self.put("member", type(x).__qualname__, x.name)
             self.value(x.value, f"{where}.value")
+            self.value(type(x), where)
         elif isinstance(x, type):
             self._class(x, where)
         elif isinstance(x, types.CodeType):
@@ -104,7 +109,12 @@ class _Reader:
             self._object(x, where)
 
     def _collection(self, x: Any, where: str) -> bool:
-        """Whether it is a collection or an array."""
+        """Whether it is a collection, an array, or derived from a number or a text."""
+        if type(x).__module__ in _NUMBERS and hasattr(x, "tobytes") and hasattr(x, "dtype"):
+            if x.dtype.hasobject:
+                raise CustomOpError(f"{where}: an array of Python objects; give it as an array of numbers")
+            self.put("array", *_numpy_type(x.dtype), x.shape, hashlib.sha256(x.tobytes()).hexdigest())
+            return True
         if isinstance(x, (tuple, list)):
             self.put(type(x).__name__, len(x))
             for k, each in enumerate(x):
@@ -116,13 +126,21 @@ class _Reader:
             for key, each in x.items():
                 self.value(key, where)
                 self.value(each, f"{where}[{key!r}]")
-        elif type(x).__module__ == "numpy" and hasattr(x, "tobytes") and hasattr(x, "dtype"):
-            if x.dtype.hasobject:
-                raise CustomOpError(f"{where}: an array of Python objects; give it as an array of numbers")
-            self.put("array", x.dtype.str, x.shape, hashlib.sha256(x.tobytes()).hexdigest())
+        elif isinstance(x, _BASES):
+            base = next(b for b in _BASES if isinstance(x, b))
+            self.put(base.__name__, float.hex(x) if base is float else base.__repr__(x))
         else:
             return False
+        if _library(type(x).__module__) is None:  # it may have methods and attributes of its own
+            self._derived(x, where)
         return True
+
+    def _derived(self, x: Any, where: str) -> None:
+        """Adds the class of an object, and its attributes."""
+        self.value(type(x), where)
+        for name, each in _attributes(x):
+            self.put("attribute", name)
+            self.value(each, f"{where}.{name}")
 
     def _wrapped(self, x: Any, where: str) -> bool:
         """Whether it is something around functions or texts."""
@@ -141,6 +159,12 @@ class _Reader:
         elif isinstance(x, functools.cached_property):
             self.put("cached property")
             self.value(x.func, where)
+        elif type(x).__name__ == "_tuplegetter":  # a field of a named tuple
+            self.put("field", x.__reduce__()[1][0])
+        elif _top(type(x).__module__) == "numpy" and type(x).__name__ == "ufunc":
+            self.put("named", *_library("numpy") or (), x.__name__)
+        elif _top(type(x).__module__) == "numpy" and hasattr(x, "itemsize") and hasattr(x, "descr"):
+            self.put("element type", *_numpy_type(x))
         elif isinstance(x, (re.Pattern, pathlib.PurePath)):
             self.put(type(x).__name__, x.pattern if isinstance(x, re.Pattern) else x, getattr(x, "flags", 0))
         elif hasattr(x, "__wrapped__"):  # functools.cache, and decorators as they should be
@@ -167,10 +191,7 @@ class _Reader:
                 "(of a tensor its .numpy()), or say what it depends on with version="
             )
         self.put("object")
-        self.value(cls, where)
-        for name, each in _attributes(x):
-            self.put("attribute", name)
-            self.value(each, f"{where}.{name}")
+        self._derived(x, where)
 
     def _class(self, x: type, where: str) -> None:
         self.put("class", x.__qualname__, len(x.__bases__))
@@ -202,9 +223,10 @@ class _Reader:
             if name in x.__globals__:
                 self.put("global", name)
                 self._named(x.__globals__[name], names, f"{where} uses {name!r}")
-        for module in _imports(x):
-            self.put("import", module.__name__)
-            self._named(module, names, f"{where} imports {module.__name__}")
+        for name, module in _imports(x):
+            self.put("import", name, module is not None)
+            if module is not None:
+                self._named(module, names, f"{where} imports {name}")
 
     def _named(self, x: Any, names: frozenset[str], where: str) -> None:
         """A value that code names; of a module, unless it is a library's, what the code may take out of it."""
@@ -236,6 +258,7 @@ class _Reader:
 
 _OF_CLASSES = frozenset(
     {"__dict__", "__weakref__", "__module__", "__doc__", "__abstractmethods__", "_abc_impl", "__annotations__",
+     "__orig_bases__", "__parameters__", "__slotnames__",
      "__dataclass_fields__", "__dataclass_params__", "__match_args__", "__firstlineno__",
      "__static_attributes__", "__annotate__", "__annotate_func__", "__annotations_cache__"}
 )  # fmt: skip
@@ -247,8 +270,15 @@ def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
     for cls in type(x).__mro__:
         slots = cls.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            if name not in ("__dict__", "__weakref__") and hasattr(x, name):
-                yield name, getattr(x, name)
+            private = name.startswith("__") and not name.endswith("__")
+            known = f"_{cls.__name__.lstrip('_')}{name}" if private else name
+            if name not in ("__dict__", "__weakref__") and hasattr(x, known):
+                yield known, getattr(x, known)
+
+
+def _numpy_type(x: Any) -> tuple[str, str]:
+    """A NumPy element type, by its layout and its name: those of ml_dtypes share one layout."""
+    return str(x.descr), x.name
 
 
 def _top(module: str | None) -> str:
@@ -291,15 +321,31 @@ def _globals(code: types.CodeType) -> list[str]:
     return sorted(found)
 
 
-def _imports(function: types.FunctionType) -> list[types.ModuleType]:
-    """The modules that a function imports within it."""
-    out: dict[str, types.ModuleType] = {}
+def _imports(function: types.FunctionType) -> list[tuple[str, types.ModuleType | None]]:
+    """The modules that a function imports within it, by name; None for one that is not installed."""
+    out: dict[str, types.ModuleType | None] = {}
+    package = function.__globals__.get("__package__")
     for code in _codes(function.__code__):
         steps = list(dis.get_instructions(code))
         for k, step in enumerate(steps):
             if step.opname == "IMPORT_NAME":
-                level = steps[k - 2].argval if k >= 2 and isinstance(steps[k - 2].argval, int) else 0
-                package = function.__globals__.get("__package__")
-                name = importlib.util.resolve_name("." * level + step.argval, package)
-                out[name] = importlib.import_module(name)
-    return [out[name] for name in sorted(out)]
+                level, parts = steps[k - 2].argval, steps[k - 1].argval
+                dots = "." * level if isinstance(level, int) else ""
+                name, module = _imported(dots + step.argval, package)
+                out[name] = module
+                if not parts and "." in name:  # `import a.b` names a
+                    top = _top(name)
+                    out[top] = _imported(top, None)[1]
+                for part in parts or ():  # what is no attribute yet may be a module of a package
+                    if module is not None and part != "*" and not hasattr(module, part):
+                        _imported(f"{name}.{part}", None)
+    return sorted(out.items(), key=lambda item: item[0])
+
+
+def _imported(name: str, package: str | None) -> tuple[str, types.ModuleType | None]:
+    """A module and its whole name."""
+    try:
+        whole = importlib.util.resolve_name(name, package)
+        return whole, importlib.import_module(whole)
+    except ImportError:
+        return name, None

@@ -165,7 +165,7 @@ def lower_existing(
     op: str, lower: Callable[..., Any], types: Mapping[str, Sequence[DType]], options: Options
 ) -> CustomOp:
     """A lowering for an op of TensorFlow's. Raises CustomOpError."""
-    chosen = {name: tuple(allowed) for name, allowed in types.items()}
+    chosen = signatures.chosen_types(op, types)
     base, mine = ROWS.get(op), checked(lower)
     if base is None:
         row = _row(op, mine, chosen, options)
@@ -224,16 +224,21 @@ def _define(made: CustomOp) -> CustomOp:
             _register(made)
         _DEFINED[made.op] = made
         CUSTOM[made.op] = made.row
-        if before is not None or made.op in ROWS:
+        if before is not None or made.signature is None:
             _forget()
     return made
 
 
 def register_all() -> None:
-    """Registers what was defined before HPU was loaded. Raises CustomOpError."""
+    """Registers what was defined before HPU was loaded. Raises CustomOpError for one that cannot be, and forgets it:
+    the program may define it otherwise and load again."""
     with _lock:
-        for made in _DEFINED.values():
-            _register(made)
+        for made in tuple(_DEFINED.values()):
+            try:
+                _register(made)
+            except CustomOpError:
+                del _DEFINED[made.op], CUSTOM[made.op]
+                raise
 
 
 def _register(made: CustomOp) -> None:

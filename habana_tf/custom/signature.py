@@ -35,7 +35,14 @@ _OP = re.compile(r"[A-Z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _ARGUMENT = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _ATTR = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _TEXT = re.compile(r"[^\"'\\\x00-\x1f\x7f-\uffff]*")
-_RESERVED = frozenset({"name", "ctx", "tf", "self"})
+_TYPES = (
+    "float", "double", "half", "bfloat16", "float16", "float32", "float64", "float8_e5m2", "float8_e4m3fn", "int4",
+    "int8", "int16", "int32", "int64", "uint4", "uint8", "uint16", "uint32", "uint64", "qint8", "quint8", "qint16",
+    "quint16", "qint32", "bool", "string", "complex64", "complex128", "resource", "variant",
+)  # fmt: skip
+"""What TensorFlow reads as an element type, and takes for no name of an attribute."""
+_RESERVED = frozenset({"name", "ctx", "tf", "self", "tld", "isinstance", "len", "list", "tuple"})
+"""What TensorFlow's Python function of an op uses by these names itself."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +112,12 @@ class _Reader:
             raise self.error(f"{name.strip()!r} is no element type of HPU; there are {', '.join(NAMES)}")
         return found
 
+    def types(self, name: str, allowed: Sequence[DType]) -> tuple[DType, ...]:
+        """Those that a type attribute allows, each once."""
+        if isinstance(allowed, (str, DType)) or not isinstance(allowed, Iterable):
+            raise self.error(f"{name}={allowed!r} must be a list of element types, as in {name}=FLOATS")
+        return tuple(dict.fromkeys(allowed))
+
     def attribute(self, text: str) -> None:
         """name: kind, or name: kind = default."""
         name, colon, rest = text.partition(":")
@@ -134,6 +147,8 @@ class _Reader:
     def add(self, attr: Attribute) -> None:
         if not _ATTR.fullmatch(attr.name) or attr.name in _RESERVED or keyword.iskeyword(attr.name):
             raise self.error(f"{attr.name!r} is no name for an attribute")
+        if attr.name.removesuffix("_ref") in _TYPES:
+            raise self.error(f"{attr.name!r} is an element type, and no name for an attribute")
         if attr.name in self.attrs:
             raise self.error(f"attribute {attr.name!r} is there twice")
         if attr.kind == "string" and attr.default is not None and not _TEXT.fullmatch(attr.default):
@@ -188,7 +203,7 @@ def read(
     if not _OP.fullmatch(op):
         raise reader.error("the name of an op begins with a capital and has letters and digits, as in 'ScaledSwish'")
     for name, allowed in (types or {}).items():
-        reader.add(Attribute(name, "type", None, tuple(dict.fromkeys(allowed))))
+        reader.add(Attribute(name, "type", None, reader.types(name, allowed)))
     if isinstance(attrs, str):
         for text in _split(attrs):
             reader.attribute(text)
@@ -211,6 +226,11 @@ def read(
     return Signature(op, tuple(taken), tuple(given), tuple(reader.attrs.values()))
 
 
+def chosen_types(op: str, types: Mapping[str, Sequence[DType]]) -> dict[str, tuple[DType, ...]]:
+    """The element types that a program names, each once. Raises CustomOpError."""
+    return {name: _Reader(op).types(name, allowed) for name, allowed in types.items()}
+
+
 def type_attributes(op: str, attrs: str) -> dict[str, tuple[DType, ...]]:
     """The type attributes in a text, for an op of TensorFlow's. Raises CustomOpError."""
     reader = _Reader(op)
@@ -231,14 +251,13 @@ def _from_value(reader: _Reader, name: str, value: Any) -> Attribute:
         return Attribute(name, kind)
     for python, kind in ((bool, "bool"), (int, "int"), (float, "float"), (str, "string")):
         if isinstance(value, python):
-            if kind == "float":
-                _READ["float"](repr(value))
-            return Attribute(name, kind, value)
+            number = kind in ("int", "float")
+            return Attribute(name, kind, reader.value(name, kind, repr(python(value))) if number else value)
     if isinstance(value, (list, tuple)) and value:
         if all(type(each) is int for each in value):
-            return Attribute(name, "list(int)", list(value))
+            return Attribute(name, "list(int)", reader.value(name, "list(int)", repr(list(value))))
         if all(type(each) in (int, float) for each in value):
-            return Attribute(name, "list(float)", [_float(repr(float(each))) for each in value])
+            return Attribute(name, "list(float)", reader.value(name, "list(float)", repr(list(value))))
     raise reader.error(
         f"{value!r} is no default for attribute {name!r}: a number, a text, or a list of numbers that is not empty"
     )
@@ -266,10 +285,17 @@ def _split(text: str) -> list[str]:
     return [part for part in (*out, text[start:]) if part.strip()]
 
 
+def _int(text: str) -> int:
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError("not of 64 bits")
+    return value
+
+
 def _float(text: str) -> float:
     value = float(text)
-    if value - value != 0:
-        raise ValueError("not finite")
+    if not abs(value) <= _LARGEST:
+        raise ValueError("no finite number of fp32, as attributes are")
     return value
 
 
@@ -283,7 +309,9 @@ def _string(text: str) -> str:
     return text[1:-1]
 
 
-_READ: dict[str, Any] = {"int": int, "float": _float, "bool": _bool, "string": _string}
+_LARGEST = (2 - 2**-23) * 2.0**127
+"""The largest float32."""
+_READ: dict[str, Any] = {"int": _int, "float": _float, "bool": _bool, "string": _string}
 
 
 def _written(value: Any) -> str:

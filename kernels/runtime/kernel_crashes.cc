@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <mutex>
 
 #include "runtime/custom_kernel.h"
@@ -40,9 +41,10 @@ void Say(const char* text) {
 }
 
 // Async-signal-safe: no memory, no locks.
-void OnCrash(int signal, siginfo_t* /*info*/, void* /*context*/) {
-  if (t_escape != nullptr) siglongjmp(*t_escape, signal);
-  if (const CustomKernel* kernel = t_running; kernel != nullptr) {
+void OnCrash(int signal, siginfo_t* info, void* /*context*/) {
+  const bool sent = info->si_code <= 0;  // by kill or raise: no instruction's fault
+  if (t_escape != nullptr && !sent) siglongjmp(*t_escape, signal);
+  if (const CustomKernel* kernel = t_running; kernel != nullptr && !sent) {
     t_running = nullptr;
     Say("habana_tf: the kernel of ");
     Say(kernel->op.c_str());
@@ -56,6 +58,7 @@ void OnCrash(int signal, siginfo_t* /*info*/, void* /*context*/) {
   for (size_t k = 0; k < kCount; ++k) {
     if (kSignals[k] == signal) sigaction(signal, &g_before[k], nullptr);
   }
+  if (sent) raise(signal);
 }
 
 void Watch() {
@@ -70,6 +73,17 @@ void Watch() {
   });
 }
 
+// A kernel in C++ may throw, and what throws through a thread of the runtime would end the process.
+int Run(const CustomKernel& kernel, const habana_call& call, int64_t begin, int64_t end) {
+  try {
+    return kernel.run(&call, begin, end);
+  } catch (const std::exception& error) {
+    return habana_fail(&call, "it threw an exception: %s", error.what());
+  } catch (...) {
+    return habana_fail(&call, "it threw an exception");
+  }
+}
+
 // Nothing here has a destructor: the kernel may be left in its middle.
 int RunUntilCrash(const CustomKernel* kernel, const habana_call* call, int64_t begin, int64_t end,
                   int* signal) {
@@ -80,7 +94,7 @@ int RunUntilCrash(const CustomKernel* kernel, const habana_call* call, int64_t b
     return 1;
   }
   t_escape = &escape;
-  const int code = kernel->run(call, begin, end);
+  const int code = Run(*kernel, *call, begin, end);
   t_escape = nullptr;
   return code;
 }
@@ -131,7 +145,7 @@ constexpr int kUnwritten = 0xff;  // a NaN of every floating type
 int RunWatched(const CustomKernel& kernel, const habana_call& call, int64_t begin, int64_t end) {
   Watch();
   t_running = &kernel;
-  const int code = kernel.run(&call, begin, end);
+  const int code = Run(kernel, call, begin, end);
   t_running = nullptr;
   return code;
 }
@@ -154,7 +168,8 @@ int RunChecked(const CustomKernel& kernel, const habana_call& call, int64_t begi
     tensor.data = memory.back().data();
     tensors.push_back(tensor);
   }
-  const Guarded workspace(static_cast<size_t>(call.workspace_bytes));
+  const size_t room = static_cast<size_t>(call.workspace_bytes);
+  const Guarded workspace((room + kAlignment - 1) / kAlignment * kAlignment);  // it begins as any does
   if (workspace.data() == nullptr) return habana_fail(&call, "no memory for checking it");
   habana_call copy = call;
   copy.inputs = tensors.data();

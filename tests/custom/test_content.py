@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import enum
 import functools
+import importlib
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -171,3 +175,91 @@ def test_arrays_of_objects_and_endless_sets() -> None:
 
     with pytest.raises(CustomOpError, match="array of Python objects"):
         content.digest(lower)
+
+
+class Number(int):
+    pass
+
+
+class Rows(list[int]):
+    def most(self) -> int:
+        return max(self)
+
+
+class Mode(enum.Enum):
+    FAST = 1
+
+    def factor(self) -> int:
+        return 2
+
+
+class Hidden:
+    __slots__ = ("__scale",)
+
+    def __init__(self, scale: float) -> None:
+        self.__scale = scale
+
+    def scale(self) -> float:
+        return self.__scale
+
+
+class Pair(NamedTuple):
+    first: float
+    second: float
+
+
+def lower_with(value: Any) -> Any:
+    def lower(c: Any) -> Any:
+        return value
+
+    return lower
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [
+        (Number(3), Number(4)),
+        (Hidden(1.0), Hidden(2.0)),
+        (Pair(1.0, 2.0), Pair(1.0, 3.0)),
+        (np.dtype("f4"), np.dtype("f8")),
+        (np.zeros(2, ml_dtypes.float8_e5m2), np.zeros(2, ml_dtypes.float8_e4m3fn)),
+        (ml_dtypes.bfloat16(1), ml_dtypes.bfloat16(2)),
+        (np.exp, np.sin),
+    ],
+)
+def test_values_of_classes_of_the_program_and_of_numpy(value: Any, other: Any) -> None:
+    assert content.digest(lower_with(value)) == content.digest(lower_with(copy.copy(value)))
+    assert content.digest(lower_with(value)) != content.digest(lower_with(other))
+
+
+@pytest.mark.parametrize(
+    ("value", "owner", "method"), [(Rows([1]), Rows, "most"), (Mode.FAST, Mode, "factor"), (Pair, Pair, "__repr__")]
+)
+def test_methods_of_collections_and_members_count(
+    value: Any, owner: type, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = content.digest(lower_with(value))
+    monkeypatch.setattr(owner, method, lambda self: 7)
+    assert content.digest(lower_with(value)) != before
+
+
+def test_modules_that_are_imported_within_a_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = tmp_path / "lowerings"
+    package.mkdir()
+    (package / "__init__.py").write_text(
+        "SCALE = 1.0\n"
+        "def by_name(c):\n    from . import helper\n    return helper.K\n"
+        "def by_path(c):\n    import lowerings.helper\n    return lowerings.SCALE\n"
+        "def perhaps(c):\n    try:\n        import lowerings.missing\n    except ImportError:\n        pass\n"
+    )
+    (package / "helper.py").write_text("K = 3\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "lowerings", raising=False)
+    lowerings = importlib.import_module("lowerings")
+    assert len(content.digest(lowerings.perhaps)) == 64
+    first, path = content.digest(lowerings.by_name), content.digest(lowerings.by_path)
+    assert content.digest(lowerings.by_name) == first  # before and after the first import of what it names
+    monkeypatch.setattr(sys.modules["lowerings.helper"], "K", 4)
+    assert content.digest(lowerings.by_name) != first
+    monkeypatch.setattr(lowerings, "SCALE", 2.0)
+    assert content.digest(lowerings.by_path) != path

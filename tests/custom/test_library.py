@@ -6,6 +6,7 @@ import ctypes
 import functools
 import json
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -313,6 +314,57 @@ def test_a_kernel_that_leaves_its_tensors_is_named() -> None:
     done = python(CRASH, built(SOURCE), "3", imported=True, check=False)
     assert done.returncode < 0, done.stdout
     assert "the kernel of NativeCrash in " in done.stderr and "HABANA_SIM_CHECK_KERNELS=1" in done.stderr
+
+
+def test_a_signal_that_somebody_sends_is_no_kernels_fault() -> None:
+    script = """
+        import os, signal, sys
+        import tensorflow as tf, habana_tf
+        habana_tf.load_habana_module()
+        habana_tf.load_op_library(sys.argv[1]).native_scale(tf.ones([2]))
+        os.kill(os.getpid(), signal.SIGSEGV)
+        print("alive")
+    """
+    done = python(script, built(SOURCE), imported=True, check=False)
+    assert done.returncode == -signal.SIGSEGV and "alive" not in done.stdout
+    assert "the kernel of" not in done.stderr
+
+
+THROWS = """
+#include "habana_kernel.h"
+#include <vector>
+static int run(const habana_call* call, int64_t, int64_t) {
+  if (habana_int(call, "how") == 0) return std::vector<int>().at(3);
+  if (habana_int(call, "how") == 1) throw 7;
+  *static_cast<float*>(call->outputs[0].data) = reinterpret_cast<intptr_t>(call->workspace) % 64;
+  return 0;
+}
+static int64_t room(const habana_call*) { return 9; }
+static const habana_kernel kernel = [] { habana_kernel k{}; k.op = "NativeThrows"; k.inputs = "x: float"; k.outputs =
+  "y: float"; k.attrs = "how: int"; k.shapes = "x"; k.workspace = room; k.run = run; return k; }();
+HABANA_KERNELS(&kernel)
+"""
+
+
+@pytest.mark.parametrize("checked", ["0", "1"])
+def test_exceptions_of_a_kernel_in_cpp_fail_the_launch(checked: str, tmp_path: Path) -> None:
+    (tmp_path / "throws.cc").write_text(THROWS)
+    build([str(tmp_path / "throws.cc")], str(tmp_path / "throws.so"))
+    script = """
+        import sys
+        import tensorflow as tf, habana_tf
+        habana_tf.load_habana_module()
+        op = habana_tf.load_op_library(sys.argv[1]).native_throws
+        for how in range(3):
+            try:
+                print(op([1.0], how=how).numpy())
+            except tf.errors.InvalidArgumentError as why:
+                print(why.message.split(" says: ")[1].split(" [Op:")[0])
+    """
+    said = python(script, str(tmp_path / "throws.so"), imported=True, HABANA_SIM_CHECK_KERNELS=checked).stdout
+    first, second, third = said.splitlines()
+    assert first.startswith("it threw an exception: ") and "size" in first
+    assert (second, third) == ("it threw an exception", "[0.]")  # a workspace begins at a multiple of 64
 
 
 ANEW = """

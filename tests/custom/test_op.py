@@ -242,6 +242,41 @@ def test_an_op_of_tensorflow_that_hpu_has_not_joins_clusters() -> None:
 
 
 @on_hpu
+def test_an_op_that_ran_on_the_cpu_before_it_got_a_lowering_runs_on_hpu_from_then_on() -> None:
+    a, b = tf.constant([[1.0, 2.0, 3.0]]), tf.constant([[4.0, 5.0, 6.0]])
+    f = tf.function(lambda a, b: tf.raw_ops.Cross(a=a, b=b) + 0.0)
+    for out in (f(a, b), tf.raw_ops.Cross(a=a, b=b)):
+        np.testing.assert_array_equal(out, np.cross(a, b))
+
+    @custom_op("Cross", T=FLOATS[:1])
+    def marked(c: Any) -> Any:
+        return (wrap(c.b, c.inputs[0]) * 0 + 42.0).done(c.inputs[0].dtype)
+
+    for out in (f(a, b), tf.raw_ops.Cross(a=a, b=b)):
+        np.testing.assert_array_equal(out, [[42, 42, 42]])
+
+
+def test_what_cannot_be_loaded_may_be_defined_otherwise() -> None:
+    script = """
+        import habana_tf
+        from habana_tf.custom import custom_op, wrap, CustomOpError, FLOATS
+
+        def twice(c):
+            return (wrap(c.b, c.inputs[0]) * 2.0).done(c.inputs[0].dtype)
+
+        custom_op("TestNoOp", T=FLOATS)(twice)
+        try:
+            habana_tf.load_habana_module()
+        except CustomOpError as why:
+            assert "TensorFlow has no op of this name" in str(why), why
+        made = custom_op("TestNoOp", inputs="x: T", outputs="y: T", T=FLOATS)(twice)
+        habana_tf.load_habana_module()
+        print(made([1.0]).numpy().tolist())
+    """
+    assert python(script, imported=True).stdout.strip() == "[2.0]"
+
+
+@on_hpu
 def test_a_lowering_in_the_place_of_ours_is_for_the_types_it_names() -> None:
     @custom_op("Softplus", T=FLOATS[:1], elementwise=True)
     def softplus(c: Any) -> Any:
