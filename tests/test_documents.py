@@ -53,6 +53,7 @@ NEVER = {
     "python tests/benchmarks/examples.py": "measures, as above; tests/benchmarks has its parts",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",
+    "make garden": "downloads 220 MB; CI does it before the tests",
     "make": "names the program",
     "make PYTHON=/path/to/python": "a path to fill in",
     ".ci/run": "CI runs it",

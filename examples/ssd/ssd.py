@@ -174,8 +174,8 @@ def main() -> None:
         if options.profiling:
             trace(steps)
     run.tell_placement(options.placement)
-    for device in tf.config.list_logical_devices("HPU"):
-        peak = tf.config.experimental.get_memory_info(device.name)["peak"]
+    if run.hpu:
+        peak = tf.config.experimental.get_memory_info("HPU:0")["peak"]
         run.say(f"Peak memory of the card: {peak / 2**20:.0f} MiB")
 
 

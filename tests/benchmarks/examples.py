@@ -50,7 +50,9 @@ PROGRAMS = {
     "ssd": Program("ssd/ssd.py", "--steps"),
     "text_generation": Program("text_generation/generate.py", "--num_steps"),
     "bert": Program("bert/run_pretraining.py", "--num_train_steps", ("--eval_every", "0")),
-    "transformer": Program("transformer/translate.py", "--train_steps", ("--eval_sentences", "8", "--eval_batch_size", "8")),
+    "transformer": Program(
+        "transformer/translate.py", "--train_steps", ("--eval_sentences", "8", "--eval_batch_size", "8")
+    ),
 }
 
 Run = dict[str, Any]

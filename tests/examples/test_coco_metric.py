@@ -78,13 +78,17 @@ def boxes(draw: Any, most: int) -> np.ndarray:
 @st.composite
 def evaluations(draw: Any) -> tuple[list[Any], list[Any]]:
     """Detections and objects of a few pictures; scores of a few values, so that some are equal; two classes."""
-    found, wanted = [], []
+    found: list[Any] = []
+    wanted: list[Any] = []
     for _ in range(draw(st.integers(1, 3))):
         for kept, most in ((found, 12), (wanted, 6)):
             places = draw(boxes(most))
-            kinds = np.array(draw(st.lists(st.integers(1, 2), min_size=len(places), max_size=len(places))), int)
-            scores = draw(st.lists(st.integers(1, 9), min_size=len(places), max_size=len(places)))
-            kept.append((places, kinds, np.array(scores, float) / 10) if kept is found else (places, kinds))
+            count = len(places)
+            kinds = np.array(draw(st.lists(st.integers(1, 2), min_size=count, max_size=count)), int)
+            kept.append((places, kinds))
+            if kept is found:
+                scores = draw(st.lists(st.integers(1, 9), min_size=count, max_size=count))
+                kept[-1] += (np.array(scores, float) / 10,)
     if not any(len(kinds) for _, kinds in wanted):
         wanted[0] = (BOX * 4, ONE)
     return found, wanted
@@ -93,7 +97,7 @@ def evaluations(draw: Any) -> tuple[list[Any], list[Any]]:
 def of_pycocotools(found: list[Any], wanted: list[Any]) -> dict[str, float]:
     """The same by COCO's own program."""
     api = pytest.importorskip("pycocotools.coco", reason="pycocotools is not in this environment: make dev")
-    from pycocotools.cocoeval import COCOeval
+    judge_of = pytest.importorskip("pycocotools.cocoeval").COCOeval
 
     def entry(number: int, box: np.ndarray, kind: int) -> dict[str, Any]:
         top, left, bottom, right = box.tolist()
@@ -116,7 +120,7 @@ def of_pycocotools(found: list[Any], wanted: list[Any]) -> dict[str, float]:
         truth.createIndex()
         if not results:
             return {"mAP": 0.0, "mAP50": 0.0, "mAP75": 0.0}  # loadRes refuses an empty list
-        judge = COCOeval(truth, truth.loadRes(results), "bbox")
+        judge = judge_of(truth, truth.loadRes(results), "bbox")
         judge.evaluate()
         judge.accumulate()
         judge.summarize()
