@@ -35,17 +35,14 @@ def refine(row: Row, out: Any) -> None:
     inputs = [t.shape.as_list() if t.shape.rank is not None else None for t in node.inputs]
     if any(shape is None for shape in inputs):
         return
-    slices = opdefs.known(row.op).input_slices(node.node_def)
-    fixed = {k for name in row.fixed for k in range(*slices[name].indices(len(inputs)))}
-    values = [tf.get_static_value(t) if k in fixed else None for k, t in enumerate(node.inputs)]
+    values = [tf.get_static_value(t) for t in node.inputs]
     for tensor, shape in zip(tensors, inferred(row, node.node_def, inputs, values), strict=False):
         if shape is not None:
             tensor.set_shape(shape)
 
 
 def inferred(row: Row, node_def: Any, inputs: Sequence[Any], values: Sequence[Any]) -> list[Known]:
-    """The outputs' shapes for inputs of these shapes (None for an axis that is not known) and values (None too, and
-    where they fix no shape);
+    """The outputs' shapes for inputs of these shapes (None for an axis that is not known) and values (None too);
     nothing where the lowering wants numbers, or refuses these."""
     facts = opdefs.known(row.op)
     b = Builder()
