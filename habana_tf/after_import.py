@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
-import importlib.util
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from types import ModuleType
@@ -18,7 +17,7 @@ def when_imported(name: str, change: Callable[[ModuleType], None]) -> None:
     module = sys.modules.get(name)
     if module is not None:
         change(module)
-    elif not any(isinstance(finder, _AfterImport) and finder.name == name for finder in sys.meta_path):
+    elif not any(isinstance(f, _AfterImport) and (f.name, f.change) == (name, change) for f in sys.meta_path):
         sys.meta_path.insert(0, _AfterImport(name, change))
 
 
@@ -64,26 +63,28 @@ class Changes:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Finds one module as the other finders do, and changes it once it has been executed."""
+    """Finds one module as the other finders do, and changes it once it has been executed. Until then it stays: programs
+    ask for a module's spec to see whether it is installed, too."""
 
     def __init__(self, name: str, change: Callable[[ModuleType], None]) -> None:
         self.name = name
-        self._change = change
+        self.change = change
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != self.name:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        behind = [f for f in sys.meta_path[sys.meta_path.index(self) + 1 :] if hasattr(f, "find_spec")]
+        spec = next((found for f in behind if (found := f.find_spec(fullname, path, target)) is not None), None)
         if spec is not None and spec.loader is not None:
-            loader, change = spec.loader, self._change
-            execute = loader.exec_module
+            execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
-                change(module)
+                if self in sys.meta_path:  # nobody has cancelled it
+                    sys.meta_path.remove(self)
+                    self.change(module)
 
-            loader.exec_module = exec_module  # type: ignore[method-assign]
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

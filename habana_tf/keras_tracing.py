@@ -8,8 +8,9 @@ Seeds of dropout are drawn while tracing, and the trace that counts is Keras' se
 its forward pass is traced by itself first, which draws what Keras' first trace would have drawn: the numbers of a
 program are the same with and without this.
 
-Left to Keras, which then traces twice: models with a `train_step` or `test_step` of their own or without shapes yet,
-Keras' legacy optimizers, several replicas in one process, parameter servers, `run_eagerly`, data of unknown rank.
+Left to Keras, which then traces twice: models with a `train_step`, `test_step`, `compute_loss` or `compute_metrics` of
+their own or without shapes yet, Keras' legacy optimizers and those whose `minimize` or `apply_gradients` is not Keras',
+several replicas in one process, parameter servers, `run_eagerly`, data of unknown rank.
 Whatever goes wrong here is undone, logged for debugging, and left to Keras too. HABANA_SIM_KERAS_TRACE=off leaves
 everything to Keras. Keras 3 has all its variables before it traces.
 """
@@ -17,7 +18,7 @@ everything to Keras. Keras 3 has all its variables before it traces.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -37,10 +38,10 @@ Step = Callable[[Any], Any]
 def _wrap(module: ModuleType) -> None:
     model = getattr(module, "Model", None)
     for kind in ("train", "test"):
-        make, step = f"make_{kind}_function", f"{kind}_step"
-        if hasattr(model, make) and hasattr(model, step):
-            made = _prepared(getattr(model, make), getattr(model, step), f"{kind}_function", kind == "train")
-            _changes.set(model, make, made)
+        make = f"make_{kind}_function"
+        parts = {name: getattr(model, name, None) for name in (f"{kind}_step", "compute_loss", "compute_metrics")}
+        if hasattr(model, make) and all(parts.values()):
+            _changes.set(model, make, _prepared(getattr(model, make), parts, f"{kind}_function", kind == "train"))
 
 
 _changes = Changes(_MODULES, _wrap)
@@ -50,17 +51,19 @@ uninstall = _changes.uninstall
 """Gives Keras its own behaviour back."""
 
 
-def _prepared(make: Callable[..., Step], own_step: Any, name: str, training: bool) -> Callable[..., Step]:
+def _prepared(make: Callable[..., Step], parts: Mapping[str, Any], name: str, training: bool) -> Callable[..., Step]:
     """`make_train_function` or `make_test_function` whose step makes its variables before it is first called.
 
-    own_step: the step that Keras itself has. name: where the model keeps what is made.
+    parts: methods of a model that the step consists of, as Keras itself has them. name: where the model keeps what is
+    made.
     """
 
     def make_function(self: Any, force: bool = False) -> Step:
         before = getattr(self, name)
         made = make(self, force)
-        plain = getattr(type(self), own_step.__name__) is own_step and not self.run_eagerly
-        if made is before or not plain or self._cluster_coordinator or not settings.HABANA_SIM_KERAS_TRACE.get():
+        plain = all(getattr(getattr(self, part), "__func__", None) is own for part, own in parts.items())
+        left = self.run_eagerly or self._cluster_coordinator or not settings.HABANA_SIM_KERAS_TRACE.get()
+        if made is before or not plain or left:
             return made
 
         def first(iterator: Any) -> Any:
@@ -80,7 +83,7 @@ def _make_variables(model: Any, iterator: Any, training: bool) -> None:
         specs = _specs(iterator)
         if specs is None or not model.built or model.distribute_strategy.num_replicas_in_sync > 1:
             return
-        if training and not (hasattr(model.optimizer, "build") and hasattr(model.optimizer, "iterations")):
+        if training and not _of_keras(model.optimizer):
             return
         with model.distribute_strategy.scope():
             _metrics(model, *specs, training)
@@ -88,6 +91,14 @@ def _make_variables(model: Any, iterator: Any, training: bool) -> None:
                 _slots(model)
     except Exception:
         _log.debug("Keras traces the step of %r twice", getattr(model, "name", model), exc_info=True)
+
+
+def _of_keras(optimizer: Any) -> bool:
+    """Whether it makes its slots as Keras' optimizers do, those before them (`legacy`) left out."""
+    if not (hasattr(optimizer, "build") and hasattr(optimizer, "iterations")):
+        return False
+    steps = (getattr(optimizer, name, None) for name in ("minimize", "apply_gradients"))
+    return all(str(getattr(step, "__module__", "")).startswith(("keras.", "tf_keras.")) for step in steps)
 
 
 def _specs(iterator: Any) -> tuple[Any, Any] | None:

@@ -86,6 +86,43 @@ def own_step() -> Any:
     return OwnStep(x, layers.Dense(3)(x))
 
 
+def step_of_one_object() -> Any:
+    model = dense()
+
+    def train_step(data: Any) -> Any:
+        return {"mine": model.compute_loss(*data, model(data[0], training=True))}
+
+    model.train_step = train_step
+    return model
+
+
+class OwnLoss(tf.keras.Model):
+    def compute_loss(self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None) -> Any:
+        return tf.reduce_mean(crossentropy(y, y_pred))
+
+
+def own_loss() -> Any:
+    x = layers.Input((6,))
+    return OwnLoss(x, layers.Dense(3)(x))
+
+
+class OwnMetrics(tf.keras.Model):
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Any:
+        return {"mine": tf.reduce_mean(y_pred)}
+
+
+def own_metrics() -> Any:
+    x = layers.Input((6,))
+    return OwnMetrics(x, layers.Dense(3)(x))
+
+
+class FirstHalf(tf.keras.optimizers.Adam):
+    """Trains some of the variables."""
+
+    def apply_gradients(self, grads_and_vars: Any, *rest: Any, **how: Any) -> Any:
+        return super().apply_gradients(list(grads_and_vars)[:2], *rest, **how)
+
+
 def adam() -> Any:
     return tf.keras.optimizers.Adam(0.01)
 
@@ -134,6 +171,10 @@ CASES: dict[str, Callable[[], Any]] = {
     "built": lambda: on(written_and_built(), adam()),
     "unbuilt": lambda: on(Written(), adam()),
     "own step": lambda: on(own_step(), adam()),
+    "step of one object": lambda: on(step_of_one_object(), adam()),
+    "own loss": lambda: on(own_loss(), adam(), ("accuracy",), Y, None),
+    "own metrics": lambda: on(own_metrics(), adam()),
+    "own optimizer": lambda: on(dense(), FirstHalf(0.01)),
     "legacy": lambda: on(dense(), tf.keras.optimizers.legacy.Adam(0.01)),
     "evaluated first": lambda: evaluated(dense()),
     "strategy": under_strategy,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,16 @@ def test_changed_after_its_import(name: str) -> None:
     assert sys.meta_path == before
     when_imported(name, change)
     assert sys.modules[name].answer == 3
+
+
+def test_two_changes_and_somebody_who_only_looks_whether_it_is_there(name: str) -> None:
+    seen: list[str] = []
+    before = list(sys.meta_path)
+    when_imported(name, lambda module: seen.append("first"))
+    when_imported(name, lambda module: seen.append("second"))
+    assert importlib.util.find_spec(name) is not None and not seen
+    importlib.import_module(name)
+    assert sorted(seen) == ["first", "second"] and sys.meta_path == before
 
 
 def test_cancelled(name: str) -> None:

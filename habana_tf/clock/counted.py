@@ -41,8 +41,9 @@ class Counted:
     def after(self, before: Counted) -> Counted:
         """What was counted from the end of an earlier reading on."""
         programs = {}
+        earlier = _merged(before.programs, self.programs)
         for number, new in self.programs.items():
-            old = before.programs.get(number)
+            old = earlier.get(number)
             if old is None:
                 programs[number] = new
             elif new.launches > old.launches:
@@ -71,6 +72,18 @@ class Counted:
     def launched_seconds(self) -> float:
         """That all launches took on this host; more than the window where threads launch side by side."""
         return sum(p.seconds for p in self.programs.values())
+
+
+def _merged(before: Mapping[int, Launches], known: Mapping[int, Launches]) -> dict[int, Launches]:
+    """An earlier reading, in which programs that are told apart no more are among those of number 0."""
+    out = {number: each for number, each in before.items() if number in known}
+    lost = [each for number, each in before.items() if number not in known]
+    if lost and 0 in known:
+        all_ = [*lost, *([out[0]] if 0 in out else [])]
+        out[0] = Launches(
+            0, "", sum(x.launches for x in all_), sum(x.seconds for x in all_), max(x.ended for x in all_)
+        )
+    return out
 
 
 def now() -> Counted:

@@ -10,7 +10,6 @@ SHAPES = 2
 """Inputs whose shapes stand in a line."""
 FEW = 8
 """Ops in a line."""
-"""Columns where there is no terminal to ask."""
 NOTHING = 1e-9
 """Seconds below which a part is left out."""
 

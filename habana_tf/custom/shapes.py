@@ -118,15 +118,22 @@ def evaluate(
     return [None if parts is None else _evaluate(parts, inputs, attrs) for parts in shapes]
 
 
+def _axes(part: Part, shape: Sequence[Extent]) -> Sequence[Extent]:
+    """Of an input's shape, with the errors that TensorFlow has where it makes a graph (`op_shapes.cc`)."""
+    rank = len(shape)
+    if part.begin < -rank or (part.must_be_there and part.begin >= rank):
+        raise IndexError(f"axis {part.begin} of a shape of rank {rank}")
+    begin, end = (min(k, rank) if k >= 0 else k + rank for k in (part.begin, part.end))
+    if begin > end:
+        raise IndexError(f"axes {part.begin} to {part.end} of a shape of rank {rank}")
+    return shape[begin:end]
+
+
 def _evaluate(parts: Parts, inputs: Sequence[Sequence[Extent]], attrs: Mapping[str, Any]) -> tuple[Extent | None, ...]:
     out: list[Extent | None] = []
     for part in parts:
         if part.kind == "input":
-            shape = inputs[part.input]
-            axes = range(len(shape))
-            if part.begin < -len(shape) or (part.must_be_there and part.begin >= len(shape)):
-                raise IndexError(f"axis {part.begin} of a shape of rank {len(shape)}")
-            out.extend(shape[a] for a in axes[part.begin : part.end])
+            out.extend(_axes(part, inputs[part.input]))
         elif part.kind == "attr":
             out.append(attrs[part.attr])
         else:

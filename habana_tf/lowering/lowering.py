@@ -62,7 +62,8 @@ class Lowering:
         node = self.inputs[which] if isinstance(which, int) else self.input(which)
         known = self.known(node)
         if known is None:
-            raise LoweringError(f"{self.op} {self.name!r}: the value of input {which!r} is needed to fix a shape")
+            hint = "" if isinstance(which, int) or which in self.row.fixed else "; name it in fixed= of the op"
+            raise LoweringError(f"{self.op} {self.name!r}: the value of input {which!r} is needed to fix a shape{hint}")
         return known
 
     def known(self, node: Node) -> Any | None:

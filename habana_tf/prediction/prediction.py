@@ -74,7 +74,8 @@ class Prediction(Drawn):
 
     @cached_property
     def engines(self) -> dict[str, float]:
-        """Share of the step in which each is at work: MME, TPC, DMA (copies between host and card), network."""
+        """Share of the step in which each is at work: MME, TPC, HBM (what products and kernels read and write), DMA
+        (copies between host and card), network."""
         whole = self.step.seconds or 1.0
         units = self.step.units
         return {

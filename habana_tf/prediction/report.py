@@ -9,7 +9,6 @@ SHOWN = 12
 """Layers in the table."""
 NOTHING = 1e-9
 """Seconds below which a part of the step is left out."""
-"""Columns where there is no terminal to ask."""
 
 
 def tables(p: Any) -> Any:

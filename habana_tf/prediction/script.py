@@ -6,6 +6,7 @@ script. What the script does before (reading data, building the model) is done.
 
 from __future__ import annotations
 
+import os
 import runpy
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -37,8 +38,9 @@ def predict_script(
     path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`.
     """
     load_habana_module()
-    before = list(sys.argv)
+    before, places = list(sys.argv), list(sys.path)
     sys.argv = [path, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # modules beside a script are found, as Python has it
     try:
         with _fit(_reach):
             runpy.run_path(path, run_name="__main__")
@@ -47,7 +49,7 @@ def predict_script(
     except SystemExit as ended:
         raise PredictionError(f"{path} ended with {ended.code!r} before it called fit") from ended
     finally:
-        sys.argv = before
+        sys.argv, sys.path[:] = before, places
     raise PredictionError(f"{path} ended without calling fit: call habana_tf.predict() on its train step instead")
 
 

@@ -34,6 +34,17 @@ def test_nothing_launched_is_no_window() -> None:
     assert reading(SECOND).after(reading(SECOND)).window == 0
 
 
+def test_a_program_that_is_told_apart_no_more_is_not_counted_again() -> None:
+    mixed = Launches(0, "", 10, 2.0, SECOND)
+    before = reading(5 * SECOND, mixed, Launches(1, "a", 3, 0.3, 4 * SECOND))
+    after = reading(9 * SECOND, Launches(0, "", 15, 3.0, 8 * SECOND), Launches(2, "b", 1, 0.1, 7 * SECOND))
+    found = after.after(before)
+    assert {n: p.launches for n, p in found.programs.items()} == {0: 2, 2: 1}
+    assert found.programs[0].seconds == pytest.approx(0.7)
+    first = after.after(reading(5 * SECOND, Launches(1, "a", 3, 0.3, 4 * SECOND)))
+    assert first.programs[0].launches == 12
+
+
 @on_hpu
 def test_launches_are_counted_per_program_and_outlive_it() -> None:
     import gc

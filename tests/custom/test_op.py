@@ -151,6 +151,31 @@ def test_static_shapes_are_known_where_the_op_is_declared_and_where_its_lowering
 
 
 @on_hpu
+def test_a_value_that_is_not_declared_as_fixed_is_one_only_where_it_is_a_constant_of_the_graph() -> None:
+    @custom_op("TestNotFixed", inputs="x: T, k: int32", outputs="y: T", T=FLOATS)
+    def long(c: Any) -> Any:
+        return c.b.reshape(c.inputs[0], (int(c.value("k")),))
+
+    f = tf.function(lambda x: long(x, 2))
+    assert f.get_concrete_function(tf.TensorSpec([2, 1])).output_shapes.as_list() == [2]
+    assert f(tf.ones([2, 1])).shape == [2]
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"input 'k' is needed .*; name it in fixed="):
+        long(tf.ones([2, 1]), 2)
+
+
+@on_hpu
+def test_slices_of_shapes_are_the_same_eagerly_and_in_graphs() -> None:
+    short = custom_op("TestShort", inputs="x: T", outputs="y: T", T=FLOATS, shapes="x[:-3], ?")(lambda c: c.inputs[0])
+    beyond = custom_op("TestBeyond", inputs="x: T", outputs="y: T", T=FLOATS, shapes="x[3:], ?")(lambda c: c.inputs[0])
+    x = tf.ones([2])
+    for run in (short, tf.function(lambda x: short(x))):
+        with pytest.raises((ValueError, tf.errors.InvalidArgumentError), match="-3"):
+            run(x)
+    for run in (beyond, tf.function(lambda x: beyond(x))):
+        assert run(x).numpy().tolist() == [1, 1]
+
+
+@on_hpu
 def test_the_gradient_is_registered_and_jit_compile_is_taken() -> None:
     v = tf.Variable(X)
     with tf.GradientTape() as tape:

@@ -41,10 +41,15 @@ def test_a_text_that_says_nothing(text: str, says: str) -> None:
         shapes.read(ONE, text)
 
 
-@pytest.mark.parametrize("text", ["x[3]", "x[-4:]"])
+@pytest.mark.parametrize("text", ["x[3]", "x[-4:]", "x[:-4]", "x[2:1]"])
 def test_an_axis_that_is_not_there(text: str) -> None:
     with pytest.raises(IndexError, match="rank 3"):
         shapes.evaluate(shapes.read(ONE, text), [(2, 3, 5), (7, 4)], {})
+
+
+def test_a_slice_that_reaches_beyond_ends_with_the_shape() -> None:
+    assert shapes.evaluate(shapes.read(ONE, "x[1:7]"), [(2, 3, 5), (7, 4)], {}) == [(3, 5)]
+    assert shapes.evaluate(shapes.read(ONE, "x[5:], 9"), [(2, 3, 5), (7, 4)], {}) == [(9,)]
 
 
 def test_behind_several_tensors_nothing_has_a_place() -> None:

@@ -41,7 +41,11 @@ def test_a_script_is_predicted_and_not_trained(tmp_path: Path) -> None:
 
 
 def test_a_script_that_never_trains_is_said_to(tmp_path: Path) -> None:
-    (tmp_path / "look.py").write_text("print('done')\n")
-    done = run(tmp_path, "look.py")
-    assert done.returncode == 1 and "ended without calling fit" in done.stderr
+    """It finds the modules beside it, wherever it is called from."""
+    folder = tmp_path / "scripts"
+    folder.mkdir()
+    (folder / "beside.py").write_text("says = 'found'\n")
+    (folder / "look.py").write_text("import beside\nprint(beside.says)\n")
+    done = run(tmp_path, "scripts/look.py")
+    assert done.returncode == 1 and "ended without calling fit" in done.stderr, done.stderr
     assert run(tmp_path, "nothing.py").returncode == 2

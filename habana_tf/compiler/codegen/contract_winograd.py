@@ -7,6 +7,7 @@ F(2x2, 3x3): of a tile of four results y, 2 x 2, that reads 4 x 4 points d of th
 
 take 16 multiplications where the definition takes 36, and additions (Winograd 1980; Lavin and Gray, arXiv 1509.09308).
 All of Bt and At are 0 and +-1, of G also 1/2, and sums are shorter, so an fp32 result is as exact as the direct sum.
+Its error is relative to the largest product in its window, also where the filter has a zero there.
 Larger tiles save more multiplications and lose digits. Input gradients are such convolutions, of a filter read
 backwards.
 
