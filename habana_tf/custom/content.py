@@ -128,7 +128,7 @@ class _Reader:
                 self.value(each, f"{where}[{key!r}]")
         elif isinstance(x, _BASES):
             base = next(b for b in _BASES if isinstance(x, b))
-            self.put(base.__name__, float.hex(x) if base is float else base.__repr__(x))
+            self.put(base.__name__, float.hex(x) if isinstance(x, float) else base.__repr__(x))
         else:
             return False
         if _library(type(x).__module__) is None:  # it may have methods and attributes of its own
