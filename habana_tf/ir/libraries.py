@@ -107,10 +107,14 @@ def run(spec: Custom, src: Sequence[Node], arrays: Sequence[Any]) -> list[Any]:
     return made
 
 
+_LONGEST = 249
+"""Bytes that the name of such a copy may have (memfd_create(2)); a file's may have 255."""
+
+
 def _opened(where: str, code: bytes) -> Any:
     """A copy that nobody else can change, loaded. It stays open: the loader tells libraries apart by their names, and
     this one's is the number of the file."""
-    handle = os.memfd_create(os.path.basename(where), os.MFD_CLOEXEC)
+    handle = os.memfd_create(os.fsdecode(os.fsencode(os.path.basename(where))[:_LONGEST]), os.MFD_CLOEXEC)
     with os.fdopen(os.dup(handle), "wb") as file:
         file.write(code)
     path = f"/proc/self/fd/{handle}"

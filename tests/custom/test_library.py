@@ -89,6 +89,12 @@ def test_a_kernel_in_cpp_is_built_too(tmp_path: Path) -> None:
     assert [k.op for k in libraries.load(tmp_path / "kernel.so").kernels] == ["NativeCpp"]
 
 
+def test_a_library_with_the_longest_of_names(tmp_path: Path) -> None:
+    long = tmp_path / ("k" * 252 + ".so")
+    long.write_bytes(Path(built(SOURCE)).read_bytes() + b"\0")  # another library than the one that is loaded
+    assert libraries.load(long).kernels[0].op == "NativeScale"
+
+
 def spec(op: str, library: libraries.Library, outputs: Any, *attrs: Any, items: int = 1, room: int = 0) -> Custom:
     return Custom(op, library.digest, attrs, outputs, items, room)
 
