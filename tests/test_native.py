@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -94,6 +96,18 @@ def test_every_work_item_is_done_once_and_calls_follow_each_other(
         (y,) = _bridge.run_program(program, [x])
         np.testing.assert_array_equal(y.view(np.float32), expected(x, 7))
     assert _bridge.program_stats(program)["launches"] == 20
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two processors")
+def test_workers_that_slept_wake_on_other_processors_than_the_callers(kernel: tuple[int, Any]) -> None:
+    program, x = chain(kernel, 7, 100), np.arange(N, dtype=np.float32)
+    here = frozenset(os.sched_getaffinity(0))
+    for _ in range(3):
+        _bridge.run_program(program, [x])
+        time.sleep(0.05)  # the workers sleep after half a millisecond
+    kept_off = {frozenset(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")} - {here}
+    assert {len(here - mask) for mask in kept_off} == {1}
+    assert frozenset(os.sched_getaffinity(0)) == here
 
 
 def blocks(kernel: tuple[int, Any], parts: int, **changed: Any) -> _bridge.Program:
@@ -269,7 +283,5 @@ def test_host_memory_is_what_the_kernel_says_or_less() -> None:
 
 
 def test_all_processors_are_used_unless_told_otherwise() -> None:
-    import os
-
     _bridge.set_threads(0)
     assert 1 <= _bridge.get_threads() <= len(os.sched_getaffinity(0))

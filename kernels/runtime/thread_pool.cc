@@ -1,6 +1,7 @@
 #include "runtime/thread_pool.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include <fstream>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -101,6 +103,12 @@ class Pool {
   }
 
  private:
+  struct Worker {
+    pid_t id;
+    cpu_set_t home;   // processors that it may run on
+    int avoids = -1;  // the one of these that it was last kept off
+  };
+
   // Takes and does one chunk of the job at hand. The word holds the job's number and the chunks left, so a
   // worker that comes late either takes a chunk of the newest job or nothing: it never sees a stale job.
   bool TakeChunk() {
@@ -127,10 +135,26 @@ class Pool {
 
   void Wake(int64_t wanted) {
     std::lock_guard<std::mutex> lock(mutex_);
+    KeepOffThisProcessor();
     if (wanted >= sleepers_.load(std::memory_order_relaxed)) {
       wake_.notify_all();
     } else {
       for (int64_t i = 0; i < wanted; ++i) wake_.notify_one();
+    }
+  }
+
+  // Has the workers wake on other processors than the caller's, where they would wait for it to finish: Linux may
+  // put a thread back where it ran last although another processor is idle, and leaves it there for milliseconds.
+  // On two processors a launch of 4 ms ran without its worker one time in four.
+  void KeepOffThisProcessor() {
+    const int here = sched_getcpu();
+    if (here < 0) return;
+    for (Worker& worker : workers_) {
+      if (worker.avoids == here || CPU_COUNT(&worker.home) < 2) continue;
+      cpu_set_t others = worker.home;
+      CPU_CLR(here, &others);
+      sched_setaffinity(worker.id, sizeof(others), &others);  // should that be forbidden, it wakes where it would
+      worker.avoids = here;
     }
   }
 
@@ -154,6 +178,14 @@ class Pool {
 
   void Work(int index) {
     FloatMode mode;
+    Worker self;
+    self.id = static_cast<pid_t>(syscall(SYS_gettid));
+    CPU_ZERO(&self.home);
+    sched_getaffinity(0, sizeof(self.home), &self.home);
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      workers_.push_back(self);
+    }
     for (;;) {
       // A worker beyond a pool that was made smaller sleeps.
       const bool wanted = index < threads() - 1;
@@ -181,6 +213,7 @@ class Pool {
   alignas(64) std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
+  std::vector<Worker> workers_;  // under the mutex
 };
 
 }  // namespace
