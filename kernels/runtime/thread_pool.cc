@@ -143,9 +143,9 @@ class Pool {
     }
   }
 
-  // Has the workers wake on other processors than the caller's, where they would wait for it to finish: Linux may
-  // put a thread back where it ran last although another processor is idle, and leaves it there for milliseconds.
-  // On two processors a launch of 4 ms ran without its worker one time in four.
+  // Has the workers wake on other processors than the caller's, where they would wait for it to finish: Linux
+  // may put a thread back where it ran last although another processor is idle, and leaves it there for
+  // milliseconds. On two processors a launch of 4 ms ran without its worker one time in four.
   void KeepOffThisProcessor() {
     const int here = sched_getcpu();
     if (here < 0) return;
@@ -153,7 +153,8 @@ class Pool {
       if (worker.avoids == here || CPU_COUNT(&worker.home) < 2) continue;
       cpu_set_t others = worker.home;
       CPU_CLR(here, &others);
-      sched_setaffinity(worker.id, sizeof(others), &others);  // should that be forbidden, it wakes where it would
+      sched_setaffinity(worker.id, sizeof(others),
+                        &others);  // should that be forbidden, it wakes where it would
       worker.avoids = here;
     }
   }

@@ -206,6 +206,9 @@ class ScaleAndBias:
     def begin(self, fn: emit.Function, pointers: list[str]) -> None:
         self.pointers = pointers
 
+    def fetch(self, fn: emit.Function, p: Point) -> None:
+        fn.prefetch(self.pointers[0])
+
     def vector(self, fn: emit.Function, p: Point) -> None:
         assert p.lane_stride(self.bias) == 1
         vector = f"<{p.lanes} x float>"

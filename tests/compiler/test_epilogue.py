@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
+from habana_tf.compiler.codegen.epilogue import emit_contraction
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
+from habana_tf.hardware.cpu import target
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Node, Op, Program
@@ -31,4 +35,21 @@ def test_parts_of_a_concat_are_written_where_they_belong(axis: int, columns: int
     program = Program(b.inputs, [b.concat([y, part(1), b.map("neg", y), part(2)], axis)])
     kernels = [k for k in schedule(rewrite(program)).kernels if k.is_contraction]
     assert sum(s.target.op is Op.CONCAT for k in kernels for s in k.stores) == 2  # it is an epilogue
+    check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])
+
+
+def test_what_stands_beside_the_result_is_asked_for_before_the_sums_are_taken() -> None:
+    b = Builder()
+    x, w, bias, moment = (b.input(shape, F32) for shape in ((48, 40), (40, 64), (64,), (48, 64)))
+    sums = b.map("add", b.contract(x, w, MATMUL), b.expand(b.reshape(bias, (1, 64)), (48, 64)))
+    program = Program(b.inputs, [b.map("add", moment, b.map("mul", sums, sums))])
+    (kernel,) = schedule(rewrite(program)).kernels
+    (call,) = emit_contraction(kernel, "kernel", target()).calls
+    text = call.ir.splitlines()
+    asked = [i for i, line in enumerate(text) if "call void @llvm.prefetch" in line]
+    multiplied = [i for i, line in enumerate(text) if "llvm.fmuladd" in line]
+    assert asked and asked[0] < multiplied[0]
+    pointers = {re.search(r"ptr (%\w+), i64", text[i - 1]).group(1) for i in asked if "getelementptr i8" in text[i - 1]}
+    assert len(pointers) == 2, "the moment and the result, not the bias"
+    rng = np.random.default_rng(0)
     check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])

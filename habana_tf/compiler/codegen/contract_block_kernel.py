@@ -117,6 +117,8 @@ class BlockKernel(BlockCopies):
         a = at(fn, self.rows_at, fn.integer("mul", self.tile(place), self.a_tile))
         b = at(fn, self.columns_at, fn.integer("mul", self.panel(place), self.b_panel))
         sums = self._sums(place)
+        if not self.several:
+            self.fetch(self.out, place, t.size, t.vectors, t.lanes)  # of a smaller one as well: it does no harm
         widths = [t.vectors] if t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
         if t.panels == 1:
             widths = [t.tail_vectors]
@@ -154,6 +156,8 @@ class BlockKernel(BlockCopies):
             self.partial.chunk = place.chunk
 
         def finish(place: Place, size: int, vectors: int, active: int) -> None:
+            if self.several:
+                self.fetch(self.out, place, size, vectors, active)
             first = base
             if size < t.size and t.overlaps and t.split is not None:  # row by row
                 first = fn.integer("mul", place.starts[t.split.key], points(t.whole) * vectors * t.lanes * 4)

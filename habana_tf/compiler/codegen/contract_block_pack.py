@@ -267,8 +267,7 @@ class BlockPacker:
                 own = fn.op(f"and <{lanes} x i1> {own}, {mask}")
             return self._line(at(fn, p, k * row), lanes, own or mask)
 
-        ahead = at(fn, p, (units + AHEAD) * row)
-        fn.call("void", "llvm.prefetch.p0", ("ptr", ahead), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+        fn.prefetch(at(fn, p, (units + AHEAD) * row))
         words = [self._word(line, u) for u in range(units)]
         if self.depth:
             words = transpose(fn, "i32", words + ["zeroinitializer"] * (lanes - units))

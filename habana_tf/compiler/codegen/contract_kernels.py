@@ -113,6 +113,7 @@ class MainKernel(TileLoops):
         loops, a, b = guarded(self, place, size, self.a.unit, loops, a, b)
         if self.partial:
             self.partial.chunk = place.chunk
+        self.fetch(self.out, place, size, vectors, active)
         if p.amx:
             parts = self._groups(size)
             self.configurations.use(configuration(parts, p.amx))

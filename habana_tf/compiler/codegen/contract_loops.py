@@ -23,6 +23,10 @@ from .evaluator import extent_value
 
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""
+FETCHED = 32
+"""Vectors of the largest tile whose epilogue's memory is asked for beforehand: of the tile engine's, rows are long."""
+LINE = 64
+"""Bytes that come from memory together."""
 
 
 @dataclass
@@ -222,6 +226,14 @@ class TileLoops:
         tile = Tile(self.fn, self.c, dict(place.starts))
         for point, value in zip(self.points(tile, size, vectors, active), sums, strict=True):
             out.vector(self.fn, Point(value, point.lanes, point.active, tile, point.within))
+
+    def fetch(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
+        """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken."""
+        points = self.points(Tile(self.fn, self.c, dict(place.starts)), size, vectors, active)
+        per_line = max(1, LINE // (4 * self.t.lanes))
+        for number, point in enumerate(points):
+            if len(points) <= FETCHED and number % vectors % per_line == 0:
+                out.fetch(self.fn, point)
 
     def points(self, tile: Tile, size: int, vectors: int, active: int) -> list[Point]:
         """Where the tile's vectors lie, row by row; values are left empty."""

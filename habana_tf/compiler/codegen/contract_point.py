@@ -106,6 +106,9 @@ class Epilogue(Protocol):
 
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
+    def fetch(self, fn: Function, p: Point) -> None:
+        """Asks for the memory that `vector` will touch, before the sums are taken. `p` stands for a line of vectors."""
+
     def vector(self, fn: Function, p: Point) -> None: ...
 
 
@@ -120,6 +123,9 @@ class StoreResult:
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
+
+    def fetch(self, fn: Function, p: Point) -> None:
+        pass  # stores wait for no memory
 
     def vector(self, fn: Function, p: Point) -> None:
         offset = p.offset(self.out.strides, self.out.offset)
@@ -154,6 +160,9 @@ class StorePartial:
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
         self._size = extent_value(fn, self.size)
+
+    def fetch(self, fn: Function, p: Point) -> None:
+        pass
 
     def vector(self, fn: Function, p: Point) -> None:
         offset = fn.integer("add", p.offset(self.strides), fn.integer("mul", self.chunk, self._size))

@@ -115,6 +115,10 @@ class Function:
         self.declarations.add(f"declare void @{name}({vector}, {address}, {bits})")
         self.do(f"call void @{name}({vector} {value}, {address} align {BYTES[lane]} {pointers}, {bits} {mask})")
 
+    def prefetch(self, pointer: Value) -> None:
+        """Asks for a line of memory, which need not be there."""
+        self.call("void", "llvm.prefetch.p0", ("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+
     def offset(self, pointer: Value, element: str, index: Value) -> Value:
         """The address of element `index` (i64)."""
         return pointer if index == "0" else self.op(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")

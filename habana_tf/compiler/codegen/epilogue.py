@@ -9,7 +9,7 @@ from habana_tf.hardware.cpu import Target
 from ...ir.extent import Extent, Var
 from ...ir.linearity import linear
 from ...ir.primitives import Contraction, Node
-from ..body import Body, Result
+from ..body import Body, Load, Result
 from ..code import Call, Code
 from ..contraction_operands import labels_of, specification
 from ..view_indices import Unfit
@@ -72,6 +72,20 @@ class FusedEpilogue:
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         fn.bf16 = self.bf16
         self.pointers = pointers
+
+    def fetch(self, fn: Function, p: Point) -> None:
+        """Asks for the result's companions: an optimizer's tensors lie in rows far apart, which no hardware foresees.
+        What is the same for all rows (a bias) stays in the cache by itself."""
+        lane = p.tile.c.lane
+        loads = [(v.node, v.offset) for v in self.body.values if isinstance(v, Load) and not v.guard]
+        for node, offset in dict.fromkeys([*loads, *((s.target, s.offset) for s in self.body.stores)]):
+            if isinstance(offset, int):
+                continue
+            steps = self.steps(offset)
+            across = any(step for i, step in enumerate(steps) if lane is None or i not in lane.sources)
+            if across and p.lane_stride(steps) == 1:
+                at = fn.integer("mul", p.offset(steps, offset.const), node.dtype.bytes)
+                fn.prefetch(fn.op(f"getelementptr i8, ptr {self.pointers[self.buffers.index(node)]}, i64 {at}"))
 
     def vector(self, fn: Function, p: Point) -> None:
         ev = _PointEvaluator(fn, {n: k for k, n in enumerate(self.reads)}, p, self)

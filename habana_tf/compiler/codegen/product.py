@@ -143,8 +143,7 @@ class _Product:
         fn = self.fn
         there = fn.op(f"getelementptr float, ptr {near}, i64 {ahead}")
         for v in range(self.vectors):
-            kind = ("i32", "0"), ("i32", "3"), ("i32", "1")
-            fn.call("void", "llvm.prefetch.p0", ("ptr", at(fn, there, v * self.lanes * 4)), *kind)
+            fn.prefetch(at(fn, there, v * self.lanes * 4))
 
     def _multiplied(self, far: Value, b: Value, sums: Sequence[Value], masks: list[Value]) -> list[Value]:
         """The sums after one step; `far`: elements from where each row begins."""
