@@ -153,8 +153,7 @@ class Pool {
       if (worker.avoids == here || CPU_COUNT(&worker.home) < 2) continue;
       cpu_set_t others = worker.home;
       CPU_CLR(here, &others);
-      sched_setaffinity(worker.id, sizeof(others),
-                        &others);  // should that be forbidden, it wakes where it would
+      sched_setaffinity(worker.id, sizeof(others), &others);  // where that is forbidden: as before
       worker.avoids = here;
     }
   }
