@@ -2,9 +2,9 @@
 
 Blocks of commands are run by a shell, in a folder that has the repository's examples and `.venv`, the names that the
 documents use (`train.py`, ...), and a home of its own; Python blocks are run, or compared with the source they quote.
-What is not run in `make test` has its reason in `LATER`, and is run by `make test-all`, or in `NEVER`; a command of an
-unknown program is an error, and so is an entry of a list that no document has. Blocks that start four processes at a
-time, or train, are in `make test-all` too.
+What is not run in `make test` has its reason in `LATER`, and is run by `make test-all` in a copy of the tree, or in
+`NEVER`; a command of an unknown program is an error, and so is an entry of a list that no document has. Blocks that
+start four processes at a time, or train, are in `make test-all` too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
+import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +35,7 @@ PROGRAMS = (
 LATER = {
     "make demo": "builds and installs first; takes two trainings",
     "make lint": "reads the whole source twice, and is a step of CI of its own",
-    "make dev": "puts the sources in the place of the wheel, until the next but one brings it back",
+    "make dev": "builds, and puts the sources in the place of the wheel",
     ".venv/bin/pytest tests/lowering/test_reduction.py -k l2_loss": "tests within a test, on those sources",
     ".venv/bin/pytest tests/cluster/test_refusals.py tests/lowering/test_named.py tests/cli/test_families.py": (
         "tests within a test, on those sources"
@@ -206,9 +209,57 @@ def test_a_block_of_python(document: str, block: str, folder: Path) -> None:
     assert any(block.strip() in text for text in texts), block
 
 
+@pytest.fixture(scope="module")
+def tree() -> Iterator[Path]:
+    """A copy of the sources and of their environment. Commands that install a package do so here: tests that run at
+    the same time import the one of the environment they are in."""
+    place = ROOT / "build" / f"documents-{os.getpid()}"
+    left = shutil.ignore_patterns("build", ".venv*", ".git", ".hypothesis", ".*_cache", "__pycache__")
+    try:
+        shutil.copytree(ROOT, place, ignore=left, symlinks=True)
+        if (ROOT / "build/wheel").exists():
+            shutil.copytree(ROOT / "build/wheel", place / "build/wheel")
+        shutil.copytree(sys.prefix, place / ".venv", symlinks=True, copy_function=os.link)
+        (place / ".venv/.dev").unlink(missing_ok=True)  # it would follow the sources that are copied
+        own = [path for path in (place / ".venv").iterdir() if path.is_file()]  # pyvenv.cfg and what make touches
+        for path in (*own, *(place / ".venv/bin").iterdir()):
+            if not path.is_symlink():
+                _rewrite(path)
+        yield place
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _rewrite(path: Path) -> None:
+    """A file of its own where a link was; a script's first line names the Python beside it."""
+    link = path.with_name(f".{path.name}.link")
+    path.rename(link)
+    shutil.copy2(link, path)
+    link.unlink()
+    text = path.read_bytes()
+    if text.startswith(b"#!" + os.fsencode(sys.prefix)):
+        first, rest = text.split(b"\n", 1)
+        path.write_bytes(first.replace(os.fsencode(sys.prefix), os.fsencode(path.parents[1])) + b"\n" + rest)
+
+
 @pytest.mark.rest
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("command", LATER)
-def test_a_command_that_takes_long(command: str) -> None:
-    done = subprocess.run(["/bin/bash", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=1700)
+def test_a_command_that_takes_long(command: str, tree: Path) -> None:
+    installed = _installed()
+    path = f"{tree / '.venv/bin'}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["/bin/bash", "-c", command],
+        cwd=tree,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=1700,
+    )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    assert _installed() == installed, "the command has changed the package that other tests import"
+
+
+def _installed() -> dict[Path, int]:
+    """What this environment has of the package, and since when."""
+    return {path: path.stat().st_mtime_ns for path in Path(sysconfig.get_path("purelib")).glob("*habana*")}
