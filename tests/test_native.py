@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import threading
@@ -108,6 +109,30 @@ def test_workers_that_slept_wake_on_other_processors_than_the_callers(kernel: tu
     kept_off = {frozenset(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")} - {here}
     assert {len(here - mask) for mask in kept_off} == {1}
     assert frozenset(os.sched_getaffinity(0)) == here
+
+
+def test_a_caller_sleeps_while_it_waits_long_for_the_others() -> None:
+    caller, did = threading.get_ident(), []
+
+    def work(buffers: int, dims: int, begin: int, end: int) -> None:
+        own = threading.get_ident() == caller
+        while own and not did:  # the other's part has begun
+            time.sleep(0.001)
+        did.append((begin, end))
+        if not own:
+            time.sleep(0.3)
+
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(work)
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    _bridge.set_threads(2)
+    program = _bridge.make_program(
+        "slow", [(address, [0], [], 2, 1)], [(1, 0, 0, 8)], [(F32, [2])], 0, data=_bridge.RecipeData(b"", function)
+    )
+    took, used = time.monotonic(), time.thread_time()
+    _bridge.run_program(program, [])
+    took, used = time.monotonic() - took, time.thread_time() - used
+    assert sorted(did) == [(0, 1), (1, 2)]
+    assert took > 0.3 > 4 * used
 
 
 def blocks(kernel: tuple[int, Any], parts: int, **changed: Any) -> _bridge.Program:

@@ -24,11 +24,20 @@ namespace habana {
 
 namespace {
 
-constexpr int kChunksPerThread = 4;
+// Parts of a grid, per thread, that are not divided further: at the end of a call threads wait for each other
+// as long as one of them takes at most.
+constexpr int kPartsPerThread = 64;
+// A thread takes this part of its share of what is left: half of it, so that one that begins late, or stands
+// on a busy processor, leaves more to the others.
+constexpr int kShare = 2;
 // How long an idle worker looks for work before it sleeps: while a launch holds the pool its next call is
-// near, and waking a thread costs more than most calls take.
-constexpr auto kSpinInLaunch = std::chrono::microseconds(500);
+// near, and waking a thread costs more than most calls take. It does not yield meanwhile: Linux gives the
+// processor to whoever waits for it then, however low its priority, and for a whole slice of milliseconds.
+// Beside two processes of the lowest priority a launch of 380 ms in 315 calls took 1,400.
+constexpr auto kSpinInLaunch = std::chrono::microseconds(200);
 constexpr auto kSpinAfterLaunch = std::chrono::microseconds(50);
+// How long a caller looks whether the others are done before it sleeps.
+constexpr auto kSpinForOthers = std::chrono::microseconds(500);
 
 void Pause() {
 #if defined(__x86_64__)
@@ -82,24 +91,21 @@ class Pool {
   void EndLease() { leased_.store(false, std::memory_order_release); }
 
   // Only the holder of the lease calls this.
-  void Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t chunk, int64_t chunks) {
+  void Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t grid, int64_t part, int64_t parts) {
     StartWorkers();
     fn_ = fn;
     buffers_ = buffers;
     dims_ = dims;
     grid_ = grid;
-    chunk_ = chunk;
+    part_ = part;
+    parts_ = parts;
     done_.store(0, std::memory_order_relaxed);
     ++epoch_;
-    ticket_.store((epoch_ << 32) | static_cast<uint64_t>(chunks), std::memory_order_seq_cst);
-    if (sleepers_.load(std::memory_order_seq_cst) > 0) Wake(chunks - 1);
-    while (TakeChunk()) {
+    ticket_.store((epoch_ << 32) | static_cast<uint64_t>(parts), std::memory_order_seq_cst);
+    if (sleepers_.load(std::memory_order_seq_cst) > 0) Wake(parts - 1);
+    while (TakeParts()) {
     }
-    int spins = 0;
-    while (done_.load(std::memory_order_acquire) != chunks) {
-      Pause();
-      if (++spins > 20000) sched_yield();
-    }
+    AwaitOthers(parts);
   }
 
  private:
@@ -109,19 +115,50 @@ class Pool {
     int avoids = -1;  // the one of these that it was last kept off
   };
 
-  // Takes and does one chunk of the job at hand. The word holds the job's number and the chunks left, so a
-  // worker that comes late either takes a chunk of the newest job or nothing: it never sees a stale job.
-  bool TakeChunk() {
+  // Takes and does the next parts of the job at hand: many at first, one by one in the end. The word holds
+  // the job's number and the parts left, so a worker that comes late either takes parts of the newest job or
+  // nothing: it never sees a stale job.
+  bool TakeParts() {
     uint64_t word = ticket_.load(std::memory_order_acquire);
-    while ((word & 0xffffffffu) != 0) {
-      if (ticket_.compare_exchange_weak(word, word - 1, std::memory_order_acq_rel,
-                                        std::memory_order_acquire)) {
-        const int64_t begin = (static_cast<int64_t>(word & 0xffffffffu) - 1) * chunk_;
-        fn_(buffers_, dims_, begin, std::min(grid_, begin + chunk_));
-        done_.fetch_add(1, std::memory_order_release);
-        return true;
+    for (;;) {
+      const int64_t left = static_cast<int64_t>(word & 0xffffffffu);
+      if (left == 0) return false;
+      const int64_t count = std::max<int64_t>(1, left / (kShare * threads()));
+      if (!ticket_.compare_exchange_weak(word, word - static_cast<uint64_t>(count), std::memory_order_acq_rel,
+                                         std::memory_order_acquire)) {
+        continue;
       }
+      const int64_t all = parts_;
+      const int64_t begin = (all - left) * part_;
+      fn_(buffers_, dims_, begin, std::min(grid_, begin + count * part_));
+      if (done_.fetch_add(count, std::memory_order_seq_cst) + count == all &&
+          asleep_.load(std::memory_order_seq_cst)) {
+        std::lock_guard<std::mutex> lock(mutex_);
+        finished_.notify_one();
+      }
+      return true;
     }
+  }
+
+  void AwaitOthers(int64_t parts) {
+    const auto done = [this, parts] { return done_.load(std::memory_order_seq_cst) == parts; };
+    if (SpinUntil(done, kSpinForOthers)) return;
+    std::unique_lock<std::mutex> lock(mutex_);
+    asleep_.store(true, std::memory_order_seq_cst);
+    finished_.wait(lock, done);
+    asleep_.store(false, std::memory_order_relaxed);
+  }
+
+  // Looks again and again, for so long at most; whether it came true.
+  template <class Condition>
+  static bool SpinUntil(Condition condition, std::chrono::nanoseconds most) {
+    const auto start = std::chrono::steady_clock::now();
+    do {
+      for (int i = 0; i < 16; ++i) {
+        if (condition()) return true;
+        Pause();
+      }
+    } while (std::chrono::steady_clock::now() - start < most);
     return false;
   }
 
@@ -161,19 +198,9 @@ class Pool {
   bool HasWork() const { return (ticket_.load(std::memory_order_seq_cst) & 0xffffffffu) != 0; }
 
   bool LookForWork() const {
-    const auto start = std::chrono::steady_clock::now();
-    for (;;) {
-      for (int i = 0; i < 16; ++i) {
-        if (HasWork()) return true;
-        Pause();
-      }
-      const auto waited = std::chrono::steady_clock::now() - start;
-      if (waited > kSpinInLaunch) return false;
-      if (waited > kSpinAfterLaunch) {
-        if (!leased_.load(std::memory_order_relaxed)) return false;
-        sched_yield();
-      }
-    }
+    const auto work = [this] { return HasWork(); };
+    return SpinUntil(work, kSpinAfterLaunch) ||
+           (leased_.load(std::memory_order_relaxed) && SpinUntil(work, kSpinInLaunch));
   }
 
   void Work(int index) {
@@ -189,7 +216,7 @@ class Pool {
     for (;;) {
       // A worker beyond a pool that was made smaller sleeps.
       const bool wanted = index < threads() - 1;
-      if (wanted && TakeChunk()) continue;
+      if (wanted && TakeParts()) continue;
       const bool work = wanted && LookForWork();
       if (work) continue;
       std::unique_lock<std::mutex> lock(mutex_);
@@ -207,12 +234,15 @@ class Pool {
   char** buffers_ = nullptr;
   const int64_t* dims_ = nullptr;
   int64_t grid_ = 0;
-  int64_t chunk_ = 0;
+  int64_t part_ = 0;
+  int64_t parts_ = 0;
   alignas(64) std::atomic<uint64_t> ticket_{0};
   alignas(64) std::atomic<int64_t> done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable wake_;
+  std::atomic<bool> asleep_{false};  // the caller
+  std::condition_variable finished_;
   std::vector<Worker> workers_;  // under the mutex
 };
 
@@ -240,11 +270,11 @@ int PoolLease::Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t gri
     fn(buffers, dims, 0, grid);
     return 1;
   }
-  const int64_t even = (grid + threads * kChunksPerThread - 1) / (threads * kChunksPerThread);
-  const int64_t chunk = std::max({grain, even, grid / 0x7fffffff + 1});
-  const int64_t chunks = (grid + chunk - 1) / chunk;
-  pool.Run(fn, buffers, dims, grid, chunk, chunks);
-  return static_cast<int>(std::min(threads, chunks));
+  const int64_t even = (grid + threads * kPartsPerThread - 1) / (threads * kPartsPerThread);
+  const int64_t part = std::max({grain, even, grid / 0x7fffffff + 1});
+  const int64_t parts = (grid + part - 1) / part;
+  pool.Run(fn, buffers, dims, grid, part, parts);
+  return static_cast<int>(std::min(threads, parts));
 }
 
 #if defined(__x86_64__)

@@ -1,8 +1,9 @@
 // The pool that runs the work items of a launch.
 //
-// The caller takes part. Work items are handed out in chunks, by one atomic word. Workers spin for a short
-// time after a job and then sleep, so that the calls of one launch follow each other without a system call.
-// A launch that finds the pool taken by another one runs its own items itself: it never waits.
+// The caller takes part. Work items are handed out by one atomic word, many at first and few in the end.
+// Workers spin for a short time after a job and then sleep, so that the calls of one launch follow each other
+// without a system call. A launch that finds the pool taken by another one runs its own items itself: it
+// never waits.
 #pragma once
 
 #include <cstdint>
