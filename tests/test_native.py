@@ -116,10 +116,11 @@ def test_a_caller_sleeps_while_it_waits_long_for_the_others() -> None:
 
     def work(buffers: int, dims: int, begin: int, end: int) -> None:
         own = threading.get_ident() == caller
-        while own and not did:  # the other's part has begun
+        until = time.monotonic() + 60
+        while own and not did and time.monotonic() < until:  # the other has begun
             time.sleep(0.001)
-        did.append((begin, end))
         if not own:
+            did.append(threading.get_ident())
             time.sleep(0.3)
 
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(work)
@@ -131,7 +132,7 @@ def test_a_caller_sleeps_while_it_waits_long_for_the_others() -> None:
     took, used = time.monotonic(), time.thread_time()
     _bridge.run_program(program, [])
     took, used = time.monotonic() - took, time.thread_time() - used
-    assert sorted(did) == [(0, 1), (1, 2)]
+    assert len(did) == 1
     assert took > 0.3 > 4 * used
 
 

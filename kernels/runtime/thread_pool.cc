@@ -27,9 +27,8 @@ namespace {
 // Parts of a grid, per thread, that are not divided further: at the end of a call threads wait for each other
 // as long as one of them takes at most.
 constexpr int kPartsPerThread = 64;
-// A thread takes this part of its share of what is left: half of it, so that one that begins late, or stands
-// on a busy processor, leaves more to the others.
-constexpr int kShare = 2;
+// Threads that have parts of their own; more than these take some of theirs.
+constexpr int kMostShares = 256;
 // How long an idle worker looks for work before it sleeps: while a launch holds the pool its next call is
 // near, and waking a thread costs more than most calls take. It does not yield meanwhile: Linux gives the
 // processor to whoever waits for it then, however low its priority, and for a whole slice of milliseconds.
@@ -99,11 +98,17 @@ class Pool {
     grid_ = grid;
     part_ = part;
     parts_ = parts;
+    const int64_t shares = std::min<int64_t>({parts, threads(), kMostShares});
+    num_shares_.store(static_cast<int>(shares), std::memory_order_relaxed);
     done_.store(0, std::memory_order_relaxed);
-    ++epoch_;
-    ticket_.store((epoch_ << 32) | static_cast<uint64_t>(parts), std::memory_order_seq_cst);
+    const uint64_t job = job_.load(std::memory_order_relaxed) + 1;
+    for (int64_t i = 0; i < shares; ++i) {
+      const Range whole{parts * i / shares, parts * (i + 1) / shares};
+      shares_[i].word.store(Packed(job, whole), std::memory_order_release);
+    }
+    job_.store(job, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) > 0) Wake(parts - 1);
-    while (TakeParts()) {
+    while (TakeParts(0)) {
     }
     AwaitOthers(parts);
   }
@@ -115,28 +120,53 @@ class Pool {
     int avoids = -1;  // the one of these that it was last kept off
   };
 
-  // Takes and does the next parts of the job at hand: many at first, one by one in the end. The word holds
-  // the job's number and the parts left, so a worker that comes late either takes parts of the newest job or
-  // nothing: it never sees a stale job.
-  bool TakeParts() {
-    uint64_t word = ticket_.load(std::memory_order_acquire);
-    for (;;) {
-      const int64_t left = static_cast<int64_t>(word & 0xffffffffu);
-      if (left == 0) return false;
-      const int64_t count = std::max<int64_t>(1, left / (kShare * threads()));
-      if (!ticket_.compare_exchange_weak(word, word - static_cast<uint64_t>(count), std::memory_order_acq_rel,
+  // The parts that a thread has still to begin, and the job they are of. A worker that comes late either
+  // takes parts of the newest job or nothing: the word of a job that is over never comes back.
+  struct alignas(64) Share {
+    std::atomic<uint64_t> word{0};
+  };
+  struct Range {
+    int64_t begin;
+    int64_t end;
+  };
+
+  static uint64_t Packed(uint64_t job, Range parts) {
+    return job << 32 | static_cast<uint64_t>(parts.begin) << 16 | static_cast<uint64_t>(parts.end);
+  }
+
+  // Takes and does parts of the job at hand. Each thread has a share of its own, the same stretch of every
+  // grid, so that it finds in its caches what it wrote a call before; of that it takes half of what is left
+  // from the front, and then from others half of what they have left from the end.
+  bool TakeParts(int thread) {
+    const int count = num_shares_.load(std::memory_order_relaxed);
+    for (int i = 0; i < count; ++i) {
+      std::atomic<uint64_t>& share = shares_[(thread + i) % count].word;
+      uint64_t word = share.load(std::memory_order_acquire);
+      for (;;) {
+        const Range all{static_cast<int64_t>(word >> 16 & 0xffff), static_cast<int64_t>(word & 0xffff)};
+        const int64_t some = (all.end - all.begin + 1) / 2;
+        if (some == 0) break;
+        const bool own = i == 0 && thread < count;
+        const Range taken = own ? Range{all.begin, all.begin + some} : Range{all.end - some, all.end};
+        const Range left = own ? Range{taken.end, all.end} : Range{all.begin, taken.begin};
+        if (!share.compare_exchange_weak(word, Packed(word >> 32, left), std::memory_order_acq_rel,
                                          std::memory_order_acquire)) {
-        continue;
+          continue;
+        }
+        Do(taken);
+        return true;
       }
-      const int64_t all = parts_;
-      const int64_t begin = (all - left) * part_;
-      fn_(buffers_, dims_, begin, std::min(grid_, begin + count * part_));
-      if (done_.fetch_add(count, std::memory_order_seq_cst) + count == all &&
-          asleep_.load(std::memory_order_seq_cst)) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        finished_.notify_one();
-      }
-      return true;
+    }
+    return false;
+  }
+
+  void Do(Range parts) {
+    const int64_t count = parts.end - parts.begin, all = parts_;
+    fn_(buffers_, dims_, parts.begin * part_, std::min(grid_, parts.end * part_));
+    if (done_.fetch_add(count, std::memory_order_seq_cst) + count == all &&
+        asleep_.load(std::memory_order_seq_cst)) {
+      std::lock_guard<std::mutex> lock(mutex_);
+      finished_.notify_one();
     }
   }
 
@@ -173,7 +203,8 @@ class Pool {
   void Wake(int64_t wanted) {
     std::lock_guard<std::mutex> lock(mutex_);
     KeepOffThisProcessor();
-    if (wanted >= sleepers_.load(std::memory_order_relaxed)) {
+    // Of a pool that was made smaller, one that is woken may be one too many.
+    if (wanted >= sleepers_.load(std::memory_order_relaxed) || started_ >= threads()) {
       wake_.notify_all();
     } else {
       for (int64_t i = 0; i < wanted; ++i) wake_.notify_one();
@@ -195,13 +226,14 @@ class Pool {
     }
   }
 
-  bool HasWork() const { return (ticket_.load(std::memory_order_seq_cst) & 0xffffffffu) != 0; }
-
-  bool LookForWork() const {
-    const auto work = [this] { return HasWork(); };
+  bool LookForWork(uint64_t seen) const {
+    const auto work = [this, seen] { return HasWork(seen); };
     return SpinUntil(work, kSpinAfterLaunch) ||
            (leased_.load(std::memory_order_relaxed) && SpinUntil(work, kSpinInLaunch));
   }
+
+  // Whether there is a job behind the last one of which a worker has seen the end.
+  bool HasWork(uint64_t seen) const { return job_.load(std::memory_order_seq_cst) != seen; }
 
   void Work(int index) {
     FloatMode mode;
@@ -213,15 +245,19 @@ class Pool {
       std::lock_guard<std::mutex> lock(mutex_);
       workers_.push_back(self);
     }
-    for (;;) {
+    for (uint64_t seen = 0;;) {
       // A worker beyond a pool that was made smaller sleeps.
       const bool wanted = index < threads() - 1;
-      if (wanted && TakeParts()) continue;
-      const bool work = wanted && LookForWork();
-      if (work) continue;
+      if (wanted) {
+        const uint64_t job = job_.load(std::memory_order_seq_cst);
+        while (TakeParts(index + 1)) {
+        }
+        seen = job;
+        if (LookForWork(seen)) continue;
+      }
       std::unique_lock<std::mutex> lock(mutex_);
       sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      if (!wanted || !HasWork()) wake_.wait(lock);
+      if (!wanted || !HasWork(seen)) wake_.wait(lock);
       sleepers_.fetch_sub(1, std::memory_order_seq_cst);
     }
   }
@@ -229,14 +265,15 @@ class Pool {
   std::atomic<int> threads_{0};
   std::atomic<bool> leased_{false};
   int started_ = 0;
-  uint64_t epoch_ = 0;
   KernelFn fn_ = nullptr;
   char** buffers_ = nullptr;
   const int64_t* dims_ = nullptr;
   int64_t grid_ = 0;
   int64_t part_ = 0;
   int64_t parts_ = 0;
-  alignas(64) std::atomic<uint64_t> ticket_{0};
+  std::atomic<int> num_shares_{0};
+  Share shares_[kMostShares];
+  alignas(64) std::atomic<uint64_t> job_{0};
   alignas(64) std::atomic<int64_t> done_{0};
   alignas(64) std::atomic<int> sleepers_{0};
   std::mutex mutex_;
@@ -270,8 +307,8 @@ int PoolLease::Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t gri
     fn(buffers, dims, 0, grid);
     return 1;
   }
-  const int64_t even = (grid + threads * kPartsPerThread - 1) / (threads * kPartsPerThread);
-  const int64_t part = std::max({grain, even, grid / 0x7fffffff + 1});
+  const int64_t most = std::min<int64_t>(threads, kMostShares) * kPartsPerThread;
+  const int64_t part = std::max(grain, (grid + most - 1) / most);
   const int64_t parts = (grid + part - 1) / part;
   pool.Run(fn, buffers, dims, grid, part, parts);
   return static_cast<int>(std::min(threads, parts));
