@@ -23,6 +23,7 @@ from .loop_blocks import in_blocks
 from .memory_plan import Lifetime, place
 from .recipe import Buffer, CustomCall, KernelCall, Kind, LoopCalls, Recipe
 from .rewrite import rewrite
+from .row_blocks import in_row_blocks
 from .schedule import Repeated, Schedule, schedule
 
 LARGE = 6
@@ -33,7 +34,7 @@ are 50 to 100 KB of IR, and LLVM takes 30 ms for it."""
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
     outputs = [(n.dtype, n.shape) for n in program.outputs]
-    program = in_blocks(rewrite(program), target)
+    program = in_row_blocks(in_blocks(rewrite(program), target))
     plan = schedule(program)
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= LARGE) as objects:
