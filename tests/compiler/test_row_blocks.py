@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from habana_tf._native import _bridge
-from habana_tf.compiler import row_block_groups
+from habana_tf.compiler import row_block_groups, row_blocks
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.rewrite import rewrite
@@ -252,3 +252,50 @@ def test_what_fits_the_cache_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(_loops(_attention())) == 2
     monkeypatch.setattr(row_block_groups, "WIDE", size + 1)
     assert _loops(_attention()) == []
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("handed", [0, 1 << 40])
+def test_keras_attention_and_its_gradients_are_those_of_stock_tensorflow(
+    masked: bool, policy: str, handed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import tensorflow as tf
+
+    import habana_tf
+
+    habana_tf.load_habana_module()
+    monkeypatch.setattr(row_block_groups, "HANDED", handed)
+    found: list[int] = []
+
+    def counted(program: Program) -> list[row_block_groups.Group]:
+        made = row_block_groups.groups(program)
+        found.append(len(made))
+        return made
+
+    monkeypatch.setattr(row_blocks, "groups", counted)
+    rows = 40 + 8 * masked + 16 * (handed > 0)  # so that no recipe of another case is taken
+
+    def results(device: str, policy: str) -> list[Any]:
+        with tf.device(device):
+            tf.keras.utils.set_random_seed(3)
+            attention = tf.keras.layers.MultiHeadAttention(4, 8, dtype=policy)
+            x = tf.random.stateless_normal((2, rows, 24), [1, 2])
+            attention(x, x)
+
+            @tf.function
+            def step(x: Any) -> Any:
+                with tf.GradientTape() as tape:
+                    tape.watch(x)
+                    y = attention(x, x, use_causal_mask=masked)
+                    loss = tf.reduce_sum(tf.cast(y, tf.float32) ** 2)
+                return [y, *tape.gradient(loss, [x, *attention.trainable_variables])]
+
+            return [np.asarray(tf.cast(v, tf.float32)) for v in step(x)]
+
+    got = results("/HPU:0", policy)
+    assert 2 in found
+    want = results("/CPU:0", "float32")
+    scale = max(np.abs(w).max() for w in want)  # gradients of the keys' biases are sums of numbers that cancel
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=0, atol=scale * (1e-5 if policy == "float32" else 4e-2))
