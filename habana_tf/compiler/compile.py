@@ -176,7 +176,9 @@ class _Emitted:
         for k, (inner, source) in enumerate(zip(body.inputs, outer[: len(body.inputs)], strict=True)):
             blocks = loop.blocks if loop.apart and loop.apart[k] else 1
             if k < loop.carried:
-                now, then = layout.temporary(_bytes(inner)), layout.temporary(_bytes(inner))
+                now = layout.temporary(_bytes(inner))
+                added = in_place.adds_up(kernel.plan.kernels, inner, body.outputs[k])
+                then = now if added else layout.temporary(_bytes(inner))
                 layout.give(inner, now)
                 layout.give(body.outputs[k], then)
                 whole = source, results.get(k, -1)

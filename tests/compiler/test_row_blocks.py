@@ -184,7 +184,10 @@ def test_any_sizes(sizes: tuple[int, int, int, int, int], mask: str, dtype: DTyp
     program = _attention(sizes, dtype, mask)
     arrays = _arrays(program, sum(sizes))
     got, _ = compiled(program, arrays)
-    _close(got, _in_float64(program, arrays, mask), 4e-6 if dtype is F32 else 4e-2)
+    if dtype is F32:
+        _close(got, _in_float64(program, arrays, mask), 4e-6)
+    else:  # scores are rounded to bf16, which the interpreter does too
+        _close(got, interpreter.run(program, arrays), 4e-2)
 
 
 @pytest.mark.parametrize("dtype", [F32, BF16])
@@ -299,3 +302,10 @@ def test_keras_attention_and_its_gradients_are_those_of_stock_tensorflow(
     scale = max(np.abs(w).max() for w in want)  # gradients of the keys' biases are sums of numbers that cancel
     for g, w in zip(got, want, strict=True):
         np.testing.assert_allclose(g, w, rtol=0, atol=scale * (1e-5 if policy == "float32" else 4e-2))
+
+
+def test_sums_over_rows_are_added_where_they_are() -> None:
+    """The gradients of k and v have one buffer in the loop that carries them."""
+    recipe = compile_program(_attention(mask="causal"), "test", target())
+    carried = [value for loop in recipe.loops for value in loop.carried]
+    assert len(carried) == 2 and all(now == then for now, then, _, _ in carried)
