@@ -23,6 +23,7 @@ from .loop_blocks import in_blocks
 from .memory_plan import Lifetime, place
 from .recipe import Buffer, CustomCall, KernelCall, Kind, LoopCalls, Recipe
 from .rewrite import rewrite
+from .row_blocks import in_row_blocks
 from .schedule import Repeated, Schedule, schedule
 
 LARGE = 6
@@ -33,7 +34,7 @@ are 50 to 100 KB of IR, and LLVM takes 30 ms for it."""
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
     outputs = [(n.dtype, n.shape) for n in program.outputs]
-    program = in_blocks(rewrite(program), target)
+    program = in_row_blocks(in_blocks(rewrite(program), target))
     plan = schedule(program)
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= LARGE) as objects:
@@ -175,7 +176,9 @@ class _Emitted:
         for k, (inner, source) in enumerate(zip(body.inputs, outer[: len(body.inputs)], strict=True)):
             blocks = loop.blocks if loop.apart and loop.apart[k] else 1
             if k < loop.carried:
-                now, then = layout.temporary(_bytes(inner)), layout.temporary(_bytes(inner))
+                now = layout.temporary(_bytes(inner))
+                added = in_place.adds_up(kernel.plan.kernels, inner, body.outputs[k])
+                then = now if added else layout.temporary(_bytes(inner))
                 layout.give(inner, now)
                 layout.give(body.outputs[k], then)
                 whole = source, results.get(k, -1)

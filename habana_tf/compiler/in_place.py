@@ -8,7 +8,8 @@ copy of the whole, which a cache of keys and values is too large for at every to
                                                                 `Recipe.copies`, and kernels/plugin/launch.cc
     first scatter  -> copy -> second scatter                    both are one buffer, and there is no copy at all
 
-Either way nobody may read the old value after the new one has begun to be written.
+Either way nobody may read the old value after the new one has begun to be written. So it is with a sum that a loop
+carries: what an iteration adds to it is added where it is.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ..ir.primitives import Node, Op
-from .body import Body, Load
+from .body import Body, Load, Lookup
 from .code import Code
 
 
@@ -54,3 +55,25 @@ def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[C
         if base.dtype is target.dtype and last.get(base) == k and first.get(target) == k:
             out[base] = target
     return out
+
+
+def adds_up(kernels: Sequence[Body], now: Node, then: Node) -> bool:
+    """Whether what a loop carries may be changed where it is: an iteration reads each element of it once, where it
+    writes the new one, and nowhere else. Tiles of products that overlap would add twice; over sizes that are numbers
+    they do so in compact code only, and loops have none (see `generate`)."""
+    readers = [k for k in kernels if now in k.reads]
+    if len(readers) != 1:
+        return False
+    (kernel,) = readers
+    places = {s.offset for s in kernel.stores if s.target is then}
+    loads = [v for v in kernel.values if isinstance(v, Load | Lookup) and v.node is now]
+    others = kernel.without({then})
+    return (
+        (kernel.is_contraction or kernel.is_loop)
+        and not kernel.reductions
+        and all(isinstance(n, int) for n in kernel.domain)
+        and now not in {v.base for v in kernel.operands}
+        and len(places) == 1
+        and now not in others.reads
+        and all(isinstance(v, Load) and not v.guard and {v.offset} == places for v in loads)
+    )

@@ -44,8 +44,11 @@ class _Formula:
     views: int
 
 
-def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]]) -> set[Node]:
-    """The kept nodes of a program. `operands` gets, for each contraction, its operands as strided views."""
+def keep(
+    program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]], cached: bool = False
+) -> set[Node]:
+    """The kept nodes of a program. `operands` gets, for each contraction, its operands as strided views. cached: all
+    that it works on is made small enough to stay in the core's cache."""
     kept = {n for n in nodes if primitive(n).in_memory(n)}
     kept.update(program.outputs)
     users: dict[Node, list[Node]] = {}
@@ -70,14 +73,14 @@ def keep(program: Program, nodes: list[Node], operands: dict[Node, tuple[View, V
                 frozenset().union(*(m.sources for m in made)),
                 max((m.views for m in made), default=0) + what.is_view,
             )
-            if f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n]):
+            if f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n], cached):
                 kept.add(n)
         if n in kept:
             formulas[n] = _Formula(1, frozenset([n]), 0)
     return kept
 
 
-def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node]) -> bool:
+def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cached: bool) -> bool:
     """Whether to write a value and read it is quicker than to compute it wherever it is read.
 
     Written, it is moved twice (a line of memory is read before it is written) and once for each reader; computed again,
@@ -93,7 +96,7 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node]) -> b
     sources = sum(min(_bytes(s), nominal(n.numel) * s.dtype.bytes) for s in f.sources)
     again = readings - 1
     moved = (2 + readings) * size - again * sources
-    return again * nominal(n.numel) * f.operations > moved / (CACHE if size <= CACHED else MEMORY)
+    return again * nominal(n.numel) * f.operations > moved / (CACHE if cached or size <= CACHED else MEMORY)
 
 
 def _bytes(n: Node) -> int:

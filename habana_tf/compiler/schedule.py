@@ -106,17 +106,18 @@ def _repeated(node: Node, nodes: list[Node]) -> Repeated:
     loop = node.arg[0]
     program = rewrite(loop.body)
     results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
-    plan = schedule(program)
+    plan = schedule(program, cached=loop.blocks > 1)
     if loop.trips >= AGAIN:
         _mark_steady(plan, {n for k, n in enumerate(program.inputs) if loop.is_shared(k)})
     return Repeated((), core=node, loop=loop, program=program, plan=plan, sources=node.src, results=results)
 
 
-def schedule(program: Program) -> Schedule:
-    """The kernels of a program (after `rewrite`). Raises Unfit when a value cannot be told at a point."""
+def schedule(program: Program, cached: bool = False) -> Schedule:
+    """The kernels of a program (after `rewrite`). Raises Unfit when a value cannot be told at a point. cached: see
+    `keep`."""
     nodes = program.nodes()
     operands: dict[Node, tuple[View, View]] = {}
-    kept = keep(program, nodes, operands)
+    kept = keep(program, nodes, operands, cached)
     fusion = Fusion(kept)
     for n in nodes:
         if n.op is Op.LOOP:

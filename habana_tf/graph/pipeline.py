@@ -31,6 +31,7 @@ from . import (
     placement,
     report,
     tensor_lists,
+    triangles,
     variables,
 )
 from .frames import Flow
@@ -67,6 +68,7 @@ def _conds(work: Work) -> None:
 
 def _place(work: Work) -> None:
     work.opened = inline_xla.marked(work.view)
+    triangles.compute(work.view)
     work.placement = placement.place(work.view, settings.TF_PLACE_ON_CPU.get(), work.excluded)
     placement.keep_names(work.view, work.placement)
     cpu_round_trips.bypass(work.view, work.placement)

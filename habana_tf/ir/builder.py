@@ -14,6 +14,9 @@ from .dtypes import DType
 from .extent import Extent
 from .primitives import BINARY, COMPARE, REDUCTIONS, UNARY, Contraction, Custom, Loop, Node, Op, Random, Scan, Shape
 
+TRIANGLE = 4096
+"""Elements from which a triangle is recognized."""
+
 
 class ShapeError(ValueError):
     """Operands that do not fit; the message names the primitive and the shapes."""
@@ -67,7 +70,8 @@ class Builder:
         return self.expand(self._node(Op.CONST, (), (), dtype, value), shape)
 
     def literal(self, array: Any) -> Node:
-        """A small dense constant (a NumPy array); scalars and uniform arrays become `const`."""
+        """A small dense constant (a NumPy array); scalars and uniform arrays become `const`, and large triangles of a
+        matrix (the mask of causal attention, say) a comparison of positions."""
         import numpy as np
 
         from .dtypes import from_label
@@ -77,6 +81,12 @@ class Builder:
         flat = array.reshape(-1)
         if flat.size and (flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all():
             return self.const(flat[0].item(), dtype, array.shape)
+        first = _triangle(array) if dtype is DType.BOOL else None
+        if first is not None:
+            sizes = array.shape[-2:]
+            rows, columns = (self.iota(sizes, axis, DType.I32) for axis in (0, 1))
+            inside = self.map("gt", self.map("add", rows, self.const(first, DType.I32, sizes)), columns)
+            return self.reshape(inside, array.shape)
         return self._node(Op.CONST, (), array.shape, dtype, array.tobytes())
 
     def iota(self, shape: Sequence[Extent], axis: int, dtype: DType = DType.I64) -> Node:
@@ -310,6 +320,19 @@ class Builder:
         for a in axes:
             begin[a], step[a] = ext.add(x.shape[a], -1), -1
         return self.slice(x, begin, x.shape, step)
+
+
+def _triangle(array: Any) -> int | None:
+    """How many elements the first row of a matrix of bools has that are true, if each row has one more than the one
+    before, and all of them stand in front of the others."""
+    import numpy as np
+
+    if array.ndim < 2 or array.size < TRIANGLE or array.size != array.shape[-2] * array.shape[-1]:
+        return None
+    rows, columns = array.shape[-2:]
+    matrix = array.reshape(rows, columns)
+    first = int(matrix[0].sum())
+    return first if bool((matrix == (np.arange(rows)[:, None] + first > np.arange(columns))).all()) else None
 
 
 def broadcast_shapes(a: Shape, b: Shape) -> Shape:

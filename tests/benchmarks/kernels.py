@@ -2,10 +2,10 @@
 
 A model is trained for two steps in a fresh process, which leaves its recipe. The kernels of that are then run here, in
 their order, on one thread and on memory full of zeros, and the least CPU time of a few rounds counts for each; so a
-kernel finds the caches as it does in a step. Sums are per class of kernels, in milliseconds, GFLOP/s and GB/s (tensors
-read and written, each once; see `compiler.describe`), with the share of what a loop of multiply-adds in fp32 does in
-registers; pairs in bf16 may do twice that, and convolutions count the multiplications of their definition, of which
-Winograd's algorithm needs less than half.
+kernel finds the caches as it does in a step. One in a loop is run once, and counts as often as it is made. Sums are per
+class of kernels, in milliseconds, GFLOP/s and GB/s (tensors read and written, each once; see `compiler.describe`), with
+the share of what a loop of multiply-adds in fp32 does in registers; pairs in bf16 may do twice that, and convolutions
+count the multiplications of their definition, of which Winograd's algorithm needs less than half.
 
     products          forward
     input gradients   of a product's first operand
@@ -90,7 +90,7 @@ def rows(entry: Entry, rounds: int = ROUNDS) -> list[Row]:
         first, count = row["launches"]
         named = [(ops[k].type, ops[k].name) for k in row["ops"]]
         kind, what = _classified(row["does"], named)
-        took = sum(seconds[first : first + count])
+        took = sum(seconds[first : first + count]) * row.get("times", 1)
         found.append(Row(kind, what, tuple(row["shape"]), row["flops"], row["bytes"], took))
     return found
 

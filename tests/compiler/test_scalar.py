@@ -60,6 +60,23 @@ def test_units_in_the_last_place(fn, exact, units, isa):
     assert error.max() <= units, f"{fn}({x[error.argmax()]!r}) is {got[error.argmax()]!r}"
 
 
+def test_exp_over_all_of_its_range(isa):
+    """Within a unit in the last place; 0 where the result would be denormal, and infinite beyond the largest number."""
+    edges = np.float32([-87.33654, 88.72283, 1e-30, 0.0, -0.0, 0.34657359, -0.34657359])
+    inside = np.concatenate([np.linspace(-87.33654, 88.72283, 200_001), np.geomspace(1e-20, 80, 5001), edges])
+    inside = np.clip(inside.astype(np.float32), np.float32(-87.33654), np.float32(88.72283))
+    nans = np.uint32([0x7FC00000, 0x7FC00001, 0xFFFFFFFF]).view(np.float32)
+    outside = np.float32([88.72284, 89, 3e38, np.inf, -87.4, -104, -1e30, -np.inf])
+    x = np.concatenate([inside, outside, nans])
+    b = Builder()
+    node = b.input(x.shape, DType.F32)
+    got = compiled(Program([node], [b.map("exp", node)]), [x])[0][0]
+    want = np.exp(inside.astype(np.float64))
+    error = np.abs(got[: len(inside)] - want) / np.spacing(want.astype(np.float32))
+    assert error.max() <= 1, f"exp({inside[error.argmax()]!r}) is {got[error.argmax()]!r}"
+    np.testing.assert_array_equal(got[len(inside) :], np.float32([np.inf] * 4 + [0] * 4 + [np.nan] * 3))
+
+
 @pytest.mark.parametrize("dtype", [DType.F32, DType.BF16], ids=str)
 @pytest.mark.parametrize("fn", sorted(BINARY - BITS))
 def test_binary(fn, dtype, isa):

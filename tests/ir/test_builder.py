@@ -42,6 +42,21 @@ def test_what_changes_nothing_makes_no_node(b):
     assert b.concat([x, b.const(0, F32, (0, 3))], 0) is x
 
 
+@pytest.mark.parametrize("shape", [(64, 64), (1, 40, 120), (1, 1, 200, 30)])
+@pytest.mark.parametrize("first", [0, 1, 5])
+def test_large_triangles_are_no_constants(b, shape, first):
+    array = np.broadcast_to(np.tri(*shape[-2:], first - 1, dtype=bool), shape)
+    node = b.literal(array)
+    assert node.op is not Op.CONST
+    np.testing.assert_array_equal(constant(node, {}), array)
+    for other in (array[..., ::-1], ~array):
+        assert b.literal(other).op is Op.CONST
+    odd = array.copy()
+    odd[..., -1, 3] ^= True
+    assert b.literal(odd).op is Op.CONST
+    assert b.literal(array[..., :8, :8]).op is Op.CONST  # small
+
+
 def test_views_of_views_join(b):
     x = b.input((2, 3, 4), F32)
     assert b.reshape(b.reshape(x, (6, 4)), (24,)).src == (x,)

@@ -93,29 +93,27 @@ class FloatMath(Lanes):
         return self.op("fdiv", self.f(1.0), self.op("fadd", self.f(1.0), e))
 
     def _f_exp(self, x: Value) -> Value:
-        clamped = self.choose(self.op("fcmp ogt", x, self.f(89.0)), self.f(89.0), x)
-        clamped = self.choose(self.op("fcmp olt", clamped, self.f(-105.0)), self.f(-105.0), clamped)
-        clamped = self.choose(self.op("fcmp uno", x, x), self.f(0.0), clamped)
-        return self.choose(self.op("fcmp uno", x, x), x, self._exp_between(clamped))
+        most = self.op("fcmp ole", x, self.f(88.7228317))  # beyond it is infinite, and NaN for NaN
+        return self.choose(most, self._exp_between(x), self.op("fmul", x, self.f(float("inf"))))
 
     def _exp_between(self, x: Value) -> Value:
-        """exp of a number from -127 to 89."""
-        n = self.intrinsic("rint", self.op("fmul", x, self.f(1.44269504088896341)))
+        """exp of a number up to 88.72, 0 where it would be denormal.
+
+        x log2(e) is rounded to a whole number n by adding a number so large that it has no bits for fractions; n is
+        then in its last bits, from where it is moved to the exponent.
+        """
+        shifted = self.fma(x, self.f(1.44269504088896341), self.f(12582912.0))
+        n = self.op("fsub", shifted, self.f(12582912.0))
         r = self.fma(n, self.f(-0.693359375), x)
         r = self.fma(n, self.f(2.12194440e-4), r)
         p = self.horner(
             r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1
         )
         y = self.op("fadd", self.fma(p, self.op("fmul", r, r), r), self.f(1.0))
-        k = self.convert("fptosi", n, "float", "i32")
-        half = self.op("ashr", k, self.i(1), "i32")
-        return self.op(
-            "fmul", self.op("fmul", y, self._power_of_two(half)), self._power_of_two(self.op("sub", k, half, "i32"))
-        )
-
-    def _power_of_two(self, n: Value) -> Value:
-        bits = self.op("shl", self.op("add", n, self.i(127), "i32"), self.i(23), "i32")
-        return self.convert("bitcast", bits, "i32", "float")
+        power = self.op("shl", self.convert("bitcast", shifted, "float", "i32"), self.i(23), "i32")
+        bits = self.op("add", self.convert("bitcast", y, "float", "i32"), power, "i32")
+        y = self.convert("bitcast", bits, "i32", "float")
+        return self.choose(self.op("fcmp olt", x, self.f(-87.3365402)), self.f(0.0), y)
 
     def _f_log(self, x: Value) -> Value:
         tiny = self.op("fcmp olt", x, self.f(1.17549435e-38))

@@ -13,7 +13,7 @@ from ...ir.extent import Extent
 from ...ir.primitives import Node
 from ..body import Body
 from ..code import Call, Code
-from ..schedule import Foreign, Schedule
+from ..schedule import Foreign, Repeated, Schedule
 from .emit import module
 from .epilogue import emit_contraction, plain
 from .equal_bodies import form, with_tensors
@@ -42,7 +42,8 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     if target.vector_bytes == 64:
         attributes += ' "prefer-vector-width"="512" "min-legal-vector-width"="512"'
     functions = _Functions(add, attributes, module_bytes)
-    compact = _one_product(plan) or _generic(plan)
+    by_itself = not any(isinstance(k, Repeated) for k in plan.kernels)
+    compact = by_itself and (_one_product(plan) or _generic(plan))
     codes = []
     known: dict[Hashable, tuple[Code, list[Node]]] = {}
     for kernel in plan.flat():

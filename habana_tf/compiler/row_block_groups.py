@@ -1,0 +1,347 @@
+"""Finds the groups of products that `row_blocks` makes loops of, and how each of their values is cut."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..ir.primitives import Node, Op, Program
+
+WIDE = 32 << 20
+"""Bytes (in fp32) of a product's result from which it does not stay in a cache until it is read again."""
+RATIO = 2
+"""How much larger it is than what it is made of, at least."""
+HEADS = 4
+"""Blocks that threads can share, at least."""
+SHARE = 4
+"""A tensor in memory with a value for each row and column has to be so much smaller than the wide values: a mask that
+all heads have in common is."""
+
+HANDED = 96 << 20
+"""Bytes of a wide value up to which a later group is handed it: reading it took a quarter of the time of making it
+anew. Larger ones are made anew, so that memory grows with the rows and not with their square."""
+BLOCK = 4 << 20
+"""Bytes that the wide values of a block may have in fp32. They do not all stay in a core's second-level cache, but in
+the share of the next one that a core has; blocks of half the rows make products that are a tenth slower."""
+LEAST = 16
+"""Rows of a block at least: a vector of the widest kind."""
+
+Cuts = tuple[int | None, ...]
+"""The axes of a node that are cut: for each axis of blocks which of its axes that is, and for the rows; None where it
+is the same for all."""
+At = tuple[Node, Cuts]
+"""A node cut in blocks."""
+
+_INLINE = frozenset({Op.MAP, Op.EXPAND, Op.RESHAPE, Op.PERMUTE, Op.REDUCE})
+
+
+@dataclass(eq=False)
+class Group:
+    """ends: products that one loop makes, each with the number of the operand that is wide, and its cuts. order: what
+    is needed for them, each after what it is made of, and of which cut nodes. inputs: those of them that are given.
+    leaves: what a later group is given of it, with its cuts: reductions over rows, and wide operands of ends that are
+    not too large. after: the groups that give it such; blocks of all of them have as many rows.
+
+    batch: sizes of the axes of blocks. rows: how many there are, and `block` of them are made at a time. columns: wide
+    values in a row.
+    """
+
+    batch: tuple[int, ...]
+    rows: int
+    columns: int
+    ends: dict[Node, tuple[int, Cuts]] = field(default_factory=dict)
+    order: dict[At, tuple[At, ...]] = field(default_factory=dict)
+    inputs: dict[At, None] = field(default_factory=dict)
+    block: int = 0
+    leaves: dict[Node, Cuts] = field(default_factory=dict)
+    after: list[Group] = field(default_factory=list)
+
+    def sources(self) -> list[Node]:
+        """The nodes that the loop is given, in order of first use."""
+        operands = [end.src[1 - wide] for end, (wide, _) in self.ends.items()]
+        return list(dict.fromkeys([*(node for node, _ in self.inputs), *operands]))
+
+    def end_cuts(self, end: Node) -> tuple[Cuts, Cuts]:
+        """How the other operand of an end is cut, and its result."""
+        wide, cuts = self.ends[end]
+        spec = end.arg
+        own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
+        labels = [None if axis is None else own[axis] for axis in cuts]
+        return _places(other, labels), _places(spec.out, labels)
+
+    def products(self) -> int:
+        """The wide products that it computes."""
+        return sum(node.op is Op.CONTRACT for node, _ in self.order)
+
+
+def _places(axes: Sequence[int], labels: Sequence[int | None]) -> Cuts:
+    return tuple(axes.index(x) if x is not None and x in axes else None for x in labels)
+
+
+def groups(program: Program) -> list[Group]:
+    """The groups of a program; none where a wide value has to be in memory anyway."""
+    nodes = program.nodes()
+    wide = _wide(nodes)
+    if not wide:
+        return []
+    found = _Search(nodes, wide).groups()
+    users: dict[Node, list[Node]] = {}
+    for n in nodes:
+        for s in n.src:
+            users.setdefault(s, []).append(n)
+    while True:  # without a group others may have to leave what they share with it in memory
+        ends = {end for group in found for end in group.ends}
+        read = (n for n in wide if any(u not in wide and u not in ends for u in users.get(n, ())))
+        kept = {*read, *(n for n in program.outputs if n in wide)}
+        for n in reversed(nodes):
+            if n in kept:
+                kept.update(s for s in n.src if s in wide)
+        good = [group for group in found if not any(node in kept for node, _ in group.order)]
+        good = [group for group in good if all(other in good for other in group.after)]
+        if len(good) == len(found):
+            return found
+        found = good
+
+
+def _wide(nodes: Sequence[Node]) -> dict[Node, None]:
+    """The wide products, and what is computed of them without another product."""
+    found: dict[Node, None] = {}
+    for n in nodes:
+        if n.op is Op.CONTRACT:
+            if not any(s in found for s in n.src) and _is_wide(n):
+                found[n] = None
+        elif n.op in _INLINE and any(s in found for s in n.src):
+            found[n] = None
+    return found
+
+
+def _is_wide(n: Node) -> bool:
+    if not all(isinstance(size, int) for s in (n, *n.src) for size in s.shape):
+        return False
+    size = _numel(n)
+    return size * 4 >= WIDE and size >= RATIO * sum(map(_numel, n.src))
+
+
+class _Search:
+    """Looks for groups among the ends of a program."""
+
+    def __init__(self, nodes: Sequence[Node], wide: dict[Node, None]) -> None:
+        self._wide = wide
+        self._ends = [n for n in nodes if n.op is Op.CONTRACT and n not in wide and sum(s in wide for s in n.src) == 1]
+        numbers = {n: 1 << k for k, n in enumerate(self._ends)}
+        self._before: dict[Node, int] = {}
+        """The ends that a node needs, and whether it is one, as bits."""
+        for n in nodes:
+            bits = numbers.get(n, 0)
+            for s in n.src:
+                bits |= self._before[s]
+            self._before[n] = bits
+        self._bit = numbers
+        self._left: dict[At, Group] = {}
+        """What a group may leave for later ones, by the group that computes it first."""
+
+    def groups(self) -> list[Group]:
+        found: list[Group] = []
+        waiting = list(self._ends)
+        for end in self._ends:
+            if end not in waiting:
+                continue
+            group = self._group(end)
+            if group is None:
+                continue
+            waiting.remove(end)
+            for other in list(waiting):
+                if self._joins(group, other):
+                    waiting.remove(other)
+            self._hand_over(group)
+            found.append(group)
+        return found
+
+    def _group(self, end: Node) -> Group | None:
+        """A group of an end with rows, if there is one."""
+        wide = 0 if end.src[0] in self._wide else 1
+        spec = end.arg
+        own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
+        sizes = dict(zip(own, _sizes(end.src[wide]), strict=True))
+        batch = [x for x in own if x in other and x in spec.out and sizes[x] > 1]
+        heads = math.prod(sizes[x] for x in batch)
+        if heads < HEADS:
+            return None
+        for row in (x for x in own if x in spec.out and x not in other and sizes[x] > 1):
+            columns = math.prod(n for x, n in sizes.items() if x not in (*batch, row))
+            group = Group(tuple(sizes[x] for x in batch), sizes[row], columns)
+            cuts = _places(own, [*batch, row])
+            if self._follow(group, end, (end.src[wide], cuts)) and _fits(group, end, wide, cuts):
+                group.block = _rows_of_block(group)
+                if group.block >= min(LEAST, group.rows):
+                    return group
+        return None
+
+    def _hand_over(self, group: Group) -> None:
+        """Has earlier groups leave what this one is given, and remembers what it may leave itself."""
+        for earlier in group.after:
+            earlier.block = group.block = min(earlier.block, group.block)
+        for at in group.inputs:
+            if at in self._left:
+                self._left[at].leaves[at[0]] = at[1]
+        for at in group.order:
+            if at[0].op is Op.REDUCE:
+                self._left[at] = group
+        for end, (wide, cuts) in group.ends.items():
+            node = end.src[wide]
+            if _numel(node) * node.dtype.bytes <= HANDED:
+                self._left[node, cuts] = group
+
+    def _joins(self, group: Group, end: Node) -> bool:
+        """Takes an end into a group, if that makes what it needs and neither needs the other."""
+        wide = 0 if end.src[0] in self._wide else 1
+        cuts = next((cuts for node, cuts in (*group.order, *group.inputs) if node is end.src[wide]), None)
+        if cuts is None or any(
+            self._before[end] & self._bit[other] or self._before[other] & self._bit[end] for other in group.ends
+        ):
+            return False
+        if not all(self._is_before(earlier, end) for earlier in group.after):
+            return False
+        spec = end.arg
+        own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
+        labels = [own[axis] for axis in cuts if axis is not None]
+        if any(x not in spec.out or x not in other for x in labels[:-1]):
+            return False
+        row = labels[-1]
+        return (row in spec.out) != (row in other) and _fits(group, end, wide, cuts)
+
+    def _follow(self, group: Group, end: Node, start: At) -> bool:
+        """Follows a wide node back to what it is made of. Whether all of that can be cut."""
+        stack: list[tuple[At, tuple[At, ...] | None]] = [(start, None)]
+        cut: dict[Node, Cuts] = {}
+        while stack:
+            at, sources = stack.pop()
+            if at in group.order or at in group.inputs:
+                continue
+            if sources is not None:
+                group.order[at] = sources
+                continue
+            node, cuts = at
+            if node in self._wide and (None in cuts or cut.setdefault(node, cuts) != cuts):
+                return False
+            earlier = self._left.get(at)
+            if earlier is not None and earlier.batch == group.batch and self._is_before(earlier, end):
+                group.inputs[at] = None
+                if earlier not in group.after:
+                    group.after.append(earlier)
+                continue
+            if self._is_given(group, at):
+                if not _is_small(group, node) or not _give(group, at):
+                    return False
+                continue
+            found = _sources(node, cuts)
+            if found is None or (node.op is Op.CONTRACT and not all(_give(group, s) for s in found)):
+                return False
+            stack.append((at, tuple(found)))
+            stack.extend((s, None) for s in reversed(found) if s not in group.order)
+        return True
+
+    def _is_before(self, group: Group, end: Node) -> bool:
+        """Whether no end of a group needs this one."""
+        return not any(self._before[other] & self._bit[end] for other in group.ends)
+
+    def _is_given(self, group: Group, at: At) -> bool:
+        """Whether a node is made before the loop: what is not wide, unless it is computed for each row and column."""
+        node, cuts = at
+        if node in self._wide or _is_number(node):
+            return False
+        if cuts[-1] is None or node.op not in _INLINE:
+            return True
+        rest = math.prod(n for k, n in enumerate(node.shape) if k not in cuts and isinstance(n, int))
+        return rest < group.columns
+
+
+def _is_number(node: Node) -> bool:
+    """Whether it is a number that is known, perhaps repeated."""
+    while node.op in (Op.EXPAND, Op.RESHAPE):
+        (node,) = node.src
+    return node.op is Op.CONST and node.rank == 0
+
+
+def _rows_of_block(group: Group) -> int:
+    """How many rows are made at a time: as many as fit, and in whole vectors if that can be."""
+    most = max(LEAST, BLOCK // (4 * group.columns * (1 + group.products())))
+    fitting = [n for n in range(1, min(most, group.rows) + 1) if group.rows % n == 0]
+    return max(fitting, key=lambda n: (n % LEAST == 0, n))
+
+
+def _is_small(group: Group, node: Node) -> bool:
+    sizes = [n if isinstance(n, int) else 0 for n in node.shape]
+    return math.prod(sizes) * SHARE <= math.prod(group.batch) * group.rows * group.columns
+
+
+def _give(group: Group, at: At) -> bool:
+    """Makes it an input, if it can be."""
+    good = _can_be_given(group, at)
+    if good:
+        group.inputs[at] = None
+    return good
+
+
+def _can_be_given(group: Group, at: At) -> bool:
+    node, cuts = at
+    if not all(isinstance(n, int) for n in node.shape):
+        return False
+    alone = all(n == 1 for k, n in enumerate(node.shape) if k not in cuts) and cuts[-1] is None
+    return not alone or all(axis is None for axis in cuts)
+
+
+def _fits(group: Group, end: Node, wide: int, cuts: Cuts) -> bool:
+    """Takes an end in, if its other operand can be given and its result has more than one row."""
+    group.ends[end] = wide, cuts
+    other, result = group.end_cuts(end)
+    good = _can_be_given(group, (end.src[1 - wide], other)) and (
+        result[-1] is not None or any(n != 1 for k, n in enumerate(end.shape) if k not in result)
+    )
+    if not good:
+        del group.ends[end]
+    return good
+
+
+def _sources(node: Node, cuts: Cuts) -> list[At] | None:
+    """What a node that is cut is made of; None where that cannot be told."""
+    if node.op is Op.MAP:
+        return [(s, cuts) for s in node.src]
+    if node.op is Op.CONST:
+        return []
+    if node.op is Op.CONTRACT:
+        labels = [None if axis is None else node.arg.out[axis] for axis in cuts]
+        return [(s, _places(own, labels)) for s, own in zip(node.src, (node.arg.a, node.arg.b), strict=True)]
+    (x,) = node.src
+    places: list[int | None] = []
+    for axis in cuts:
+        if axis is None:
+            places.append(None)
+        elif node.op is Op.EXPAND:
+            places.append(None if x.shape[axis] == 1 and node.shape[axis] != 1 else axis)
+        elif node.op is Op.PERMUTE:
+            places.append(node.arg[axis])
+        elif node.op is Op.REDUCE:
+            places.append([k for k in range(x.rank) if k not in node.arg[1]][axis])
+        elif node.op is Op.RESHAPE:
+            found = next((k for k in range(x.rank) if _same_axis(node, axis, x, k)), None)
+            if found is None:
+                return None
+            places.append(found)
+        else:
+            return None
+    return [(x, tuple(places))]
+
+
+def _same_axis(a: Node, p: int, b: Node, q: int) -> bool:
+    """Whether axis p of a tensor is axis q of its reshape."""
+    return a.shape[p] == b.shape[q] and math.prod(_sizes(a)[:p]) == math.prod(_sizes(b)[:q])
+
+
+def _sizes(node: Node) -> list[int]:
+    return [n for n in node.shape if isinstance(n, int)]
+
+
+def _numel(node: Node) -> int:
+    return math.prod(_sizes(node))

@@ -1,0 +1,222 @@
+"""The loop that makes a group of ends (see `row_blocks`), and what goes in and comes out of it.
+
+    given, with rows          one block of rows per iteration: [iterations, blocks * rows, ...]
+    given, without            the same in all iterations, of each block or of all
+    an end with rows          a block of rows per iteration
+    an end that sums them     carried from one iteration to the next, in fp32; it begins as zeros
+
+Blocks follow each other in memory (see `primitives.Loop`), so what is given is turned that way before: q, k and v with
+heads before positions. They are small beside the scores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ..ir.builder import Builder
+from ..ir.dtypes import DType
+from ..ir.primitives import Contraction, Loop, Node, Op, Program, whole
+from .row_block_groups import At, Cuts, Group
+
+
+class RowLoop:
+    """Builds loops; nodes that several of them are given are made once."""
+
+    def __init__(self) -> None:
+        self._b = Builder()
+        self._left: dict[tuple[At, int], Node] = {}
+        """What a loop left for later ones, by the rows of its blocks: one row per iteration, with blocks in order."""
+
+    def build(self, group: Group, made: Mapping[Node, Node]) -> dict[Node, Node]:
+        """What stands for each end of a group. made: what stands for what the loop is given."""
+        rows = group.block
+        body = _Body(group, rows)
+        heads, trips = math.prod(group.batch), group.rows // rows
+        summed = {end: body.sums(end) for end in group.ends if not body.has_rows(end)}
+        left = {end: body.product(end) for end in group.ends if body.has_rows(end)}
+        left |= {node: body.value((node, cuts)) for node, cuts in group.leaves.items()}
+        sources: list[Node] = []
+        inputs: list[Node] = []
+        apart: list[bool] = []
+        for start, _ in summed.values():
+            inputs.append(start)
+            sources.append(self._b.const(0, start.dtype, whole(start.shape, heads)))
+            apart.append(True)
+        given = sorted(body.given.items(), key=lambda item: item[0][0][1][-1] is None)
+        for ((node, cuts), order), inner in given:
+            inputs.append(inner)
+            left_over = self._left.get(((node, cuts), rows)) if order == in_order(node, cuts) else None
+            sources.append(left_over or self._turned(made[node], cuts, order, group, inner, trips))
+            apart.append(any(axis is not None for axis in cuts[:-1]))
+        sliced = sum(cuts[-1] is not None for ((_, cuts), _), _ in given)
+        program = _with_inputs([result for _, result in summed.values()] + list(left.values()), inputs)
+        loop = Loop(
+            trips, program, len(summed), ((0, 1),) * sliced, ((0, 1),) * len(left), heads, tuple(apart)
+        )  # fmt: skip
+        results = self._b.loop(loop, sources)
+        for node, result in zip([*summed, *left], results, strict=True):
+            if node in group.leaves:
+                self._left[(node, group.leaves[node]), rows] = result
+        return {
+            node: self._returned(node, group, result, rows, node in left)
+            for node, result in zip([*summed, *left], results, strict=True)
+        }
+
+    def _turned(self, x: Node, cuts: Cuts, order: Sequence[int], group: Group, inner: Node, trips: int) -> Node:
+        """A tensor as the loop is given it."""
+        b = self._b
+        heads = any(axis is not None for axis in cuts[:-1])
+        sizes = [n if isinstance(n, int) else 0 for n in x.shape]
+        if heads:  # an axis of blocks that it has not
+            missing = [k for k, axis in enumerate(cuts[:-1]) if axis is None]
+            lead = [group.batch[k] for k in missing]
+            x = b.expand(b.reshape(x, (*[1] * len(lead), *sizes)), (*lead, *sizes))
+            at = iter(range(len(lead)))
+            batch = [next(at) if axis is None else axis + len(lead) for axis in cuts[:-1]]
+            order, sizes = [k + len(lead) for k in order], [*lead, *sizes]
+            row = None if cuts[-1] is None else cuts[-1] + len(lead)
+        else:
+            batch, row = [], cuts[-1]
+        rest = [k for k in order if k not in batch]
+        shape = whole(inner.shape, math.prod(group.batch)) if heads else inner.shape
+        if row is None:
+            return b.reshape(b.permute(x, [*batch, *rest]), shape)
+        x = b.reshape(x, (*sizes[:row], trips, sizes[row] // trips, *sizes[row + 1 :]))
+        moved = [k + (k >= row) for k in (*batch, *rest)]
+        return b.reshape(b.permute(x, [row, *moved]), (trips, *shape))
+
+    def _returned(self, node: Node, group: Group, result: Node, rows: int, has_rows: bool) -> Node:
+        """What the loop leaves, as the rest of the program reads it."""
+        b = self._b
+        is_end = node in group.ends
+        cuts = group.end_cuts(node)[1] if is_end else group.leaves[node]
+        batch = [axis for axis in cuts[:-1] if axis is not None]
+        row = cuts[-1]
+        sizes = [n if isinstance(n, int) else 0 for n in node.shape]
+        inner = [k for k in (range(node.rank) if is_end else in_order(node, cuts)) if k not in batch]
+        lead = [group.rows // rows] if has_rows else []
+        here = [rows if k == row else sizes[k] for k in inner]
+        x = b.reshape(result, [*lead, *(sizes[k] for k in batch), *here])
+        places = {k: len(lead) + at for at, k in enumerate([*batch, *inner])}
+        order: list[int] = []
+        for k in range(node.rank):
+            order += [0, places[k]] if k == row else [places[k]]
+        x = b.reshape(b.permute(x, order), node.shape)
+        return b.cast(x, node.dtype)
+
+
+class _Body:
+    """The body of the loop: one block, with rows as the last axis of what is wide.
+
+    given: its inputs, by what they are a block of and the order of axes in which they are given.
+    """
+
+    def __init__(self, group: Group, rows: int) -> None:
+        self.b = Builder()
+        self.given: dict[tuple[At, tuple[int, ...]], Node] = {}
+        self._group, self._rows = group, rows
+        self._made: dict[At, Node] = {}
+        self._read = {at for (node, _), sources in group.order.items() if node.op is Op.CONTRACT for at in sources}
+        for at, sources in group.order.items():
+            self.b.origin = at[0].origin
+            self._made[at] = self._node(at, sources)
+
+    def has_rows(self, end: Node) -> bool:
+        return self._group.end_cuts(end)[1][-1] is not None
+
+    def value(self, at: At) -> Node:
+        """A value that is computed, with rows last."""
+        return self._made[at]
+
+    def product(self, end: Node, dtype: DType | None = None) -> Node:
+        """An end: what is wide times its other operand."""
+        wide, cuts = self._group.ends[end]
+        other, _ = self._group.end_cuts(end)
+        self.b.origin = end.origin
+        x = self._turned((end.src[wide], cuts), in_order(end.src[wide], cuts))
+        y = self._as_it_lies((end.src[1 - wide], other))
+        spec: Contraction = end.arg
+        own = spec.a if wide == 0 else spec.b
+        turned = tuple(own[k] for k in in_order(end.src[wide], cuts))
+        a, b = (turned, spec.b) if wide == 0 else (spec.a, turned)
+        pair = (x, y) if wide == 0 else (y, x)
+        return self.b.contract(*pair, Contraction(a, b, spec.out, spec.accumulator), dtype or end.dtype)
+
+    def sums(self, end: Node) -> tuple[Node, Node]:
+        """An end that sums over rows: what an iteration begins with, and what it leaves."""
+        more = self.product(end, DType.F32)
+        start = self.b.input(more.shape, DType.F32)
+        return start, self.b.map("add", start, more)
+
+    def _node(self, at: At, sources: Sequence[At]) -> Node:
+        node, cuts = at
+        b, order = self.b, in_order(node, cuts)
+        match node.op:
+            case Op.MAP:
+                return b.map(node.arg, *(self._turned(s, order) for s in sources), dtype=node.dtype)
+            case Op.EXPAND:
+                return b.expand(self._turned(sources[0], order), self._shape(at, order))
+            case Op.RESHAPE:
+                return b.reshape(self._turned(sources[0], in_order(*sources[0])), self._shape(at, order))
+            case Op.PERMUTE:
+                own = in_order(*sources[0])
+                return b.permute(self._turned(sources[0], own), [own.index(node.arg[k]) for k in order])
+            case Op.REDUCE:
+                kind, axes = node.arg
+                own = in_order(*sources[0])
+                dtype = node.dtype if kind.startswith("arg") else None
+                return b.reduce(kind, self._turned(sources[0], own), [own.index(k) for k in axes], dtype)
+            case Op.CONTRACT:
+                spec: Contraction = node.arg
+                x, y = (self._as_it_lies(s) for s in sources)
+                out = tuple(spec.out[k] for k in order)
+                return b.contract(x, y, Contraction(spec.a, spec.b, out, spec.accumulator), node.dtype)
+        assert node.op is Op.CONST
+        return b._node(Op.CONST, (), (), node.dtype, node.arg)
+
+    def _as_it_lies(self, at: At) -> Node:
+        """What a product is given, its axes in the order of the program."""
+        return self._input(at, tuple(range(at[0].rank)))
+
+    def _turned(self, at: At, order: Sequence[int]) -> Node:
+        """A value with its axes in an order."""
+        if at in self._made:
+            x, have = self._made[at], in_order(*at)
+        elif at in self._read:
+            x, have = self._as_it_lies(at), tuple(range(at[0].rank))
+        else:
+            return self._input(at, tuple(order))
+        return self.b.permute(x, [have.index(k) for k in order])
+
+    def _input(self, at: At, order: tuple[int, ...]) -> Node:
+        key = at, order
+        if key not in self.given:
+            self.given[key] = self.b.input(self._shape(at, order), at[0].dtype)
+        return self.given[key]
+
+    def _shape(self, at: At, order: Sequence[int]) -> list[int]:
+        node, cuts = at
+        sizes = {k: n for k, n in enumerate(node.shape) if isinstance(n, int)}
+        sizes.update((axis, 1) for axis in cuts[:-1] if axis is not None)
+        if cuts[-1] is not None:
+            sizes[cuts[-1]] = self._rows
+        return [sizes[k] for k in order]
+
+
+def in_order(node: Node, cuts: Cuts) -> tuple[int, ...]:
+    """The axes of a node as they follow each other in a block: rows come last."""
+    row = cuts[-1]
+    rest = [k for k in range(node.rank) if k != row]
+    return tuple(rest if row is None else [*rest, row])
+
+
+def _with_inputs(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
+    """A program with its inputs in another order."""
+    numbered = {n: replace(n, arg=k) for k, n in enumerate(inputs)}
+    made: dict[Node, Node] = {}
+    for node in Program(list(inputs), list(outputs)).nodes():
+        src = tuple(made[s] for s in node.src)
+        made[node] = numbered[node] if node in numbered else replace(node, src=src)
+    return Program([numbered[n] for n in inputs], [made[n] for n in outputs])

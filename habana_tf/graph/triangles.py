@@ -1,0 +1,73 @@
+"""Computes large triangles instead of storing them.
+
+What: a large constant that is a triangle of a matrix (the mask of causal attention, as TensorFlow's constant folding
+leaves it) becomes a comparison of a column of positions with a row of them.
+
+Why: a byte for each pair of positions grows by the square of the sequence, too large to be taken into a cluster, and
+every reader would load it; the comparison is made where it is read.
+
+    Const [1,1,2048,2048] bool      ->      Const [1,1,2048,1] ─ Greater ─ Const [1,1,1,2048]
+
+Invariants: the node keeps its name, shape and type. Its positions wait for what the constant waited for.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import settings
+from .ops import attr, output_types
+from .view import Node, View
+
+
+def compute(view: View) -> None:
+    """Makes comparisons of all large constants that are triangles."""
+    for node in list(view.nodes):
+        if node.alive and node.op == "Const" and node.name not in view.preserved:
+            value = _bools(node)
+            first = None if value is None else _first_row(value)
+            if value is not None and first is not None:
+                _become_comparison(view, node, value.shape, first)
+
+
+def _bools(node: Node) -> Any:
+    """The value of a large matrix of bools; None for every other constant."""
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.python.framework import tensor_util
+
+    if output_types(node)[0] != types_pb2.DT_BOOL:
+        return None
+    proto = attr(node, "value")
+    sizes = [d.size for d in proto.tensor.tensor_shape.dim]
+    if proto.ByteSize() <= settings.TF_MAX_CONST_SIZE_IN_CLUSTER.get() or len(sizes) < 2:
+        return None
+    return tensor_util.MakeNdarray(proto.tensor) if int(np.prod(sizes)) == sizes[-2] * sizes[-1] else None
+
+
+def _first_row(value: Any) -> int | None:
+    """How many elements of the first row are true, if each row has one more than the one before, and all of them stand
+    in front of the others."""
+    rows, columns = value.shape[-2:]
+    matrix = value.reshape(rows, columns)
+    first = int(matrix[0].sum())
+    return first if bool((matrix == (np.arange(rows)[:, None] + first > np.arange(columns))).all()) else None
+
+
+def _become_comparison(view: View, node: Node, shape: tuple[int, ...], first: int) -> None:
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.python.framework import tensor_util
+
+    sides = []
+    for name, axis, begin in (("rows", -2, first), ("columns", -1, 0)):
+        positions = np.arange(begin, begin + shape[axis], dtype=np.int32)
+        sizes = [1] * len(shape)
+        sizes[axis] = shape[axis]
+        side = view.add(f"{node.name}/{name}", "Const", node.device)
+        side.proto.attr["dtype"].type = types_pb2.DT_INT32
+        side.proto.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(positions.reshape(sizes)))
+        side.controls = list(node.controls)
+        sides.append(side)
+    node.become("Greater", T=types_pb2.DT_INT32)
+    node.inputs, node.controls = [(side, 0) for side in sides], []
