@@ -22,6 +22,8 @@ DOMAIN = 65536
 """Elements from which a reduction is worth splitting."""
 ITEMS = 64
 """Work items that one loop should have, and parts that are made at most."""
+FEW = 7
+"""Points of a kept axis that are no work items of their own: a filter's taps in one direction."""
 SHORT = 8
 """Elements that each sum of a part should have at least."""
 
@@ -32,8 +34,9 @@ def split(body: Body) -> list[Body]:
     if not body.is_loop or not kinds or any(kind.startswith("arg") for kind in kinds):
         return [body]
     kept = [k for k in range(len(domain)) if k not in body.axes]
-    lanes = kept[-1:] if kept and kept[-1] == len(domain) - 1 else []
-    items = nominal(ext.product(domain[k] for k in kept if k not in lanes))
+    wide = [k for k, n in enumerate(domain) if n != 1]
+    lanes = [k for k in kept if k in wide[-1:]]
+    items = nominal(ext.product(n for k, n in enumerate(domain) if k in kept and k not in lanes and not _beside(n)))
     results = nominal(ext.product(domain[k] for k in kept))
     elements = nominal(ext.product(domain))
     if elements < DOMAIN or items >= ITEMS:
@@ -44,6 +47,11 @@ def split(body: Body) -> list[Body]:
         if parts >= 4:
             return _cut(body, axis, parts)
     return [body]
+
+
+def _beside(n: Extent) -> bool:
+    """Whether the points of an axis may all have their sums in registers of one work item, as a filter's taps have."""
+    return isinstance(n, int) and n <= FEW
 
 
 def _cut(body: Body, axis: int, parts: int) -> list[Body]:

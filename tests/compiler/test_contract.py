@@ -261,3 +261,9 @@ def test_plans_share_work() -> None:
         code = emit_contract(case.spec, tgt, "kernel")
         assert max(call.grid for call in code.calls) >= 8
     assert plan(canonical(matmul(128, 512, 784, dtype=BF16).spec), tgt).dot
+
+
+@pytest.mark.parametrize("sizes", [(1600, 384, 384), (1600, 1536, 384), (2048, 1024, 256)], ids=str)
+def test_long_products_have_items_for_many_processors(sizes: tuple[int, int, int]) -> None:
+    made = plan(canonical(matmul(*sizes).spec), Target(Isa.AVX512, False, "x86-64-v4", ""))
+    assert isinstance(made.grid, int) and made.grid >= 64

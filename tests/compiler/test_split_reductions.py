@@ -53,6 +53,18 @@ def test_a_small_reduction_is_left_alone() -> None:
     assert len(_bodies(program)) == 1
 
 
+def test_sums_for_each_tap_of_a_filter_have_parts() -> None:
+    """As the gradient of a depthwise filter: all taps of a channel are summed in one work item."""
+    b = Builder()
+    x, y = b.input((16, 20, 20, 1, 1, 48, 1), DType.F32), b.input((16, 20, 20, 3, 3, 48, 1), DType.F32)
+    product = b.binary("mul", b.expand(x, y.shape), y)
+    program = Program(b.inputs, [b.reduce("sum", product, [0, 1, 2])])
+    parts, _ = _bodies(program)
+    assert parts.reductions[0].node.shape == (16, 3, 3, 48, 1)
+    rng = np.random.default_rng(0)
+    check(program, [rng.integers(-4, 5, n.shape).astype(np.float32) for n in program.inputs])
+
+
 def test_a_reduction_of_many_rows_is_left_alone() -> None:
     b = Builder()
     program = Program(b.inputs, [b.reduce("sum", b.input((512, 1024), DType.F32), [1])])

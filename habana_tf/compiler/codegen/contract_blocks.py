@@ -32,7 +32,7 @@ COLUMNS = 192 << 10
 """Bytes of packed columns in a block."""
 SUMS = 192 << 10
 """Bytes of sums between blocks."""
-ITEMS = 16
+ITEMS = 64
 """Work items wanted in a call that is long enough to share."""
 
 

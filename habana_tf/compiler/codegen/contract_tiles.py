@@ -42,6 +42,9 @@ STACK = 160 << 10
 """Largest packed panel that an item keeps on its stack."""
 ITEMS = 16
 """Work items wanted in a call that is long enough to share."""
+MANY = 64
+"""Work items wanted in a call that is long enough for all of them to be of SHARE or more, so that many processors have
+work. Panels are packed beforehand then: in items of fewer rows each would be packed too often."""
 READ = 2
 """Panels that an element of a in bf16 meets, up to which each widens it anew. A copy in fp32 saves the others that, but
 is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
@@ -168,7 +171,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
         break
     fits = depth // chunks * t.width * (2 if dot else 4) <= STACK
     fits = fits and (not c.k or isinstance(c.k[0].extent, int) or chunk is not None)
-    if fits and (items >= ITEMS // 2 or work < SHARE):
+    if fits and (items >= max(ITEMS // 2, min(work / SHARE, MANY)) or work < SHARE):
         dims = head + lead + front + panel_dim + inner
         count = len(head + lead + front + panel_dim)
         result = Plan(t, tuple(dims), count, 1, "item", dot, widen, cut, amx, compact)

@@ -27,7 +27,7 @@ COLUMNS = 2048
 """Columns whose sums wait at most."""
 LEAST = 256
 """Columns that a work item should have, so that it walks memory as it lies."""
-ITEMS = 16
+ITEMS = 64
 """Work items wanted in a call that is long enough to share."""
 DEPTH = 32
 """Rows from which on this pays."""
