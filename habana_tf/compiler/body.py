@@ -139,10 +139,12 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """`value` is reduced into `node`, a REDUCE over the body's axes."""
+    """`value` is reduced into `node`, a REDUCE over the body's axes. deviations: what is summed up is not the value but
+    the square of its distance from its mean over these axes."""
 
     value: Value
     node: Node
+    deviations: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -275,7 +277,7 @@ class Body:
         return replace(
             self,
             stores=tuple(Store(new[s.value], s.target, at(s.offset)) for s in self.stores),
-            reductions=tuple(Reduction(new[r.value], r.node) for r in self.reductions),
+            reductions=tuple(replace(r, value=new[r.value]) for r in self.reductions),
             inputs=tuple(new[v] for v in self.inputs),
         )
 

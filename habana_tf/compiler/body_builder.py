@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ..ir import extent as ext
@@ -102,16 +102,17 @@ def contraction(node: Node, operands: tuple[View, View], kept: set[Node]) -> tup
 
 def loop(
     domain: Shape, stores: Iterable[tuple[Node, Node, Index]], reduced: Iterable[Node], axes: tuple[int, ...],
-    builder: BodyBuilder,
+    builder: BodyBuilder, spread: Mapping[Node, Node] | None = None,
 ) -> Body:  # fmt: skip
     """A loop over a domain. stores: (value, target, shift): what is written to a target at the point plus `shift`;
-    reduced: REDUCE nodes over `axes`."""
+    reduced: REDUCE nodes over `axes`; spread: those that are squared distances of something else from its mean."""
     index = point(domain)
     stored = []
     for value, target, shift in stores:
         place = [ext.add(i, by) for i, by in zip(index, shift, strict=True)]
         stored.append(Store(builder.value(value, index), target, ext.ravel(place, target.shape)))
-    reductions = tuple(Reduction(builder.value(r.src[0], index), r) for r in reduced)
+    about = spread or {}
+    reductions = tuple(Reduction(builder.value(about.get(r, r.src[0]), index), r, r in about) for r in reduced)
     return Body(domain, tuple(stored), reductions, axes, through=tuple(builder.through))
 
 

@@ -118,7 +118,7 @@ def schedule(program: Program, cached: bool = False) -> Schedule:
     nodes = program.nodes()
     operands: dict[Node, tuple[View, View]] = {}
     kept = keep(program, nodes, operands, cached)
-    fusion = Fusion(kept)
+    fusion = Fusion(kept, nodes)
     for n in nodes:
         if n.op is Op.LOOP:
             if all(n not in group.body.outputs for group in fusion.groups):

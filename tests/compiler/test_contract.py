@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -199,6 +199,7 @@ class ScaleAndBias:
     """relu(sum * 2 + bias), stored twice: a checked use of everything a Point offers."""
 
     buffers = ("bias", "first", "where")
+    sums = None
 
     def __init__(self, spec: ContractSpec, bias: tuple[int, ...]) -> None:
         self.spec, self.bias = spec, bias
@@ -209,7 +210,7 @@ class ScaleAndBias:
     def fetch(self, fn: emit.Function, p: Point) -> None:
         fn.prefetch(self.pointers[0])
 
-    def vector(self, fn: emit.Function, p: Point) -> None:
+    def vector(self, fn: emit.Function, p: Point) -> Sequence[str]:
         assert p.lane_stride(self.bias) == 1
         vector = f"<{p.lanes} x float>"
         for lane in range(p.active):
@@ -224,6 +225,7 @@ class ScaleAndBias:
                     index = fn.integer("add", p.index(label), lane if stride == 1 else 0)
                     code = fn.integer("add", fn.integer("mul", code, 100), index)
             fn.store("i64", code, fn.offset(self.pointers[2], "i64", out), 8)
+        return ()
 
 
 @pytest.mark.parametrize("inline", [0, 1_000_000])

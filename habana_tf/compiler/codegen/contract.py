@@ -29,8 +29,9 @@ from ..contraction import ContractSpec, Guard, Operand, accepts_guards, canonica
 from .contract_block_kernel import BlockKernel
 from .contract_kernels import ContractionCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
 from .contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
-from .contract_tiles import Plan, plan
+from .contract_tiles import Plan, in_groups, plan
 from .contract_winograd import Winograd, winograd
+from .result_sums import ResultSums
 from .winograd_gradient import gradient_calls
 from .winograd_kernels import convolution_calls
 
@@ -76,10 +77,13 @@ def emit_contract(
     if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
     once = bool(steady) and steady[0 if c.swapped else 1]
+    sums = epilogue.sums if epilogue else None
     made = None if cut else winograd(spec, target, compact)
-    if made:
+    if made and not (made.gradient and sums):
         return _by_winograd(made, name, epilogue or StoreResult(made.c, target.rounds_to_bf16), once)
-    p = cut or plan(c, target, compact, once)
+    p = cut or plan(c, target, compact and not sums, once)
+    if sums:
+        p = in_groups(p)
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
     calls: list[ContractionCall] = []
     temps: list[Extent] = []
@@ -88,16 +92,18 @@ def emit_contract(
         temps.append(nbytes)
         return "temp", len(temps) - 1
 
+    if sums:
+        sums.buffer = temp(0)
     names = ("b", "a") if c.swapped else ("a", "b")
     if p.blocks:
         partial = None
         if p.chunks != 1:
-            partial = StorePartial(c, 0)
+            partial = StorePartial(c, len(temps))
             temp(ext.mul(ext.mul(partial.size, p.chunks), 4))
         calls.append(BlockKernel(c, p, name, names, final, partial).emit())
         if partial:
             calls.append(reduce_call(c, p, f"{name}_sum", partial, final))
-        return ContractCode(tuple(calls), tuple(temps), p)
+        return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
     a = Source("bf16" if c.a.dtype is DType.BF16 else "f32", c.a.dtype.bytes, c.a.offset, names[0])
     b = Source("bf16" if c.b.dtype is DType.BF16 else "f32", c.b.dtype.bytes, c.b.offset, names[1])
     if p.dot and c.k[-1].a == 1:
@@ -115,7 +121,17 @@ def emit_contract(
     calls.append(MainKernel(c, p, name, a, b, final, partial).emit())
     if partial:
         calls.append(reduce_call(c, p, f"{name}_sum", partial, final))
-    return ContractCode(tuple(calls), tuple(temps), p)
+    return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
+
+
+def _summed(code: ContractCode, name: str, sums: ResultSums | None) -> ContractCode:
+    """With the call that adds up what the epilogue's sums came to, part by part. Their buffer is the first temporary:
+    how large that is the product's kernel decides."""
+    if not sums:
+        return code
+    total = sums.total(f"{name}_total")
+    call = ContractionCall(total.function, (sums.buffer, *total.results), total.grid, total.grain)
+    return replace(code, calls=(*code.calls, call), temps=(sums.nbytes, *code.temps[1:]))
 
 
 def _by_winograd(w: Winograd, name: str, epilogue: Epilogue, once: bool) -> ContractCode:
@@ -125,9 +141,11 @@ def _by_winograd(w: Winograd, name: str, epilogue: Epilogue, once: bool) -> Cont
         temps.append(nbytes)
         return "temp", len(temps) - 1
 
+    if epilogue.sums:
+        epilogue.sums.buffer = temp(0)
     names = ("b", "a") if w.c.swapped else ("a", "b")
     if w.gradient:
         calls = gradient_calls(w, name, names, temp, epilogue)
     else:
         calls = convolution_calls(w, name, names, temp, epilogue, once)
-    return ContractCode(tuple(calls), tuple(temps), None)
+    return _summed(ContractCode(tuple(calls), tuple(temps), None), name, epilogue.sums)

@@ -49,7 +49,7 @@ class BlockKernel(BlockCopies):
         self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
         if p.amx:
             self.configurations.start()
-        self.items(self._item)
+        self.items(self._item, self.out)
         if p.amx:
             release(fn)
         return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)

@@ -15,7 +15,7 @@ from .contract_micro import BODY, COMPACT_BODY, Accumulation, KLoop, Micro, at, 
 from .contract_pack import SPREAD, PanelPacker, spread
 from .contract_padding import guarded
 from .contract_point import Buffer, Epilogue, StorePartial, Tile
-from .contract_tiles import Plan
+from .contract_tiles import Plan, in_groups
 from .contract_tiling import Dim
 from .emit import Function, Value
 
@@ -74,7 +74,7 @@ class MainKernel(TileLoops):
         self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
         if p.amx:
             self.configurations.start()
-        self.items(self._item)
+        self.items(self._item, self.out)
         if p.amx:
             release(fn)
         return ContractionCall(fn, (self.a.buffer, self.b.buffer, *self.out.buffers), p.grid, p.grain)
@@ -263,6 +263,7 @@ def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: 
         grid *= nominal(dims[grid_dims].count)
         grid_dims += 1
     whole = replace(p, dims=dims, grid_dims=grid_dims, pack="none", dot=False, chunks=1)
+    whole = in_groups(whole) if final.sums else whole
     return _ReduceKernel(c, whole, name).emit(partial, p.chunks, final)
 
 
@@ -303,7 +304,7 @@ class _ReduceKernel(TileLoops):
                 total = loop.results
             self.finish(out, place, size, vectors, active, total[1:])
 
-        self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile))
+        self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile), out)
         grid = nominal(p.grid)
         share = max(1, grid * 32768 // (nominal(chunks) * nominal(partial.size)))
         return ContractionCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, grid))

@@ -7,19 +7,21 @@ epilogue, inline or, when that would be much code, in a small loop over the tile
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
+from ...ir import extent as ext
 from ...ir.extent import Extent
 from ..contraction import Canonical, Label
 from .contract_micro import at
 from .contract_point import Epilogue, Point, Tile
 from .contract_tiles import Plan
-from .contract_tiling import Dim
+from .contract_tiling import Dim, points
 from .emit import Function, Value
 from .evaluator import extent_value
+from .result_sums import ResultSums
 
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""
@@ -61,15 +63,39 @@ class TileLoops:
         """An extent as i64."""
         return str(e) if isinstance(e, int) else self._numbers.get(e) or extent_value(self.fn, e)
 
-    def items(self, body: Callable[[Place], None]) -> None:
-        """All work items of the call; `body` gets the place of one."""
+    def items(self, body: Callable[[Place], None], out: Epilogue | None = None) -> None:
+        """All work items of the call; `body` gets the place of one. out: what it hands results to."""
         with self.fn.loop("%begin", "%end") as item:
             place = Place()
-            self._decode(item.index, place)
+            indices = self._decode(item.index, place)
+            if out and out.sums:
+                self._begin_sums(out.sums, indices, place)
             body(place)
 
-    def _decode(self, item: Value, place: Place) -> None:
-        """Sets `place` from a work item's number (its last grid dimension varies fastest)."""
+    def _begin_sums(self, sums: ResultSums, indices: Sequence[tuple[Dim, Value]], place: Place) -> None:
+        """Tells the sums of columns which part of them this item makes: items of the same rows share one."""
+        fn, lane = self.fn, self.c.lane
+        part, parts = "0", 1  # type: Value, Extent
+        low, high = "0", str(self.t.panels)
+        for dim, index in indices:
+            assert dim.label is not None and lane is not None
+            if dim.label.key != lane.key:
+                part = fn.integer("add", fn.integer("mul", part, self.number(dim.count)), index)
+                parts = ext.mul(parts, dim.count)
+            elif dim.kind == "block":
+                low, high = self.range(Dim(dim.of, self.t.panels, dim.label), place)
+            else:
+                low, high = index, fn.integer("add", index, 1)
+        self.begin_part(sums, parts, part, low, high)
+
+    def begin_part(self, sums: ResultSums, parts: Extent, part: Value, low: Value, high: Value) -> None:
+        """This item makes the panels from low to high of a part, of so many."""
+        t = self.t
+        sums.place(parts, t.columns, t.panels * t.width, t.lanes)
+        sums.item(self.fn, part, *(self.fn.integer("mul", panel, t.width) for panel in (low, high)))
+
+    def _decode(self, item: Value, place: Place) -> list[tuple[Dim, Value]]:
+        """Sets `place` from a work item's number (its last grid dimension varies fastest); gives that of each."""
         dims = self.p.dims[: self.p.grid_dims]
         entered = []
         for i, dim in reversed(list(enumerate(dims))):
@@ -79,8 +105,10 @@ class TileLoops:
                 index = self.fn.integer("urem", item, count) if count != "1" else "0"
                 item = self.fn.integer("udiv", item, count)
             entered.append((dim, index))
-        for dim, index in reversed(entered):
+        entered.reverse()
+        for dim, index in entered:
             self.enter(dim, index, place)
+        return entered
 
     def enter(self, dim: Dim, index: Value, place: Place) -> None:
         fn, t = self.fn, self.t
@@ -224,8 +252,21 @@ class TileLoops:
             self.finish_stacked(out, place, size, vectors, active)
             return
         tile = Tile(self.fn, self.c, dict(place.starts))
-        for point, value in zip(self.points(tile, size, vectors, active), sums, strict=True):
-            out.vector(self.fn, Point(value, point.lanes, point.active, tile, point.within))
+        added: dict[int, list[Value]] = {}
+        for number, (point, value) in enumerate(zip(self.points(tile, size, vectors, active), sums, strict=True)):
+            terms = out.vector(self.fn, Point(value, point.lanes, point.active, tile, point.within))
+            if out.sums:
+                v = number % vectors
+                state = added.get(v) or out.sums.start(self.fn, self._column(place.starts, v))
+                added[v] = out.sums.add(self.fn, state, terms, number < vectors)
+        for v, state in added.items():
+            assert out.sums is not None
+            out.sums.keep(self.fn, self._column(place.starts, v), state, len(sums) // vectors)
+
+    def _column(self, starts: Mapping[int, Value], v: Value | int) -> Value:
+        """Where a vector of a tile is along the lane label."""
+        assert self.c.lane is not None
+        return self.fn.integer("add", starts.get(self.c.lane.key, "0"), self.fn.integer("mul", v, self.t.lanes))
 
     def fetch(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
         """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken."""
@@ -247,32 +288,59 @@ class TileLoops:
         return found
 
     def finish_stacked(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
-        """Hands the sums that lie in `stack_tile`, row by row, to the epilogue."""
+        """Hands the sums that lie in `stack_tile` to the epilogue: row by row, or column by column what is added up."""
         fn, lanes, vector = self.fn, self.t.lanes, f"<{self.t.lanes} x float>"
+        labels, first = self.row_labels(size), dict(place.starts)
 
-        def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> None:
+        def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> Sequence[Value]:
             if self.c.lane:
-                start = starts.get(self.c.lane.key, "0")
-                starts = {**starts, self.c.lane.key: fn.integer("add", start, fn.integer("mul", v, lanes))}
+                starts = {**starts, self.c.lane.key: self._column(starts, v)}
             place_ = fn.integer("mul", fn.integer("add", fn.integer("mul", row, vectors), v), lanes * 4)
             value = fn.load(vector, at(fn, self.stack_tile, place_), 16)
-            out.vector(fn, Point(value, lanes, valid, Tile(fn, self.c, starts), {}))
+            return out.vector(fn, Point(value, lanes, valid, Tile(fn, self.c, starts), {}))
 
-        def rows(labels: list[tuple[Label, int]], starts: dict[int, Value], row: Value) -> None:
-            if labels:
-                label, extent = labels[0]
-                with fn.loop("0", str(extent)) as i:
-                    inner = {**starts, label.key: fn.integer("add", starts.get(label.key, "0"), i.index)}
-                    rows(labels[1:], inner, fn.integer("add", fn.integer("mul", row, extent), i.index))
-                return
+        def columns(body: Callable[[Value, int], None]) -> None:
             full = vectors if active == lanes else vectors - 1
             if full:
                 with fn.loop("0", str(full)) as v:
-                    emit(starts, row, v.index, lanes)
+                    body(v.index, lanes)
             if full < vectors:
-                emit(starts, row, str(full), active)
+                body(str(full), active)
 
-        rows(self.row_labels(size), dict(place.starts), "0")
+        def rows(
+            labels: list[tuple[Label, int]], starts: dict[int, Value], row: Value, state: list[Value],
+            body: Callable[[dict[int, Value], Value, list[Value]], list[Value]],
+        ) -> list[Value]:  # fmt: skip
+            if not labels:
+                return body(starts, row, state)
+            label, extent = labels[0]
+            with fn.loop("0", str(extent), carry=[(vector, x) for x in state]) as i:
+                inner = {**starts, label.key: fn.integer("add", starts.get(label.key, "0"), i.index)}
+                number = fn.integer("add", fn.integer("mul", row, extent), i.index)
+                i.next = rows(labels[1:], inner, number, i.carried, body)
+            return i.results
+
+        def along_row(starts: dict[int, Value], row: Value, state: list[Value]) -> list[Value]:
+            def one(v: Value, valid: int) -> None:
+                emit(starts, row, v, valid)
+
+            columns(one)
+            return []
+
+        def down(v: Value, valid: int) -> None:
+            sums = out.sums
+            assert sums is not None
+            column = self._column(place.starts, v)
+            state = rows(
+                labels, first, "0", sums.start(fn, column),
+                lambda starts, row, state: sums.add(fn, state, emit(starts, row, v, valid), True),
+            )  # fmt: skip
+            sums.keep(fn, column, state, size * points(self.t.whole))
+
+        if out.sums:
+            columns(down)
+        else:
+            rows(labels, first, "0", [], along_row)
 
     def row_labels(self, size: int) -> list[tuple[Label, int]]:
         """The labels that a tile's rows span, outermost first, with how many of their points."""

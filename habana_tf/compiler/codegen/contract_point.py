@@ -19,6 +19,7 @@ from ..view_indices import Unfit
 from .contract_micro import masked_store, narrow
 from .emit import Function, Value, first_lanes
 from .evaluator import extent_value
+from .result_sums import ResultSums
 
 Buffer = str | tuple[str, int] | Node
 """What a kernel works on: "a", "b" or "out", ("temp", i), or what the epilogue asks for."""
@@ -99,23 +100,28 @@ class Point:
 
 
 class Epilogue(Protocol):
-    """`buffers` are appended to the buffer list of the call that runs the epilogue; `begin` gets their pointers."""
+    """`buffers` are appended to the buffer list of the call that runs the epilogue; `begin` gets their pointers. sums:
+    what is added up of the results; `vector` gives the terms at a point."""
 
     @property
     def buffers(self) -> Sequence[Buffer]: ...
+
+    @property
+    def sums(self) -> ResultSums | None: ...
 
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
     def fetch(self, fn: Function, p: Point) -> None:
         """Asks for the memory that `vector` will touch, before the sums are taken. `p` stands for a line of vectors."""
 
-    def vector(self, fn: Function, p: Point) -> None: ...
+    def vector(self, fn: Function, p: Point) -> Sequence[Value]: ...
 
 
 class StoreResult:
     """The default: rounds to the result's type and stores."""
 
     buffers: Sequence[Buffer] = ("out",)
+    sums = None
 
     def __init__(self, c: Canonical, bf16_instruction: bool) -> None:
         self.out = c.spec.out
@@ -127,7 +133,7 @@ class StoreResult:
     def fetch(self, fn: Function, p: Point) -> None:
         pass  # stores wait for no memory
 
-    def vector(self, fn: Function, p: Point) -> None:
+    def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         offset = p.offset(self.out.strides, self.out.offset)
         value, element = p.value, "float"
         if self.out.dtype is DType.BF16:
@@ -138,10 +144,13 @@ class StoreResult:
             else:
                 value = narrow(fn, p.lanes, value)
         masked_store(fn, element, p.lanes, value, fn.offset(self.pointer, element, offset), p.mask)
+        return ()
 
 
 class StorePartial:
     """Sums of one chunk of k, as fp32, densely in the order of the result's labels."""
+
+    sums = None
 
     def __init__(self, c: Canonical, temp: int) -> None:
         self.buffers: Sequence[Buffer] = (("temp", temp),)
@@ -164,6 +173,7 @@ class StorePartial:
     def fetch(self, fn: Function, p: Point) -> None:
         pass
 
-    def vector(self, fn: Function, p: Point) -> None:
+    def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         offset = fn.integer("add", p.offset(self.strides), fn.integer("mul", self.chunk, self._size))
         masked_store(fn, "float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)
+        return ()

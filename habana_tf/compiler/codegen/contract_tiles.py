@@ -66,6 +66,10 @@ SIDE = 192
 """Rows, and columns, that a block of a large product has at least."""
 SHORT = 16_000_000.0
 """Multiply-adds (in vectors) up to which a product may be compact: about 3 milliseconds."""
+TOGETHER = 128
+"""Rows that a work item makes at least where columns are added up."""
+GROUPS = 64
+"""Work items that such a product has at least, if it had as many."""
 SHARE = 400_000.0
 """Multiply-adds (in vectors) below which a work item is not made smaller: about 100 microseconds."""
 
@@ -181,6 +185,24 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     else:
         dims = head + lead + panel_dim + outer_m + row_dim
     return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
+
+
+def in_groups(p: Plan) -> Plan:
+    """The cut for a product whose columns are added up: a work item makes rows enough that what it leaves of their sums
+    is little beside them."""
+    dims, rows = list(p.dims), [k for k in range(p.grid_dims) if p.dims[k].kind == "rows"]
+    if not rows:
+        return p
+    (place,) = rows
+    dim = p.dims[place]
+    assert isinstance(dim.count, int)
+    length = max(1, min(TOGETHER // p.tiling.rows, nominal(p.grid) // GROUPS, dim.count))
+    if length == 1:
+        return p
+    dims[place] = Dim("block", -(-dim.count // length), dim.label, length, "rows")
+    dims.insert(p.grid_dims, dim)
+    made = replace(p, dims=tuple(dims))
+    return replace(made, grain=max(1, p.grain * nominal(made.grid) // nominal(p.grid)))
 
 
 def _pays(c: Canonical, target: Target) -> bool:

@@ -16,6 +16,7 @@ from ..view_indices import Unfit
 from .contract import Buffer, Point, emit_contract
 from .emit import Function, Value
 from .evaluator import Evaluator, Guard, Val
+from .result_sums import ResultSums
 
 
 def emit_contraction(body: Body, name: str, target: Target, compact: bool = False) -> Code:
@@ -38,11 +39,13 @@ def emit_contraction(body: Body, name: str, target: Target, compact: bool = Fals
 
 def plain(body: Body) -> bool:
     """Whether the sums are stored as they are."""
-    return len(body.stores) == 1 and body.stores[0].target is body.core and isinstance(body.stores[0].value, Result)
+    if body.reductions or len(body.stores) != 1:
+        return False
+    return body.stores[0].target is body.core and isinstance(body.stores[0].value, Result)
 
 
 class FusedEpilogue:
-    """Elementwise stores on the result's shape, evaluated on each vector of sums.
+    """Elementwise stores on the result's shape, and sums of its columns, evaluated on each vector of sums.
 
     bf16: the CPU rounds to bfloat16 in one instruction.
     """
@@ -56,8 +59,14 @@ class FusedEpilogue:
         self.axes = body.variables
         self.reads = body.loaded()
         self.outputs = list(dict.fromkeys(s.target for s in body.stores))
-        self.buffers: Sequence[Buffer] = (*self.reads, *self.outputs)
+        self.sums = ResultSums(body.reductions, bf16) if body.reductions else None
         self.strides = [self.steps(e) for e in (*body.offsets(), *(s.offset for s in body.stores))]
+        if self.sums:  # lines of columns: what is the last axis must stay so
+            self.strides.append(tuple(int(label == self.spec.out[-1]) for label in self.labels))
+
+    @property
+    def buffers(self) -> Sequence[Buffer]:
+        return (*self.reads, *self.outputs, *([self.sums.buffer] if self.sums else []))
 
     def steps(self, e: Extent) -> tuple[Extent, ...]:
         """An index expression's stride per label."""
@@ -72,6 +81,8 @@ class FusedEpilogue:
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         fn.bf16 = self.bf16
         self.pointers = pointers
+        if self.sums:
+            self.sums.begin(pointers[-1])
 
     def fetch(self, fn: Function, p: Point) -> None:
         """Asks for the result's companions: an optimizer's tensors lie in rows far apart, which no hardware foresees.
@@ -87,7 +98,7 @@ class FusedEpilogue:
                 at = fn.integer("mul", p.offset(steps, offset.const), node.dtype.bytes)
                 fn.prefetch(fn.op(f"getelementptr i8, ptr {self.pointers[self.buffers.index(node)]}, i64 {at}"))
 
-    def vector(self, fn: Function, p: Point) -> None:
+    def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         ev = _PointEvaluator(fn, {n: k for k, n in enumerate(self.reads)}, p, self)
         ev.pointers = dict(enumerate(self.pointers))
         ev.written = {len(self.reads) + k for k in range(len(self.outputs))}
@@ -99,6 +110,7 @@ class FusedEpilogue:
         for s in self.body.stores:
             buffer = len(self.reads) + self.outputs.index(s.target)
             ev.store(buffer, s.target.dtype, s.offset, ev.value(s.value))
+        return [ev.vector_of(r.value) for r in self.body.reductions]
 
 
 class _PointEvaluator(Evaluator):

@@ -44,7 +44,7 @@ def form(body: Body) -> tuple[Hashable, list[Node]]:
     at = {v: k for k, v in enumerate(body.values)}
     values = tuple(_value(v, at, tensors) for v in body.values)
     stores = tuple((at[s.value], tensors.number(s.target), s.offset) for s in body.stores)
-    reductions = tuple((at[r.value], tensors.made(r.node)) for r in body.reductions)
+    reductions = tuple((at[r.value], tensors.made(r.node), r.deviations) for r in body.reductions)
     inputs = tuple(at[v] for v in body.inputs)
     key = body.domain, body.axes, body.updates, body.steady, operands, core, values, stores, reductions, inputs
     return key, list(tensors.numbers)

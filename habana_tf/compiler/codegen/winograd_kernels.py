@@ -10,7 +10,7 @@ See `contract_winograd` for the algorithm and the words. In memory, words of 32 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -24,6 +24,7 @@ from .contract_tiles import Plan
 from .contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from .emit import Function, Value
 from .evaluator import extent_value
+from .result_sums import ResultSums
 from .winograd_transforms import Arithmetic, Patches, filter_, place_of, result
 
 GRAIN = 64
@@ -141,6 +142,9 @@ class _Blocks(WinogradKernel):
             tiles = fn.minimum(fn.integer("sub", total, first), str(w.tiles))
             panel = fn.integer("mul", fn.integer("udiv", item.index, blocks), w.panels)
             panels = self.part(self.t.panels, w.panels, panel)
+            if self.out.sums:
+                part, high = fn.integer("urem", item.index, blocks), fn.integer("add", panel, panels)
+                self.begin_part(self.out.sums, w.blocks, part, panel, high)
             if self.many:
                 self.clear(self.sums, sums)
             with fn.loop("0", str(w.depth), w.channels) if self.many else nullcontext() as loop:
@@ -198,20 +202,45 @@ class _Blocks(WinogradKernel):
                 fn.minimum(fn.integer("sub", str(axis.size), begin), str(OUT)) if axis.size % OUT else str(OUT)
                 for axis, begin in zip((w.down, w.across), begins, strict=True)
             ]
-            with fn.loop("0", ends[0]) as i, fn.loop("0", ends[1]) as j:
-                starts = {w.image.key: image} if w.image else {}
-                starts[w.down.out.key] = fn.integer("add", begins[0], i.index)
-                starts[w.across.out.key] = fn.integer("add", begins[1], j.index)
-                number = fn.integer("add", fn.integer("mul", i.index, OUT), j.index)
-                results = at(fn, self.tile_results, fn.integer("mul", number, self.line))
-                for start, end, active in (("0", full, t.lanes), (full, vectors, t.tail_active)):
-                    if start != end:
-                        with fn.loop(start, end) as v:
-                            self._point(results, v.index, before, starts, active)
+            starts = {w.image.key: image} if w.image else {}
 
-    def _point(self, results: Value, v: Value, before: Value, starts: dict[int, Value], active: int) -> None:
+            def point(i: Value, j: Value, v: Value, active: int) -> Sequence[Value]:
+                starts[w.down.out.key] = fn.integer("add", begins[0], i)
+                starts[w.across.out.key] = fn.integer("add", begins[1], j)
+                number = fn.integer("add", fn.integer("mul", i, OUT), j)
+                results = at(fn, self.tile_results, fn.integer("mul", number, self.line))
+                return self._point(results, v, self._first_of(before, v), starts, active)
+
+            parts = [x for x in (("0", full, t.lanes), (full, vectors, t.tail_active)) if x[0] != x[1]]
+            if self.out.sums:
+                for start, end, active in parts:
+                    with fn.loop(start, end) as v:
+                        self._summed(self.out.sums, ends, before, v.index, active, point)
+                return
+            with fn.loop("0", ends[0]) as i, fn.loop("0", ends[1]) as j:
+                for start, end, active in parts:
+                    with fn.loop(start, end) as v:
+                        point(i.index, j.index, v.index, active)
+
+    def _summed(
+        self, sums: ResultSums, ends: Sequence[Value], before: Value, v: Value, active: int,
+        point: Callable[[Value, Value, Value, int], Sequence[Value]],
+    ) -> None:  # fmt: skip
+        """The results of a tile in one vector of columns, added up."""
+        fn, column = self.fn, self._first_of(before, v)
+        state = [(self.m.type, x) for x in sums.start(fn, column)]
+        with fn.loop("0", ends[0], carry=state) as i:
+            inner = [(self.m.type, x) for x in i.carried]
+            with fn.loop("0", ends[1], carry=inner) as j:
+                j.next = sums.add(fn, j.carried, point(i.index, j.index, v, active), True)
+            i.next = j.results
+        sums.keep(fn, column, i.results, fn.integer("mul", *ends))
+
+    def _first_of(self, before: Value, v: Value) -> Value:
+        return self.fn.integer("mul", self.fn.integer("add", before, v), self.t.lanes)
+
+    def _point(self, results: Value, v: Value, column: Value, starts: dict[int, Value], active: int) -> Sequence[Value]:
         fn, t, lane = self.fn, self.t, self.c.lane
         assert lane is not None
         value = fn.load(self.m.type, at(fn, results, fn.integer("mul", v, t.lanes * 4)), 4)
-        here = {**starts, lane.key: fn.integer("mul", fn.integer("add", before, v), t.lanes)}
-        self.out.vector(fn, Point(value, t.lanes, active, Tile(fn, self.c, here), {}))
+        return self.out.vector(fn, Point(value, t.lanes, active, Tile(fn, self.c, {**starts, lane.key: column}), {}))

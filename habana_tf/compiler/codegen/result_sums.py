@@ -1,0 +1,222 @@
+"""Sums of a product's columns, taken while its results are in registers: batch norm's statistics, a bias' gradient.
+
+    y[n, c] = product;  s[c] = sum over n of y[n, c]          y is not read again for s
+
+A work item adds up the rows that it makes, tile by tile, in a line of its own; a call after the product's adds up the
+lines in their order. Which rows are whose depends on the cut of the product alone, so the bits do not depend on the
+number of threads.
+
+    in memory    [part][line][column], fp32; a part is what a work item makes of its columns, and has a line for a sum,
+                 four for squares of distances from the mean: their count, from where is measured, the sum of the
+                 distances, the sum of their squares
+
+Those squares are taken in the same pass, though the mean is not known yet: an item measures from the first number that
+it meets in a column, and what that is away from the item's mean is taken off in the end. The square of one number's
+distance from the mean of n is at most n times their variance; so of seven digits three are lost at most in a part of a
+thousand rows, and none where the first number is like the others. Parts are joined by their counts, means and squares
+(Chan, Golub and LeVeque 1979).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...ir.extent import Extent
+from ...ir.primitives import Node
+from ..body import Reduction
+from .contract_micro import at
+from .emit import BYTES, Function, Value
+from .lanes import Lanes, memory_type
+from .scalar import Scalar
+
+SHARE = 16384
+"""Numbers that a thread adds up at least."""
+
+
+class _Plain:
+    """A sum in the making, of a vector of columns. lines: that it has in memory; carried: vectors that it is within a
+    tile; joined: vectors that it is through the parts, of which the one at `result` is the sum."""
+
+    lines, carried, joined, result = 1, 1, 1, 0
+    fresh: Sequence[float] = (0.0,)
+
+    def start(self, m: Lanes, line: Sequence[Value]) -> list[Value]:
+        return [m.f(0.0)]
+
+    def add(self, m: Lanes, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
+        return [m.op("fadd", state[0], x)]
+
+    def keep(self, m: Lanes, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
+        _more(m, line[0], state[0])
+
+    def join(self, m: Lanes, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
+        return [m.op("fadd", state[0], part[0])]
+
+
+class _Squares(_Plain):
+    """A sum of squared distances from the mean in the making, and the sum. Within a tile: from where is measured, the
+    distances' sum and that of their squares; through the parts: the sum, the count, the mean, the squares of distances
+    from it."""
+
+    lines, carried, joined, result = 4, 3, 4, 3
+    fresh = (0.0, float("nan"), 0.0, 0.0)
+
+    def start(self, m: Lanes, line: Sequence[Value]) -> list[Value]:
+        return [m.fn.load(m.type("float"), line[1], 4), m.f(0.0), m.f(0.0)]
+
+    def add(self, m: Lanes, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
+        origin, distances, squares = state
+        if first:  # NaN: nothing has been measured yet
+            origin = m.choose(m.op("fcmp uno", origin, origin), x, origin)
+        away = m.op("fsub", x, origin)
+        return [origin, m.op("fadd", distances, away), m.fma(away, away, squares)]
+
+    def keep(self, m: Lanes, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
+        _more(m, line[0], _number(m, str(rows)))
+        m.fn.store(m.type("float"), state[0], line[1], 4)
+        _more(m, line[2], state[1])
+        _more(m, line[3], state[2])
+
+    def join(self, m: Lanes, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
+        total, count, mean, squares = state
+        n, origin, distances, own = part
+        total = m.op("fadd", total, m.fma(n, origin, distances))
+        beyond = m.op("fdiv", distances, n)
+        own = m.op("fsub", own, m.op("fmul", distances, beyond))
+        own = m.choose(m.op("fcmp olt", own, m.f(0.0)), m.f(0.0), own)
+        apart = m.op("fsub", m.op("fadd", origin, beyond), mean)
+        both = m.op("fadd", count, n)
+        share = m.op("fdiv", n, both)
+        between = m.op("fmul", m.op("fmul", apart, apart), m.op("fmul", count, share))
+        return [total, both, m.fma(apart, share, mean), m.op("fadd", squares, m.op("fadd", own, between))]
+
+
+def _number(m: Lanes, n: Value) -> Value:
+    """An i64 in every lane."""
+    return m.f(float(n)) if n.isdigit() else m.fn.splat(m.lanes, "float", m.fn.op(f"sitofp i64 {n} to float"))
+
+
+def _more(m: Lanes, pointer: Value, x: Value) -> None:
+    m.fn.store(m.type("float"), m.op("fadd", m.fn.load(m.type("float"), pointer, 4), x), pointer, 4)
+
+
+@dataclass(frozen=True)
+class Total:
+    """The call that adds up the parts: its function, its buffers behind that of the parts, and how it is shared."""
+
+    function: Function
+    results: tuple[Node, ...]
+    grid: int
+    grain: int
+
+
+class ResultSums:
+    """The sums of one product. buffer: where the parts are; `place` says how many, before the kernel is written."""
+
+    def __init__(self, reductions: Sequence[Reduction], bf16: bool) -> None:
+        self.reductions = reductions
+        self.bf16 = bf16
+        # What is taken, by the value that it is of: one that has its squares summed up needs no sum beside.
+        spread = {r.value for r in reductions if r.deviations}
+        places = {(r.value, r.deviations): k for k, r in enumerate(reductions) if r.deviations or r.value not in spread}
+        self.taken = list(places.values())
+        self.kinds = [_Squares() if reductions[k].deviations else _Plain() for k in self.taken]
+        order = list(places)
+        self._of = [order.index((r.value, r.value in spread)) for r in reductions]
+        self.lines = sum(kind.lines for kind in self.kinds)
+        self.buffer: tuple[str, int] = ("temp", 0)
+        self.parts = self.columns = self.width = self.lanes = 0
+
+    def place(self, parts: Extent, columns: int, width: int, lanes: int) -> None:
+        """parts: of the rows; width: columns that a line has room for, whole panels."""
+        assert isinstance(parts, int), "a product over sizes known at run time only has no sums beside it"
+        self.parts, self.columns, self.width, self.lanes = parts, columns, width, lanes
+
+    @property
+    def nbytes(self) -> int:
+        return self.parts * self.lines * self.width * 4
+
+    # -- in the product's kernel ------------------------------------------------------------------------------
+
+    def begin(self, pointer: Value) -> None:
+        """pointer: to the parts."""
+        self._pointer = pointer
+
+    def item(self, fn: Function, part: Value, low: Value, high: Value) -> None:
+        """A work item begins, that makes the columns from low to high of a part."""
+        m = Lanes(fn, self.lanes)
+        self._part = at(fn, self._pointer, fn.integer("mul", part, self.lines * self.width * 4))
+        fresh = [number for kind in self.kinds for number in kind.fresh]
+        with fn.loop(low, high, self.lanes) as column:
+            for place, number in zip(self._places(fn, self._part, column.index), fresh, strict=True):
+                fn.store(m.type("float"), m.f(number), place, 4)
+
+    def start(self, fn: Function, column: Value) -> list[Value]:
+        """What is carried through the rows of a tile, for the vector of columns that begins with `column`."""
+        m = Lanes(fn, self.lanes)
+        lines = self._split(self._places(fn, self._part, column), [k.lines for k in self.kinds])
+        return [x for kind, line in zip(self.kinds, lines, strict=True) for x in kind.start(m, line)]
+
+    def add(self, fn: Function, state: Sequence[Value], terms: Sequence[Value], first: bool) -> list[Value]:
+        """The state after a row. first: whether it may be the first one of these columns."""
+        m = Lanes(fn, self.lanes)
+        states = self._split(state, [k.carried for k in self.kinds])
+        parts = zip(self.kinds, states, [terms[k] for k in self.taken], strict=True)
+        return [x for kind, some, term in parts for x in kind.add(m, some, term, first)]
+
+    def keep(self, fn: Function, column: Value, state: Sequence[Value], rows: int | Value) -> None:
+        """Adds to the part what came of so many rows."""
+        m = Lanes(fn, self.lanes)
+        lines = self._split(self._places(fn, self._part, column), [k.lines for k in self.kinds])
+        states = self._split(state, [k.carried for k in self.kinds])
+        for kind, line, some in zip(self.kinds, lines, states, strict=True):
+            kind.keep(m, line, some, rows)
+
+    def _places(self, fn: Function, part: Value, column: Value) -> list[Value]:
+        """Where the lines of a part have a column."""
+        first = at(fn, part, fn.integer("mul", column, 4))
+        return [at(fn, first, k * self.width * 4) for k in range(self.lines)]
+
+    def _split(self, values: Sequence[Value], counts: Sequence[int]) -> list[list[Value]]:
+        rest = iter(values)
+        return [[next(rest) for _ in range(n)] for n in counts]
+
+    # -- the call after it ------------------------------------------------------------------------------------
+
+    def total(self, name: str) -> Total:
+        """Adds up the parts; an item is a vector of columns."""
+        fn = Function(name, self.bf16)
+        m = Lanes(fn, self.lanes)
+        source = fn.buffer(0)
+        pointers = [fn.buffer(1 + k) for k in range(len(self.reductions))]
+        vectors = -(-self.columns // self.lanes)
+        counts = [kind.joined for kind in self.kinds]
+        with fn.loop("%begin", "%end") as item:
+            column = fn.integer("mul", item.index, self.lanes)
+            with fn.loop("0", str(self.parts), 1, [(m.type("float"), m.f(0.0))] * sum(counts)) as turn:
+                part = at(fn, source, fn.integer("mul", turn.index, self.lines * self.width * 4))
+                read = [fn.load(m.type("float"), x, 4) for x in self._places(fn, part, column)]
+                lines = self._split(read, [kind.lines for kind in self.kinds])
+                parts = zip(self.kinds, self._split(turn.carried, counts), lines, strict=True)
+                turn.next = [x for kind, state, line in parts for x in kind.join(m, state, line)]
+            mask = None
+            if self.columns % self.lanes:
+                mask = fn.leading(self.lanes, fn.op(f"sub nsw i64 {self.columns}, {column}"))
+            states = self._split(turn.results, counts)
+            for r, pointer, k in zip(self.reductions, pointers, self._of, strict=True):
+                value = states[k][self.kinds[k].result if r.deviations else 0]
+                _store(fn, r.node, value, pointer, column, self.lanes, mask)
+        grain = max(1, SHARE // (self.parts * self.lines * self.lanes))
+        return Total(fn, tuple(r.node for r in self.reductions), vectors, min(vectors, grain))
+
+
+def _store(
+    fn: Function, node: Node, value: Value, pointer: Value, column: Value, lanes: int, mask: Value | None
+) -> None:
+    lane = memory_type(node.dtype)
+    raw, place = Scalar(fn, lanes).to_memory(value, node.dtype), fn.offset(pointer, lane, column)
+    if mask is None:
+        fn.store(f"<{lanes} x {lane}>", raw, place, BYTES[lane])
+    else:
+        fn.masked_store(lane, lanes, raw, place, mask)

@@ -1,0 +1,52 @@
+"""Which sums over all rows of tensors one loop could take in one pass, and what each of them reads.
+
+Batch norm's gradient has two: of dy, and of dy times what x is away from its mean. A loop reads dy once for both. If
+the second one needs that loop anyway, because of x, nothing is gained when the first one is taken elsewhere (see
+`fuse`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..ir import extent as ext
+from ..ir.primitives import Node, Op, Shape
+from .body_builder import BodyBuilder, loop
+
+
+class SumsTogether:
+    """The sums over all axes but the last of a program's nodes, sources first."""
+
+    def __init__(self, nodes: Sequence[Node], kept: set[Node]) -> None:
+        self._kept = kept
+        self._reads: dict[Node, frozenset[Node]] = {}
+        self._alike: dict[Shape, list[Node]] = {}
+        self._before: dict[Node, int] = {}
+        self._bits: dict[Node, int] = {}
+        for n in nodes:
+            before = 0
+            for s in n.src:
+                before |= self._before[s] | self._bits.get(s, 0)
+            self._before[n] = before
+            if n.op is Op.REDUCE and n.arg == ("sum", tuple(range(n.src[0].rank - 1))):
+                self._bits[n] = 1 << len(self._bits)
+                self._alike.setdefault(n.src[0].shape, []).append(n)
+
+    def beside(self, node: Node) -> list[frozenset[Node]]:
+        """For each other sum that neither waits for this one nor this one for it: the tensors of the size of its terms
+        that it reads."""
+        if node not in self._bits:
+            return []
+        return [
+            self._large(n)
+            for n in self._alike[node.src[0].shape]
+            if n is not node and not self._before[n] & self._bits[node] and not self._before[node] & self._bits[n]
+        ]
+
+    def _large(self, node: Node) -> frozenset[Node]:
+        if node not in self._reads:
+            terms = node.src[0]
+            body = loop(terms.shape, [], [node], node.arg[1], BodyBuilder(self._kept, {node}))
+            row = ext.nominal(terms.shape[-1])
+            self._reads[node] = frozenset(n for n in body.reads if ext.nominal(n.numel) > row)
+        return self._reads[node]
