@@ -30,6 +30,11 @@ def first_lanes(lanes: int, active: int) -> Value:
     return "<" + ", ".join(f"i1 {int(k < active)}" for k in range(lanes)) + ">"
 
 
+def everywhere(type_: str, number: Value) -> Value:
+    """The constant vector with one number in every lane, which need not be written sixteen times."""
+    return f"splat ({type_} {number})"
+
+
 @dataclass
 class Loop:
     """A loop being emitted: its counter, the values it carries, and (set by the body) their next values."""
