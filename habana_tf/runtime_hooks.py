@@ -212,7 +212,15 @@ def registrations() -> list[tuple[str, list[tuple[str, int]], list[str], str]]:
 
     stock = stand_ins.select(kernels.gpu, kernels.cpu, has, lambda op: hosts.get(op, frozenset()))
     out.extend((op, list(types.items()), sorted(host), "stock") for op, types, host in stock)
+    opdefs.tell(kernels.of_op, ((op, _kernel(types, host, kind)) for op, types, host, kind in out))
     return out
+
+
+def _kernel(types: list[tuple[str, int]], host: list[str], kind: str) -> opdefs.Kernel:
+    """What TensorFlow will say of a kernel that is registered."""
+    priority = opdefs.STAND_IN if kind == "stock" else 0
+    allowed = tuple((name, frozenset({dtype})) for name, dtype in types)
+    return opdefs.Kernel("HPU", allowed, (), frozenset(host), "", priority)
 
 
 def _overlap(a: dict[str, int], b: dict[str, int]) -> bool:
@@ -240,7 +248,9 @@ class _Kernels:
         """known: TensorFlow's KernelDefs. rows: the ops of the op table."""
         self.cpu: dict[str, list[Any]] = {}
         self.gpu: dict[str, list[Any]] = {}
-        """Kernels by op."""
+        """Kernels by op, without those that ask for a label."""
+        self.of_op: dict[str, list[Any]] = {}
+        """The same for all devices but HPU."""
         self._by_op: dict[str, list[Any]] = {}
         self._raw_defaults: dict[str, list[Any]] = {}
         self._defaults: dict[str, list[opdefs.Kernel]] = {}
@@ -248,6 +258,8 @@ class _Kernels:
             if kernel.label:
                 continue
             op, device = kernel.op, kernel.device_type
+            if device != "HPU":
+                self.of_op.setdefault(op, []).append(kernel)
             if op in rows or op.startswith(self._VARIABLE_OPS):
                 self._by_op.setdefault(op, []).append(kernel)
             if device == "CPU":

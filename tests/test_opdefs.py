@@ -8,6 +8,7 @@ import pytest
 from tensorflow.core.framework import node_def_pb2
 
 from habana_tf import opdefs
+from tests.child import on_hpu
 
 F32, F64, BF16, I32, I64 = 1, 2, 14, 3, 9
 
@@ -86,3 +87,23 @@ def test_opdefs_and_kernels_are_read_in_one_module() -> None:
     words = ("op_def_registry", "get_registered_kernels", "get_all_registered_kernels")
     found = {str(p.relative_to(package)) for p in package.rglob("*.py") if any(w in p.read_text() for w in words)}
     assert found == {"opdefs.py"}
+
+
+@on_hpu
+def test_what_was_told_when_hpu_was_loaded_is_what_tensorflow_says() -> None:
+    theirs: dict[str, list[Any]] = {}
+    for kernel in opdefs.all_kernels():
+        theirs.setdefault(kernel.op, []).append(kernel)
+    assert len(opdefs._told) > 1000
+    for op in opdefs._told:
+        for device in ("HPU", "CPU", "GPU", "DEFAULT"):
+            want = [opdefs.kernel(k) for k in theirs[op] if k.device_type == device and not k.label]
+            assert sorted(map(repr, opdefs.kernels(op, device))) == sorted(map(repr, want)), (op, device)
+
+
+@on_hpu
+def test_what_is_forgotten_is_asked_for_again() -> None:
+    told = opdefs.kernels("MatMul", "HPU")
+    opdefs.forget("MatMul")
+    assert "MatMul" not in opdefs._told
+    assert set(opdefs.kernels("MatMul", "HPU")) == set(told)

@@ -74,20 +74,30 @@ class Store(Reader):
                 self._failed("read recipes", error)
         return None
 
+    def has(self, name: str) -> bool:
+        """Whether there is an entry of the cluster `name`, by the names of files alone: nothing is read or verified."""
+        return self.options.mode != "refresh" and next(self._of_name(name), None) is not None
+
     def of_program(self, program: str, name: str) -> Entry | None:
         """The recipe of another key of the cluster `name` that is for the program with this digest, verified, or None.
 
         What fixes an input's value is in the key, and often not in the program: a slice at another place is one.
         """
+        for shard, file_name in self._of_name(name):
+            with suppress(OSError, Refused):
+                digest = self._for_program(program, file_name, shard)
+                if digest is not None and (found := self.read(digest)) is not None:
+                    return found
+        return None
+
+    def _of_name(self, name: str) -> Iterator[tuple[int, str]]:
+        """The open directory and the file name of every entry of the cluster `name`."""
         start = files.readable(name) + "-"
         with suppress(OSError, Refused), self.version(create=False) as version:
             for shard_name in shards(version):
                 with suppress(OSError, Refused), trust.directory(shard_name, version, False, self.policy) as shard:
                     for file_name in [each for each in os.listdir(shard) if each.startswith(start)]:
-                        digest = self._for_program(program, file_name, shard)
-                        if digest is not None and (found := self.read(digest)) is not None:
-                            return found
-        return None
+                        yield shard, file_name
 
     def _for_program(self, program: str, file_name: str, shard: int) -> str | None:
         """The key of the entry in a file, if it is for the program. Raises OSError or Refused."""

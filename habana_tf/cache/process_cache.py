@@ -15,7 +15,7 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import RecipeCache
 
-__all__ = ["compiling", "keeps", "lookup", "same", "stats", "store", "store_failure"]
+__all__ = ["compiling", "has", "keeps", "lookup", "same", "stats", "store", "store_failure"]
 
 _PROCESS = RecipeCache()
 atexit.register(lambda: _PROCESS.close())
@@ -55,6 +55,12 @@ def keeps() -> bool:
     """Whether there is a directory that recipes are kept in."""
     disk = _PROCESS.disk()
     return disk is not None and disk.options.writable
+
+
+def has(name: str) -> bool:
+    """Whether the directory has recipes of a cluster by its name, whatever shapes they are for."""
+    disk = _PROCESS.disk()
+    return disk is not None and disk.has(name)
 
 
 def same(key: Key, name: str) -> None:

@@ -17,7 +17,7 @@ from . import in_place
 from .body import Body
 from .code import Call, Code
 from .codegen.generate import generate
-from .codegen.objects import MODULE_BYTES, Objects
+from .codegen.objects import LARGE, MODULE_BYTES, Objects
 from .describe import describe, describe_copy
 from .loop_blocks import in_blocks
 from .memory_plan import Lifetime, place
@@ -25,10 +25,6 @@ from .recipe import Buffer, CustomCall, KernelCall, Kind, LoopCalls, Recipe
 from .rewrite import rewrite
 from .row_blocks import in_row_blocks
 from .schedule import Repeated, Schedule, schedule
-
-LARGE = 6
-"""Products of a program that takes long enough to compile for a worker process to start meanwhile: of a product there
-are 50 to 100 KB of IR, and LLVM takes 30 ms for it."""
 
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:

@@ -255,7 +255,7 @@ def _register(made: CustomOp) -> None:
         shapes = [None if parts is None else [part.native() for part in parts] for parts in made.shapes]
         _bridge.register_op(made.op, *made.signature.texts(), shapes)
         _REGISTERED.add(made.op)
-        opdefs.forget()
+        opdefs.forget(made.op)
     elif made.signature is None:
         if known is None:
             raise CustomOpError(
@@ -293,7 +293,7 @@ def _register_kernels(made: CustomOp) -> None:
         if not any(all(types.get(name) in allowed for name, allowed in k.types) for k in taken):
             rows.append((each.op, list(each.types), list(each.host), "op"))
     _bridge.register_kernels(rows)
-    opdefs.forget()
+    opdefs.forget(made.op)
 
 
 def _forget() -> None:

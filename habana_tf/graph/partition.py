@@ -41,6 +41,13 @@ _LIGHT = STRUCTURAL | frozenset({
 """A group of nothing but these is not worth a launch."""
 
 _HEAVY = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"})
+
+
+def is_product(op: str) -> bool:
+    """Whether an op is sums of products: a matrix product, a convolution, or a gradient of one."""
+    return op in _HEAVY or "Conv" in op
+
+
 SMALL_GROUP = 16
 """A group for the host has at most so many ops (constants and Identity not counted)."""
 
@@ -191,7 +198,7 @@ def _for_the_host(group: Group, inside: set[Node], consumers: dict[Node, list[No
         return False
     used = False
     for node in group.nodes:
-        if node.op in _HEAVY or "Conv" in node.op or (node.op != "NoOp" and not has_kernel(node, "CPU")):
+        if is_product(node.op) or (node.op != "NoOp" and not has_kernel(node, "CPU")):
             return False
         if any(n not in inside and n.op != "Const" and device_type(n.device) == "HPU" for n, _ in node.inputs):
             return False

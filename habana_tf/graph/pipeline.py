@@ -23,6 +23,7 @@ from . import (
     constants,
     cpu_round_trips,
     dump,
+    foreseen_work,
     frames,
     inline_xla,
     launch_nodes,
@@ -207,6 +208,7 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
     made = report.describe(work.before, work.placement, conversion, work.launches, time.perf_counter() - begin)
     if _watch.see is None:
         report.remember(made)
+        foreseen_work.announce(work.launches)
     else:
         _watch.see(made, work.view, work.shapes)
     return out

@@ -33,6 +33,8 @@ class DType(Enum):
         self.tf_enum = tf_enum
         self.llvm = llvm
 
+    __hash__ = object.__hash__  # a member is equal to itself alone; an Enum's own takes the time of a call of Python
+
     def __str__(self) -> str:
         return self.label
 

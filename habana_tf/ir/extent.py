@@ -13,17 +13,31 @@ variables are never negative, symbolic extents are at least 1.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 
+class _Hashed:
+    """Remembers its hash: an expression is a key again and again, and its parts have parts."""
+
+    def __hash__(self) -> int:
+        try:
+            found: int = self.__dict__["_hash"]
+        except KeyError:
+            found = self.__dict__["_hash"] = hash((type(self), *self.__dict__.values()))
+        return found
+
+
 @dataclass(frozen=True)
-class Var:
+class Var(_Hashed):
     """A loop variable running over [0, extent)."""
 
     name: str
     extent: Extent
+
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True)
@@ -34,37 +48,45 @@ class Sym:
 
 
 @dataclass(frozen=True)
-class Prod:
+class Prod(_Hashed):
     """A product of two or more atoms, in sorted order."""
 
     factors: tuple[Atom, ...]
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True)
-class Div:
+class Div(_Hashed):
     """Floor division of an expression by a positive constant."""
 
     value: Expr
     by: int
 
+    __hash__ = _Hashed.__hash__
+
 
 @dataclass(frozen=True)
-class Mod:
+class Mod(_Hashed):
     """Remainder of an expression by a positive constant."""
 
     value: Expr
     by: int
+
+    __hash__ = _Hashed.__hash__
 
 
 Atom = Var | Sym | Prod | Div | Mod
 
 
 @dataclass(frozen=True, repr=False)
-class Expr:
+class Expr(_Hashed):
     """const + sum(coefficient * atom): see the module's docstring."""
 
     terms: tuple[tuple[Atom, int], ...]
     const: int
+
+    __hash__ = _Hashed.__hash__
 
     def __add__(self, other: Extent) -> Extent:
         return add(self, other)
@@ -116,6 +138,8 @@ def _show(atom: Atom) -> str:
 
 def _make(terms: dict[Atom, int], const: int) -> Extent:
     kept = {a: c for a, c in terms.items() if c}
+    if len(kept) == 1:
+        return Expr(tuple(kept.items()), const)
     for atom, c in list(kept.items()):  # (x // d) * d * c + (x % d) * c  ==  x * c
         if isinstance(atom, Mod) and kept.get(atom) == c:
             quotient = _atom_of(div(atom.value, atom.by))
@@ -426,6 +450,12 @@ def _symbols(e: Expr) -> set[Atom]:
 
 def ravel(index: Iterable[Extent], shape: Iterable[Extent]) -> Extent:
     """The row-major offset of a multi-dimensional index."""
+    return _ravel(tuple(index), tuple(shape))
+
+
+@functools.lru_cache(maxsize=4096)
+def _ravel(index: tuple[Extent, ...], shape: tuple[Extent, ...]) -> Extent:
+    """A network has few shapes, and asks for the same places of them a thousand times."""
     offset: Extent = 0
     for i, n in zip(index, shape, strict=True):
         offset = add(mul(offset, n), i)

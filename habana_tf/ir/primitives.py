@@ -51,6 +51,8 @@ class Op(Enum):
     LOOP = auto()
     CUSTOM = auto()
 
+    __hash__ = object.__hash__  # a member is equal to itself alone; an Enum's own takes the time of a call of Python
+
 
 def check_complete(table: Collection[Op], needed: Iterable[Op], where: str, entry: str) -> None:
     """Raises ImportError where a table forgets a primitive, or has one too many.

@@ -16,7 +16,7 @@ from habana_tf.compiler.codegen.contract import (
     accepts_guards,
     emit_contract,
 )
-from habana_tf.compiler.codegen.contract_point import Point
+from habana_tf.compiler.codegen.contract_point import Line, Point
 from habana_tf.compiler.codegen.contract_tiles import plan
 from habana_tf.compiler.contraction import canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
@@ -207,8 +207,8 @@ class ScaleAndBias:
     def begin(self, fn: emit.Function, pointers: list[str]) -> None:
         self.pointers = pointers
 
-    def fetch(self, fn: emit.Function, p: Point) -> None:
-        fn.prefetch(self.pointers[0])
+    def lines(self, fn: emit.Function, p: Point) -> list[Line]:
+        return [Line(self.pointers[0], {label.key: 0 for label in p.tile.c.labels()})]
 
     def vector(self, fn: emit.Function, p: Point) -> Sequence[str]:
         assert p.lane_stride(self.bias) == 1

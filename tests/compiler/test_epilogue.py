@@ -49,7 +49,12 @@ def test_what_stands_beside_the_result_is_asked_for_before_the_sums_are_taken() 
     asked = [i for i, line in enumerate(text) if "call void @llvm.prefetch" in line]
     multiplied = [i for i, line in enumerate(text) if "llvm.fmuladd" in line]
     assert asked and asked[0] < multiplied[0]
-    pointers = {re.search(r"ptr (%\w+), i64", text[i - 1]).group(1) for i in asked if "getelementptr i8" in text[i - 1]}
-    assert len(pointers) == 2, "the moment and the result, not the bias"
+    made = dict(line.strip().split(" = ", 1) for line in text if " = " in line)
+    buffers = set()
+    for i in asked:
+        first, following = re.findall(r"\[ (%\w+), ", made[re.search(r"ptr (%\w+)", text[i])[1]])
+        buffers.add(re.search(r"ptr (%\w+), i64", made[first])[1])
+        assert made[following].endswith(f"i64 {64 * 4}"), "a row further in each turn"
+    assert len(buffers) == 2, "the moment and the result, not the bias"
     rng = np.random.default_rng(0)
     check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])

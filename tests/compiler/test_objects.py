@@ -161,6 +161,40 @@ def test_a_worker_for_a_large_recipe_starts_at_once_and_is_kept() -> None:
     assert len(objects.idle._workers) == 1
 
 
+def test_workers_that_are_expected_start_before_there_is_a_recipe_and_are_taken() -> None:
+    started: list[Worker] = []
+
+    class Counted(Worker):
+        def __init__(self) -> None:
+            super().__init__()
+            started.append(self)
+
+    objects.expect(objects.LARGE - 1, Counted)
+    assert not objects.idle._coming, "a small program"
+    objects.expect(3 * objects.LARGE, Counted)
+    objects.expect(objects.LARGE, Counted)
+    coming = list(objects.idle._coming)
+    assert len(coming) == 2, "three processes, this one among them"
+    with Objects(target(), large=True, start=Counted) as made:
+        for ir in MODULES:
+            made.add(ir)
+        made.finish()
+    for thread in (*coming, *made._threads):
+        thread.join(60)
+    assert len(started) == 2 == len(objects.idle._workers) and not objects.idle._coming
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_expected_worker_that_does_not_start_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger="habana_tf"):
+        objects.expect(objects.LARGE, Late)
+        assert split(compiled(Late)) == [compile_ir(ir, target()) for ir in MODULES]
+        for thread in threading.enumerate():
+            if thread.name == "habana_tf compiler":
+                thread.join(60)
+    assert [r.getMessage().startswith("a compiler process failed") for r in caplog.records] == [True]
+
+
 def test_nobody_waits_for_a_worker_to_start() -> None:
     go = threading.Event()
 

@@ -11,7 +11,7 @@ from ...ir.extent import Extent, nominal
 from ..contraction import Canonical, Label
 from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
 from .contract_loops import Place, TileLoops
-from .contract_micro import BODY, COMPACT_BODY, Accumulation, KLoop, Micro, at, masked_load, repeat
+from .contract_micro import Accumulation, KLoop, Micro, at, body_of, masked_load, repeat
 from .contract_pack import SPREAD, PanelPacker, spread
 from .contract_padding import guarded
 from .contract_point import Buffer, Epilogue, StorePartial, Tile
@@ -129,7 +129,7 @@ class MainKernel(TileLoops):
             b_form,
             a_vector=c.lane in c.batch if c.lane else False,
             b_padded=p.pack != "none",
-            body=COMPACT_BODY if p.compact else BODY,
+            body=body_of(loops[-1].a if loops else 0, p.compact),
         )
         sums = Accumulation(fn, micro).run(loops, a, b)
         self.finish(self.out, place, size, vectors, active, sums)

@@ -15,8 +15,8 @@ from itertools import product
 from ...ir import extent as ext
 from ...ir.extent import Extent
 from ..contraction import Canonical, Label
-from .contract_micro import at
-from .contract_point import Epilogue, Point, Tile
+from .contract_micro import LINE, at, repeat
+from .contract_point import Epilogue, Line, Point, Tile
 from .contract_tiles import Plan
 from .contract_tiling import Dim, points
 from .emit import Function, Value
@@ -27,8 +27,6 @@ INLINE = 480
 """Instructions of epilogue that one tile may have inline."""
 FETCHED = 32
 """Vectors of the largest tile whose epilogue's memory is asked for beforehand: of the tile engine's, rows are long."""
-LINE = 64
-"""Bytes that come from memory together."""
 
 
 @dataclass
@@ -269,12 +267,28 @@ class TileLoops:
         return self.fn.integer("add", starts.get(self.c.lane.key, "0"), self.fn.integer("mul", v, self.t.lanes))
 
     def fetch(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
-        """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken."""
+        """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken: in loops
+        over its rows, since written out that is more code than the sums."""
         points = self.points(Tile(self.fn, self.c, dict(place.starts)), size, vectors, active)
+        if len(points) > FETCHED:
+            return
         per_line = max(1, LINE // (4 * self.t.lanes))
-        for number, point in enumerate(points):
-            if len(points) <= FETCHED and number % vectors % per_line == 0:
-                out.fetch(self.fn, point)
+        lines = [line for point in points[:vectors:per_line] for line in out.lines(self.fn, point)]
+        self._fetch_rows(self.row_labels(size), [line.pointer for line in lines], lines)
+
+    def _fetch_rows(self, labels: list[tuple[Label, int]], pointers: list[Value], lines: list[Line]) -> None:
+        """Asks for the lines of all rows, from these on."""
+        if not lines:
+            return
+        if not labels:
+            for pointer in pointers:
+                self.fn.prefetch(pointer)
+            return
+        (label, extent), inner = labels[0], labels[1:]
+        with repeat(self.fn, extent, [("ptr", pointer) for pointer in pointers]) as turns:
+            self._fetch_rows(inner, turns.carried, lines)
+            steps = [line.steps[label.key] for line in lines]
+            turns.next = [at(self.fn, x, step) for x, step in zip(turns.carried, steps, strict=True)]
 
     def points(self, tile: Tile, size: int, vectors: int, active: int) -> list[Point]:
         """Where the tile's vectors lie, row by row; values are left empty."""

@@ -19,13 +19,18 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .emit import BYTES, Function, Value, first_lanes
+from .emit import BYTES, Function, Value, everywhere, first_lanes
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
+LINE = 64
+"""Bytes that come from memory together."""
 UNROLLED = 96
 """Multiply-adds of the largest k nest that is written out without a loop."""
 BODY = 64
-"""Multiply-adds that one turn of the innermost loop should have at least."""
+"""Multiply-adds that one turn of the innermost loop should have at least, where each step reads another line of a. With
+40 such a product took an eighth longer (the weight gradient of a BERT's layer of 1024), with one step a turn half."""
+NEAR_BODY = 40
+"""The same where steps are neighbours in a: more makes code, which LLVM takes its time for, and none of it faster."""
 COMPACT_BODY = 20
 """The same in compact code: one step of a usual tile, which has 24 to 28."""
 
@@ -58,6 +63,13 @@ class KLoop:
     b: int
     half: bool = False
     cases: Cases | None = None
+
+
+def body_of(step: int, compact: bool) -> int:
+    """Multiply-adds of a turn, for a step of so many bytes in a."""
+    if compact:
+        return COMPACT_BODY
+    return NEAR_BODY if abs(step) < LINE else BODY
 
 
 @dataclass(frozen=True)
@@ -261,8 +273,7 @@ class Accumulation:
             half_word = self._or_zero(valid, "i16", fn.load("i16", pointer, 2))
             word = fn.splat(2 * lanes, "i16", half_word)
             word = fn.op(f"bitcast <{2 * lanes} x i16> {word} to <{lanes} x i32>")
-            top = "<" + ", ".join(["i32 -65536"] * lanes) + ">"
-            return self._as_float(fn.op(f"and <{lanes} x i32> {word}, {top}"))
+            return self._as_float(fn.op(f"and <{lanes} x i32> {word}, {everywhere('i32', '-65536')}"))
         if half:
             single = fn.load("i16", pointer, 2)
             word = fn.op(f"zext i16 {single} to i32")
@@ -291,8 +302,7 @@ class Accumulation:
 def widen(fn: Function, lanes: int, halves: Value) -> Value:
     """<lanes x i16> holding bf16 to <lanes x float>."""
     wide = fn.op(f"zext <{lanes} x i16> {halves} to <{lanes} x i32>")
-    shift = "<" + ", ".join(["i32 16"] * lanes) + ">"
-    wide = fn.op(f"shl <{lanes} x i32> {wide}, {shift}")
+    wide = fn.op(f"shl <{lanes} x i32> {wide}, {everywhere('i32', '16')}")
     return fn.op(f"bitcast <{lanes} x i32> {wide} to <{lanes} x float>")
 
 
@@ -301,7 +311,7 @@ def narrow(fn: Function, lanes: int, value: Value) -> Value:
     words = f"<{lanes} x i32>"
 
     def all_(x: int) -> str:
-        return "<" + ", ".join([f"i32 {x}"] * lanes) + ">"
+        return everywhere("i32", str(x))
 
     bits = fn.op(f"bitcast <{lanes} x float> {value} to {words}")
     top = fn.op(f"lshr {words} {bits}, {all_(16)}")

@@ -88,6 +88,10 @@ class Point:
         at = fn.integer("udiv", at, extent_value(fn, inner))
         return fn.integer("urem", at, extent_value(fn, spec.extents[label])) if place else at
 
+    def steps(self, strides: Sequence[Extent]) -> dict[int, int]:
+        """Elements from one index of a label to the next in a tensor with these strides, by label key."""
+        return {label.key: self._step(label, strides) for label in self.tile.c.labels()}
+
     def _step(self, label: Label, strides: Sequence[Extent]) -> int:
         step = strides[label.sources[-1]]
         assert isinstance(step, int), "canonical has seen to it"
@@ -97,6 +101,14 @@ class Point:
             if strides[outer] != reach:
                 raise ValueError(f"strides {strides} are not affine over merged labels; name them in the spec's `also`")
         return step
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of memory: where it is, and by label key how many bytes further it is for the next index of a label."""
+
+    pointer: Value
+    steps: Mapping[int, int]
 
 
 class Epilogue(Protocol):
@@ -111,8 +123,9 @@ class Epilogue(Protocol):
 
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
-    def fetch(self, fn: Function, p: Point) -> None:
-        """Asks for the memory that `vector` will touch, before the sums are taken. `p` stands for a line of vectors."""
+    def lines(self, fn: Function, p: Point) -> list[Line]:
+        """The memory that `vector` will wait for, so that it can be asked for before the sums are taken. `p` stands
+        for a line of vectors."""
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]: ...
 
@@ -130,8 +143,8 @@ class StoreResult:
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
 
-    def fetch(self, fn: Function, p: Point) -> None:
-        pass  # stores wait for no memory
+    def lines(self, fn: Function, p: Point) -> list[Line]:
+        return []  # stores wait for no memory
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         offset = p.offset(self.out.strides, self.out.offset)
@@ -170,8 +183,8 @@ class StorePartial:
         self.pointer = pointers[0]
         self._size = extent_value(fn, self.size)
 
-    def fetch(self, fn: Function, p: Point) -> None:
-        pass
+    def lines(self, fn: Function, p: Point) -> list[Line]:
+        return []
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         offset = fn.integer("add", p.offset(self.strides), fn.integer("mul", self.chunk, self._size))

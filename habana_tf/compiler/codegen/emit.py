@@ -30,6 +30,11 @@ def first_lanes(lanes: int, active: int) -> Value:
     return "<" + ", ".join(f"i1 {int(k < active)}" for k in range(lanes)) + ">"
 
 
+def everywhere(type_: str, number: Value) -> Value:
+    """The constant vector with one number in every lane, which need not be written sixteen times."""
+    return f"splat ({type_} {number})"
+
+
 @dataclass
 class Loop:
     """A loop being emitted: its counter, the values it carries, and (set by the body) their next values."""
@@ -127,6 +132,8 @@ class Function:
         """A vector with `value` in every lane."""
         if lanes == 1:
             return value
+        if not value.startswith("%"):
+            return everywhere(type_, value)
         vector = f"<{lanes} x {type_}>"
         one = self.op(f"insertelement {vector} poison, {type_} {value}, i64 0")
         return self.op(f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer")
@@ -148,6 +155,8 @@ class Function:
         if _literal(a) and _literal(b):
             x, y = int(a), int(b)
             folded = {"add": x + y, "sub": x - y, "mul": x * y}.get(fn)
+            if folded is None and x >= 0 and y > 0:
+                folded = {"udiv": x // y, "urem": x % y}.get(fn)
             if folded is not None:
                 return str(folded)
         if (fn in ("add", "sub") and b == "0") or (fn in ("mul", "udiv", "sdiv") and b == "1"):

@@ -14,6 +14,7 @@ from ..code import Call, Code
 from ..contraction_operands import labels_of, specification
 from ..view_indices import Unfit
 from .contract import Buffer, Point, emit_contract
+from .contract_point import Line
 from .emit import Function, Value
 from .evaluator import Evaluator, Guard, Val
 from .result_sums import ResultSums
@@ -60,6 +61,7 @@ class FusedEpilogue:
         self.reads = body.loaded()
         self.outputs = list(dict.fromkeys(s.target for s in body.stores))
         self.sums = ResultSums(body.reductions, bf16) if body.reductions else None
+        self._steps: dict[Extent, tuple[Extent, ...]] = {}
         self.strides = [self.steps(e) for e in (*body.offsets(), *(s.offset for s in body.stores))]
         if self.sums:  # lines of columns: what is the last axis must stay so
             self.strides.append(tuple(int(label == self.spec.out[-1]) for label in self.labels))
@@ -70,6 +72,12 @@ class FusedEpilogue:
 
     def steps(self, e: Extent) -> tuple[Extent, ...]:
         """An index expression's stride per label."""
+        known = self._steps.get(e)
+        if known is None:
+            known = self._steps[e] = self._strides(e)
+        return known
+
+    def _strides(self, e: Extent) -> tuple[Extent, ...]:
         found = linear(e, self.axes)
         if found is None:
             raise Unfit(f"epilogue reads at {e}")
@@ -84,10 +92,10 @@ class FusedEpilogue:
         if self.sums:
             self.sums.begin(pointers[-1])
 
-    def fetch(self, fn: Function, p: Point) -> None:
-        """Asks for the result's companions: an optimizer's tensors lie in rows far apart, which no hardware foresees.
+    def lines(self, fn: Function, p: Point) -> list[Line]:
+        """Those of the result's companions: an optimizer's tensors lie in rows far apart, which no hardware foresees.
         What is the same for all rows (a bias) stays in the cache by itself."""
-        lane = p.tile.c.lane
+        lane, found = p.tile.c.lane, []
         loads = [(v.node, v.offset) for v in self.body.values if isinstance(v, Load) and not v.guard]
         for node, offset in dict.fromkeys([*loads, *((s.target, s.offset) for s in self.body.stores)]):
             if isinstance(offset, int):
@@ -95,8 +103,11 @@ class FusedEpilogue:
             steps = self.steps(offset)
             across = any(step for i, step in enumerate(steps) if lane is None or i not in lane.sources)
             if across and p.lane_stride(steps) == 1:
-                at = fn.integer("mul", p.offset(steps, offset.const), node.dtype.bytes)
-                fn.prefetch(fn.op(f"getelementptr i8, ptr {self.pointers[self.buffers.index(node)]}, i64 {at}"))
+                nbytes = node.dtype.bytes
+                at = fn.integer("mul", p.offset(steps, offset.const), nbytes)
+                pointer = fn.op(f"getelementptr i8, ptr {self.pointers[self.buffers.index(node)]}, i64 {at}")
+                found.append(Line(pointer, {key: step * nbytes for key, step in p.steps(steps).items()}))
+        return found
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         ev = _PointEvaluator(fn, {n: k for k, n in enumerate(self.reads)}, p, self)

@@ -137,7 +137,7 @@ class Evaluator:
                 n = self.number(value)
                 if ext.is_size(value) and ext.bounds(value)[0] < 0:
                     return self.fn.integer("sub", n, self.fn.integer("mul", self._floor(n, by), by))
-                return self.fn.op(f"urem i64 {n}, {by}")
+                return self.fn.integer("urem", n, by)
 
     def _floor(self, n: Register, by: int) -> Register:
         """Floor division of sizes, which may be less than nothing: a difference of two of them."""

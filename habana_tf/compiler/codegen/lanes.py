@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 
 from ...ir.dtypes import DType
-from .emit import Function, Value
+from .emit import Function, Value, everywhere
 
 
 def register_type(dtype: DType) -> str:
@@ -53,9 +53,7 @@ class Lanes:
         return lane if self.lanes == 1 else f"<{self.lanes} x {lane}>"
 
     def constant(self, text: str, lane: str) -> Value:
-        if self.lanes == 1:
-            return text
-        return "<" + ", ".join([f"{lane} {text}"] * self.lanes) + ">"
+        return text if self.lanes == 1 else everywhere(lane, text)
 
     def f(self, value: float) -> Value:
         return self.constant(float_literal(value), "float")

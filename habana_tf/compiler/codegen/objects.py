@@ -4,7 +4,8 @@ A recipe's functions come as modules of about `MODULE_BYTES` of IR, cut by their
 file, and the bytes of a recipe are these objects in order. llvmlite compiles one module at a time per process, so of a
 large recipe, or from the second module on, worker processes (`worker.py`) take their share while the code generator
 still writes the rest; this process takes what is left in the end. A worker takes nothing before it is ready, so that
-nobody waits for one to start. Workers are kept for the next recipe and end by themselves.
+nobody waits for one to start. It takes a tenth of a second to start, as long as a small network's code takes to be
+written: so who foresees a large recipe says so (`expect`). Workers are kept for the next recipe and end by themselves.
 
 Invariants: the bytes do not depend on who compiled what. A worker that fails costs a warning, once, and its module is
 compiled here.
@@ -34,9 +35,12 @@ from .worker import IDLE
 
 log = logging.getLogger("habana_tf")
 
-MODULE_BYTES = 128 << 10
+MODULE_BYTES = 64 << 10
 """IR of a module that is worth sending to another process."""
 MOST_WORKERS = 7
+LARGE = 6
+"""Products of a program that takes long enough to compile for a worker process to start meanwhile: of a product there
+are 50 KB of IR, and LLVM takes 20 ms for it."""
 
 
 def join(objects: Iterable[bytes]) -> bytes:
@@ -113,21 +117,60 @@ class _Idle:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
+        self._coming: list[threading.Thread] = []
         self._owner = os.getpid()
         self._warned = False
         atexit.register(self.close)
 
     def take(self) -> Worker | None:
-        """A worker that waits, if there is one."""
+        """A worker that waits, if there is one; one that starts is waited for."""
+        while True:
+            with self._lock:
+                self._disown()
+                while self._workers:
+                    worker = self._workers.pop()
+                    if worker.usable:
+                        return worker
+                    worker.close()
+                if not self._coming:
+                    return None
+                starting = self._coming.pop()
+            starting.join()
+
+    def expect(self, count: int, start: Callable[[], Worker]) -> None:
+        """Sees to it that so many workers wait or start."""
         with self._lock:
-            if self._owner != os.getpid():
-                self._owner, self._workers = os.getpid(), []
-            while self._workers:
-                worker = self._workers.pop()
-                if worker.usable:
-                    return worker
+            self._disown()
+            for _ in range(count - len(self._workers) - len(self._coming)):
+                thread = threading.Thread(target=self._start, args=(start,), name="habana_tf compiler", daemon=True)
+                self._coming.append(thread)
+                thread.start()
+
+    def _disown(self) -> None:
+        """Of a process that forked; called with the lock held."""
+        if self._owner != os.getpid():
+            self._owner, self._workers, self._coming = os.getpid(), [], []
+
+    def _start(self, start: Callable[[], Worker]) -> None:
+        worker, me = self.started(start), threading.current_thread()
+        with self._lock:
+            if worker is not None:
+                self._workers.append(worker)
+            if me in self._coming:
+                self._coming.remove(me)
+
+    def started(self, start: Callable[[], Worker]) -> Worker | None:
+        """A new worker that can compile at once; None, with a warning, where none starts."""
+        worker = None
+        try:
+            worker = start()
+            worker.wait()
+        except Exception as why:
+            self.warn(why)
+            if worker is not None:
                 worker.close()
-        return None
+            return None
+        return worker
 
     def give(self, worker: Worker) -> None:
         with self._lock:
@@ -155,6 +198,12 @@ def processes() -> int:
     """Processes that compile a recipe, this one included."""
     wanted = settings.HABANA_SIM_COMPILE_PROCESSES.get()
     return wanted or min(len(os.sched_getaffinity(0)), MOST_WORKERS + 1)
+
+
+def expect(products: int, start: Callable[[], Worker] = Worker) -> None:
+    """Says that a program with so many products will soon be compiled: workers start meanwhile, if it is large."""
+    if products >= LARGE:
+        idle.expect(min(processes() - 1, products // LARGE), start)
 
 
 class Objects:
@@ -241,17 +290,7 @@ class Objects:
 
     def _ready(self) -> Worker | None:
         """A worker that can compile at once; None, with a warning, where none starts: others take its share."""
-        worker = idle.take()
-        if worker is None:
-            try:
-                worker = self._start()
-                worker.wait()
-            except Exception as why:
-                idle.warn(why)
-                if worker is not None:
-                    worker.close()
-                return None
-        return worker
+        return idle.take() or idle.started(self._start)
 
 
 def _code(made: bytes | Exception) -> bytes:

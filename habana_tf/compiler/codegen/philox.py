@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .emit import Function, Value
+from .emit import Function, Value, everywhere
 
 _M = (0xD2511F53, 0xCD9E8D57)
 _W = (0x9E3779B9, 0xBB67AE85)
@@ -24,7 +24,7 @@ def blocks(fn: Function, state: Value, first: Value, lanes: int, run: int, skip:
         )
 
     def all_lanes(value: int, lane: str) -> Value:
-        return "<" + ", ".join([f"{lane} {value}"] * lanes) + ">"
+        return everywhere(lane, str(value))
 
     steps = "<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">"
     j = fn.op(f"add {wide} {spread(first, 'i64')}, {steps}")

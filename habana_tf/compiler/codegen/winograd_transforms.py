@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from ...ir.dtypes import DType
 from .contract_micro import at, widen
 from .contract_winograd import IN, OUT, Axis, Winograd
-from .emit import Function, Value
+from .emit import Function, Value, everywhere
 
 Along = Callable[["Arithmetic", Sequence[Value]], list[Value]]
 """A matrix of the algorithm times a column."""
@@ -24,7 +24,7 @@ class Arithmetic:
 
     def __init__(self, fn: Function, lanes: int) -> None:
         self.fn, self.type = fn, f"<{lanes} x float>"
-        self._half = "<" + ", ".join(["float 0.5"] * lanes) + ">"
+        self._half = everywhere("float", "0.5")
 
     def plus(self, x: Value, y: Value) -> Value:
         return self.fn.op(f"fadd {self.type} {x}, {y}")
