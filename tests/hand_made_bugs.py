@@ -141,8 +141,8 @@ BUGS = [
     ),
     Bug(
         "kernels/runtime/thread_pool.cc",
-        "std::min(grid_, begin + chunk_)",
-        "begin + chunk_",
+        "std::min(grid_, parts.end * part_)",
+        "parts.end * part_",
         "tests/compiler tests/device/test_threads.py",
     ),
     Bug(

@@ -16,7 +16,7 @@ from habana_tf.compiler import fuse
 from habana_tf.compiler.body import Body, Constant, Reduction
 from habana_tf.compiler.codegen import contract_loops, contract_winograd
 from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, Point, emit_contract
-from habana_tf.compiler.codegen.contract_point import Buffer, StoreResult
+from habana_tf.compiler.codegen.contract_point import Buffer, Line, StoreResult
 from habana_tf.compiler.codegen.contract_tiles import block_plan
 from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.result_sums import ResultSums
@@ -56,8 +56,8 @@ class StoreAndSum:
         self.store.begin(fn, pointers)
         self.sums.begin(pointers[-1])
 
-    def fetch(self, fn: Function, p: Point) -> None:
-        pass
+    def lines(self, fn: Function, p: Point) -> list[Line]:
+        return []
 
     def vector(self, fn: Function, p: Point) -> Sequence[str]:
         self.store.vector(fn, p)
