@@ -7,6 +7,7 @@ uninitialised, Conv3D reads the wrong element where SAME would pad by less than 
 from __future__ import annotations
 
 import gc
+import logging
 import os
 from pathlib import Path
 
@@ -41,3 +42,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # all that was imported and collected stays: looking for garbage there costs a twentieth of the time
+
+
+@pytest.fixture
+def propagating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's logger hands its messages on, however it was configured before, so that caplog has each once.
+
+    As a fixture: when the test itself begins, pytest from 9.2 on adds caplog's handler to loggers that do not.
+    """
+    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)

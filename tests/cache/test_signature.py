@@ -98,10 +98,10 @@ def test_nothing_unsigned_is_unpacked(signing: Store, entry: Entry, monkeypatch:
         signing.decoded(data)
 
 
+@pytest.mark.usefixtures("propagating")
 def test_unsigned_recipes_are_made_anew_and_signed(
-    root: Path, signing: Store, entry: Entry, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    root: Path, signing: Store, entry: Entry, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     Store(str(root)).write(entry)
     with caplog.at_level(logging.WARNING, logger="habana_tf"):
         assert signing.read(entry.digest) is None
@@ -114,6 +114,7 @@ def test_unsigned_recipes_are_made_anew_and_signed(
     assert Store(str(root)).read(entry.digest) is not None, "without a key signatures do not matter"
 
 
+@pytest.mark.usefixtures("propagating")
 @pytest.mark.parametrize(
     "trouble",
     ["missing", "short", "group writes", "others read", "directory", pytest.param("foreign", marks=as_root)],
@@ -127,7 +128,6 @@ def test_without_a_good_key_file_the_cache_is_not_used(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     assert signing.write(entry)
     store = Store(str(root), Stats(), signing.options)
     if trouble in ("missing", "directory"):

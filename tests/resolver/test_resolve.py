@@ -363,12 +363,12 @@ def test_what_needs_a_number_gets_a_recipe_per_shape_and_says_why() -> None:
     assert "Squeeze 'squeeze': whether an axis is of size 1" in chain.met[2].reason
 
 
+@pytest.mark.usefixtures("propagating")
 def test_a_long_compilation_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Longer than a second: the clock is moved on while a program is compiled."""
     caplog.set_level(logging.INFO, logger="habana_tf")
-    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     x = np.ones([3, 5], np.float32)
     _run(_cluster("Add", T="float32"), x, x)
     assert not caplog.records
