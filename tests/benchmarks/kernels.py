@@ -7,6 +7,9 @@ class of kernels, in milliseconds, GFLOP/s and GB/s (tensors read and written, e
 the share of what a loop of multiply-adds in fp32 does in registers; pairs in bf16 may do twice that, and convolutions
 count the multiplications of their definition, of which Winograd's algorithm needs less than half.
 
+How evenly many threads could share the work is counted, not measured: of each call its largest share by the number of
+its work items, as the thread pool deals them out, with MANY threads; ideal is a MANYth of each.
+
     products          forward
     input gradients   of a product's first operand
     weight gradients  of its second operand
@@ -36,11 +39,15 @@ ROUNDS = 5
 SLOWEST = 12
 """Kernels that the list names."""
 SUMS, TURNS = 12, 20_000
+MANY = 64
+"""Threads of a large server, for how many of which there is work."""
+PARTS = 64
+"""Parts for each thread into which the pool cuts a grid (kPartsPerThread of kernels/runtime/thread_pool.cc)."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A kernel as it was measured. what: one of the ops that it computes."""
+    """A kernel as it was measured. what: one of the ops that it computes. shared: seconds, if MANY threads had it."""
 
     kind: str
     what: str
@@ -48,6 +55,7 @@ class Row:
     flops: int
     nbytes: int
     seconds: float
+    shared: float = 0.0
 
 
 def measure(model: str, options: argparse.Namespace) -> dict[str, list[Row]]:
@@ -84,15 +92,26 @@ def rows(entry: Entry, rounds: int = ROUNDS) -> list[Row]:
     from habana_tf.cli.recipes import contents
     from habana_tf.compiler.recipe import unpack
 
-    seconds = _seconds(unpack(entry.name, entry.sections), rounds)
+    recipe = unpack(entry.name, entry.sections)
+    seconds = _seconds(recipe, rounds)
+    shares = [took * largest_share(call.grid, call.grain) for took, call in zip(seconds, recipe.calls, strict=True)]
     ops, found = contents.ops(entry), []
     for row in contents.kernels(entry):
         first, count = row["launches"]
         named = [(ops[k].type, ops[k].name) for k in row["ops"]]
         kind, what = _classified(row["does"], named)
-        took = sum(seconds[first : first + count]) * row.get("times", 1)
-        found.append(Row(kind, what, tuple(row["shape"]), row["flops"], row["bytes"], took))
+        took, shared = (sum(each[first : first + count]) * row.get("times", 1) for each in (seconds, shares))
+        found.append(Row(kind, what, tuple(row["shape"]), row["flops"], row["bytes"], took, shared))
     return found
+
+
+def largest_share(grid: int, grain: int, threads: int = MANY) -> float:
+    """The part of a call that the thread has that has most, if all begin at once and work alike."""
+    if grid <= grain:
+        return 1.0
+    part = max(grain, -(-grid // (threads * PARTS)))
+    parts = -(-grid // part)
+    return min(grid, -(-parts // min(parts, threads)) * part) / grid
 
 
 def _classified(does: str, ops: Sequence[tuple[str, str]]) -> tuple[str, str]:
@@ -194,11 +213,16 @@ def summary(model: str, threads: int, measured: dict[str, list[Row]]) -> dict[st
         classes = {kind: _total([r for r in found if r.kind == kind], most) for kind in kinds}
         slowest = sorted(found, key=lambda r: -r.seconds)[:SLOWEST]
         line[precision] = {
-            "all": _total(found, most),
+            "all": {**_total(found, most), "shared_by_many": _shared(found)},
             "classes": classes,
             "slowest": [{"what": r.what, "kind": r.kind, "shape": list(r.shape), **_total([r], most)} for r in slowest],
         }
     return line
+
+
+def _shared(found: Sequence[Row]) -> float:
+    """The part of MANY threads' time that is work, if calls take as long as who has most of them."""
+    return sum(r.seconds for r in found) / MANY / max(sum(r.shared for r in found), 1e-12)
 
 
 def _total(some: Sequence[Row], most: float) -> dict[str, Any]:
@@ -217,6 +241,8 @@ def sentence(line: dict[str, Any]) -> str:
         found = line[precision]
         for kind, total in {"all": found["all"], **found["classes"]}.items():
             out.append(f"  {precision} {kind:18}{_figures(total)}  {total['kernels']} kernels")
+        busy = found["all"]["shared_by_many"]
+        out.append(f"  {precision} of {MANY} threads' time {busy:.0%} would be work, by the number of work items")
         out += [f"  {precision} slowest{'':11}{_figures(r)}  {r['kind']} {r['shape']} {r['what']}"
                 for r in found["slowest"]]  # fmt: skip
     return "\n".join(out)
