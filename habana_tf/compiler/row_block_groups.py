@@ -140,9 +140,9 @@ class _Search:
         self._bit = numbers
         self._left: dict[At, Group] = {}
         """What a group may leave for later ones, by the group that computes it first."""
+        self._found: list[Group] = []
 
     def groups(self) -> list[Group]:
-        found: list[Group] = []
         waiting = list(self._ends)
         for end in self._ends:
             if end not in waiting:
@@ -155,8 +155,8 @@ class _Search:
                 if self._joins(group, other):
                     waiting.remove(other)
             self._hand_over(group)
-            found.append(group)
-        return found
+            self._found.append(group)
+        return self._found
 
     def _group(self, end: Node) -> Group | None:
         """A group of an end with rows, if there is one."""
@@ -174,7 +174,7 @@ class _Search:
             cuts = _places(own, [*batch, row])
             if self._follow(group, end, (end.src[wide], cuts)) and _fits(group, end, wide, cuts):
                 group.block = _rows_of_block(group)
-                if group.block >= min(LEAST, group.rows):
+                if group.block >= min(LEAST, group.rows) and self._can_run(group):
                     return group
         return None
 
@@ -201,15 +201,18 @@ class _Search:
             self._before[end] & self._bit[other] or self._before[other] & self._bit[end] for other in group.ends
         ):
             return False
-        if not all(self._is_before(earlier, end) for earlier in group.after):
-            return False
         spec = end.arg
         own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
         labels = [own[axis] for axis in cuts if axis is not None]
         if any(x not in spec.out or x not in other for x in labels[:-1]):
             return False
         row = labels[-1]
-        return (row in spec.out) != (row in other) and _fits(group, end, wide, cuts)
+        if (row in spec.out) == (row in other) or not _fits(group, end, wide, cuts):
+            return False
+        if not self._can_run(group):
+            del group.ends[end]
+            return False
+        return True
 
     def _follow(self, group: Group, end: Node, start: At) -> bool:
         """Follows a wide node back to what it is made of. Whether all of that can be cut."""
@@ -245,6 +248,25 @@ class _Search:
     def _is_before(self, group: Group, end: Node) -> bool:
         """Whether no end of a group needs this one."""
         return not any(self._before[other] & self._bit[end] for other in group.ends)
+
+    def _can_run(self, group: Group) -> bool:
+        """Whether no group that this one needs, be it by way of others, needs this one: a loop is made as a whole, and
+        one of its ends may be made of another loop's, whose other end is made of this one's."""
+        waiting, seen = [group], {group}
+        while waiting:
+            one = waiting.pop()
+            needed = 0
+            for end in one.ends:
+                needed |= self._before[end]
+            for other in (*self._found, group):
+                if other is one or not (other in one.after or any(needed & self._bit[end] for end in other.ends)):
+                    continue
+                if other is group:
+                    return False
+                if other not in seen:
+                    seen.add(other)
+                    waiting.append(other)
+        return True
 
     def _is_given(self, group: Group, at: At) -> bool:
         """Whether a node is made before the loop: what is not wide, unless it is computed for each row and column."""

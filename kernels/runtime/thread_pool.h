@@ -1,9 +1,9 @@
 // The pool that runs the work items of a launch.
 //
-// The caller takes part. Work items are handed out by one atomic word, many at first and few in the end.
-// Workers spin for a short time after a job and then sleep, so that the calls of one launch follow each other
-// without a system call. A launch that finds the pool taken by another one runs its own items itself: it
-// never waits.
+// The caller takes part. Each thread has a share of the work items, in an atomic word of its own, of which it
+// takes many at first and few in the end; then it takes what others have left. Workers spin for a short time
+// after a job and then sleep, so that the calls of one launch follow each other without a system call. A
+// launch that finds the pool taken by another one runs its own items itself: it never waits.
 #pragma once
 
 #include <cstdint>

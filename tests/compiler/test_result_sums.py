@@ -323,17 +323,27 @@ def test_columns_that_do_not_vary() -> None:
 @pytest.mark.parametrize("row", [0, 77, 5999])
 def test_what_is_not_finite_stays_in_its_column(row: int, value: float) -> None:
     b = Builder()
-    x, w = b.input((6000, 48), F32), b.input((48, 48), F32)
-    y = b.map("add", b.contract(x, w, MATMUL), z := b.input((6000, 48), F32))
-    assert z in b.inputs
+    y = b.contract(b.input((6000, 48), F32), b.input((48, 48), F32), MATMUL)
+    if np.isnan(value):
+        y = b.map("add", y, b.map("mul", y, b.const(0.0, F32, y.shape)))
     program = Program(b.inputs, [b.reduce("sum", y, [0]), *normalized(b, y)[1:]])
+    assert any(r.deviations for r in kernels(program)[0].reductions)
     numbers = arrays(program)
-    numbers[2][row, 5] = value
+    numbers[0][row, 0] = 3e38
+    numbers[1][0] = 0
+    numbers[1][0, 5] = np.copysign(2, value)  # a product beyond the largest number
     total, mean, squares = compiled(program, numbers)[0]
     np.testing.assert_array_equal(np.isfinite(squares), np.arange(48) != 5)
     assert np.isnan(squares[5])
     for x in (total, mean):
+        np.testing.assert_array_equal(np.isfinite(x), np.arange(48) != 5)
         np.testing.assert_array_equal(x[5], np.float32(value))
+
+
+def test_a_mean_whose_square_is_beyond_the_largest_number() -> None:
+    with np.errstate(over="ignore"):
+        got, *_ = statistics(lambda m, n: np.full((m, n), 1e25))
+    assert (got == 0).all()
 
 
 def test_the_bits_do_not_depend_on_the_number_of_threads() -> None:

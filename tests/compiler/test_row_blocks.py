@@ -248,6 +248,32 @@ def test_too_few_heads_are_left() -> None:
     assert len(_loops(_attention((1, 64, 4, 16, 96)))) == 2
 
 
+@pytest.mark.parametrize("handed", [0, 1 << 40])
+def test_loops_do_not_wait_for_each_other(handed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two attentions in a row, whose scores come from elsewhere: what the first one's output is made of and what its
+    values' gradient is made of lie on either side of what the second one is made of."""
+    monkeypatch.setattr(row_block_groups, "HANDED", handed)
+    b = Builder()
+    rows, heads, width = 64, 4, 16
+    q, k, other_q, other_k, v, do = (b.input((rows, heads, width), F32) for _ in range(6))
+
+    def probabilities(q: Node, k: Node) -> Node:
+        def over(kind: str, y: Node) -> Node:
+            return b.expand(b.reshape(b.reduce(kind, y, [2]), (heads, rows, 1)), y.shape)
+
+        x = _product(b, "ecd,bcd->cbe", k, q)
+        e = b.map("exp", b.map("sub", x, over("max", x)))
+        return b.map("div", e, over("sum", e))
+
+    first, second = probabilities(q, k), probabilities(other_q, other_k)
+    o = _product(b, "cbe,ecd->bcd", second, _product(b, "cbe,ecd->bcd", first, v))
+    dv = _product(b, "cbe,bcd->ecd", first, _product(b, "cbe,bcd->ecd", second, do))
+    program = Program(b.inputs, [o, dv])
+    assert len(_loops(program)) == 1  # the other end of the second one would be waited for, and waits
+    arrays = _arrays(program)
+    _close(compiled(program, arrays)[0], interpreter.run(program, arrays), 4e-6)
+
+
 def test_what_fits_the_cache_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, rows, heads, _, columns = SIZES
     size = batch * rows * heads * columns * 4

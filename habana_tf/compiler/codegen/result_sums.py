@@ -11,10 +11,10 @@ number of threads.
                  distances, the sum of their squares
 
 Those squares are taken in the same pass, though the mean is not known yet: an item measures from the first number that
-it meets in a column, and what that is away from the item's mean is taken off in the end. The square of one number's
-distance from the mean of n is at most n times their variance; so of seven digits three are lost at most in a part of a
-thousand rows, and none where the first number is like the others. Parts are joined by their counts, means and squares
-(Chan, Golub and LeVeque 1979).
+it meets in a column (from 0 if that is infinite), and what that is away from the item's mean is taken off in the end.
+The square of one number's distance from the mean of n is at most n times their variance; so of seven digits three are
+lost at most in a part of a thousand rows, and none where the first number is like the others. Parts are joined by their
+counts, means and squares (Chan, Golub and LeVeque 1979).
 """
 
 from __future__ import annotations
@@ -67,8 +67,10 @@ class _Squares(_Plain):
 
     def add(self, m: Lanes, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
         origin, distances, squares = state
-        if first:  # NaN: nothing has been measured yet
-            origin = m.choose(m.op("fcmp uno", origin, origin), x, origin)
+        if first:  # NaN: nothing has been measured yet; from infinity no distance would be a number, nor their sum
+            finite = m.op("fcmp one", m.intrinsic("fabs", x), m.f(float("inf")))
+            begin = m.choose(finite, x, m.f(0.0))
+            origin = m.choose(m.op("fcmp uno", origin, origin), begin, origin)
         away = m.op("fsub", x, origin)
         return [origin, m.op("fadd", distances, away), m.fma(away, away, squares)]
 
@@ -88,7 +90,7 @@ class _Squares(_Plain):
         apart = m.op("fsub", m.op("fadd", origin, beyond), mean)
         both = m.op("fadd", count, n)
         share = m.op("fdiv", n, both)
-        between = m.op("fmul", m.op("fmul", apart, apart), m.op("fmul", count, share))
+        between = m.op("fmul", m.op("fmul", apart, count), m.op("fmul", apart, share))  # 0 for the first, however far
         return [total, both, m.fma(apart, share, mean), m.op("fadd", squares, m.op("fadd", own, between))]
 
 
