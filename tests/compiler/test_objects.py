@@ -27,6 +27,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(objects, "idle", objects._Idle())
     monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     yield
+    for thread in threading.enumerate():  # one that gives its worker back late would give it to the next test
+        if thread.name == "habana_tf compiler":
+            thread.join(60)
     objects.idle.close()
 
 
