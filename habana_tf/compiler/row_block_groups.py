@@ -41,7 +41,8 @@ class Group:
     """ends: products that one loop makes, each with the number of the operand that is wide, and its cuts. order: what
     is needed for them, each after what it is made of, and of which cut nodes. inputs: those of them that are given.
     leaves: what a later group is given of it, with its cuts: reductions over rows, and wide operands of ends that are
-    not too large. after: the groups that give it such; blocks of all of them have as many rows.
+    not too large. after: the groups that give it such. Blocks of a group and of one that gives it such have as many
+    rows, unless a later group made one of them smaller: then what is given is rearranged.
 
     batch: sizes of the axes of blocks. rows: how many there are, and `block` of them are made at a time. columns: wide
     values in a row.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import settings
+from ..ir.triangles import first_row
 from .ops import attr, output_types
 from .view import Node, View
 
@@ -27,7 +28,7 @@ def compute(view: View) -> None:
     for node in list(view.nodes):
         if node.alive and node.op == "Const" and node.name not in view.preserved:
             value = _bools(node)
-            first = None if value is None else _first_row(value)
+            first = None if value is None else first_row(value)
             if value is not None and first is not None:
                 _become_comparison(view, node, value.shape, first)
 
@@ -44,15 +45,6 @@ def _bools(node: Node) -> Any:
     if proto.ByteSize() <= settings.TF_MAX_CONST_SIZE_IN_CLUSTER.get() or len(sizes) < 2:
         return None
     return tensor_util.MakeNdarray(proto.tensor) if int(np.prod(sizes)) == sizes[-2] * sizes[-1] else None
-
-
-def _first_row(value: Any) -> int | None:
-    """How many elements of the first row are true, if each row has one more than the one before, and all of them stand
-    in front of the others."""
-    rows, columns = value.shape[-2:]
-    matrix = value.reshape(rows, columns)
-    first = int(matrix[0].sum())
-    return first if bool((matrix == (np.arange(rows)[:, None] + first > np.arange(columns))).all()) else None
 
 
 def _become_comparison(view: View, node: Node, shape: tuple[int, ...], first: int) -> None:

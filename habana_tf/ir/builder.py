@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import extent as ext
+from . import triangles
 from .dtypes import DType
 from .extent import Extent
 from .primitives import BINARY, COMPARE, REDUCTIONS, UNARY, Contraction, Custom, Loop, Node, Op, Random, Scan, Shape
@@ -81,7 +82,7 @@ class Builder:
         flat = array.reshape(-1)
         if flat.size and (flat.view(np.uint8).reshape(flat.size, -1) == flat[:1].view(np.uint8)).all():
             return self.const(flat[0].item(), dtype, array.shape)
-        first = _triangle(array) if dtype is DType.BOOL else None
+        first = triangles.first_row(array) if dtype is DType.BOOL and array.size >= TRIANGLE else None
         if first is not None:
             sizes = array.shape[-2:]
             rows, columns = (self.iota(sizes, axis, DType.I32) for axis in (0, 1))
@@ -320,19 +321,6 @@ class Builder:
         for a in axes:
             begin[a], step[a] = ext.add(x.shape[a], -1), -1
         return self.slice(x, begin, x.shape, step)
-
-
-def _triangle(array: Any) -> int | None:
-    """How many elements the first row of a matrix of bools has that are true, if each row has one more than the one
-    before, and all of them stand in front of the others."""
-    import numpy as np
-
-    if array.ndim < 2 or array.size < TRIANGLE or array.size != array.shape[-2] * array.shape[-1]:
-        return None
-    rows, columns = array.shape[-2:]
-    matrix = array.reshape(rows, columns)
-    first = int(matrix[0].sum())
-    return first if bool((matrix == (np.arange(rows)[:, None] + first > np.arange(columns))).all()) else None
 
 
 def broadcast_shapes(a: Shape, b: Shape) -> Shape:

@@ -67,9 +67,7 @@ SIDE = 192
 SHORT = 16_000_000.0
 """Multiply-adds (in vectors) up to which a product may be compact: about 3 milliseconds."""
 TOGETHER = 128
-"""Rows that a work item makes at least where columns are added up."""
-GROUPS = 64
-"""Work items that such a product has at least, if it had as many."""
+"""Rows that a work item makes at least where columns are added up, if MANY are left."""
 SHARE = 400_000.0
 """Multiply-adds (in vectors) below which a work item is not made smaller: about 100 microseconds."""
 
@@ -196,7 +194,7 @@ def in_groups(p: Plan) -> Plan:
     (place,) = rows
     dim = p.dims[place]
     assert isinstance(dim.count, int)
-    length = max(1, min(TOGETHER // p.tiling.rows, nominal(p.grid) // GROUPS, dim.count))
+    length = max(1, min(TOGETHER // p.tiling.rows, nominal(p.grid) // MANY, dim.count))
     if length == 1:
         return p
     dims[place] = Dim("block", -(-dim.count // length), dim.label, length, "rows")

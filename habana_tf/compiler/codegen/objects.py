@@ -202,8 +202,7 @@ def processes() -> int:
 
 def expect(products: int, start: Callable[[], Worker] = Worker) -> None:
     """Says that a program with so many products will soon be compiled: workers start meanwhile, if it is large."""
-    if products >= LARGE:
-        idle.expect(min(processes() - 1, products // LARGE), start)
+    idle.expect(min(processes() - 1, products // LARGE), start)
 
 
 class Objects:
