@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.freeze()  # all that was imported and collected stays: looking for garbage there costs a twentieth of the time
+
+
+@pytest.fixture(autouse=True)
+def without_hpu() -> Iterator[None]:
+    """Nothing loads HPU in pytest's own process: all tests that it runs later would run on it."""
+    yield
+    from habana_tf import device_state  # not before pytest has left the sources
+
+    assert not device_state.is_loaded(), "this test has loaded HPU: it wants @on_hpu of tests/child.py"
 
 
 @pytest.fixture

@@ -189,6 +189,17 @@ def test_statistics_join_the_product(rows: tuple[int, ...], dtype: DType) -> Non
     check(program, arrays(program), rtol=2e-4 if dtype is F32 else 2e-2, atol=2e-3 if dtype is F32 else 2e-2)
 
 
+def test_sums_are_of_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of rounded numbers where the product is stored in bf16: the mean of what is normalized by them is 0."""
+    monkeypatch.setattr(fuse, "LEAST", 1)
+    b = Builder()
+    program = Program(b.inputs, normalized(b, product(b, (2,), 7, 64, BF16)))
+    first, *_ = kernels(program)
+    assert first.reductions and [s.target.dtype for s in first.stores] == [BF16]
+    (out, *_), _ = compiled(program, arrays(program))
+    np.testing.assert_allclose(out.sum(0), np.zeros(64), atol=1e-5)
+
+
 @settings(max_examples=40, deadline=None)
 @given(
     rows=st.integers(1, 200), depth=st.sampled_from([1, 7, 64, 300]), columns=st.integers(2, 150),
@@ -204,7 +215,8 @@ def test_any_size(rows: int, depth: int, columns: int, dtype: DType) -> None:
         program = Program(b.inputs, [*normalized(b, y), positive, *sums])
         found = kernels(program)
         assert sum(len(k.reductions) for k in found if k.is_contraction) >= (0 if rows == 1 else 2)
-        check(program, arrays(program), rtol=1e-2, atol=1e-2 * max(1, rows) ** 0.5)
+        near = 1e-2 if dtype is F32 else 5e-2  # a bf16 product that is not stored is not rounded
+        check(program, arrays(program), rtol=near, atol=near * max(1, rows) ** 0.5)
     finally:
         fuse.LEAST = before
 

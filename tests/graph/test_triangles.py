@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from habana_tf.graph import triangles
-
-from .harness import build, inputs, prepared, v1
+from tests.child import on_hpu
+from tests.graph.harness import build, inputs, prepared, v1
 
 
 def _graph(value: Any) -> Callable[[], None]:
@@ -61,6 +61,7 @@ def test_a_preserved_one_stays() -> None:
     assert v.by_name["c"].op == "Const"
 
 
+@on_hpu
 def test_attention_under_a_causal_mask_computes_it() -> None:
     """With the results of the CPU."""
     import habana_tf

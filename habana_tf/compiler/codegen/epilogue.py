@@ -61,6 +61,8 @@ class FusedEpilogue:
         self.reads = body.loaded()
         self.outputs = list(dict.fromkeys(s.target for s in body.stores))
         self.sums = ResultSums(body.reductions, bf16) if body.reductions else None
+        kept = any(isinstance(s.value, Result) for s in body.stores)
+        self.rounded = bool(self.sums) and kept  # to the result's type: sums are of what others will read
         self._steps: dict[Extent, tuple[Extent, ...]] = {}
         self.strides = [self.steps(e) for e in (*body.offsets(), *(s.offset for s in body.stores))]
         if self.sums:  # lines of columns: what is the last axis must stay so
@@ -115,7 +117,7 @@ class FusedEpilogue:
         ev.written = {len(self.reads) + k for k in range(len(self.outputs))}
         for v in self.body.values:
             if isinstance(v, Result):
-                ev.define(v, Val(p.value, False))
+                ev.define(v, Val(ev.many.round(p.value, v.dtype) if self.rounded else p.value, False))
         if p.mask is not None:
             ev.guard = Guard(None, p.mask)
         for s in self.body.stores:
