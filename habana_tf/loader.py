@@ -97,11 +97,21 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             claim.arm(possible)
             if not started:
                 rebuild_context()  # as at program start-up: collectives and devices can still be configured
-        from . import fork, keras_compat, keras_recurrent, keras_tracing, rewriter_config, strategy_compat, xla_compat
+        from . import (
+            eager_reads,
+            fork,
+            keras_compat,
+            keras_recurrent,
+            keras_tracing,
+            rewriter_config,
+            strategy_compat,
+            xla_compat,
+        )  # fmt: skip
         from .custom.op import register_all
 
         rewriter_config.install()
         fork.guard()
+        eager_reads.install()
         strategy_compat.install()
         keras_compat.install()
         keras_recurrent.install()

@@ -87,12 +87,12 @@ void SameShape(TF_ShapeInferenceContext* ctx, TF_Status* status) {
 }  // namespace
 
 void RegisterCollective() {
-  RegisterStatefulOp({kOp,
-                      {"input: T", "instance_key: int32", "ordering_token: Nordering_token * resource"},
-                      {"data: T"},
-                      {"T: {bfloat16, float, double, int64}", "Nordering_token: int >= 0 = 0",
-                       "exchange: int", "timeout_seconds: float = 0"},
-                      SameShape});
+  RegisterOp({kOp,
+              {"input: T", "instance_key: int32", "ordering_token: Nordering_token * resource"},
+              {"data: T"},
+              {"T: {bfloat16, float, double, int64}", "Nordering_token: int >= 0 = 0", "exchange: int",
+               "timeout_seconds: float = 0"},
+              SameShape});
   RegisterHpuKernel(kOp, {Create, Compute, Destroy<Collective>}, {}, {"instance_key", "ordering_token"});
 }
 

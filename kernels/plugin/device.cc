@@ -9,11 +9,11 @@
 #include <cstring>
 #include <string>
 
+#include "plugin/copies.h"
 #include "plugin/memory.h"
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
 #include "runtime/card.h"
-#include "runtime/counters.h"
 #include "runtime/timeline.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 
@@ -130,15 +130,7 @@ uint64_t TimerNanoseconds(SP_Timer timer) {
 // ---- copies ----
 
 void Copy(EventKind kind, void* to, const void* from, uint64_t size, TF_Status* status) {
-  if (!Usable(status) || size == 0) return;
-  Counters& c = GetCounters();
-  const bool on_card = kind == EventKind::kOnCard;
-  (on_card ? c.card_copies : c.host_copies).fetch_add(1, std::memory_order_relaxed);
-  (on_card ? c.card_copy_bytes : c.host_copy_bytes)
-      .fetch_add(static_cast<int64_t>(size), std::memory_order_relaxed);
-  RecordedScope recorded(kind, static_cast<int64_t>(size),
-                         on_card ? &c.card_copy_nanoseconds : &c.host_copy_nanoseconds);
-  std::memcpy(to, from, size);
+  if (Usable(status)) RecordedCopy(kind, to, from, size);
 }
 
 void MemcpyDtoH(const SP_Device*, SP_Stream, void* to, const SP_DeviceMemoryBase* from, uint64_t size,

@@ -1,6 +1,7 @@
-// TF_InitKernel: the ops HpuLaunch and HpuCollectiveReduce, the HPU kernels that the op table asks for,
-// and later those of ops that the program defines.
+// TF_InitKernel: the ops HpuLaunch, HpuCollectiveReduce and HpuToHost, the HPU kernels that the op table asks
+// for, and later those of ops that the program defines.
 #include "plugin/collective.h"
+#include "plugin/host_reads.h"
 #include "plugin/launch.h"
 #include "plugin/register.h"
 #include "plugin/stock.h"
@@ -16,12 +17,12 @@ void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status) {
 }
 
 void RegisterLaunch() {
-  RegisterStatefulOp({"HpuLaunch",
-                      {"args: Tin", "host_args: Thost"},
-                      {"results: Tout", "host_results: Thost_out"},
-                      {"Tin: list(type) >= 0", "Thost: list(type) >= 0", "Tout: list(type) >= 0",
-                       "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string"},
-                      UnknownShapes});
+  RegisterOp({"HpuLaunch",
+              {"args: Tin", "host_args: Thost"},
+              {"results: Tout", "host_results: Thost_out"},
+              {"Tin: list(type) >= 0", "Thost: list(type) >= 0", "Tout: list(type) >= 0",
+               "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string"},
+              UnknownShapes});
   RegisterHpuKernel("HpuLaunch", kLaunch, {}, {"host_args", "host_results"});
 }
 
@@ -50,6 +51,7 @@ extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
   using namespace habana;  // NOLINT: the list of what is registered
   RegisterLaunch();
   RegisterCollective();
+  RegisterHostReads();
   for (const Registration& row : GetRegistrations()) {
     const int priority = row.kind == Registration::Kind::kStock ? kStockPriority : 0;
     RegisterHpuKernel(row.op, FunctionsOf(row.kind), row.types, row.host, priority);

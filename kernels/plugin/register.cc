@@ -32,13 +32,13 @@ bool ReadNodeDef(TF_OpKernelConstruction* ctx, std::string* node_def) {
   return true;
 }
 
-void RegisterStatefulOp(const OpSpec& op) {
+void RegisterOp(const OpSpec& op, bool stateful) {
   TfStatus status;
   TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name);
   for (const char* input : op.inputs) TF_OpDefinitionBuilderAddInput(builder, input);
   for (const char* output : op.outputs) TF_OpDefinitionBuilderAddOutput(builder, output);
   for (const char* attr : op.attrs) TF_OpDefinitionBuilderAddAttr(builder, attr);
-  TF_OpDefinitionBuilderSetIsStateful(builder, true);
+  TF_OpDefinitionBuilderSetIsStateful(builder, stateful);
   TF_OpDefinitionBuilderSetShapeInferenceFunction(builder, op.shapes);
   TF_RegisterOpDefinition(builder, status.get());
   Report(std::string("the op ") + op.name, FromTf(status.get()));

@@ -46,7 +46,7 @@ struct OpSpec {
   std::initializer_list<const char*> attrs;
   void (*shapes)(TF_ShapeInferenceContext* ctx, TF_Status* status);
 };
-void RegisterStatefulOp(const OpSpec& op);
+void RegisterOp(const OpSpec& op, bool stateful = true);
 
 // An op that a program defines, stateless.
 Status RegisterNewOp(const NewOp& op);
