@@ -30,7 +30,7 @@ from .schedule import Repeated, Schedule, schedule
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
     outputs = [(n.dtype, n.shape) for n in program.outputs]
-    program = in_row_blocks(in_blocks(rewrite(program), target))
+    program = prepared(program)
     plan = schedule(program)
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= LARGE) as objects:
@@ -54,6 +54,11 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         loops=emitted.loops,
         customs=emitted.customs,
     )
+
+
+def prepared(program: Program) -> Program:
+    """A program as it is scheduled: simplified, its loops and its attention in blocks."""
+    return in_row_blocks(in_blocks(rewrite(program)))
 
 
 def _outputs(program: Program, plan: Schedule) -> set[Node]:

@@ -14,7 +14,7 @@ and stays in the caches of the core that works on a block.
                 What is only alive within the loop is a stretch of the workspace per block (see `compile`)
     schedule    the body of a block is scheduled like any other, for fewer rows
 
-Invariant: the cut depends on shapes and on the CPU's arithmetic, never on the number of threads; nor do the bits.
+Invariant: the cut depends on shapes alone, never on the number of threads; nor do the bits.
 """
 
 from __future__ import annotations
@@ -23,10 +23,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from habana_tf.hardware.cpu import Target
-
 from ..ir.builder import Builder
-from ..ir.dtypes import DType
 from ..ir.primitives import Loop, Node, Op, Program, Shape, block_axis
 
 LEAST = 6
@@ -41,7 +38,7 @@ At = tuple[Node, int | None]
 """A node of the body: a block of it along an axis, or all of it."""
 
 
-def in_blocks(program: Program, target: Target) -> Program:
+def in_blocks(program: Program) -> Program:
     """The program (after `rewrite`) with its loops cut, where they may be."""
     made: dict[Node, Node] = {}
     cut: dict[Loop, tuple[Loop, tuple[int, ...]]] = {}
@@ -51,7 +48,7 @@ def in_blocks(program: Program, target: Target) -> Program:
         if node.op is Op.LOOP:
             loop, output = node.arg
             if loop not in cut:
-                cut[loop] = _blocked(loop, target)
+                cut[loop] = _blocked(loop)
             arg = cut[loop][0], output
             src = tuple(src[k] for k in cut[loop][1])
         same = arg == node.arg and len(src) == len(node.src) and all(a is b for a, b in zip(src, node.src, strict=True))
@@ -59,16 +56,16 @@ def in_blocks(program: Program, target: Target) -> Program:
     return replace(program, outputs=[made[n] for n in program.outputs])
 
 
-def _blocked(loop: Loop, target: Target) -> tuple[Loop, tuple[int, ...]]:
+def _blocked(loop: Loop) -> tuple[Loop, tuple[int, ...]]:
     """A loop in blocks, if it may be cut, and which of its operands each of its inputs now is."""
     as_it_is = tuple(range(len(loop.body.inputs)))
     nodes = loop.body.nodes()
     if any(n.op is Op.LOOP for n in nodes):
-        body = in_blocks(loop.body, target)
+        body = in_blocks(loop.body)
         return (loop if body.outputs == loop.body.outputs else replace(loop, body=body)), as_it_is
     rows = _common_rows(loop)
     size = _block(rows)
-    if loop.trips < 2 or rows is None or size is None or _pairs(nodes, target):
+    if loop.trips < 2 or rows is None or size is None:
         return loop, as_it_is
     if not all(isinstance(n, int) for node in nodes for n in node.shape):
         return loop, as_it_is
@@ -93,14 +90,6 @@ def _block(rows: int | None) -> int | None:
     if rows is None:
         return None
     return max((n for n in range(LEAST, min(MOST, rows // 2) + 1) if rows % n == 0), default=None)
-
-
-def _pairs(nodes: list[Node], target: Target) -> bool:
-    """Whether products are made of pairs of bf16: for these the weights are brought into another form in every
-    iteration, which is cheaper for all rows together."""
-    if not any(n.op is Op.CONTRACT and n.src[0].dtype is DType.BF16 for n in nodes):
-        return False
-    return target.tile_engine is not None or target.bf16_products == "dot"
 
 
 class _Rows:

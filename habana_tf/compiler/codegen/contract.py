@@ -112,7 +112,7 @@ def emit_contract(
         calls.append(spread_call(c, p, f"{name}_spread", names[0], temp))
         a = Source("pair" if p.dot else "f32", 4, -reach(c)[0], calls[-1].buffers[1])
     if p.pack == "call":
-        calls.append(replace(pack_call(c, p, f"{name}_pack", names[1], temp), once=once and not p.dot))
+        calls.append(replace(pack_call(c, p, f"{name}_pack", names[1], temp), once=once))
         b = Source("pair" if p.dot else "f32", 4, 0, calls[-1].buffers[1])
     partial = None
     if p.chunks != 1:

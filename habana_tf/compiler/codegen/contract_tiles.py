@@ -50,6 +50,8 @@ READ = 2
 is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
 MET = 4
 """Rows from which on a panel that was packed beforehand is read faster than b as it lies."""
+MANY_ROWS = 24
+"""Rows from which on b is worth packing in pairs for them alone."""
 WIDEST = 2
 """Vectors of a tile where a is packed: tall tiles, since a row costs no more for being one of many."""
 WAYS = 8
@@ -100,13 +102,13 @@ class Plan:
 
 def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False) -> Plan:
     """The cut of a contraction for a CPU; `compact` if little code is worth more than the fastest; `once` if b needs to
-    be packed only once for many such products (of numbers: for pairs that was never measured)."""
+    be packed only once for many such products."""
     rows = points(c.m)
     depth = points(c.k)
     batch = points(x for x in c.batch if x is not c.lane)
     symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     engine = target.tile_engine
-    dot = _paired(c, rows, depth)
+    dot = _paired(c, rows, depth, MET if once else MANY_ROWS)
     amx = _amx(c, engine) if dot and engine else 0
     compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= SHORT
     if packable(c) and (not guards_in_place(c) or (dot and engine and not amx) or (not amx and _pays(c, target))):
@@ -125,7 +127,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     panel = depth * t.width * (2 if dot else 4)
     step = min((abs(x.b) for x in c.k), default=0) * size
     tall = step >= 512 and rows >= 96 and (panel > (16 << 10) or depth > WAYS * (PAGE // math.gcd(step, PAGE)))
-    once = once and rows >= MET and bool(c.k) and not symbolic and not dot
+    once = once and rows >= MET and bool(c.k) and not symbolic
     packed = must_pack or ((tall or once) and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
@@ -217,7 +219,7 @@ def _pays(c: Canonical, target: Target) -> bool:
 def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     """The cut of a contraction that packs both operands."""
     engine, rows, depth = target.tile_engine, points(c.m), points(c.k)
-    dot = _paired(c, rows, depth)
+    dot = _paired(c, rows, depth, MANY_ROWS)
     c = _fullest(c, engine) if dot and engine else c
     amx = _filled(c.k[-1], engine) if dot and engine else 0
     dot = dot and (amx > 0 or target.bf16_products == "dot")
@@ -258,14 +260,14 @@ def _fullest(c: Canonical, engine: TileEngine) -> Canonical:
     return replace(c, k=(*rest, best))
 
 
-def _paired(c: Canonical, rows: int, depth: int) -> bool:
-    """Whether bf16 is worth multiplying in pairs: b must be packed so, for which there must be rows enough."""
+def _paired(c: Canonical, rows: int, depth: int, least: int) -> bool:
+    """Whether bf16 is worth multiplying in pairs: b must be packed so, for which there must be `least` rows."""
     if c.a.dtype is not DType.BF16 or c.b.dtype is not DType.BF16:
         return False
     if not c.k or c.lane is None or c.lane not in c.n:
         return False
     last = c.k[-1].extent
-    return rows >= 24 and depth >= 8 and isinstance(last, int) and last >= 4
+    return rows >= least and depth >= 8 and isinstance(last, int) and last >= 4
 
 
 def _amx(c: Canonical, engine: TileEngine) -> int:
