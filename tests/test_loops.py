@@ -70,6 +70,26 @@ def test_what_is_read_and_written_by_steps() -> None:
 
 
 @on_hpu
+def test_a_loop_and_its_gradient_are_one_launch() -> None:
+    """How often and where the gradient reads follows from the loop's counter, whatever else that computes."""
+    compare(lambda x, w: written(x, lambda t, s: ((y := tf.tanh(t @ w + s @ w)) @ w, y), 6), X, W, launches=1)
+    compare(lambda x, w: tf.scan(lambda s, t: tf.tanh(s @ w + t), x, initializer=tf.zeros((4, 5))), X, W, launches=1)
+
+
+@on_hpu
+def test_a_loop_as_long_as_another_ends_by_data_is_not_part_of_it() -> None:
+    """The length of the second is a number that the first computes."""
+
+    def f(x: tf.Tensor, w: tf.Tensor) -> Any:
+        most = tf.while_loop(lambda i, m: i < 6, lambda i, m: (i + 1, tf.maximum(m, tf.reduce_max(x[i]))), (0, -9.0))[1]
+        count = tf.cast(most * 3 + 2, tf.int32)
+        return tf.while_loop(lambda i, s: i < count, lambda i, s: (i + 1, s @ w + x[0]), (0, x[1]))[1]
+
+    compare(f, X, W, launches=None, gradients=False)
+    compare(f, X / 2, W, launches=None, gradients=False)
+
+
+@on_hpu
 def test_scan_fold_and_map() -> None:
     compare(lambda x, w: tf.scan(lambda s, t: tf.tanh(s @ w + t), x, initializer=tf.zeros((4, 5))), X, W)
     compare(lambda x, w: tf.scan(lambda s, t: s @ w + t, x, initializer=tf.ones((4, 5)), reverse=True), X, W)

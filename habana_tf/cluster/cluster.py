@@ -19,6 +19,7 @@ from typing import Any
 from .. import opdefs
 from ..ir.dtypes import DType, from_tf
 from ..lowering.table import LOOP, lookup
+from .loop_form import Form
 
 Ref = tuple[int, int]
 """(node index, output index); node index -1 is the cluster's input number `output index`."""
@@ -83,16 +84,31 @@ class Cluster:
         seen: set[Ref] = set()
         while stack:
             ref = stack.pop()
-            index, _ = ref
+            index, output = ref
             if ref not in seen:
                 seen.add(ref)
-                if index >= 0 and self.nodes[index].op not in SHAPE_ONLY:
-                    stack.extend(self.nodes[index].inputs)
+                if index >= 0:
+                    stack.extend(_followed(self.nodes[index], output))
         return sorted(output for index, output in seen if index < 0)
 
     def seeds(self) -> list[tuple[int, int]]:
         """(seed, seed2) of each random state."""
         return [(self.nodes[i].attrs.get("seed", 0), self.nodes[i].attrs.get("seed2", 0)) for i in self.states]
+
+
+def _followed(node: ClusterNode, output: int) -> Iterable[Ref]:
+    """What the value of a node's output follows from."""
+    if node.op in SHAPE_ONLY:
+        return ()
+    if node.op == LOOP:
+        return [node.inputs[at] for at in loop_origins(node.proto)[output][0]]
+    return node.inputs
+
+
+def loop_origins(proto: Any) -> list[tuple[set[int], set[int]]]:
+    """`Form.origins` of an `HpuLoop`."""
+    body = parsed(proto.attr["body"].s)
+    return Form.parse(proto.attr["form"].s.decode()).origins([n.inputs for n in body.nodes], body.outputs)
 
 
 def plain(value: Any) -> Any:

@@ -46,11 +46,11 @@ def count(
         if goes_on is None:
             return None
         if not bool(goes_on):
-            sequences = {n: np.array(v).reshape(t) for n, v in found.items()}
+            sequences = {n: np.array(v, n.dtype.numpy).reshape(t, *n.shape) for n, v in found.items()}
             return Counted(t, sequences, {k: np.stack(v) for k, v in history.items()})
         for node in list(found):
             value = constant(node, fixed)
-            if value is None:
+            if value is None or value.dtype == object:  # or of sizes that are not
                 del found[node]
             else:
                 found[node].append(value)

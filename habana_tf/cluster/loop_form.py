@@ -13,7 +13,16 @@ TensorFlow has no such op; it never sees one.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from typing import TypeVar
+
+T = TypeVar("T")
+Ref = tuple[int, int]
+"""As in `cluster`."""
+
+_LEFT = {"value": 1, "push": 1, "list": 1, "set": 2}
+"""Outputs of the body for a variable of each kind that changes."""
 
 
 @dataclass
@@ -39,3 +48,43 @@ class Form:
     def parse(cls, text: str) -> Form:
         data = json.loads(text)
         return cls([Slot(**slot) for slot in data["slots"]], data["order"], data["results"])
+
+    def inner(self) -> list[int]:
+        """The variables that are inputs of the body."""
+        return [k for k, slot in enumerate(self.slots) if slot.kind not in ("push", "set", "unused")]
+
+    def left(self, outputs: Sequence[T]) -> dict[int, Sequence[T]]:
+        """What each variable that changes becomes. outputs: of the body."""
+        found, at = {}, 1
+        for k, slot in enumerate(self.slots):
+            if size := _LEFT.get(slot.kind, 0):
+                found[k] = outputs[at : at + size]
+                at += size
+        return found
+
+    def origins(self, sources: Sequence[Sequence[Ref]], outputs: Sequence[Ref]) -> list[tuple[set[int], set[int]]]:
+        """Of each result: the inputs of the loop, and the nodes of its body, from which its value follows: those of the
+        variables that it is made of, and of the condition. A counter follows from counters, whatever else the loop
+        computes. sources: of each node of the body; outputs: of the body."""
+        inner, left = self.inner(), self.left(outputs)
+        found = []
+        for result in self.results:
+            variables: set[int] = set()
+            nodes: set[int] = set()
+            reached = [result]
+            stack = [outputs[0]]
+            while stack or reached:
+                if reached:
+                    k = reached.pop()
+                    if k not in variables:
+                        variables.add(k)
+                        stack.extend(left.get(k, ()))
+                    continue
+                index, output = stack.pop()
+                if index < 0:
+                    reached.append(inner[output])
+                elif index not in nodes:
+                    nodes.add(index)
+                    stack.extend(sources[index])
+            found.append(({at for at, k in enumerate(self.order) if k in variables}, nodes))
+        return found

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -45,20 +46,15 @@ class _Lowered:
         self.given: dict[int, Node] = dict(zip(self.form.order, c.inputs, strict=True))
         self.body = Builder()
         self.inner: dict[int, Node] = {}
-        for k, slot in enumerate(self.form.slots):
-            if slot.kind not in ("push", "set", "unused"):
-                outer = self.given[k]
-                self.inner[k] = self.body.input(outer.shape[1:] if slot.kind == "pop" else outer.shape, outer.dtype)
+        for k in self.form.inner():
+            outer = self.given[k]
+            shape = outer.shape[1:] if self.form.slots[k].kind == "pop" else outer.shape
+            self.inner[k] = self.body.input(shape, outer.dtype)
         self.ranges: list[tuple[Node, Extent, str]] = []
         """Positions, what they must be less than, and the error if they are not."""
         made = self._walk(n, lower_node)
         self.condition = made[0]
-        self.left: dict[int, list[Node]] = {}
-        at = 1
-        for k, slot in enumerate(self.form.slots):
-            if size := {"value": 1, "push": 1, "list": 1, "set": 2}.get(slot.kind, 0):
-                self.left[k] = made[at : at + size]
-                at += size
+        self.left = self.form.left(made)
         self.users: dict[Node, list[Node]] = {}
         for node in Program([], made).nodes():
             for source in dict.fromkeys(node.src):
@@ -111,7 +107,11 @@ class _Lowered:
                 self.ranges.append((left[0], self._size(k), "element {} of a list of {}"))
         values = {k: left[0] for k, left in self.left.items() if self.form.slots[k].kind == "value"}
         pops = {k for k, slot in enumerate(self.form.slots) if slot.kind == "pop"}
-        counted = count(self.condition, self.inner, values, pops, known, [n for n, _, _ in self.ranges])
+        asked = [n for n, _, _ in self.ranges]
+        asked += [
+            left[0] for k, left in self.left.items() if self.form.slots[k].kind == "push" and _is_integer(left[0])
+        ]
+        counted = count(self.condition, self.inner, values, pops, known, asked)
         if symbolic and (counted is None or any(node not in counted.sequences for node, _, _ in self.ranges)):
             raise self.c.needs_number("how often a loop runs, and where, must be a number")
         if counted is None:
@@ -141,7 +141,7 @@ class _Lowered:
                 case "list":
                     self._list(k)
                 case "push":
-                    self.draft.stacked[k, 0] = self.left[k][0], (0, 1)
+                    self._push(k)
                 case "set":
                     self._set(k)
         self.draft.replace(self.new)
@@ -191,6 +191,15 @@ class _Lowered:
         if inner in self.users:
             self.new[inner] = self._row(self.c.b.literal(values[:-1]), (0, 1))
 
+    def _push(self, k: int) -> None:
+        """Integers that are known are no work of the loop's: the positions that its gradient reads."""
+        element = self.left[k][0]
+        known = self.counted.sequences.get(element)
+        if known is None:
+            self.draft.stacked[k, 0] = element, (0, 1)
+        else:
+            self.finals[k] = lambda: self.c.b.literal(known)
+
     def _list(self, k: int) -> None:
         """A list of which each iteration reads and writes one element, which no other one does, is not carried."""
         inner, left = self.inner[k], self.left[k][0]
@@ -224,6 +233,15 @@ class _Lowered:
         where = self.c.b.literal(positions.astype(np.int32))
         self.finals[k] = lambda: self.c.b.scatter(base(), self.made[k, 0], [where], (0,), "set")
 
+
+def _is_integer(node: Node) -> bool:
+    """Whether a node is a few integers: the sizes and positions that a gradient needs."""
+    sizes = [n for n in node.shape if isinstance(n, int)]
+    return not node.dtype.is_float and len(sizes) == node.rank and math.prod(sizes) <= FEW
+
+
+FEW = 16
+"""Elements up to which integers of a loop are followed through its iterations."""
 
 LIST_OPS = frozenset({"TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"})
 

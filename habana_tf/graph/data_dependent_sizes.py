@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..cluster.cluster import SHAPE_ONLY
+from .. import opdefs
+from ..cluster.cluster import SHAPE_ONLY, loop_origins, parsed
+from ..cluster.loop_form import Form
 from ..ir.dtypes import from_tf
-from ..lowering.table import lookup
+from ..lowering.table import LOOP, lookup
 from .ops import argument_names, input_types
-from .view import Node
+from .view import Node, Ref
 
 _KNOWN, _GIVEN, _DATA = range(3)
 """Follows from shapes and constants; integers from elsewhere; computed from floating-point or random numbers."""
@@ -28,24 +30,48 @@ _KNOWN, _GIVEN, _DATA = range(3)
 def decided_by_data(order: Sequence[Node]) -> set[tuple[Node, Node]]:
     """(node, consumer) for each result that data decide and that fixes a shape in `consumer`. order: topological."""
     kinds: dict[Node, int] = {}
+    loops: dict[Node, list[int]] = {}
     found: set[tuple[Node, Node]] = set()
+
+    def kind(ref: Ref) -> int:
+        source, output = ref
+        return loops[source][output] if source in loops else kinds.get(source, _GIVEN)
+
     for node in order:
-        kinds[node] = _kind(node, kinds)
+        sources = [kind(ref) for ref in node.inputs]
+        kinds[node] = _kind(node.op, sources, input_types(node))
+        if node.op == LOOP:
+            loops[node] = _results(node, sources)
         row = lookup(node.op)
         if row is not None and row.fixed:
-            for name, (source, _) in zip(argument_names(node), node.inputs, strict=True):
-                if name in row.fixed and kinds.get(source) == _DATA:
-                    found.add((source, node))
+            for name, ref in zip(argument_names(node), node.inputs, strict=True):
+                if name in row.fixed and kind(ref) == _DATA:
+                    found.add((ref[0], node))
     return found
 
 
-def _kind(node: Node, kinds: dict[Node, int]) -> int:
-    if node.op == "Const" or node.op in SHAPE_ONLY:
+def _kind(op: str, sources: Sequence[int], types: Sequence[int]) -> int:
+    if op == "Const" or op in SHAPE_ONLY:
         return _KNOWN
-    if "Random" in node.op or node.op.startswith("Stateful"):
+    if "Random" in op or op.startswith("Stateful"):
         return _DATA
-    kind = max((kinds.get(source, _GIVEN) for source, _ in node.inputs), default=_GIVEN)
-    return _DATA if kind == _GIVEN and any(_is_float(t) for t in input_types(node)) else kind
+    kind = max(sources, default=_GIVEN)
+    return _DATA if kind == _GIVEN and any(_is_float(t) for t in types) else kind
+
+
+def _results(loop: Node, sources: Sequence[int]) -> list[int]:
+    """The kind of each result of a loop: a counter is no more than what it counts from and to. Of a list only what
+    follows from constants is known without running the loop."""
+    body = parsed(loop.proto.attr["body"].s).nodes
+    form = Form.parse(loop.proto.attr["form"].s.decode())
+    found = []
+    for k, (inputs, nodes) in zip(form.results, loop_origins(loop.proto), strict=True):
+        given = [sources[at] for at in inputs]
+        made = [_kind(body[n].op, given, opdefs.known(body[n].op).input_types(body[n].proto)) for n in nodes]
+        kind = max([*given, *(x for x in made if x == _DATA)], default=_KNOWN)
+        known = form.slots[k].kind == "value" or (form.slots[k].kind == "push" and kind == _KNOWN)
+        found.append(kind if known else _DATA)
+    return found
 
 
 def _is_float(tf_type: int) -> bool:

@@ -252,8 +252,12 @@ class _Maker:
             if ref in needed:
                 continue
             needed.add(ref)
-            node = ref[0]
-            if node in members and node.op not in cluster.SHAPE_ONLY:
+            node, output = ref
+            if node not in members or node.op in cluster.SHAPE_ONLY:
+                continue
+            if node.op == LOOP:
+                stack.extend(node.inputs[at] for at in cluster.loop_origins(node.proto)[output][0])
+            else:
                 stack.extend(node.inputs)
         return host | {ref for ref in inputs if ref in needed}
 

@@ -104,14 +104,24 @@ class Lists:
         if self._kinds.get(k, "set") in ("push", "set"):
             return None
         origin = self._given[k]
-        if origin.op == "TensorListFromTensor":
-            return origin.inputs[0]
+        whole = origin
+        while whole.op in ("ZerosLike", "Identity"):
+            whole = whole.inputs[0][0]
+        if whole.op == "TensorListFromTensor":
+            return whole.inputs[0] if whole is origin else (self._zeros(view, k, whole.inputs[0]), 0)
         stack = view.add(f"{given[0].name}/stack", "TensorListStack", given[0].device)
         stack.proto.attr["element_dtype"].type = self._element[k]
         stack.proto.attr["num_elements"].i = -1
         shape = origin.inputs[0] if origin.op == "TensorListReserve" else (_any_shape(view, stack), 0)
         stack.inputs = [given, shape]
         return stack, 0
+
+    def _zeros(self, view: View, k: int, like: Ref) -> Node:
+        """Zeros for what a list is like: the gradient of one begins so."""
+        node = view.add(f"{self._given[k].name}/zeros", "ZerosLike", self._given[k].device)
+        node.proto.attr["T"].type = self._element[k]
+        node.inputs = [like]
+        return node
 
     def count(self, k: int) -> Ref:
         """How many elements a list of kind `set` has."""

@@ -227,7 +227,7 @@ class _Loop(LoopFrame):
             elif slot.kind == "unused":
                 given.append(None)
             else:
-                given.append(variable.given if variable.type != VARIANT else lists.tensor(self.view, k, variable.given))
+                given.append(variable.given if variable.type != VARIANT else self._tensor(k, lists, outside))
             if slot.kind == "set":
                 given[-1] = lists.count(k)
                 slot.fixed = True
@@ -265,6 +265,14 @@ class _Loop(LoopFrame):
             self.placement.reasons.pop(n, None)
         lists.sweep(self.view, [v.given[0] for v in self.variables if v.type == VARIANT])
         return node
+
+    def _tensor(self, k: int, lists: Lists, outside: tuple[int, int]) -> Ref | None:
+        """What a list is when the loop begins."""
+        made = lists.tensor(self.view, k, self.variables[k].given)
+        if made is not None and made[0].op == "ZerosLike":
+            self.flow.classes[made[0]] = outside
+            self.placement.rows[made[0]] = lookup("ZerosLike")
+        return made
 
     def _read(self, inside: Node, controls: list[Node], outside: tuple[int, int]) -> Node:
         """The read of a variable before the loop, for one in it."""
