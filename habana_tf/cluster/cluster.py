@@ -18,6 +18,7 @@ from typing import Any
 
 from .. import opdefs
 from ..ir.dtypes import DType, from_tf
+from ..lowering.row import CUSTOM
 from ..lowering.table import LOOP, lookup
 from .loop_form import Form
 
@@ -287,7 +288,7 @@ def content_digest(data: bytes) -> str:
 def custom_content(cluster: Cluster) -> list[list[str]]:
     """[op, content] of the ops whose lowering the program brings, loops included, by op."""
     found: dict[str, str] = {}
-    stack = [cluster]
+    stack = [cluster] if CUSTOM else []
     while stack:
         for node in stack.pop().nodes:
             row = lookup(node.op)
