@@ -128,7 +128,7 @@ def test_help_names_every_model(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(name in told for name in (*bench.SMALL, *bench.LARGE, bench.BUILT, *bench.COMPARISONS))
 
 
-@pytest.mark.parametrize("device", ["hpu", "default"])
+@pytest.mark.parametrize("device", ["hpu", pytest.param("default", marks=pytest.mark.rest)])
 def test_worker_measures_every_step(device: str) -> None:
     command = [sys.executable, str(bench.WORKER), "--model", "mlp", "--device", device, "--threads", "1"]
     done = subprocess.run([*command, "--steps", "11"], env=environment(), capture_output=True, text=True, timeout=200)

@@ -28,6 +28,7 @@ def test_clusters_differ() -> None:
     assert len({(*ops, constant) for ops, constant in made}) == 2000
 
 
+@pytest.mark.rest
 def test_it_runs_by_hand(capfd: pytest.CaptureFixture[str]) -> None:
     memory_curve.main(["--shapes", "3", "--own"])
     assert len(capfd.readouterr().out.splitlines()) == 4

@@ -9,7 +9,7 @@ import pytest
 from tests.benchmarks import recording
 
 
-@pytest.mark.slow
+@pytest.mark.rest
 def test_a_line_per_model(capfd: pytest.CaptureFixture[str]) -> None:
     recording.main(["--models", "mlp", "--pairs", "2", "--seconds", "0.05"])
     (line,) = capfd.readouterr().out.splitlines()

@@ -42,7 +42,7 @@ def test_a_kernel_in_c_learns_a_ring(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "precision"),
     [
-        ("", "full"), pytest.param("", "off", marks=pytest.mark.rest),
+        pytest.param("", "full", marks=pytest.mark.rest), pytest.param("", "off", marks=pytest.mark.rest),
         pytest.param("deformable.c", "full", marks=[pytest.mark.rest, needs_compiler]),
         pytest.param("deformable.c", "off", marks=[pytest.mark.rest, needs_compiler]),
     ],

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from habana_tf.custom.build import build
 from tests.child import on_hpu
+from tests.effort import THOROUGH
 from tests.examples.programs import EXAMPLES
 
 sys.path.append(str(EXAMPLES / "custom_ops"))
@@ -86,10 +87,11 @@ def test_samples_of_any_shape_and_type() -> None:
 
 
 @on_hpu
+@pytest.mark.part
 def test_gradients_are_the_slopes_of_the_definition() -> None:
     """Numerical ones, in float64: the samples are linear in each single number, so that differences are exact."""
 
-    @few
+    @settings(few, max_examples=24 if THOROUGH else 6)
     @CASES
     def check(how: str, seed: int, shape: tuple[int, int, int, int], kernel: int, dtype: Any) -> None:
         x, offsets = numbers(seed, shape, kernel, dtype)
