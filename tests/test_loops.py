@@ -90,6 +90,38 @@ def test_a_loop_as_long_as_another_ends_by_data_is_not_part_of_it() -> None:
 
 
 @on_hpu
+def test_sizes_that_a_loop_computes_beside_other_work() -> None:
+    """Of arrays, of lists, of what is given, of floating-point numbers: no lowering counts through these."""
+    lengths = np.array([1, 3, 2], "i4")
+
+    def left(first: Any, step: Callable[[Any, Any], Any], use: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+        def f(x: tf.Tensor, w: tf.Tensor, given: tf.Tensor) -> Any:
+            begin = first(given) if callable(first) else tf.constant(first)
+            s, m = tf.while_loop(
+                lambda i, *_: i < 3, lambda i, s, m: (i + 1, tf.tanh(s @ w), step(i, (m, given))), (0, x[0], begin)
+            )[1:]
+            return use(s, m)
+
+        return f
+
+    def rows(s: tf.Tensor, m: tf.Tensor) -> tf.Tensor:
+        return s[:m]
+
+    cases = [
+        left(0, lambda i, v: tf.maximum(v[0], v[1][i]), rows),
+        left(0, lambda i, v: tf.maximum(v[0], tf.reduce_max(v[1])), rows),
+        left(0, lambda i, v: tf.maximum(v[0], tf.constant([1, 3, 2])[i]), rows),
+        left([2, 10], lambda i, v: tf.reverse(v[0], [0]), tf.reshape),
+        left(lambda given: given[:2] * [2, 0] + [0, 10], lambda i, v: tf.reverse(v[0], [0]), tf.reshape),
+        left([1, 0], lambda i, v: tf.gather(v[0], [1, 0]), tf.transpose),
+        left(0.0, lambda i, v: v[0] + 1.0, lambda s, m: s[: tf.cast(m, tf.int32)]),
+    ]
+    for case in cases:
+        compare(case, X, W, lengths, launches=None)
+        compare(case, X, W, lengths, launches=None, gradients=False)
+
+
+@on_hpu
 def test_scan_fold_and_map() -> None:
     compare(lambda x, w: tf.scan(lambda s, t: tf.tanh(s @ w + t), x, initializer=tf.zeros((4, 5))), X, W)
     compare(lambda x, w: tf.scan(lambda s, t: s @ w + t, x, initializer=tf.ones((4, 5)), reverse=True), X, W)

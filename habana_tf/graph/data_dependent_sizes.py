@@ -60,18 +60,28 @@ def _kind(op: str, sources: Sequence[int], types: Sequence[int]) -> int:
 
 
 def _results(loop: Node, sources: Sequence[int]) -> list[int]:
-    """The kind of each result of a loop: a counter is no more than what it counts from and to. Of a list only what
-    follows from constants is known without running the loop."""
+    """The kind of each result of a loop. What only follows from variables that lowering counts through is no more than
+    what these begin with; of a list that is so of constants alone. All else the loop has to compute."""
     body = parsed(loop.proto.attr["body"].s).nodes
     form = Form.parse(loop.proto.attr["form"].s.decode())
+    counted = [form.slots[k].fixed or _begins_as_number(ref[0]) for k, ref in zip(form.order, loop.inputs, strict=True)]
     found = []
     for k, (inputs, nodes) in zip(form.results, loop_origins(loop.proto), strict=True):
         given = [sources[at] for at in inputs]
         made = [_kind(body[n].op, given, opdefs.known(body[n].op).input_types(body[n].proto)) for n in nodes]
         kind = max([*given, *(x for x in made if x == _DATA)], default=_KNOWN)
         known = form.slots[k].kind == "value" or (form.slots[k].kind == "push" and kind == _KNOWN)
-        found.append(kind if known else _DATA)
+        found.append(kind if known and all(counted[at] for at in inputs) else _DATA)
     return found
+
+
+def _begins_as_number(source: Node) -> bool:
+    """Whether a variable begins as an integer constant, by itself and no array (`cluster/loops.py` counts it then)."""
+    if source.op != "Const":
+        return False
+    value = source.proto.attr["value"].tensor
+    dtype = from_tf(value.dtype)
+    return dtype is not None and not dtype.is_float and not value.tensor_shape.dim
 
 
 def _is_float(tf_type: int) -> bool:
