@@ -24,6 +24,7 @@ from .. import opdefs
 from ..ir.dtypes import DType
 from ..ir.primitives import Node
 from ..lowering.lowering import LoweringError
+from ..lowering.table import LOOP
 from .lower import Walk
 
 if TYPE_CHECKING:
@@ -229,7 +230,10 @@ def _plain(value: Any, kind: str, wide: bool) -> Any:
 
 
 def _shape_function(n: ClusterNode, inputs: Sequence[Node], known: Sequence[Any | None]) -> str:
-    """What TensorFlow's shape function says, without the part that names its graph; nothing if it is content."""
+    """What TensorFlow's shape function says, without the part that names its graph; nothing if it is content, or of a
+    loop, an op that it does not know."""
+    if n.op == LOOP:
+        return ""
     import tensorflow as tf
     from tensorflow.core.framework import graph_pb2, node_def_pb2
 

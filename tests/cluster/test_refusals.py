@@ -10,7 +10,11 @@ import re
 from typing import Any
 
 import pytest
+from tensorflow.core.framework import node_def_pb2
 
+from habana_tf.cluster import refusals
+from habana_tf.cluster.cluster import ClusterNode
+from habana_tf.lowering.table import LOOP
 from tests.child import on_hpu
 from tests.effort import THOROUGH
 
@@ -220,3 +224,9 @@ def test_a_refusal_of_bfloat16_has_words_where_the_cpu_has_no_such_kernel() -> N
         assert "must be" in str(error) or "should" in str(error), error
     else:
         raise AssertionError("nothing was raised")
+
+
+def test_of_a_loop_tensorflow_is_not_asked() -> None:
+    """It has no such op, and would say so where another op of the cluster refuses."""
+    loop = ClusterNode(0, LOOP, "while/loop", (), {}, {}, node_def_pb2.NodeDef(op=LOOP))
+    assert refusals._shape_function(loop, [], []) == ""
