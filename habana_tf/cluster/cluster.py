@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from .. import opdefs
 from ..ir.dtypes import DType, from_tf
@@ -22,6 +22,7 @@ from ..lowering.row import CUSTOM
 from ..lowering.table import LOOP, lookup
 from .loop_form import Form
 
+T = TypeVar("T")
 Ref = tuple[int, int]
 """(node index, output index); node index -1 is the cluster's input number `output index`."""
 
@@ -89,7 +90,8 @@ class Cluster:
             if ref not in seen:
                 seen.add(ref)
                 if index >= 0:
-                    stack.extend(_followed(self.nodes[index], output))
+                    node = self.nodes[index]
+                    stack.extend(followed(node.op, node.proto, node.inputs, output))
         return sorted(output for index, output in seen if index < 0)
 
     def seeds(self) -> list[tuple[int, int]]:
@@ -97,19 +99,24 @@ class Cluster:
         return [(self.nodes[i].attrs.get("seed", 0), self.nodes[i].attrs.get("seed2", 0)) for i in self.states]
 
 
-def _followed(node: ClusterNode, output: int) -> Iterable[Ref]:
-    """What the value of a node's output follows from."""
-    if node.op in SHAPE_ONLY:
+def followed(op: str, proto: Any, inputs: Sequence[T], output: int) -> Sequence[T]:
+    """Those of a node's inputs from whose values that of an output follows."""
+    if op in SHAPE_ONLY:
         return ()
-    if node.op == LOOP:
-        return [node.inputs[at] for at in loop_origins(node.proto)[output][0]]
-    return node.inputs
+    if op == LOOP:
+        return [inputs[at] for at in loop_origins(proto)[output][0]]
+    return inputs
 
 
 def loop_origins(proto: Any) -> list[tuple[set[int], set[int]]]:
     """`Form.origins` of an `HpuLoop`."""
-    body = parsed(proto.attr["body"].s)
-    return Form.parse(proto.attr["form"].s.decode()).origins([n.inputs for n in body.nodes], body.outputs)
+    return _origins(proto.attr["form"].s.decode(), proto.attr["body"].s)
+
+
+@functools.lru_cache(maxsize=256)
+def _origins(form: str, data: bytes) -> list[tuple[set[int], set[int]]]:
+    body = parsed(data)
+    return Form.parse(form).origins([n.inputs for n in body.nodes], body.outputs)
 
 
 def plain(value: Any) -> Any:
@@ -287,8 +294,10 @@ def content_digest(data: bytes) -> str:
 
 def custom_content(cluster: Cluster) -> list[list[str]]:
     """[op, content] of the ops whose lowering the program brings, loops included, by op."""
+    if not CUSTOM:
+        return []
     found: dict[str, str] = {}
-    stack = [cluster] if CUSTOM else []
+    stack = [cluster]
     while stack:
         for node in stack.pop().nodes:
             row = lookup(node.op)

@@ -69,22 +69,16 @@ class Form:
         inner, left = self.inner(), self.left(outputs)
         found = []
         for result in self.results:
-            variables: set[int] = set()
-            nodes: set[int] = set()
-            reached = [result]
-            stack = [outputs[0]]
-            while stack or reached:
-                if reached:
-                    k = reached.pop()
-                    if k not in variables:
-                        variables.add(k)
-                        stack.extend(left.get(k, ()))
-                    continue
+            variables, nodes = {result}, set[int]()
+            stack = [outputs[0], *left.get(result, ())]
+            while stack:
                 index, output = stack.pop()
-                if index < 0:
-                    reached.append(inner[output])
-                elif index not in nodes:
-                    nodes.add(index)
-                    stack.extend(sources[index])
+                if index >= 0:
+                    if index not in nodes:
+                        nodes.add(index)
+                        stack.extend(sources[index])
+                elif (k := inner[output]) not in variables:
+                    variables.add(k)
+                    stack.extend(left.get(k, ()))
             found.append(({at for at, k in enumerate(self.order) if k in variables}, nodes))
         return found

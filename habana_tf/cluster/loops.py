@@ -29,6 +29,8 @@ from .loop_form import Form
 from .loop_motion import move
 
 LowerNode = Callable[..., list[Node]]
+FEW = 16
+"""Elements of what is pushed, up to which integers are followed through the iterations."""
 
 
 def lower(c: Lowering, n: ClusterNode, lower_node: LowerNode) -> list[Node]:
@@ -107,10 +109,8 @@ class _Lowered:
                 self.ranges.append((left[0], self._size(k), "element {} of a list of {}"))
         values = {k: left[0] for k, left in self.left.items() if self.form.slots[k].kind == "value"}
         pops = {k for k, slot in enumerate(self.form.slots) if slot.kind == "pop"}
-        asked = [n for n, _, _ in self.ranges]
-        asked += [
-            left[0] for k, left in self.left.items() if self.form.slots[k].kind == "push" and _is_integer(left[0])
-        ]
+        pushed = (left[0] for k, left in self.left.items() if self.form.slots[k].kind == "push")
+        asked = [*(n for n, _, _ in self.ranges), *filter(_few_integers, pushed)]
         counted = count(self.condition, self.inner, values, pops, known, asked)
         if symbolic and (counted is None or any(node not in counted.sequences for node, _, _ in self.ranges)):
             raise self.c.needs_number("how often a loop runs, and where, must be a number")
@@ -234,14 +234,11 @@ class _Lowered:
         self.finals[k] = lambda: self.c.b.scatter(base(), self.made[k, 0], [where], (0,), "set")
 
 
-def _is_integer(node: Node) -> bool:
-    """Whether a node is a few integers: the sizes and positions that a gradient needs."""
+def _few_integers(node: Node) -> bool:
+    """Whether a node is no more than sizes or positions, which a gradient may need."""
     sizes = [n for n in node.shape if isinstance(n, int)]
     return not node.dtype.is_float and len(sizes) == node.rank and math.prod(sizes) <= FEW
 
-
-FEW = 16
-"""Elements up to which integers of a loop are followed through its iterations."""
 
 LIST_OPS = frozenset({"TensorListGetItem", "TensorListSetItem", "TensorListLength", "TensorListElementShape"})
 

@@ -253,12 +253,8 @@ class _Maker:
                 continue
             needed.add(ref)
             node, output = ref
-            if node not in members or node.op in cluster.SHAPE_ONLY:
-                continue
-            if node.op == LOOP:
-                stack.extend(node.inputs[at] for at in cluster.loop_origins(node.proto)[output][0])
-            else:
-                stack.extend(node.inputs)
+            if node in members:
+                stack.extend(cluster.followed(node.op, node.proto, node.inputs, output))
         return host | {ref for ref in inputs if ref in needed}
 
     def _write(
