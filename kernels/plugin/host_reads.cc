@@ -8,10 +8,6 @@ namespace habana {
 
 namespace {
 
-void UnknownLength(TF_ShapeInferenceContext* ctx, TF_Status* status) {
-  TF_ShapeInferenceContextSetUnknownShape(ctx, status);
-}
-
 struct ReadKernel {
   int64_t most;  // bytes of a tensor that is read
 };
@@ -42,7 +38,7 @@ void Compute(void* kernel, TF_OpKernelContext* ctx) {
 }  // namespace
 
 void RegisterHostReads() {
-  RegisterOp({"HpuToHost", {"x: T"}, {"words: int32"}, {"T: type", "most: int"}, UnknownLength},
+  RegisterOp({"HpuToHost", {"x: T"}, {"words: int32"}, {"T: type", "most: int"}, UnknownShapes},
              /*stateful=*/false);
   RegisterHpuKernel("HpuToHost", {Create, Compute, Destroy<ReadKernel>}, {}, {"words"});
 }

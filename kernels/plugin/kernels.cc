@@ -12,10 +12,6 @@
 namespace habana {
 namespace {
 
-void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status) {
-  TF_ShapeInferenceContextSetUnknownShape(ctx, status);
-}
-
 void RegisterLaunch() {
   RegisterOp({"HpuLaunch",
               {"args: Tin", "host_args: Thost"},

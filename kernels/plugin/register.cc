@@ -32,6 +32,10 @@ bool ReadNodeDef(TF_OpKernelConstruction* ctx, std::string* node_def) {
   return true;
 }
 
+void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status) {
+  TF_ShapeInferenceContextSetUnknownShape(ctx, status);
+}
+
 void RegisterOp(const OpSpec& op, bool stateful) {
   TfStatus status;
   TF_OpDefinitionBuilder* builder = TF_NewOpDefinitionBuilder(op.name);

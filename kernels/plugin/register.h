@@ -46,6 +46,8 @@ struct OpSpec {
   std::initializer_list<const char*> attrs;
   void (*shapes)(TF_ShapeInferenceContext* ctx, TF_Status* status);
 };
+// An op whose results may have any shape.
+void UnknownShapes(TF_ShapeInferenceContext* ctx, TF_Status* status);
 void RegisterOp(const OpSpec& op, bool stateful = true);
 
 // An op that a program defines, stateless.
