@@ -33,7 +33,7 @@ def install() -> None:
 
     def _numpy(self: Any) -> Any:
         device = self.backing_device
-        if device is None or "HPU" not in device or not self.dtype.is_numpy_compatible:
+        if "HPU" not in device or not self.dtype.is_numpy_compatible:
             return original(self)
         # Before the op is done nothing must be asked that waits for the tensor: that would keep the GIL, and to
         # compute the tensor may take it.

@@ -106,7 +106,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             rewriter_config,
             strategy_compat,
             xla_compat,
-        )  # fmt: skip
+        )
         from .custom.op import register_all
 
         rewriter_config.install()
