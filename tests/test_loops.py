@@ -195,7 +195,7 @@ def test_a_counter_that_is_data() -> None:
 
 @on_hpu
 def test_values_that_change_places() -> None:
-    body = lambda i, a, b: (i + 1, b, a @ W)  # noqa: E731
+    body = lambda i, a, b: (i + 1, b, a @ W)
     compare(lambda x: tf.while_loop(lambda i, *_: i < 5, body, (0, x[0], x[1]))[1:], X)
 
 
@@ -284,7 +284,7 @@ def test_a_tensor_that_grows_stays_a_loop() -> None:
     from habana_tf.graph.reasons import Reason
 
     def f(x: tf.Tensor) -> tf.Tensor:
-        grow = lambda i, s: (i + 1, tf.concat([s, x[i] * 2.0], 0))  # noqa: E731
+        grow = lambda i, s: (i + 1, tf.concat([s, x[i] * 2.0], 0))
         shapes = (tf.TensorShape(()), tf.TensorShape((None, 5)))
         return tf.while_loop(lambda i, _: i < 4, grow, (0, x[0]), shape_invariants=shapes)[1]
 

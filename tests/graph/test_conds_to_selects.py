@@ -134,7 +134,7 @@ def test_inner_conds_go_first_and_alone_if_the_outer_cannot() -> None:
         def make() -> None:
             x = v1.placeholder(tf.float32, (2,), "x")
             p, q = v1.placeholder(tf.bool, (), "p"), v1.placeholder(tf.bool, (), "q")
-            inner = lambda: v1.cond(q, lambda: tf.abs(x), lambda: tf.tanh(x), name="inner")  # noqa: E731
+            inner = lambda: v1.cond(q, lambda: tf.abs(x), lambda: tf.tanh(x), name="inner")
             tf.abs(v1.cond(p, inner, lambda: outer(x), name="outer"), name="last")
 
         return make

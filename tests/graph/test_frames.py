@@ -75,7 +75,7 @@ def test_nested_branches() -> None:
     def make() -> None:
         x = v1.placeholder(tf.float32, (2,), "x")
         p, q = v1.placeholder(tf.bool, (), "p"), v1.placeholder(tf.bool, (), "q")
-        inner = lambda: v1.cond(q, lambda: tf.abs(x, "abs"), lambda: tf.tanh(x, "tanh"), name="inner")  # noqa: E731
+        inner = lambda: v1.cond(q, lambda: tf.abs(x, "abs"), lambda: tf.tanh(x, "tanh"), name="inner")
         tf.abs(v1.cond(p, inner, lambda: x * 2.0, name="outer"), name="after")
 
     got = classes(make)

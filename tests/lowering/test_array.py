@@ -49,7 +49,7 @@ def test_identities(x):
 
 
 def test_ensure_shape_refuses():
-    fn = lambda x: raw.EnsureShape(input=x, shape=[None, 3])  # noqa: E731
+    fn = lambda x: raw.EnsureShape(input=x, shape=[None, 3])
     assert "expected shape [-1, 3]" in refusal(fn, np.zeros((2, 2), F32))
 
 
@@ -75,7 +75,7 @@ def test_constants(dtype):
 @given(SHAPES, any_type, index_type)
 def test_fill(shape, dtype, index):
     check(lambda d, v: raw.Fill(dims=d, value=v), np.array(shape, index), np.ones((), dtype))
-    empty = lambda d: raw.Empty(shape=d, dtype=tf.as_dtype(dtype), init=True)  # noqa: E731
+    empty = lambda d: raw.Empty(shape=d, dtype=tf.as_dtype(dtype), init=True)
     for (got,) in evaluate(empty, np.array(shape, np.int32)):
         assert got.shape == shape and got.dtype == dtype
 
@@ -131,7 +131,7 @@ def test_a_bfloat16_range_counts_in_bfloat16():
      ([0, 1, np.nan], "go with")],
 )  # fmt: skip
 def test_refused_ranges(numbers, message):
-    fn = lambda a, b, d: raw.Range(start=a, limit=b, delta=d)  # noqa: E731
+    fn = lambda a, b, d: raw.Range(start=a, limit=b, delta=d)
     assert message in refusal(fn, *np.array(numbers, F32))
     with pytest.raises(tf.errors.InvalidArgumentError):
         reference(fn, *np.array(numbers, F32))

@@ -65,10 +65,10 @@ def test_convolutions(x: tuple[int, ...], w: tuple[int, ...], stride: int, paddi
     if which == "forward":
         check(lambda a, b: R.Conv2D(input=a, filter=b, **attrs), x, w)
     elif which == "input":
-        fn = lambda f, g: R.Conv2DBackpropInput(input_sizes=x, filter=f, out_backprop=g, **attrs)  # noqa: E731
+        fn = lambda f, g: R.Conv2DBackpropInput(input_sizes=x, filter=f, out_backprop=g, **attrs)
         check(fn, w, y)
     else:
-        fn = lambda f, g: R.Conv2DBackpropFilter(input=f, filter_sizes=w, out_backprop=g, **attrs)  # noqa: E731
+        fn = lambda f, g: R.Conv2DBackpropFilter(input=f, filter_sizes=w, out_backprop=g, **attrs)
         check(fn, x, y)
 
 

@@ -29,7 +29,7 @@ def test_bincount(data, shape, index, dtype, binary):
 
 
 def test_bincount_refuses_weights_of_another_shape():
-    fn = lambda x, s, w: raw.DenseBincount(input=x, size=s, weights=w)  # noqa: E731
+    fn = lambda x, s, w: raw.DenseBincount(input=x, size=s, weights=w)
     assert "weights" in refusal(fn, np.zeros(3, I32), np.array(2, I32), np.zeros(2, F32))
 
 

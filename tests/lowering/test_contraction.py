@@ -109,7 +109,7 @@ def test_einsum_refuses_what_tensorflow_refuses(equation: str, shapes: Any) -> N
 def test_products_of_sizes_that_differ_are_refused(op: str, first: Any, second: Any) -> None:
     """One column does not stretch to several."""
     names = ("a", "b") if op == "MatMul" else ("x", "y")
-    fn = lambda *x: getattr(R, op)(**dict(zip(names, x, strict=True)))  # noqa: E731
+    fn = lambda *x: getattr(R, op)(**dict(zip(names, x, strict=True)))
     with pytest.raises(tf.errors.InvalidArgumentError):
         reference(fn, normal(*first), normal(*second))
     assert f"on shapes {list(first)}, {list(second)}: " in refusal(fn, normal(*first), normal(*second))
@@ -186,8 +186,8 @@ def test_conv2d_gradients_are_adjoint(case: Any) -> None:
     x, w = normal(*xs), normal(*ws, seed=1)
     y = R.Conv2D(input=x, filter=w, **attrs).numpy()
     dy = normal(*y.shape, seed=2)
-    to_input = lambda f, g: R.Conv2DBackpropInput(input_sizes=xs, filter=f, out_backprop=g, **attrs)  # noqa: E731
-    to_filter = lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=ws, out_backprop=g, **attrs)  # noqa: E731
+    to_input = lambda f, g: R.Conv2DBackpropInput(input_sizes=xs, filter=f, out_backprop=g, **attrs)
+    to_filter = lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=ws, out_backprop=g, **attrs)
     total, scale = np.vdot(y, dy), np.abs(y * dy).sum() + 1e-3
     for operand, gradients in ((x, evaluate(to_input, w, dy)), (w, evaluate(to_filter, x, dy))):
         for (gradient,) in gradients:
@@ -218,8 +218,8 @@ def test_an_empty_batch_gives_an_empty_result_and_a_zero_filter_gradient() -> No
 def test_gradients_of_another_shape_than_the_result_are_refused(shape: Any) -> None:
     attrs = {"strides": [1, 1, 1, 1], "padding": "VALID"}
     x, w, dy = normal(2, 3, 3, 4), normal(2, 2, 4, 5), normal(*shape)
-    to_input = lambda f, g: R.Conv2DBackpropInput(input_sizes=[2, 3, 3, 4], filter=f, out_backprop=g, **attrs)  # noqa: E731
-    to_filter = lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=[2, 2, 4, 5], out_backprop=g, **attrs)  # noqa: E731
+    to_input = lambda f, g: R.Conv2DBackpropInput(input_sizes=[2, 3, 3, 4], filter=f, out_backprop=g, **attrs)
+    to_filter = lambda a, g: R.Conv2DBackpropFilter(input=a, filter_sizes=[2, 2, 4, 5], out_backprop=g, **attrs)
     for fn, operand in ((to_input, w), (to_filter, x)):
         with pytest.raises(tf.errors.OpError):
             reference(fn, operand, dy)

@@ -56,7 +56,7 @@ def test_crops_and_their_gradients(method: str) -> None:
 
 
 def test_boxes_of_another_shape_are_refused() -> None:
-    fn = lambda x, b, i, s: raw.CropAndResize(image=x, boxes=b, box_ind=i, crop_size=s)  # noqa: E731
+    fn = lambda x, b, i, s: raw.CropAndResize(image=x, boxes=b, box_ind=i, crop_size=s)
     assert "boxes" in refusal(fn, numbers(1, 3, 3, 1), numbers(2, 3), i32(0, 0), i32(2, 2))
 
 
@@ -83,7 +83,5 @@ def test_projective_transforms(method: str, mode: str) -> None:
 
 
 def test_transforms_that_are_not_one_per_image_are_refused() -> None:
-    fn = lambda x, t, s: raw.ImageProjectiveTransformV2(  # noqa: E731
-        images=x, transforms=t, output_shape=s, interpolation="NEAREST"
-    )
+    fn = lambda x, t, s: raw.ImageProjectiveTransformV2(images=x, transforms=t, output_shape=s, interpolation="NEAREST")
     assert "one for each image" in refusal(fn, numbers(3, 4, 4, 1), numbers(2, 8), i32(4, 4))

@@ -68,12 +68,8 @@ def test_a_depthwise_convolution_is_a_convolution_with_a_diagonal_filter(case: A
 def test_gradients_of_another_shape_than_the_result_are_refused(shape: Any) -> None:
     attrs = {"strides": [1, 1, 1, 1], "padding": "VALID"}
     xs, ws = [2, 3, 3, 4], [2, 2, 4, 2]
-    to_input = lambda f, g: R.DepthwiseConv2dNativeBackpropInput(  # noqa: E731
-        input_sizes=xs, filter=f, out_backprop=g, **attrs
-    )
-    to_filter = lambda a, g: R.DepthwiseConv2dNativeBackpropFilter(  # noqa: E731
-        input=a, filter_sizes=ws, out_backprop=g, **attrs
-    )
+    to_input = lambda f, g: R.DepthwiseConv2dNativeBackpropInput(input_sizes=xs, filter=f, out_backprop=g, **attrs)
+    to_filter = lambda a, g: R.DepthwiseConv2dNativeBackpropFilter(input=a, filter_sizes=ws, out_backprop=g, **attrs)
     for fn, operand in ((to_input, normal(ws)), (to_filter, normal(xs))):
         with pytest.raises(tf.errors.OpError):
             reference(fn, operand, normal(shape))

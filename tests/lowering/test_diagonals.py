@@ -109,7 +109,7 @@ def test_bands(data, band, dtype):
 
 
 def test_a_band_outside_of_the_matrix_is_refused():
-    part = lambda x, k, p: raw.MatrixDiagPartV3(input=x, k=k, padding_value=p)  # noqa: E731
+    part = lambda x, k, p: raw.MatrixDiagPartV3(input=x, k=k, padding_value=p)
     x = np.zeros((3, 4), F32)
     assert "do not lie in matrices of 3 rows" in refusal(part, x, np.int32(4), np.float32(0))
     assert "lowest and the highest" in refusal(part, x, np.array([2, 1], np.int32), np.float32(0))

@@ -52,7 +52,7 @@ def test_gather_in_more_batches_than_the_indices_can_count():
 
 def test_gather_out_of_range_is_zero():
     x = np.arange(1, 7, dtype=F32).reshape(3, 2)
-    fn = lambda x, i, a: raw.GatherV2(params=x, indices=i, axis=a)  # noqa: E731
+    fn = lambda x, i, a: raw.GatherV2(params=x, indices=i, axis=a)
     for (got,) in evaluate(fn, x, np.int32([0, 3, -1]), np.int32(0)):
         np.testing.assert_array_equal(got, [[1, 2], [0, 0], [0, 0]])
 
@@ -100,7 +100,7 @@ def test_tensor_scatter(kind):
 
 
 def test_scatters_refuse():
-    call = lambda x, i, u: raw.TensorScatterAdd(tensor=x, indices=i, updates=u)  # noqa: E731
+    call = lambda x, i, u: raw.TensorScatterAdd(tensor=x, indices=i, updates=u)
     x = np.zeros((2, 2), F32)
     assert "updates must have shape [1, 2]" in refusal(call, x, np.zeros((1, 1), np.int32), x)
     assert "no axis" in refusal(call, x, np.zeros((3, 0), np.int32), np.zeros((3, 2, 2), F32))

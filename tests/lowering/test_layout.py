@@ -40,7 +40,7 @@ def test_mirror_pad(data, shape):
 
 
 def test_mirror_pad_refuses():
-    fn = lambda x, p: raw.MirrorPad(input=x, paddings=p, mode="REFLECT")  # noqa: E731
+    fn = lambda x, p: raw.MirrorPad(input=x, paddings=p, mode="REFLECT")
     assert "no greater than 1" in refusal(fn, np.zeros(2, F32), np.int32([[2, 0]]))
 
 
@@ -58,7 +58,7 @@ def test_space_and_depth(dtype):
 def test_space_and_batch():
     x = np.arange(2 * 5 * 4 * 3, dtype=F32).reshape(2, 5, 4, 3)
     blocks, pairs = np.int32([2, 3]), np.int32([[1, 0], [0, 2]])
-    space_to_batch = lambda x, k, p: raw.SpaceToBatchND(input=x, block_shape=k, paddings=p)  # noqa: E731
-    batch_to_space = lambda x, k, p: raw.BatchToSpaceND(input=x, block_shape=k, crops=p)  # noqa: E731
+    space_to_batch = lambda x, k, p: raw.SpaceToBatchND(input=x, block_shape=k, paddings=p)
+    batch_to_space = lambda x, k, p: raw.BatchToSpaceND(input=x, block_shape=k, crops=p)
     check(space_to_batch, x, blocks, pairs)
     check(batch_to_space, space_to_batch(x, blocks, pairs).numpy(), blocks, pairs)

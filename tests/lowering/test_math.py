@@ -229,11 +229,11 @@ OUTPUT_GRADS = ["EluGrad", "SeluGrad"]
 def test_gradients(name, dtype):
     fn = getattr(raw, name)
     if name in GRADS:
-        call = lambda a, g: fn(y=a, dy=g)  # noqa: E731
+        call = lambda a, g: fn(y=a, dy=g)
     elif name in OUTPUT_GRADS:
-        call = lambda a, g: fn(gradients=g, outputs=a)  # noqa: E731
+        call = lambda a, g: fn(gradients=g, outputs=a)
     else:
-        call = lambda a, g: fn(gradients=g, features=a)  # noqa: E731
+        call = lambda a, g: fn(gradients=g, features=a)
 
     @quick
     @given(st.data(), hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=5))
@@ -251,7 +251,7 @@ def test_gradients(name, dtype):
 @pytest.mark.parametrize("name", GRADS)
 def test_gradients_of_as_many_elements(name):
     """TensorFlow compares the numbers of elements; the result has the first input's shape."""
-    call = lambda a, g: getattr(raw, name)(y=a, dy=g)  # noqa: E731
+    call = lambda a, g: getattr(raw, name)(y=a, dy=g)
     y, dy = np.arange(1, 7, dtype=F32).reshape(2, 3), np.arange(6, dtype=F32).reshape(3, 2)
     check(call, y, dy)
     check(call, y[:1], dy.reshape(-1)[:3])
@@ -287,7 +287,7 @@ def test_ops_that_do_not_broadcast(name, shapes):
 
 @pytest.mark.parametrize("shapes", [((1, 3), (3,), ()), ((3,), (1,), ()), ((2, 3), (1, 3), (2, 3))])
 def test_clip_by_value_refuses(shapes):
-    call = lambda x, lo, hi: raw.ClipByValue(t=x, clip_value_min=lo, clip_value_max=hi)  # noqa: E731
+    call = lambda x, lo, hi: raw.ClipByValue(t=x, clip_value_min=lo, clip_value_max=hi)
     xs = [np.ones(s, F32) for s in shapes]
     with pytest.raises(tf.errors.InvalidArgumentError):
         reference(call, *xs)

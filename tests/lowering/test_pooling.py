@@ -82,7 +82,7 @@ def test_the_first_of_equal_maxima_gets_the_gradient() -> None:
     attrs = {"ksize": [1, 2, 2, 2, 1], "strides": [1, 2, 2, 2, 1], "padding": "VALID"}
     want = np.zeros_like(x)
     want[0, 0, 0, 0, 0] = 3
-    fn = lambda a, b, g: R.MaxPool3DGrad(orig_input=a, orig_output=b, grad=g, **attrs)  # noqa: E731
+    fn = lambda a, b, g: R.MaxPool3DGrad(orig_input=a, orig_output=b, grad=g, **attrs)
     for (got,) in evaluate(fn, x, dy / 3, dy):
         np.testing.assert_array_equal(got, want)
 
@@ -224,7 +224,7 @@ def test_a_stride_over_channels_counts_for_nothing() -> None:
 def test_windows_that_no_pooling_takes(window: Any) -> None:
     x = values([2, 4, 4, 6], 0, False)
     for fn in (R.MaxPool, R.MaxPoolWithArgmax):
-        pool = lambda a, fn=fn: fn(input=a, ksize=window, strides=window, padding="VALID")  # noqa: E731
+        pool = lambda a, fn=fn: fn(input=a, ksize=window, strides=window, padding="VALID")
         with pytest.raises(tf.errors.UnimplementedError):
             reference(pool, x)
         assert "MaxPool" in refusal(pool, x)
@@ -235,7 +235,7 @@ def test_gradients_of_another_shape_than_the_result_are_refused() -> None:
     y = R.MaxPool(input=x, **attrs).numpy()
     for shape in ([1, 2, 2, 4], [2, 3, 2, 4], [2, 2, 2, 1], [2, 1, 1, 4]):
         dy = values(shape, 1, False)
-        fn = lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **attrs)  # noqa: E731
+        fn = lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **attrs)
         with pytest.raises(tf.errors.InvalidArgumentError):
             reference(fn, x, y, dy)
         assert str(shape) in refusal(fn, x, y, dy)
@@ -245,7 +245,7 @@ def test_gradients_of_another_shape_than_the_result_are_refused() -> None:
 
 def test_padding_of_a_whole_window_is_refused() -> None:
     attrs = {"ksize": [1, 2, 2, 1], "strides": [1, 1, 1, 1], "padding": "EXPLICIT"}
-    fn = lambda a: R.MaxPool(input=a, explicit_paddings=[0, 0, 2, 0, 0, 0, 0, 0], **attrs)  # noqa: E731
+    fn = lambda a: R.MaxPool(input=a, explicit_paddings=[0, 0, 2, 0, 0, 0, 0, 0], **attrs)
     with pytest.raises(tf.errors.InvalidArgumentError):
         reference(fn, values([1, 3, 3, 1], 0, False))
     assert "smaller than the windows" in refusal(fn, values([1, 3, 3, 1], 0, False))

@@ -241,7 +241,7 @@ def test_choices(samples: int) -> None:
 def test_many_choices() -> None:
     """Thousands of draws among a hundred classes: no more than one in a thousand falls on the other side."""
     logits = np.random.default_rng(4).uniform(-3, 3, (1, 100)).astype(np.float32)
-    draw = lambda x, n, s: R.StatelessMultinomial(logits=x, num_samples=n, seed=s)  # noqa: E731
+    draw = lambda x, n, s: R.StatelessMultinomial(logits=x, num_samples=n, seed=s)
     given = (logits, np.int32(5000), np.array([8, 1], np.int32))
     (want,) = reference(draw, *given)
     for (got,) in evaluate(draw, *given):

@@ -31,7 +31,7 @@ def test_unsorted_segments(kind):
 
 def test_an_id_out_of_range_is_left_out():
     """TensorFlow refuses one that is too large."""
-    fn = lambda x, i, n: raw.UnsortedSegmentSum(data=x, segment_ids=i, num_segments=n)  # noqa: E731
+    fn = lambda x, i, n: raw.UnsortedSegmentSum(data=x, segment_ids=i, num_segments=n)
     for (got,) in evaluate(fn, np.ones(4, F32), np.int32([0, 2, -1, 0]), np.int32(2)):
         np.testing.assert_array_equal(got, [2, 0])
 

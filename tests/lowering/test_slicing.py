@@ -116,7 +116,7 @@ def _constant_slice(x, constants, masks):
 
 def test_strided_slice_refuses():
     x = np.zeros((2, 3), F32)
-    call = lambda x, b, e, s: raw.StridedSlice(input=x, begin=b, end=e, strides=s, shrink_axis_mask=1)  # noqa: E731
+    call = lambda x, b, e, s: raw.StridedSlice(input=x, begin=b, end=e, strides=s, shrink_axis_mask=1)
     assert "slice index 2 of dimension 0 out of bounds" in refusal(call, x, _v([2]), _v([3]), _v([1]))
     assert "non-zero" in refusal(call, x, _v([0]), _v([3]), _v([0]))
 
