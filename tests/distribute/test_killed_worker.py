@@ -172,7 +172,7 @@ def _horovodrun() -> list[str]:
         pytest.param(
             lambda: mpirun(2, sys.executable, "script.py"), "process rank 1", id="mpirun", marks=pytest.mark.rest
         ),
-        pytest.param(_horovodrun, "Process name: 1", id="horovodrun"),
+        pytest.param(_horovodrun, "Process name: 1", id="horovodrun", marks=pytest.mark.rest),
     ],
 )
 def test_horovod(command: Callable[[], list[str]], words: str) -> None:

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from habana_tf.custom.build import build
 from tests.child import on_hpu
-from tests.effort import THOROUGH
 from tests.examples.programs import EXAMPLES
 
 sys.path.append(str(EXAMPLES / "custom_ops"))
@@ -43,14 +42,12 @@ def op(how: str) -> Any:
 
 def sampled(x: np.ndarray, offsets: np.ndarray, kernel: int) -> np.ndarray:
     """The definition, in float64: each pixel counts as much as it is near, by row and by column."""
-    n, height, width, channels = x.shape
-    out = np.zeros((n, height, width, kernel * kernel, channels))
-    for m, i, j, tap in np.ndindex(*out.shape[:4]):
-        row = i + tap // kernel - kernel // 2 + offsets[m, i, j, tap, 0]
-        column = j + tap % kernel - kernel // 2 + offsets[m, i, j, tap, 1]
-        near = [np.maximum(0, 1 - np.abs(np.arange(size) - at)) for size, at in ((height, row), (width, column))]
-        out[m, i, j, tap] = np.einsum("h,w,hwc->c", *near, x[m].astype(np.float64))
-    return out
+    _, height, width, _ = x.shape
+    i, j, tap = np.arange(height)[:, None, None], np.arange(width)[:, None], np.arange(kernel * kernel)
+    row = i + tap // kernel - kernel // 2 + offsets[..., 0]
+    column = j + tap % kernel - kernel // 2 + offsets[..., 1]
+    near = [np.maximum(0, 1 - np.abs(np.arange(n) - at[..., None])) for n, at in ((height, row), (width, column))]
+    return np.einsum("nijkh,nijkw,nhwc->nijkc", *near, x.astype(np.float64))
 
 
 def numbers(seed: int, shape: tuple[int, int, int, int], kernel: int, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -87,11 +84,10 @@ def test_samples_of_any_shape_and_type() -> None:
 
 
 @on_hpu
-@pytest.mark.part
 def test_gradients_are_the_slopes_of_the_definition() -> None:
     """Numerical ones, in float64: the samples are linear in each single number, so that differences are exact."""
 
-    @settings(few, max_examples=24 if THOROUGH else 6)
+    @few
     @CASES
     def check(how: str, seed: int, shape: tuple[int, int, int, int], kernel: int, dtype: Any) -> None:
         x, offsets = numbers(seed, shape, kernel, dtype)
