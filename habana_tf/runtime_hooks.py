@@ -82,9 +82,10 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
     if row is not None and _takes(row, node):
         data = cluster.of_node(node_def)
         results = cluster.parsed(data).results
-        assigns = [(k, r.assigns) for k, r in enumerate(results) if r.assigns >= 0]
+        info = _info(node_def, data)
+        assigns = [(k, info[1][r.assigns]) for k, r in enumerate(results) if r.assigns >= 0]
         outputs = [k for k, r in enumerate(results) if r.assigns < 0]
-        return "dataflow", dtype, _info(node_def, data), assigns, outputs
+        return "dataflow", dtype, info, assigns, outputs
     attrs = [(k, v.SerializeToString()) for k, v in node.attr.items() if not k.startswith("_")]
     return "stock", dtype, node.op, node.op.startswith("ResourceGather"), attrs
 

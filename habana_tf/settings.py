@@ -285,6 +285,13 @@ HABANA_SIM_COMPILE: Setting[str] = Setting(
     meaning="forbid makes compiling a recipe an error: it shows that a warm cache compiles nothing.",
     key=False,
 )
+HABANA_SIM_UPDATE_IN_PLACE: Setting[bool] = Setting(
+    "HABANA_SIM_UPDATE_IN_PLACE",
+    True,
+    *kind.SWITCH,
+    meaning="0 gives a variable new memory with every update, for measuring what it saves to write over the old value.",
+    key=False,
+)
 HABANA_SIM_CHECK_KERNELS: Setting[bool] = Setting(
     "HABANA_SIM_CHECK_KERNELS",
     False,

@@ -34,7 +34,7 @@ SHAPE_ONLY = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 class Arg:
     """An input or output of a cluster. variable: it is the value of a variable, present or new.
 
-    assigns: for an output, the index of the resource input whose variable gets it; -1 for none.
+    assigns: for an output, the cluster's input that is the present value of the variable that gets it; -1 for none.
     """
 
     dtype: DType
@@ -333,11 +333,12 @@ def of_node(nodedef: bytes) -> bytes:
         host = not resource and (name in (*row.fixed, *row.host) or dtype is DType.I32)
         entries.append(Arg(dtype, host, name, resource))
     writer = Writer(node.op)
-    refs = {at: writer.arg(entries[at]) for at in sorted(range(len(entries)), key=lambda at: entries[at].host)}
+    order = sorted(range(len(entries)), key=lambda at: entries[at].host)
+    refs = {at: writer.arg(entries[at]) for at in order}
     del node.input[:]
     me = writer.node(node, [refs[at] for at in range(len(entries))])
     positions = {name: slices[name].start for name in row.updates}
-    outputs: list[Arg] = [Arg(entries[at].dtype, False, name, True, at) for name, at in positions.items()]
+    outputs: list[Arg] = [Arg(entries[at].dtype, False, name, True, order.index(at)) for name, at in positions.items()]
     for name, tf_type in zip(facts.output_names(node), facts.output_types(node), strict=True):
         dtype = from_tf(tf_type)
         if dtype is None:

@@ -57,7 +57,8 @@ class Walk:
     def program(self) -> Program:
         """What all nodes came to."""
         outputs = [self._made[ref] for ref in self.cluster.outputs]
-        return Program(self.b.inputs, outputs, self.states, self.premises.conditions)
+        updates = tuple((r.assigns, k) for k, r in enumerate(self.cluster.results) if r.assigns >= 0)
+        return Program(self.b.inputs, outputs, self.states, self.premises.conditions, updates)
 
 
 def lower(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,6 +39,8 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     emitted.spared = in_place.joined(_outputs(program, plan), emitted.kernels, generated.codes)
     emitted.layout.join(emitted.spared)
     emitted.add(plan)
+    copies = emitted.only_copies()
+    spared = {(source, output) for _, source, output in copies}
     return Recipe(
         name,
         emitted.made,
@@ -49,7 +50,8 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         bytes(emitted.layout.constants),
         code,
         emitted.rows,
-        emitted.only_copies(),
+        copies,
+        in_place.updated(program, emitted.kernels, emitted.layout.life, spared),
         conditions=program.conditions,
         loops=emitted.loops,
         customs=emitted.customs,
@@ -100,7 +102,8 @@ class _Emitted:
                 self._done += 1
 
     def only_copies(self) -> list[tuple[int, int, int]]:
-        return [(at, int(source.arg), output) for at, source, output in self.copies if self.layout.uses(source) == 1]
+        last = {source: self.layout.life(source)[1] for _, source, _ in self.copies}
+        return [(at, int(source.arg), output) for at, source, output in self.copies if last[source] == at]
 
     def _kernel(self, code: Code, kernel: Body, times: int) -> None:
         first = len(self.made)
@@ -232,7 +235,6 @@ class _Layout:
         self._numbers: dict[Node, int] = {}
         self._made: list[tuple[Kind, int, Extent]] = []
         self._life: dict[int, tuple[int, int]] = {}
-        self._used: Counter[int] = Counter()
         self._joined: dict[Node, Node] = {}
         self._blocks: int | None = None
 
@@ -245,9 +247,9 @@ class _Layout:
         given = source.op is Op.INPUT and not isinstance(source.arg, tuple)
         return self._outputs.get(self._home(target)) if given else None
 
-    def uses(self, node: Node) -> int:
-        """How many calls work on a node."""
-        return self._used[self.number(node)]
+    def life(self, node: Node) -> tuple[int, int]:
+        """The first and the last call that work on a node; -1 if none does."""
+        return self._life.get(self._numbers.get(self._home(node), -1), (-1, -1))
 
     def number(self, node: Node) -> int:
         node = self._home(node)
@@ -303,7 +305,6 @@ class _Layout:
 
     def used(self, numbers: tuple[int, ...] | list[int], call: int) -> None:
         """Notes that a call works on these buffers."""
-        self._used.update(set(numbers))
         for n in numbers:
             first, last = self._life.get(n, (call, call))
             self._life[n] = (min(first, call), max(last, call))

@@ -139,9 +139,28 @@ class Fusion:
             through=more.through,
         )
         g.before |= me.before - {g.number}
-        added = me.ancestors & ~(1 << g.number)
-        g.ancestors |= added
-        bit = 1 << g.number
+        self._inherit(g, me.ancestors & ~(1 << g.number))
+
+    def overwrite_last(self, updates: Mapping[Node, Node]) -> None:
+        """Lets what makes the new value of a variable wait for all that reads the old one, where it can: it may then be
+        written over that. updates: old value -> new one."""
+        for group in list(self.groups):
+            for old in updates.keys() & group.body.reads.keys():
+                for writer in self._writers.get(updates[old], ()):
+                    self._wait(writer, group)
+
+    def _wait(self, me: Group, other: Group) -> None:
+        """Lets a group wait for another one, unless it is the other way around."""
+        bit, its = 1 << me.number, 1 << other.number
+        if me is other or other.ancestors & bit or me.ancestors & its:
+            return
+        me.before.add(other.number)
+        self._inherit(me, other.ancestors | its)
+
+    def _inherit(self, me: Group, added: int) -> None:
+        """Notes that a group, and all behind it, come after others."""
+        bit = 1 << me.number
+        me.ancestors |= added
         for other in self.groups:
             if other.ancestors & bit:
                 other.ancestors |= added

@@ -9,14 +9,18 @@ copy of the whole, which a cache of keys and values is too large for at every to
     first scatter  -> copy -> second scatter                    both are one buffer, and there is no copy at all
 
 Either way nobody may read the old value after the new one has begun to be written. So it is with a sum that a loop
-carries: what an iteration adds to it is added where it is.
+carries: what an iteration adds to it is added where it is. And so it is with variables: an optimizer's new values are
+written over the old ones, which halves what a step touches of them, if the launch has the variables' memory to itself
+(see kernels/plugin/launch.cc):
+
+    w, m, v (inputs)  -> product of the gradient, with Adam behind it  -> w, m, v (outputs)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from ..ir.primitives import Node, Op
+from ..ir.primitives import Node, Op, Program
 from .body import Body, Load, Lookup
 from .code import Code
 
@@ -59,21 +63,54 @@ def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[C
 
 def adds_up(kernels: Sequence[Body], now: Node, then: Node) -> bool:
     """Whether what a loop carries may be changed where it is: an iteration reads each element of it once, where it
-    writes the new one, and nowhere else. Tiles of products that overlap would add twice; over sizes that are numbers
-    they do so in compact code only, and loops have none (see `generate`)."""
+    writes the new one, and nowhere else."""
     readers = [k for k in kernels if now in k.reads]
-    if len(readers) != 1:
-        return False
-    (kernel,) = readers
-    places = {s.offset for s in kernel.stores if s.target is then}
-    loads = [v for v in kernel.values if isinstance(v, Load | Lookup) and v.node is now]
-    others = kernel.without({then})
+    return len(readers) == 1 and now not in readers[0].without({then}).reads and overwrites(readers[0], now, then)
+
+
+def overwrites(kernel: Body, old: Node, new: Node) -> bool:
+    """Whether a kernel may write a tensor over one that it reads: it reads each element where it writes the new one,
+    before, and nowhere else. All values at a point are computed once, and a stored one depends on what it is made of.
+
+    Tiles of products that overlap would read what they have written; over sizes that are numbers they do so in compact
+    code only, of which there is none with a second tensor to read (see `generate`)."""
+    places = {s.offset for s in kernel.stores if s.target is new}
+    loads = [v for v in kernel.values if isinstance(v, Load | Lookup) and v.node is old]
     return (
         (kernel.is_contraction or kernel.is_loop)
         and not kernel.reductions
         and all(isinstance(n, int) for n in kernel.domain)
-        and now not in {v.base for v in kernel.operands}
+        and old not in {v.base for v in kernel.operands}
         and len(places) == 1
-        and now not in others.reads
         and all(isinstance(v, Load) and not v.guard and {v.offset} == places for v in loads)
     )
+
+
+def updated(
+    program: Program,
+    kernels: Sequence[Body],
+    life: Callable[[Node], tuple[int, int]],
+    copies: Collection[tuple[int, int]],
+) -> list[tuple[int, int]]:
+    """(input, output) of the variables of a program whose new values may be written over the old ones.
+
+    life: the first and the last call that work on a tensor; copies: (input, output) where all that reads the input is a
+    copy of it to the output, which is spared. A kernel in C may fail, and would leave half of the variables new.
+    """
+    if any(n.op is Op.CUSTOM for n in program.nodes()):
+        return []
+    writers: dict[Node, list[Body]] = {}
+    for kernel in kernels:
+        for node in dict.fromkeys(kernel.outputs):
+            writers.setdefault(node, []).append(kernel)
+    out = []
+    for pair in program.updates:
+        old, new = program.inputs[pair[0]], program.outputs[pair[1]]
+        if old.dtype is not new.dtype or old.numel != new.numel:
+            continue
+        read, written = life(old)[1], life(new)[0]
+        both = [kernel for kernel in writers.get(new, ()) if old in kernel.reads]
+        at_once = read == written and len(both) == 1 and overwrites(both[0], old, new)
+        if read < written or at_once or pair in copies:
+            out.append(pair)
+    return out

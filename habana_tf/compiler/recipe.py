@@ -99,10 +99,10 @@ class CustomCall:
 class Recipe:
     """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
     the number of its first kernel call and how many it has; `described` is the same, compressed, and stays when those
-    are dropped. `copies`: (call, input, output) of calls that only copy an
-    input that nobody else reads to an output; an output that takes over its input's memory is spared it. It serves
-    sizes for which all `conditions` are at least 0. `loaded` and `data` are what its programs share, made for the first
-    of them; `code` and `constants` are empty from then on."""
+    are dropped. `copies`: (call, input, output) of calls that only copy an input that no later call reads to an
+    output; an output that takes over its input's memory is spared it. `in_place`: (input, output) of variables whose
+    new value may be written over the old one. It serves sizes for which all `conditions` are at least 0. `loaded` and
+    `data` are what its programs share, made for the first of them; `code` and `constants` are empty from then on."""
 
     name: str
     calls: list[KernelCall]
@@ -113,6 +113,7 @@ class Recipe:
     code: bytes
     kernels: list[dict[str, Any]] = field(default_factory=list)
     copies: list[tuple[int, int, int]] = field(default_factory=list)
+    in_place: list[tuple[int, int]] = field(default_factory=list)
     loaded: Loaded | None = None
     data: RecipeData | None = None
     conditions: tuple[ext.Expr, ...] = ()
@@ -188,7 +189,7 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
         recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to, loops,
-        [(*_custom(call), checked) for call in recipe.customs],
+        [(*_custom(call), checked) for call in recipe.customs], recipe.in_place,
     )  # fmt: skip
 
 
@@ -217,6 +218,7 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
         "outputs": [[d.label, [pack_extent(n) for n in shape]] for d, shape in recipe.outputs],
         "states": [pack_extent(n) for n in recipe.states],
         "copies": recipe.copies,
+        "in_place": recipe.in_place,
         "conditions": [pack_extent(n) for n in recipe.conditions],
         "loops": [
             [
@@ -262,6 +264,7 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
         sections["constants"],
         sections["object"],
         copies=[(call, source, target) for call, source, target in plan["copies"]],
+        in_place=[(source, target) for source, target in plan["in_place"]],
         conditions=tuple(n for n in map(unpack_extent, plan["conditions"]) if isinstance(n, ext.Expr)),
         loops=[
             LoopCalls(

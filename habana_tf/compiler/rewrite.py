@@ -30,7 +30,7 @@ def finish_outputs(program: Program) -> Program:
         if node.op in (Op.INPUT, Op.CONST) or node in outputs:
             node = Node(Op.RESHAPE, (node,), node.shape, node.dtype, None, node.origin)
         outputs.append(node)
-    return Program(program.inputs, outputs, program.states, program.conditions)
+    return replace(program, outputs=outputs)
 
 
 def _rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
@@ -41,4 +41,4 @@ def _rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
         same = all(a is b for a, b in zip(src, node.src, strict=True))
         made[node] = change(node if same else replace(node, src=src))
     outputs = [made[n] for n in program.outputs]
-    return Program(program.inputs, outputs, program.states, program.conditions)
+    return replace(program, outputs=outputs)

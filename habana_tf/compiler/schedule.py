@@ -134,4 +134,5 @@ def schedule(program: Program, cached: bool = False) -> Schedule:
                 fusion.add(*contraction(n, operands[n], kept))
             elif isinstance(what, OwnKernel):
                 fusion.add(alone(n, what, kept), None)
+    fusion.overwrite_last({program.inputs[old]: program.outputs[new] for old, new in program.updates})
     return Schedule(fusion.kernels(set(program.outputs)), kept)

@@ -29,18 +29,21 @@ from ..lowering.table import LOOP, lookup
 from .frames import Flow
 from .ops import FORWARDING, argument_names, attr, output_names, output_types
 from .partition import Group
+from .variable_handles import handle_key
 from .view import Node, Ref, View
 
 
 @dataclass(frozen=True)
 class LaunchNode:
-    """What is known of an `HpuLaunch` node that was made. ops: how many of each op it holds, most frequent first."""
+    """What is known of an `HpuLaunch` node that was made. ops: how many of each op it holds, most frequent first;
+    updated: how many variables it updates where they are."""
 
     name: str
     node: str
     ops: dict[str, int]
     inputs: int
     outputs: int
+    updated: int = 0
 
 
 class Unreadable(Exception):
@@ -284,9 +287,14 @@ class _Maker:
             count = len(output_types(node)) + (len(self._row(node).updates) if node.virtual else 0)
             for k in range(count):
                 text[node, k] = f"{made}:{k}" if k else made
+        read = {handle_key(ref[0].inputs[0]): k for k, ref in enumerate(arguments) if ref[0].op == "ReadVariableOp"}
         for ref in results:
-            kept = any(c.op == "AssignVariableOp" and ref in c.inputs for c in self.consumers.get(ref[0], ()))
-            writer.result(text[ref], cluster.Arg(self._type(ref), ref in host_results, ref[0].proto.name, kept))
+            assigns = [c for c in self.consumers.get(ref[0], ()) if c.op == "AssignVariableOp" and ref in c.inputs]
+            keys = [key for c in assigns if (key := handle_key(c.inputs[0])) is not None and key in read]
+            new = cluster.Arg(
+                self._type(ref), ref in host_results, ref[0].proto.name, bool(assigns), read[keys[0]] if keys else -1
+            )
+            writer.result(text[ref], new)
         data = writer.bytes()
         name = f"cluster_{cluster.digest(data)[:12]}"
         data = writer.named(name)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .. import bf16_config, settings
@@ -33,6 +33,7 @@ from . import (
     report,
     tensor_lists,
     triangles,
+    updates_in_place,
     variables,
 )
 from .frames import Flow
@@ -107,6 +108,8 @@ def _clusters(work: Work) -> None:
 
 def _launches(work: Work) -> None:
     work.launches = launch_nodes.encapsulate(work.view, work.flow, work.groups)
+    updated = updates_in_place.convert(work.view, work.flow)
+    work.launches = [replace(launch, updated=updated.get(launch.node, 0)) for launch in work.launches]
     # TensorFlow's executor says nothing of a cycle: it ends with nothing left that can run, and results never made
     work.view.topological()
 

@@ -180,8 +180,10 @@ _before = PlacementReport()
 
 
 def _graph(g: GraphRecord) -> dict[str, Any]:
-    launches = [{"name": c.name, "node": c.node, "ops": c.ops, "inputs": c.inputs, "outputs": c.outputs}
-                for c in g.launches]  # fmt: skip
+    launches = [
+        {"name": c.name, "node": c.node, "ops": c.ops, "inputs": c.inputs, "outputs": c.outputs, "updated": c.updated}
+        for c in g.launches
+    ]
     return {
         "nodes": g.nodes, "on_hpu": g.on_hpu, "in_launches": g.in_launches, "seconds": round(g.seconds, 6),
         "launches": launches, "refused": refused_rows(g.refused),

@@ -41,10 +41,10 @@ from .reasons import Reason
 from .variable_handles import Handles, Key, accesses
 from .view import Node, Ref, View
 
-_PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
+PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 """They run Python, which may do anything to any variable."""
 
-_ASKS = frozenset({"VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "_Retval"})
+ASKS = frozenset({"VarIsInitializedOp", "VariableShape", "DisableCopyOnRead", "_Retval"})
 """They take a handle and leave the variable's value alone."""
 
 
@@ -121,7 +121,7 @@ class _Walk:
 
     def _runs_aside(self, node: Node, taken: Handles) -> bool:
         """Whether an op that is no candidate is split too, and computes on the CPU (`cpu_updates.py`)."""
-        if node.op in ("ReadVariableOp", "AssignVariableOp", *_ASKS) or node in self.managed:
+        if node.op in ("ReadVariableOp", "AssignVariableOp", *ASKS) or node in self.managed:
             return False
         return self.placement.reasons.get(node) is not Reason.ORDER and cpu_updates.possible(node, taken)
 
@@ -160,7 +160,7 @@ class _Walk:
 
     def _settle(self, node: Node, owed: int) -> None:
         """A node that has nothing to do with variables waits, or, if it cannot be seen, owes."""
-        if node.op in _PYTHON:
+        if node.op in PYTHON:
             self.unknown |= self._mark(node)
         if (node.op == "NoOp" or self.placement.takes(node)) and node not in self.preserved:
             if any(c in self.assigns for c in node.controls):
@@ -381,7 +381,7 @@ class _Walk:
     # --- everything else that takes a handle ---
 
     def _other(self, node: Node, taken: Handles) -> None:
-        if node.op in _ASKS:
+        if node.op in ASKS:
             return
         bit = self._mark(node)
         cls = self.flow.classes[node]

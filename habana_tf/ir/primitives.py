@@ -163,13 +163,15 @@ class Program:
     """A lowered cluster: what `compile` turns into a recipe.
 
     `states[i]` is, for random state i, the number of 128-bit Philox samples that one launch reserves. It holds for
-    sizes for which all `conditions` are at least 0 (see `conditions`).
+    sizes for which all `conditions` are at least 0 (see `conditions`). updates: (input, output) by number: the present
+    value of a variable and the one it gets.
     """
 
     inputs: list[Node]
     outputs: list[Node]
     states: list[Extent] = field(default_factory=list)
     conditions: tuple[ext.Expr, ...] = ()
+    updates: tuple[tuple[int, int], ...] = ()
 
     def nodes(self) -> list[Node]:
         """All nodes that an output needs, sources first, in a fixed order."""

@@ -59,7 +59,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          int64_t workspace, const std::vector<StateTuple>& states,
                          const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
                          const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
-                         const std::vector<CustomTuple>& customs) {
+                         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
@@ -77,6 +77,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   for (const auto& [call, input, output] : copies) {
     program->copies.push_back({static_cast<size_t>(call), input, static_cast<size_t>(output)});
   }
+  for (const auto& [input, output] : in_place) program->in_place.push_back({input, output});
   for (const auto& [first, count, trips, windows, carried, blocks] : loops) {
     if (first < 0 || count < 0) throw nb::value_error("a loop has a negative field");
     Loop loop{static_cast<size_t>(first), static_cast<size_t>(count), trips, {}, {}, blocks};

@@ -16,6 +16,7 @@ using BufferTuple = std::tuple<int, int, int64_t, int64_t>;
 using OutputTuple = std::tuple<int, std::vector<int64_t>>;
 using StateTuple = std::tuple<int, uint64_t>;
 using CopyTuple = std::tuple<int, int, int>;                     // call, input, output
+using UpdateTuple = std::tuple<size_t, size_t>;                  // input, output
 using WindowTuple = std::tuple<int, int64_t, int64_t, int64_t>;  // buffer, start, step, block
 using CarriedTuple = std::tuple<int, int, int, int>;             // now, next, from, to
 // first, calls, trips, windows, carried, blocks
@@ -43,7 +44,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          int64_t workspace, const std::vector<StateTuple>& states,
                          const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
                          const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
-                         const std::vector<CustomTuple>& customs);
+                         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place);
 
 // A program whose body is `callable(inputs, outputs, states)`: memoryviews of bytes, and 24 bytes per state.
 OwnedProgram MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,

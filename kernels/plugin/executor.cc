@@ -101,6 +101,24 @@ Status Execution::ToTensor(size_t k, const char* what, TensorPtr* tensor) {
   return status;
 }
 
+Status Execution::ToMemory(size_t k, char* data, bool at_once) {
+  const Output* out = nullptr;
+  const Status status = OutputOf(k, &out);
+  if (!status.ok()) return status;
+  if (at_once || out->nbytes == 0) {
+    scratch_->outputs[k] = data;
+    return {};
+  }
+  scratch_->copies_out.emplace_back(data, k);
+  return tensors_->Temporary(out->nbytes, "the new value of a variable", &scratch_->outputs[k]);
+}
+
+size_t Execution::ProgramInput(int input) const {
+  const std::vector<int>& order = cluster_->order();
+  if (order.empty()) return static_cast<size_t>(input);
+  return static_cast<size_t>(std::find(order.begin(), order.end(), input) - order.begin());
+}
+
 int Execution::OpInput(size_t input) const {
   const std::vector<int>& order = cluster_->order();
   return order.empty() ? static_cast<int>(input) : order[input];

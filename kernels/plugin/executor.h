@@ -45,11 +45,16 @@ class Execution {
   // `what` where there is no memory for it.
   Status ToOutput(size_t k, int at, const int* candidates = nullptr, int count = 0);
   Status ToTensor(size_t k, const char* what, TensorPtr* tensor);
+  // The memory at an address, where an input may be: that is overwritten while the program runs only
+  // `at_once`.
+  Status ToMemory(size_t k, char* data, bool at_once);
 
   // The inputs, by their number in the op, whose buffers could serve as output `k`; at most `most`.
   int Alike(size_t k, int* candidates, int most) const;
   // The op's number of an input of the program.
   int OpInput(size_t input) const;
+  // The program's number of an input of the op.
+  size_t ProgramInput(int input) const;
 
   Status Run();
 
@@ -59,7 +64,7 @@ class Execution {
     std::vector<InputView> inputs;
     std::vector<int64_t> dims;
     std::vector<char*> outputs;
-    std::vector<std::pair<char*, size_t>> copies_out;  // where an aligned stand-in is to be copied, output
+    std::vector<std::pair<char*, size_t>> copies_out;  // where a stand-in is to be copied, output
     std::vector<RandomState> states;
     bool busy = false;
   };

@@ -5,6 +5,7 @@
 #include "plugin/launch.h"
 #include "plugin/register.h"
 #include "plugin/stock.h"
+#include "plugin/updated_variables.h"
 #include "plugin/variables.h"
 #include "runtime/callbacks.h"
 #include "runtime/late_ops.h"
@@ -14,12 +15,14 @@ namespace {
 
 void RegisterLaunch() {
   RegisterOp({"HpuLaunch",
-              {"args: Tin", "host_args: Thost"},
+              {"args: Tin", "host_args: Thost", "variables: num_variables * resource"},
               {"results: Tout", "host_results: Thost_out"},
               {"Tin: list(type) >= 0", "Thost: list(type) >= 0", "Tout: list(type) >= 0",
-               "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string"},
+               "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string",
+               "num_variables: int >= 0 = 0", "updates: list(int) = []"},
               UnknownShapes});
-  RegisterHpuKernel("HpuLaunch", kLaunch, {}, {"host_args", "host_results"});
+  SetUpdatesVariables(UpdatedVariables::Possible());
+  RegisterHpuKernel("HpuLaunch", kLaunch, {}, {"host_args", "variables", "host_results"});
 }
 
 Status RegisterLaterKernel(const Registration& kernel) {

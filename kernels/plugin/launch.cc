@@ -1,6 +1,9 @@
 #include "plugin/launch.h"
 
+#include <algorithm>
+
 #include "plugin/executor.h"
+#include "plugin/updated_variables.h"
 
 namespace habana {
 
@@ -8,21 +11,82 @@ namespace {
 
 struct LaunchKernel {
   ClusterKernel cluster;
+  std::vector<int> handles;    // the op's inputs that are variables to be updated
+  std::vector<int> variables;  // by output: which of these it is the new value of, or -1
 
-  explicit LaunchKernel(std::string text, bool is_node = true) : cluster(std::move(text), is_node) {}
+  explicit LaunchKernel(std::string node_def) : cluster(std::move(node_def), /*is_node=*/true) {}
+  LaunchKernel(std::string text, std::vector<int> order, std::vector<int> given, std::vector<int> made)
+      : cluster(std::move(text), /*is_node=*/false, std::move(order)),
+        handles(std::move(given)),
+        variables(std::move(made)) {}
 };
 
-void* CreateLaunch(TF_OpKernelConstruction* ctx) {
-  TfStatus status;
-  int32_t list_size = 0;
-  int32_t total_size = 0;
-  TF_OpKernelConstruction_GetAttrSize(ctx, "cluster", &list_size, &total_size, status.get());
-  std::string cluster;
-  if (status.ok()) {
-    cluster.resize(static_cast<size_t>(total_size));
-    TF_OpKernelConstruction_GetAttrString(ctx, "cluster", cluster.data(), cluster.size(), status.get());
+// The attributes of a node; the first that cannot be read decides the status.
+class Attributes {
+ public:
+  explicit Attributes(TF_OpKernelConstruction* ctx) : ctx_(ctx) {}
+  TfStatus& status() { return status_; }
+
+  // Of a list its elements, of a text its bytes.
+  size_t Length(const char* name) {
+    if (!status_.ok()) return 0;
+    int32_t list_size = 0;
+    int32_t total_size = 0;
+    TF_OpKernelConstruction_GetAttrSize(ctx_, name, &list_size, &total_size, status_.get());
+    return status_.ok() ? static_cast<size_t>(std::max({list_size, total_size, 0})) : 0;
   }
-  return Made(ctx, status) ? new LaunchKernel(std::move(cluster), /*is_node=*/false) : nullptr;
+
+  std::string Text(const char* name) {
+    std::string text(Length(name), '\0');
+    if (status_.ok())
+      TF_OpKernelConstruction_GetAttrString(ctx_, name, text.data(), text.size(), status_.get());
+    return text;
+  }
+
+  std::vector<int64_t> Numbers(const char* name) {
+    std::vector<int64_t> numbers(Length(name));
+    if (!numbers.empty()) {
+      TF_OpKernelConstruction_GetAttrInt64List(ctx_, name, numbers.data(), static_cast<int>(numbers.size()),
+                                               status_.get());
+    }
+    return numbers;
+  }
+
+ private:
+  TF_OpKernelConstruction* ctx_;
+  TfStatus status_;
+};
+
+// Handles of variables stand behind the op's other inputs; the cluster has them among its inputs.
+void* CreateLaunch(TF_OpKernelConstruction* ctx) {
+  Attributes attributes(ctx);
+  std::string cluster = attributes.Text("cluster");
+  const std::vector<int64_t> updates =
+      attributes.Numbers("updates");  // an input and an output of the cluster each
+  const size_t count = updates.size() / 2;
+  const size_t others = attributes.Length("Tin") + attributes.Length("Thost");
+  std::vector<int> order(others + count, -1);
+  std::vector<int> handles;
+  std::vector<int> variables(attributes.Length("Tout") + attributes.Length("Thost_out"), -1);
+  for (size_t k = 0; k < count && attributes.status().ok(); ++k) {
+    const auto input = static_cast<size_t>(updates[2 * k]);
+    const auto output = static_cast<size_t>(updates[2 * k + 1]);
+    if (input >= order.size() || output >= variables.size()) {
+      TF_SetStatus(attributes.status().get(), TF_INVALID_ARGUMENT,
+                   "an HpuLaunch updates a variable that its cluster does not have");
+      break;
+    }
+    handles.push_back(static_cast<int>(others + k));
+    order[input] = handles.back();
+    variables[output] = static_cast<int>(k);
+  }
+  if (!Made(ctx, attributes.status())) return nullptr;
+  int next = 0;
+  for (int& at : order) {
+    if (at < 0) at = next++;
+  }
+  if (count == 0) order.clear();
+  return new LaunchKernel(std::move(cluster), std::move(order), std::move(handles), std::move(variables));
 }
 
 // The input that an output begins as a copy of, or -1.
@@ -33,18 +97,60 @@ int CopiedTo(const Program& program, size_t output) {
   return -1;
 }
 
-Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
-  TF_OpKernelContext* ctx = tensors->ctx();
-  const std::vector<int>& order = kernel->cluster.order();
-  const size_t num_inputs = order.empty() ? static_cast<size_t>(TF_NumInputs(ctx)) : order.size();
-  for (size_t k = 0; k < num_inputs; ++k) {
+Status AddInputs(const LaunchKernel& kernel, Tensors* tensors, const UpdatedVariables& variables,
+                 Execution* execution) {
+  const size_t num_inputs = static_cast<size_t>(TF_NumInputs(tensors->ctx()));
+  const std::vector<int>& order = kernel.cluster.order();
+  const size_t first_handle = num_inputs - kernel.handles.size();
+  execution->ClearInputs();
+  for (size_t k = 0; k < (order.empty() ? num_inputs : order.size()); ++k) {
+    const auto at = static_cast<size_t>(execution->OpInput(k));
+    if (at >= first_handle) {
+      execution->AddInput(variables.value(at - first_handle));
+      continue;
+    }
     TensorPtr
         tensor;  // gone at once: TensorFlow's context keeps it, and our reference would forbid taking it over
-    const Status status = tensors->Input(execution->OpInput(k), &tensor);
+    const Status status = tensors->Input(static_cast<int>(at), &tensor);
     if (!status.ok()) return status;
     execution->AddInput(tensor.get());
   }
-  Status status = execution->Find();
+  return {};
+}
+
+// The program for the inputs as they are. With variables: holds their locks when it returns one.
+Status Find(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* variables, Execution* execution) {
+  for (;;) {
+    Status status = variables->Lock();
+    if (status.ok()) status = AddInputs(kernel, tensors, *variables, execution);
+    if (!status.ok() || (!variables->empty() && execution->FindKnown())) return status;
+    variables->Unlock();  // compiling takes the GIL
+    status = execution->Find();
+    if (!status.ok() || variables->empty()) return status;
+  }
+}
+
+// The new value of a variable goes over the old one; at once if the program may do so while it reads.
+Status ToVariable(size_t k, size_t input, TF_Tensor* value, Tensors* tensors, Execution* execution) {
+  const Program& program = execution->program();
+  const std::vector<int64_t> dims = Dims(value);
+  if (dims != program.outputs[k].dims) {
+    return Status(
+        Code::kInvalidArgument,
+        "the new value of a variable has another shape than the variable, in launch '" + program.name + "'");
+  }
+  TfStatus status;
+  TF_SetOutput(tensors->ctx(), static_cast<int>(k), value, status.get());
+  if (!status.ok()) return FromTf(status.get());
+  const auto is_this = [&](const Update& u) { return u.input == input && u.output == k; };
+  const bool at_once = std::any_of(program.in_place.begin(), program.in_place.end(), is_this);
+  return execution->ToMemory(k, static_cast<char*>(TF_TensorData(value)), at_once);
+}
+
+Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
+  TF_OpKernelContext* ctx = tensors->ctx();
+  UpdatedVariables variables(tensors, kernel->handles);
+  Status status = Find(*kernel, tensors, &variables, execution);
   if (!status.ok()) return status;
   const Program& program = execution->program();
   const size_t num_outputs = static_cast<size_t>(TF_NumOutputs(ctx));
@@ -57,6 +163,13 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     constexpr int kMost = 8;
     int candidates[kMost];
     int count = 0;
+    if (const int variable = kernel->variables.empty() ? -1 : kernel->variables[k]; variable >= 0) {
+      const auto at = static_cast<size_t>(variable);
+      status = ToVariable(k, execution->ProgramInput(kernel->handles[at]), variables.value(at), tensors,
+                          execution);
+      if (!status.ok()) return status;
+      continue;
+    }
     if (in_place && k == 0) {
       count = execution->Alike(k, candidates, kMost);
     } else if (const int input = CopiedTo(program, k); input >= 0) {

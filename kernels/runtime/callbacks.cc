@@ -79,10 +79,14 @@ Card& TheCard() {
   return *card;
 }
 
+std::atomic<bool> g_updates_variables{false};
+
 }  // namespace
 
 void SetRegistrations(std::vector<Registration> registrations) { Registrations() = std::move(registrations); }
 const std::vector<Registration>& GetRegistrations() { return Registrations(); }
+void SetUpdatesVariables(bool possible) { g_updates_variables.store(possible); }
+bool UpdatesVariables() { return g_updates_variables.load(); }
 void SetCard(const Card& card) { TheCard() = card; }
 const Card& GetCard() { return TheCard(); }
 

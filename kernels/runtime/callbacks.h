@@ -118,6 +118,10 @@ struct Registration {
 HABANA_EXPORT void SetRegistrations(std::vector<Registration> registrations);
 HABANA_EXPORT const std::vector<Registration>& GetRegistrations();
 
+// Whether launches can update variables where they are, which the plugin sees when TensorFlow loads it.
+HABANA_EXPORT void SetUpdatesVariables(bool possible);
+HABANA_EXPORT bool UpdatesVariables();
+
 // The card this process simulates, set before TensorFlow loads the plugin.
 struct Card {
   std::string chip = "GAUDI2";

@@ -89,11 +89,17 @@ struct Output {
   size_t nbytes;
 };
 
-// A call that does nothing but copy an input, which no other call reads, to an output. An output that takes
+// A call that does nothing but copy an input, which no later call reads, to an output. An output that takes
 // over the input's memory is spared it.
 struct Copy {
   size_t call;
   int input;
+  size_t output;
+};
+
+// A variable's present value, an input, and its new one: an output that may be written over it.
+struct Update {
+  size_t input;
   size_t output;
 };
 
@@ -169,6 +175,7 @@ class HABANA_EXPORT Program {
   std::vector<Output> outputs;
   std::vector<StateUse> states;
   std::vector<Copy> copies;
+  std::vector<Update> in_place;
   std::vector<Loop> loops;  // by `first`, outer ones before inner ones
   std::vector<CustomKernel> customs;
   size_t workspace = 0;

@@ -69,7 +69,8 @@ size_t Hash(const std::vector<int64_t>& key) {
 
 void ForgetPrograms() { g_generation.fetch_add(1, std::memory_order_release); }
 
-ClusterKernel::ClusterKernel(std::string text, bool is_node) : text_(std::move(text)), is_node_(is_node) {}
+ClusterKernel::ClusterKernel(std::string text, bool is_node, std::vector<int> order)
+    : text_(std::move(text)), is_node_(is_node), order_(std::move(order)) {}
 
 ClusterKernel::ClusterKernel(const ClusterInfo& info) : is_node_(false) { Adopt(info); }
 
@@ -95,7 +96,7 @@ Status ClusterKernel::Adopt(const ClusterInfo& info) {
     fixed_[static_cast<size_t>(index)] = 1;
   }
   cluster_ = info.cluster;
-  order_ = info.order;
+  if (!info.order.empty()) order_ = info.order;
   for (const auto& seeds : info.states) {
     streams_.push_back(std::make_unique<RandomStream>(seeds.first, seeds.second));
   }

@@ -26,7 +26,8 @@ HABANA_EXPORT void ForgetPrograms();
 class HABANA_EXPORT ClusterKernel {
  public:
   // `text` is a serialized cluster, or with `is_node` a serialized NodeDef whose cluster Python makes.
-  ClusterKernel(std::string text, bool is_node);
+  // order: the op input behind each program input, if they are not the same and Python does not know.
+  ClusterKernel(std::string text, bool is_node, std::vector<int> order = {});
   // A cluster already known.
   explicit ClusterKernel(const ClusterInfo& info);
 

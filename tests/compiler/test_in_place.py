@@ -1,18 +1,19 @@
-"""Updates in place: which copies of a scatter's base are not made, and that the numbers stay right."""
+"""Updates in place: which copies of a scatter's base are not made, and which variables are written over."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import Recipe, bind, pack, unpack
+from habana_tf.compiler.recipe import Kind, Recipe, bind, pack, unpack
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Node, Program
+from habana_tf.ir.primitives import Contraction, Node, Program
 
 F32 = np.float32
 
@@ -80,3 +81,41 @@ def test_a_scatter_that_is_read_later_keeps_its_memory() -> None:
     b, cache, row, at = given()
     first = put(b, cache, row, at)
     assert len(run(Program(b.inputs, [first, put(b, first, b.map("neg", row), at)], [])).calls) == 4
+
+
+def product(b: Builder, x: Node, y: Node) -> Node:
+    return b.contract(x, y, Contraction((0, 1), (1, 2), (0, 2)))
+
+
+def trained(make: Callable[[Builder, Node, Node], Node]) -> Recipe:
+    """A step on a weight [24, 24]: new values, and what a product with the old ones gives."""
+    b = Builder()
+    w, x = b.input((24, 24), DType.F32), b.input((24, 24), DType.F32)
+    back = product(b, x, w)
+    return compile_program(Program(b.inputs, [make(b, w, x), back], updates=((0, 0),)), "test", target())
+
+
+def test_a_weight_is_written_over_when_all_others_have_read_it() -> None:
+    def descended(b: Builder, w: Node, x: Node) -> Node:
+        return b.map("sub", w, b.map("mul", product(b, x, x), b.const(0.1, DType.F32, (24, 24))))
+
+    recipe = trained(descended)
+    assert recipe.in_place == [(0, 0)]
+    assert unpack("test", pack(recipe)[1]).in_place == recipe.in_place
+    numbers = {(b.kind, b.index): k for k, b in enumerate(recipe.buffers)}
+    old, new = numbers[Kind.INPUT, 0], numbers[Kind.OUTPUT, 0]
+    last = max(k for k, call in enumerate(recipe.calls) if old in call.buffers)
+    assert last == min(k for k, call in enumerate(recipe.calls) if new in call.buffers)
+    assert len(recipe.calls) > 1 and last == len(recipe.calls) - 1, "the product that reads the old one goes first"
+
+
+def test_a_weight_that_is_read_elsewhere_than_it_is_written_is_not() -> None:
+    assert trained(lambda b, w, x: b.map("add", b.permute(w, (1, 0)), x)).in_place == []
+    assert trained(lambda b, w, x: product(b, w, w)).in_place == []
+
+
+def test_a_weight_whose_sums_are_made_first_is_written_over() -> None:
+    def centred(b: Builder, w: Node, x: Node) -> Node:
+        return b.map("sub", w, b.broadcast_in_dim(b.reduce("sum", w, [1]), (24, 24), [0]))
+
+    assert trained(centred).in_place == [(0, 0)]

@@ -69,13 +69,14 @@ def launch(
 
     if not tf.executing_eagerly():
         node = op_def_library._apply_op_helper(
-            "HpuLaunch", args=list(args), host_args=list(host), Tout=list(out), Thost_out=list(host_out),
-            cluster=cluster, cluster_name="test",
+            "HpuLaunch", args=list(args), host_args=list(host), variables=[], Tout=list(out), Thost_out=list(host_out),
+            cluster=cluster, cluster_name="test", updates=[],
         )[2]  # fmt: skip
         return list(node.outputs)
     attrs = (
         "Tin", [a.dtype.as_datatype_enum for a in args], "Thost", [a.dtype.as_datatype_enum for a in host],
         "Tout", list(out), "Thost_out", list(host_out), "cluster", cluster, "cluster_name", b"test",
+        "num_variables", 0,
     )  # fmt: skip
     return execute.execute(b"HpuLaunch", len(out) + len(host_out), [*args, *host], attrs, context.context(), name=None)
 

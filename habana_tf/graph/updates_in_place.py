@@ -1,0 +1,178 @@
+"""Hands a launch the variables that it updates, in the place of their values: it writes the new ones over the old.
+
+What: a variable that one launch reads and updates becomes an input of that launch, by its handle. The read before it
+and the assignment behind it go. The pair (input of the cluster, its output) stands in the node's attribute `updates`.
+
+    v ─┬─ ReadVariableOp ─ HpuLaunch ─┐
+       └────────────────── AssignVariableOp          ->      v ─ HpuLaunch(updates: 0 -> 0)
+
+Why: what an optimizer keeps is read and written once a step. In new memory each time, a step touches twice as much of
+it, and two steps' values are in memory at once.
+
+Invariants: nobody else in the graph takes the variable, so there is no order to keep but that of the assignment: what
+it waited for the launch waits for, unless that is behind the launch, and who waited for it waits for the launch. Who
+holds a variable's old value keeps it: the launch makes a copy then (kernels/plugin/updated_variables.cc). Variables in
+loops and branches, of sizes that are not known and in sessions (where one may have no value yet, which TensorFlow would
+not say as well) stay as they are, as do all in a graph that runs Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .. import settings
+from ..cluster import cluster
+from .frames import ROOT, Flow
+from .ops import RESOURCE, output_types
+from .shapes import Shapes
+from .variable_handles import Key, handle_key
+from .variables import ASKS, PYTHON
+from .view import Node, Ref, View
+
+
+def convert(view: View, flow: Flow) -> dict[str, int]:
+    """Does so for every launch of a graph, where TensorFlow lets it. Gives how many variables each one got, by name."""
+    from habana_tf._native import _bridge
+
+    launches = [n for n in view.alive() if n.op == "HpuLaunch" and flow.classes[n] == ROOT]
+    if not launches or not settings.HABANA_SIM_UPDATE_IN_PLACE.get() or not _bridge.updates_variables():
+        return {}
+    if any(n.op in PYTHON for n in view.alive()):
+        return {}
+    takers = _takers(view)
+    return {launch.name: _hand_over(view, flow, launch, takers) for launch in launches}
+
+
+def _takers(view: View) -> dict[Key, list[Node]]:
+    """For every variable whose handle is an argument of the graph: who takes it, but for a question."""
+    out: dict[Key, list[Node]] = {}
+    carriers: set[Node] = set()
+    for node in view.topological():
+        if node.op in ("_Arg", "_DeviceArg") and RESOURCE in output_types(node):
+            carriers.add(node)
+            continue
+        for source, output in node.inputs:
+            key = handle_key((source, output)) if source in carriers else None
+            if key is None:
+                continue
+            if node.op == "Identity":
+                carriers.add(node)
+            elif node.op not in ASKS:
+                out.setdefault(key, []).append(node)
+    return out
+
+
+@dataclass(frozen=True)
+class _Update:
+    """A variable of a launch. at, output: its numbers among the cluster's inputs and outputs."""
+
+    at: int
+    output: int
+    read: Node
+    assign: Node
+
+
+def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node]]) -> int:
+    consumers = view.consumers()
+    found = _found(view, flow, launch, takers, consumers)
+    if not found:
+        return 0
+    launch.inputs += [u.assign.inputs[0] for u in found]
+    for update in found:
+        for source in (*update.read.controls, *_waits_for(update.assign)):
+            launch.add_control(source)
+    _vanish(view, {u.read: u.read.controls for u in found} | {u.assign: [launch] for u in found})
+    gone = {u.at for u in found}
+    attrs = launch.proto.attr
+    types = [t for k, t in enumerate(attrs["Tin"].list.type) if k not in gone]
+    attrs["Tin"].list.ClearField("type")
+    attrs["Tin"].list.type.extend(types)
+    attrs["num_variables"].i = len(found)
+    attrs["updates"].list.i.extend(n for u in found for n in (u.at, u.output))
+    launch.inputs = [ref for k, ref in enumerate(launch.inputs) if k not in gone]
+    return len(found)
+
+
+def _found(
+    view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node]], consumers: dict[Node, list[Node]]
+) -> list[_Update]:
+    """The variables of a launch that it can be given."""
+    device_args = len(launch.proto.attr["Tin"].list.type)
+    found = []
+    for output, result in enumerate(cluster.parsed(launch.proto.attr["cluster"].s).results):
+        if result.host or not 0 <= result.assigns < device_args:
+            continue
+        read = launch.inputs[result.assigns][0]
+        key = handle_key(read.inputs[0])
+        taken = {n for n in takers.get(key, ()) if n is not read} if key is not None else set()
+        assign = taken.pop() if len(taken) == 1 else None
+        if (
+            assign is not None and assign.op == "AssignVariableOp" and assign.inputs[1] == (launch, output)
+            and flow.classes[read] == flow.classes[assign] == ROOT
+            and read.device == assign.device == launch.device
+            and all(n is launch or (read, 0) not in n.inputs for n in consumers[read])
+            and not {read.name, assign.name} & view.fetched
+            and _has_elements(assign.inputs[0])
+        ):  # fmt: skip
+            found.append(_Update(result.assigns, output, read, assign))
+    later = _later(launch, consumers)
+    waits = {u.assign: later.intersection(_waits_for(u.assign)) for u in found}
+    count = -1
+    while count != len(found):  # what an assignment may wait for depends on which others go
+        count = len(found)
+        assigns = {u.assign for u in found}
+        found = [u for u in found if waits[u.assign] <= assigns]
+    return found
+
+
+def _waits_for(node: Node) -> list[Node]:
+    """The nodes that a node waits for by control, those behind NoOps in the place of these."""
+    out: dict[Node, None] = {}
+    stack = list(reversed(node.controls))
+    while stack:
+        source = stack.pop()
+        if source not in out:
+            out[source] = None
+            stack.extend(reversed(source.controls) if source.op == "NoOp" else ())
+    return [n for n in out if n.op != "NoOp"]
+
+
+def _vanish(view: View, instead: dict[Node, list[Node]]) -> None:
+    """Takes nodes out of the graph that have no data any more; who waited for one waits for others instead."""
+
+    def others(sources: list[Node]) -> Iterator[Node]:
+        for source in sources:
+            if source in instead:
+                yield from others(instead[source])
+            else:
+                yield source
+
+    for node in view.alive():
+        controls = instead.get(node, node.controls)
+        if not instead.keys().isdisjoint(node.controls) or node in instead:
+            node.controls = [c for c in dict.fromkeys(others(controls)) if c is not node]
+    for node in instead:
+        if node.name in view.preserved:
+            node.become("NoOp")
+            node.inputs = []
+        else:
+            view.remove(node)
+
+
+def _later(node: Node, consumers: dict[Node, list[Node]]) -> set[Node]:
+    """All that comes after a node."""
+    out: set[Node] = set()
+    stack = [node]
+    while stack:
+        for consumer in consumers[stack.pop()]:
+            if consumer not in out:
+                out.add(consumer)
+                stack.append(consumer)
+    return out
+
+
+def _has_elements(handle: Ref) -> bool:
+    """Whether it is known that a variable has elements: one without a value looks like one that has none."""
+    shape = Shapes.variable(handle)
+    return shape is not None and 0 not in shape

@@ -1,0 +1,266 @@
+"""Variables that a launch updates where they are: which they are, and that the numbers are right."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.child import on_hpu, python
+
+STEPS = 3
+SQUARE = np.random.default_rng(0).normal(size=(6, 6)).astype("f4")
+ROW = np.random.default_rng(1).normal(size=(6,)).astype("f4")
+X = np.random.default_rng(2).normal(size=(6, 6)).astype("f4")
+
+Step = Callable[[tf.Tensor, list[tf.Variable]], Any]
+
+
+def updated() -> int:
+    """Variables that the launches of the last graph update where they are."""
+    from habana_tf.graph import report
+
+    return sum(launch.updated for launch in report.placement_report().graphs[-1].launches)
+
+
+def compare(step: Step, values: Sequence[Any], many: int | None) -> None:
+    """Some steps on both devices: what they return, each looked at when all are done, and the variables at the end.
+    many: of the variables are updated where they are."""
+
+    def run(device: str) -> list[np.ndarray]:
+        with tf.device(device):
+            variables = [tf.Variable(v) for v in values]
+            function = tf.function(lambda x: tf.nest.flatten(step(x, variables)))
+            results = [r for k in range(STEPS) for r in function(tf.constant(X + k))]
+            return [np.asarray(r) for r in (*results, *(v.read_value() for v in variables))]
+
+    want, got = run("/CPU:0"), run("/HPU:0")
+    if many is not None:
+        assert updated() == many
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
+
+
+def assigned(variable: tf.Variable, value: Any) -> None:
+    variable.assign(value)
+
+
+def momentum(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+    w, m = v
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_mean(tf.tanh(x @ w) ** 2)
+    m.assign(0.9 * m + tape.gradient(loss, w))
+    w.assign_sub(0.1 * m)
+    return loss
+
+
+def both_ways(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+    a, b = v
+    old = tf.identity(a)
+    a.assign(-b)
+    b.assign(-old)
+    return tf.reduce_sum(x)
+
+
+def old_and_new(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+    old = v[0] * 2.0
+    v[0].assign(v[0] * 0.5 + x)
+    return old, tf.reduce_sum(old), v[0] * 2.0, v[0].read_value()
+
+
+def twice(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+    v[0].assign_add(x)
+    y = v[0] @ x
+    v[0].assign(y * 0.1)
+    return y
+
+
+def by_rows(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+    seen = tf.gather(v[0], [4, 1])
+    v[0].scatter_sub(tf.IndexedSlices(x[:3], [1, 4, 1]))
+    return seen, tf.gather(v[0], [1, 0])
+
+
+def sums(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+    v[0].assign(v[0] - tf.reduce_mean(v[0], axis=1, keepdims=True) + x)
+    v[1].assign(v[1] / tf.reduce_sum(tf.abs(v[1])) + tf.reduce_sum(v[0], 0))
+    return tf.reduce_sum(v[1])
+
+
+@on_hpu
+def test_the_numbers_are_those_of_the_cpu() -> None:
+    compare(momentum, [SQUARE, SQUARE], 2)
+    compare(old_and_new, [SQUARE], 1)
+    compare(lambda x, v: (tf.identity(v[0]), v[0].assign(v[0] * 2.0)), [SQUARE], 0)  # the old value itself leaves
+    compare(sums, [SQUARE, ROW], 2)
+    compare(by_rows, [SQUARE], 1)
+
+
+@on_hpu
+def test_what_reads_elsewhere_than_it_writes_reads_the_old_value() -> None:
+    """Some cannot be done where the variable is: their results go to other memory first."""
+    moves: list[Callable[[Any], Any]] = [
+        tf.transpose, lambda v: tf.reverse(v, [0]), lambda v: tf.roll(v, 1, 1), lambda v: tf.cumsum(v, 0),
+        lambda v: tf.sort(v, 1), lambda v: v @ v * 0.1, lambda v: tf.gather(v, [5, 4, 3, 2, 1, 0]),
+        lambda v: tf.where(v > tf.transpose(v), v, 0.5), lambda v: v - tf.reduce_max(v),
+    ]  # fmt: skip
+    for move in moves:
+        compare(lambda x, v, move=move: assigned(v[0], move(v[0])) or move(x), [SQUARE], 1)
+    compare(both_ways, [SQUARE, X], 2)
+
+
+@on_hpu
+def test_a_variable_with_more_than_one_update_or_in_a_branch_or_loop() -> None:
+    def branch(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+        tf.cond(tf.reduce_sum(x) > 0, lambda: v[0].assign_add(x @ x), lambda: v[0].assign_sub(tf.nn.softmax(x)))
+        return v[0] + 1.0
+
+    def loop(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+        def body(i: tf.Tensor) -> tf.Tensor:
+            v[0].assign(tf.tanh(v[0] @ x))
+            return i + 1
+
+        tf.while_loop(lambda i: i < 3, body, (0,))
+        return v[0] * 2.0
+
+    def called(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+        inner = tf.function(lambda y: v[0].assign_add(y) * 2.0)
+        v[0].assign_add(x)
+        return inner(x) + v[0]
+
+    for step in (twice, branch, loop, called):
+        compare(step, [SQUARE], None)
+
+
+@on_hpu
+def test_who_holds_a_value_keeps_it() -> None:
+    """A value that was read before a step, or came out of one, is not changed by the next."""
+    with tf.device("/HPU:0"):
+        v = tf.Variable(np.zeros((64, 64), "f4"))
+
+        @tf.function
+        def step() -> tf.Tensor:
+            return v.assign_add(tf.ones_like(v)).read_value()
+
+        held = [v.read_value(), v.value()]
+        for _ in range(3):
+            held.append(step())
+            held.append(v.read_value())
+        assert updated() == 1
+    assert [float(h.numpy()[0, 0]) for h in held] == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert all((h.numpy() == h.numpy()[0, 0]).all() for h in held)
+
+
+@on_hpu
+def test_threads_that_read_see_whole_steps() -> None:
+    with tf.device("/HPU:0"):
+        v = tf.Variable(np.zeros((512, 512), "f4"))
+
+        @tf.function
+        def step() -> None:
+            v.assign_add(tf.ones_like(v))
+
+        torn, ended = [], threading.Event()
+
+        def look() -> None:
+            while not ended.is_set():
+                seen = v.numpy()
+                if (seen != seen[0, 0]).any():
+                    torn.append(seen)
+
+        step()
+        assert updated() == 1
+        readers = [threading.Thread(target=look) for _ in range(2)]
+        writers = [threading.Thread(target=lambda: [step() for _ in range(100)]) for _ in range(2)]
+        for thread in (*readers, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join()
+        ended.set()
+        for thread in readers:
+            thread.join()
+        assert not torn and (v.numpy() == 201).all()
+
+
+@on_hpu
+def test_one_variable_as_two_arguments() -> None:
+    """Either update may be the last; neither may be half of each."""
+    with tf.device("/HPU:0"):
+        v = tf.Variable(np.zeros((256, 256), "f4"))
+
+        @tf.function
+        def step(a: Any, b: Any) -> None:
+            tf.raw_ops.AssignVariableOp(resource=a, value=tf.raw_ops.ReadVariableOp(resource=a, dtype=tf.float32) + 1.0)
+            tf.raw_ops.AssignVariableOp(resource=b, value=tf.raw_ops.ReadVariableOp(resource=b, dtype=tf.float32) + 3.0)
+
+        step(v.handle, v.handle)
+        seen = v.numpy()
+    assert (seen == seen[0, 0]).all() and seen[0, 0] in (1, 3, 4)
+
+
+@on_hpu
+def test_an_optimizer_s_step_needs_no_second_copy_of_its_variables() -> None:
+    from habana_tf._native import _bridge
+
+    with tf.device("/HPU:0"):
+        w, m = (tf.Variable(tf.ones((1024, 1024))) for _ in range(2))
+        x = tf.ones((4, 1024))
+
+        @tf.function
+        def step() -> None:
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((x @ w) ** 2)
+            m.assign(0.9 * m + tape.gradient(loss, w))
+            w.assign_sub(0.1 * m)
+
+        step()
+        tf.config.experimental.reset_memory_stats("HPU:0")
+        now = tf.config.experimental.get_memory_info("HPU:0")["current"]
+        copies = _bridge.counters()["card_copies"]
+        step()
+        peak = tf.config.experimental.get_memory_info("HPU:0")["peak"]
+    assert _bridge.counters()["card_copies"] == copies
+    assert peak - now < 1 << 20, "two variables of 4 MB"
+
+
+@on_hpu
+def test_keras_optimizers_update_all_they_keep() -> None:
+    x = tf.random.stateless_normal((32, 12), (1, 2))
+    for optimizer, kept in (("sgd", 1), ("adam", 3), ("rmsprop", 2)):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(3)])
+        model.compile(optimizer, "mse")
+        model.fit(x, x[:, :3], batch_size=16, epochs=1, verbose=0)
+        assert updated() >= 4 * kept, optimizer
+
+
+@on_hpu
+def test_a_shape_that_does_not_fit_is_an_error_and_changes_nothing() -> None:
+    with tf.device("/HPU:0"):
+        v = tf.Variable(np.ones((2, 3), "f4"))
+
+        @tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
+        def step(x: tf.Tensor) -> None:
+            v.assign(v[0, 0] + x)
+
+        step(tf.ones((2, 3)))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="shape"):
+            step(tf.ones((3, 2)))
+        step(tf.ones((2, 3)))
+        np.testing.assert_array_equal(v.numpy(), np.full((2, 3), 3.0))
+
+
+def test_it_can_be_turned_off() -> None:
+    program = """
+import tensorflow as tf, habana_tf
+habana_tf.load_habana_module()
+v = tf.Variable(tf.ones((2, 2)))
+step = tf.function(lambda: v.assign(tf.tanh(v) @ v))
+step()
+(launch,) = habana_tf.placement_report().graphs[-1].launches
+print(launch.updated)
+"""
+    assert [python(program, HABANA_SIM_UPDATE_IN_PLACE=on).stdout.split()[-1] for on in ("1", "0")] == ["1", "0"]
