@@ -123,6 +123,31 @@ def test_sizes_that_a_loop_computes_beside_other_work() -> None:
 
 
 @on_hpu
+def test_sizes_of_any_input_that_a_loop_carries() -> None:
+    """One recipe serves all sizes: what the loop leaves is a size again, and its body may compute with it."""
+    import habana_tf
+
+    def f(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
+        def body(i: tf.Tensor, s: tf.Tensor, m: tf.Tensor) -> Any:
+            return i + 1, tf.tanh(s @ w) + tf.cast(m, tf.float32), tf.shape(s)[0]
+
+        s, m = tf.while_loop(lambda i, *_: i < 3, body, (0, x, 7))[1:]
+        return tf.reshape(s, [5, m])
+
+    specs = [tf.TensorSpec((None, 5)), tf.TensorSpec((5, 5))]
+    on = {d: tf.function(lambda x, w: f(x, w), input_signature=specs) for d in ("/CPU:0", "/HPU:0")}
+    for rows in (4, 7, 3, 9, 12):
+        x = np.random.default_rng(rows).uniform(-1, 1, (rows, 5)).astype("f4")
+        got = []
+        for device, function in on.items():
+            with tf.device(device):
+                got.append(function(tf.constant(x), tf.constant(W)).numpy())
+        np.testing.assert_allclose(got[1], got[0], rtol=1e-5, atol=1e-5)
+    met = [m.recipe for c in habana_tf.recompilation_report().clusters for m in c.met if m.changed]
+    assert len(met) >= 4 and met.count("known") >= len(met) - 1
+
+
+@on_hpu
 def test_scan_fold_and_map() -> None:
     compare(lambda x, w: tf.scan(lambda s, t: tf.tanh(s @ w + t), x, initializer=tf.zeros((4, 5))), X, W)
     compare(lambda x, w: tf.scan(lambda s, t: s @ w + t, x, initializer=tf.ones((4, 5)), reverse=True), X, W)

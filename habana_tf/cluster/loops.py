@@ -31,6 +31,8 @@ from .loop_motion import move
 LowerNode = Callable[..., list[Node]]
 FEW = 16
 """Elements of what is pushed, up to which integers are followed through the iterations."""
+MOST_SIZES = 1024
+"""Integers of all iterations that may be made of sizes which are not known: each is computed by itself."""
 
 
 def lower(c: Lowering, n: ClusterNode, lower_node: LowerNode) -> list[Node]:
@@ -187,9 +189,11 @@ class _Lowered:
             self.draft.carried[k] = Carried(given, inner, self.left[k][0])
             return
         values = self.counted.values[k]
-        self.finals[k] = lambda: self.c.b.literal(values[-1])
+        if values.dtype == object and values.size > MOST_SIZES:
+            raise self.c.needs_number("what a loop computes of sizes must be numbers")
+        self.finals[k] = lambda: self.c.b.extents(values[-1], inner.dtype)
         if inner in self.users:
-            self.new[inner] = self._row(self.c.b.literal(values[:-1]), (0, 1))
+            self.new[inner] = self._row(self.c.b.extents(values[:-1], inner.dtype), (0, 1))
 
     def _push(self, k: int) -> None:
         """Integers that are known are no work of the loop's: the positions that its gradient reads."""

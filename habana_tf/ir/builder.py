@@ -101,6 +101,16 @@ class Builder:
 
     # -- compute ------------------------------------------------------------------------------------------
 
+    def extents(self, values: Any, dtype: DType) -> Node:
+        """An array of extents; a constant where all are known."""
+        import numpy as np
+
+        array = np.asarray(values)
+        if array.dtype != object or not array.size:
+            return self.literal(array.astype(dtype.numpy))
+        elements = [self.reshape(self.extent(e, dtype), (1,)) for e in array.reshape(-1).tolist()]
+        return self.reshape(self.concat(elements, 0), array.shape)
+
     def map(self, fn: str, *src: Node, dtype: DType | None = None) -> Node:
         """A scalar function applied elementwise: `fn` of UNARY, BINARY, or "select" (bool, then, else).
 
