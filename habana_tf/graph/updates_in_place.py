@@ -10,10 +10,11 @@ Why: what an optimizer keeps is read and written once a step. In new memory each
 it, and two steps' values are in memory at once.
 
 Invariants: nobody else in the graph takes the variable, so there is no order to keep but that of the assignment: what
-it waited for the launch waits for, unless that is behind the launch, and who waited for it waits for the launch. Who
-holds a variable's old value keeps it: the launch makes a copy then (kernels/plugin/updated_variables.cc). Variables in
-loops and branches, of sizes that are not known and in sessions (where one may have no value yet, which TensorFlow would
-not say as well) stay as they are, as do all in a graph that runs Python.
+it waited for the launch waits for, unless that is behind the launch, and who waited for it waits for the launch. In a
+loop that is the next iteration. Read, launch and assignment run under one condition. Who holds a variable's old value
+keeps it: the launch makes a copy then (kernels/plugin/updated_variables.cc). Variables of sizes that are not known and
+in sessions (where one may have no value yet, which TensorFlow would not say as well) stay as they are, as do all in a
+graph that runs Python.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from dataclasses import dataclass
 
 from .. import settings
 from ..cluster import cluster
-from .frames import ROOT, Flow
+from .frames import Flow
 from .ops import RESOURCE, output_types
 from .shapes import Shapes
-from .variable_handles import Key, handle_key
+from .variable_handles import PASSED_ON, Key, handle_key
 from .variables import ASKS, PYTHON
 from .view import Node, Ref, View
 
@@ -35,7 +36,7 @@ def convert(view: View, flow: Flow) -> dict[str, int]:
     """Does so for every launch of a graph, where TensorFlow lets it. Gives how many variables each one got, by name."""
     from habana_tf._native import _bridge
 
-    launches = [n for n in view.alive() if n.op == "HpuLaunch" and flow.classes[n] == ROOT]
+    launches = [n for n in view.alive() if n.op == "HpuLaunch"]
     if not launches or not settings.HABANA_SIM_UPDATE_IN_PLACE.get() or not _bridge.updates_variables():
         return {}
     if any(n.op in PYTHON for n in view.alive()):
@@ -56,7 +57,7 @@ def _takers(view: View) -> dict[Key, list[Node]]:
             key = handle_key((source, output)) if source in carriers else None
             if key is None:
                 continue
-            if node.op == "Identity":
+            if node.op in PASSED_ON:
                 carriers.add(node)
             elif node.op not in ASKS:
                 out.setdefault(key, []).append(node)
@@ -109,7 +110,7 @@ def _found(
         assign = taken.pop() if len(taken) == 1 else None
         if (
             assign is not None and assign.op == "AssignVariableOp" and assign.inputs[1] == (launch, output)
-            and flow.classes[read] == flow.classes[assign] == ROOT
+            and flow.classes[read] == flow.classes[assign] == flow.classes[launch]
             and read.device == assign.device == launch.device
             and all(n is launch or (read, 0) not in n.inputs for n in consumers[read])
             and not {read.name, assign.name} & view.fetched
@@ -161,11 +162,12 @@ def _vanish(view: View, instead: dict[Node, list[Node]]) -> None:
 
 
 def _later(node: Node, consumers: dict[Node, list[Node]]) -> set[Node]:
-    """All that comes after a node."""
+    """All that comes after a node, in its iteration."""
     out: set[Node] = set()
     stack = [node]
     while stack:
-        for consumer in consumers[stack.pop()]:
+        source = stack.pop()
+        for consumer in consumers[source] if source.op != "NextIteration" else ():
             if consumer not in out:
                 out.add(consumer)
                 stack.append(consumer)

@@ -15,11 +15,14 @@ Key = tuple[str, ...]
 Handles = dict[int, "Key | None"]
 """Input position -> which variable (None: not known)."""
 
+PASSED_ON = ("Identity", "Switch", "Enter")
+"""Ops that pass a handle on."""
+
 
 def handle_key(ref: Ref) -> Key | None:
     """What tells variables apart: where the handle enters the graph; None if that is not known."""
     node, output = ref
-    while node.op in ("Identity", "Switch", "Enter"):
+    while node.op in PASSED_ON:
         node, output = node.inputs[0]
     if node.op == "VarHandleOp":
         shared = attr(node, "shared_name").s.decode()
