@@ -152,8 +152,8 @@ class Body:
     """axes: those of the domain that its reductions run over. core: the primitive that has a kernel of its own, if it
     is one; operands: what a contraction reads; steady: which of these are the same in all iterations of the loop it is
     in, so that a copy that is made for it is made once; inputs: what another core reads at a point; updates: whether it
-    works on what is in its result already. through: the nodes it computes and the views it reads through, for
-    people."""
+    works on what is in its result already; overwritten: what it needs after it may have written over it (see
+    `in_place`). through: the nodes it computes and the views it reads through, for people."""
 
     domain: Shape
     stores: tuple[Store, ...] = ()
@@ -164,6 +164,7 @@ class Body:
     steady: tuple[bool, ...] = ()
     inputs: tuple[Value, ...] = ()
     updates: bool = False
+    overwritten: tuple[Node, ...] = ()
     through: tuple[Node, ...] = ()
 
     @property

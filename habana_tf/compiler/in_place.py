@@ -19,6 +19,7 @@ written over the old ones, which halves what a step touches of them, if the laun
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 from ..ir.primitives import Node, Op, Program
 from .body import Body, Load, Lookup
@@ -70,7 +71,8 @@ def adds_up(kernels: Sequence[Body], now: Node, then: Node) -> bool:
 
 def overwrites(kernel: Body, old: Node, new: Node) -> bool:
     """Whether a kernel may write a tensor over one that it reads: it reads each element where it writes the new one,
-    before, and nowhere else. All values at a point are computed once, and a stored one depends on what it is made of.
+    and nowhere else. A value at a point is loaded once, before what is made of it is stored. Where it is needed behind
+    that store, too, see `needed_behind`.
 
     Tiles of products that overlap would read what they have written; over sizes that are numbers they do so in compact
     code only, of which there is none with a second tensor to read (see `generate`)."""
@@ -83,6 +85,17 @@ def overwrites(kernel: Body, old: Node, new: Node) -> bool:
         and old not in {v.base for v in kernel.operands}
         and len(places) == 1
         and all(isinstance(v, Load) and not v.guard and {v.offset} == places for v in loads)
+    )
+
+
+def needed_behind(kernel: Body, old: Node, new: Node) -> bool:
+    """Whether a kernel computes with elements of a tensor after it has written over them. LLVM has to know then that
+    they change (`Body.overwritten`): what nothing changes it loads again rather than keep it over a call."""
+    loads = {v for v in kernel.values if isinstance(v, Load) and v.node is old}
+    last = max((k for k, s in enumerate(kernel.stores) if s.target is new), default=-1)
+    before = set(replace(kernel, stores=kernel.stores[: last + 1], reductions=()).values)
+    return any(s.value in loads for s in kernel.stores[last + 1 :]) or any(
+        not loads.isdisjoint(v.args) for v in kernel.values if v not in before
     )
 
 

@@ -19,6 +19,7 @@ from .body import Body
 from .body_builder import alone, contraction
 from .contraction import View
 from .fuse import Fusion
+from .in_place import needed_behind, overwrites
 from .kept_values import keep
 from .primitive_classes import OwnKernel, primitive
 from .rewrite import rewrite
@@ -101,6 +102,15 @@ def _mark_steady(plan: Schedule, shared: set[Node]) -> None:
             plan.kernels[k] = replace(kernel, steady=steady)
 
 
+def _mark_overwritten(plan: Schedule, updates: dict[Node, Node]) -> None:
+    """Says of the kernels that make new values of variables which old ones they need behind these."""
+    for k, kernel in enumerate(plan.kernels):
+        both = ((old, updates[old]) for old in kernel.reads if old in updates)
+        needed = tuple(old for old, new in both if overwrites(kernel, old, new) and needed_behind(kernel, old, new))
+        if needed:
+            plan.kernels[k] = replace(kernel, overwritten=needed)
+
+
 def _repeated(node: Node, nodes: list[Node]) -> Repeated:
     """The loop of a LOOP node, with all of its outputs."""
     loop = node.arg[0]
@@ -134,5 +144,8 @@ def schedule(program: Program, cached: bool = False) -> Schedule:
                 fusion.add(*contraction(n, operands[n], kept))
             elif isinstance(what, OwnKernel):
                 fusion.add(alone(n, what, kept), None)
-    fusion.overwrite_last({program.inputs[old]: program.outputs[new] for old, new in program.updates})
-    return Schedule(fusion.kernels(set(program.outputs)), kept)
+    updates = {program.inputs[old]: program.outputs[new] for old, new in program.updates}
+    fusion.overwrite_last(updates)
+    plan = Schedule(fusion.kernels(set(program.outputs)), kept)
+    _mark_overwritten(plan, updates)
+    return plan

@@ -91,10 +91,21 @@ def sums(x: tf.Tensor, v: list[tf.Variable]) -> Any:
     return tf.reduce_sum(v[1])
 
 
+def powers(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+    """Calls of functions between the stores: what was loaded before must not be loaded again behind them."""
+    w, n, z = v
+    new = n + tf.pow(x, 2.0)
+    z.assign_add(x - (tf.pow(new, 0.5) - tf.pow(n, 0.5)) / 0.1 * w)
+    w.assign((tf.clip_by_value(z, -0.1, 0.1) - z) / tf.pow(new, 0.5))
+    n.assign(new)
+    return []  # with something to return there are two kernels
+
+
 @on_hpu
 def test_the_numbers_are_those_of_the_cpu() -> None:
     compare(momentum, [SQUARE, SQUARE], 2)
     compare(old_and_new, [SQUARE], 1)
+    compare(powers, [SQUARE, np.abs(SQUARE), SQUARE], 3)
     compare(lambda x, v: (tf.identity(v[0]), v[0].assign(v[0] * 2.0)), [SQUARE], 0)  # the old value itself leaves
     compare(sums, [SQUARE, ROW], 2)
     compare(by_rows, [SQUARE], 1)

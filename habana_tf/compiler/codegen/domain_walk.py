@@ -52,7 +52,7 @@ class DomainWalk:
         self.vector = self._vector_axis()
         lanes = lanes if self.vector is not None else 1
         self.ev = Evaluator(fn, self.loads, lanes, self.vector.var if self.vector else None)
-        self.ev.written = {memory[n] for n in outputs}
+        self.ev.written = {memory[n] for n in (*outputs, *body.overwritten)}
         self.ev.preload(buffers)
         self.lanes = lanes
 

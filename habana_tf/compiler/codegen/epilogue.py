@@ -115,6 +115,7 @@ class FusedEpilogue:
         ev = _PointEvaluator(fn, {n: k for k, n in enumerate(self.reads)}, p, self)
         ev.pointers = dict(enumerate(self.pointers))
         ev.written = {len(self.reads) + k for k in range(len(self.outputs))}
+        ev.written.update(self.reads.index(n) for n in self.body.overwritten)
         for v in self.body.values:
             if isinstance(v, Result):
                 ev.define(v, Val(ev.many.round(p.value, v.dtype) if self.rounded else p.value, False))

@@ -46,7 +46,11 @@ def form(body: Body) -> tuple[Hashable, list[Node]]:
     stores = tuple((at[s.value], tensors.number(s.target), s.offset) for s in body.stores)
     reductions = tuple((at[r.value], tensors.made(r.node), r.deviations) for r in body.reductions)
     inputs = tuple(at[v] for v in body.inputs)
-    key = body.domain, body.axes, body.updates, body.steady, operands, core, values, stores, reductions, inputs
+    overwritten = tuple(tensors.number(n) for n in body.overwritten)
+    key = (
+        body.domain, body.axes, body.updates, body.steady, operands, core, values, stores, reductions, inputs,
+        overwritten,
+    )  # fmt: skip
     return key, list(tensors.numbers)
 
 
