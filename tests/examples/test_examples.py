@@ -81,14 +81,13 @@ def test_horovod_on_all_cards(tmp_path: Path) -> None:
 
 
 @needs_keras_2
+@pytest.mark.rest
 @pytest.mark.parametrize(
     "line",
     [
         "{distribute_with_hpu_strategy/mnist_keras.py} -e 3",
-        pytest.param("{distribute_with_hpu_strategy/mnist_keras_multiproc.py} -e 3", marks=pytest.mark.rest),
-        pytest.param(
-            "examples/distribute_with_hpu_strategy/run_mnist_keras.sh -e 3", marks=[needs_horovod, pytest.mark.rest]
-        ),  # has mpirun
+        "{distribute_with_hpu_strategy/mnist_keras_multiproc.py} -e 3",
+        pytest.param("examples/distribute_with_hpu_strategy/run_mnist_keras.sh -e 3", marks=needs_horovod),  # mpirun
     ],
 )
 def test_strategy(line: str, tmp_path: Path) -> None:
