@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 from tests.child import on_hpu, python
+from tests.versions import KERAS_3
 
 STEPS = 3
 SQUARE = np.random.default_rng(0).normal(size=(6, 6)).astype("f4")
@@ -27,7 +28,14 @@ def updated() -> int:
     return sum(launch.updated for launch in report.placement_report().graphs[-1].launches)
 
 
-def compare(step: Step, values: Sequence[Any], many: int | None) -> None:
+def possible(many: int) -> int:
+    """So many variables, if TensorFlow lets a plugin update them."""
+    from habana_tf._native import _bridge
+
+    return many if _bridge.updates_variables() else 0
+
+
+def compare(step: Step, values: Sequence[Any], many: int) -> None:
     """Some steps on both devices: what they return, each looked at when all are done, and the variables at the end.
     many: of the variables are updated where they are."""
 
@@ -39,8 +47,7 @@ def compare(step: Step, values: Sequence[Any], many: int | None) -> None:
             return [np.asarray(r) for r in (*results, *(v.read_value() for v in variables))]
 
     want, got = run("/CPU:0"), run("/HPU:0")
-    if many is not None:
-        assert updated() == many
+    assert updated() == possible(many)
     for w, g in zip(want, got, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
 
@@ -170,7 +177,7 @@ def test_who_holds_a_value_keeps_it() -> None:
         for _ in range(3):
             held.append(step())
             held.append(v.read_value())
-        assert updated() == 1
+        assert updated() == possible(1)
     assert [float(h.numpy()[0, 0]) for h in held] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert all((h.numpy() == h.numpy()[0, 0]).all() for h in held)
 
@@ -193,7 +200,7 @@ def test_threads_that_read_see_whole_steps() -> None:
                     torn.append(seen)
 
         step()
-        assert updated() == 1
+        assert updated() == possible(1)
         readers = [threading.Thread(target=look) for _ in range(2)]
         writers = [threading.Thread(target=lambda: [step() for _ in range(100)]) for _ in range(2)]
         for thread in (*readers, *writers):
@@ -222,6 +229,7 @@ def test_one_variable_as_two_arguments() -> None:
     assert (seen == seen[0, 0]).all() and seen[0, 0] in (1, 3, 4)
 
 
+@pytest.mark.skipif(KERAS_3, reason="newer releases of TensorFlow do not let a plugin update variables")
 @on_hpu
 def test_an_optimizer_s_step_needs_no_second_copy_of_its_variables() -> None:
     from habana_tf._native import _bridge
@@ -255,7 +263,7 @@ def test_keras_optimizers_update_all_they_keep() -> None:
         for steps in (1, 2):
             model.compile(optimizer, "mse", steps_per_execution=steps)
             model.fit(x, x[:, :3], batch_size=16, epochs=1, verbose=0)
-            assert updated() >= 4 * kept, (optimizer, steps)
+            assert updated() >= possible(4 * kept), (optimizer, steps)
 
 
 @on_hpu
@@ -274,6 +282,7 @@ def test_a_shape_that_does_not_fit_is_an_error_and_changes_nothing() -> None:
         np.testing.assert_array_equal(v.numpy(), np.full((2, 3), 3.0))
 
 
+@pytest.mark.skipif(KERAS_3, reason="newer releases of TensorFlow do not let a plugin update variables")
 def test_it_can_be_turned_off() -> None:
     program = """
 import tensorflow as tf, habana_tf
