@@ -1,6 +1,8 @@
 #include "plugin/launch.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "plugin/executor.h"
 #include "plugin/updated_variables.h"
@@ -130,21 +132,51 @@ Status Find(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* vari
   }
 }
 
-// The new value of a variable goes over the old one; at once if the program may do so while it reads.
-Status ToVariable(size_t k, size_t input, TF_Tensor* value, Tensors* tensors, Execution* execution) {
-  const Program& program = execution->program();
-  const std::vector<int64_t> dims = Dims(value);
-  if (dims != program.outputs[k].dims) {
+// Makes the memory of a variable an output of the op: what is written there is the variable's value.
+Status GiveVariable(size_t k, TF_Tensor* value, const Program& program, TF_OpKernelContext* ctx) {
+  if (Dims(value) != program.outputs[k].dims) {
     return Status(
         Code::kInvalidArgument,
         "the new value of a variable has another shape than the variable, in launch '" + program.name + "'");
   }
   TfStatus status;
-  TF_SetOutput(tensors->ctx(), static_cast<int>(k), value, status.get());
-  if (!status.ok()) return FromTf(status.get());
-  const auto is_this = [&](const Update& u) { return u.input == input && u.output == k; };
-  const bool at_once = std::any_of(program.in_place.begin(), program.in_place.end(), is_this);
-  return execution->ToMemory(k, static_cast<char*>(TF_TensorData(value)), at_once);
+  TF_SetOutput(ctx, static_cast<int>(k), value, status.get());
+  return status.ok() ? Status() : FromTf(status.get());
+}
+
+// Whether a program may write a new value over the old one while it reads.
+bool InPlace(const Program& program, size_t input, size_t output) {
+  const auto is_this = [&](const Update& u) { return u.input == input && u.output == output; };
+  return std::any_of(program.in_place.begin(), program.in_place.end(), is_this);
+}
+
+// Runs a program that takes the GIL. Who waits for a variable may hold it, so the variables are not locked
+// meanwhile: their new values go to other memory and are assigned when the program is done.
+Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* variables,
+                      Execution* execution) {
+  const Program& program = execution->program();
+  std::vector<std::pair<size_t, char*>> made;
+  for (size_t k = 0; k < kernel.variables.size(); ++k) {
+    if (kernel.variables[k] < 0) continue;
+    char* data = nullptr;
+    Status status = tensors->Temporary(program.outputs[k].nbytes, "the new value of a variable", &data);
+    if (status.ok()) status = execution->ToMemory(k, data, /*at_once=*/true);
+    if (!status.ok()) return status;
+    made.emplace_back(k, data);
+  }
+  variables->Yield();
+  Status status = execution->Run();
+  if (!status.ok() || made.empty()) return status;
+  variables->Unlock();
+  status = variables->Lock();
+  for (const auto& [k, data] : made) {
+    if (!status.ok()) break;
+    TF_Tensor* value = variables->value(static_cast<size_t>(kernel.variables[k]));
+    status = GiveVariable(k, value, program, tensors->ctx());
+    if (status.ok() && program.outputs[k].nbytes > 0)
+      std::memcpy(TF_TensorData(value), data, program.outputs[k].nbytes);
+  }
+  return status;
 }
 
 Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
@@ -164,9 +196,12 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     int candidates[kMost];
     int count = 0;
     if (const int variable = kernel->variables.empty() ? -1 : kernel->variables[k]; variable >= 0) {
+      if (program.body != nullptr) continue;  // see RunInterpreted
       const auto at = static_cast<size_t>(variable);
-      status = ToVariable(k, execution->ProgramInput(kernel->handles[at]), variables.value(at), tensors,
-                          execution);
+      TF_Tensor* value = variables.value(at);
+      const bool at_once = InPlace(program, execution->ProgramInput(kernel->handles[at]), k);
+      status = GiveVariable(k, value, program, ctx);
+      if (status.ok()) status = execution->ToMemory(k, static_cast<char*>(TF_TensorData(value)), at_once);
       if (!status.ok()) return status;
       continue;
     }
@@ -179,7 +214,7 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     status = execution->ToOutput(k, static_cast<int>(k), candidates, count);
     if (!status.ok()) return status;
   }
-  return execution->Run();
+  return program.body == nullptr ? execution->Run() : RunInterpreted(*kernel, tensors, &variables, execution);
 }
 
 template <bool in_place>

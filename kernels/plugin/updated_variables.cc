@@ -50,10 +50,14 @@ Status UpdatedVariables::Lock() {
   return {};
 }
 
-void UpdatedVariables::Unlock() {
-  values_.clear();
+void UpdatedVariables::Yield() {
   if (locks_ != nullptr) TF_ReleaseVariableInputLockHolder(locks_);
   locks_ = nullptr;
+}
+
+void UpdatedVariables::Unlock() {
+  values_.clear();
+  Yield();
 }
 
 }  // namespace habana

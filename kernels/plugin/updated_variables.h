@@ -28,6 +28,8 @@ class UpdatedVariables {
   bool empty() const { return inputs_.empty(); }
   // Waits for all who read or assign one of them now; after it they wait.
   Status Lock();
+  // Others may read and assign them again; the values are kept, and nobody updates these.
+  void Yield();
   void Unlock();
   // The value of variable `k`, while it is locked.
   TF_Tensor* value(size_t k) const { return values_[k].get(); }

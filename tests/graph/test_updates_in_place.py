@@ -213,6 +213,36 @@ def test_threads_that_read_see_whole_steps() -> None:
         assert not torn and (v.numpy() == 201).all()
 
 
+def test_a_launch_that_is_interpreted_locks_nobody_out() -> None:
+    """It needs Python, and an op that is given the variable waits for its lock with Python's."""
+    program = """
+import threading
+import tensorflow as tf, habana_tf
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.resolver import recipes
+habana_tf.load_habana_module()
+compile_program = recipes.compile_program
+
+def refused(program, name, target):
+    if program.updates:
+        raise Unfit("of this test")
+    return compile_program(program, name, target)
+
+recipes.compile_program = refused
+v = tf.Variable(tf.zeros((301, 303)))
+step = tf.function(lambda: v.assign(tf.minimum(v + 1.0, 1e6)))
+step()
+tf.raw_ops.Neg(x=v)
+writer = threading.Thread(target=lambda: [step() for _ in range(100)])
+writer.start()
+seen = []
+while writer.is_alive():
+    seen.append(tf.raw_ops.Neg(x=v))
+print(len(seen) > 0, all(float(tf.reduce_max(s) - tf.reduce_min(s)) == 0 for s in seen[::10]), float(v[0, 0]))
+"""
+    assert python(program, TF_CPU_RUNTIME_FALLBACK="allow").stdout.splitlines()[-1] == "True True 101.0"
+
+
 @on_hpu
 def test_one_variable_as_two_arguments() -> None:
     """Either update may be the last; neither may be half of each."""

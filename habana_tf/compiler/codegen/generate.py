@@ -143,7 +143,8 @@ def _generic(plan: Schedule) -> bool:
 
 def _emit(body: Body, target: Target, lanes: int, compact: bool) -> Code:
     if body.is_contraction:
-        return emit_contraction(body, "k", target, compact)
+        # compact tiles overlap, and what an epilogue reads may be overwritten (see `in_place`)
+        return emit_contraction(body, "k", target, compact and plain(body))
     nodes = [*reading_order(body), *dict.fromkeys(body.outputs)]
     memory = {n: k for k, n in enumerate(nodes)}
     if body.is_loop:
