@@ -77,7 +77,10 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   for (const auto& [call, input, output] : copies) {
     program->copies.push_back({static_cast<size_t>(call), input, static_cast<size_t>(output)});
   }
-  for (const auto& [input, output] : in_place) program->in_place.push_back({input, output});
+  for (const auto& [input, output] : in_place) {
+    if (output >= program->outputs.size()) throw nb::value_error("an update names a missing output");
+    program->outputs[output].over = static_cast<int>(input);
+  }
   for (const auto& [first, count, trips, windows, carried, blocks] : loops) {
     if (first < 0 || count < 0) throw nb::value_error("a loop has a negative field");
     Loop loop{static_cast<size_t>(first), static_cast<size_t>(count), trips, {}, {}, blocks};

@@ -113,12 +113,6 @@ Status Execution::ToMemory(size_t k, char* data, bool at_once) {
   return tensors_->Temporary(out->nbytes, "the new value of a variable", &scratch_->outputs[k]);
 }
 
-size_t Execution::ProgramInput(int input) const {
-  const std::vector<int>& order = cluster_->order();
-  if (order.empty()) return static_cast<size_t>(input);
-  return static_cast<size_t>(std::find(order.begin(), order.end(), input) - order.begin());
-}
-
 int Execution::OpInput(size_t input) const {
   const std::vector<int>& order = cluster_->order();
   return order.empty() ? static_cast<int>(input) : order[input];

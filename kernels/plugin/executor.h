@@ -53,8 +53,6 @@ class Execution {
   int Alike(size_t k, int* candidates, int most) const;
   // The op's number of an input of the program.
   int OpInput(size_t input) const;
-  // The program's number of an input of the op.
-  size_t ProgramInput(int input) const;
 
   Status Run();
 

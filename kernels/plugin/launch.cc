@@ -14,13 +14,12 @@ namespace {
 struct LaunchKernel {
   ClusterKernel cluster;
   std::vector<int> handles;    // the op's inputs that are variables to be updated
+  std::vector<int> values;     // the cluster's inputs that are these
   std::vector<int> variables;  // by output: which of these it is the new value of, or -1
 
   explicit LaunchKernel(std::string node_def) : cluster(std::move(node_def), /*is_node=*/true) {}
-  LaunchKernel(std::string text, std::vector<int> order, std::vector<int> given, std::vector<int> made)
-      : cluster(std::move(text), /*is_node=*/false, std::move(order)),
-        handles(std::move(given)),
-        variables(std::move(made)) {}
+  LaunchKernel(std::string text, std::vector<int> order)
+      : cluster(std::move(text), /*is_node=*/false, std::move(order)) {}
 };
 
 // The attributes of a node; the first that cannot be read decides the status.
@@ -69,6 +68,7 @@ void* CreateLaunch(TF_OpKernelConstruction* ctx) {
   const size_t others = attributes.Length("Tin") + attributes.Length("Thost");
   std::vector<int> order(others + count, -1);
   std::vector<int> handles;
+  std::vector<int> values;
   std::vector<int> variables(attributes.Length("Tout") + attributes.Length("Thost_out"), -1);
   for (size_t k = 0; k < count && attributes.status().ok(); ++k) {
     const auto input = static_cast<size_t>(updates[2 * k]);
@@ -79,6 +79,7 @@ void* CreateLaunch(TF_OpKernelConstruction* ctx) {
       break;
     }
     handles.push_back(static_cast<int>(others + k));
+    values.push_back(static_cast<int>(input));
     order[input] = handles.back();
     variables[output] = static_cast<int>(k);
   }
@@ -88,7 +89,11 @@ void* CreateLaunch(TF_OpKernelConstruction* ctx) {
     if (at < 0) at = next++;
   }
   if (count == 0) order.clear();
-  return new LaunchKernel(std::move(cluster), std::move(order), std::move(handles), std::move(variables));
+  auto* kernel = new LaunchKernel(std::move(cluster), std::move(order));
+  kernel->handles = std::move(handles);
+  kernel->values = std::move(values);
+  kernel->variables = std::move(variables);
+  return kernel;
 }
 
 // The input that an output begins as a copy of, or -1.
@@ -144,12 +149,6 @@ Status GiveVariable(size_t k, TF_Tensor* value, const Program& program, TF_OpKer
   return status.ok() ? Status() : FromTf(status.get());
 }
 
-// Whether a program may write a new value over the old one while it reads.
-bool InPlace(const Program& program, size_t input, size_t output) {
-  const auto is_this = [&](const Update& u) { return u.input == input && u.output == output; };
-  return std::any_of(program.in_place.begin(), program.in_place.end(), is_this);
-}
-
 // Runs a program that takes the GIL. Who waits for a variable may hold it, so the variables are not locked
 // meanwhile: their new values go to other memory and are assigned when the program is done.
 Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* variables,
@@ -199,7 +198,7 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
       if (program.body != nullptr) continue;  // see RunInterpreted
       const auto at = static_cast<size_t>(variable);
       TF_Tensor* value = variables.value(at);
-      const bool at_once = InPlace(program, execution->ProgramInput(kernel->handles[at]), k);
+      const bool at_once = program.outputs[k].over == kernel->values[at];
       status = GiveVariable(k, value, program, ctx);
       if (status.ok()) status = execution->ToMemory(k, static_cast<char*>(TF_TensorData(value)), at_once);
       if (!status.ok()) return status;

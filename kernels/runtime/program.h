@@ -87,6 +87,7 @@ struct Output {
   int dtype;
   std::vector<int64_t> dims;
   size_t nbytes;
+  int over = -1;  // the input, a variable's present value, that it may be written over; -1 for none
 };
 
 // A call that does nothing but copy an input, which no later call reads, to an output. An output that takes
@@ -94,12 +95,6 @@ struct Output {
 struct Copy {
   size_t call;
   int input;
-  size_t output;
-};
-
-// A variable's present value, an input, and its new one: an output that may be written over it.
-struct Update {
-  size_t input;
   size_t output;
 };
 
@@ -175,7 +170,6 @@ class HABANA_EXPORT Program {
   std::vector<Output> outputs;
   std::vector<StateUse> states;
   std::vector<Copy> copies;
-  std::vector<Update> in_place;
   std::vector<Loop> loops;  // by `first`, outer ones before inner ones
   std::vector<CustomKernel> customs;
   size_t workspace = 0;

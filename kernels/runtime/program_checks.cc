@@ -70,9 +70,6 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
       return bad("a copy names a missing call, input or output");
     }
   }
-  for (const Update& update : in_place) {
-    if (update.output >= outputs.size()) return bad("an update names a missing output");
-  }
   const auto size = [this](int id) {
     return id < 0 || static_cast<size_t>(id) >= buffers.size() ? -1 : buffers[static_cast<size_t>(id)].nbytes;
   };
