@@ -172,7 +172,9 @@ class _Body:
                 spec: Contraction = node.arg
                 x, y = (self._as_it_lies(s) for s in sources)
                 out = tuple(spec.out[k] for k in order)
-                return b.contract(x, y, Contraction(spec.a, spec.b, out, spec.accumulator), node.dtype)
+                # Rounded wherever it is made: with what a row came to from other scores, probabilities would not add up
+                sums = b.contract(x, y, Contraction(spec.a, spec.b, out, spec.accumulator), DType.F32)
+                return b.cast(sums, node.dtype)
         assert node.op is Op.CONST
         return b._node(Op.CONST, (), (), node.dtype, node.arg)
 
