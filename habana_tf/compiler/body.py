@@ -146,6 +146,11 @@ class Reduction:
     node: Node
     deviations: bool = False
 
+    @property
+    def is_arg(self) -> bool:
+        """Whether what is kept is where the extreme is, beside the extreme."""
+        return str(self.node.arg[0]).startswith("arg")
+
 
 @dataclass(frozen=True, eq=False)
 class Body:

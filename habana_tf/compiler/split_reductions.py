@@ -31,7 +31,7 @@ SHORT = 8
 def split(body: Body) -> list[Body]:
     """A body, or that of its parts and that of their sums."""
     domain, kinds = body.domain, {r.node.arg[0] for r in body.reductions}
-    if not body.is_loop or not kinds or any(kind.startswith("arg") for kind in kinds):
+    if not body.is_loop or not kinds or any(r.is_arg for r in body.reductions):
         return [body]
     kept = [k for k in range(len(domain)) if k not in body.axes]
     wide = [k for k, n in enumerate(domain) if n != 1]

@@ -233,6 +233,7 @@ class ScaleAndBias:
 def test_epilogue(samples: int, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the sum in one piece and split; written out per vector and in a loop over the tile."""
     monkeypatch.setattr(contract_loops, "INLINE", inline)
+    monkeypatch.setattr(contract_loops, "INLINE_LONG", inline)
     case = filter_gradient(samples, 28, 2, 18, 3)
     bias = (0, 0, 0, 1, 0, 0, 0)
     spec = ContractSpec(case.spec.extents, case.spec.a, case.spec.b, case.spec.out, (bias, case.spec.out.strides))

@@ -52,9 +52,11 @@ def test_what_stands_beside_the_result_is_asked_for_before_the_sums_are_taken() 
     made = dict(line.strip().split(" = ", 1) for line in text if " = " in line)
     buffers = set()
     for i in asked:
-        first, following = re.findall(r"\[ (%\w+), ", made[re.search(r"ptr (%\w+)", text[i])[1]])
+        first = re.search(r"ptr (%\w+)", text[i])[1]
+        for step in (64, 64 * 4):  # a line further in each turn of the inner loop, a row in each of the outer one
+            first, following = re.findall(r"\[ (%\w+), ", made[first])
+            assert made[following].endswith(f"i64 {step}")
         buffers.add(re.search(r"ptr (%\w+), i64", made[first])[1])
-        assert made[following].endswith(f"i64 {64 * 4}"), "a row further in each turn"
     assert len(buffers) == 2, "the moment and the result, not the bias"
     rng = np.random.default_rng(0)
     check(program, [rng.standard_normal(n.shape).astype("f4") for n in b.inputs])

@@ -112,7 +112,7 @@ def test_shapes_of_networks(name: str, dtype: DType, tgt: Target) -> None:
 @pytest.mark.parametrize("name", ["mlp forward", "long odd sum", "filter gradient", "same, positions in one tile"])
 def test_written_out_and_in_a_loop(name: str, packed: bool, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract_loops, "INLINE", inline)
-    monkeypatch.setattr("habana_tf.compiler.codegen.contract_block_kernel.INLINE", inline)
+    monkeypatch.setattr(contract_loops, "INLINE_LONG", inline)
     assert check_sums(SHAPES[name](F32), target(), packed) is not None
 
 

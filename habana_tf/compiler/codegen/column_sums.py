@@ -57,7 +57,8 @@ class ColumnSums:
             side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
         side = min(side, self._most_beside())
         if points > 1:
-            side = max(1, min(side, (REGISTERS if self.lanes >= WIDEST else REGISTERS // 2) // points))
+            taken = points * (2 if any(r.is_arg for r in self.body.reductions) else 1)
+            side = max(1, min(side, (REGISTERS if self.lanes >= WIDEST else REGISTERS // 2) // taken))
         width = side * self.lanes
         tiles = ext.div(ext.add(n, width - 1), width)
         masked = not (isinstance(n, int) and n % width == 0)

@@ -16,7 +16,7 @@ from ..contraction import Canonical, Label
 from .contract_amx import Configurations, TileProducts, configuration, groups, release
 from .contract_block_copies import BlockCopies, Trips
 from .contract_kernels import ContractionCall
-from .contract_loops import INLINE, Place, TileLoops, epilogue_length
+from .contract_loops import Place, TileLoops
 from .contract_micro import Accumulation, KLoop, Micro, at
 from .contract_point import Buffer, Epilogue, StorePartial
 from .contract_tiles import Plan
@@ -39,7 +39,7 @@ class BlockKernel(BlockCopies):
 
     def emit(self) -> ContractionCall:
         fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
-        self.inline = not p.amx and epilogue_length(self.out, self.c, t.lanes) * t.rows * t.vectors <= INLINE
+        self.inline = not p.amx and self.stands_inline(self.out)
         if p.amx:
             self.parts = groups([64 * i for i in range(t.rows)])
             self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])

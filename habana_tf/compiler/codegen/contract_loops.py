@@ -25,6 +25,10 @@ from .result_sums import ResultSums
 
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""
+LONG = 256
+"""Terms of a sum beside which it costs nothing that could be measured to have the epilogue in a loop."""
+INLINE_LONG = 96
+"""Instructions of epilogue inline behind so long a sum: of a tile that is stored as it is, not more."""
 FETCHED = 32
 """Vectors of the largest tile whose epilogue's memory is asked for beforehand: of the tile engine's, rows are long."""
 
@@ -236,9 +240,16 @@ class TileLoops:
 
     def reserve(self, out: Epilogue, always: bool = False) -> None:
         """To be called first: takes stack for a tile if the epilogue is too long to stand inline."""
-        most = self.t.rows * self.t.vectors
-        if always or epilogue_length(out, self.c, self.t.lanes) * most > INLINE:
-            self.stack_tile = self.fn.op(f"alloca [{most * self.t.lanes * 4} x i8], align 64")
+        if always or not self.stands_inline(out):
+            nbytes = self.t.rows * self.t.vectors * self.t.lanes * 4
+            self.stack_tile = self.fn.op(f"alloca [{nbytes} x i8], align 64")
+
+    def stands_inline(self, out: Epilogue) -> bool:
+        """Whether the epilogue is written out for each vector of a tile, which makes code that LLVM takes its time
+        for."""
+        terms = ext.product(label.extent for label in self.c.k)
+        most = INLINE_LONG if isinstance(terms, int) and terms >= LONG else INLINE
+        return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
 
     def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
         """Hands a tile's final sums (row by row) to the epilogue."""
@@ -268,26 +279,29 @@ class TileLoops:
 
     def fetch(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
         """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken: in loops
-        over its rows, since written out that is more code than the sums."""
+        over its rows and their lines, since written out that is more code than the sums."""
         points = self.points(Tile(self.fn, self.c, dict(place.starts)), size, vectors, active)
         if len(points) > FETCHED:
             return
+        walks = [(label.key, count, 1) for label, count in self.row_labels(size)]
         per_line = max(1, LINE // (4 * self.t.lanes))
-        lines = [line for point in points[:vectors:per_line] for line in out.lines(self.fn, point)]
-        self._fetch_rows(self.row_labels(size), [line.pointer for line in lines], lines)
+        if self.c.lane and vectors > per_line:
+            walks.append((self.c.lane.key, -(-vectors // per_line), per_line * self.t.lanes))
+        lines = out.lines(self.fn, points[0])
+        self._fetch(walks, [line.pointer for line in lines], lines)
 
-    def _fetch_rows(self, labels: list[tuple[Label, int]], pointers: list[Value], lines: list[Line]) -> None:
-        """Asks for the lines of all rows, from these on."""
+    def _fetch(self, walks: Sequence[tuple[int, int, int]], pointers: list[Value], lines: Sequence[Line]) -> None:
+        """Asks for all lines from these on. walks: a label's key, how many steps along it, and of how many indices."""
         if not lines:
             return
-        if not labels:
+        if not walks:
             for pointer in pointers:
                 self.fn.prefetch(pointer)
             return
-        (label, extent), inner = labels[0], labels[1:]
-        with repeat(self.fn, extent, [("ptr", pointer) for pointer in pointers]) as turns:
-            self._fetch_rows(inner, turns.carried, lines)
-            steps = [line.steps[label.key] for line in lines]
+        key, count, indices = walks[0]
+        with repeat(self.fn, count, [("ptr", pointer) for pointer in pointers]) as turns:
+            self._fetch(walks[1:], turns.carried, lines)
+            steps = [line.steps[key] * indices for line in lines]
             turns.next = [at(self.fn, x, step) for x, step in zip(turns.carried, steps, strict=True)]
 
     def points(self, tile: Tile, size: int, vectors: int, active: int) -> list[Point]:

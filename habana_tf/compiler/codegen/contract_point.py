@@ -124,8 +124,8 @@ class Epilogue(Protocol):
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
     def lines(self, fn: Function, p: Point) -> list[Line]:
-        """The memory that `vector` will wait for, so that it can be asked for before the sums are taken. `p` stands
-        for a line of vectors."""
+        """The memory that `vector` will wait for, so that it can be asked for before the sums are taken. `p` is a
+        tile's first vector."""
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]: ...
 

@@ -13,7 +13,7 @@ from ..body import Body, point
 from .axes import Axis, merge, places_of
 from .emit import Function, Value, first_lanes
 from .evaluator import Evaluator, Val
-from .reduction import POSITION, Accumulator
+from .reduction import Accumulator
 
 ITEM = 4096
 """Elements that a work item should at least have."""
@@ -42,7 +42,7 @@ class DomainWalk:
         if body.reductions:
             self.result = ext.ravel([index[k] for k in kept], [body.domain[k] for k in kept])
             decisive.append(self.result)
-        if any(r.node.arg[0].startswith("arg") for r in body.reductions):
+        if any(r.is_arg for r in body.reductions):
             decisive.extend(index[k] for k in body.axes)
         self.axes = merge(body.domain, body.axes, decisive)
         places = places_of(body.domain, self.axes)
@@ -128,10 +128,7 @@ class DomainWalk:
         """Adds the values at the present point, one accumulator for each reduction; lanes outside of `mask` are not."""
         for acc, r in zip(accumulators, self.body.reductions, strict=True):
             value = self.ev.vector_of(r.value)
-            position = None
-            if acc.is_arg:
-                position = self.ev.many.convert("trunc", self.ev.numbers(self.position), "i64", POSITION)
-            acc.add(value, position, mask)
+            acc.add(value, self.ev.words(self.position) if acc.is_arg else None, mask)
 
 
 def restore(accumulators: Sequence[Accumulator], values: Sequence[Value]) -> None:

@@ -170,6 +170,17 @@ class Evaluator:
             total = self.many.op("add", total, term, "i64")
         return total
 
+    def words(self, e: Extent) -> Register:
+        """An index expression as one i32 per lane: half the vectors, for what counts no further."""
+        stride = self.stride(e) if self.depends(e) else 0
+        if stride is None:
+            return self.many.convert("trunc", self.numbers(e), "i64", "i32")
+        start = self.fn.splat(self.lanes, "i32", self.one.convert("trunc", self.number(e), "i64", "i32"))
+        if not stride or self.lanes == 1:
+            return start
+        steps = "<" + ", ".join(f"i32 {k * stride}" for k in range(self.lanes)) + ">"
+        return self.many.op("add", start, steps, "i32")
+
     def _atoms(self, atom: ext.Atom) -> Register:
         if ext.is_size(ext.of(atom)):
             return self.fn.splat(self.lanes, "i64", self._atom(atom))
@@ -243,6 +254,8 @@ class Evaluator:
 
     def _position(self, v: Position) -> Val:
         if self.depends(v.index):
+            if v.dtype is DType.I32:
+                return Val(self.words(v.index), False)
             return Val(self.many.cast(self.numbers(v.index), DType.I64, v.dtype), False)
         return Val(self.one.cast(self.number(v.index), DType.I64, v.dtype), True)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ..view_indices import Unfit
 from .emit import Value
-from .lanes import Lanes
+from .lanes import Lanes, is_number
 
 _LIBRARY = {
     "asinh": "asinhf", "acosh": "acoshf", "atanh": "atanhf", "lgamma": "lgammaf",
@@ -50,6 +50,8 @@ class FloatMath(Lanes):
 
     def _extreme(self, test: str, a: Value, b: Value) -> Value:
         """max or min that gives NaN when either side is NaN."""
+        if is_number(b):
+            return self.choose(self.op(f"fcmp u{test[1:]}", a, b), a, b)
         keep_a = self.op(f"fcmp {test}", a, b)
         nan_a = self.op("fcmp uno", a, a)
         return self.choose(self.op("or", keep_a, nan_a, "i1"), a, b)

@@ -6,6 +6,7 @@ With one lane they are plain scalars, with more a vector. Values of the short fl
 
 from __future__ import annotations
 
+import math
 import struct
 
 from ...ir.dtypes import DType
@@ -40,6 +41,12 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     if dtype.is_float:
         return float_literal(float(value), register_type(dtype))
     return str(int(value))
+
+
+def is_number(value: Value) -> bool:
+    """Whether a register of floats is a constant, and no NaN."""
+    digits = value.removeprefix("splat (float ").removesuffix(")").removeprefix("0x")
+    return len(digits) == 16 and not math.isnan(struct.unpack(">d", bytes.fromhex(digits))[0])
 
 
 class Lanes:

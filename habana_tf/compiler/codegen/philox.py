@@ -6,6 +6,7 @@ from .emit import Function, Value, everywhere
 
 _M = (0xD2511F53, 0xCD9E8D57)
 _W = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
 
 
 def blocks(fn: Function, state: Value, first: Value, lanes: int, run: int, skip: int) -> list[Value]:
@@ -50,21 +51,21 @@ def blocks(fn: Function, state: Value, first: Value, lanes: int, run: int, skip:
 
     c = [*halves(low_sum), *halves(high_sum)]
     key = [spread(words[4], "i32"), spread(words[5], "i32")]
-    for turn in range(10):
-        if turn:
-            key = [
-                fn.op(f"add {t} {k}, {all_lanes(w - (1 << 32) if w >> 31 else w, 'i32')}")
-                for k, w in zip(key, _W, strict=True)
-            ]
+    with fn.loop("0", str(_ROUNDS), 1, [(t, x) for x in (*c, *key)]) as turns:  # ten times the code takes LLVM long
+        c, key = turns.carried[:4], turns.carried[4:]
         products = []
         for word, m in ((c[0], _M[0]), (c[2], _M[1])):
             x = fn.op(f"zext {t} {word} to {wide}")
             products.append(halves(fn.op(f"mul {wide} {x}, {all_lanes(m, 'i64')}")))
         (low0, high0), (low1, high1) = products
-        c = [
+        turns.next = [
             fn.op(f"xor {t} {fn.op(f'xor {t} {high1}, {c[1]}')}, {key[0]}"),
             low1,
             fn.op(f"xor {t} {fn.op(f'xor {t} {high0}, {c[3]}')}, {key[1]}"),
             low0,
+            *(
+                fn.op(f"add {t} {k}, {all_lanes(w - (1 << 32) if w >> 31 else w, 'i32')}")
+                for k, w in zip(key, _W, strict=True)
+            ),
         ]
-    return c
+    return turns.results[:4]

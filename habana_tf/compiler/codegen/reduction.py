@@ -27,7 +27,7 @@ class Accumulator:
         self.kind: str = reduction.node.arg[0]
         self.dtype = reduction.value.dtype
         self.lane = register_type(self.dtype)
-        self.is_arg = self.kind.startswith("arg")
+        self.is_arg = reduction.is_arg
         start = ops.constant(literal(identity(self.kind, self.dtype), self.dtype), self.lane)
         self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]
 
@@ -40,10 +40,10 @@ class Accumulator:
         return list(zip(types, self.values, strict=False))
 
     def add(self, value: Value, position: Value | None, mask: Value | None) -> None:
-        """Adds one value per lane; lanes where `mask` is false are left out."""
+        """Adds one value per lane, whose position is behind those before; lanes where `mask` is false are left out."""
         if self.is_arg:
             assert position is not None
-            self._choose(value, position, mask)
+            self._take(self._is_better(value), value, position, mask)
             return
         new = self._join(self.values[0], value)
         self.values[0] = new if mask is None else self.ops.choose(mask, new, self.values[0], self.lane)
@@ -51,7 +51,9 @@ class Accumulator:
     def combine(self, other: Accumulator) -> None:
         """Adds another accumulator's lanes to the lanes of this one."""
         if self.is_arg:
-            self._choose(other.values[0], other.values[1], None)
+            value, position = other.values
+            better = self.ops.op("or", self._is_better(value), self._is_earlier(value, position), "i1")
+            self._take(better, value, position, None)
         else:
             self.values[0] = self._join(self.values[0], other.values[0])
 
@@ -60,48 +62,50 @@ class Accumulator:
         return self._finish(self.ops, self.values)
 
     def across(self) -> Value:
-        """The result over all lanes, as a scalar."""
-        one = Scalar(self.ops.fn, 1)
-        parts = [self._lane(k, one) for k in range(self.ops.lanes)]
-        while len(parts) > 1:  # pairwise, neighbours in position order
-            for a, b in zip(parts[::2], parts[1::2], strict=True):
-                a.combine(b)
-            parts = parts[::2]
-        return self._finish(one, parts[0].values)
-
-    def _lane(self, k: int, one: Scalar) -> Accumulator:
-        acc = Accumulator(one, self.reduction)
-        if self.ops.lanes == 1:
-            acc.values = list(self.values)
-        else:
-            types = [self.ops.type(self.lane), self.ops.type(POSITION)]
-            acc.values = [
-                self.ops.fn.op(f"extractelement {t} {v}, i64 {k}") for t, v in zip(types, self.values, strict=False)
+        """The result over all lanes, as a scalar: pairwise, neighbours in position order."""
+        fn, lanes, all_ = self.ops.fn, self.ops.lanes, self.fresh()
+        types = [self.ops.type(self.lane), self.ops.type(POSITION)]
+        all_.values, step = list(self.values), 1
+        while step < lanes:
+            other, order = self.fresh(), ", ".join(f"i32 {k ^ step}" for k in range(lanes))
+            other.values = [
+                fn.op(f"shufflevector {t} {v}, {t} poison, <{lanes} x i32> <{order}>")
+                for t, v in zip(types, all_.values, strict=False)
             ]
-        return acc
+            all_.combine(other)
+            step *= 2
+        values = all_.values
+        if lanes > 1:
+            values = [fn.op(f"extractelement {t} {v}, i64 0") for t, v in zip(types, values, strict=False)]
+        return self._finish(Scalar(fn, 1), values)
 
     def _join(self, a: Value, b: Value) -> Value:
         fn = {"sum": "add", "prod": "mul"}.get(self.kind, self.kind)
         return self.ops.apply(fn, [a, b], self.dtype, self.dtype)
 
-    def _choose(self, value: Value, position: Value, mask: Value | None) -> None:
-        """Takes the candidate if it is more extreme, or as extreme and earlier."""
-        ops = self.ops
-        best, at = self.values
+    def _is_better(self, value: Value) -> Value:
+        """Whether a candidate beats the best so far, which no NaN is beaten by."""
+        ops, best = self.ops, self.values[0]
         test = "gt" if self.kind == "argmax" else "lt"
-        better = ops.apply(test, [value, best], self.dtype, DType.BOOL)
+        if not self.dtype.is_float:
+            return ops.apply(test, [value, best], self.dtype, DType.BOOL)
+        above = ops.op(f"fcmp u{test}", value, best, self.lane)  # or one of them is NaN
+        return ops.op("and", above, ops.op("fcmp ord", best, best, self.lane), "i1")
+
+    def _is_earlier(self, value: Value, position: Value) -> Value:
+        """Whether a candidate is as good as the best so far, and stands before it."""
+        ops, (best, at) = self.ops, self.values
         equal = ops.apply("eq", [value, best], self.dtype, DType.BOOL)
         if self.dtype.is_float:
-            nan_new, nan_old = ops.op("fcmp uno", value, value), ops.op("fcmp uno", best, best)
-            better = ops.op("or", better, nan_new, "i1")
-            both = ops.op("and", nan_new, nan_old, "i1")
-            equal = ops.op("or", equal, both, "i1")
-            better = ops.choose(nan_old, ops.constant("false", "i1"), better, "i1")
-        earlier = ops.op("icmp slt", position, at, POSITION)
-        take = ops.op("or", better, ops.op("and", equal, earlier, "i1"), "i1")
+            a, b = (ops.op("fcmp uno", x, x, self.lane) for x in (value, best))
+            equal = ops.op("or", equal, ops.op("and", a, b, "i1"), "i1")
+        return ops.op("and", equal, ops.op("icmp slt", position, at, POSITION), "i1")
+
+    def _take(self, better: Value, value: Value, position: Value, mask: Value | None) -> None:
+        ops, (best, at) = self.ops, self.values
         if mask is not None:
-            take = ops.op("and", take, mask, "i1")
-        self.values = [ops.choose(take, value, best, self.lane), ops.choose(take, position, at, POSITION)]
+            better = ops.op("and", better, mask, "i1")
+        self.values = [ops.choose(better, value, best, self.lane), ops.choose(better, position, at, POSITION)]
 
     def _finish(self, ops: Scalar, values: list[Value]) -> Value:
         if self.is_arg:

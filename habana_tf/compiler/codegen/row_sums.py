@@ -16,6 +16,9 @@ from .emit import Value
 from .evaluator import Evaluator, Guard, Val
 from .reduction import Accumulator
 
+LONG = 8
+"""Operations at a point that take longer than to add what comes of them, so that one accumulator will do."""
+
 
 class RowSums:
     """Emits them; without an axis for vectors, number by number."""
@@ -59,17 +62,17 @@ class RowSums:
             self._one_row(n, sums)
 
     def _one_row(self, n: Extent, sums: list[Accumulator]) -> None:
-        """The vector axis from 0 to n: four vectors a turn, then one, then a masked rest."""
+        """The vector axis from 0 to n: four vectors a turn where that is little code, then one, then a masked rest."""
         assert self.vector is not None
         done: Value = "0"
         stop = self.ev.number(n)
         if self.compact and not isinstance(n, int):
             self._some_of_row(stop, sums)
             return
-        if not isinstance(n, int) or n >= 4 * self.lanes:
+        if (not isinstance(n, int) or n >= 4 * self.lanes) and self.body.work < LONG:
             side = [[a.fresh() for a in sums] for _ in range(3)]
             every = [*sums, *(a for s in side for a in s)]
-            done = self.fn.integer("sub", stop, self.fn.op(f"urem i64 {stop}, {4 * self.lanes}"))
+            done = self.fn.integer("sub", stop, self.fn.integer("urem", stop, 4 * self.lanes))
             carry = [c for a in every for c in a.carry()]
             with self.fn.loop("0", done, 4 * self.lanes, carry) as loop:
                 restore(every, loop.carried)
@@ -84,14 +87,15 @@ class RowSums:
                 b.combine(c)
                 a.combine(d)
                 a.combine(b)
-        whole = self.fn.integer("sub", stop, self.fn.op(f"urem i64 {stop}, {self.lanes}"))
-        with self.fn.loop(done, whole, self.lanes, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
-            restore(sums, loop.carried)
-            self.ev.vars[self.vector.var] = loop.index
-            self.walk.add(sums, None)
-            self.walk.store_all()
-            loop.next = [v for a in sums for v in a.values]
-        restore(sums, loop.results)
+        whole = self.fn.integer("sub", stop, self.fn.integer("urem", stop, self.lanes))
+        if whole != done:
+            with self.fn.loop(done, whole, self.lanes, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
+                restore(sums, loop.carried)
+                self.ev.vars[self.vector.var] = loop.index
+                self.walk.add(sums, None)
+                self.walk.store_all()
+                loop.next = [v for a in sums for v in a.values]
+            restore(sums, loop.results)
         if isinstance(n, int) and n % self.lanes == 0:
             return
         mask = self.walk.tail_mask(whole, stop, n % self.lanes if isinstance(n, int) else None)

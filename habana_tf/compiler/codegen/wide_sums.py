@@ -114,7 +114,7 @@ def pays(body: Body, inner: Sequence[Axis]) -> bool:
     return (
         bool(body.reductions)
         and nominal(ext.product(a.extent for a in inner)) >= DEPTH
-        and all(register_type(r.value.dtype) in BYTES and not r.node.arg[0].startswith("arg") for r in body.reductions)
+        and all(register_type(r.value.dtype) in BYTES and not r.is_arg for r in body.reductions)
     )
 
 
