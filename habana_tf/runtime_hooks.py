@@ -111,6 +111,9 @@ def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | Non
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:
     """TensorFlow's placed graph after the graph pass, or None when there is nothing to do."""
+    from .graph import foreseen_work
+
+    foreseen_work.announce_graph(graph)
     from . import habana_variables
     from .graph import pipeline
 

@@ -15,7 +15,7 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import RecipeCache
 
-__all__ = ["compiling", "has", "keeps", "lookup", "same", "stats", "store", "store_failure"]
+__all__ = ["compiling", "has", "is_warm", "keeps", "lookup", "same", "stats", "store", "store_failure"]
 
 _PROCESS = RecipeCache()
 atexit.register(lambda: _PROCESS.close())
@@ -61,6 +61,13 @@ def has(name: str) -> bool:
     """Whether the directory has recipes of a cluster by its name, whatever shapes they are for."""
     disk = _PROCESS.disk()
     return disk is not None and disk.has(name)
+
+
+def is_warm() -> bool:
+    """Whether the directory may well have what a network needs that is not known yet: it had what was asked of it so
+    far, or nothing was."""
+    counts = _PROCESS.stats.counts()
+    return _PROCESS.disk() is not None and (counts.disk_hits > 0 or counts.misses == 0)
 
 
 def same(key: Key, name: str) -> None:

@@ -1,31 +1,41 @@
-"""Tells the compiler of the launches that the graph pass made, before they are run.
+"""Tells the compiler of work to come, before it is asked for.
 
-What: where a launch has many products, and the recipe cache has nothing of its cluster, the processes that will help to
-compile it are started now (`compiler.codegen.objects.expect`).
+What: where a graph or a launch has many products, and the recipe cache has nothing of them, the processes that will
+help to compile them are started now (`compiler.codegen.objects.expect`).
 
-Why here: from the pass to the first launch TensorFlow optimizes and builds the graph, on one core. That takes about as
-long as such a process takes to start, on another one. A warm start needs none of them, and starts none.
+Why here: from before the pass, whose modules are imported first, to the first launch the graph is worked on on one
+core. That takes about as long as such a process takes to start, on another one. A warm start needs none of them, and
+starts none: before clusters have names that the cache can be asked for, it counts as cold if it was of no use so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from habana_tf import settings
 from habana_tf.cache import process_cache
 from habana_tf.compiler.codegen import objects
 
-from .launch_nodes import LaunchNode
-from .partition import is_product
+from .products import count, is_product
 
-__all__ = ["announce"]
+if TYPE_CHECKING:
+    from .launch_nodes import LaunchNode  # takes as long to import as a worker takes to start
+
+__all__ = ["announce", "announce_graph"]
+
+
+def announce_graph(graph_def: bytes) -> None:
+    """Starts what helps to compile a graph, unless the recipe cache may have its launches."""
+    if settings.HABANA_SIM_COMPILE.get() != "forbid" and not process_cache.is_warm():
+        objects.expect(count(graph_def))
 
 
 def announce(launches: Iterable[LaunchNode]) -> None:
-    """Starts what helps to compile these."""
+    """Starts what helps to compile these, unless the recipe cache has them."""
     if settings.HABANA_SIM_COMPILE.get() == "forbid":
         return
     for launch in launches:
-        products = sum(count for op, count in launch.ops.items() if is_product(op))
+        products = sum(times for op, times in launch.ops.items() if is_product(op))
         if products >= objects.LARGE and not process_cache.has(launch.name):
             objects.expect(products)

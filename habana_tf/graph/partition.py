@@ -29,6 +29,7 @@ from .data_dependent_sizes import decided_by_data
 from .frames import ROOT, Class, Flow
 from .ops import BOOL, CONTROL_FLOW, INT32, STRUCTURAL, device_type, has_kernel, input_types, on_cpu, output_types
 from .placement import Placement
+from .products import is_product
 from .reasons import Reason
 from .view import Node, View
 
@@ -39,15 +40,6 @@ _LIGHT = STRUCTURAL | frozenset({
     "Const", "Shape", "ShapeN", "Size", "Rank", "Reshape", "ExpandDims", "Squeeze", "ZerosLike", "OnesLike", "Fill",
 })  # fmt: skip
 """A group of nothing but these is not worth a launch."""
-
-_HEAVY = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"})
-
-
-def is_product(op: str) -> bool:
-    """Whether an op is sums of products: a matrix product, a convolution, or a gradient of one."""
-    return op in _HEAVY or "Conv" in op
-
-
 SMALL_GROUP = 16
 """A group for the host has at most so many ops (constants and Identity not counted)."""
 

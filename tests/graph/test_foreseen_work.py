@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from habana_tf.cache import process_cache
 from habana_tf.cache.key import Key
+from habana_tf.cache.recipe_cache import RecipeCache
 from habana_tf.compiler.codegen import objects
 from habana_tf.graph import foreseen_work
 from habana_tf.graph.launch_nodes import LaunchNode
@@ -45,7 +47,31 @@ def test_not_of_a_cluster_that_the_recipe_cache_has(
     assert expected == [objects.LARGE] * 2, "all of them are made anew"
 
 
+def test_a_graph_is_told_where_no_cache_was_of_use(
+    expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ops = [op for op, times in LARGE.ops.items() for _ in range(times)]
+    graph = graph_pb2.GraphDef(node=[node_def_pb2.NodeDef(name=f"Conv2D_{k}", op=op) for k, op in enumerate(ops)])
+    graph.node.add(name="MatMul", op="Relu", input=["Conv2D_0"])
+    data = graph.SerializeToString()
+    monkeypatch.setattr(process_cache, "_PROCESS", RecipeCache())
+    foreseen_work.announce_graph(data)
+    assert expected == [objects.LARGE], "without a cache"
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path))
+    foreseen_work.announce_graph(data)
+    assert expected == [objects.LARGE], "nothing is known of this one"
+    first, second = (Key.of([("inputs", f"f32[{n}]")]) for n in (2, 3))
+    assert process_cache.lookup(first) is None
+    foreseen_work.announce_graph(data)
+    assert expected == [objects.LARGE] * 2, "it had nothing"
+    process_cache.store(second, "other", {}, {}, 0.0)
+    assert process_cache.lookup(second) is not None
+    foreseen_work.announce_graph(data)
+    assert expected == [objects.LARGE] * 2, "it had something"
+
+
 def test_not_where_compiling_is_forbidden(expected: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HABANA_SIM_COMPILE", "forbid")
     foreseen_work.announce([LARGE])
+    foreseen_work.announce_graph(b"\x12\x06MatMul" * objects.LARGE)
     assert not expected

@@ -66,10 +66,9 @@ class Worker:
     """A worker process."""
 
     def __init__(self) -> None:
-        root = str(Path(__file__).parents[3])
-        path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "habana_tf.compiler.codegen.worker"], env={**os.environ, "PYTHONPATH": path},
+        path = os.pathsep.join([str(Path(__file__).parents[3]), *filter(None, sys.path)])
+        self._process = subprocess.Popen(  # without `site`, which takes a while to find the same path
+            [sys.executable, "-S", "-m", "habana_tf.compiler.codegen.worker"], env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         self._used = time.monotonic()
