@@ -50,7 +50,7 @@ class ColumnSums:
         n = self.vector.extent
         row = self._row_of_windows(outer, inner)
         alone = self.compact or bool(self.body.stores) or not inner or row is not None
-        outer = self._set_beside([] if alone else beside(self.body, outer), outer)
+        outer = self._set_beside([] if alone else beside(self.body, outer, inner), outer)
         points = numel(self.beside)
         side = 1
         if isinstance(n, int):
@@ -132,14 +132,14 @@ class ColumnSums:
             return False
         if self.vector.extent <= self._most_beside() * self.lanes or not pays(self.body, inner):
             return False
-        return bool(self.body.stores) or len(inner) > 1 or not beside(self.body, outer)
+        return bool(self.body.stores) or len(inner) > 1 or not beside(self.body, outer, inner)
 
     def _wide(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
         """Lanes are results; memory is walked row by row. Sums beside each other stay in registers along the last
         reduced axis, what they share is read once for each of its points then."""
         assert self.vector is not None and isinstance(self.vector.extent, int)
         n = self.vector.extent
-        outer = self._set_beside([] if self.body.stores else beside(self.body, outer), outer)
+        outer = self._set_beside([] if self.body.stores else beside(self.body, outer, inner), outer)
         points = numel(self.beside)
         inner, along = (inner[:-1], inner[-1:]) if self.beside else (inner, [])
         columns = cut(n, self.lanes, nominal(ext.product(a.extent for a in outer)), points)

@@ -191,8 +191,9 @@ class Accumulation:
             if not inner and isinstance(trip, int):
                 body = _body(trip, step, self.micro.body)
                 turns = trip // body
-            acc, a, b = self._turns(turns, body, loop, inner, a, b, acc, rows)
-            trip = trip % body if isinstance(trip, int) else 0
+            if turns != 1:
+                acc, a, b = self._turns(turns, body, loop, inner, a, b, acc, rows)
+                trip = trip % body if isinstance(trip, int) else 0
         assert isinstance(trip, int)
         for i in range(trip):
             acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc, rows)

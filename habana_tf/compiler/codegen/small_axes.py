@@ -32,15 +32,16 @@ def places(axes: Sequence[Axis]) -> Iterator[dict[Var, str]]:
         yield {a.var: str(k) for a, k in zip(axes, point, strict=True)}
 
 
-def beside(body: Body, outer: Sequence[Axis]) -> list[Axis]:
-    """Which of a reduction's kept axes have all their sums in registers: none, if nothing is read for all of them."""
+def beside(body: Body, outer: Sequence[Axis], inner: Sequence[Axis]) -> list[Axis]:
+    """Which of a reduction's kept axes have all their sums in registers: none, if nothing is read for all of them at
+    each point of its other axes, `inner`."""
     chosen: list[Axis] = []
     for axis in reversed(outer):
         if numel([*chosen, axis]) <= TURNS:
             chosen.insert(0, axis)
-    apart = dependent(body, chosen)
+    apart, summed = dependent(body, chosen), dependent(body, inner)
     loads = [v for v in body.values if isinstance(v, Load)]
-    return chosen if len(loads) > 1 and any(v not in apart for v in loads) else []
+    return chosen if len(loads) > 1 and any(v in summed and v not in apart for v in loads) else []
 
 
 def dependent(body: Body, axes: Sequence[Axis]) -> set[Value]:
