@@ -228,6 +228,11 @@ class Body:
         """Scalar operations at a point."""
         return sum(1 if isinstance(v, Apply) else 2 if isinstance(v, Lookup | Within) else 0 for v in self.values)
 
+    @cached_property
+    def loaded_first(self) -> list[Load]:
+        """What is loaded before anything is stored: it may be written over and is needed after that."""
+        return [v for v in self.values if isinstance(v, Load) and v.node in self.overwritten]
+
     def loaded(self) -> list[Node]:
         """The tensors that its values are loaded from, in order of first use."""
         return list(dict.fromkeys(v.node for v in self.values if isinstance(v, Load | Lookup)))

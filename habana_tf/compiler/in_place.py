@@ -71,8 +71,8 @@ def adds_up(kernels: Sequence[Body], now: Node, then: Node) -> bool:
 
 def overwrites(kernel: Body, old: Node, new: Node) -> bool:
     """Whether a kernel may write a tensor over one that it reads: it reads each element where it writes the new one,
-    and nowhere else. A value at a point is loaded once, before what is made of it is stored. Where it is needed behind
-    that store, too, see `needed_behind`.
+    and nowhere else. A value at a point is loaded once, before what is made of it is stored; where it is needed behind
+    a store of what is not made of it, see `needed_behind`.
 
     Tiles of products that overlap would read what they have written; over sizes that are numbers they do so in compact
     code only, of which there is none with a second tensor to read (see `generate`)."""
@@ -89,8 +89,9 @@ def overwrites(kernel: Body, old: Node, new: Node) -> bool:
 
 
 def needed_behind(kernel: Body, old: Node, new: Node) -> bool:
-    """Whether a kernel computes with elements of a tensor after it has written over them. LLVM has to know then that
-    they change (`Body.overwritten`): what nothing changes it loads again rather than keep it over a call."""
+    """Whether a kernel computes with elements of a tensor after it has written over them. They are loaded before its
+    first store then, and LLVM has to know that they change (`Body.overwritten`): what nothing changes it loads again
+    rather than keep it over a call."""
     loads = {v for v in kernel.values if isinstance(v, Load) and v.node is old}
     last = max((k for k, s in enumerate(kernel.stores) if s.target is new), default=-1)
     before = set(replace(kernel, stores=kernel.stores[: last + 1], reductions=()).values)

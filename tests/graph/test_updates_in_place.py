@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.child import on_hpu, python
 from tests.versions import KERAS_3
@@ -35,19 +37,19 @@ def possible(many: int) -> int:
     return many if _bridge.updates_variables() else 0
 
 
-def compare(step: Step, values: Sequence[Any], many: int) -> None:
+def compare(step: Step, values: Sequence[Any], many: int | None, x: Any = X) -> None:
     """Some steps on both devices: what they return, each looked at when all are done, and the variables at the end.
-    many: of the variables are updated where they are."""
+    many: of the variables are updated where they are; any number if it is None. x: what a step is given."""
 
     def run(device: str) -> list[np.ndarray]:
         with tf.device(device):
             variables = [tf.Variable(v) for v in values]
             function = tf.function(lambda x: tf.nest.flatten(step(x, variables)))
-            results = [r for k in range(STEPS) for r in function(tf.constant(X + k))]
+            results = [r for k in range(STEPS) for r in function(tf.constant(x + k))]
             return [np.asarray(r) for r in (*results, *(v.read_value() for v in variables))]
 
     want, got = run("/CPU:0"), run("/HPU:0")
-    assert updated() == possible(many)
+    assert many is None or updated() == possible(many)
     for w, g in zip(want, got, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-5, atol=1e-5)
 
@@ -129,6 +131,84 @@ def test_what_reads_elsewhere_than_it_writes_reads_the_old_value() -> None:
     for move in moves:
         compare(lambda x, v, move=move: assigned(v[0], move(v[0])) or move(x), [SQUARE], 1)
     compare(both_ways, [SQUARE, X], 2)
+
+
+@on_hpu
+def test_what_is_stored_behind_the_new_value_is_made_of_the_old_one() -> None:
+    """Also where the new value is not made of it, and it is first needed then."""
+
+    def difference(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+        away = v[0] - x
+        v[0].assign(tf.tanh(x))
+        return away
+
+    def resilient(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+        w, last, step = v
+        g = tf.sin(w + x)
+        step.assign(tf.where(g * last > 0, step * 1.2, step * 0.5))
+        last.assign(g)
+        w.assign_sub(tf.sign(g) * step)
+        return []
+
+    def product(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+        old = tf.identity(v[0])
+        v[0].assign(tf.matmul(x, tf.tanh(x), transpose_a=True) * 0.1)
+        return old - 0.1 * x[0, 0]
+
+    numbers = np.random.default_rng(3)
+    for shape in ((8, 1), (6, 6), (17, 33), (300, 257)):
+        x, a, b, c = numbers.normal(size=(4, *shape)).astype("f4")
+        compare(difference, [a], 1, x)
+        compare(both_ways, [a, b], 2, x)
+        compare(resilient, [a, b, np.abs(c) * 0.01], 3, x)
+        compare(product, [np.resize(a, (shape[1], shape[1]))], 1, x)
+
+
+@on_hpu
+def test_random_steps() -> None:
+    """Some assignments in a row, of expressions of the variables as they are then, as they were, and of the input."""
+    olds = st.tuples(st.just("before"), st.integers(0, 2))
+    leaves = olds | st.tuples(st.just("now"), st.integers(0, 2)) | st.just(("x", 0))
+    unary = {
+        "tanh": tf.tanh, "neg": tf.negative, "half": lambda a: a * 0.5, "transposed": tf.transpose,
+        "rolled": lambda a: tf.roll(a, 1, 0), "centred": lambda a: a - tf.reduce_mean(a, 1, keepdims=True),
+        "total": lambda a: a * 0.0 + tf.tanh(tf.reduce_sum(a)),
+    }  # fmt: skip
+    binary = {
+        "add": tf.add, "sub": tf.subtract, "mul": tf.multiply, "where": lambda a, b: tf.where(a > b, b, a * 0.3),
+        "matmul": lambda a, b: tf.tanh(a @ b * 0.1),
+    }  # fmt: skip
+    expressions = st.recursive(
+        leaves,
+        lambda inner: (
+            st.tuples(st.sampled_from(sorted(unary)), inner) | st.tuples(st.sampled_from(sorted(binary)), inner, inner)
+        ),
+        max_leaves=4,
+    )
+
+    def value(e: Any, x: tf.Tensor, v: list[tf.Variable], before: list[tf.Tensor]) -> tf.Tensor:
+        if e[0] in ("now", "before", "x"):
+            return {"now": lambda: tf.identity(v[e[1]]), "before": lambda: before[e[1]], "x": lambda: x}[e[0]]()
+        made = unary.get(e[0]) or binary[e[0]]
+        return made(*(value(inner, x, v, before) for inner in e[1:]))
+
+    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        st.lists(st.tuples(st.integers(0, 2), expressions), min_size=1, max_size=4),
+        st.lists(expressions | st.tuples(st.just("sub"), olds, leaves), max_size=2),
+        st.sampled_from([1, 5, 19]),
+    )
+    def check(assignments: Any, results: Any, side: int) -> None:
+        def step(x: tf.Tensor, v: list[tf.Variable]) -> Any:
+            before = [tf.identity(each) for each in v]
+            for target, e in assignments:
+                v[target].assign(tf.clip_by_value(value(e, x, v, before), -4.0, 4.0))
+            return [value(e, x, v, before) for e in results]
+
+        x, *values = np.random.default_rng(side).normal(size=(4, side, side)).astype("f4")
+        compare(step, values, None, x)
+
+    check()
 
 
 @on_hpu

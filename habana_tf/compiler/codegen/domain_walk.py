@@ -117,6 +117,8 @@ class DomainWalk:
 
     def store_all(self) -> None:
         """Stores at the present point."""
+        for v in self.body.loaded_first:
+            self.ev.value(v)
         for s in self.body.stores:
             self.ev.store(self.memory[s.target], s.target.dtype, s.offset, self.ev.value(s.value))
 

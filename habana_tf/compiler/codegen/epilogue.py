@@ -121,6 +121,8 @@ class FusedEpilogue:
                 ev.define(v, Val(ev.many.round(p.value, v.dtype) if self.rounded else p.value, False))
         if p.mask is not None:
             ev.guard = Guard(None, p.mask)
+        for load in self.body.loaded_first:
+            ev.value(load)
         for s in self.body.stores:
             buffer = len(self.reads) + self.outputs.index(s.target)
             ev.store(buffer, s.target.dtype, s.offset, ev.value(s.value))
