@@ -98,6 +98,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             if not started:
                 rebuild_context()  # as at program start-up: collectives and devices can still be configured
         from . import (
+            eager_executor,
             eager_reads,
             fork,
             keras_compat,
@@ -111,6 +112,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
 
         rewriter_config.install()
         fork.guard()
+        eager_executor.install()
         eager_reads.install()
         strategy_compat.install()
         keras_compat.install()

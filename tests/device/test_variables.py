@@ -90,7 +90,9 @@ def test_concurrent_updates_of_one_variable_are_not_lost() -> None:
 
 @on_hpu
 def test_asynchronous_eager_execution_does_not_wait_for_itself() -> None:
+    """Of a tensor that is still to be made TensorFlow asks the rank with Python's lock held."""
     import tensorflow as tf
+    from tensorflow.python.eager import context, executor
 
     table = tf.Variable(TABLE)  # stock kernel
     small = tf.Variable(TABLE.astype(np.float32))  # dataflow form
@@ -99,6 +101,10 @@ def test_asynchronous_eager_execution_does_not_wait_for_itself() -> None:
         for v in (table, small):
             v.scatter_add(tf.IndexedSlices(tf.ones([1, 3], v.dtype), tf.constant([2])))
             np.testing.assert_array_equal(v.numpy()[2], TABLE[2] + 1)
+            v.assign_add(tf.ones([4, 3], v.dtype) * 0.5)  # of no other test's shape and value: compiled here
+            np.testing.assert_array_equal(v.numpy()[1], TABLE[1] + 0.5)
+        with context.executor_scope(executor.new_executor(enable_async=True)):
+            assert (tf.ones([7, 11, 2]) * 3.0).shape.rank == 3
     finally:
         tf.config.experimental.set_synchronous_execution(True)
 
