@@ -14,7 +14,7 @@ it waited for the launch waits for, unless that is behind the launch, and who wa
 loop that is the next iteration. Read, launch and assignment run under one condition. Who holds a variable's old value
 keeps it: the launch makes a copy then (kernels/plugin/updated_variables.cc). Variables of sizes that are not known and
 in sessions (where one may have no value yet, which TensorFlow would not say as well) stay as they are, as do all in a
-graph that runs Python.
+graph that runs Python, and those whose elements an update moves.
 """
 
 from __future__ import annotations
@@ -30,6 +30,12 @@ from .shapes import Shapes
 from .variable_handles import PASSED_ON, Key, handle_key
 from .variables import ASKS, PYTHON
 from .view import Node, Ref, View
+
+_MOVES = frozenset({
+    "ConcatV2", "Gather", "GatherNd", "GatherV2", "MirrorPad", "Pad", "PadV2", "ResourceGather", "ResourceGatherNd",
+    "ReverseV2", "Roll", "Slice", "StridedSlice", "Tile", "Transpose",
+})  # fmt: skip
+"""What would have to go to other memory first, and be copied from there: that takes longer than to assign it."""
 
 
 def convert(view: View, flow: Flow) -> dict[str, int]:
@@ -101,8 +107,9 @@ def _found(
     """The variables of a launch that it can be given."""
     device_args = len(launch.proto.attr["Tin"].list.type)
     found = []
-    for output, result in enumerate(cluster.parsed(launch.proto.attr["cluster"].s).results):
-        if result.host or not 0 <= result.assigns < device_args:
+    parsed = cluster.parsed(launch.proto.attr["cluster"].s)
+    for output, (result, (made_by, _)) in enumerate(zip(parsed.results, parsed.outputs, strict=True)):
+        if result.host or not 0 <= result.assigns < device_args or made_by < 0 or parsed.nodes[made_by].op in _MOVES:
             continue
         read = launch.inputs[result.assigns][0]
         key = handle_key(read.inputs[0])

@@ -124,12 +124,19 @@ def test_the_numbers_are_those_of_the_cpu() -> None:
 def test_what_reads_elsewhere_than_it_writes_reads_the_old_value() -> None:
     """Some cannot be done where the variable is: their results go to other memory first."""
     moves: list[Callable[[Any], Any]] = [
-        tf.transpose, lambda v: tf.reverse(v, [0]), lambda v: tf.roll(v, 1, 1), lambda v: tf.cumsum(v, 0),
-        lambda v: tf.sort(v, 1), lambda v: v @ v * 0.1, lambda v: tf.gather(v, [5, 4, 3, 2, 1, 0]),
-        lambda v: tf.where(v > tf.transpose(v), v, 0.5), lambda v: v - tf.reduce_max(v),
+        tf.transpose, lambda v: tf.reverse(v, [0]), lambda v: tf.roll(v, 1, 1), lambda v: tf.concat([v[1:], v[:1]], 0),
+        lambda v: tf.gather(v, [5, 4, 3, 2, 1, 0]),
     ]  # fmt: skip
-    for move in moves:
-        compare(lambda x, v, move=move: assigned(v[0], move(v[0])) or move(x), [SQUARE], 1)
+    more: list[Callable[[Any], Any]] = [
+        lambda v: tf.cumsum(v, 0), lambda v: tf.sort(v, 1), lambda v: v @ v * 0.1,
+        lambda v: tf.where(v > tf.transpose(v), v, 0.5), lambda v: v - tf.reduce_max(v),
+        lambda v: tf.roll(v, 1, 1) * 0.5,
+    ]  # fmt: skip
+    for many, updates in enumerate((moves, more)):
+        for update in updates:
+            compare(
+                lambda x, v, update=update: assigned(v[0], update(v[0])) or update(x), [SQUARE], many
+            )  # fmt: skip
     compare(both_ways, [SQUARE, X], 2)
 
 
