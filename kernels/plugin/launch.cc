@@ -137,12 +137,18 @@ Status Find(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* vari
   }
 }
 
+std::string Text(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (int64_t n : dims) text += (text.size() > 1 ? "," : "") + std::to_string(n);
+  return text + "]";
+}
+
 // Makes the memory of a variable an output of the op: what is written there is the variable's value.
 Status GiveVariable(size_t k, TF_Tensor* value, const Program& program, TF_OpKernelContext* ctx) {
   if (Dims(value) != program.outputs[k].dims) {
-    return Status(
-        Code::kInvalidArgument,
-        "the new value of a variable has another shape than the variable, in launch '" + program.name + "'");
+    return Status(Code::kInvalidArgument, "a value of shape " + Text(program.outputs[k].dims) +
+                                              " is assigned to a variable of shape " + Text(Dims(value)) +
+                                              ", in launch '" + program.name + "'");
   }
   TfStatus status;
   TF_SetOutput(ctx, static_cast<int>(k), value, status.get());
