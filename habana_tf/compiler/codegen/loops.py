@@ -17,6 +17,7 @@ from ...ir.primitives import Node
 from ..body import Body
 from ..code import Call, Code
 from .column_sums import ColumnSums
+from .crossed_maps import CrossedMap
 from .domain_walk import WIDEST, DomainWalk
 from .emit import Function
 from .map_loops import MapLoop
@@ -40,5 +41,5 @@ def emit_loop(
     elif inner or body.reductions:
         grid, grain = ColumnSums(walk).emit(outer, inner)
     else:
-        grid, grain = MapLoop(walk).emit(outer)
+        grid, grain = (CrossedMap.of(walk, outer) or MapLoop(walk)).emit(outer)
     return Code((Call(name, fn.text(), tuple(nodes), grid, grain),), frozenset(fn.declarations))
