@@ -106,28 +106,48 @@ def _found(
 ) -> list[_Update]:
     """The variables of a launch that it can be given."""
     device_args = len(launch.proto.attr["Tin"].list.type)
-    found = []
     parsed = cluster.parsed(launch.proto.attr["cluster"].s)
+    found = []
     for output, (result, (made_by, _)) in enumerate(zip(parsed.results, parsed.outputs, strict=True)):
         if result.host or not 0 <= result.assigns < device_args or made_by < 0 or parsed.nodes[made_by].op in _MOVES:
             continue
         read = launch.inputs[result.assigns][0]
-        key = handle_key(read.inputs[0])
-        taken = {n for n in takers.get(key, ()) if n is not read} if key is not None else set()
-        assign = taken.pop() if len(taken) == 1 else None
-        if (
-            assign is not None and assign.op == "AssignVariableOp" and assign.inputs[1] == (launch, output)
-            and flow.classes[read] == flow.classes[assign] == flow.classes[launch]
-            and read.device == assign.device == launch.device
-            and all(n is launch or (read, 0) not in n.inputs for n in consumers[read])
-            and not {read.name, assign.name} & view.fetched
-            and _has_elements(assign.inputs[0])
-        ):  # fmt: skip
-            found.append(_Update(result.assigns, output, read, assign))
+        assign = _other_taker(read, takers)
+        if assign is not None:
+            update = _Update(result.assigns, output, read, assign)
+            if _is_alone(view, flow, launch, update, consumers):
+                found.append(update)
+    return _in_order(launch, found, consumers)
+
+
+def _other_taker(read: Node, takers: dict[Key, list[Node]]) -> Node | None:
+    """Who takes a variable beside its read, if that is one."""
+    key = handle_key(read.inputs[0])
+    others = {n for n in takers.get(key, ()) if n is not read} if key is not None else set()
+    return others.pop() if len(others) == 1 else None
+
+
+def _is_alone(view: View, flow: Flow, launch: Node, update: _Update, consumers: dict[Node, list[Node]]) -> bool:
+    """Whether a variable is read for a launch only, and assigned what that makes, under one condition and on one
+    device, and nobody asks for read or assignment by name."""
+    read, assign = update.read, update.assign
+    return (
+        assign.op == "AssignVariableOp"
+        and assign.inputs[1] == (launch, update.output)
+        and flow.classes[read] == flow.classes[assign] == flow.classes[launch]
+        and read.device == assign.device == launch.device
+        and all(n is launch or (read, 0) not in n.inputs for n in consumers[read])
+        and not {read.name, assign.name} & view.fetched
+        and _has_elements(assign.inputs[0])
+    )
+
+
+def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Node]]) -> list[_Update]:
+    """Those whose assignments wait for nothing that is behind the launch, but for others of them."""
     later = _later(launch, consumers)
     waits = {u.assign: later.intersection(_waits_for(u.assign)) for u in found}
     count = -1
-    while count != len(found):  # what an assignment may wait for depends on which others go
+    while count != len(found):
         count = len(found)
         assigns = {u.assign for u in found}
         found = [u for u in found if waits[u.assign] <= assigns]
