@@ -26,7 +26,7 @@ from .result_sums import ResultSums
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""
 LONG = 256
-"""Terms of a sum beside which it costs nothing that could be measured to have the epilogue in a loop."""
+"""Steps of a sum beside which it costs nothing that could be measured to have the epilogue in a loop."""
 INLINE_LONG = 96
 """Instructions of epilogue inline behind so long a sum: of a tile that is stored as it is, not more."""
 FETCHED = 32
@@ -248,7 +248,8 @@ class TileLoops:
         """Whether the epilogue is written out for each vector of a tile, which makes code that LLVM takes its time
         for."""
         terms = ext.product(label.extent for label in self.c.k)
-        most = INLINE_LONG if isinstance(terms, int) and terms >= LONG else INLINE
+        steps = terms // 2 if isinstance(terms, int) and self.p.dot else terms
+        most = INLINE_LONG if isinstance(steps, int) and steps >= LONG else INLINE
         return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
 
     def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
