@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import crossed_maps
 from habana_tf.compiler.codegen.crossed_maps import CrossedMap
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
 
-from .running import check
+from .running import check, check_range
 
 QUICK = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
@@ -67,6 +68,15 @@ def test_beside_what_lies_as_it_is_stored(
     program = Program(b.inputs, [total, b.map("neg", b.permute(x, (0, 2, 1)))])
     check(program, [numbers(n.dtype, tuple(map(int, n.shape)), k) for k, n in enumerate(b.inputs)])
     assert [len(one.loads) for one in made] == [2]
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])
+def test_over_sizes_that_are_not_known(dtype: DType, isa: str, made: list[CrossedMap]) -> None:
+    b = Builder()
+    x, y = b.input((ext.sym(0), ext.sym(1)), dtype), b.input((ext.sym(1), ext.sym(0)), dtype)
+    sizes = [[1, 1], [3, 5], [16, 16], [33, 70], [70, 33], [257, 18], [5, 1000], [0, 7], [7, 0]]
+    check_range(Program(b.inputs, [b.map("sub", b.permute(x, (1, 0)), y)]), sizes, rtol=1e-2)
+    assert made
 
 
 def test_what_is_under_a_condition_is_read_one_by_one(isa: str, made: list[CrossedMap]) -> None:

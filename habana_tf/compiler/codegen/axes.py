@@ -69,11 +69,11 @@ def _together(e: Extent, outer: Var, inner: Var, n: Extent) -> bool:
     """Whether `e` moves by n inner steps for each step of `outer`, both linearly."""
     if isinstance(e, int):
         return True
-    a, b = _slope(e, outer), _slope(e, inner)
+    a, b = slope(e, outer), slope(e, inner)
     return a is not None and b is not None and a == ext.mul(b, n)
 
 
-def _slope(e: Expr, v: Var) -> Extent | None:
+def slope(e: Expr, v: Var) -> Extent | None:
     """The coefficient of `v` (possibly with symbolic extents); None where `e` is not linear in it."""
     total: Extent = 0
     for atom, c in e.terms:

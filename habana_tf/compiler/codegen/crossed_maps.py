@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 from ...ir import extent as ext
 from ...ir.extent import Extent, nominal
-from ...ir.linearity import stride_of
 from ..body import Load
-from .axes import Axis
+from .axes import Axis, slope
 from .contract_micro import at
 from .contract_pack import transpose
 from .domain_walk import DomainWalk
@@ -41,19 +40,18 @@ class CrossedMap:
 
     @classmethod
     def of(cls, walk: DomainWalk, outer: list[Axis]) -> CrossedMap | None:
-        """The one for a loop, if that reads across."""
-        vector = walk.vector
+        """The one for a loop, if that reads across; it is worth while where there is room for a square."""
+        vector, found = walk.vector, {}  # type: Axis | None, dict[Axis, list[Load]]
         assert vector is not None
-        if walk.compact or not isinstance(vector.extent, int) or vector.extent < walk.lanes:
+        if nominal(vector.extent) < walk.lanes:
             return None
-        found: dict[Axis, list[Load]] = {}
         for v in walk.body.values:
             if not isinstance(v, Load) or v.guard or register_type(v.dtype) not in ("float", "i32"):
                 continue
-            if stride_of(v.offset, vector.var) in (0, 1, None):
+            if isinstance(v.offset, int) or slope(v.offset, vector.var) in (0, 1, None):
                 continue
             for axis in outer:
-                if stride_of(v.offset, axis.var) == 1 and isinstance(axis.extent, int) and axis.extent >= walk.lanes:
+                if slope(v.offset, axis.var) == 1 and nominal(axis.extent) >= walk.lanes:
                     found.setdefault(axis, []).append(v)
         if not found:
             return None
@@ -62,71 +60,82 @@ class CrossedMap:
 
     def emit(self, outer: list[Axis]) -> tuple[Extent, int]:
         """Writes the function; its grid and grain."""
-        walk, fn, lanes = self.walk, self.walk.fn, self.walk.lanes
-        assert walk.vector is not None and isinstance(walk.vector.extent, int)
-        assert isinstance(self.across.extent, int)
+        walk, fn, ev, lanes = self.walk, self.walk.fn, self.walk.ev, self.walk.lanes
+        assert walk.vector is not None
         n, rows = walk.vector.extent, self.across.extent
         rest = [a for a in outer if a is not self.across]
-        others, squares = nominal(ext.product(a.extent for a in rest)), -(-rows // lanes)
-        side = next((k for k in (SIDE, 2) if others * -(-squares // k) >= ITEMS), 1)
-        chunks = -(-squares // side)
+        side = next((k for k in (SIDE, 2) if nominal(self._chunks(rest, k * lanes)) >= ITEMS), 1)
+        chunks = self._chunks([], side * lanes)
         self.stacks = [fn.op(f"alloca [{lanes * lanes * 4} x i8], align 64") for _ in self.loads]
-        grid, loops, items, grain = walk.grid(rest, side * lanes * n, chunks)
-        with fn.loop("%begin", "%end") as each, walk.ev.scope():
-            item, first = each.index, "0"
-            if chunks > 1:
-                first = fn.integer("mul", fn.integer("urem", item, chunks), side * lanes)
-                item = fn.integer("udiv", item, chunks)
-            last = fn.minimum(fn.integer("add", first, side * lanes), str(rows)) if chunks > 1 else str(rows)
-            walk.decode(item, grid)
+        grid, loops, items, grain = walk.grid(rest, ext.mul(side * lanes, n), chunks)
+        with fn.loop("%begin", "%end") as each, ev.scope():
+            count, stop = ev.number(chunks), ev.number(rows)
+            first = fn.integer("mul", fn.integer("urem", each.index, count), side * lanes) if chunks != 1 else "0"
+            last = fn.minimum(fn.integer("add", first, side * lanes), stop) if chunks != 1 else stop
+            walk.decode(fn.integer("udiv", each.index, count), grid)
             with ExitStack() as stack:
                 walk.nest(stack, loops)
+                if not isinstance(n, int):
+                    with fn.loop("0", ev.number(n), lanes) as column, ev.scope():
+                        self._squares(first, last, column.index, fn.integer("sub", ev.number(n), column.index))
+                    return items, grain
                 if whole := n - n % lanes:
-                    with fn.loop("0", str(whole), lanes) as column:
+                    with fn.loop("0", str(whole), lanes) as column, ev.scope():
                         self._squares(first, last, column.index, lanes)
                 if n % lanes:
                     self._squares(first, last, str(whole), n % lanes)
         return items, grain
 
-    def _squares(self, first: Value, last: Value, column: Value, count: int) -> None:
-        """The squares from row to row at a column, of which so many are left."""
+    def _chunks(self, rest: list[Axis], rows: int) -> Extent:
+        """Pieces of so many rows, for each point of other axes."""
+        pieces = ext.div(ext.add(self.across.extent, rows - 1), rows)
+        return ext.mul(ext.product(a.extent for a in rest), pieces)
+
+    def _squares(self, first: Value, last: Value, column: Value, count: int | Value) -> None:
+        """The squares from row to row at a column, of which so many are left: a number of lanes at most, or as many as
+        there may be."""
         walk, fn, ev, lanes = self.walk, self.walk.fn, self.walk.ev, self.walk.lanes
-        assert walk.vector is not None and isinstance(self.across.extent, int)
+        assert walk.vector is not None
+        some = None
+        if count != lanes:
+            some = first_lanes(lanes, count) if isinstance(count, int) else fn.leading(lanes, count)
         with fn.loop(first, last, lanes) as start, ev.scope():
             ev.vars[walk.vector.var], ev.vars[self.across.var] = column, start.index
             here, mask = str(lanes), None
-            if self.across.extent % lanes:
-                left = fn.integer("sub", str(self.across.extent), start.index)
+            if not isinstance(self.across.extent, int) or self.across.extent % lanes:
+                left = fn.integer("sub", last, start.index)
                 here, mask = fn.minimum(left, here), fn.leading(lanes, left)
             for load, stack in zip(self.loads, self.stacks, strict=True):
                 self._turn(load, stack, mask, count)
             with fn.loop("0", here) as row, ev.scope():
                 ev.vars[self.across.var] = fn.integer("add", start.index, row.index)
-                with ev.guarded(Guard(None, first_lanes(lanes, count) if count < lanes else None)):
+                with ev.guarded(Guard(None, some)):
                     for load, stack in zip(self.loads, self.stacks, strict=True):
                         place = at(fn, stack, fn.integer("mul", row.index, lanes * 4))
                         register = fn.load(ev.many.type(register_type(load.dtype)), place, lanes * 4)
                         ev.define(load, Val(register, False))
                     walk.store_all()
 
-    def _turn(self, load: Load, stack: Value, mask: Value | None, count: int) -> None:
-        """Puts a square of a tensor on the stack, a row of points after the other."""
+    def _turn(self, load: Load, stack: Value, mask: Value | None, count: int | Value) -> None:
+        """Puts a square of a tensor on the stack, a row of points after the other. Columns that are not there are the
+        last one once more, or nothing."""
         fn, ev, lanes, dtype = self.walk.fn, self.walk.ev, self.walk.lanes, load.dtype
-        assert self.walk.vector is not None
-        step = stride_of(load.offset, self.walk.vector.var)
+        assert self.walk.vector is not None and not isinstance(load.offset, int)
+        step = slope(load.offset, self.walk.vector.var)
         assert step is not None
-        buffer, begin, element = ev.buffers[load.node], ev.number(load.offset), memory_type(dtype)
+        begin, apart, element = ev.number(load.offset), ev.number(step), memory_type(dtype)
+        pointer = ev.pointer(ev.buffers[load.node])
+        final = None if isinstance(count, int) else fn.integer("sub", count, 1)
         lines = []
-        for k in range(lanes):
-            if k >= count:
-                lines.append("zeroinitializer")
-                continue
-            place = fn.offset(ev.pointer(buffer), element, fn.integer("add", begin, k * step))
+        for k in range(lanes if final else int(count)):
+            column = str(k) if final is None else fn.minimum(str(k), final)
+            place = fn.offset(pointer, element, fn.integer("add", begin, fn.integer("mul", column, apart)))
             if mask is None:
                 line = fn.load(ev.many.type(element), place, dtype.bytes)
             else:
                 line = fn.masked_load(element, lanes, place, mask)
             lines.append(ev.many.from_memory(line, dtype))
+        lines += ["zeroinitializer"] * (lanes - len(lines))
         register = register_type(dtype)
         for k, line in enumerate(transpose(fn, register, lines)):
             fn.store(ev.many.type(register), line, at(fn, stack, k * lanes * 4), lanes * 4)
