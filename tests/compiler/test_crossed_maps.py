@@ -25,6 +25,12 @@ SIDES = st.sampled_from([1, 3, 5, 16, 17, 32, 33, 47, 70])
 TYPES = [DType.F32, DType.BF16, DType.I32, DType.U8, DType.I64, DType.BOOL]
 
 
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops of few points count."""
+    monkeypatch.setattr(crossed_maps, "LEAST", 1)
+
+
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> list[CrossedMap]:
     """Those that were made of since."""

@@ -28,6 +28,8 @@ SIDE = 4
 """So many, at most."""
 MOST = 4
 """Tensors read across: each has a square on the stack."""
+LEAST = 1 << 16
+"""Points of a loop from which on it is worth three times the code."""
 
 
 @dataclass
@@ -40,10 +42,10 @@ class CrossedMap:
 
     @classmethod
     def of(cls, walk: DomainWalk, outer: list[Axis]) -> CrossedMap | None:
-        """The one for a loop, if that reads across; it is worth while where there is room for a square."""
+        """The one for a loop, if that reads across, has room for a square, and enough points."""
         vector, found = walk.vector, {}  # type: Axis | None, dict[Axis, list[Load]]
         assert vector is not None
-        if nominal(vector.extent) < walk.lanes:
+        if nominal(vector.extent) < walk.lanes or nominal(ext.product(a.extent for a in walk.axes)) < LEAST:
             return None
         for v in walk.body.values:
             if not isinstance(v, Load) or v.guard or register_type(v.dtype) not in ("float", "i32"):
