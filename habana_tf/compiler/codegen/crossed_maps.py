@@ -29,7 +29,7 @@ SIDE = 4
 MOST = 4
 """Tensors read across: each has a square on the stack."""
 LEAST = 1 << 16
-"""Points of a loop from which on it is worth three times the code."""
+"""Points of a loop from which on it is worth three times the code; over sizes that are not known it is."""
 
 
 @dataclass
@@ -44,8 +44,9 @@ class CrossedMap:
     def of(cls, walk: DomainWalk, outer: list[Axis]) -> CrossedMap | None:
         """The one for a loop, if that reads across, has room for a square, and enough points."""
         vector, found = walk.vector, {}  # type: Axis | None, dict[Axis, list[Load]]
+        points = ext.product(a.extent for a in walk.axes)
         assert vector is not None
-        if nominal(vector.extent) < walk.lanes or nominal(ext.product(a.extent for a in walk.axes)) < LEAST:
+        if nominal(vector.extent) < walk.lanes or (isinstance(points, int) and points < LEAST):
             return None
         for v in walk.body.values:
             if not isinstance(v, Load) or v.guard or register_type(v.dtype) not in ("float", "i32"):
