@@ -49,6 +49,30 @@ def test_unary_functions_agree_on_numbers_and_edges(fn: str, isa: str) -> None:
         check(Program(b.inputs, [b.map(fn, x)]), [values], rtol=4e-7, atol=1e-38)
 
 
+@pytest.mark.parametrize("exponent", [1.0, 2.0, 3.0, -1.0, 0.5, -0.5, 0.0, 0.75])
+def test_powers_by_a_constant_agree_on_numbers_and_edges(exponent: float, isa: str) -> None:
+    b = Builder()
+    x = b.input((300,), DType.F32)
+    values = np.concatenate([EDGES, np.float32([2e13, -2e13]), _floats((286,)) * 4])
+    program = Program(b.inputs, [b.map("pow", x, b.const(exponent, DType.F32, (300,)))])
+    with np.errstate(all="ignore"):
+        check(program, [values], rtol=4e-7, atol=1e-38)
+
+
+@pytest.mark.parametrize("fn", ["sin", "cos"])
+def test_of_many_turns_what_is_left_counts(fn: str, isa: str) -> None:
+    """Within two units in the last place, as far as floats go; one lane far away takes the others along."""
+    quarters = (np.arange(4000) * (np.pi / 2)).astype("f4")
+    spread = [_floats((400,), k) * 10.0**k for k in range(13)]
+    far = np.where(np.arange(64) % 16 == 3, np.float32(3e30), _floats((64,)))
+    values = np.concatenate([quarters, *spread, far]).astype("f4")
+    b = Builder()
+    program = Program(b.inputs, [b.map(fn, b.input(values.shape, DType.F32))])
+    (got,), _ = compiled(Program(program.outputs[0].src, program.outputs), [values])
+    want = getattr(np, fn)(values.astype(np.longdouble))
+    assert np.max(np.abs(got - want) / np.spacing(np.abs(want).astype("f4"))) < 2
+
+
 @pytest.mark.parametrize("fn", BINARY)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.BF16, DType.I32, DType.I64, DType.U8], ids=str)
 def test_binary_functions_agree(fn: str, dtype: DType) -> None:

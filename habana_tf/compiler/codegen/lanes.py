@@ -7,6 +7,7 @@ With one lane they are plain scalars, with more a vector. Values of the short fl
 from __future__ import annotations
 
 import math
+import re
 import struct
 
 from ...ir.dtypes import DType
@@ -43,10 +44,13 @@ def literal(value: float | int | bool, dtype: DType) -> str:
     return str(int(value))
 
 
-def is_number(value: Value) -> bool:
-    """Whether a register of floats is a constant, and no NaN."""
-    digits = value.removeprefix("splat (float ").removesuffix(")").removeprefix("0x")
-    return len(digits) == 16 and not math.isnan(struct.unpack(">d", bytes.fromhex(digits))[0])
+def number_of(value: Value) -> float | None:
+    """The number that a register of floats is, if it is a constant; not NaN."""
+    found = re.fullmatch(r"(?:splat \(float )?0x([0-9A-F]{16})\)?", value)
+    if found is None:
+        return None
+    (number,) = struct.unpack(">d", bytes.fromhex(found[1]))
+    return None if math.isnan(number) else float(number)
 
 
 class Lanes:
