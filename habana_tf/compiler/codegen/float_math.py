@@ -121,8 +121,9 @@ class FloatMath(Lanes):
         return fn.op(f"phi {self.type('float')} " + ", ".join(f"[ {value}, %{block} ]" for value, block in found))
 
     def _near_circular(self, name: str, x: Value) -> Value:
-        """What is left of x behind n quarters of a turn is taken in double precision, and rounded: within an eighth of a
-        turn polynomials are good to a unit in the last place."""
+        """What is left of x behind n quarters of a turn is taken in double precision, and rounded: within an eighth of
+        a turn polynomials are good to a unit in the last place."""
+
         def double(value: float) -> Value:
             return self.constant(float_literal(value, "double"), "double")
 
