@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from ..ir import extent as ext
+from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.primitives import Node
 from .array import axis_of, constant_shape, extents, ints, scalar, scalar_extent, static_slice
@@ -18,6 +19,10 @@ from .lowering import Lowering
 from .row import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 
 WIDE_INDEX = (DType.I16, *INDEX)
+PICKED = 16
+"""The most that are picked one after the other, each in two readings of a row; more are the beginning of a sort."""
+WORTH = 16
+"""Elements of a row, for each that is picked, from which on that is sooner done."""
 
 # -- gathers --------------------------------------------------------------------------------------------------
 
@@ -168,11 +173,49 @@ def top_k(c: Lowering) -> Sequence[Node]:
     if not (c.at_least(k) and c.at_least(n, k)):
         raise c.error(f"k = {k} must be between 0 and the last axis, {n}")
     flat = b.reshape(x, (ext.product(x.shape[:-1]), n))
-    order = static_slice(c, b.sort(flat, 1, descending=True), 1, 0, k)
+    if isinstance(k, int) and isinstance(n, int) and 0 < k <= PICKED and n >= WORTH * k and x.dtype.bits <= 32:
+        order = _largest(b, flat, k)
+    else:
+        order = static_slice(c, b.sort(flat, 1, descending=True), 1, 0, k)
     rows = b.iota(order.shape, 0, DType.I32)
     shape = (*x.shape[:-1], k)
     values = b.reshape(b.gather(flat, [rows, order], [0, 1]), shape)
     return values, b.cast(b.reshape(order, shape), c.attr("index_type", DType.I32))
+
+
+def _largest(b: Builder, x: Node, k: int) -> Node:
+    """The positions [rows, k] of the k largest of each row, as a sort would give them: of those that come behind the
+    one before, the largest, and of its equals the first."""
+    numbers, lowest = b.iota(x.shape, 1, DType.I32), b.const(-(1 << 31), DType.I32)
+    keys, found = _sort_key(b, x), []  # type: Node, list[Node]
+
+    def along(each: Node) -> Node:
+        return b.expand(b.reshape(each, (x.shape[0], 1)), x.shape)
+
+    left, best, at = None, keys, numbers  # type: Node | None, Node, Node
+    for _ in range(k):
+        if found:
+            again = b.map("and", b.map("eq", keys, best), b.map("gt", numbers, at))
+            left = b.map("or", b.map("lt", keys, best), again)
+        best = along(b.reduce("max", keys if left is None else b.select(left, keys, lowest), [1]))
+        equal = b.map("eq", keys, best)
+        equal = equal if left is None else b.map("and", equal, left)
+        found.append(b.reduce("min", b.select(equal, numbers, b.const((1 << 31) - 1, DType.I32)), [1]))
+        at = along(found[-1])
+    return b.concat([b.reshape(each, (x.shape[0], 1)) for each in found], 1)
+
+
+def _sort_key(b: Builder, x: Node) -> Node:
+    """Integers that order as numbers of up to 32 bits do, NaN above all."""
+    if not x.dtype.is_float:
+        # what is added to one without a sign turns its order into that of integers with one
+        offset = b.const(-(1 << 31) if x.dtype is DType.U32 else 0, DType.I32, x.shape)
+        return b.map("xor", b.cast(x, DType.I32), offset)
+    number = b.map("add", b.cast(x, DType.F32), b.const(0, DType.F32, x.shape))  # -0 + 0 is 0
+    bits = b.map("bitcast", number, dtype=DType.I32)
+    turned = b.map("xor", bits, b.const((1 << 31) - 1, DType.I32, x.shape))
+    key = b.select(b.map("lt", bits, b.const(0, DType.I32, x.shape)), turned, bits)
+    return b.select(b.map("isnan", number), b.const((1 << 31) - 1, DType.I32), key)
 
 
 @op("InTopK", T=INDEX)

@@ -137,6 +137,19 @@ def test_top_k(dtype):
     compare()
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16, np.float16, I32, np.uint8, np.uint32, np.int64], ids=str)
+@pytest.mark.parametrize("k", [1, 2, 5, 12, 17])
+def test_few_of_long_rows(dtype, k):
+    """Many equal ones, infinities, zeros of both signs."""
+    x = np.random.default_rng(k).integers(0, 30, (7, 200)).astype(dtype)
+    if np.dtype(dtype).kind in "fV":
+        x[0], x[1, 1:], x[2, ::3], x[3, ::2] = -np.inf, -np.inf, np.inf, -0.0
+        x[4] -= np.asarray(20, dtype)
+    elif dtype == np.uint32:
+        x[0, 5:90:7] = 2**32 - 1
+    check(lambda x, k: raw.TopKV2(input=x, k=k), x, np.int32(k))
+
+
 @quick
 @given(st.data(), st.integers(1, 4), st.integers(1, 6), st.integers(0, 7), INDICES)
 def test_in_top_k(data, batch, classes, k, index):
