@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ...ir import extent as ext
-from ...ir.extent import Extent
+from ...ir.extent import Extent, nominal
 from ...ir.linearity import stride_of
 from ...ir.primitives import Node
 from ..body import Body, point
@@ -19,6 +19,8 @@ ITEM = 4096
 """Elements that a work item should at least have."""
 GRAIN = 16384
 """Elements that are worth waking a second thread for."""
+FEW = 4
+"""How many times an axis of few points would go into a vector."""
 WIDEST = 16
 """fp32 lanes of the widest vectors. CPUs that have these have twice as many of them as others, and load and store some
 lanes of a vector of any type as quickly as all."""
@@ -49,19 +51,21 @@ class DomainWalk:
         self.body = body.over(places)
         self.result = ext.substitute(self.result, places)
         self.position = index[body.axes[0]] if body.axes else 0
-        self.vector = self._vector_axis()
+        self.vector = self._vector_axis(lanes)
         lanes = lanes if self.vector is not None else 1
         self.ev = Evaluator(fn, self.loads, lanes, self.vector.var if self.vector else None)
         self.ev.written = {memory[n] for n in (*outputs, *body.overwritten)}
         self.ev.preload(buffers)
         self.lanes = lanes
 
-    def _vector_axis(self) -> Axis | None:
+    def _vector_axis(self, lanes: int) -> Axis | None:
         if not self.axes:
             return None
         reduced = [a for a in self.axes if a.reduced]
         kept = [a for a in self.axes if not a.reduced]
-        if not reduced or not kept:
+        if not reduced:
+            return self._long_axis(lanes) or self.axes[-1]
+        if not kept:
             return self.axes[-1]
         offsets = [*self.body.offsets(), *(s.offset for s in self.body.stores)]
 
@@ -73,6 +77,19 @@ class DomainWalk:
 
         row, column = reduced[-1], kept[-1]
         return row if votes(row, column) > votes(column, row) else column
+
+    def _long_axis(self, lanes: int) -> Axis | None:
+        """Where the last axis has few points (the channels of images), the axis along which what is read lies, to be
+        scattered over the results: of the last one most lanes would be empty."""
+        last = self.axes[-1].extent
+        if not isinstance(last, int) or last * FEW > lanes:
+            return None
+        loads = list(self.body.offsets())
+        along = {a: sum(stride_of(e, a.var) == 1 for e in loads) for a in self.axes[:-1] if nominal(a.extent) >= lanes}
+        best = max(along, key=along.__getitem__, default=None)
+        if best is None or along[best] <= sum(stride_of(e, self.axes[-1].var) == 1 for e in loads):
+            return None
+        return best
 
     def grid(self, outer: list[Axis], work: Extent, chunks: Extent) -> tuple[list[Axis], list[Axis], Extent, int]:
         """Which outer axes are spread over work items and which are looped over inside: (grid axes, loop axes,
