@@ -54,6 +54,7 @@ NEVER = {
     "make bench": "measures, for minutes, a machine that nobody else may use",
     'make bench ARGS="--models warmstart"': "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/examples.py": "measures, as above; tests/benchmarks has its parts",
+    "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",
     "make garden": "downloads 220 MB; CI does it before the tests",
