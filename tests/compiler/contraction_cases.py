@@ -205,10 +205,10 @@ def convolution(n: int, h: int, c: int, o: int, k: int, s: int, d: int, dtype: D
     return Case.make(extents, a, b, dense(extents, [0, 1, 2, 3]), dtype, dtype)
 
 
-def filter_gradient(n: int, h: int, c: int, o: int, k: int, dtype: DType = F32) -> Case:
-    oh = h - k + 1
+def filter_gradient(n: int, h: int, c: int, o: int, k: int, dtype: DType = F32, s: int = 1) -> Case:
+    oh = (h - k) // s + 1
     extents = [k, k, c, o, n, oh, oh]
-    a = [h * c, c, 1, 0, h * h * c, h * c, c]
+    a = [h * c, c, 1, 0, h * h * c, s * h * c, s * c]
     b = [0, 0, 0, 1, oh * oh * o, oh * o, o]
     return Case.make(extents, a, b, dense(extents, [0, 1, 2, 3]), dtype, dtype)
 
@@ -285,6 +285,7 @@ SHAPES = {
     "dilated conv": lambda t: convolution(2, 13, 8, 12, 3, 1, 2, t),
     "digits filter gradient": lambda t: filter_gradient(16, 28, 1, 32, 3, t),
     "filter gradient": lambda t: filter_gradient(8, 13, 32, 64, 3, t),
+    "filter gradient, long and strided": lambda t: filter_gradient(13, 23, 128, 80, 2, t, s=2),
     "conv input gradient": lambda t: input_gradient(3, 13, 32, 64, 3, t),
     "same, positions in one tile": lambda t: padded_convolution(2, 11, 16, 40, 3, 1, 1, 1, 11, t),
     "same, positions over tiles": lambda t: padded_convolution(2, 30, 16, 20, 3, 1, 1, 1, 30, t),

@@ -137,6 +137,21 @@ def test_sums_do_not_depend_on_the_cut() -> None:
     assert len(set(results)) == 1
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16])
+def test_a_sum_over_short_strided_runs_is_cut_and_fetched_ahead(dtype: DType) -> None:
+    """There are tiles enough, and yet chunks: what a tile reads must be in the cache still for the next one."""
+    tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
+    for case, cut in (
+        (filter_gradient(8, 32, 256, 256, 2, dtype, s=2), True),
+        (matmul(1024, 256, 1536, ta=True, dtype=dtype), False),
+    ):
+        code = emit_contract(case.spec, tgt, "kernel")
+        assert code.plan is not None and code.plan.pack != "blocks"
+        assert (code.plan.chunks != 1) == cut
+        (main,) = (call for call in code.calls if call.name == "kernel")
+        assert ("llvm.prefetch" in main.ir) == cut
+
+
 def test_not_finite_stays_where_it_belongs() -> None:
     """The padding of odd pairs must not turn a neighbour's infinity into NaN."""
     case = filter_gradient(3, 8, 32, 64, 2, BF16)

@@ -11,7 +11,7 @@ from ...ir.extent import Extent, nominal
 from ..contraction import Canonical, Label
 from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
 from .contract_loops import Place, TileLoops
-from .contract_micro import Accumulation, KLoop, Micro, at, body_of, masked_load, repeat
+from .contract_micro import Accumulation, KLoop, Micro, at, body_of, masked_load, repeat, short_runs
 from .contract_pack import SPREAD, PanelPacker, spread
 from .contract_padding import guarded
 from .contract_point import Buffer, Epilogue, StorePartial, Tile
@@ -130,6 +130,7 @@ class MainKernel(TileLoops):
             a_vector=c.lane in c.batch if c.lane else False,
             b_padded=p.pack != "none",
             body=body_of(loops[-1].a if loops else 0, p.compact),
+            ahead=loops[-2].a if loops and short_runs([x.trip for x in loops], loops[-1].a) else 0,
         )
         sums = Accumulation(fn, micro).run(loops, a, b)
         self.finish(self.out, place, size, vectors, active, sums)

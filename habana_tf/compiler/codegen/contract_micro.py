@@ -19,11 +19,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from ...ir.extent import Extent
 from .emit import BYTES, Function, Value, everywhere, first_lanes
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
 LINE = 64
 """Bytes that come from memory together."""
+STRIDED = 512
+"""Bytes from one step of the sum to the next from which on a row is read in strides."""
+RUN = 64
+"""Steps of one stride after which hardware fetches the next lines by itself."""
 UNROLLED = 96
 """Multiply-adds of the largest k nest that is written out without a loop."""
 BODY = 64
@@ -65,6 +70,13 @@ class KLoop:
     cases: Cases | None = None
 
 
+def short_runs(trips: Sequence[Extent | Value], step: int) -> bool:
+    """Whether a sum over these loops walks a row in strides (of `step` bytes in the innermost), but none for long: so
+    is an image under the gradient of a filter. No hardware foresees where the next line is."""
+    last = trips[-1]
+    return len(trips) > 1 and abs(step) >= STRIDED and isinstance(last, int) and last <= RUN
+
+
 def body_of(step: int, compact: bool) -> int:
     """Multiply-adds of a turn, for a step of so many bytes in a."""
     if compact:
@@ -87,6 +99,8 @@ class Micro:
     """b may be read past the last valid lane (it is packed)."""
     body: int = BODY
     """Multiply-adds of a turn."""
+    ahead: int = 0
+    """Bytes in a from what a step reads to the line that it asks for, so that it is there in time; 0: none."""
 
     @property
     def type(self) -> str:
@@ -238,6 +252,8 @@ class Accumulation:
         micro, out = self.micro, list(acc)
         # Keeps the compiler from sharing loads among steps, which costs more registers than it saves loads; no code.
         self.fn.do('fence syncscope("singlethread") acq_rel')
+        if micro.ahead:
+            self.fn.prefetch(at(self.fn, a, rows[-1].distance + micro.ahead))
         stride = micro.lanes * SIZE[micro.b_format]
         columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]
         for row in rows:

@@ -34,6 +34,7 @@ from ...ir.dtypes import DType
 from ...ir.extent import Extent, nominal
 from ..contraction import Canonical, Label, guards_in_place, packable
 from .contract_blocks import Blocks, cut
+from .contract_micro import LINE, STRIDED, short_runs
 from .contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
 
 L2 = 1 << 20
@@ -59,8 +60,10 @@ WAYS = 8
 PAGE = 4096
 """Bytes after which lines have the same place in the first-level cache: 64 places of 64 bytes. Rows that are a large
 power of two apart share few places, and a panel of them does not stay in the cache however small it is."""
-STRIDED = 512
-"""Bytes from one step of the sum to the next from which on a row is read in strides."""
+RESIDENT = L2 // 4
+"""Bytes that a panel of b, and the lines of a that a row tile meets, may have together for the lines to be there still
+when the next tile comes, where no hardware fetches them ahead. Weight gradients of convolutions with a stride took up
+to twice as long when there were more."""
 COPY = 28
 """Multiply-adds (in vectors) in the time of which a vector is copied, from a line that no hardware fetched ahead: it
 took 12 on a CPU that does one of them a cycle, and waits as long where two are done; and some to be sure."""
@@ -139,7 +142,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
     results = rows * c.columns * outer_count
-    chunk, cut = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work)
+    chunk, cut = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work, 4 * t.width)
     head = [chunk] if chunk else []
     chunks = nominal(cut)
     often = rows * depth * t.panels > READ * elements
@@ -229,7 +232,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     outer = turns(lead)
     work = float(rows * t.panels * t.vectors * depth * outer)
     parts = -(-rows // 128) * -(-c.columns // 192) * outer
-    chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, True)
+    chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)
     blocks, dims, grid_dims = cut(c, t, dot, amx, [*([chunk] if chunk else []), *lead])
     halves = DType.BF16 in (c.a.dtype, c.b.dtype)
     blocks = replace(blocks, vectors=target.masks_halves if halves else target.masked_memory)
@@ -280,13 +283,16 @@ def _amx(c: Canonical, engine: TileEngine) -> int:
 
 
 def _chunks(
-    c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float, packed: bool = False
-) -> tuple[Dim | None, Extent]:
-    """A split of the outermost k label; None if the sum is better left whole. packed: copies of both operands take care
-    of guards and of what is no whole step."""
+    c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float, panel: int = 0,
+    packed: bool = False,
+) -> tuple[Dim | None, Extent]:  # fmt: skip
+    """A split of the outermost k label; None if the sum is better left whole. panel: bytes of a panel of b per step.
+    packed: copies of both operands take care of guards and of what is no whole step."""
     wanted = 1
     if tiles < ITEMS:
         wanted = min(-(-ITEMS // tiles), depth // 256, int(work / (SHARE / 8)))
+    if not packed and c.k and short_runs([x.extent for x in c.k], c.k[-1].a * c.a.dtype.bytes):
+        wanted = max(wanted, min(-(-depth // unit * (panel + LINE) // RESIDENT), depth // 256))
     if nbytes > L2 and depth >= 2048:
         by_cache = -(-nbytes // (L2 // 2))
         wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
