@@ -17,6 +17,7 @@ label; every stride is a number. Labels come in four kinds: batch (in all three 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..ir import extent as ext
@@ -165,11 +166,14 @@ def canonical(spec: ContractSpec, joined: bool = True) -> Canonical:
         lane = None
     if lane is not None and not isinstance(lane.extent, int):
         lane = None
-    swapped = lane is not None and lane.kind == "m"
+    single = lane is not None and _one_column(labels, lane)
+    swapped = lane is not None and lane.kind == ("n" if single else "m")
     if swapped:
         turn = {"m": "n", "n": "m"}
         labels = [replace(x, a=x.b, b=x.a, kind=turn.get(x.kind, x.kind)) for x in labels]
         lane = next(x for x in labels if x.out == 1)
+    if single:
+        lane = None
     groups = {
         kind: tuple(sorted((x for x in labels if x.kind == kind), key=lambda x: (-abs(x.out), x.sources)))
         for kind in ("batch", "m", "n")
@@ -182,6 +186,19 @@ def canonical(spec: ContractSpec, joined: bool = True) -> Canonical:
     return Canonical(spec, left, right, swapped, groups["batch"], groups["m"], groups["n"], k, lane)
 
 
+def _one_column(labels: Sequence[Label], lane: Label) -> bool:
+    """Whether a sum per element of one operand is better taken along that than for many of its elements at once: they
+    lie apart, and what is summed is contiguous."""
+    if lane.kind not in ("m", "n") or any(x.kind not in (lane.kind, "k") for x in labels):
+        return False
+    steps = [(x.extent, x.a if lane.kind == "m" else x.b) for x in labels if x.kind == "k"]
+    contiguous = any(step == 1 and isinstance(n, int) and n >= CONTIGUOUS for n, step in steps)
+    apart = lane.a if lane.kind == "m" else lane.b
+    return contiguous and apart != 1 and ext.nominal(ext.product(n for n, _ in steps)) >= SUMMED
+
+
+CONTIGUOUS, SUMMED = 16, 64
+"""Elements side by side, and terms altogether, from which on lanes run along a sum where there is one column."""
 WINDOW = 8
 """The largest extent of a guarded k label: each of its points is written out in code."""
 

@@ -20,6 +20,7 @@ from ..ir import extent as ext
 from ..ir.dtypes import DType
 from ..ir.primitives import Node, Op, Program
 from ..ir.walk import DEEP, Form, Inside, Loop, Walk, Window, as_number
+from .codegen.contract_narrow import lanes_along
 from .contraction import Canonical, ContractSpec, Label, Operand, View, canonical
 from .contraction_operands import specification, view_of
 from .view_indices import Unfit, strides
@@ -28,6 +29,8 @@ MOST = 20_000_000.0
 """Multiply-adds (in vectors) of the largest product that is walked: some milliseconds."""
 MOST_APART = 1_000_000.0
 """The same where columns are gathered, which takes twice as long."""
+MOST_NARROW = 2_000_000.0
+"""The same of so few columns that code of its own has lanes along something else, and takes a fourth of the time."""
 ITEM = 40_000.0
 """Multiply-adds (in vectors) that a work item should have at least: some ten microseconds."""
 FEW = 4
@@ -134,7 +137,8 @@ def _walk(c: Canonical, target: Target) -> Walk | None:
     row_tiles = -(-_points(rows) // form.rows)
     tiles = _points(batch) * panels * row_tiles
     work = tiles * form.rows * form.vectors * turns * float(deep)
-    if work > (MOST_APART if form.lanes == "apart" else MOST):
+    narrow = lanes_along(c, target, False) != "columns"
+    if work > (MOST_APART if form.lanes == "apart" else MOST_NARROW if narrow else MOST):
         return None
     share = -(-tiles // max(1, min(tiles, round(work / ITEM))))
     return Walk(

@@ -138,6 +138,11 @@ class Target:
         return self.vector_bytes // 4
 
     @property
+    def vector_registers(self) -> int:
+        """How many of them there are."""
+        return 32 if self.isa >= Isa.AVX512 else 16
+
+    @property
     def register_tiles(self) -> Mapping[int, int]:
         """For each number of vectors that a tile of sums may be wide, the most rows that stay in registers, beside a
         row of b and an element of a."""

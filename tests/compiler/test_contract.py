@@ -152,6 +152,42 @@ def test_a_sum_over_short_strided_runs_is_cut_and_fetched_ahead(dtype: DType) ->
         assert ("llvm.prefetch" in main.ir) == cut
 
 
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
+@pytest.mark.parametrize(("case", "lanes"), [
+    (lambda t: matmul(4096, 10, 1024, dtype=t), "sum"),
+    (lambda t: matmul(4096, 13, 1024, dtype=t), "columns"),
+    (lambda t: matmul(4096, 3, 20, dtype=t), "columns"),  # too short to add lanes up
+    (lambda t: matmul(512, 10, 128, ta=True, dtype=t), "rows"),
+    (lambda t: matmul(9, 10, 128, ta=True, dtype=t), "columns"),
+    (lambda t: convolution(2, 20, 64, 3, 3, 1, 1, t), "sum"),
+    (lambda t: padded_convolution(2, 20, 64, 1, 3, 1, 1, 1, 20, t), "sum"),
+    (lambda t: filter_gradient(2, 20, 64, 3, 3, t), "rows"),
+    (lambda t: matmul(1, 500, 256, tb=True, dtype=t), "sum"),  # of the second operand's rows
+    (lambda t: matmul(1, 500, 256, dtype=t), "columns"),
+])  # fmt: skip
+def test_lanes_run_along_what_is_long(case: Callable[[DType], Case], lanes: str, dtype: DType) -> None:
+    code = emit_contract(case(dtype).spec, Target(Isa.AVX512, False, "x86-64-v4", ""), "kernel")
+    assert code.plan is not None and code.plan.lanes == lanes
+
+
+@pytest.mark.parametrize("tgt", TARGETS, ids=named)
+@pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
+def test_few_columns_of_a_size_known_at_run_time_only(dtype: DType, tgt: Target) -> None:
+    matmul(70, 3, 150, dtype=dtype).check(tgt, symbol=0)
+    matmul(75, 3, 90, ta=True, dtype=dtype).check(tgt, symbol=2)
+    filter_gradient(5, 9, 40, 3, 3, dtype).check(tgt, symbol=4)
+
+
+def test_what_lies_behind_a_row_is_not_multiplied() -> None:
+    """The last vector of a sum is a part of one; an infinity behind it must not meet the zeros of the other operand."""
+    case = matmul(40, 3, 150)
+    case.a.reshape(40, 150)[1] = np.inf
+    out = np.zeros(40 * 3, np.float32)
+    run(emit_contract(case.spec, target(), "kernel"), target(), {"a": case.a, "b": case.b, "out": out})
+    finite = np.isfinite(out.reshape(40, 3))
+    assert not finite[1].any() and finite[[0, *range(2, 40)]].all()
+
+
 def test_not_finite_stays_where_it_belongs() -> None:
     """The padding of odd pairs must not turn a neighbour's infinity into NaN."""
     case = filter_gradient(3, 8, 32, 64, 2, BF16)

@@ -4,6 +4,7 @@
 
     [spread a]  [pack b]  main: tiles of sums -> epilogue            the sum in one piece
     [spread a]  [pack b]  main: tiles of partial sums; reduce: partial sums in fixed order -> epilogue
+    [pack b]  main: lanes along the sum or the rows      few columns (see `contract_narrow`), the sum in pieces as above
     pack filter  transform it  main: blocks of tiles -> epilogue           a 3 x 3 convolution by Winograd's algorithm
     main: blocks of partial sums; reduce: in fixed order, transformed back -> epilogue          its filter's gradient
 
@@ -18,16 +19,19 @@ nothing outside the operands' index ranges is read (bf16 pairs read two neighbou
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from habana_tf.hardware.cpu import Target
 
 from ...ir import extent as ext
 from ...ir.dtypes import DType
 from ...ir.extent import Extent
-from ..contraction import ContractSpec, Guard, Operand, accepts_guards, canonical
+from ..contraction import Canonical, ContractSpec, Guard, Operand, accepts_guards, canonical
 from .contract_block_kernel import BlockKernel
 from .contract_kernels import ContractionCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
+from .contract_narrow_kernel import NarrowKernel, pack_columns
 from .contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
 from .contract_tiles import Plan, in_groups, plan
 from .contract_winograd import Winograd, winograd
@@ -94,16 +98,32 @@ def emit_contract(
 
     if sums:
         sums.buffer = temp(0)
-    names = ("b", "a") if c.swapped else ("a", "b")
+    names: tuple[Buffer, Buffer] = ("b", "a") if c.swapped else ("a", "b")
+    kernel: Callable[[StorePartial | None], BlockKernel | NarrowKernel | MainKernel]
     if p.blocks:
-        partial = None
-        if p.chunks != 1:
-            partial = StorePartial(c, len(temps))
-            temp(ext.mul(ext.mul(partial.size, p.chunks), 4))
-        calls.append(BlockKernel(c, p, name, names, final, partial).emit())
-        if partial:
-            calls.append(reduce_call(c, p, f"{name}_sum", partial, final))
-        return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
+        kernel = partial(BlockKernel, c, p, name, names, final)
+    elif p.lanes != "columns":
+        if p.lanes == "sum":
+            calls.append(replace(pack_columns(c, p, f"{name}_pack", names[1], temp), once=once))
+            names = names[0], calls[-1].buffers[1]
+        kernel = partial(NarrowKernel, c, p, name, names, final)
+    else:
+        kernel = partial(MainKernel, c, p, name, *_sources(c, p, name, names, temp, calls, once), final)
+    pieces = None
+    if p.chunks != 1:
+        pieces = StorePartial(c, len(temps))
+        temp(ext.mul(ext.mul(pieces.size, p.chunks), 4))
+    calls.append(kernel(pieces).emit())
+    if pieces:
+        calls.append(reduce_call(c, p, f"{name}_sum", pieces, final))
+    return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
+
+
+def _sources(
+    c: Canonical, p: Plan, name: str, names: tuple[Buffer, Buffer], temp: Callable[[Extent], Buffer],
+    calls: list[ContractionCall], once: bool,
+) -> tuple[Source, Source]:  # fmt: skip
+    """How the main kernel reads its operands; what copies them beforehand joins the calls."""
     a = Source("bf16" if c.a.dtype is DType.BF16 else "f32", c.a.dtype.bytes, c.a.offset, names[0])
     b = Source("bf16" if c.b.dtype is DType.BF16 else "f32", c.b.dtype.bytes, c.b.offset, names[1])
     if p.dot and c.k[-1].a == 1:
@@ -114,14 +134,7 @@ def emit_contract(
     if p.pack == "call":
         calls.append(replace(pack_call(c, p, f"{name}_pack", names[1], temp), once=once))
         b = Source("pair" if p.dot else "f32", 4, 0, calls[-1].buffers[1])
-    partial = None
-    if p.chunks != 1:
-        partial = StorePartial(c, len(temps))
-        temp(ext.mul(ext.mul(partial.size, p.chunks), 4))
-    calls.append(MainKernel(c, p, name, a, b, final, partial).emit())
-    if partial:
-        calls.append(reduce_call(c, p, f"{name}_sum", partial, final))
-    return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
+    return a, b
 
 
 def _summed(code: ContractCode, name: str, sums: ResultSums | None) -> ContractCode:

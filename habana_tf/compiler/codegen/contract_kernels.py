@@ -102,14 +102,14 @@ class MainKernel(TileLoops):
         loops = []
         for label, step in zip(c.k, b_steps, strict=True):
             trip = _trip(self, place, label)
-            half = False
+            rest = 0
             a_step = label.a * self.a.unit
             if p.dot and label is c.k[-1]:
-                half = isinstance(label.extent, int) and label.extent % 2 == 1
+                rest = label.extent % 2 if isinstance(label.extent, int) else 0
                 pairs = p.amx or 1
                 trip = trip // (2 * pairs) if isinstance(trip, int) else fn.op(f"udiv i64 {trip}, {2 * pairs}")
                 a_step, step = a_step * 2 * pairs, step * pairs
-            loops.append(KLoop(trip, a_step, step, half))
+            loops.append(KLoop(trip, a_step, step, rest))
         loops, a, b = guarded(self, place, size, self.a.unit, loops, a, b)
         if self.partial:
             self.partial.chunk = place.chunk
@@ -127,7 +127,7 @@ class MainKernel(TileLoops):
             active,
             self.a.form,
             b_form,
-            a_vector=c.lane in c.batch if c.lane else False,
+            a_vectors="each" if c.lane in c.batch else "none",
             b_padded=p.pack != "none",
             body=body_of(loops[-1].a if loops else 0, p.compact),
             ahead=loops[-2].a if loops and short_runs([x.trip for x in loops], loops[-1].a) else 0,

@@ -1,7 +1,8 @@
 """The micro-kernel of contractions: a register tile of fp32 sums, accumulated over nested k loops.
 
 A tile is R rows by V vectors of `lanes` columns. One k step loads V vectors of b and, per row, broadcasts one
-element of a (or loads V vectors of it, in a depthwise product), and does R*V fused multiply-adds:
+element of a, and does R*V fused multiply-adds. In a depthwise product it loads V vectors of a per row instead; where
+lanes run along the sum one, and each of the V is another column.
 
     acc[r][v] += a[row r] * b[vector v]          r < R, v < V; the sums stay in registers over all k loops
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Literal
 
 from ...ir.extent import Extent
 from .emit import BYTES, Function, Value, everywhere, first_lanes
@@ -59,14 +61,15 @@ Cases = tuple[tuple["bool | tuple[Value, Value]", ...], ...]
 class KLoop:
     """One k loop: trip count (an int, or an SSA i64 of at least 1) and the steps of both pointers in bytes.
 
-    `half`: after the last full pair one single element remains (formats "pair" only, innermost loop only).
+    `rest`: elements that remain after the last full step (innermost loop only): one where a step is a pair, some where
+    it is a vector along the sum.
     `cases`: padding along this loop; its steps are then written out, each for its own rows.
     """
 
     trip: int | Value
     a: int
     b: int
-    half: bool = False
+    rest: int = 0
     cases: Cases | None = None
 
 
@@ -94,13 +97,16 @@ class Micro:
     active: int
     a_format: str
     b_format: str
-    a_vector: bool = False
+    a_vectors: Literal["none", "each", "one"] = "none"
+    """What of a meets b's vectors: one element, in all lanes; a vector for each of them; or one vector."""
     b_padded: bool = False
     """b may be read past the last valid lane (it is packed)."""
     body: int = BODY
     """Multiply-adds of a turn."""
     ahead: int = 0
     """Bytes in a from what a step reads to the line that it asks for, so that it is there in time; 0: none."""
+    b_ahead: int = 0
+    """The same in b, of all its lines."""
 
     @property
     def type(self) -> str:
@@ -178,7 +184,7 @@ class Accumulation:
     def run(self, loops: Sequence[KLoop], a: Value, b: Value, start: Sequence[Value] | None = None) -> list[Value]:
         """Sums over `loops` (outermost first) from the addresses of the tile's first a and b element."""
         acc = list(start) if start is not None else ["zeroinitializer"] * self.micro.work
-        if any(loop.trip == 0 and not loop.half for loop in loops):
+        if any(loop.trip == 0 and not loop.rest for loop in loops):
             return acc
         rows = [Row(i, distance) for i, distance in enumerate(self.micro.rows)]
         return self._nest(list(loops), a, b, acc, rows)
@@ -187,7 +193,7 @@ class Accumulation:
         if not rows:
             return acc
         if not loops:
-            return self._step(a, b, acc, rows, False)
+            return self._step(a, b, acc, rows, 0)
         loop, inner = loops[0], loops[1:]
         trip = loop.trip
         if loop.cases is not None:
@@ -195,10 +201,9 @@ class Accumulation:
                 some = self._inside(rows, case)
                 acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc, some)
             return acc
-        work = len(rows) * self.micro.vectors
-        step = work
+        work = step = len(rows) * self.micro.vectors
         for x in loops:
-            work = work * x.trip if isinstance(x.trip, int) else UNROLLED + 1
+            work *= x.trip + (x.rest > 0) if isinstance(x.trip, int) else UNROLLED + 1
         unroll = work <= UNROLLED
         if not unroll and (not isinstance(trip, int) or trip > 1):
             turns, body = trip, 1
@@ -211,8 +216,8 @@ class Accumulation:
         assert isinstance(trip, int)
         for i in range(trip):
             acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc, rows)
-        if loop.half:
-            acc = self._step(at(self.fn, a, trip * loop.a), at(self.fn, b, trip * loop.b), acc, rows, True)
+        if loop.rest:
+            acc = self._step(at(self.fn, a, trip * loop.a), at(self.fn, b, trip * loop.b), acc, rows, loop.rest)
         return acc
 
     def _turns(
@@ -248,19 +253,27 @@ class Accumulation:
                 found.append(row)
         return found
 
-    def _step(self, a: Value, b: Value, acc: list[Value], rows: list[Row], half: bool) -> list[Value]:
+    def _step(self, a: Value, b: Value, acc: list[Value], rows: list[Row], rest: int) -> list[Value]:
         micro, out = self.micro, list(acc)
         # Keeps the compiler from sharing loads among steps, which costs more registers than it saves loads; no code.
         self.fn.do('fence syncscope("singlethread") acq_rel')
         if micro.ahead:
-            self.fn.prefetch(at(self.fn, a, rows[-1].distance + micro.ahead))
+            for row in rows if micro.a_vectors == "one" else rows[-1:]:
+                self.fn.prefetch(at(self.fn, a, row.distance + micro.ahead))
         stride = micro.lanes * SIZE[micro.b_format]
+        if micro.b_ahead:
+            for v in range(0, micro.vectors, max(1, LINE // stride)):
+                self.fn.prefetch(at(self.fn, b, v * stride + micro.b_ahead))
         columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]
         for row in rows:
             place = at(self.fn, at(self.fn, a, row.move), row.distance)
-            element = "" if micro.a_vector else self._a(place, row.valid, half)
+            element = ""
+            if micro.a_vectors == "one":
+                element = self._along(place, row.valid, rest)
+            elif micro.a_vectors == "none":
+                element = self._a(place, row.valid, rest)
             for v in range(micro.vectors):
-                if micro.a_vector:
+                if micro.a_vectors == "each":
                     size = SIZE[micro.a_format]
                     element = self._vector(at(self.fn, place, v * micro.lanes * size), micro.a_format, micro.mask(v))
                     element = self._or_zero(row.valid, micro.type, element)
@@ -281,7 +294,20 @@ class Accumulation:
             return self.fn.call(t, f"llvm.x86.avx512bf16.dpbf16ps.{32 * lanes}", (t, acc), (pairs, a), (pairs, b))
         return self.fn.call(t, f"llvm.fmuladd.v{lanes}f32", (t, a), (t, b), (t, acc))
 
-    def _a(self, pointer: Value, valid: Value | None, half: bool) -> Value:
+    def _along(self, pointer: Value, valid: Value | None, rest: int) -> Value:
+        """A vector of a row along the sum; its first `rest` elements if there are not more."""
+        fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
+        if form == "f32":
+            mask = first_lanes(lanes, rest) if rest else None
+            return self._or_zero(valid, self.micro.type, masked_load(fn, "float", lanes, pointer, mask))
+        count = 2 * lanes if form == "pair" else lanes
+        halves = masked_load(fn, "i16", count, pointer, first_lanes(count, rest) if rest else None)
+        halves = self._or_zero(valid, f"<{count} x i16>", halves)
+        if form == "pair":
+            return fn.op(f"bitcast <{count} x i16> {halves} to <{count} x bfloat>")
+        return widen(fn, lanes, halves)
+
+    def _a(self, pointer: Value, valid: Value | None, half: int) -> Value:
         fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
         if form == "f32":
             return fn.splat(lanes, "float", self._or_zero(valid, "float", fn.load("float", pointer, 4)))

@@ -35,6 +35,7 @@ from ...ir.extent import Extent, nominal
 from ..contraction import Canonical, Label, guards_in_place, packable
 from .contract_blocks import Blocks, cut
 from .contract_micro import LINE, STRIDED, short_runs
+from .contract_narrow import Lanes, lanes_along, narrow_tiling
 from .contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
 
 L2 = 1 << 20
@@ -97,6 +98,10 @@ class Plan:
     compact: bool = False
     """Little code rather than the fastest."""
     blocks: Blocks | None = None
+    lanes: Lanes = "columns"
+    """What the lanes of a sum run along."""
+    streams: bool = False
+    """Whether a comes from memory rather than from a core's own cache."""
 
     @property
     def grid(self) -> Extent:
@@ -112,11 +117,16 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     engine = target.tile_engine
     dot = _paired(c, rows, depth, MET if once else MANY_ROWS)
-    amx = _amx(c, engine) if dot and engine else 0
+    amx = _amx(c, engine) if dot and engine and c.lane else 0
     compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= SHORT
-    if packable(c) and (not guards_in_place(c) or (dot and engine and not amx) or (not amx and _pays(c, target))):
+    if packable(c) and (not guards_in_place(c) or (dot and engine and not amx)):
         return block_plan(c, target, compact)
-    if symbolic and dot and c.k[-1].a != 1:
+    lanes: Lanes = "columns" if amx else lanes_along(c, target, dot and target.bf16_products == "dot")
+    if lanes == "columns" and packable(c) and not amx and _pays(c, target):
+        return block_plan(c, target, compact)
+    if lanes != "columns":
+        return narrow_plan(c, target, lanes, dot and target.bf16_products == "dot", compact)
+    if c.lane is None or (symbolic and dot and c.k[-1].a != 1):
         dot = False  # a would have to be spread, and how much of it there is is not known
     dot = dot and (amx > 0 or target.bf16_products == "dot")
     t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact)
@@ -219,6 +229,26 @@ def _pays(c: Canonical, target: Target) -> bool:
     return 1 + COPY * (1 / min(rows, SIDE) + 1 / min(columns, SIDE)) < target.strided_rows
 
 
+def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: bool = False) -> Plan:
+    """The cut of a contraction whose lanes do not run along columns; dot: whether bf16 is multiplied in pairs where
+    lanes run along the sum."""
+    t, rows, depth = narrow_tiling(c, target, lanes), points(c.m), points(c.k)
+    dot = dot and lanes == "sum"
+    lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
+    inner = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
+    inner += [Dim("rows", t.tiles, t.split)] if t.split else []
+    panel = [Dim("panels", 1, c.lane)] if c.lane else []
+    outer = turns(lead)
+    work = rows * depth * outer * c.columns / t.lanes
+    unit = (t.lanes if lanes == "sum" else 1) * (2 if dot else 1)
+    span = 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k)
+    nbytes = min(rows * depth, span) * c.a.dtype.bytes
+    chunk, count = _chunks(c, unit, depth, outer * turns(inner), rows * c.columns * outer, nbytes, work)
+    dims = ([chunk] if chunk else []) + lead + inner + panel
+    pack = "call" if lanes == "sum" else "none"
+    return _finish(Plan(t, tuple(dims), 0, 1, pack, dot, False, count, 0, compact, None, lanes, nbytes > L2), work)
+
+
 def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     """The cut of a contraction that packs both operands."""
     engine, rows, depth = target.tile_engine, points(c.m), points(c.k)
@@ -267,7 +297,7 @@ def _paired(c: Canonical, rows: int, depth: int, least: int) -> bool:
     """Whether bf16 is worth multiplying in pairs: b must be packed so, for which there must be `least` rows."""
     if c.a.dtype is not DType.BF16 or c.b.dtype is not DType.BF16:
         return False
-    if not c.k or c.lane is None or c.lane not in c.n:
+    if not c.k or c.lane in c.batch:
         return False
     last = c.k[-1].extent
     return rows >= least and depth >= 8 and isinstance(last, int) and last >= 4

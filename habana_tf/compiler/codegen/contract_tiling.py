@@ -114,7 +114,7 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
     for vectors, most in target.register_tiles.items():
         if vectors > min(needed, widest) and vectors > 1:
             continue
-        t = _rows(c, most, compact)
+        t = split_rows(c, most, compact)
         panels = -(-needed // vectors)
         tile = Tiling(*t, vectors, panels, lanes, c.columns)
         whole = points(t[0])
@@ -135,7 +135,8 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
     return best[1]
 
 
-def _rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
+def split_rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
+    """The first fields of a `Tiling` with at most so many rows."""
     whole: list[Label] = []
     rows = 1
     for label in reversed(c.m):
@@ -165,7 +166,7 @@ def amx_tiling(c: Canonical, engine: TileEngine, compact: bool, packed: bool = F
     at equal distances; else those along the last label are."""
     group, lanes = engine.rows, engine.row_bytes // 4
     last = group if packed else nominal(c.m[-1].extent)
-    t = _rows(c, 2 * min(last, group), compact)
+    t = split_rows(c, 2 * min(last, group), compact)
     two = t[2] * points(t[0]) > min(last, group)
     needed = -(-c.columns // lanes)
     vectors = min(needed, 2 if two else 4)

@@ -1,0 +1,64 @@
+"""Whether a product has so few columns (classes, colours, one number per example) that lanes along them would be empty.
+
+What the lanes of a sum run along instead depends on how operand a lies in memory:
+
+    "sum"    rows are contiguous along the sum: a forward product, a convolution. A step is a vector of each row times
+             one of each column (b is packed so); the lanes of a sum are added up last.
+    "rows"   the rows' own label is contiguous: the gradient of weights, or of a filter. A step is vectors of rows times
+             one element of each column; squares of sums are turned over last.
+
+Either way the epilogue gets one vector per row, its first lanes the columns, as from any other product.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from habana_tf.hardware.cpu import Target
+
+from ..contraction import Canonical
+from .contract_tiling import Tiling, points, split_rows
+
+Lanes = Literal["columns", "sum", "rows"]
+
+MOST = 12
+"""Columns beyond which lanes along them are full enough, of 16."""
+DEEP = 4
+"""Vectors of the sum from which on it is worth adding up the lanes of each in the end."""
+ROWS = 12
+"""Rows of a tile beyond which nothing is gained."""
+WIDE = 8
+"""Vectors of rows of a tile beyond which nothing is gained."""
+
+
+def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
+    """What lanes run along. dot: whether bf16 is multiplied in pairs."""
+    lanes, full = target.lanes, c.columns / target.lanes
+    if c.lane in c.batch or not c.k or not c.m or full > MOST / 16 or (c.lane and points(c.m) < lanes):
+        return "columns"
+    last, row = c.k[-1], c.m[-1]
+    if last.a == 1 and isinstance(last.extent, int) and not any(last.guards):
+        step = lanes * (2 if dot else 1)
+        filled = last.extent / (-(-last.extent // step) * step)
+        if filled > full and points(c.k) >= DEEP * lanes:
+            return "sum"
+    if row.a == 1 and isinstance(row.extent, int) and not c.a.guards and c.lane:
+        vectors = -(-row.extent // lanes)
+        if row.extent / (vectors * lanes) > full:
+            return "rows"
+    return "columns"
+
+
+def narrow_tiling(c: Canonical, target: Target, lanes: Lanes) -> Tiling:
+    """The register tile: sums for each row and column along the sum, for vectors of rows and each column along rows."""
+    columns, registers = c.columns, target.vector_registers
+    if lanes == "sum":
+        most = max(1, min(ROWS, (registers - 2) // columns - 1))
+        return Tiling(*split_rows(c, most, False), 1, 1, target.lanes, columns)
+    row, most = c.m[-1], max(1, min(WIDE, (registers - 2) // (columns + 1)))
+    assert isinstance(row.extent, int)
+    whole, rest = divmod(row.extent, target.lanes)
+    tiles = next((whole // v for v in range(most, most // 2, -1) if not rest and whole % v == 0), 0)
+    tiles = tiles or -(-row.extent // (most * target.lanes))
+    size = -(-row.extent // tiles)
+    return Tiling((), row, size, tiles, tiles - (tiles * size - row.extent), 1, 1, target.lanes, columns)

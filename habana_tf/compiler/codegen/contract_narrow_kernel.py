@@ -1,0 +1,220 @@
+"""The kernels of products with few columns (see `contract_narrow`): lanes along the sum, or along the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent, nominal
+from ..contraction import Canonical, Label
+from .contract_kernels import ContractionCall
+from .contract_loops import Place, TileLoops
+from .contract_micro import SIZE, STRIDED, Accumulation, KLoop, Micro, at, body_of
+from .contract_pack import transpose
+from .contract_padding import guarded
+from .contract_point import Buffer, Epilogue, StorePartial
+from .contract_tiles import Plan
+from .emit import Function, Value
+
+AHEAD = 32
+"""Steps of the sum that vectors of rows are fetched ahead: no hardware does it from page to page."""
+FETCHING = 3
+"""Columns from which on there is time to ask for the next tile's rows: with two it took longer, not shorter."""
+
+
+class NarrowKernel(TileLoops):
+    """Tiles of products of a and b, given to the epilogue (or kept as partial sums)."""
+
+    def __init__(
+        self, c: Canonical, p: Plan, name: str, operands: tuple[Buffer, Buffer], out: Epilogue,
+        partial: StorePartial | None,
+    ) -> None:  # fmt: skip
+        """operands: where a and b are; b as `pack_columns` packs it where lanes run along the sum."""
+        super().__init__(c, p, name)
+        self.operands, self.partial, self.out = operands, partial, partial or out
+
+    def emit(self) -> ContractionCall:
+        fn, p = self.fn, self.p
+        self.reserve(self.out)
+        self.pa, self.pb = fn.buffer(0), fn.buffer(1)
+        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, self._tile), self.out)
+        return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
+
+    def _tile(self, place: Place, size: int, vectors: int, active: int) -> None:
+        if self.partial:
+            self.partial.chunk = place.chunk
+        self.fetch(self.out, place, size, vectors, active)
+        sums = self._along_sum(place, size) if self.p.lanes == "sum" else self._along_rows(place, size)
+        self.finish(self.out, place, size, vectors, active, sums)
+
+    def _trip(self, place: Place, label: Label) -> int | Value:
+        if label is place.chunk_label:
+            return place.chunk_trip
+        return label.extent if isinstance(label.extent, int) else self.number(label.extent)
+
+    def _along_sum(self, place: Place, size: int) -> list[Value]:
+        fn, c, p = self.fn, self.c, self.p
+        unit, step = c.a.dtype.bytes, vector_steps(p)
+        a = self.address(self.pa, "a", unit, c.a.offset, place)
+        b = at(fn, self.pb, _packed_place(self, place))
+        loops = []
+        for label, line in zip(c.k, packed_lines(c, p), strict=True):
+            trip, rest, a_step = self._trip(place, label), 0, label.a * unit
+            if label is c.k[-1]:
+                a_step *= step
+                if isinstance(trip, int):
+                    trip, rest = divmod(trip, step)
+                else:  # a chunk, of whole vectors
+                    trip = fn.op(f"udiv i64 {trip}, {step}")
+            loops.append(KLoop(trip, a_step, line, rest))
+        loops, a, b = guarded(self, place, size, unit, loops, a, b)
+        rows = tuple(sum(label.a * unit * i for label, i in row) for row in self.rows(size))
+        form = "pair" if p.dot else "bf16" if c.a.dtype is DType.BF16 else "f32"
+        micro = Micro(
+            self.t.lanes, rows, c.columns, self.t.lanes, form, "pair" if p.dot else "f32", "one", True,
+            body_of(0, p.compact), self._next_tile(size) * unit,
+        )  # fmt: skip
+        sums = Accumulation(fn, micro).run(loops, a, b)
+        return [across(fn, self.t.lanes, sums[i : i + c.columns]) for i in range(0, len(sums), c.columns)]
+
+    def _next_tile(self, size: int) -> int:
+        """Elements in a to what the next tile reads at the same step; 0 where it is better not asked for yet."""
+        split = self.t.split
+        wanted = self.p.streams and split is not None and len(self.c.k) == 1 and self.c.columns >= FETCHING
+        return split.a * size if wanted and split else 0
+
+    def _along_rows(self, place: Place, size: int) -> list[Value]:
+        fn, c, lanes = self.fn, self.c, self.t.lanes
+        assert c.lane is not None
+        a = self.address(self.pa, "a", c.a.dtype.bytes, c.a.offset, place)
+        b = self.address(self.pb, "b", c.b.dtype.bytes, c.b.offset, place)
+        one, many = ("bf16" if x.dtype is DType.BF16 else "f32" for x in (c.b, c.a))
+        loops = [KLoop(self._trip(place, x), x.b * c.b.dtype.bytes, x.a * c.a.dtype.bytes) for x in c.k]
+        columns = tuple(c.lane.b * SIZE[one] * i for i in range(c.columns))
+        vectors = -(-size // lanes)
+        micro = Micro(
+            lanes, columns, vectors, size - (vectors - 1) * lanes, one, many, body=body_of(0, self.p.compact),
+            b_ahead=loops[-1].b * AHEAD if self.p.streams and abs(loops[-1].b) >= STRIDED else 0,
+        )  # fmt: skip
+        sums = Accumulation(fn, micro).run(loops, b, a)
+        rows = []
+        for v in range(vectors):
+            square = [*sums[v::vectors], *["zeroinitializer"] * (lanes - c.columns)]
+            rows += transpose(fn, "float", square)
+        return rows[:size]
+
+
+def across(fn: Function, lanes: int, sums: Sequence[Value]) -> Value:
+    """A vector whose lane i is the sum over the lanes of vector i: two vectors become one with half as many lanes of
+    each, until all are in one; then each one's lanes are added up."""
+    vector, several = f"<{lanes} x float>", list(sums)
+    several += ["zeroinitializer"] * ((1 << (len(several) - 1).bit_length()) - len(several))
+    width = lanes
+
+    def shuffled(x: Value, y: Value, order: Callable[[int], int]) -> Value:
+        places = ", ".join(f"i32 {order(i)}" for i in range(lanes))
+        return fn.op(f"shufflevector {vector} {x}, {vector} {y}, <{lanes} x i32> <{places}>")
+
+    while len(several) > 1:
+        half, width = len(several) // 2, width // 2
+
+        def lower(i: int, width: int = width) -> int:
+            return i if not i & width else i - width + lanes
+
+        def upper(i: int, width: int = width) -> int:
+            return i + width if not i & width else i + lanes
+
+        several = [
+            fn.op(f"fadd {vector} {shuffled(x, y, lower)}, {shuffled(x, y, upper)}")
+            for x, y in zip(several[:half], several[half:], strict=True)
+        ]
+    (total,), apart = several, width
+    while width > 1:
+        width //= 2
+        total = fn.op(f"fadd {vector} {total}, {shuffled(total, 'poison', width.__xor__)}")
+    return shuffled(total, "poison", lambda i: i * apart % lanes) if apart > 1 else total
+
+
+def vector_steps(p: Plan) -> int:
+    """Steps of the sum in a vector."""
+    return p.tiling.lanes * (2 if p.dot else 1)
+
+
+def packed_lines(c: Canonical, p: Plan) -> list[int]:
+    """Bytes in the packed columns from an index of each label of the sum to the next (of the last: from a vector)."""
+    lines: list[int] = []
+    line = c.columns * p.tiling.lanes * 4
+    for label in reversed(c.k):
+        lines.insert(0, line)
+        if label is not c.k[0]:
+            assert isinstance(label.extent, int)
+            line *= -(-label.extent // vector_steps(p)) if label is c.k[-1] else label.extent
+    return lines
+
+
+def _vectors(c: Canonical, p: Plan) -> int:
+    assert isinstance(c.k[-1].extent, int)
+    return -(-c.k[-1].extent // vector_steps(p))
+
+
+def _outer(c: Canonical) -> list[Label]:
+    return [x for x in (*c.batch, *c.n) if x is not c.lane]
+
+
+def _packed_place(kernel: TileLoops, place: Place) -> Value:
+    """Where in the packed columns a tile's are: [outer labels][labels of the sum][vector][column][lane]."""
+    fn, c, p = kernel.fn, kernel.c, kernel.p
+    index, lines = "0", packed_lines(c, p)
+    for label in _outer(c):
+        index = fn.integer("add", fn.integer("mul", index, kernel.number(label.extent)), place.starts[label.key])
+    first = _vectors(c, p) if len(c.k) == 1 else c.k[0].extent
+    offset = fn.integer("mul", index, kernel.number(ext.mul(first, lines[0])))
+    if place.chunk_label is not None:
+        start = place.starts[place.chunk_label.key]
+        if len(c.k) == 1:
+            start = fn.integer("udiv", start, vector_steps(p))
+        offset = fn.integer("add", offset, fn.integer("mul", start, lines[0]))
+    return offset
+
+
+def pack_columns(
+    c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]
+) -> ContractionCall:  # fmt: skip
+    """Packs b as `_packed_place` says, zeros behind the last label's end: an item is all of that for one index of each
+    other label."""
+    kernel = TileLoops(c, p, name)
+    fn, last, steps = kernel.fn, c.k[-1], vector_steps(p)
+    raw, packed = fn.buffer(0), fn.buffer(1)
+    labels, vectors = [*_outer(c), *c.k[:-1]], _vectors(c, p)
+    assert isinstance(last.extent, int)
+    element, size = ("i16", 2) if c.b.dtype is DType.BF16 else ("i32", 4)
+    widens = element == "i16" and not p.dot
+    with fn.loop("%begin", "%end") as item:
+        index, offset = item.index, str(c.b.offset)
+        for label in reversed(labels):
+            inner = index
+            if label is not labels[0]:
+                count = kernel.number(label.extent)
+                inner, index = fn.integer("urem", index, count), fn.integer("udiv", index, count)
+            offset = fn.integer("add", offset, fn.integer("mul", inner, label.b))
+        target = at(fn, packed, fn.integer("mul", item.index, vectors * c.columns * p.tiling.lanes * 4))
+        with fn.loop("0", str(vectors)) as v, fn.loop("0", str(c.columns)) as column, fn.loop("0", str(steps)) as lane:
+            along = fn.integer("add", fn.integer("mul", v.index, steps), lane.index)
+            inside = fn.less(along, str(last.extent))
+            along = fn.minimum(along, str(last.extent - 1))
+            where = fn.integer("add", offset, fn.integer("mul", column.index, c.lane.b if c.lane else 0))
+            where = fn.integer("add", where, fn.integer("mul", along, last.b))
+            value = fn.load(element, fn.offset(raw, element, where), size)
+            value = fn.op(f"select i1 {inside}, {element} {value}, {element} 0")
+            if widens:
+                value = fn.op(f"shl i32 {fn.op(f'zext i16 {value} to i32')}, 16")
+            to = fn.integer("add", fn.integer("mul", v.index, c.columns), column.index)
+            to = fn.integer("add", fn.integer("mul", to, steps), lane.index)
+            stored = "i32" if widens else element
+            fn.store(stored, value, fn.offset(target, stored, to), 4 if widens else size)
+    items = ext.product(x.extent for x in labels)
+    buffer = temp(ext.mul(items, vectors * c.columns * p.tiling.lanes * 4))
+    share = max(1, 16384 // (vectors * c.columns * steps))
+    return ContractionCall(fn, (source, buffer), items, min(share, max(1, nominal(items))))
