@@ -1,7 +1,7 @@
 """What the compiler knows of each primitive: one class each, of which `primitive(node)` gives the only object.
 
     Primitive     always in memory, made by loops; a contraction has an epilogue besides (`body_builder.contraction`)
-      OwnKernel   made by a function of its own: see `codegen/random_scatter_scan.py: EMITTERS`
+      OwnKernel   made by a function of its own: see `codegen/own_kernels.py: EMITTERS`
       Inline      a value at each point, computed wherever it is read
         IndexView   its first source at another index: moves nothing
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from habana_tf.compiler.codegen.random_scatter_scan import EMITTERS
+from habana_tf.compiler.codegen.own_kernels import EMITTERS
 from habana_tf.compiler.primitive_classes import PRIMITIVES, IndexView, Inline, OwnKernel, Primitive
 from habana_tf.ir.primitives import Op, check_complete
 from tests.child import python
@@ -51,7 +51,7 @@ def test_the_kernels_are_those_of_the_classes(change: str, message: str) -> None
     {change}
     import habana_tf.compiler.compile
     """
-    table = "habana_tf/compiler/codegen/random_scatter_scan.py: EMITTERS"
+    table = "habana_tf/compiler/codegen/own_kernels.py: EMITTERS"
     assert _failure(script) == f"ImportError: {message} in {table}"
 
 

@@ -19,7 +19,7 @@ from .epilogue import emit_contraction, plain
 from .equal_bodies import form, with_tensors
 from .loops import emit_loop
 from .merged_functions import merge, shape
-from .random_scatter_scan import emit_single
+from .own_kernels import emit_single
 
 FEW = 6
 """Kernels of an op by itself."""

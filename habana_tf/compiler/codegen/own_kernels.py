@@ -1,24 +1,21 @@
-"""Code for the primitives that have a kernel of their own: RANDOM, SCATTER and SCAN; SORT and PRODUCT by way of
-`sort.py` and `product.py`."""
+"""Code for the primitives that have a kernel of their own: RANDOM and SCAN; SCATTER, SORT and PRODUCT by way of
+`scatter.py`, `sort.py` and `product.py`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 
 from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent
 from ...ir.primitives import Node, Op, check_complete
 from ..body import Body
 from ..code import Call, Code, Work
 from ..primitive_classes import PRIMITIVES, OwnKernel
-from ..view_indices import strides
 from .emit import Function, Value
 from .evaluator import Evaluator, Val
-from .lanes import memory_type, register_type
+from .lanes import register_type
 from .philox import blocks
 from .product import emit_product
+from .scatter import emit_scatter
 from .sort import emit_sort
 
 Memory = Mapping[Node, int]
@@ -69,57 +66,6 @@ def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
     return fn.op(f"shufflevector {t2} {low}, {t2} {high}, <{4 * lanes} x i32> <{order}>")
 
 
-def _scatter(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
-    """Updates in order; work items share out the axes that are not indexed. The base is in the output already."""
-    kind, axes = node.arg
-    updates, *coords = body.inputs
-    lead = node.src[2].rank
-    places = body.variables
-    rest = [a for a in range(node.rank) if a not in axes]
-    steps = strides(node.shape)
-    inner = places[-1] if rest and node.shape[rest[-1]] != 1 else None
-    ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, 1, inner)
-    ev.written = {memory[node]}
-    ev.preload(len(memory))
-    with fn.loop("%begin", "%end") as each, ExitStack() as stack:
-        stack.enter_context(ev.scope())
-        item = each.index
-        offset: Extent = 0
-        for a, v in reversed(list(zip(rest, places[lead:], strict=True))):
-            size = ev.number(node.shape[a])
-            ev.vars[v] = fn.op(f"urem i64 {item}, {size}")
-            item = fn.op(f"udiv i64 {item}, {size}")
-            offset = ext.add(offset, ext.mul(ext.of(v), steps[a]))
-        for v in places[:lead]:
-            loop = stack.enter_context(fn.loop("0", ev.number(v.extent)))
-            stack.enter_context(ev.scope())
-            ev.vars[v] = loop.index
-        at = ev.number(offset)
-        inside: Value = "true"
-        for c, a in zip(coords, axes, strict=True):
-            x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
-            ok = fn.op(f"icmp ult i64 {x}, {ev.number(node.shape[a])}")
-            inside = fn.op(f"and i1 {inside}, {ok}")
-            at = fn.integer("add", at, fn.integer("mul", x, ev.number(steps[a])))
-        stack.enter_context(fn.when(inside))
-        stack.enter_context(ev.scope())
-        new = ev.value(updates)
-        if kind != "set":
-            old = ev.load(memory[node], node.dtype, 0, at)
-            name = ev.one.apply(kind, [old.name, new.name], node.dtype, node.dtype)
-            new = Val(name, True)
-        _store_at(fn, ev, memory[node], node.dtype, at, new)
-    grid = ext.product(node.shape[a] for a in rest)
-    depth = ext.product(v.extent for v in places[:lead])
-    return Work(grid, max(1, 16384 // max(depth, 1)) if isinstance(depth, int) else 64)
-
-
-def _store_at(fn: Function, ev: Evaluator, buffer: int, dtype: DType, at: Value, value: Val) -> None:
-    raw = ev.one.to_memory(value.name, dtype)
-    lane = memory_type(dtype)
-    fn.store(lane, raw, fn.offset(ev.pointer(buffer), lane, at), dtype.bytes)
-
-
 def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
     """One work item per line along the axis."""
     (x,), scan, places = body.inputs, node.arg, body.variables
@@ -154,7 +100,7 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
 
 EMITTERS: dict[Op, Callable[[Function, Body, Node, Memory, int], Work]] = {
     Op.RANDOM: _random,
-    Op.SCATTER: _scatter,
+    Op.SCATTER: emit_scatter,
     Op.SCAN: _scan,
     Op.SORT: emit_sort,
     Op.PRODUCT: emit_product,
@@ -165,6 +111,6 @@ in the kernel's list of buffers."""
 check_complete(
     EMITTERS,
     (op for op, what in PRIMITIVES.items() if isinstance(what, OwnKernel)),
-    "compiler/codegen/random_scatter_scan.py: EMITTERS",
+    "compiler/codegen/own_kernels.py: EMITTERS",
     "a function that writes its code",
 )

@@ -1,0 +1,150 @@
+"""Code for SCATTER: updates in order, each to where its coordinates say. The base is in the output already.
+
+Lanes run along the last axis, where that is not indexed: an update is a row of an embedding's gradient, say. Work is
+shared by blocks of columns, by the other axes that are not indexed, and by where updates go: a work item passes over
+all updates and makes those to its own part of the first indexed axis. So each element meets its updates in their
+order, however many threads there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from ...ir import extent as ext
+from ...ir.dtypes import DType
+from ...ir.extent import Extent, nominal
+from ...ir.primitives import Node
+from ..body import Body
+from ..body import Value as BodyValue
+from ..code import Work
+from ..view_indices import strides
+from .emit import Function, Value, first_lanes
+from .evaluator import Evaluator, Guard, Val
+from .lanes import memory_type, register_type
+
+VECTORS = 4
+"""Vectors of an update that a work item makes, at most."""
+PARTS = 2
+"""Parts of the first indexed axis per vector of an update: passing over one takes about a fourth of making a vector."""
+ITEMS = 16
+"""Work items wanted."""
+LEAST = 8192
+"""Numbers in all updates below which they are not worth passing over more than once."""
+
+
+def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
+    """Writes the function. memory: the number of each buffer."""
+    kind, axes = node.arg
+    updates, *coords = body.inputs
+    lead = node.src[2].rank
+    before, places = body.variables[:lead], body.variables[lead:]
+    rest = [a for a in range(node.rank) if a not in axes]
+    last = node.shape[-1] if rest and rest[-1] == node.rank - 1 else 1
+    columns = last if isinstance(last, int) else 1
+    inner = places[-1] if columns > 1 else None
+    others = list(zip(rest, places, strict=True))[: -1 if inner else None]
+    block = min(columns, VECTORS * lanes)
+    blocks = -(-columns // block)
+    depth = ext.product(v.extent for v in before)
+    items = ext.mul(ext.product(node.shape[a] for a, _ in others), blocks)
+    parts = 1
+    if inner and nominal(depth) * columns >= LEAST:
+        wanted = min(PARTS * -(-block // lanes), -(-ITEMS // max(1, nominal(items))))
+        parts = max(1, min(wanted, nominal(node.shape[axes[0]])))
+    ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, lanes, inner)
+    ev.written = {memory[node]}
+    ev.preload(len(memory))
+    steps = strides(node.shape)
+    with fn.loop("%begin", "%end") as each, ExitStack() as stack:
+        stack.enter_context(ev.scope())
+        item, part = _digit(fn, each.index, str(parts))
+        item, number = _digit(fn, item, str(blocks))
+        first = fn.integer("mul", number, block)
+        base: Extent = 0
+        for a, v in reversed(others):
+            item, ev.vars[v] = _digit(fn, item, ev.number(node.shape[a]))
+            base = ext.add(base, ext.mul(ext.of(v), steps[a]))
+        start = ev.number(base)
+        mine = _part(fn, ev.number(node.shape[axes[0]]), part, parts) if axes else ("0", "1")
+        for v in before:
+            loop = stack.enter_context(fn.loop("0", ev.number(v.extent)))
+            stack.enter_context(ev.scope())
+            ev.vars[v] = loop.index
+        inside: Value = "true"
+        for c, a in zip(coords, axes, strict=True):
+            x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
+            low, size = mine if a == axes[0] else ("0", ev.number(node.shape[a]))
+            ok = fn.op(f"icmp ult i64 {fn.integer('sub', x, low)}, {size}")
+            inside = fn.op(f"and i1 {inside}, {ok}")
+            start = fn.integer("add", start, fn.integer("mul", x, ev.number(steps[a])))
+        stack.enter_context(fn.when(inside))
+        stack.enter_context(ev.scope())
+        _row(fn, ev, first, block, columns, _Update(memory[node], node.dtype, kind, updates, start))
+    share = max(1, 16384 // max(depth, 1)) if isinstance(depth, int) else 64
+    return Work(ext.mul(items, parts), share)
+
+
+class _Update(NamedTuple):
+    """What is done to the element(s) of a buffer at `start`, further along by the vector variable."""
+
+    buffer: int
+    dtype: DType
+    kind: str
+    value: BodyValue
+    start: Value
+
+
+def _digit(fn: Function, number: Value, base: Value) -> tuple[Value, Value]:
+    """A number without its last digit, and that digit."""
+    if base == "1":
+        return number, "0"
+    return fn.op(f"udiv i64 {number}, {base}"), fn.op(f"urem i64 {number}, {base}")
+
+
+def _part(fn: Function, size: Value, part: Value, parts: int) -> tuple[Value, Value]:
+    """Where a part of so many indices begins, and its length."""
+    if parts == 1:
+        return "0", size
+    ends = [fn.op(f"udiv i64 {fn.integer('mul', size, fn.integer('add', part, k))}, {parts}") for k in (0, 1)]
+    return ends[0], fn.integer("sub", ends[1], ends[0])
+
+
+def _row(fn: Function, ev: Evaluator, first: Value, block: int, columns: int, update: _Update) -> None:
+    """Makes an update's columns from `first` on: `block` of them, or what is left."""
+    if ev.vector is None:
+        _make(fn, ev, update)
+        return
+    lanes = ev.lanes
+    if columns <= lanes:
+        with ev.guarded(Guard(None, first_lanes(lanes, columns) if columns < lanes else None)):
+            ev.vars[ev.vector] = "0"
+            _make(fn, ev, update)
+        return
+    stop = fn.integer("add", first, block)
+    if columns % block:
+        stop = fn.minimum(stop, str(columns))
+    with fn.loop(first, stop, lanes) as loop, ev.scope():
+        mask = fn.leading(lanes, fn.integer("sub", stop, loop.index)) if columns % lanes else None
+        with ev.guarded(Guard(None, mask)):
+            ev.vars[ev.vector] = loop.index
+            _make(fn, ev, update)
+
+
+def _make(fn: Function, ev: Evaluator, update: _Update) -> None:
+    buffer, dtype, kind, value, start = update
+    lane = memory_type(dtype)
+    new = ev.value(value)
+    if kind != "set":
+        old = ev.load(buffer, dtype, ext.of(ev.vector) if ev.vector else 0, start)
+        args = [ev.spread(x, register_type(dtype)) for x in (old, new)]
+        new = Val(ev.many.apply(kind, args, dtype, dtype), ev.vector is None)
+    at = fn.integer("add", start, ev.vars[ev.vector]) if ev.vector else start
+    address = fn.offset(ev.pointer(buffer), lane, at)
+    raw = ev.many.to_memory(ev.spread(new, register_type(dtype)), dtype)
+    mask = ev.mask()
+    if mask is None:
+        fn.store(ev.many.type(lane), raw, address, dtype.bytes)
+    else:
+        fn.masked_store(lane, ev.lanes, raw, address, mask)

@@ -1,0 +1,86 @@
+"""SCATTER against NumPy: kinds, types, axes, updates to one place and to none, lanes along rows, parts of the result."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from habana_tf.compiler.codegen import scatter
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Op, Program
+
+from .running import compiled
+
+KINDS: dict[str, Any] = {
+    "set": None, "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
+TYPES = [DType.F32, DType.I32, DType.U8, DType.I64]
+
+
+def expected(base: Any, updates: Any, coords: list[Any], axes: list[int], kind: str) -> Any:
+    """In order; what is out of range does nothing."""
+    out = np.moveaxis(base.copy(), axes, range(len(axes)))
+    for i in np.ndindex(*coords[0].shape):
+        at = tuple(int(c[i]) for c in coords)
+        if all(0 <= x < n for x, n in zip(at, out.shape, strict=False)):
+            out[at] = updates[i] if kind == "set" else KINDS[kind](out[at], updates[i])
+    return np.moveaxis(out, range(len(axes)), axes)
+
+
+def check(shape: list[int], lead: list[int], axes: list[int], kind: str, dtype: DType, seed: int = 0) -> None:
+    rng = np.random.default_rng(seed)
+    rest = [shape[a] for a in range(len(shape)) if a not in axes]
+
+    def numbers(*sizes: int) -> Any:
+        return rng.integers(1, 4, sizes).astype(dtype.numpy)  # products of few of them are exact
+
+    base, updates = numbers(*shape), numbers(*lead, *rest)
+    coords = [rng.integers(-1, shape[a] + 1, lead).astype(np.int32) for a in axes]
+    b = Builder()
+    x, u = b.input(base.shape, dtype), b.input(updates.shape, dtype)
+    places = [b.input(c.shape, DType.I32) for c in coords]
+    (got,), recipe = compiled(Program(b.inputs, [b.scatter(x, u, places, axes, kind)]), [base, updates, *coords])
+    np.testing.assert_array_equal(got, expected(base, updates, coords, axes, kind))
+    assert recipe.calls
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from([1, 2, 3, 7]), min_size=0, max_size=2), st.sampled_from([1, 2, 9, 16, 17, 40, 70, 130]),
+    st.lists(st.integers(1, 9), min_size=1, max_size=2), st.sampled_from(sorted(KINDS)), st.sampled_from(TYPES),
+    st.data(),
+)  # fmt: skip
+def test_any_axes(
+    isa: str, front: list[int], last: int, lead: list[int], kind: str, dtype: DType, data: st.DataObject
+) -> None:
+    shape = [*front, last]
+    axes = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
+    check(shape, lead, axes, kind, dtype, data.draw(st.integers(0, 9)))
+
+
+@pytest.mark.parametrize("columns", [1, 5, 16, 32, 50, 64, 100, 192])
+@pytest.mark.parametrize("kind", ["set", "add"])
+def test_parts_of_the_result(isa: str, columns: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each item makes the updates to its own rows, of as many parts as there are rows at most."""
+    monkeypatch.setattr(scatter, "LEAST", 1)
+    for rows in (1, 3, 50):
+        check([rows, columns], [200], [0], kind, DType.F32)
+        check([rows, 3, columns], [20, 7], [0], kind, DType.F32)
+        check([4, rows, columns], [200], [0, 1], kind, DType.I32)
+
+
+def test_work_is_shared() -> None:
+    """The gradient of an embedding of one vector's width, and of a wide one."""
+    for columns in (16, 1024):
+        b = Builder()
+        x, u, at = b.input((1000, columns), DType.F32), b.input((4096, columns), DType.F32), b.input((4096,), DType.I32)
+        node = b.scatter(x, u, [at], [0], "add")
+        rng = np.random.default_rng(0)
+        arrays = [np.zeros(n.shape, n.dtype.numpy) for n in b.inputs[:2]] + [rng.integers(0, 1000, 4096, np.int32)]
+        (grid,) = [c.grid for c in compiled(Program(b.inputs, [node]), arrays)[1].calls if c.grid in (2, 16)]
+        assert grid == (2 if columns == 16 else 16) and node.op is Op.SCATTER
