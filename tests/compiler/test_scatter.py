@@ -1,4 +1,4 @@
-"""SCATTER against NumPy: kinds, types, axes, updates to one place and to none, lanes along rows, parts of the result."""
+"""SCATTER against NumPy: kinds, types, axes, updates to one place and to none, lanes along rows, shared work."""
 
 from __future__ import annotations
 
