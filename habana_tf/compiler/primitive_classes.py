@@ -26,10 +26,9 @@ from .view_indices import Index, Range, in_memory_order, reshape_index, strides
 _DEAR = {
     **dict.fromkeys("div floordiv sqrt".split(), 8),
     **dict.fromkeys("rsqrt exp log tanh sigmoid".split(), 20),
-    **dict.fromkeys("log1p expm1 erf erfc".split(), 40),
-    **dict.fromkeys(
-        "sin cos tan asin acos atan sinh cosh asinh acosh atanh lgamma pow atan2 floormod truncmod".split(), 400
-    ),
+    **dict.fromkeys("log1p expm1 erf erfc asin acos atan atan2 cosh".split(), 40),
+    **dict.fromkeys("sin cos tan sinh asinh acosh atanh".split(), 80),
+    **dict.fromkeys("lgamma pow floormod truncmod".split(), 400),
 }
 """What a function of a vector takes in additions, where that is more than one; the last row are calls per lane."""
 

@@ -73,6 +73,49 @@ def test_of_many_turns_what_is_left_counts(fn: str, isa: str) -> None:
     assert np.max(np.abs(got - want) / np.spacing(np.abs(want).astype("f4"))) < 2
 
 
+ANGLES = {
+    "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sinh": "sinh", "cosh": "cosh",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+}  # fmt: skip
+"""By NumPy's names."""
+
+
+def _close(got: Any, want: Any) -> None:
+    """Within four units in the last place of fp32; infinities, NaN and the sign of zero are the same."""
+    rounded = want.astype("f4")
+    finite = np.isfinite(rounded)
+    np.testing.assert_array_equal(got[~finite], rounded[~finite])
+    np.testing.assert_array_equal(np.signbit(got[finite]), np.signbit(rounded[finite]))
+    normal = finite & (np.abs(rounded) >= np.finfo("f4").tiny)
+    assert np.max(np.abs(got - want)[normal] / np.spacing(np.abs(rounded))[normal]) < 4
+
+
+@pytest.mark.parametrize("fn", ANGLES)
+def test_functions_of_angles_and_hyperbolas(fn: str, isa: str) -> None:
+    sign = np.float32([1, -1])[:, None]
+    near = [sign * np.geomspace(1e-30, 1, 700, dtype="f4"), sign * np.linspace(0, 1.1, 900, dtype="f4")]
+    wide = [sign * np.geomspace(1, 3e38, 700, dtype="f4"), sign * np.linspace(0, 91, 900, dtype="f4")]
+    if fn == "tan":
+        wide = wide[1:]
+    ends = np.float32([0.0, -0.0, 1, -1, np.nextafter(np.float32(1), 0), 1 - 2**-20, 1 + 2**-20])
+    values = np.concatenate([ends, np.float32([np.inf, -np.inf, np.nan]), *(x.ravel() for x in (*near, *wide))])
+    b = Builder()
+    x = b.input(values.shape, DType.F32)
+    (got,), _ = compiled(Program(b.inputs, [b.map(fn, x)]), [values])
+    with np.errstate(all="ignore"):
+        _close(got, getattr(np, ANGLES[fn])(values.astype(np.longdouble)))
+
+
+def test_the_angle_of_two_sides(isa: str) -> None:
+    ends = np.float32([0.0, -0.0, 1, -1, 1e-30, -1e-30, 2e38, -2e38, np.inf, -np.inf])
+    y, x = (np.concatenate([v.ravel(), _floats((3000,), k)]) for k, v in enumerate(np.meshgrid(ends, ends)))
+    y, x = np.append(y, np.float32([np.nan, 1, np.nan])), np.append(x, np.float32([1, np.nan, np.nan]))
+    b = Builder()
+    sides = [b.input(y.shape, DType.F32), b.input(x.shape, DType.F32)]
+    (got,), _ = compiled(Program(b.inputs, [b.map("atan2", *sides)]), [y, x])
+    _close(got, np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble)))
+
+
 @pytest.mark.parametrize("fn", BINARY)
 @pytest.mark.parametrize("dtype", [DType.F32, DType.BF16, DType.I32, DType.I64, DType.U8], ids=str)
 def test_binary_functions_agree(fn: str, dtype: DType) -> None:

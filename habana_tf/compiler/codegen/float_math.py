@@ -9,19 +9,13 @@ contraction outside these polynomials, so that a fused chain gives what its ops 
 from __future__ import annotations
 
 import functools
-import math
 
 from ..view_indices import Unfit
 from .emit import Value
-from .lanes import Lanes, float_literal, number_of
+from .lanes import Lanes, number_of
 
-_LIBRARY = {
-    "asinh": "asinhf", "acosh": "acoshf", "atanh": "atanhf", "lgamma": "lgammaf",
-}  # fmt: skip
-_INTRINSIC = {
-    "tan": "tan", "asin": "asin", "acos": "acos", "atan": "atan", "sinh": "sinh", "cosh": "cosh", "sqrt": "sqrt",
-    "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc", "atan2": "atan2",
-}  # fmt: skip
+_LIBRARY = {"lgamma": "lgammaf"}
+_INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
@@ -96,53 +90,6 @@ class FloatMath(Lanes):
     def product(self, factors: list[Value]) -> Value:
         """All of them, from the first on."""
         return functools.reduce(lambda x, y: self.op("fmul", x, y), factors)
-
-    def _f_sin(self, x: Value) -> Value:
-        return self._circular("sin", x)
-
-    def _f_cos(self, x: Value) -> Value:
-        return self._circular("cos", x)
-
-    def _circular(self, name: str, x: Value) -> Value:
-        """sin or cos; by the C library where a lane is so far away that quarters of a turn cannot be counted."""
-        fn = self.fn
-        far = self.op("fcmp ogt", self._f_abs(x), self.f(1 << 30))
-        if self.lanes > 1:
-            lanes = fn.op(f"bitcast {self.type('i1')} {far} to i{self.lanes}")
-            far = fn.op(f"icmp ne i{self.lanes} {lanes}, 0")
-        library, here, after = (fn.new_block(hint) for hint in ("library", "here", "after"))
-        fn.do(f"br i1 {far}, label %{library}, label %{here}")
-        found = []
-        for block, compute in ((library, self.intrinsic), (here, self._near_circular)):
-            fn.start(block)
-            found.append((compute(name, x), fn.block))
-            fn.branch(after)
-        fn.start(after)
-        return fn.op(f"phi {self.type('float')} " + ", ".join(f"[ {value}, %{block} ]" for value, block in found))
-
-    def _near_circular(self, name: str, x: Value) -> Value:
-        """What is left of x behind n quarters of a turn is taken in double precision, and rounded: within an eighth of
-        a turn polynomials are good to a unit in the last place."""
-
-        def double(value: float) -> Value:
-            return self.constant(float_literal(value, "double"), "double")
-
-        rest = self.convert("fpext", x, "float", "double")
-        turns = self.intrinsic("rint", self.op("fmul", rest, double(2 / math.pi), "double"), lane="double")
-        for part in (math.pi / 2, 6.123233995736766e-17):  # the second is what the first lacks of a quarter
-            rest = self.intrinsic("fma", turns, double(-part), rest, lane="double")
-        r, n = self.convert("fptrunc", rest, "double", "float"), self.convert("fptosi", turns, "double", "i32")
-        z = self.op("fmul", r, r)
-        sine = self.horner(z, -1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1)
-        sine = self.fma(self.op("fmul", sine, z), r, r)
-        cosine = self.horner(z, 2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2)
-        cosine = self.fma(self.op("fmul", cosine, z), z, self.fma(z, self.f(-0.5), self.f(1.0)))
-        if name == "cos":
-            n = self.op("add", n, self.i(1), "i32")
-        odd = self.op("icmp ne", self.op("and", n, self.i(1), "i32"), self.i(0), "i32")
-        y = self.choose(odd, cosine, sine)
-        negative = self.op("icmp ne", self.op("and", n, self.i(2), "i32"), self.i(0), "i32")
-        return self.choose(negative, self._f_neg(y), y)
 
     def _f_floordiv(self, a: Value, b: Value) -> Value:
         return self.intrinsic("floor", self.op("fdiv", a, b))

@@ -1,15 +1,15 @@
 """The scalar functions of MAP as LLVM IR, on one lane or on a vector of lanes.
 
-Which function for which type: booleans and integers here, floats in `float_math.py`; then what goes from one type to
-another, and from registers to memory.
+Which function for which type: booleans and integers here, floats in `float_math.py` and `circular_math.py`; then what
+goes from one type to another, and from registers to memory.
 """
 
 from __future__ import annotations
 
 from ...ir.dtypes import DType
 from ..view_indices import Unfit
+from .circular_math import CircularMath
 from .emit import Value
-from .float_math import FloatMath
 from .lanes import float_literal, memory_type, register_type
 
 _INT_BINARY = frozenset({"add", "sub", "mul", "and", "or", "xor"})
@@ -20,7 +20,7 @@ _BOOL_BINARY = {
 _BOOL_COMPARE = {"eq": "eq", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
 
 
-class Scalar(FloatMath):
+class Scalar(CircularMath):
     """Emits functions over `lanes` lanes (1: plain scalars)."""
 
     # -- the functions --------------------------------------------------------------------------------------
