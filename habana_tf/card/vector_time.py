@@ -46,7 +46,8 @@ def instructions(chip: Chip, unit: Unit) -> float:
         elif n.op is Op.REDUCE or n.op is Op.SCAN:
             total += FUSED * size(n.src[0]) * width
         elif n.op is Op.SORT:
-            total += size(n) * max(1, size(n).bit_length()) ** 2 / 2 * width
+            sorted_ = size(n.src[0])
+            total += sorted_ * max(1, sorted_.bit_length()) ** 2 / 2 * width
         else:
             total += size(n) * width
     return total / chip.tpc_vector_bytes

@@ -16,6 +16,7 @@ be turned round.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from ..ir.builder import Builder
 from ..ir.primitives import Contraction, Node, Op, Program, Rows, Scan
@@ -136,7 +137,7 @@ _LIFTS: dict[Op, Callable[..., object]] = {
     Op.PAD: lambda arg: tuple((0, *sizes) for sizes in arg),
     Op.CONCAT: lambda axis: axis + 1,
     Op.REDUCE: lambda arg: (arg[0], tuple(axis + 1 for axis in arg[1])),
-    Op.SORT: lambda arg: (arg[0] + 1, arg[1]),
+    Op.SORT: lambda arg: replace(arg, axis=arg.axis + 1),
     Op.SCAN: lambda arg: Scan(arg.kind, arg.axis + 1, arg.exclusive, arg.reverse),
 }
 """What becomes of the argument of a node with an axis more in front."""

@@ -246,7 +246,7 @@ def _scatter(node: Node, axis: int) -> list[At] | None:
 
 
 def _sort(node: Node, axis: int) -> list[At] | None:
-    return None if axis == node.arg[0] else [(node.src[0], axis)]
+    return None if axis == node.arg.axis else [(node.src[0], axis)]
 
 
 def _scan(node: Node, axis: int) -> list[At] | None:

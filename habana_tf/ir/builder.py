@@ -13,7 +13,21 @@ from . import extent as ext
 from . import triangles
 from .dtypes import DType
 from .extent import Extent
-from .primitives import BINARY, COMPARE, REDUCTIONS, UNARY, Contraction, Custom, Loop, Node, Op, Random, Scan, Shape
+from .primitives import (
+    BINARY,
+    COMPARE,
+    REDUCTIONS,
+    UNARY,
+    Contraction,
+    Custom,
+    Loop,
+    Node,
+    Op,
+    Random,
+    Scan,
+    Shape,
+    Sort,
+)
 
 TRIANGLE = 4096
 """Elements from which a triangle is recognized."""
@@ -199,9 +213,11 @@ class Builder:
         """
         return self._node(Op.RANDOM, (state,), (n,), DType.U32, Random(run, skip))
 
-    def sort(self, x: Node, axis: int, descending: bool = False) -> Node:
-        """Stable sort along `axis`: the int32 positions (argsort); gather with them for the values."""
-        return self._node(Op.SORT, (x,), x.shape, DType.I32, (axis, descending))
+    def sort(self, x: Node, axis: int, descending: bool = False, first: int | None = None) -> Node:
+        """Stable sort along `axis`: the int32 positions (argsort), or the first of them; gather with them for the
+        values. The axis must be as long as that at least."""
+        shape = x.shape if first is None else (*x.shape[:axis], first, *x.shape[axis + 1 :])
+        return self._node(Op.SORT, (x,), shape, DType.I32, Sort(axis, descending, first))
 
     def scan(self, kind: str, x: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Node:
         """Running sum or product along `axis`."""

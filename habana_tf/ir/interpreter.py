@@ -263,13 +263,13 @@ def philox(state: Any, steps: Any) -> Any:
 
 
 def _sort(node: Node, x: Any) -> Any:
-    axis, descending = node.arg
+    axis = node.arg.axis
     x = widen(x, node.src[0].dtype)
-    if descending:
+    if node.arg.descending:
         order = x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
     else:
         order = np.argsort(x, axis, kind="stable")
-    return order.astype(np.int32)
+    return np.take(order, range(node.arg.first or x.shape[axis]), axis).astype(np.int32)
 
 
 def _scan(node: Node, x: Any) -> Any:

@@ -142,6 +142,15 @@ class Scan:
 
 
 @dataclass(frozen=True)
+class Sort:
+    """first: how many positions of each line are wanted; all of them if None."""
+
+    axis: int
+    descending: bool = False
+    first: int | None = None
+
+
+@dataclass(frozen=True)
 class Custom:
     """arg of CUSTOM, with the number of one of its outputs: a kernel in C (see `libraries`).
 

@@ -175,6 +175,8 @@ def top_k(c: Lowering) -> Sequence[Node]:
     flat = b.reshape(x, (ext.product(x.shape[:-1]), n))
     if isinstance(k, int) and isinstance(n, int) and 0 < k <= PICKED and n >= WORTH * k and x.dtype.bits <= 32:
         order = _largest(b, flat, k)
+    elif isinstance(k, int) and k > 0:
+        order = b.sort(flat, 1, descending=True, first=k)
     else:
         order = static_slice(c, b.sort(flat, 1, descending=True), 1, 0, k)
     rows = b.iota(order.shape, 0, DType.I32)

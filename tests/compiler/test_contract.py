@@ -113,7 +113,7 @@ def test_a_product_that_takes_long_is_not_compact() -> None:
     assert code.plan is not None and not code.plan.compact
 
 
-@pytest.mark.parametrize("extents", [[0, 4, 5], [4, 0, 5], [4, 20, 0]])
+@pytest.mark.parametrize("extents", [[0, 4, 5], [4, 0, 5], [4, 20, 0], [40, 3, 0], [40, 1, 0]])
 def test_empty(extents: list[int]) -> None:
     m, n, k = extents
     spec = ContractSpec(tuple(extents), Operand(F32, (k, 0, 1)), Operand(F32, (0, n, 1)), Operand(F32, (n, 1, 0)))

@@ -25,10 +25,10 @@ def order(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return np.flip(x.shape[axis] - 1 - back, axis)
 
 
-def positions(x: np.ndarray, dtype: DType, axis: int, descending: bool) -> np.ndarray:
+def positions(x: np.ndarray, dtype: DType, axis: int, descending: bool, first: int | None = None) -> np.ndarray:
     b = Builder()
     program = Program([b.input(x.shape, dtype)], [])
-    program.outputs.append(b.sort(program.inputs[0], axis, descending))
+    program.outputs.append(b.sort(program.inputs[0], axis, descending, first))
     return compiled(program, [x])[0][0]
 
 
@@ -58,3 +58,22 @@ def test_long_and_empty_lines() -> None:
     x = np.random.default_rng(0).integers(0, 1000, (2, 5000), dtype=np.int32)
     np.testing.assert_array_equal(positions(x, DType.I32, 1, False), order(x, 1, False))
     assert positions(np.zeros((3, 0), np.float32), DType.F32, 1, False).shape == (3, 0)
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_first_of_many(dtype: DType, axis: int) -> None:
+    """In any order: falling, rising, all the same, and such that what was kept is left behind again and again."""
+    rng, n = np.random.default_rng(1), 3000
+    lines = [np.arange(n), np.arange(n)[::-1], np.zeros(n), rng.permutation(n), rng.integers(0, 5, n), np.arange(n) % 251]
+    x = np.stack(lines).astype(np.float32)
+    if dtype.is_float:
+        x[3, ::7], x[4, 5::11] = np.nan, -np.inf
+        x = x.astype(dtype.numpy)
+    else:
+        x = x > 1 if dtype is DType.BOOL else (x % 128).astype(dtype.numpy)
+    x = x.T if axis == 0 else x
+    for first in (1, 17, 100, 700, 3000):
+        for descending in (False, True):
+            want = np.take(order(x, axis, descending), range(first), axis)
+            np.testing.assert_array_equal(positions(np.ascontiguousarray(x), dtype, axis, descending, first), want)

@@ -37,10 +37,9 @@ def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
     if c.lane in c.batch or not c.k or not c.m or full > MOST / 16 or (c.lane and points(c.m) < lanes):
         return "columns"
     last, row = c.k[-1], c.m[-1]
-    if last.a == 1 and isinstance(last.extent, int) and not any(last.guards):
+    if last.a == 1 and isinstance(last.extent, int) and not any(last.guards) and points(c.k) >= DEEP * lanes:
         step = lanes * (2 if dot else 1)
-        filled = last.extent / (-(-last.extent // step) * step)
-        if filled > full and points(c.k) >= DEEP * lanes:
+        if last.extent / (-(-last.extent // step) * step) > full:
             return "sum"
     if row.a == 1 and isinstance(row.extent, int) and not c.a.guards and c.lane:
         vectors = -(-row.extent // lanes)
