@@ -65,7 +65,8 @@ def test_long_and_empty_lines() -> None:
 def test_the_first_of_many(dtype: DType, axis: int) -> None:
     """In any order: falling, rising, all the same, and such that what was kept is left behind again and again."""
     rng, n = np.random.default_rng(1), 3000
-    lines = [np.arange(n), np.arange(n)[::-1], np.zeros(n), rng.permutation(n), rng.integers(0, 5, n), np.arange(n) % 251]
+    rising, mixed = np.arange(n), rng.permutation(n)
+    lines = [rising, rising[::-1], np.zeros(n), mixed, rng.integers(0, 5, n), rising % 251]
     x = np.stack(lines).astype(np.float32)
     if dtype.is_float:
         x[3, ::7], x[4, 5::11] = np.nan, -np.inf
