@@ -25,8 +25,8 @@ from .view_indices import Index, Range, in_memory_order, reshape_index, strides
 
 _DEAR = {
     **dict.fromkeys("div floordiv sqrt".split(), 8),
-    **dict.fromkeys("rsqrt exp log tanh sigmoid".split(), 20),
-    **dict.fromkeys("log1p expm1 erf erfc asin acos atan atan2 cosh".split(), 40),
+    **dict.fromkeys("rsqrt exp log log1p expm1 tanh sigmoid".split(), 20),
+    **dict.fromkeys("erf erfc asin acos atan atan2 cosh".split(), 40),
     **dict.fromkeys("sin cos tan sinh asinh acosh atanh".split(), 80),
     **dict.fromkeys("lgamma pow floormod truncmod".split(), 400),
 }

@@ -75,7 +75,7 @@ def test_of_many_turns_what_is_left_counts(fn: str, isa: str) -> None:
 
 ANGLES = {
     "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sinh": "sinh", "cosh": "cosh",
-    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh",
+    "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "log1p": "log1p", "expm1": "expm1",
 }  # fmt: skip
 """By NumPy's names."""
 
@@ -91,7 +91,7 @@ def _close(got: Any, want: Any) -> None:
 
 
 @pytest.mark.parametrize("fn", ANGLES)
-def test_functions_of_angles_and_hyperbolas(fn: str, isa: str) -> None:
+def test_functions_of_angles_and_hyperbolas_and_what_they_are_made_of(fn: str, isa: str) -> None:
     sign = np.float32([1, -1])[:, None]
     near = [sign * np.geomspace(1e-30, 1, 700, dtype="f4"), sign * np.linspace(0, 1.1, 900, dtype="f4")]
     wide = [sign * np.geomspace(1, 3e38, 700, dtype="f4"), sign * np.linspace(0, 91, 900, dtype="f4")]

@@ -74,6 +74,12 @@ def test_parts_of_the_result(isa: str, columns: int, kind: str, monkeypatch: pyt
         check([4, rows, columns], [200], [0, 1], kind, DType.I32)
 
 
+@pytest.mark.parametrize("shape", [[0, 5], [5, 0], [0, 0], [5, 0, 3], [0]])
+def test_nothing_to_update(shape: list[int]) -> None:
+    check(shape, [4], [0], "add", DType.F32)
+    check([*shape, 3], [0], [0], "set", DType.F32)
+
+
 def test_work_is_shared() -> None:
     """The gradient of an embedding of one vector's width, and of a wide one."""
     for columns in (16, 1024):

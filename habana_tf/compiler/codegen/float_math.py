@@ -112,36 +112,57 @@ class FloatMath(Lanes):
         return self.choose(most, self._exp_between(x), self.op("fmul", x, self.f(float("inf"))))
 
     def _exp_between(self, x: Value) -> Value:
-        """exp of a number up to 88.72, 0 where it would be denormal.
-
-        x log2(e) is rounded to a whole number n by adding a number so large that it has no bits for fractions; n is
-        then in its last bits, from where it is moved to the exponent.
-        """
-        shifted = self.fma(x, self.f(1.44269504088896341), self.f(12582912.0))
-        n = self.op("fsub", shifted, self.f(12582912.0))
-        r = self.fma(n, self.f(-0.693359375), x)
-        r = self.fma(n, self.f(2.12194440e-4), r)
-        p = self.horner(
-            r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1
-        )
-        y = self.op("fadd", self.fma(p, self.op("fmul", r, r), r), self.f(1.0))
+        """exp of a number up to 88.72, 0 where it would be denormal."""
+        shifted, r = self._reduced(x)
+        y = self.op("fadd", self._expm1_near(r), self.f(1.0))
         power = self.op("shl", self.convert("bitcast", shifted, "float", "i32"), self.i(23), "i32")
         bits = self.op("add", self.convert("bitcast", y, "float", "i32"), power, "i32")
         y = self.convert("bitcast", bits, "i32", "float")
         return self.choose(self.op("fcmp olt", x, self.f(-87.3365402)), self.f(0.0), y)
 
+    def _reduced(self, x: Value) -> tuple[Value, Value]:
+        """n and r with x = n log(2) + r. n is x log2(e), rounded to a whole number by adding one so large that it has
+        no bits for fractions: it is in the last bits of that, from where it is moved to the exponent."""
+        shifted = self.fma(x, self.f(1.44269504088896341), self.f(12582912.0))
+        n = self.op("fsub", shifted, self.f(12582912.0))
+        r = self.fma(n, self.f(-0.693359375), x)
+        return shifted, self.fma(n, self.f(2.12194440e-4), r)
+
+    def _expm1_near(self, r: Value) -> Value:
+        """exp(r) - 1, for r of half of log(2) at most."""
+        p = self.horner(
+            r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1
+        )
+        return self.fma(p, self.op("fmul", r, r), r)
+
+    def _power(self, shifted: Value) -> Value:
+        """2^n, for n from -126 to 127."""
+        bits = self.op("shl", self.convert("bitcast", shifted, "float", "i32"), self.i(23), "i32")
+        return self.convert("bitcast", self.op("add", bits, self.i(0x3F800000), "i32"), "i32", "float")
+
     def _f_log(self, x: Value) -> Value:
         tiny = self.op("fcmp olt", x, self.f(1.17549435e-38))
         scaled = self.choose(tiny, self.op("fmul", x, self.f(8388608.0)), x)
-        bits = self.convert("bitcast", scaled, "float", "i32")
-        exponent = self.op("sub", self.op("lshr", bits, self.i(23), "i32"), self.i(126), "i32")
+        m, exponent = self._mantissa(scaled)
         exponent = self.op("sub", exponent, self.choose(tiny, self.i(23), self.i(0), "i32"), "i32")
+        y = self._log_of(m, exponent)
+        y = self.choose(self.op("fcmp oeq", x, self.f(0.0)), self.f(float("-inf")), y)
+        y = self.choose(self.op("fcmp oeq", x, self.f(float("inf"))), x, y)
+        return self.choose(self.op("fcmp ult", x, self.f(0.0)), self.f(float("nan")), y)
+
+    def _mantissa(self, x: Value) -> tuple[Value, Value]:
+        """m and e with x = (1 + m) 2^e, where 1 + m is from 0.7 to 1.4; of a normal number above 0."""
+        bits = self.convert("bitcast", x, "float", "i32")
+        exponent = self.op("sub", self.op("lshr", bits, self.i(23), "i32"), self.i(126), "i32")
         mantissa = self.op("or", self.op("and", bits, self.i(0x007FFFFF), "i32"), self.i(0x3F000000), "i32")
         m = self.convert("bitcast", mantissa, "i32", "float")
         low = self.op("fcmp olt", m, self.f(0.707106781186547524))
-        e = self.op("sub", exponent, self.choose(low, self.i(1), self.i(0), "i32"), "i32")
-        ef = self.convert("sitofp", e, "i32", "float")
-        m = self.op("fsub", self.choose(low, self.op("fadd", m, m), m), self.f(1.0))
+        exponent = self.op("sub", exponent, self.choose(low, self.i(1), self.i(0), "i32"), "i32")
+        return self.op("fsub", self.choose(low, self.op("fadd", m, m), m), self.f(1.0)), exponent
+
+    def _log_of(self, m: Value, exponent: Value) -> Value:
+        """log((1 + m) 2^exponent)."""
+        ef = self.convert("sitofp", exponent, "i32", "float")
         z = self.op("fmul", m, m)
         p = self.horner(
             m, 7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1,
@@ -150,28 +171,32 @@ class FloatMath(Lanes):
         y = self.op("fmul", self.op("fmul", p, m), z)
         y = self.fma(ef, self.f(-2.12194440e-4), y)
         y = self.fma(z, self.f(-0.5), y)
-        y = self.fma(ef, self.f(0.693359375), self.op("fadd", m, y))
-        y = self.choose(self.op("fcmp oeq", x, self.f(0.0)), self.f(float("-inf")), y)
-        y = self.choose(self.op("fcmp oeq", x, self.f(float("inf"))), x, y)
-        return self.choose(self.op("fcmp ult", x, self.f(0.0)), self.f(float("nan")), y)
+        return self.fma(ef, self.f(0.693359375), self.op("fadd", m, y))
 
     def _f_log1p(self, x: Value) -> Value:
-        """log(u) * x / (u - 1) with u = 1 + x: the error of u cancels (Kahan)."""
+        """log of u = 1 + x, with what rounding took from u put back where it counts as much as it should."""
         u = self.op("fadd", x, self.f(1.0))
-        d = self.op("fsub", u, self.f(1.0))
-        y = self.op("fmul", self._f_log(u), self.op("fdiv", x, d))
-        plain = self.op("or", self.op("fcmp oeq", d, self.f(0.0)), self.op("fcmp oeq", x, self.f(float("inf"))), "i1")
+        larger = self.op("fcmp ogt", x, self.f(1.0))
+        kept = self.op("fsub", u, self.choose(larger, x, self.f(1.0)))
+        lost = self.op("fsub", self.choose(larger, self.f(1.0), x), kept)
+        m, exponent = self._mantissa(u)
+        power = self.op("shl", self.op("sub", self.i(127), exponent, "i32"), self.i(23), "i32")
+        power = self.convert("bitcast", power, "i32", "float")
+        power = self.choose(self.op("fcmp ogt", x, self.f(1e9)), self.f(0.0), power)  # nothing that counts is lost
+        y = self._log_of(self.fma(lost, power, m), exponent)
         y = self.choose(self.op("fcmp oeq", x, self.f(-1.0)), self.f(float("-inf")), y)
+        y = self.choose(self.op("fcmp ult", x, self.f(-1.0)), self.f(float("nan")), y)
+        plain = self.op("or", self.op("fcmp oeq", x, self.f(0.0)), self.op("fcmp oeq", x, self.f(float("inf"))), "i1")
         return self.choose(plain, x, y)
 
     def _f_expm1(self, x: Value) -> Value:
-        """(u - 1) * x / log(u) with u = exp(x), near zero x itself (Kahan)."""
-        u = self._f_exp(x)
-        d = self.op("fsub", u, self.f(1.0))
-        y = self.op("fdiv", self.op("fmul", d, x), self._f_log(u))
-        far = self.op("fcmp ogt", self._f_abs(x), self.f(20.0))
-        y = self.choose(far, d, y)
-        return self.choose(self.op("fcmp oeq", d, self.f(0.0)), x, y)
+        """2^n expm1(r) + (2^n - 1), where x = n log(2) + r."""
+        shifted, r = self._reduced(x)
+        power = self._power(shifted)
+        y = self.fma(power, self._expm1_near(r), self.op("fsub", power, self.f(1.0)))
+        y = self.choose(self.op("fcmp olt", x, self.f(-18.0)), self.f(-1.0), y)
+        y = self.choose(self.op("fcmp ogt", x, self.f(64.0)), self._f_exp(x), y)
+        return self.choose(self.op("fcmp oeq", x, self.f(0.0)), x, y)
 
     def _f_tanh(self, x: Value) -> Value:
         a = self._f_abs(x)

@@ -42,7 +42,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     before, places = body.variables[:lead], body.variables[lead:]
     rest = [a for a in range(node.rank) if a not in axes]
     last = node.shape[-1] if rest and rest[-1] == node.rank - 1 else 1
-    columns = last if isinstance(last, int) else 1
+    columns = max(last, 1) if isinstance(last, int) else 1
     inner = places[-1] if columns > 1 else None
     others = list(zip(rest, places, strict=True))[: -1 if inner else None]
     block = min(columns, VECTORS * lanes)
