@@ -31,6 +31,9 @@ MOST_APART = 1_000_000.0
 """The same where columns are gathered, which takes twice as long."""
 MOST_NARROW = 2_000_000.0
 """The same of so few columns that code of its own has lanes along something else, and takes a fourth of the time."""
+SHALLOW, MOST_SHALLOW = 8, 500_000.0
+"""Channels below which a window is walked in so short steps that code of its own takes a third of the time or less, and
+the most multiply-adds (in vectors) of such a one."""
 ITEM = 40_000.0
 """Multiply-adds (in vectors) that a work item should have at least: some ten microseconds."""
 FEW = 4
@@ -137,8 +140,9 @@ def _walk(c: Canonical, target: Target) -> Walk | None:
     row_tiles = -(-_points(rows) // form.rows)
     tiles = _points(batch) * panels * row_tiles
     work = tiles * form.rows * form.vectors * turns * float(deep)
-    narrow = lanes_along(c, target, False) != "columns"
-    if work > (MOST_APART if form.lanes == "apart" else MOST_NARROW if narrow else MOST):
+    narrow, shallow = lanes_along(c, target, False) != "columns", not channels and turns > 1 and deep < SHALLOW
+    most = MOST_APART if form.lanes == "apart" else MOST_NARROW if narrow else MOST
+    if work > (min(most, MOST_SHALLOW) if shallow else most):
         return None
     share = -(-tiles // max(1, min(tiles, round(work / ITEM))))
     return Walk(

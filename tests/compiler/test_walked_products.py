@@ -140,10 +140,20 @@ def test_the_bits_do_not_depend_on_what_else_is_in_the_tile() -> None:
         product((20, 30), (30, 1), "mk", "kn", "mn"),
         product((ext.sym(0), 30), (30, 40), "mk", "kn", "mn"),
         product((0, 30), (30, 40), "mk", "kn", "mn"),
+        product((262144, 64), (64, 3), "mk", "kn", "mn"),  # lanes along three columns, where others run along the sum
     ],
 )
 def test_other_products_have_code_of_their_own(program: Program) -> None:
     assert walked(program, target()) is None
+
+
+@pytest.mark.parametrize(("channels", "walks"), [(1, False), (16, True)])
+def test_a_window_over_few_channels_has_code_of_its_own(channels: int, walks: bool) -> None:
+    builder = Builder()
+    x, w = builder.input((64, 30, 30, channels), DType.F32), builder.input((3, 3, channels, 32), DType.F32)
+    seen = builder.window(x, [1, 2], [3, 3], [1, 1])
+    y = builder.contract(seen, w, Contraction((0, 1, 2, 3, 4, 5), (4, 5, 3, 6), (0, 1, 2, 6)))
+    assert (walked(Program(builder.inputs, [y]), target()) is not None) == walks
 
 
 def test_what_follows_a_product_is_not_lost() -> None:
