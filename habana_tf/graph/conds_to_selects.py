@@ -8,13 +8,13 @@ Why: Keras puts two conds on the batch size behind every batch normalization ("k
 empty"), one into every update of Nadam (who writes the product of momenta?) and one into a rate with a warmup. A launch
 cannot reach across a Merge, so each of them would cut the training step in three.
 
-Invariants: nothing runs that could fail or be seen, on the side that would not have been taken. So every op on a
-branch must be total (`TOTAL`, or elementwise on operands of equal shape), reads of variables included. Writes are
-taken only outside loops and inner conds, of variables with at most `SMALL` elements, since each costs a copy per step,
-that the graph reads before: a write may be what initializes its variable. (What another thread's step writes between
-that read and the write is lost, as it is to any assignment of a step.) Both sides of a Merge must have the same
-shape, known before the run, because SelectV2 broadcasts. Conds on the CPU are left alone: the program or the input
-pipeline wants them there. Inner conds first.
+Invariants: nothing runs that could fail or be seen, on the side that would not have been taken. So every op on a branch
+must be total (`TOTAL`, or elementwise on operands of equal shape), reads of variables included, but for those of which
+the graph asks whether they are initialized. Writes are taken only outside loops and inner conds, of variables with at
+most `SMALL` elements, since each costs a copy per step, that the graph reads before: a write may be what initializes
+its variable. (What another thread's step writes between that read and the write is lost, as it is to any assignment of
+a step.) Both sides of a Merge must have the same shape, known before the run, because SelectV2 broadcasts. Conds on the
+CPU are left alone: the program or the input pipeline wants them there. Inner conds first.
 
     batch_mean ─ Switch(p):1 ─ Identity ────────┐                 batch_mean ─ Identity ─┐
     handle ───── Switch(p):0 ─ ReadVariableOp ──┴ Merge    ->     handle ─ ReadVariableOp ┴ SelectV2(p, ., .)
@@ -115,6 +115,8 @@ class _Edit:
         return all(self._selects(m) for m in cond.merges)
 
     def _harmless(self, node: Node) -> bool:
+        if node.op == "ReadVariableOp" and self._asked & {None, handle_key(node.inputs[0])}:
+            return False  # there may be nothing to read where the graph asks whether there is
         if node.op in TOTAL:
             return True
         row = lookup(node.op)
@@ -147,6 +149,11 @@ class _Edit:
             if node.op != "AssignVariableOp" and self.flow.condition(node) <= condition:
                 return True
         return False
+
+    @cached_property
+    def _asked(self) -> set[Key | None]:
+        """The variables of which the graph asks whether they have a value; None for one that is not known."""
+        return {handle_key(n.inputs[0]) for n in self.flow.order if n.op == "VarIsInitializedOp"}
 
     @cached_property
     def _accesses(self) -> dict[Key | None, list[Node]]:

@@ -47,13 +47,14 @@ for _name, _kind in {"All": "min", "Any": "max"}.items():
 
 @op("Mean", fixed=["reduction_indices"], T=NUMERIC, Tidx=INDEX)
 def mean(c: Lowering) -> Node:
-    """The sum divided by the count, rounded once; integers truncate. NaN over nothing."""
+    """The sum divided by the count, rounded once; integers are added up in 64 bits, and truncate. NaN over nothing."""
     b, x = c.b, c.inputs[0]
     axes = _axes(c)
     if not axes:
         return x
     count = ext.product(x.shape[a] for a in axes)
-    total = b.reduce("sum", b.cast(x, x.dtype.accumulator), axes)
+    wide = x.dtype.accumulator if x.dtype.is_float or x.dtype.bits == 64 else DType.I64
+    total = b.reduce("sum", b.cast(x, wide), axes)
     if not isinstance(count, int):
         out = b.binary("div", total, b.extent(count, total.dtype))
     elif x.dtype.is_float and count:

@@ -235,6 +235,19 @@ def test_a_write_stays_in_its_branch_if_it_may_be_the_first() -> None:
     assert "Merge" not in ops(converted(writing(assign_add, reads_before=False)))
 
 
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_read_stays_in_its_branch_if_there_may_be_nothing_to_read(asks: bool) -> None:
+    def make() -> None:
+        handle = variable("v", (2,))
+        p = tf.raw_ops.VarIsInitializedOp(resource=handle) if asks else v1.placeholder(tf.bool, (), "p")
+        _, there = tf.raw_ops.Switch(data=handle, pred=p)
+        other, _ = tf.raw_ops.Switch(data=tf.ones(2), pred=p)
+        value, _ = tf.raw_ops.Merge(inputs=[other, read(there, "value")])
+        tf.identity(value, "last")
+
+    assert ("Merge" in ops(converted(make))) == asks
+
+
 def test_writes_of_large_variables_and_in_loops_stay() -> None:
     assert "Merge" in ops(converted(writing(assign, shape=(conds_to_selects.SMALL + 1,))))
 

@@ -54,6 +54,14 @@ def test_all_and_any(data, shape, keep):
     check(lambda x, a: raw.Any(input=x, axis=a, keep_dims=keep), x, axes)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32], ids=lambda d: d.__name__)
+def test_means_of_integers_whose_sum_is_too_large(dtype):
+    most = np.iinfo(dtype).max
+    for x in (np.full((4, 256), most - 3, dtype), np.array([[most, most - 1, 1], [2, 0, np.iinfo(dtype).min]], dtype)):
+        for axis in (0, 1):
+            check(lambda x, a: raw.Mean(input=x, axis=a), x, np.int32([axis]))
+
+
 def test_long_sums_keep_their_precision():
     x = np.full((3, 70000), 0.1, F32)
     check(lambda x, a: raw.Sum(input=x, axis=a), x, np.int32([1]), rtol=1e-5)
