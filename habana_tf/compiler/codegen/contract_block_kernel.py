@@ -68,12 +68,6 @@ class BlockKernel(BlockCopies):
 
     # -- blocks of the sum ------------------------------------------------------------------------------------
 
-    def _trip(self, place: Place, label: Label) -> int | Value:
-        """Indices of a label of the sum that are this item's."""
-        if label is place.chunk_label:
-            return place.chunk_trip
-        return label.extent if isinstance(label.extent, int) else self.number(label.extent)
-
     def _sum(self, place: Place, outer: list[Label]) -> None:
         fn, split = self.fn, self.blocks.split
         if outer:
@@ -82,9 +76,9 @@ class BlockKernel(BlockCopies):
             return
         if split is None:
             first = self.blocks.whole[0]
-            self._block(place, self._trip(place, first))
+            self._block(place, self.trip(place, first))
             return
-        trip, steps = self._trip(place, split), self.blocks.steps
+        trip, steps = self.trip(place, split), self.blocks.steps
         with self._from(place, split, steps) as index:
             part: int | Value = steps
             if not isinstance(trip, int) or trip % steps:
@@ -92,7 +86,7 @@ class BlockKernel(BlockCopies):
             self._block(place, part)
 
     def _from(self, place: Place, label: Label, steps: int) -> _Steps:
-        return _Steps(self, place, label, str(self._trip(place, label)), steps)
+        return _Steps(self, place, label, str(self.trip(place, label)), steps)
 
     def _block(self, place: Place, first: int | Value) -> None:
         """Copies and multiplies one block; `first`: indices of its first label."""

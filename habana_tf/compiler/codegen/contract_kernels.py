@@ -101,7 +101,7 @@ class MainKernel(TileLoops):
             b_form = "pair" if p.dot else "f32"
         loops = []
         for label, step in zip(c.k, b_steps, strict=True):
-            trip = _trip(self, place, label)
+            trip = self.trip(place, label)
             rest = 0
             a_step = label.a * self.a.unit
             if p.dot and label is c.k[-1]:
@@ -143,22 +143,15 @@ class MainKernel(TileLoops):
         return groups(self._distances(size))
 
 
-def _trip(kernel: TileLoops, place: Place, label: Label) -> int | Value:
-    """Steps along a k label here."""
-    if label is place.chunk_label:
-        return place.chunk_trip
-    return label.extent if isinstance(label.extent, int) else kernel.number(label.extent)
-
-
 def _trips(kernel: TileLoops, place: Place) -> list[int | Value]:
-    return [_trip(kernel, place, x) for x in kernel.c.k]
+    return [kernel.trip(place, x) for x in kernel.c.k]
 
 
 def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -> Value:
     """The panel's place in the packed copy of b: [outer b labels][panel][k][width]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index = "0"
-    for label in _pack_outer(c):
+    for label in pack_outer(c):
         index = fn.integer("add", fn.integer("mul", index, kernel.number(label.extent)), place.starts[label.key])
     index = fn.integer("add", fn.integer("mul", index, p.tiling.panels), place.panel)
     steps = packer.steps(c.k)
@@ -190,13 +183,14 @@ def _panel_bytes(c: Canonical, p: Plan) -> Extent:
     return ext.mul(extent, _packer(Function(""), c, p).steps(c.k)[0])
 
 
-def _pack_outer(c: Canonical) -> list[Label]:
+def pack_outer(c: Canonical) -> list[Label]:
+    """Labels of b, beside those of the sum and of a panel's columns."""
     return [x for x in (*c.batch, *c.n) if x is not c.lane]
 
 
 def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> ContractionCall:
     """Packs all of b: one work item per panel and block of the first k label."""
-    outer = _pack_outer(c)
+    outer = pack_outer(c)
     panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
     words = nominal(panels) * nominal(_panel_bytes(c, p)) // 4
     blocks = max(1, min(words // 32768, 64))
@@ -228,7 +222,7 @@ class _PackKernel(TileLoops):
             packer.pack(c.k, _trips(self, place), panel, _packed(self, packer, packed, place), vectors, active)
 
         self.items(lambda place: self.variants(place, (False, True), pack))
-        words = math.prod(nominal(x.extent) for x in (*_pack_outer(c), *c.k)) * c.columns
+        words = math.prod(nominal(x.extent) for x in (*pack_outer(c), *c.k)) * c.columns
         return ContractionCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * 16384 // words))
 
 

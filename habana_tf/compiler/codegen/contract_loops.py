@@ -144,6 +144,12 @@ class TileLoops:
                 place.chunk_trip = fn.minimum(fn.integer("sub", self.number(extent), start), str(dim.size))
         place.starts[dim.label.key] = start
 
+    def trip(self, place: Place, label: Label) -> int | Value:
+        """Indices of a label of the sum that are walked here."""
+        if label is place.chunk_label:
+            return place.chunk_trip
+        return label.extent if isinstance(label.extent, int) else self.number(label.extent)
+
     def _positive(self, x: Value) -> Value:
         """x, or 0 if that is negative."""
         self.fn.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from ...ir import extent as ext
 from ...ir.dtypes import DType
 from ...ir.extent import Extent, nominal
-from ..contraction import Canonical, Label
-from .contract_kernels import ContractionCall
+from ..contraction import Canonical
+from .contract_kernels import ContractionCall, pack_outer
 from .contract_loops import Place, TileLoops
 from .contract_micro import SIZE, STRIDED, Accumulation, KLoop, Micro, at, body_of
 from .contract_pack import transpose
@@ -49,11 +49,6 @@ class NarrowKernel(TileLoops):
         sums = self._along_sum(place, size) if self.p.lanes == "sum" else self._along_rows(place, size)
         self.finish(self.out, place, size, vectors, active, sums)
 
-    def _trip(self, place: Place, label: Label) -> int | Value:
-        if label is place.chunk_label:
-            return place.chunk_trip
-        return label.extent if isinstance(label.extent, int) else self.number(label.extent)
-
     def _along_sum(self, place: Place, size: int) -> list[Value]:
         fn, c, p = self.fn, self.c, self.p
         unit, step = c.a.dtype.bytes, vector_steps(p)
@@ -61,7 +56,7 @@ class NarrowKernel(TileLoops):
         b = at(fn, self.pb, _packed_place(self, place))
         loops = []
         for label, line in zip(c.k, packed_lines(c, p), strict=True):
-            trip, rest, a_step = self._trip(place, label), 0, label.a * unit
+            trip, rest, a_step = self.trip(place, label), 0, label.a * unit
             if label is c.k[-1]:
                 a_step *= step
                 if isinstance(trip, int):
@@ -91,7 +86,7 @@ class NarrowKernel(TileLoops):
         a = self.address(self.pa, "a", c.a.dtype.bytes, c.a.offset, place)
         b = self.address(self.pb, "b", c.b.dtype.bytes, c.b.offset, place)
         one, many = ("bf16" if x.dtype is DType.BF16 else "f32" for x in (c.b, c.a))
-        loops = [KLoop(self._trip(place, x), x.b * c.b.dtype.bytes, x.a * c.a.dtype.bytes) for x in c.k]
+        loops = [KLoop(self.trip(place, x), x.b * c.b.dtype.bytes, x.a * c.a.dtype.bytes) for x in c.k]
         columns = tuple(c.lane.b * SIZE[one] * i for i in range(c.columns))
         vectors = -(-size // lanes)
         micro = Micro(
@@ -159,15 +154,11 @@ def _vectors(c: Canonical, p: Plan) -> int:
     return -(-c.k[-1].extent // vector_steps(p))
 
 
-def _outer(c: Canonical) -> list[Label]:
-    return [x for x in (*c.batch, *c.n) if x is not c.lane]
-
-
 def _packed_place(kernel: TileLoops, place: Place) -> Value:
     """Where in the packed columns a tile's are: [outer labels][labels of the sum][vector][column][lane]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index, lines = "0", packed_lines(c, p)
-    for label in _outer(c):
+    for label in pack_outer(c):
         index = fn.integer("add", fn.integer("mul", index, kernel.number(label.extent)), place.starts[label.key])
     first = _vectors(c, p) if len(c.k) == 1 else c.k[0].extent
     offset = fn.integer("mul", index, kernel.number(ext.mul(first, lines[0])))
@@ -187,7 +178,7 @@ def pack_columns(
     kernel = TileLoops(c, p, name)
     fn, last, steps = kernel.fn, c.k[-1], vector_steps(p)
     raw, packed = fn.buffer(0), fn.buffer(1)
-    labels, vectors = [*_outer(c), *c.k[:-1]], _vectors(c, p)
+    labels, vectors = [*pack_outer(c), *c.k[:-1]], _vectors(c, p)
     assert isinstance(last.extent, int)
     element, size = ("i16", 2) if c.b.dtype is DType.BF16 else ("i32", 4)
     widens = element == "i16" and not p.dot

@@ -133,9 +133,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     size = 4 if c.b.dtype is DType.F32 or dot else 2
     must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
     b_bytes = depth * c.columns * c.b.dtype.bytes
-    # Windows overlap: a's memory is what its labels span, if that is less than their product.
-    span = 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k)
-    elements = min(rows * depth, span)
+    elements = _read(c)
     a_bytes = elements * c.a.dtype.bytes
     panel = depth * t.width * (2 if dot else 4)
     step = min((abs(x.b) for x in c.k), default=0) * size
@@ -218,6 +216,12 @@ def in_groups(p: Plan) -> Plan:
     return replace(made, grain=max(1, p.grain * nominal(made.grid) // nominal(p.grid)))
 
 
+def _read(c: Canonical) -> int:
+    """Elements of a in one of its batch. Windows overlap: that is what its labels span, if it is less than their
+    product."""
+    return min(points(c.m) * points(c.k), 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k))
+
+
 def _pays(c: Canonical, target: Target) -> bool:
     """Whether copies of both operands cost less than reading a in strides does.
 
@@ -241,8 +245,7 @@ def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: 
     outer = turns(lead)
     work = rows * depth * outer * c.columns / t.lanes
     unit = (t.lanes if lanes == "sum" else 1) * (2 if dot else 1)
-    span = 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k)
-    nbytes = min(rows * depth, span) * c.a.dtype.bytes
+    nbytes = _read(c) * c.a.dtype.bytes
     chunk, count = _chunks(c, unit, depth, outer * turns(inner), rows * c.columns * outer, nbytes, work)
     dims = ([chunk] if chunk else []) + lead + inner + panel
     pack = "call" if lanes == "sum" else "none"
