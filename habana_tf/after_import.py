@@ -86,5 +86,5 @@ class _AfterImport(importlib.abc.MetaPathFinder):
                     sys.meta_path.remove(self)
                     self.change(module)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one
         return spec

@@ -58,7 +58,7 @@ class Finder:
         found = find_spec(real)
         if found is None:
             return None
-        spec = ModuleSpec(name, _Loader(found), origin=found.origin)  # type: ignore[arg-type]
+        spec = ModuleSpec(name, _Loader(found), origin=found.origin)  # type: ignore[arg-type]  # a loader by its methods
         spec.submodule_search_locations = found.submodule_search_locations
         spec.has_location = found.has_location
         return spec
@@ -83,7 +83,7 @@ class _Loader:
     def get_code(self, name: str) -> CodeType | None:
         """What `python -m` runs."""
         loader = self._real.loader
-        code: CodeType | None = loader.get_code(self._real.name)  # type: ignore[union-attr]
+        code: CodeType | None = loader.get_code(self._real.name)  # type: ignore[union-attr]  # a file's has it
         return code
 
 

@@ -53,7 +53,7 @@ def watched(name: str, in_use: bool) -> tuple[importlib.machinery.ModuleSpec | N
         adopt()
         _load()
 
-    loader.exec_module = exec_module  # type: ignore[method-assign]
+    loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one
     return spec, True
 
 

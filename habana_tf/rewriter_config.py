@@ -37,7 +37,7 @@ def install() -> None:
         def config(self: Any) -> Any:
             return quiet(configured.fget(self))
 
-        config.__wrapped__ = configured.fget  # type: ignore[attr-defined]
+        config.__wrapped__ = configured.fget  # type: ignore[attr-defined]  # as functools.wraps has it
         context.Context.config = property(config, configured.fset, configured.fdel, configured.__doc__)
         answer = context.Context.get_optimizer_experimental_options
 
@@ -52,7 +52,7 @@ def install() -> None:
         def TF_NewSessionOptions(target: Any = None, config: Any = None) -> Any:
             return options(target=target, config=None if config is None else quiet(config))
 
-        TF_NewSessionOptions.__wrapped__ = options  # type: ignore[attr-defined]
+        TF_NewSessionOptions.__wrapped__ = options  # type: ignore[attr-defined]  # the same
         pywrap_tf_session.TF_NewSessionOptions = TF_NewSessionOptions
 
 

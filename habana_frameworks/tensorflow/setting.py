@@ -7,6 +7,6 @@ Here: `habana_tf.environment`'s names, for programs that import them from `haban
 from __future__ import annotations
 
 from habana_tf import environment
-from habana_tf.environment import *  # noqa: F403
+from habana_tf.environment import *  # noqa: F403  # a second name of the module
 
 __all__ = environment.__all__

@@ -65,7 +65,7 @@ class Console:
         if log_dir is not None:
             os.makedirs(log_dir, exist_ok=True)
             self._files = {
-                rank: open(os.path.join(log_dir, f"rank_{rank}.log"), "wb", buffering=0)  # noqa: SIM115
+                rank: open(os.path.join(log_dir, f"rank_{rank}.log"), "wb", buffering=0)  # noqa: SIM115  # `close` does
                 for rank in range(count)
             }
 
@@ -116,7 +116,7 @@ class Console:
             self._streams[stream].write(text)
             self._streams[stream].flush()
         except OSError as error:
-            lost, nothing = self._streams[stream], open(os.devnull, "w")  # noqa: SIM115
+            lost, nothing = self._streams[stream], open(os.devnull, "w")  # noqa: SIM115  # to the end
             self._streams[stream] = nothing
             with contextlib.suppress(OSError):  # Python flushes at exit what it could not write here
                 os.dup2(nothing.fileno(), lost.fileno())

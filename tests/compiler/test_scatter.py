@@ -44,9 +44,8 @@ def check(shape: list[int], lead: list[int], axes: list[int], kind: str, dtype: 
     b = Builder()
     x, u = b.input(base.shape, dtype), b.input(updates.shape, dtype)
     places = [b.input(c.shape, DType.I32) for c in coords]
-    (got,), recipe = compiled(Program(b.inputs, [b.scatter(x, u, places, axes, kind)]), [base, updates, *coords])
+    (got,), _ = compiled(Program(b.inputs, [b.scatter(x, u, places, axes, kind)]), [base, updates, *coords])
     np.testing.assert_array_equal(got, expected(base, updates, coords, axes, kind))
-    assert recipe.calls
 
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -404,7 +404,7 @@ def test_what_cannot_be_defined() -> None:
         with pytest.raises(CustomOpError, match=says):
             custom_op(**arguments)(lambda c: c.inputs[0])
     with pytest.raises(CustomOpError, match="is no function"):
-        custom_op("TestNothing", inputs="x: T", outputs="y: T", T=FLOATS)(3)  # type: ignore[arg-type]
+        custom_op("TestNothing", inputs="x: T", outputs="y: T", T=FLOATS)(3)
     assert not {"TestHalf", "TestList", "TestFixed", "TestNothing"} & op._DEFINED.keys()
 
 

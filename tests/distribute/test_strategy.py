@@ -22,7 +22,7 @@ def test_unknown_name() -> None:
     import habana_tf.distribute
 
     with pytest.raises(AttributeError, match="MirroredHPU"):
-        habana_tf.distribute.MirroredHPU  # noqa: B018
+        habana_tf.distribute.MirroredHPU  # noqa: B018  # it raises
 
 
 def test_one_worker() -> None:

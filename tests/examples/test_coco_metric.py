@@ -96,8 +96,9 @@ def evaluations(draw: Any) -> tuple[list[Any], list[Any]]:
 
 def of_pycocotools(found: list[Any], wanted: list[Any]) -> dict[str, float]:
     """The same by COCO's own program."""
-    api = pytest.importorskip("pycocotools.coco", reason="pycocotools is not in this environment: make dev")
-    judge_of = pytest.importorskip("pycocotools.cocoeval").COCOeval
+    absent = "pycocotools is not in this environment: make dev"
+    api = pytest.importorskip("pycocotools.coco", reason=absent)
+    judge_of = pytest.importorskip("pycocotools.cocoeval", reason=absent).COCOeval
 
     def entry(number: int, box: np.ndarray, kind: int) -> dict[str, Any]:
         top, left, bottom, right = box.tolist()

@@ -31,7 +31,7 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, Predicted
         return {}, f"it depends on {', '.join(f's{k}' for k in range(wanted))}; pass --sizes to see it"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     try:
-        import tensorflow  # noqa: F401
+        import tensorflow  # noqa: F401  # whether it can be
     except ImportError as error:
         return {}, f"it takes TensorFlow, which cannot be imported: {error}"
     from habana_tf.clock.predicted import of_cluster

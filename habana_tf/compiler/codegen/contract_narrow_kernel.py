@@ -68,8 +68,8 @@ class NarrowKernel(TileLoops):
         rows = tuple(sum(label.a * unit * i for label, i in row) for row in self.rows(size))
         form = "pair" if p.dot else "bf16" if c.a.dtype is DType.BF16 else "f32"
         micro = Micro(
-            self.t.lanes, rows, c.columns, self.t.lanes, form, "pair" if p.dot else "f32", "one", True,
-            body_of(0, p.compact), self._next_tile(size) * unit,
+            self.t.lanes, rows, c.columns, self.t.lanes, form, "pair" if p.dot else "f32", a_vectors="one",
+            b_padded=True, body=body_of(0, p.compact), ahead=self._next_tile(size) * unit,
         )  # fmt: skip
         sums = Accumulation(fn, micro).run(loops, a, b)
         return [across(fn, self.t.lanes, sums[i : i + c.columns]) for i in range(0, len(sums), c.columns)]
