@@ -76,6 +76,7 @@ def test_of_many_turns_what_is_left_counts(fn: str, isa: str) -> None:
 ANGLES = {
     "tan": "tan", "asin": "arcsin", "acos": "arccos", "atan": "arctan", "sinh": "sinh", "cosh": "cosh",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "log1p": "log1p", "expm1": "expm1",
+    "tanh": "tanh",
 }  # fmt: skip
 """By NumPy's names."""
 

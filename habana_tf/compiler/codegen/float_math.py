@@ -205,8 +205,8 @@ class FloatMath(Lanes):
         near = self.fma(self.op("fmul", p, z), x, x)
         e = self._f_exp(self.op("fadd", a, a))
         far = self.op("fsub", self.f(1.0), self.op("fdiv", self.f(2.0), self.op("fadd", e, self.f(1.0))))
-        far = self.intrinsic("copysign", far, x)
-        return self.choose(self.op("fcmp ogt", a, self.f(0.625)), far, near)
+        y = self.choose(self.op("fcmp ogt", a, self.f(0.625)), far, near)
+        return self.intrinsic("copysign", y, x)  # also of zero
 
     def _f_erf(self, x: Value) -> Value:
         """Near zero x + x R(x^2), elsewhere 1 - exp(L(|x|)), where L is the logarithm of erfc."""
