@@ -41,16 +41,15 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
     few = first if first is not None and nominal(n) >= WORTH * first else None
     bits = 64 if x.dtype.bits > 32 else 32
     word = f"i{2 * bits}"
-    step = 2 * bits // 8
     others = [a for a in range(node.rank) if a != axis]
     rows = ext.product(node.shape[a] for a in others)
     ev = Evaluator(fn, {k: v for k, v in memory.items() if k is not node}, 1, None)
     ev.written = {memory[node]}
     ev.preload(len(memory))
-    words = [fn.buffer(len(memory)), fn.buffer(len(memory) + 1)]
-    room: Extent = n if few is None else max(2 * few, SORTED) + STRETCH
+    arrays = [fn.buffer(len(memory)), fn.buffer(len(memory) + 1)]
+    least = None if few is None else _Least(fn, word, few)
+    room: Extent = n if least is None else least.room
     length = ev.number(n)
-    state = [fn.op(f"alloca {type_}, align 16") for type_ in ("i64", word)] if few else []
 
     def element(at: Value) -> Value:
         """The word of an element."""
@@ -60,60 +59,114 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
         return fn.op(f"or {word} {high}, {at if word == 'i64' else fn.op(f'zext i64 {at} to {word}')}")
 
     with fn.loop("%begin", "%end") as each, ev.scope():
-        mine = [fn.offset(w, word, fn.integer("mul", each.index, ev.number(room))) for w in words]
+        mine = fn.integer("mul", each.index, ev.number(room))
+        words = _Words(fn, word, [fn.offset(array, word, mine) for array in arrays])
         item = each.index
         for a in reversed(others):
             size = ev.number(node.shape[a])
             ev.vars[places[a]] = fn.op(f"urem i64 {item}, {size}")
             item = fn.op(f"udiv i64 {item}, {size}")
-        if few is None:
+        if least is None:
             with fn.loop("0", length) as loop, ev.scope():
-                fn.store(word, element(loop.index), fn.offset(mine[0], word, loop.index), step)
-            final = _merge_all(fn, mine, word, step, length, n if isinstance(n, int) else None)
+                words.store(0, loop.index, element(loop.index))
+            final = words.merge(length, n if isinstance(n, int) else None)
         else:
-            assert isinstance(room, int)
-            final = _merge_few(fn, ev, element, mine, word, step, length, few, room, state)
+            final = least.find(ev, words, element, length)
         with fn.loop("0", ev.number(node.shape[axis])) as loop, ev.scope():
-            found = fn.load(word, fn.offset(final, word, loop.index), step)
+            found = words.load(final, loop.index)
             ev.vars[places[axis]] = loop.index
             at = ev.number(ext.ravel(map(ext.of, places), node.shape))
             position = fn.op(f"trunc {word} {found} to i32")
             fn.store("i32", position, fn.offset(ev.pointer(memory[node]), "i32", at), 4)
-    space = ext.mul(rows, ext.mul(room, step))
+    space = ext.mul(rows, ext.mul(room, words.bytes))
     grain = max(1, 1024 // max(nominal(n), 1))
     return Work(rows, grain, (space, space))
 
 
-def _merge_few(
-    fn: Function, ev: Evaluator, element: Callable[[Value], Value], words: list[Value], word: str, step: int,
-    length: Value, few: int, room: int, state: list[Value],
-) -> Value:  # fmt: skip
-    """The array with the `few` least words in order. What is less than the last of those found so far is put behind
-    them; when there might be no room for more, all are merged, and the few least stay.
+class _Words:
+    """Two arrays of words of a type, that are merged from one into the other."""
 
-    state: a place each for how many words there are, and for the one that others must be less than.
+    def __init__(self, fn: Function, word: str, arrays: list[Value]) -> None:
+        self.fn, self.word, self.arrays = fn, word, arrays
+        self.bytes = int(word[1:]) // 8
+
+    def load(self, array: Value, at: Value) -> Value:
+        return self.fn.load(self.word, self.fn.offset(array, self.word, at), self.bytes)
+
+    def store(self, array: int, at: Value, value: Value) -> None:
+        self.fn.store(self.word, value, self.fn.offset(self.arrays[array], self.word, at), self.bytes)
+
+    def merge(self, length: Value, n: int | None = None) -> Value:
+        """Merges runs of growing width until one is left; returns the array it is in. n: the length, if it is known."""
+        fn, word, arrays = self.fn, self.word, self.arrays
+        passes, last = _passes(fn, length, n), fn.integer("sub", length, 1)
+        with fn.loop("0", passes) as turn:
+            width = fn.op(f"shl i64 1, {turn.index}")
+            odd = fn.op(f"trunc i64 {turn.index} to i1")
+            source = fn.op(f"select i1 {odd}, ptr {arrays[1]}, ptr {arrays[0]}")
+            target = fn.op(f"select i1 {odd}, ptr {arrays[0]}, ptr {arrays[1]}")
+            pair = fn.op(f"shl i64 {width}, 1")
+            pairs = fn.op(f"udiv i64 {fn.integer('add', pair, last)}, {pair}")
+            with fn.loop("0", pairs) as run:
+                low = fn.integer("mul", run.index, pair)
+                middle = fn.minimum(fn.integer("add", low, width), length)
+                high = fn.minimum(fn.integer("add", low, pair), length)
+                with fn.loop(low, high, 1, [("i64", low), ("i64", middle)]) as out:
+                    i, j = out.carried
+                    first, second = (self.load(source, fn.minimum(k, last)) for k in (i, j))
+                    smaller = fn.op(f"icmp ult {word} {first}, {second}")
+                    left = fn.op(f"or i1 {smaller}, {fn.op(f'icmp sge i64 {j}, {high}')}")
+                    take = fn.op(f"and i1 {left}, {fn.less(i, middle)}")
+                    chosen = fn.op(f"select i1 {take}, {word} {first}, {word} {second}")
+                    fn.store(word, chosen, fn.offset(target, word, out.index), self.bytes)
+                    one = fn.op(f"zext i1 {take} to i64")
+                    out.next = [fn.integer("add", i, one), fn.integer("add", j, fn.integer("sub", "1", one))]
+        if n is not None:
+            return arrays[int(passes) % 2]
+        odd = fn.op(f"trunc i64 {passes} to i1")
+        return fn.op(f"select i1 {odd}, ptr {arrays[1]}, ptr {arrays[0]}")
+
+
+class _Least:
+    """The few least words of many: what is less than the last of those found so far is put behind them; when there
+    might be no room for more, all are merged, and the few least stay.
+
+    room: words in an array. Make it in the entry block, where its places on the stack belong.
     """
-    fn.store("i64", "0", state[0], 8)
-    fn.store(word, "-1", state[1], step)
-    with fn.loop("0", length, STRETCH) as stretch, ev.scope():
-        stop = fn.minimum(fn.integer("add", stretch.index, STRETCH), length)
-        bound = fn.load(word, state[1], step)
-        with fn.loop(stretch.index, stop, 1, [("i64", fn.load("i64", state[0], 8))]) as loop, ev.scope():
-            (count,) = loop.carried
-            candidate = element(loop.index)
-            fn.store(word, candidate, fn.offset(words[0], word, count), step)
-            less = fn.op(f"icmp ult {word} {candidate}, {bound}")
-            loop.next = [fn.integer("add", count, fn.op(f"zext i1 {less} to i64"))]
-        (count,) = loop.results
-        fn.store("i64", count, state[0], 8)
-        with fn.when(fn.less(str(room - STRETCH), count)):
-            merged = _merge_all(fn, words, word, step, count, None)
-            with fn.loop("0", str(few)) as loop:
-                value = fn.load(word, fn.offset(merged, word, loop.index), step)
-                fn.store(word, value, fn.offset(words[0], word, loop.index), step)
-            fn.store(word, fn.load(word, fn.offset(words[0], word, str(few - 1)), step), state[1], step)
-            fn.store("i64", str(few), state[0], 8)
-    return _merge_all(fn, words, word, step, fn.load("i64", state[0], 8), None)
+
+    def __init__(self, fn: Function, word: str, few: int) -> None:
+        self.few = few
+        self.room = max(2 * few, SORTED) + STRETCH
+        self._count, self._bound = (fn.op(f"alloca {type_}, align 16") for type_ in ("i64", word))
+
+    def find(self, ev: Evaluator, words: _Words, element: Callable[[Value], Value], length: Value) -> Value:
+        """The array with the few least of so many elements in order."""
+        fn, word = words.fn, words.word
+        fn.store("i64", "0", self._count, 8)
+        fn.store(word, "-1", self._bound, words.bytes)
+        with fn.loop("0", length, STRETCH) as stretch, ev.scope():
+            stop = fn.minimum(fn.integer("add", stretch.index, STRETCH), length)
+            bound = fn.load(word, self._bound, words.bytes)
+            with fn.loop(stretch.index, stop, 1, [("i64", fn.load("i64", self._count, 8))]) as loop, ev.scope():
+                (count,) = loop.carried
+                candidate = element(loop.index)
+                words.store(0, count, candidate)
+                less = fn.op(f"icmp ult {word} {candidate}, {bound}")
+                loop.next = [fn.integer("add", count, fn.op(f"zext i1 {less} to i64"))]
+            (count,) = loop.results
+            fn.store("i64", count, self._count, 8)
+            with fn.when(fn.less(str(self.room - STRETCH), count)):
+                self._leave_out(words, count)
+        return words.merge(fn.load("i64", self._count, 8))
+
+    def _leave_out(self, words: _Words, count: Value) -> None:
+        """All but the few least; the last of those is what others must be less than."""
+        fn = words.fn
+        merged = words.merge(count)
+        with fn.loop("0", str(self.few)) as loop:
+            words.store(0, loop.index, words.load(merged, loop.index))
+        fn.store(words.word, words.load(words.arrays[0], str(self.few - 1)), self._bound, words.bytes)
+        fn.store("i64", str(self.few), self._count, 8)
 
 
 def _key(fn: Function, value: Value, dtype: DType, bits: int, descending: bool) -> Value:
@@ -141,34 +194,3 @@ def _passes(fn: Function, length: Value, n: int | None) -> Value:
         return str(max(n - 1, 0).bit_length())
     zeros = fn.call("i64", "llvm.ctlz.i64", ("i64", fn.integer("sub", length, 1)), ("i1", "false"))
     return fn.integer("sub", 64, zeros)
-
-
-def _merge_all(fn: Function, words: list[Value], word: str, step: int, length: Value, n: int | None) -> Value:
-    """Merges runs of growing width until one is left; returns the array it is in. n: the length, if it is known."""
-    passes, last = _passes(fn, length, n), fn.integer("sub", length, 1)
-    with fn.loop("0", passes) as turn:
-        width = fn.op(f"shl i64 1, {turn.index}")
-        odd = fn.op(f"trunc i64 {turn.index} to i1")
-        source = fn.op(f"select i1 {odd}, ptr {words[1]}, ptr {words[0]}")
-        target = fn.op(f"select i1 {odd}, ptr {words[0]}, ptr {words[1]}")
-        pair = fn.op(f"shl i64 {width}, 1")
-        pairs = fn.op(f"udiv i64 {fn.integer('add', pair, last)}, {pair}")
-        with fn.loop("0", pairs) as run:
-            low = fn.integer("mul", run.index, pair)
-            middle = fn.minimum(fn.integer("add", low, width), length)
-            high = fn.minimum(fn.integer("add", low, pair), length)
-            with fn.loop(low, high, 1, [("i64", low), ("i64", middle)]) as out:
-                i, j = out.carried
-                first = fn.load(word, fn.offset(source, word, fn.minimum(i, last)), step)
-                second = fn.load(word, fn.offset(source, word, fn.minimum(j, last)), step)
-                smaller = fn.op(f"icmp ult {word} {first}, {second}")
-                left = fn.op(f"or i1 {smaller}, {fn.op(f'icmp sge i64 {j}, {high}')}")
-                take = fn.op(f"and i1 {left}, {fn.less(i, middle)}")
-                chosen = fn.op(f"select i1 {take}, {word} {first}, {word} {second}")
-                fn.store(word, chosen, fn.offset(target, word, out.index), step)
-                one = fn.op(f"zext i1 {take} to i64")
-                out.next = [fn.integer("add", i, one), fn.integer("add", j, fn.integer("sub", "1", one))]
-    if n is not None:
-        return words[int(passes) % 2]
-    odd = fn.op(f"trunc i64 {passes} to i1")
-    return fn.op(f"select i1 {odd}, ptr {words[1]}, ptr {words[0]}")
