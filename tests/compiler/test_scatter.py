@@ -10,11 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import scatter
+from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Op, Program
 
-from .running import compiled
+from .running import check_range, compiled
 
 KINDS: dict[str, Any] = {
     "set": None, "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,
@@ -51,13 +52,14 @@ def check(shape: list[int], lead: list[int], axes: list[int], kind: str, dtype: 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from([1, 2, 3, 7]), min_size=0, max_size=2), st.sampled_from([1, 2, 9, 16, 17, 40, 70, 130]),
-    st.lists(st.integers(1, 9), min_size=1, max_size=2), st.sampled_from(sorted(KINDS)), st.sampled_from(TYPES),
-    st.data(),
+    st.sampled_from([[], [1], [2], [3, 1, 2]]), st.lists(st.integers(1, 9), min_size=1, max_size=2),
+    st.sampled_from(sorted(KINDS)), st.sampled_from(TYPES), st.data(),
 )  # fmt: skip
 def test_any_axes(
-    isa: str, front: list[int], last: int, lead: list[int], kind: str, dtype: DType, data: st.DataObject
-) -> None:
-    shape = [*front, last]
+    isa: str, front: list[int], last: int, back: list[int], lead: list[int], kind: str, dtype: DType,
+    data: st.DataObject,
+) -> None:  # fmt: skip
+    shape = [*front, last, *back]
     axes = sorted(data.draw(st.sets(st.integers(0, len(shape) - 1), min_size=1)))
     check(shape, lead, axes, kind, dtype, data.draw(st.integers(0, 9)))
 
@@ -79,13 +81,23 @@ def test_nothing_to_update(shape: list[int]) -> None:
     check([*shape, 3], [0], [0], "set", DType.F32)
 
 
+@pytest.mark.parametrize("axes", [[0], [1], [0, 1]])
+def test_sizes_that_are_not_known(axes: list[int]) -> None:
+    b, n = Builder(), ext.sym(0)
+    shape = (4, 3, n, 2)
+    x = b.input(shape, DType.F32)
+    u = b.input((6, *(shape[a] for a in range(4) if a not in axes)), DType.F32)
+    places = [b.input((6,), DType.I32) for _ in axes]
+    check_range(Program(b.inputs, [b.scatter(x, u, places, axes, "add")]), [[1], [7], [32], [100], [0]])
+
+
 def test_work_is_shared() -> None:
-    """The gradient of an embedding of one vector's width, and of a wide one."""
-    for columns in (16, 1024):
+    """The gradient of an embedding of one vector's width, of a wide one, and of one whose rows have two axes."""
+    for row, items in (((16,), 2), ((1024,), 16), ((512, 2), 16)):
         b = Builder()
-        x, u, at = b.input((1000, columns), DType.F32), b.input((4096, columns), DType.F32), b.input((4096,), DType.I32)
+        x, u, at = b.input((1000, *row), DType.F32), b.input((4096, *row), DType.F32), b.input((4096,), DType.I32)
         node = b.scatter(x, u, [at], [0], "add")
         rng = np.random.default_rng(0)
         arrays = [np.zeros(n.shape, n.dtype.numpy) for n in b.inputs[:2]] + [rng.integers(0, 1000, 4096, np.int32)]
-        (grid,) = [c.grid for c in compiled(Program(b.inputs, [node]), arrays)[1].calls if c.grid in (2, 16)]
-        assert grid == (2 if columns == 16 else 16) and node.op is Op.SCATTER
+        grids = [c.grid for c in compiled(Program(b.inputs, [node]), arrays)[1].calls]
+        assert items in grids and node.op is Op.SCATTER

@@ -1,9 +1,9 @@
 """Code for SCATTER: updates in order, each to where its coordinates say. The base is in the output already.
 
-Lanes run along the last axis, where that is not indexed: an update is a row of an embedding's gradient, say. Work is
-shared by blocks of columns, by the other axes that are not indexed, and by where updates go: a work item passes over
-all updates and makes those to its own part of the first indexed axis. So each element meets its updates in their
-order, however many threads there are.
+Lanes run along the last axes, where they are not indexed: an update is a row of an embedding's gradient, say. Axes that
+lie behind one another in all tensors are walked as one. Work is shared by blocks of columns, by the other axes that are
+not indexed, and by where updates go: a work item passes over all updates and makes those to its own part of the first
+indexed axis. So each element meets its updates in their order, however many threads there are.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from typing import NamedTuple
 from ...ir import extent as ext
 from ...ir.dtypes import DType
 from ...ir.extent import Extent, nominal
+from ...ir.linearity import stride_of
 from ...ir.primitives import Node
 from ..body import Body
 from ..body import Value as BodyValue
 from ..code import Work
 from ..view_indices import strides
+from .axes import merge, places_of
 from .emit import Function, Value, first_lanes
 from .evaluator import Evaluator, Guard, Val
 from .lanes import memory_type, register_type
@@ -36,46 +38,48 @@ LEAST = 8192
 
 def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
     """Writes the function. memory: the number of each buffer."""
-    kind, axes = node.arg
-    updates, *coords = body.inputs
+    kind, indexed = node.arg
+    steps = strides(node.shape)
     lead = node.src[2].rank
-    before, places = body.variables[:lead], body.variables[lead:]
-    rest = [a for a in range(node.rank) if a not in axes]
-    last = node.shape[-1] if rest and rest[-1] == node.rank - 1 else 1
-    columns = max(last, 1) if isinstance(last, int) else 1
-    inner = places[-1] if columns > 1 else None
-    others = list(zip(rest, places, strict=True))[: -1 if inner else None]
-    block = min(columns, VECTORS * lanes)
-    blocks = -(-columns // block)
-    depth = ext.product(v.extent for v in before)
-    items = ext.mul(ext.product(node.shape[a] for a, _ in others), blocks)
+    rest = [a for a in range(node.rank) if a not in indexed]
+    place: Extent = 0
+    for v, a in zip(body.variables[lead:], rest, strict=True):
+        place = ext.add(place, ext.mul(ext.of(v), steps[a]))
+    axes = merge(body.domain, range(lead), [*body.offsets(), *body.conditions(), place])
+    places = places_of(body.domain, axes)
+    updates, *coords = body.over(places).inputs
+    place = ext.substitute(place, places)
+    before, others = [a for a in axes if a.reduced], [a for a in axes if not a.reduced]
+    inner = others.pop() if others and stride_of(place, others[-1].var) == 1 else None
+    columns = inner.extent if inner else 1
+    block = min(max(columns, 1), VECTORS * lanes) if isinstance(columns, int) else VECTORS * lanes
+    blocks = ext.div(ext.add(columns, block - 1), block)
+    depth = ext.product(a.extent for a in before)
+    items = ext.mul(ext.product(a.extent for a in others), blocks)
     parts = 1
-    if inner and nominal(depth) * columns >= LEAST:
+    if inner and nominal(depth) * nominal(columns) >= LEAST:
         wanted = min(PARTS * -(-block // lanes), -(-ITEMS // max(1, nominal(items))))
-        parts = max(1, min(wanted, nominal(node.shape[axes[0]])))
-    ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, lanes, inner)
+        parts = max(1, min(wanted, nominal(node.shape[indexed[0]])))
+    ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, lanes, inner.var if inner else None)
     ev.written = {memory[node]}
     ev.preload(len(memory))
-    steps = strides(node.shape)
     with fn.loop("%begin", "%end") as each, ExitStack() as stack:
         stack.enter_context(ev.scope())
         item, part = _digit(fn, each.index, str(parts))
-        item, number = _digit(fn, item, str(blocks))
+        item, number = _digit(fn, item, ev.number(blocks))
         first = fn.integer("mul", number, block)
-        base: Extent = 0
-        for a, v in reversed(others):
-            item, ev.vars[v] = _digit(fn, item, ev.number(node.shape[a]))
-            base = ext.add(base, ext.mul(ext.of(v), steps[a]))
-        start = ev.number(base)
-        mine = _part(fn, ev.number(node.shape[axes[0]]), part, parts) if axes else ("0", "1")
-        for v in before:
-            loop = stack.enter_context(fn.loop("0", ev.number(v.extent)))
+        for axis in reversed(others):
+            item, ev.vars[axis.var] = _digit(fn, item, ev.number(axis.extent))
+        start = ev.number(ext.substitute(place, {inner.var: 0}) if inner else place)
+        mine = _part(fn, ev.number(node.shape[indexed[0]]), part, parts) if indexed else ("0", "1")
+        for axis in before:
+            loop = stack.enter_context(fn.loop("0", ev.number(axis.extent)))
             stack.enter_context(ev.scope())
-            ev.vars[v] = loop.index
+            ev.vars[axis.var] = loop.index
         inside: Value = "true"
-        for c, a in zip(coords, axes, strict=True):
+        for c, a in zip(coords, indexed, strict=True):
             x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
-            low, size = mine if a == axes[0] else ("0", ev.number(node.shape[a]))
+            low, size = mine if a == indexed[0] else ("0", ev.number(node.shape[a]))
             ok = fn.op(f"icmp ult i64 {fn.integer('sub', x, low)}, {size}")
             inside = fn.op(f"and i1 {inside}, {ok}")
             start = fn.integer("add", start, fn.integer("mul", x, ev.number(steps[a])))
@@ -111,22 +115,21 @@ def _part(fn: Function, size: Value, part: Value, parts: int) -> tuple[Value, Va
     return ends[0], fn.integer("sub", ends[1], ends[0])
 
 
-def _row(fn: Function, ev: Evaluator, first: Value, block: int, columns: int, update: _Update) -> None:
+def _row(fn: Function, ev: Evaluator, first: Value, block: int, columns: Extent, update: _Update) -> None:
     """Makes an update's columns from `first` on: `block` of them, or what is left."""
     if ev.vector is None:
         _make(fn, ev, update)
         return
     lanes = ev.lanes
-    if columns <= lanes:
+    if isinstance(columns, int) and columns <= lanes:
         with ev.guarded(Guard(None, first_lanes(lanes, columns) if columns < lanes else None)):
             ev.vars[ev.vector] = "0"
             _make(fn, ev, update)
         return
-    stop = fn.integer("add", first, block)
-    if columns % block:
-        stop = fn.minimum(stop, str(columns))
+    stop = fn.minimum(fn.integer("add", first, block), ev.number(columns))
+    full = isinstance(columns, int) and columns % lanes == 0
     with fn.loop(first, stop, lanes) as loop, ev.scope():
-        mask = fn.leading(lanes, fn.integer("sub", stop, loop.index)) if columns % lanes else None
+        mask = None if full else fn.leading(lanes, fn.integer("sub", stop, loop.index))
         with ev.guarded(Guard(None, mask)):
             ev.vars[ev.vector] = loop.index
             _make(fn, ev, update)
