@@ -13,6 +13,10 @@ in it: a permutation, a window or a padding is only another offset and another c
 A *core* is what a loop over points cannot say: a contraction (the body is its epilogue, and begins with its result), a
 sort, a scan, a scatter or random words (the body is what they read at a point).
 
+A short float (bfloat16) is in float32 registers, and what is added, multiplied and so on keeps float32's digits until
+it is stored. Where digits beyond its type would show (a comparison with what was stored, a cast, a sort), the body
+rounds it first: see `seen`.
+
 Offsets are in elements, as expressions over the variables of the domain (see `ir.extent`). Values are compared by
 identity; within a body equal ones are one.
 """
@@ -20,7 +24,7 @@ identity; within a body equal ones are one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..ir import extent as ext
@@ -34,6 +38,9 @@ Guard = tuple[Range, ...]
 """Conditions that hold wherever a value is looked at; outside of them nothing may be read."""
 
 
+_SHORT = frozenset({DType.BF16, DType.F16})
+
+
 @dataclass(frozen=True, eq=False)
 class Value:
     """A scalar at one point of the domain."""
@@ -44,6 +51,11 @@ class Value:
     def args(self) -> tuple[Value, ...]:
         """The values it is made of."""
         return ()
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether it has no more digits than its type: only then it is what would be read after it was stored."""
+        return True
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +105,23 @@ class Lookup(Value):
         return self.coords
 
 
+_OBSERVING = frozenset({"cast", "eq", "ne", "lt", "le", "gt", "ge", "floor", "ceil", "rint", "trunc"})
+"""Functions that tell a number from its neighbours: of a short float they take what it is once it is stored."""
+_CHOOSING = frozenset({"select", "max", "min", "neg", "abs"})
+"""Functions whose result has no more digits than their operands."""
+
+
 @dataclass(frozen=True, eq=False)
 class Apply(Value):
-    """A scalar function of values (see `ir.primitives`)."""
+    """A scalar function of values (see `ir.primitives`); `apply` makes it."""
 
     fn: str
     operands: tuple[Value, ...]
+    rounded: bool = True
+
+    @property
+    def is_rounded(self) -> bool:
+        return self.rounded
 
     @property
     def args(self) -> tuple[Value, ...]:
@@ -110,6 +133,19 @@ class Apply(Value):
         return self.operands[1 if self.fn == "select" else 0].dtype
 
 
+def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Apply:
+    """A function of values, with those rounded of which it would see too many digits."""
+    if fn in _OBSERVING:
+        operands = tuple(map(seen, operands))
+    exact = fn in _OBSERVING or fn == "bitcast" or fn in _CHOOSING and all(v.is_rounded for v in operands)
+    return Apply(dtype, fn, operands, dtype not in _SHORT or exact)
+
+
+def seen(v: Value) -> Value:
+    """A value as it is once it is stored: with no more digits than its type has."""
+    return v if v.is_rounded else Apply(v.dtype, "cast", (v,))
+
+
 @dataclass(frozen=True, eq=False)
 class Within(Value):
     """`inside` where all ranges hold, else `outside`."""
@@ -117,6 +153,15 @@ class Within(Value):
     ranges: Guard
     inside: Value
     outside: Value
+
+    rounded: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rounded", self.inside.is_rounded and self.outside.is_rounded)
+
+    @property
+    def is_rounded(self) -> bool:
+        return self.rounded
 
     @property
     def args(self) -> tuple[Value, ...]:
@@ -126,6 +171,10 @@ class Within(Value):
 @dataclass(frozen=True, eq=False)
 class Result(Value):
     """What the core gives at the point."""
+
+    @property
+    def is_rounded(self) -> bool:
+        return self.dtype not in _SHORT
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir import extent as ext
 from ..ir.extent import Extent
 from ..ir.primitives import Node, Shape
-from .body import Body, Guard, Load, Reduction, Result, Store, Value, point
+from .body import Body, Guard, Load, Reduction, Result, Store, Value, point, seen
 from .contraction import View
 from .primitive_classes import At, Formula, Inline, OwnKernel, primitive
 from .view_indices import Index
@@ -112,8 +112,11 @@ def loop(
         place = [ext.add(i, by) for i, by in zip(index, shift, strict=True)]
         stored.append(Store(builder.value(value, index), target, ext.ravel(place, target.shape)))
     about = spread or {}
-    reductions = tuple(Reduction(builder.value(about.get(r, r.src[0]), index), r, r in about) for r in reduced)
-    return Body(domain, tuple(stored), reductions, axes, through=tuple(builder.through))
+    reductions = []
+    for r in reduced:
+        reduction = Reduction(builder.value(about.get(r, r.src[0]), index), r, r in about)
+        reductions.append(replace(reduction, value=seen(reduction.value)) if reduction.is_arg else reduction)
+    return Body(domain, tuple(stored), tuple(reductions), axes, through=tuple(builder.through))
 
 
 def alone(node: Node, what: OwnKernel, kept: set[Node]) -> Body:
@@ -122,5 +125,5 @@ def alone(node: Node, what: OwnKernel, kept: set[Node]) -> Body:
     sources = what.inputs(node)
     domain = sources[0].shape
     index = point(domain)
-    inputs = tuple(builder.value(s, index[: s.rank]) for s in sources)
+    inputs = tuple(seen(builder.value(s, index[: s.rank])) for s in sources)
     return Body(domain, core=node, inputs=inputs, updates=what.updates, through=tuple(builder.through))

@@ -20,7 +20,7 @@ from ..ir import extent as ext
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.primitives import Contraction, Node, Op, Shape, check_complete
-from .body import Apply, Constant, Guard, Lookup, Position, Size, Value, Within
+from .body import Constant, Guard, Lookup, Position, Size, Value, Within, apply
 from .view_indices import Index, Range, in_memory_order, reshape_index, strides
 
 _DEAR = {
@@ -198,7 +198,7 @@ class _Map(Inline, of=Op.MAP):
         return sources + _DEAR.get(node.arg, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
-        return [(s, index, guard) for s in node.src], lambda args: Apply(node.dtype, node.arg, args)
+        return [(s, index, guard) for s in node.src], lambda args: apply(node.arg, node.dtype, args)
 
 
 class _Gather(Inline, of=Op.GATHER):

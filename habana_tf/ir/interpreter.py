@@ -5,7 +5,8 @@ runs a cluster that cannot be compiled. Clear before fast.
 
     shapes     all extents are ints here; `bind` puts numbers in the place of symbols
     bfloat16   a MAP computes in float32 and rounds once to nearest even; sums and products are kept in the
-               accumulator type and rounded once
+               accumulator type and rounded once. Compiled, a MAP's result may keep float32's digits for other
+               MAPs in its kernel, but none that could tell (see `compiler.body`)
     integers   wrap; division and remainder by zero give 0; a float outside an integer type's range casts to an
                unspecified value; a shift by the width or more (negative counts as such) leaves nothing but signs
                an integer's exponent counts as unsigned

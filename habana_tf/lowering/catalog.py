@@ -36,6 +36,10 @@ An op that is not here, or not in the element type at hand, runs on the CPU, and
 `habana_tf.explain(model, x, y)` tells it before training. Reading, assigning and creating variables, control flow,
 function calls and tensor lists are TensorFlow's own on every device. float64 stays on the CPU, as on a card.
 
+bfloat16 is added and multiplied in float32. What one kernel computes of several ops is rounded where it is stored,
+cast, compared, ordered or rounded to integers, and not after each op: a compiled function may differ from eager ops in
+bfloat16's last digits, and is the closer to the exact result.
+
 Whatever TensorFlow can put on a GPU may be put on HPU by name, on this page or not: TensorFlow's CPU kernels compute
 what HPU has not. Arrays, iterators and TF1's variables by reference are moved to the CPU with all that shares them.
 

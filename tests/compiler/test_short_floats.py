@@ -1,0 +1,88 @@
+"""bfloat16 inside a kernel keeps float32's digits until it is stored, and no function may tell that it does: what is
+compared, cast or ordered is what was stored. The oracle is NumPy on the outputs that were stored beside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Contraction, Node, Program
+
+from .running import compiled
+
+BF16, F32 = DType.BF16, DType.F32
+SHAPE = (16, 48)
+MATMUL = Contraction(a=(0, 1), b=(1, 2), out=(0, 2))
+
+
+def _product(b: Builder) -> Node:
+    """Numbers with more digits than bfloat16 has, of a map."""
+    return b.map("mul", b.map("mul", b.input(SHAPE, BF16), b.input(SHAPE, BF16)), b.input(SHAPE, BF16))
+
+
+def _contraction(b: Builder) -> Node:
+    """The same, of a product whose epilogue goes on with them."""
+    sums = b.contract(b.input((SHAPE[0], 20), BF16), b.input((20, SHAPE[1]), BF16), MATMUL)
+    return b.map("add", sums, b.expand(b.reshape(b.input(SHAPE[1:], BF16), (1, SHAPE[1])), SHAPE))
+
+
+def _run(make: Callable[[Builder], Node], see: Callable[[Builder, Node], Node]) -> tuple[np.ndarray, np.ndarray]:
+    """What is stored, in float32, and what a function saw."""
+    b, rng = Builder(), np.random.default_rng(0)
+    x = make(b)
+    arrays = [rng.standard_normal([int(n) for n in i.shape]).astype(BF16.numpy) for i in b.inputs]
+    (stored, seen), _ = compiled(Program(b.inputs, [x, see(b, x)]), arrays)
+    return stored.astype(np.float32), seen
+
+
+@pytest.mark.parametrize("make", [_product, _contraction])
+def test_casts_and_rounding(make: Callable[[Builder], Node]) -> None:
+    stored, seen = _run(make, lambda b, x: b.cast(x, F32))
+    np.testing.assert_array_equal(seen, stored)
+    stored, seen = _run(make, lambda b, x: b.cast(x, DType.I32))
+    np.testing.assert_array_equal(seen, stored.astype(np.int32))
+    stored, seen = _run(make, lambda b, x: b.map("floor", x))
+    np.testing.assert_array_equal(seen.astype(np.float32), np.floor(stored))
+    stored, seen = _run(make, lambda b, x: b.cast(b.map("max", x, b.map("neg", x)), F32))
+    np.testing.assert_array_equal(seen, np.abs(stored))
+
+
+@pytest.mark.parametrize("make", [_product, _contraction])
+def test_a_number_is_equal_to_itself_stored(make: Callable[[Builder], Node]) -> None:
+    """The gradient of a maximum goes to the elements that are equal to it."""
+
+    def best(b: Builder, x: Node) -> Node:
+        most = b.expand(b.reshape(b.reduce("max", x, [1]), (SHAPE[0], 1)), SHAPE)
+        return b.map("eq", x, most)
+
+    stored, seen = _run(make, best)
+    np.testing.assert_array_equal(seen, stored == stored.max(1, keepdims=True))
+
+
+@pytest.mark.parametrize("make", [_product, _contraction])
+def test_order(make: Callable[[Builder], Node]) -> None:
+    """Of numbers that are equal once they are stored, the first comes first."""
+
+    def coarse(b: Builder) -> Node:
+        far = b.expand(b.const(512.0, BF16), SHAPE)
+        return b.map("add", make(b), far)  # steps of 2 or 4
+
+    stored, seen = _run(coarse, lambda b, x: b.sort(x, 1))
+    np.testing.assert_array_equal(seen, np.argsort(stored, 1, kind="stable"))
+    stored, seen = _run(coarse, lambda b, x: b.reduce("argmax", x, [1], DType.I64))
+    np.testing.assert_array_equal(seen, stored.argmax(1))
+
+
+def test_what_is_not_seen_keeps_its_digits() -> None:
+    """(x * x + 1) - 1 loses x's digits where it is rounded after each step."""
+    b, x = Builder(), np.full(64, 0.1, np.float32).astype(BF16.numpy)
+    v = b.input((64,), BF16)
+    one = b.expand(b.const(1.0, BF16), (64,))
+    program = Program(b.inputs, [b.map("sub", b.map("add", b.map("mul", v, v), one), one)])
+    (got,), _ = compiled(program, [x])
+    exact = x.astype(np.float64) ** 2
+    assert abs(got.astype(np.float64) - exact).max() < 2e-5  # stepwise it would be 0.0078 instead of 0.01
