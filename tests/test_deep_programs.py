@@ -74,6 +74,7 @@ def test_views() -> None:
     check(f)
 
 
+@pytest.mark.rest
 @on_hpu
 def test_paddings() -> None:
     def f(x: tf.Tensor) -> tf.Tensor:
@@ -85,6 +86,7 @@ def test_paddings() -> None:
     check(f)
 
 
+@pytest.mark.rest
 @on_hpu
 def test_concats() -> None:
     def f(x: tf.Tensor) -> tf.Tensor:

@@ -70,6 +70,7 @@ def test_one_line_says_what_was_loaded_and_the_second_call_is_silent() -> None:
         assert part in line
 
 
+@pytest.mark.rest
 def test_sources_that_were_not_built_are_told_from_an_installed_package(tmp_path: Path) -> None:
     """As in the directory of the sources, where Python finds them before the installed package."""
     shutil.copytree(Path(habana_tf.__file__).parent, tmp_path / "habana_tf", ignore=shutil.ignore_patterns("*.so"))
@@ -312,7 +313,7 @@ def test_the_process_ends_while_launches_and_compilations_run() -> None:
     assert done.stdout.splitlines() == ["end"]
 
 
-@pytest.mark.parametrize("where", ["eager", "function"])
+@pytest.mark.parametrize("where", [pytest.param("eager", marks=pytest.mark.rest), "function"])
 def test_ctrl_c_while_compiling_ends_in_a_keyboard_interrupt(where: str) -> None:
     done = python(
         f"""

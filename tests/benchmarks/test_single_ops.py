@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).with_name("single_ops.py")
 
 
@@ -20,6 +22,7 @@ def test_the_slowest_first(tmp_path: Path) -> None:
     assert all(line["hpu_ms"] > 0 for line in lines)
 
 
+@pytest.mark.rest
 def test_an_op_that_is_not_there() -> None:
     done = subprocess.run([sys.executable, str(SCRIPT), "--ops", "nosuch"], capture_output=True, text=True)
     assert done.returncode == 2 and "no op has nosuch in its name" in done.stderr

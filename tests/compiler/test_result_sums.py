@@ -33,6 +33,7 @@ from tests.compiler.contraction_cases import BF16, F32, SHAPES, TARGETS, Case, c
 from tests.compiler.running import check, compiled
 from tests.compiler.test_contract_amx import AMX, PACKED, emulate
 from tests.compiler.test_contract_amx import CASES as TILES
+from tests.effort import quickly
 
 MATMUL = Contraction(a=(0, 1), b=(1, 2), out=(0, 2))
 
@@ -100,9 +101,12 @@ def test_any_labels(case: Case, tgt: Target, packed: bool) -> None:
     assume(check_sums(case, tgt, packed) is not None)
 
 
+SUMMED = [n for n in SHAPES if not n.startswith(("one column", "one row of", "depthwise"))]
+
+
 @pytest.mark.parametrize("tgt", TARGETS, ids=lambda t: f"{t.llvm_cpu}-{t.bf16_products}")
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
-@pytest.mark.parametrize("name", [n for n in SHAPES if not n.startswith(("one column", "one row of", "depthwise"))])
+@pytest.mark.parametrize("name", quickly(SUMMED, 3))
 def test_shapes_of_networks(name: str, dtype: DType, tgt: Target) -> None:
     assert check_sums(SHAPES[name](dtype), tgt) is not None
 

@@ -27,7 +27,7 @@ def _per_tap(b: Builder, windows: Node, dy: Node) -> Node:
     return b.reduce("sum", b.binary("mul", columns, factors), (0, 1, 2))
 
 
-@pytest.mark.parametrize("channels", [3, 16, 70])
+@pytest.mark.parametrize("channels", [3, 16, pytest.param(70, marks=pytest.mark.rest)])
 @pytest.mark.parametrize("kernel", [(3, 3), (1, 2), (5, 2)])
 @pytest.mark.parametrize("dtype", [F, DType.BF16], ids=str)
 def test_taps(channels: int, kernel: tuple[int, int], dtype: DType, isa: str) -> None:

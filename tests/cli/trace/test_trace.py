@@ -99,6 +99,7 @@ def test_ops_on_the_cpu_stand_between_the_launches(program: str, tmp_path: Path)
     assert not any("HpuLaunch" in e["name"] for e in trace["traceEvents"])
 
 
+@pytest.mark.rest
 @pytest.mark.slow
 def test_ranks_are_in_one_file(program: str, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
