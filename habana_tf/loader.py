@@ -104,6 +104,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             keras_compat,
             keras_recurrent,
             keras_tracing,
+            keras_updates,
             rewriter_config,
             strategy_compat,
             xla_compat,
@@ -118,6 +119,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         keras_compat.install()
         keras_recurrent.install()
         keras_tracing.install()
+        keras_updates.install()
         xla_compat.install(traced=started)
         register_all()
         device_state.set_loaded()

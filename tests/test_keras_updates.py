@@ -1,0 +1,70 @@
+"""Keras 2's optimizers trace their update once beside HPU, and nothing else about them changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import forked
+from tests.child import environment
+from tests.effort import chosen
+from tests.versions import KERAS_3
+
+pytestmark = pytest.mark.skipif(KERAS_3, reason="Keras 3 has optimizers of its own")
+
+COUNTS = {  # how many updates were traced, and for how many variables they stand
+    "Adam": (2, 12),
+    "momentum": (2, 12),
+    "Adadelta": (2, 12),
+    "Adagrad": (2, 12),
+    "Adamax": (2, 12),
+    "AdamW": (2, 12),
+    "Ftrl": (2, 12),
+    "Lion": (2, 12),
+    "RMSprop": (2, 12),
+    "SGD": (2, 12),
+    "Nadam": (0, 0),  # counts its traces
+    "Adafactor": (0, 0),  # is not elementwise
+    "amsgrad": (2, 12),
+    "nesterov": (2, 12),
+    "centered": (2, 12),
+    "clipped, averaged": (2, 12),
+    "schedule": (2, 12),
+    "embedding": (2, 12),  # its own matrix, the seventh, has a sparse gradient
+    "settings changed": (2, 12),
+    "bf16": (2, 12),
+    "fp16, scaled": (2, 12),
+    "by hand": (2, 12),  # a function that makes variables is traced twice
+    "twice a step": (4, 24),
+    "in two parts": (2, 6),
+    "strategy": (1, 6),
+    "own update": (0, 0),
+    "legacy": (0, 0),
+}
+QUICK = "Adam", "momentum"
+NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.rest) for name in COUNTS]
+
+
+@pytest.fixture(scope="module")
+def cases(request: pytest.FixtureRequest) -> dict[str, list[dict[str, Any]]]:
+    script = Path(__file__).with_name("keras_updates_cases.py")
+    done = forked.run([str(script), *chosen(request, "name")], environment(), timeout=600)
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_update_is_traced_once(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+    counted = [(seen["traced"], seen["called"]) for seen in cases[name]]
+    assert counted == [COUNTS[name], (0, 0)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_numbers_are_those_of_keras(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+    """Losses, weights and slots, to the bit."""
+    mine, keras = ({k: seen[k] for k in ("losses", "weights", "slots")} for seen in cases[name])
+    assert mine == keras
