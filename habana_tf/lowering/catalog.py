@@ -62,6 +62,7 @@ because of one, HPU goes on:
 | integer power with a negative exponent | as of numbers modulo 2 to the type's width: 0 of even bases, true of 1, -1 |
 | gather: an index out of range | 0 |
 | scatter, segment sum: an index out of range | nothing is written for it |
+| `ResourceSparseApply...`: an index twice | the last of its rows counts (optimizers add them up before they call it) |
 | sparse cross entropy: a label out of range | NaN in its row |
 
 ## Ops
