@@ -1,6 +1,7 @@
 """Makes two kernels of a reduction with few results over much data, so that all threads work on it and sums stay short.
 
     sum [64,26,26,32] -> [32]      becomes      sum [64,26,26,32] -> [64,32],  sum [64,32] -> [32]
+    sum [16,40,40,32] -> [32]      becomes      sum [16,4,10,40,32] -> [16,4,32],  sum [16,4,32] -> [32]
 
 This is done when kernels have been fused: until then a reduction runs over the domain of the values it reduces, and
 whoever makes these may take it in.
@@ -11,12 +12,14 @@ number.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 
 from ..ir import extent as ext
 from ..ir.extent import Extent, nominal
-from ..ir.primitives import Node, Op, Shape
-from .body import Body, Load, Reduction, point, variables
+from ..ir.primitives import Node, Op
+from .body import Body, Load, Reduction, point
 
 DOMAIN = 65536
 """Elements from which a reduction is worth splitting."""
@@ -26,6 +29,8 @@ FEW = 7
 """Points of a kept axis that are no work items of their own: a filter's taps in one direction."""
 SHORT = 8
 """Elements that each sum of a part should have at least."""
+LONG = 64
+"""The same where another axis is cut already: there are some parts, and more are worth less."""
 
 
 def split(body: Body) -> list[Body]:
@@ -41,12 +46,14 @@ def split(body: Body) -> list[Body]:
     elements = nominal(ext.product(domain))
     if elements < DOMAIN or items >= ITEMS:
         return [body]
+    cuts: dict[int, int] = {}
     for axis in body.axes:
-        n = domain[axis]
-        parts = _divisor(n, min(ITEMS, elements // (SHORT * results))) if isinstance(n, int) else 1
-        if parts >= 4:
-            return _cut(body, axis, parts)
-    return [body]
+        n, made = domain[axis], math.prod(cuts.values())
+        most = min(ITEMS, elements // ((LONG if cuts else SHORT) * results)) // made
+        parts = _divisor(n, most) if isinstance(n, int) else 1
+        if parts >= (2 if cuts else 4):
+            cuts[axis] = parts
+    return _cut(body, cuts) if cuts else [body]
 
 
 def _beside(n: Extent) -> bool:
@@ -54,25 +61,34 @@ def _beside(n: Extent) -> bool:
     return isinstance(n, int) and n <= FEW
 
 
-def _cut(body: Body, axis: int, parts: int) -> list[Body]:
-    domain = body.domain
-    length = domain[axis]
-    assert isinstance(length, int)
-    wide: Shape = (*domain[:axis], parts, length // parts, *domain[axis + 1 :])
-    new = [ext.of(v) for v in variables(wide)]
-    places: dict[ext.Atom, Extent] = {v: new[k + (k > axis)] for k, v in enumerate(body.variables)}
-    places[body.variables[axis]] = ext.add(ext.mul(new[axis], length // parts), new[axis + 1])
-    inner = tuple(a if a < axis else a + 1 for a in body.axes)
-    shape = tuple(n for k, n in enumerate(wide) if k not in inner)
-    place = sum(1 for k in range(axis) if k not in inner)
-    cut = replace(body.over(places), domain=wide, axes=inner)
+def _cut(body: Body, cuts: Mapping[int, int]) -> list[Body]:
+    """A body over parts of some axes, and the one that adds their sums up. cuts: axes, and into how many parts."""
+    wide: list[Extent] = []
+    inner, parts = [], []
+    places: dict[ext.Atom, Extent] = {}
+    for axis, (n, v) in enumerate(zip(body.domain, body.variables, strict=True)):
+        at = len(wide)
+        if axis in cuts:
+            assert isinstance(n, int)
+            parts.append(at)
+            wide.extend((cuts[axis], n // cuts[axis]))
+            places[v] = ext.add(ext.mul(ext.var(f"x{at}", wide[at]), wide[at + 1]), ext.var(f"x{at + 1}", wide[at + 1]))
+        else:
+            wide.append(n)
+            places[v] = ext.var(f"x{at}", n)
+        if axis in body.axes:
+            inner.append(len(wide) - 1)
+    left = [k for k in range(len(wide)) if k not in inner]
+    shape = tuple(wide[k] for k in left)
+    cut = replace(body.over(places), domain=tuple(wide), axes=tuple(inner))
     parted, whole = [], []
     for r in cut.reductions:
-        arg = (r.node.arg[0], inner)
+        arg = (r.node.arg[0], tuple(inner))
         part = Node(Op.REDUCE, r.node.src, shape, r.value.dtype.accumulator, arg, r.node.origin)
         parted.append(Reduction(r.value, part))
         whole.append(Reduction(Load(part.dtype, part, ext.ravel(point(shape), shape)), r.node))
-    return [replace(cut, reductions=tuple(parted)), Body(shape, reductions=tuple(whole), axes=(place,))]
+    together = Body(shape, reductions=tuple(whole), axes=tuple(left.index(k) for k in parts))
+    return [replace(cut, reductions=tuple(parted)), together]
 
 
 def _divisor(n: int, limit: int) -> int:

@@ -60,9 +60,23 @@ def test_sums_for_each_tap_of_a_filter_have_parts() -> None:
     product = b.binary("mul", b.expand(x, y.shape), y)
     program = Program(b.inputs, [b.reduce("sum", product, [0, 1, 2])])
     parts, _ = _bodies(program)
-    assert parts.reductions[0].node.shape == (16, 3, 3, 48, 1)
+    assert parts.reductions[0].node.shape == (16, 4, 3, 3, 48, 1)
     rng = np.random.default_rng(0)
     check(program, [rng.integers(-4, 5, n.shape).astype(np.float32) for n in program.inputs])
+
+
+@pytest.mark.parametrize("shape", [(16, 20, 20, 512), (16, 10, 10, 1024), (6, 40, 64, 96), (8, 9, 30, 4, 40)], ids=str)
+def test_more_axes_are_cut_where_one_has_too_few_parts(shape: tuple[int, ...]) -> None:
+    b = Builder()
+    axes = list(range(len(shape) - 1))
+    x = b.input(shape, DType.F32)
+    program = Program(b.inputs, [b.reduce(kind, x, axes) for kind in ("sum", "max")])
+    parts, whole = _bodies(program)
+    items = np.prod(parts.reductions[0].node.shape[:-1])
+    rows = np.prod(shape[:-1])
+    assert items <= 64 and (items == shape[0] or rows / items >= 64)
+    assert len(whole.axes) == len(parts.reductions[0].node.shape) - 1
+    check(program, [np.random.default_rng(0).integers(-4, 5, shape).astype(np.float32)])
 
 
 def test_a_reduction_of_many_rows_is_left_alone() -> None:
