@@ -19,7 +19,11 @@ from .contraction_operands import padding_to_copy
 from .primitive_classes import Inline, primitive
 
 CHEAP = 3
-"""Scalar operations up to which a value is computed again wherever it is read."""
+"""Scalar operations up to which a value is computed again wherever it is read, unless that is very often."""
+OFTEN = 64
+"""Readings of an element that are very often."""
+KERNEL = 1 << 19
+"""Scalar operations that take several times as long as to begin a kernel."""
 MOST_VIEWS = 32
 """Views between a value and the memory it is read from: each makes the index longer, and the code."""
 MOST_OPERATIONS = 160
@@ -37,11 +41,13 @@ CACHED = 1 << 18
 
 @dataclass(frozen=True)
 class _Formula:
-    """How a value that is not kept is computed: operations for one element, the tensors it reads, and views between."""
+    """How a value that is not kept is computed: operations for one element, the tensors it reads, views between, and
+    whether one of these changes the order of axes."""
 
     operations: int
     sources: frozenset[Node]
     views: int
+    turned: bool
 
 
 def keep(
@@ -72,11 +78,12 @@ def keep(
                 what.cost(n, sum(m.operations for m in made)),
                 frozenset().union(*(m.sources for m in made)),
                 max((m.views for m in made), default=0) + what.is_view,
+                n.op is Op.PERMUTE or any(m.turned for m in made),
             )
             if f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n], cached):
                 kept.add(n)
         if n in kept:
-            formulas[n] = _Formula(1, frozenset([n]), 0)
+            formulas[n] = _Formula(1, frozenset([n]), 0, False)
     return kept
 
 
@@ -86,7 +93,8 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
     Written, it is moved twice (a line of memory is read before it is written) and once for each reader; computed again,
     each reader but the first repeats its operations and reads what it is made of.
     """
-    if f.operations <= CHEAP or readings <= 1:
+    again = readings - 1
+    if again <= 0 or f.operations <= CHEAP and not _pays_a_kernel(n, f, again):
         return False
     if len(f.sources) > MOST_SOURCES or f.operations > MOST_OPERATIONS:
         return True
@@ -94,9 +102,14 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
         return True  # of elements that windows share, a guess of how often is not worth its risk
     size = _bytes(n)
     sources = sum(min(_bytes(s), nominal(n.numel) * s.dtype.bytes) for s in f.sources)
-    again = readings - 1
     moved = (2 + readings) * size - again * sources
     return again * nominal(n.numel) * f.operations > moved / (CACHE if cached or size <= CACHED else MEMORY)
+
+
+def _pays_a_kernel(n: Node, f: _Formula, again: float) -> bool:
+    """Whether a few operations are repeated so often (for every row of images a channel's) that a kernel that makes
+    them once is nothing beside it. What was turned round would lie in memory as its readers do not want it."""
+    return again >= OFTEN and not f.turned and again * nominal(n.numel) * (f.operations - 1) >= KERNEL
 
 
 def _bytes(n: Node) -> int:
