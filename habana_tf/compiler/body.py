@@ -14,8 +14,8 @@ A *core* is what a loop over points cannot say: a contraction (the body is its e
 sort, a scan, a scatter or random words (the body is what they read at a point).
 
 A short float (bfloat16) is in float32 registers, and what is added, multiplied and so on keeps float32's digits until
-it is stored. Where digits beyond its type would show (a comparison with what was stored, a cast, a sort), the body
-rounds it first: see `seen`.
+it is stored. Where digits beyond its type would show (a comparison with what was stored, a sort, TensorFlow's Cast) the
+body rounds it first: see `seen`.
 
 Offsets are in elements, as expressions over the variables of the domain (see `ir.extent`). Values are compared by
 identity; within a body equal ones are one.
@@ -24,7 +24,7 @@ identity; within a body equal ones are one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..ir import extent as ext
@@ -36,9 +36,9 @@ from .view_indices import Index, Range
 
 Guard = tuple[Range, ...]
 """Conditions that hold wherever a value is looked at; outside of them nothing may be read."""
-
-
 _SHORT = frozenset({DType.BF16, DType.F16})
+_IN_FLOAT32 = frozenset({DType.F32, *_SHORT})
+"""Floats that are in registers as float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,9 +53,10 @@ class Value:
         return ()
 
     @property
-    def is_rounded(self) -> bool:
-        """Whether it has no more digits than its type: only then it is what would be read after it was stored."""
-        return True
+    def fits(self) -> DType:
+        """The float type whose digits do for it: a shorter one than its own where it is known to have no more, a longer
+        one where a short float has not been rounded yet. Other types fit themselves."""
+        return self.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,7 +106,7 @@ class Lookup(Value):
         return self.coords
 
 
-_OBSERVING = frozenset({"cast", "eq", "ne", "lt", "le", "gt", "ge", "floor", "ceil", "rint", "trunc"})
+_OBSERVING = frozenset("eq ne lt le gt ge floor ceil rint trunc floordiv floormod truncmod".split())
 """Functions that tell a number from its neighbours: of a short float they take what it is once it is stored."""
 _CHOOSING = frozenset({"select", "max", "min", "neg", "abs"})
 """Functions whose result has no more digits than their operands."""
@@ -117,11 +118,11 @@ class Apply(Value):
 
     fn: str
     operands: tuple[Value, ...]
-    rounded: bool = True
+    digits: DType
 
     @property
-    def is_rounded(self) -> bool:
-        return self.rounded
+    def fits(self) -> DType:
+        return self.digits
 
     @property
     def args(self) -> tuple[Value, ...]:
@@ -132,40 +133,72 @@ class Apply(Value):
         """The element type it computes with."""
         return self.operands[1 if self.fn == "select" else 0].dtype
 
+    @property
+    def is_free(self) -> bool:
+        """Whether it is a cast that changes nothing: a short float is in a register as float32 is."""
+        return self.fn == "cast" and {self.dtype, self.operands[0].dtype} <= _IN_FLOAT32
 
-def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Apply:
+
+def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Value:
     """A function of values, with those rounded of which it would see too many digits."""
+    if fn == "stored":
+        return seen(operands[0])
     if fn in _OBSERVING:
-        operands = tuple(map(seen, operands))
-    exact = fn in _OBSERVING or fn == "bitcast" or fn in _CHOOSING and all(v.is_rounded for v in operands)
-    return Apply(dtype, fn, operands, dtype not in _SHORT or exact)
+        return Apply(dtype, fn, tuple(map(seen, operands)), dtype)
+    digits = dtype
+    if fn in _CHOOSING:
+        digits = _digits(operands[1:] if fn == "select" else operands, dtype)
+    elif fn == "cast" and {dtype, operands[0].dtype} <= _IN_FLOAT32:
+        short = operands[0].fits
+        digits = short if short in _SHORT and dtype in (short, DType.F32) else DType.F32
+    elif dtype in _SHORT and fn not in ("cast", "bitcast"):
+        digits = DType.F32
+    return Apply(dtype, fn, operands, digits)
 
 
 def seen(v: Value) -> Value:
     """A value as it is once it is stored: with no more digits than its type has."""
-    return v if v.is_rounded else Apply(v.dtype, "cast", (v,))
+    return v if v.dtype not in _SHORT or v.fits is v.dtype else Apply(v.dtype, "stored", (v,), v.dtype)
+
+
+def to_store(v: Value) -> Value:
+    """What to write for a value: what it is before it is rounded to its type, since storing does that."""
+    dtype = v.dtype
+    while dtype in _SHORT and isinstance(v, Apply) and (v.is_free or v.fn == "stored" and v.dtype is dtype):
+        v = v.operands[0]
+    return v
+
+
+def _digits(values: Sequence[Value], dtype: DType) -> DType:
+    """The float type whose digits do for the greatest of some values, which are of type `dtype`."""
+    found = {v.fits for v in values if not (isinstance(v, Constant) and v.number in (0, 1, -1))}
+    if not found:
+        return dtype
+    return found.pop() if len(found) == 1 else DType.F32 if dtype in _SHORT else dtype
 
 
 @dataclass(frozen=True, eq=False)
 class Within(Value):
-    """`inside` where all ranges hold, else `outside`."""
+    """`inside` where all ranges hold, else `outside`; `within` makes it."""
 
     ranges: Guard
     inside: Value
     outside: Value
 
-    rounded: bool = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "rounded", self.inside.is_rounded and self.outside.is_rounded)
+    digits: DType
 
     @property
-    def is_rounded(self) -> bool:
-        return self.rounded
+    def fits(self) -> DType:
+        return self.digits
 
     @property
     def args(self) -> tuple[Value, ...]:
         return self.outside, self.inside
+
+
+def within(ranges: Guard, inside: Value, outside: Value) -> Within:
+    """A value where all ranges hold, else another of its type."""
+    return Within(inside.dtype, ranges, inside, outside, _digits((inside, outside), inside.dtype))
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +206,8 @@ class Result(Value):
     """What the core gives at the point."""
 
     @property
-    def is_rounded(self) -> bool:
-        return self.dtype not in _SHORT
+    def fits(self) -> DType:
+        return DType.F32 if self.dtype in _SHORT else self.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -331,7 +364,7 @@ class Body:
                 case Apply():
                     new[v] = replace(v, operands=tuple(new[a] for a in v.operands))
                 case Within():
-                    new[v] = Within(v.dtype, under(v.ranges), new[v.inside], new[v.outside])
+                    new[v] = replace(v, ranges=under(v.ranges), inside=new[v.inside], outside=new[v.outside])
                 case _:
                     new[v] = v
         return replace(

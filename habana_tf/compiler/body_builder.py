@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from ..ir import extent as ext
 from ..ir.extent import Extent
 from ..ir.primitives import Node, Shape
-from .body import Body, Guard, Load, Reduction, Result, Store, Value, point, seen
+from .body import Body, Guard, Load, Reduction, Result, Store, Value, point, seen, to_store
 from .contraction import View
 from .primitive_classes import At, Formula, Inline, OwnKernel, primitive
 from .view_indices import Index
@@ -74,7 +74,10 @@ class BodyBuilder:
         self.through[node] = None
         if what.is_view and node.src[0] in self.kept and what.needs_in_memory(node):
             return (), lambda _: self._load(node.src[0], node, index, guard)
-        return what.formula(node, index, guard)
+        sources, make = what.formula(node, index, guard)
+        if node in self.kept:  # as whoever reads it from memory has it
+            return sources, lambda args: seen(make(args))
+        return sources, make
 
     def _load(self, source: Node, node: Node, index: Index, guard: Guard) -> Value:
         """The element of a tensor in memory whose place is that of `index` in `node`, which is it or its reshape."""
@@ -110,7 +113,7 @@ def loop(
     stored = []
     for value, target, shift in stores:
         place = [ext.add(i, by) for i, by in zip(index, shift, strict=True)]
-        stored.append(Store(builder.value(value, index), target, ext.ravel(place, target.shape)))
+        stored.append(Store(to_store(builder.value(value, index)), target, ext.ravel(place, target.shape)))
     about = spread or {}
     reductions = []
     for r in reduced:

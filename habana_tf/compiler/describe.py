@@ -29,7 +29,7 @@ from ..ir.primitives import Node, Op, Shape
 from .body import Apply, Body
 from .primitive_classes import primitive
 
-_NO_ARITHMETIC = frozenset({"cast", "bitcast", "select"})
+_NO_ARITHMETIC = frozenset({"cast", "bitcast", "select", "stored"})
 
 
 def describe(body: Body, times: int = 1) -> dict[str, Any]:

@@ -20,7 +20,8 @@ from ..ir import extent as ext
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.primitives import Contraction, Node, Op, Shape, check_complete
-from .body import Constant, Guard, Lookup, Position, Size, Value, Within, apply
+from . import body
+from .body import Constant, Guard, Lookup, Position, Size, Value
 from .view_indices import Index, Range, in_memory_order, reshape_index, strides
 
 _DEAR = {
@@ -198,7 +199,7 @@ class _Map(Inline, of=Op.MAP):
         return sources + _DEAR.get(node.arg, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
-        return [(s, index, guard) for s in node.src], lambda args: apply(node.arg, node.dtype, args)
+        return [(s, index, guard) for s in node.src], lambda args: body.apply(node.arg, node.dtype, args)
 
 
 class _Gather(Inline, of=Op.GATHER):
@@ -275,9 +276,9 @@ class _Pad(IndexView, of=Op.PAD):
         if source.numel == 0:
             return [outside], _same
         inner, ranges = self.inside(node, index)
-        within = tuple(filter(_uncertain, ranges))
-        sources = [(source, inner, (*guard, *within)), outside]
-        return sources, (lambda args: Within(node.dtype, within, *args)) if within else _same
+        uncertain = tuple(filter(_uncertain, ranges))
+        sources = [(source, inner, (*guard, *uncertain)), outside]
+        return sources, (lambda args: body.within(uncertain, *args)) if uncertain else _same
 
     def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
         inner, ranges = [], []

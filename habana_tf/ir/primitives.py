@@ -66,11 +66,12 @@ def check_complete(table: Collection[Op], needed: Iterable[Op], where: str, entr
 
 
 # Scalar functions of MAP by number of operands. Integer arithmetic wraps; `div` on floats is IEEE division, on
-# integers truncates; floordiv/floormod follow Python's sign rule; max/min return NaN if either side is NaN.
+# integers truncates; floordiv/floormod follow Python's sign rule; max/min return NaN if either side is NaN. `stored` is
+# its operand, rounded to its type where a kernel still has more digits of it.
 UNARY = frozenset(
     (
         "neg abs sign exp expm1 log log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh "
-        "sigmoid erf erfc lgamma floor ceil rint trunc isnan isinf isfinite not invert cast bitcast"
+        "sigmoid erf erfc lgamma floor ceil rint trunc isnan isinf isfinite not invert cast bitcast stored"
     ).split()
 )
 BINARY = frozenset(

@@ -126,6 +126,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isnan": np.isnan,
     "isinf": np.isinf,
     "isfinite": np.isfinite,
+    "stored": np.asarray,
     "not": np.logical_not,
     "invert": np.invert,
     "add": np.add,

@@ -268,7 +268,7 @@ def cast(c: Lowering) -> Node:
         bits = b.map("bitcast", x, dtype=DType.U32)
         cut = b.map("bitcast", b.map("and", bits, b.const(0xFFFF0000, DType.U32, x.shape)), dtype=DType.F32)
         x = b.map("select", b.map("isnan", x), x, cut)
-    return b.cast(x, to)
+    return b.map("stored", b.cast(b.map("stored", x), to))
 
 
 @op("Bitcast", T=ALL[:-1], type=ALL[:-1])

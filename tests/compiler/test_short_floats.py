@@ -7,12 +7,15 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from habana_tf.compiler.body import Apply
+from habana_tf.compiler.schedule import schedule
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Node, Program
-
-from .running import compiled
+from tests.child import on_hpu
+from tests.compiler.running import compiled
 
 BF16, F32 = DType.BF16, DType.F32
 SHAPE = (16, 48)
@@ -41,13 +44,13 @@ def _run(make: Callable[[Builder], Node], see: Callable[[Builder, Node], Node]) 
 
 @pytest.mark.parametrize("make", [_product, _contraction])
 def test_casts_and_rounding(make: Callable[[Builder], Node]) -> None:
-    stored, seen = _run(make, lambda b, x: b.cast(x, F32))
+    stored, seen = _run(make, lambda b, x: b.cast(b.map("stored", x), F32))
     np.testing.assert_array_equal(seen, stored)
-    stored, seen = _run(make, lambda b, x: b.cast(x, DType.I32))
+    stored, seen = _run(make, lambda b, x: b.cast(b.map("stored", x), DType.I32))
     np.testing.assert_array_equal(seen, stored.astype(np.int32))
     stored, seen = _run(make, lambda b, x: b.map("floor", x))
     np.testing.assert_array_equal(seen.astype(np.float32), np.floor(stored))
-    stored, seen = _run(make, lambda b, x: b.cast(b.map("max", x, b.map("neg", x)), F32))
+    stored, seen = _run(make, lambda b, x: b.cast(b.map("stored", b.map("max", x, b.map("neg", x))), F32))
     np.testing.assert_array_equal(seen, np.abs(stored))
 
 
@@ -75,6 +78,34 @@ def test_order(make: Callable[[Builder], Node]) -> None:
     np.testing.assert_array_equal(seen, np.argsort(stored, 1, kind="stable"))
     stored, seen = _run(coarse, lambda b, x: b.reduce("argmax", x, [1], DType.I64))
     np.testing.assert_array_equal(seen, stored.argmax(1))
+
+
+def test_what_has_no_more_digits_is_not_rounded_again() -> None:
+    """The maximum of two numbers in bfloat16, computed in float32 as a formula does, is one: what is stored is rounded
+    by storing it."""
+    b = Builder()
+    x, y = b.input((64,), BF16), b.input((64,), BF16)
+    most = b.cast(b.map("max", b.cast(x, F32), b.cast(y, F32)), BF16)
+    (kernel,) = schedule(Program(b.inputs, [b.map("select", b.map("gt", most, x), most, y)])).kernels
+    casts = [v for v in kernel.values if isinstance(v, Apply) and v.fn == "cast"]
+    assert len(casts) == 3 and all(v.is_free for v in casts)
+
+
+def test_storing_rounds() -> None:
+    b = Builder()
+    x, y = b.input((64,), BF16), b.input((64,), BF16)
+    total = b.cast(b.map("add", b.cast(x, F32), b.cast(y, F32)), BF16)
+    (kernel,) = schedule(Program(b.inputs, [total])).kernels
+    (store,) = kernel.stores
+    assert isinstance(store.value, Apply) and store.value.fn == "add"
+
+
+@on_hpu
+def test_in_a_function_as_eagerly() -> None:
+    b = tf.cast(tf.constant([0.1, 0.3, 1.2345]), tf.bfloat16)
+    got = tf.function(lambda b: (tf.cos(b), tf.cast(tf.cos(b), tf.float32), tf.cast(tf.cos(b) * 1000, tf.int32)))(b)
+    np.testing.assert_array_equal(tf.cast(got[0], tf.float32), got[1])
+    np.testing.assert_array_equal(tf.cast(tf.cos(b) * 1000, tf.int32), got[2])
 
 
 def test_what_is_not_seen_keeps_its_digits() -> None:

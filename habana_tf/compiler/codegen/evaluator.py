@@ -261,6 +261,8 @@ class Evaluator:
 
     def _apply(self, v: Apply) -> Val:
         args = [self.value(a) for a in v.operands]
+        if v.is_free:
+            return args[0]
         if all(a.uniform for a in args):
             return Val(self.one.apply(v.fn, [a.name for a in args], v.data, v.dtype), True)
         wide = [self.spread(a, register_type(s.dtype)) for a, s in zip(args, v.operands, strict=True)]

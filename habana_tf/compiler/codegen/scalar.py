@@ -35,6 +35,8 @@ class Scalar(CircularMath):
             return self.choose(args[0], args[1], args[2], register_type(out))
         if name == "cast":
             return self.cast(args[0], source, out)
+        if name == "stored":
+            return self.round(args[0], source)
         if name == "bitcast":
             return self.bitcast(args[0], source, out)
         if source is DType.BOOL:
