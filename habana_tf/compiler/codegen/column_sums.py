@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 from ...ir import extent as ext
-from ...ir.extent import Extent, nominal
+from ...ir.extent import Atom, Extent, Var, nominal
 from ..body import Value as BodyValue
 from .axes import Axis
 from .domain_walk import WIDEST, DomainWalk, restore
@@ -25,8 +26,19 @@ from .wide_sums import WideSums, cut, pays
 
 ROWS = 64
 """Rows of images from which on each is one work item."""
+STRIPS = (2, 3)
+"""Points of a row whose windows are summed up at a time: more read from more lines at once, and take longer."""
+GUARDED = 4
+"""How many times as long as the shortest a point takes that is guarded."""
 REGISTERS = 24
 """Vectors of sums that stay in registers, of a CPU with the widest vectors; the others have half as many."""
+
+
+class _Strip(NamedTuple):
+    """Several neighbouring points of an axis: how many, and what writes the results of those from one on."""
+
+    width: int
+    points: Callable[[Value], None]
 
 
 class ColumnSums:
@@ -100,10 +112,44 @@ class ColumnSums:
             with ExitStack() as stack:
                 self.walk.nest(stack, loops)
                 if row:
-                    self._walk(row, inner, (), all_columns)
+                    self._walk(row, inner, (), all_columns, self._strip(row, inner))
                 else:
                     columns(tile)
         return items, grain
+
+    def _strip(self, row: Axis, inner: Sequence[Axis]) -> _Strip | None:
+        """How the middle of a row is walked by several points at a time: windows beside each other share most of what
+        they read, and all of them their factors. Each sum has the order that it has by itself."""
+        middle = interior(self.body, row, inner, self.vector)
+        if middle is None or self.body.stores:
+            return None
+        n, whole = self.vector.extent, middle.stop - middle.first
+        width = min(STRIPS, key=lambda w: whole // w * w * (1 + 2 / w) + whole % w * GUARDED)
+        first = Var(f"{row.var.name}s", row.extent)
+        taps: list[dict[Atom, Extent]] = [{v: int(k) for v, k in tap.items()} for tap in places(inner)]
+        points: list[dict[Atom, Extent]] = [{row.var: ext.add(ext.of(first), k)} for k in range(width)]
+
+        def vector() -> None:
+            """The results of a vector of columns."""
+            sums = [[Accumulator(self.ev.many, r) for r in self.body.reductions] for _ in points]
+            for tap in taps:
+                for point, some in zip(points, sums, strict=True):
+                    with self.ev.moved(tap | point):
+                        self.walk.add(some, None)
+            for point, some in zip(points, sums, strict=True):
+                with self.ev.moved(point):
+                    self._store_results(some)
+
+        def strip(index: Value) -> None:
+            self.ev.vars[first] = index
+            with self.fn.loop("0", self.ev.number(n), self.lanes) as loop, self.ev.scope():
+                self.ev.vars[self.vector.var] = loop.index
+                full = isinstance(n, int) and n % self.lanes == 0
+                mask = None if full else self.walk.tail_mask(loop.index, self.ev.number(n), None)
+                with self.ev.guarded(Guard(None, mask)):
+                    vector()
+
+        return _Strip(width, strip)
 
     def _row_of_windows(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> Axis | None:
         """An image's row, whose windows need no guard in its middle: it is walked by one work item, if there are enough
@@ -196,9 +242,12 @@ class ColumnSums:
             return
         add()
 
-    def _walk(self, axis: Axis, small: Sequence[Axis], sums: Sequence[Accumulator], point: Callable[[], None]) -> None:
+    def _walk(
+        self, axis: Axis, small: Sequence[Axis], sums: Sequence[Accumulator], point: Callable[[], None],
+        strip: _Strip | None = None,
+    ) -> None:  # fmt: skip
         """A loop over an axis with `sums` in registers; without guards in its middle, if they are not needed there.
-        small: axes that `point` writes out."""
+        small: axes that `point` writes out. strip: several points of the middle at a time."""
         middle = None if self.compact else interior(self.body, axis, small, self.vector)
         stop = self.ev.number(axis.extent)
         if middle is None:
@@ -209,6 +258,9 @@ class ColumnSums:
             inside = self.fn.op(f"icmp ult i64 {self.ev.number(value)}, {end}")
             low = self.fn.op(f"select i1 {inside}, i64 {low}, i64 {stop}")
             high = self.fn.op(f"select i1 {inside}, i64 {high}, i64 {stop}")
+        if strip:
+            length = self.fn.integer("sub", high, low)
+            high = self.fn.integer("sub", high, self.fn.op(f"urem i64 {length}, {strip.width}"))
         with self.fn.loop("0", "2", 1, [c for a in sums for c in a.carry()]) as end_, self.ev.scope():
             restore(sums, end_.carried)
             second = self.fn.op(f"icmp eq i64 {end_.index}, 1")
@@ -216,7 +268,12 @@ class ColumnSums:
             last = self.fn.op(f"select i1 {second}, i64 {stop}, i64 {low}")
             self._part(axis, first, last, sums, point)
             with self.ev.assuming(middle.sure):
-                self._part(axis, low, self.fn.op(f"select i1 {second}, i64 {low}, i64 {high}"), sums, point)
+                last = self.fn.op(f"select i1 {second}, i64 {low}, i64 {high}")
+                if strip:
+                    with self.fn.loop(low, last, strip.width) as loop, self.ev.scope():
+                        strip.points(loop.index)
+                else:
+                    self._part(axis, low, last, sums, point)
             end_.next = [v for a in sums for v in a.values]
         restore(sums, end_.results)
 

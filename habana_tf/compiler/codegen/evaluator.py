@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from ...ir import extent as ext
 from ...ir.dtypes import DType
-from ...ir.extent import Expr, Extent, Var
+from ...ir.extent import Atom, Expr, Extent, Var
 from ...ir.linearity import stride_of
 from ...ir.primitives import Node
 from .. import body
@@ -67,17 +67,31 @@ class Evaluator:
         self._known: list[dict[Value, Val]] = [{}]
         self._inside: list[dict[body.Guard, Guard]] = [{}]
         self._numbers: list[dict[Extent, Register]] = [{}]
+        self._loads: list[dict[tuple[int, Extent, body.Guard], Val]] = [{}]
+        self._moved: dict[Atom, Extent] = {}
 
     # -- scopes ---------------------------------------------------------------------------------------------
 
     @contextmanager
     def scope(self) -> Iterator[None]:
         """Values emitted inside are forgotten afterwards (they live in a block that does not dominate)."""
-        for known in (self._known, self._numbers, self._inside):
+        for known in (self._known, self._numbers, self._inside, self._loads):
             known.append({})
         yield
-        for known in (self._known, self._numbers, self._inside):
+        for known in (self._known, self._numbers, self._inside, self._loads):
             known.pop()
+
+    @contextmanager
+    def moved(self, places: Mapping[Atom, Extent]) -> Iterator[None]:
+        """At other points near by, in the same block: what stands for some variables, of others. Numbers and loads stay
+        known, so that what several points read is read once."""
+        outer, self._moved = self._moved, {**self._moved, **places}
+        for known in (self._known, self._inside):
+            known.append({})
+        yield
+        for known in (self._known, self._inside):
+            known.pop()
+        self._moved = outer
 
     @contextmanager
     def guarded(self, guard: Guard) -> Iterator[None]:
@@ -102,6 +116,8 @@ class Evaluator:
 
     def number(self, e: Extent) -> Register:
         """An index expression as a scalar i64 (the vector variable stands for its first lane)."""
+        if self._moved:
+            e = ext.substitute(e, self._moved)
         if isinstance(e, int):
             return str(e)
         for known in self._numbers:
@@ -118,7 +134,7 @@ class Evaluator:
         """A symbolic extent, which depends on no loop, as i64."""
         return Evaluator.number(self, e)
 
-    def _atom(self, atom: ext.Atom) -> Register:
+    def _atom(self, atom: Atom) -> Register:
         match atom:
             case Var():
                 return self.vars[atom]
@@ -155,6 +171,8 @@ class Evaluator:
 
     def numbers(self, e: Extent) -> Register:
         """An index expression as one i64 per lane."""
+        if self._moved:
+            e = ext.substitute(e, self._moved)
         if not self.depends(e):
             return self.fn.splat(self.lanes, "i64", self.number(e))
         assert isinstance(e, Expr)
@@ -181,7 +199,7 @@ class Evaluator:
         steps = "<" + ", ".join(f"i32 {k * stride}" for k in range(self.lanes)) + ">"
         return self.many.op("add", start, steps, "i32")
 
-    def _atoms(self, atom: ext.Atom) -> Register:
+    def _atoms(self, atom: Atom) -> Register:
         if ext.is_size(ext.of(atom)):
             return self.fn.splat(self.lanes, "i64", self._atom(atom))
         match atom:
@@ -239,8 +257,7 @@ class Evaluator:
             case Position():
                 return self._position(v)
             case Load():
-                with self._under(v.guard):
-                    return self.load(self.buffers[v.node], v.node.dtype, v.offset)
+                return self._load(v)
             case Lookup():
                 with self._under(v.guard):
                     return self._lookup(v)
@@ -251,6 +268,19 @@ class Evaluator:
                 found, padding = self.value(v.inside), self.value(v.outside)
                 return found if inside is None else self.pick(inside, found, padding, v.dtype)
         raise Unfit(f"{type(v).__name__.lower()} inside a fused loop")
+
+    def _load(self, v: Load) -> Val:
+        buffer = self.buffers[v.node]
+        if not self._moved or buffer in self.written:
+            with self._under(v.guard):
+                return self.load(buffer, v.dtype, v.offset)
+        place = buffer, ext.substitute(v.offset, self._moved), v.guard
+        for known in self._loads:
+            if place in known:
+                return known[place]
+        with self._under(v.guard):
+            found = self._loads[-1][place] = self.load(buffer, v.dtype, v.offset)
+        return found
 
     def _position(self, v: Position) -> Val:
         if self.depends(v.index):
