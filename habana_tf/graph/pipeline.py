@@ -25,6 +25,7 @@ from . import (
     dump,
     foreseen_work,
     frames,
+    handle_copies,
     inline_xla,
     launch_nodes,
     loops,
@@ -64,6 +65,7 @@ class Work:
 
 
 def _conds(work: Work) -> None:
+    handle_copies.bypass(work.view)
     work.folded = conds_by_shape.fold(work.view, work.shapes)
     work.before = report.census(work.view)
 
