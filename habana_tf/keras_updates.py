@@ -7,9 +7,12 @@ step once; the rest becomes a function that is called for every variable, and th
 the graph.
 
     Adam/Pow, Adam/Sqrt, ...                              once, of `iterations` and `learning_rate`
-    Adam/update(variable, slots..., gradient, alpha)      for each variable; inlined: mul, AssignAddVariableOp, ...
+    read(variable, slots...)                              for each variable
+    ... = update(what they hold, gradient, alpha)         inlined: mul, sub, sqrt, ...
+    assign(variable, slots...)
 
-The ops are Keras' own, in Keras' order, so the numbers are too. Each step that is traced traces its update anew:
+The ops are Keras' own, in Keras' order, so the numbers are too. Variables are read and assigned outside the function:
+if it did that, all of it would wait for whatever used them before. Each step that is traced traces its update anew:
 nothing is kept that an attribute set later could outdate.
 
 Left to Keras: optimizers whose `update_step` is none of `_KINDS`, which are elementwise and alike for all variables;
@@ -126,7 +129,7 @@ class _Updates:
             self._failed = True
             _log.debug("%s traces an update for each variable", self.optimizer.name, exc_info=True)
             return False
-        self._made[key](*handles, gradient)
+        self._made[key](handles, gradient)
         return True
 
 
@@ -140,7 +143,7 @@ def _lists_of_slots(optimizer: Any) -> dict[str, Any]:
 
 
 class _Update:
-    """The update of one kind of variable in one graph; call it with the handles of a variable and its slots, and a
+    """The update of one kind of variable in one graph; call it with the handles of a variable and its slots, and its
     gradient."""
 
     def __init__(self, optimizer: Any, gradient: Any, variable: Any, slots: dict[str, Any]) -> None:
@@ -150,11 +153,11 @@ class _Update:
         graph = tf.__internal__.FuncGraph("update")
         with graph.as_default():
             handles = [tf.compat.v1.placeholder(tf.resource, []) for _ in range(1 + len(slots))]
-            each = [*handles, tf.compat.v1.placeholder(gradient.dtype)]
+            gradients = tf.compat.v1.placeholder(gradient.dtype)
             shared = [tf.compat.v1.placeholder(x.dtype, []) for x in now]
             variables = [_variable(v.dtype, h) for v, h in zip((variable, *slots.values()), handles, strict=True)]
             twin = _twin(optimizer, dict(zip(slots, variables[1:], strict=True)), *shared)
-            twin.update_step(each[-1], variables[0])
+            twin.update_step(gradients, variables[0])
         if graph.captures:
             raise ValueError("the update reads something else than variables, iterations and the learning rate")
         ops = [op for op in graph.get_operations() if op.type != "Placeholder"]
@@ -164,16 +167,28 @@ class _Update:
         _repeat(once, values)
         given = {x.ref(): x for op in rest for x in op.inputs if x.ref() in values and x.op.type != "Const"}
         self._given = [values[x] for x in given]
-        inputs = [*each, *given.values()]
+        places = {h.ref(): k for k, h in enumerate(handles)}
+        written = dict.fromkeys(places[op.inputs[0].ref()] for op in rest if op.type in _WRITES)
 
-        def update(*arguments: Any) -> None:
-            _repeat(rest, {x.ref(): value for x, value in zip(inputs, arguments, strict=True)})
+        def update(held: list[Any], *others: Any) -> list[Any]:
+            inside = {x.ref(): value for x, value in zip([gradients, *given.values()], others, strict=True)}
+            after = list(held)
+            _repeat(rest, inside, after, places)
+            return [after[k] for k in written]
 
-        specs = [tf.TensorSpec([] if x.dtype == tf.resource else x.shape, x.dtype) for x in inputs]
-        self._function = tf.function(update, autograph=False).get_concrete_function(*specs)
+        specs = [tf.TensorSpec(x.shape, x.dtype) for x in (gradients, *given.values())]
+        self._types = [v.dtype for v in variables]
+        held = [tf.TensorSpec(None, dtype) for dtype in self._types]
+        self._written = list(written)
+        self._function = tf.function(update, autograph=False).get_concrete_function(held, *specs)
 
-    def __call__(self, *arguments: Any) -> None:
-        self._function(*arguments, *self._given)
+    def __call__(self, handles: list[Any], gradient: Any) -> None:
+        import tensorflow as tf
+
+        held = [tf.raw_ops.ReadVariableOp(resource=h, dtype=t) for h, t in zip(handles, self._types, strict=True)]
+        after = self._function(*held, gradient, *self._given)
+        for k, value in zip(self._written, after, strict=True):
+            tf.raw_ops.AssignVariableOp(resource=handles[k], value=value)
 
 
 def _variable(dtype: Any, handle: Any) -> Any:
@@ -204,13 +219,30 @@ def _made_of(given: Iterable[Any], ops: Iterable[Any]) -> dict[Any, None]:
     return found
 
 
-def _repeat(ops: Iterable[Any], values: dict[Any, Any]) -> None:
-    """Adds the same ops to the present graph. values: what stands for what they read; what they give is added to it."""
+def _repeat(ops: Iterable[Any], values: dict[Any, Any], held: list[Any] | None = None, places: Any = None) -> None:
+    """Adds the same ops to the present graph. values: what stands for what they read; what they give is added to it.
+    held: what variables hold, by the places of their handles: reads and assignments become reads and changes of it."""
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()
     for op in ops:
+        if op.type == "ReadVariableOp" or op.type in _WRITES:
+            assert held is not None
+            at = places[op.inputs[0].ref()]
+            if op.type == "ReadVariableOp":
+                values[op.outputs[0].ref()] = held[at]
+            else:
+                held[at] = _WRITES[op.type](tf, held[at], values[op.inputs[1].ref()])
+            continue
         inputs = [values[x.ref()] for x in op.inputs]
         types, attributes = [x.dtype for x in op.outputs], dict(op.node_def.attr)
         new = graph.create_op(op.type, inputs, types, name=op.name, attrs=attributes, op_def=op.op_def)
         values.update((x.ref(), now) for x, now in zip(op.outputs, new.outputs, strict=True))
+
+
+_WRITES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "AssignVariableOp": lambda tf, old, new: new,
+    "AssignAddVariableOp": lambda tf, old, new: tf.raw_ops.AddV2(x=old, y=new),
+    "AssignSubVariableOp": lambda tf, old, new: tf.raw_ops.Sub(x=old, y=new),
+}
+"""What a variable holds after an op."""

@@ -2,6 +2,7 @@
 prints what each saw as JSON. Arguments: some of the cases.
 
 {case: [with it, without it]}, each {"traced": updates that were traced aside, "called": for how many variables,
+                                     "clusters": of the last graph,
                                      "losses": [...], "weights": [...], "slots": [...]}
 """
 
@@ -78,6 +79,21 @@ def written(optimizer: Any, times: int) -> Any:
     return net, optimizer, [float(step()) for _ in range(3)]
 
 
+def of_a_table() -> Any:
+    """Gradients of a table as tensors: its variable is read by a gather before it is updated."""
+    net, optimizer = model(sparse=True), optimizers.SGD(0.1, momentum=0.9)
+
+    @tf.function
+    def step() -> Any:
+        with tf.GradientTape() as tape:
+            value = loss(Y, net(X, training=True))
+        gradients = [tf.convert_to_tensor(g) for g in tape.gradient(value, net.trainable_variables)]
+        optimizer.apply_gradients(zip(gradients, net.trainable_variables, strict=True))
+        return value
+
+    return net, optimizer, [float(step()) for _ in range(3)]
+
+
 def in_two_parts(optimizer: Any) -> Any:
     """Layers that learn at different times."""
     net = model()
@@ -144,6 +160,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "by hand": lambda: written(optimizers.Adam(0.01), 1),
     "twice a step": lambda: written(optimizers.Adam(0.01), 2),
     "in two parts": lambda: in_two_parts(optimizers.Adam(0.01)),
+    "a table, densely": of_a_table,
     "strategy": under_strategy,
     "own update": lambda: fit(Signs(0.01)),
     "legacy": lambda: fit(optimizers.legacy.Adam(0.01)),
@@ -159,6 +176,7 @@ def seen(case: Callable[[], Any]) -> dict[str, Any]:
     slots = optimizer.variables() if callable(optimizer.variables) else optimizer.variables
     return {
         **counts,
+        "clusters": len(habana_tf.placement_report().graphs[-1].launches),
         "losses": losses,
         "weights": [w.numpy().tolist() for w in net.weights],
         "slots": [w.numpy().tolist() for w in slots],

@@ -40,6 +40,7 @@ COUNTS = {  # how many updates were traced, and for how many variables they stan
     "by hand": (2, 12),  # a function that makes variables is traced twice
     "twice a step": (4, 24),
     "in two parts": (2, 6),
+    "a table, densely": (2, 14),
     "strategy": (1, 6),
     "own update": (0, 0),
     "legacy": (0, 0),
@@ -68,3 +69,9 @@ def test_the_numbers_are_those_of_keras(cases: dict[str, list[dict[str, Any]]], 
     """Losses, weights and slots, to the bit."""
     mine, keras = ({k: seen[k] for k in ("losses", "weights", "slots")} for seen in cases[name])
     assert mine == keras
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_is_in_as_many_clusters(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+    mine, keras = (seen["clusters"] for seen in cases[name])
+    assert mine <= keras
