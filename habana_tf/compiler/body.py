@@ -24,7 +24,7 @@ identity; within a body equal ones are one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from ..ir import extent as ext
@@ -36,9 +36,6 @@ from .view_indices import Index, Range
 
 Guard = tuple[Range, ...]
 """Conditions that hold wherever a value is looked at; outside of them nothing may be read."""
-_SHORT = frozenset({DType.BF16, DType.F16})
-_IN_FLOAT32 = frozenset({DType.F32, *_SHORT})
-"""Floats that are in registers as float32."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +43,19 @@ class Value:
     """A scalar at one point of the domain."""
 
     dtype: DType
+    digits: DType | None = field(default=None, kw_only=True)
+    """The float type whose digits do for it, where that is not its own: a shorter one if it is known to have no more,
+    float32 if a short float has not been rounded yet."""
+
+    @property
+    def fits(self) -> DType:
+        """The float type whose digits do for it; other types fit themselves."""
+        return self.digits or self.dtype
 
     @property
     def args(self) -> tuple[Value, ...]:
         """The values it is made of."""
         return ()
-
-    @property
-    def fits(self) -> DType:
-        """The float type whose digits do for it: a shorter one than its own where it is known to have no more, a longer
-        one where a short float has not been rounded yet. Other types fit themselves."""
-        return self.dtype
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,11 +117,6 @@ class Apply(Value):
 
     fn: str
     operands: tuple[Value, ...]
-    digits: DType
-
-    @property
-    def fits(self) -> DType:
-        return self.digits
 
     @property
     def args(self) -> tuple[Value, ...]:
@@ -136,7 +130,7 @@ class Apply(Value):
     @property
     def is_free(self) -> bool:
         """Whether it is a cast that changes nothing: a short float is in a register as float32 is."""
-        return self.fn == "cast" and {self.dtype, self.operands[0].dtype} <= _IN_FLOAT32
+        return self.fn == "cast" and self.dtype.accumulator is self.operands[0].dtype.accumulator is DType.F32
 
 
 def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Value:
@@ -144,37 +138,36 @@ def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Value:
     if fn == "stored":
         return seen(operands[0])
     if fn in _OBSERVING:
-        return Apply(dtype, fn, tuple(map(seen, operands)), dtype)
-    digits = dtype
-    if fn in _CHOOSING:
-        digits = _digits(operands[1:] if fn == "select" else operands, dtype)
-    elif fn == "cast" and {dtype, operands[0].dtype} <= _IN_FLOAT32:
+        return Apply(dtype, fn, tuple(map(seen, operands)))
+    made = Apply(dtype, fn, operands)
+    if made.is_free:
         short = operands[0].fits
-        digits = short if short in _SHORT and dtype in (short, DType.F32) else DType.F32
-    elif dtype in _SHORT and fn not in ("cast", "bitcast"):
-        digits = DType.F32
-    return Apply(dtype, fn, operands, digits)
+        digits = short if short.is_short and dtype in (short, DType.F32) else DType.F32
+    elif fn in _CHOOSING:
+        digits = _digits(operands[1:] if fn == "select" else operands)
+    else:
+        digits = dtype if fn in ("cast", "bitcast") else dtype.accumulator
+    return replace(made, digits=digits)
 
 
 def seen(v: Value) -> Value:
     """A value as it is once it is stored: with no more digits than its type has."""
-    return v if v.dtype not in _SHORT or v.fits is v.dtype else Apply(v.dtype, "stored", (v,), v.dtype)
+    return Apply(v.dtype, "stored", (v,)) if v.dtype.is_short and v.fits is not v.dtype else v
 
 
 def to_store(v: Value) -> Value:
     """What to write for a value: what it is before it is rounded to its type, since storing does that."""
     dtype = v.dtype
-    while dtype in _SHORT and isinstance(v, Apply) and (v.is_free or v.fn == "stored" and v.dtype is dtype):
+    while dtype.is_short and isinstance(v, Apply) and (v.is_free or v.fn == "stored" and v.dtype is dtype):
         v = v.operands[0]
     return v
 
 
-def _digits(values: Sequence[Value], dtype: DType) -> DType:
-    """The float type whose digits do for the greatest of some values, which are of type `dtype`."""
-    found = {v.fits for v in values if not (isinstance(v, Constant) and v.number in (0, 1, -1))}
-    if not found:
-        return dtype
-    return found.pop() if len(found) == 1 else DType.F32 if dtype in _SHORT else dtype
+def _digits(values: Sequence[Value]) -> DType:
+    """The float type whose digits do for one of some values, whichever it is."""
+    dtype = values[0].dtype
+    found = {v.fits for v in values if not (isinstance(v, Constant) and v.number in (0, 1, -1))} or {dtype}
+    return found.pop() if len(found) == 1 else dtype.accumulator
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,12 +178,6 @@ class Within(Value):
     inside: Value
     outside: Value
 
-    digits: DType
-
-    @property
-    def fits(self) -> DType:
-        return self.digits
-
     @property
     def args(self) -> tuple[Value, ...]:
         return self.outside, self.inside
@@ -198,16 +185,12 @@ class Within(Value):
 
 def within(ranges: Guard, inside: Value, outside: Value) -> Within:
     """A value where all ranges hold, else another of its type."""
-    return Within(inside.dtype, ranges, inside, outside, _digits((inside, outside), inside.dtype))
+    return Within(inside.dtype, ranges, inside, outside, digits=_digits((inside, outside)))
 
 
 @dataclass(frozen=True, eq=False)
 class Result(Value):
-    """What the core gives at the point."""
-
-    @property
-    def fits(self) -> DType:
-        return DType.F32 if self.dtype in _SHORT else self.dtype
+    """What the core gives at the point, in its accumulator's digits."""
 
 
 @dataclass(frozen=True, eq=False)

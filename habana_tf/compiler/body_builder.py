@@ -92,7 +92,7 @@ def contraction(node: Node, operands: tuple[View, View], kept: set[Node]) -> tup
     """A contraction that stores its result, and what makes further values of its epilogue."""
     index = point(node.shape)
     builder = BodyBuilder(kept, {node})
-    result = Result(node.dtype)
+    result = Result(node.dtype, digits=node.dtype.accumulator)
     builder.define(node, index, result)
     for source, view in zip(node.src, operands, strict=True):
         while source is not view.base and source not in kept and source.src:
@@ -115,11 +115,9 @@ def loop(
         place = [ext.add(i, by) for i, by in zip(index, shift, strict=True)]
         stored.append(Store(to_store(builder.value(value, index)), target, ext.ravel(place, target.shape)))
     about = spread or {}
-    reductions = []
-    for r in reduced:
-        reduction = Reduction(builder.value(about.get(r, r.src[0]), index), r, r in about)
-        reductions.append(replace(reduction, value=seen(reduction.value)) if reduction.is_arg else reduction)
-    return Body(domain, tuple(stored), tuple(reductions), axes, through=tuple(builder.through))
+    reductions = [Reduction(builder.value(about.get(r, r.src[0]), index), r, r in about) for r in reduced]
+    ordered = tuple(replace(r, value=seen(r.value)) if r.is_arg else r for r in reductions)
+    return Body(domain, tuple(stored), ordered, axes, through=tuple(builder.through))
 
 
 def alone(node: Node, what: OwnKernel, kept: set[Node]) -> Body:

@@ -16,9 +16,8 @@ is fetched or keeps its name stays.
 from __future__ import annotations
 
 from .ops import RESOURCE, output_types
+from .variable_handles import ENTRIES
 from .view import Node, View
-
-_ENTRIES = frozenset({"VarHandleOp", "_Arg", "_DeviceArg", "Placeholder"})
 
 
 def bypass(view: View) -> int:
@@ -48,4 +47,4 @@ def _enters(node: Node) -> bool:
         return False
     while node.op == "Identity":
         node = node.inputs[0][0]
-    return node.op in _ENTRIES
+    return node.op in ENTRIES

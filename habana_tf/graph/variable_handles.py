@@ -15,6 +15,8 @@ Key = tuple[str, ...]
 Handles = dict[int, "Key | None"]
 """Input position -> which variable (None: not known)."""
 
+ENTRIES = ("VarHandleOp", "_Arg", "_DeviceArg", "Placeholder")
+"""Ops by which a handle enters the graph."""
 PASSED_ON = ("Identity", "Switch", "Enter")
 """Ops that pass a handle on."""
 
@@ -27,9 +29,7 @@ def handle_key(ref: Ref) -> Key | None:
     if node.op == "VarHandleOp":
         shared = attr(node, "shared_name").s.decode()
         return ("VarHandleOp", attr(node, "container").s.decode(), shared or node.name)
-    if node.op in ("_Arg", "_DeviceArg", "Placeholder"):
-        return (node.name, str(output))
-    return None
+    return (node.name, str(output)) if node.op in ENTRIES else None
 
 
 def accesses(flow: Flow, placement: Placement) -> dict[Node, Handles]:
@@ -37,7 +37,7 @@ def accesses(flow: Flow, placement: Placement) -> dict[Node, Handles]:
     out: dict[Node, Handles] = {}
     carriers: set[Node] = set()
     for node in flow.order:
-        if node.op in ("VarHandleOp", "_Arg", "_DeviceArg", "Placeholder"):
+        if node.op in ENTRIES:
             if RESOURCE in output_types(node):
                 carriers.add(node)
             continue

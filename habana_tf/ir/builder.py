@@ -142,7 +142,7 @@ class Builder:
         if fn in COMPARE:
             dtype = DType.BOOL
         out = dtype or src[-1].dtype
-        if fn == "cast" and src[0].dtype is out or fn == "stored" and out not in (DType.BF16, DType.F16):
+        if fn == "cast" and src[0].dtype is out or fn == "stored" and not out.is_short:
             return src[0]
         if fn == "bitcast" and src[0].dtype.bits != out.bits:
             raise ShapeError(f"map 'bitcast': {src[0].dtype} and {out} differ in size")

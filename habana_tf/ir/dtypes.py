@@ -53,9 +53,14 @@ class DType(Enum):
         return self.kind in "iu"
 
     @property
+    def is_short(self) -> bool:
+        """Whether it is a float that is computed with in fp32."""
+        return self in (DType.BF16, DType.F16)
+
+    @property
     def accumulator(self) -> DType:
         """The type in which sums and products of this type are kept: fp32 for the short floats, else itself."""
-        return DType.F32 if self in (DType.BF16, DType.F16) else self
+        return DType.F32 if self.is_short else self
 
     @property
     def numpy(self) -> Any:

@@ -30,7 +30,7 @@ def apply_scalar(fn: str, out: DType, types: Sequence[DType], src: Sequence[Any]
 def _cast(x: Any, source: DType, out: DType) -> Any:
     if out is DType.BOOL:
         return x.astype(source.accumulator.numpy) != 0
-    if source in (DType.BF16, DType.F16) or (out in (DType.BF16, DType.F16) and source.is_int):
+    if source.is_short or (out.is_short and source.is_int):
         x = x.astype(np.float32)
     return x.astype(out.numpy)
 

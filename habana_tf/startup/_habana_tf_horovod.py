@@ -18,7 +18,7 @@ _asking = False
 class Finder:
     """A finder of one module."""
 
-    # Without the type of its result, which would have to be imported.
+    # Without the type of its result, which would have to be imported: hence the exception for mypy.
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None):  # type: ignore[no-untyped-def]
         """The specification of Horovod's ops; None for any other name."""

@@ -135,7 +135,7 @@ std::vector<nb::bytes> BytesList(const std::vector<std::string>& texts) {
 }  // namespace habana
 
 NB_MODULE(_bridge, m) {
-  using namespace habana;  // NOLINT: the module body is a list of the names above
+  using namespace habana;  // the module body is a list of the names above
   nb::set_leak_warnings(false);
   m.doc() = "Calls between Python and habana_tf's native runtime.";
 

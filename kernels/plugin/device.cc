@@ -261,7 +261,7 @@ void DestroyPlatformFns(SP_PlatformFns*) {}
 
 extern "C" __attribute__((visibility("default"))) void SE_InitPlugin(SE_PlatformRegistrationParams* params,
                                                                      TF_Status* status) {
-  using namespace habana;  // NOLINT: the table of the functions above
+  using namespace habana;  // the table of the functions above
   if (GetRegistrations().empty()) {
     // Not by load_habana_module(): a device without compiler and kernels would leave all to the CPU.
     // TensorFlow ends the process when a plugin refuses, with a stack trace in front of what it said.

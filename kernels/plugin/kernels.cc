@@ -47,7 +47,7 @@ const KernelFunctions& FunctionsOf(Registration::Kind kind) {
 }  // namespace habana
 
 extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
-  using namespace habana;  // NOLINT: the list of what is registered
+  using namespace habana;  // the list of what is registered
   RegisterLaunch();
   RegisterCollective();
   RegisterHostReads();

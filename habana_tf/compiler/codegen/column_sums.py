@@ -19,7 +19,7 @@ from .axes import Axis
 from .domain_walk import WIDEST, DomainWalk, restore
 from .emit import Value
 from .evaluator import Guard, Val
-from .interior import interior
+from .interior import Interior, interior
 from .reduction import Accumulator
 from .small_axes import TURNS, beside, dependent, numel, places
 from .wide_sums import WideSums, cut, pays
@@ -60,7 +60,7 @@ class ColumnSums:
     def _column(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
         """Lanes are results; reduced axes are loops inside."""
         n = self.vector.extent
-        row = self._row_of_windows(outer, inner)
+        row, middle = self._row_of_windows(outer, inner) or (None, None)
         alone = self.compact or bool(self.body.stores) or not inner or row is not None
         outer = self._set_beside([] if alone else beside(self.body, outer, inner), outer)
         points = numel(self.beside)
@@ -111,20 +111,19 @@ class ColumnSums:
             self.walk.decode(item, grid)
             with ExitStack() as stack:
                 self.walk.nest(stack, loops)
-                if row:
-                    self._walk(row, inner, (), all_columns, self._strip(row, inner))
+                if row and middle:
+                    strip = None if self.body.stores else self._strip(row, middle, inner)
+                    self._walk(row, middle, (), all_columns, strip)
                 else:
                     columns(tile)
         return items, grain
 
-    def _strip(self, row: Axis, inner: Sequence[Axis]) -> _Strip | None:
+    def _strip(self, row: Axis, middle: Interior, inner: Sequence[Axis]) -> _Strip:
         """How the middle of a row is walked by several points at a time: windows beside each other share most of what
         they read, and all of them their factors. Each sum has the order that it has by itself."""
-        middle = interior(self.body, row, inner, self.vector)
-        if middle is None or self.body.stores:
-            return None
         n, whole = self.vector.extent, middle.stop - middle.first
-        width = min(STRIPS, key=lambda w: whole // w * w * (1 + 2 / w) + whole % w * GUARDED)
+        # w windows of three columns read w + 2 columns together; what is left over is guarded
+        width = min(STRIPS, key=lambda w: whole // w * (w + 2) + whole % w * GUARDED)
         first = Var(f"{row.var.name}s", row.extent)
         taps: list[dict[Atom, Extent]] = [{v: int(k) for v, k in tap.items()} for tap in places(inner)]
         points: list[dict[Atom, Extent]] = [{row.var: ext.add(ext.of(first), k)} for k in range(width)]
@@ -151,14 +150,14 @@ class ColumnSums:
 
         return _Strip(width, strip)
 
-    def _row_of_windows(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> Axis | None:
-        """An image's row, whose windows need no guard in its middle: it is walked by one work item, if there are enough
-        of them."""
+    def _row_of_windows(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> tuple[Axis, Interior] | None:
+        """An image's row, and its middle, where windows need no guard: it is walked by one work item, if there are
+        enough of them."""
         if self.compact or not outer or numel(inner) > TURNS:
             return None
         items = nominal(ext.product(a.extent for a in outer[:-1]))
-        found = items >= ROWS and interior(self.body, outer[-1], inner, self.vector) is not None
-        return outer[-1] if found else None
+        middle = interior(self.body, outer[-1], inner, self.vector) if items >= ROWS else None
+        return (outer[-1], middle) if middle else None
 
     def _set_beside(self, axes: list[Axis], outer: Sequence[Axis]) -> list[Axis]:
         """Decides which kept axes have all their sums in registers; the others."""
@@ -236,19 +235,20 @@ class ColumnSums:
                 self._accumulate(rest, sums, add)
 
             if numel(rest) <= TURNS:
-                self._walk(inner[0], [*self.beside, *rest], sums, point)
+                small = [*self.beside, *rest]  # which `point` writes out
+                middle = None if self.compact else interior(self.body, inner[0], small, self.vector)
+                self._walk(inner[0], middle, sums, point)
             else:
                 self._part(inner[0], "0", self.ev.number(inner[0].extent), sums, point)
             return
         add()
 
     def _walk(
-        self, axis: Axis, small: Sequence[Axis], sums: Sequence[Accumulator], point: Callable[[], None],
+        self, axis: Axis, middle: Interior | None, sums: Sequence[Accumulator], point: Callable[[], None],
         strip: _Strip | None = None,
     ) -> None:  # fmt: skip
         """A loop over an axis with `sums` in registers; without guards in its middle, if they are not needed there.
-        small: axes that `point` writes out. strip: several points of the middle at a time."""
-        middle = None if self.compact else interior(self.body, axis, small, self.vector)
+        strip: several points of the middle at a time."""
         stop = self.ev.number(axis.extent)
         if middle is None:
             self._part(axis, "0", stop, sums, point)

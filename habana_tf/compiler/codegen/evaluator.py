@@ -116,8 +116,7 @@ class Evaluator:
 
     def number(self, e: Extent) -> Register:
         """An index expression as a scalar i64 (the vector variable stands for its first lane)."""
-        if self._moved:
-            e = ext.substitute(e, self._moved)
+        e = self._here(e)
         if isinstance(e, int):
             return str(e)
         for known in self._numbers:
@@ -129,6 +128,10 @@ class Evaluator:
         total = self.fn.integer("add", total, e.const)
         self._numbers[-1][e] = total
         return total
+
+    def _here(self, e: Extent) -> Extent:
+        """An index expression at the point that is looked at (see `moved`)."""
+        return ext.substitute(e, self._moved) if self._moved else e
 
     def extent(self, e: Extent) -> Register:
         """A symbolic extent, which depends on no loop, as i64."""
@@ -171,8 +174,7 @@ class Evaluator:
 
     def numbers(self, e: Extent) -> Register:
         """An index expression as one i64 per lane."""
-        if self._moved:
-            e = ext.substitute(e, self._moved)
+        e = self._here(e)
         if not self.depends(e):
             return self.fn.splat(self.lanes, "i64", self.number(e))
         assert isinstance(e, Expr)
@@ -271,12 +273,9 @@ class Evaluator:
 
     def _load(self, v: Load) -> Val:
         buffer = self.buffers[v.node]
-        if not self._moved or buffer in self.written:
-            with self._under(v.guard):
-                return self.load(buffer, v.dtype, v.offset)
-        place = buffer, ext.substitute(v.offset, self._moved), v.guard
+        place = buffer, self._here(v.offset), v.guard
         for known in self._loads:
-            if place in known:
+            if place in known and buffer not in self.written:
                 return known[place]
         with self._under(v.guard):
             found = self._loads[-1][place] = self.load(buffer, v.dtype, v.offset)

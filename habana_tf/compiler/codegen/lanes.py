@@ -16,7 +16,7 @@ from .emit import Function, Value, everywhere
 
 def register_type(dtype: DType) -> str:
     """The LLVM type of one lane of a value in registers."""
-    return "float" if dtype in (DType.BF16, DType.F16) else dtype.llvm
+    return "float" if dtype.is_short else dtype.llvm
 
 
 def memory_type(dtype: DType) -> str:

@@ -167,7 +167,7 @@ class Scalar(CircularMath):
 
     def round(self, a: Value, dtype: DType) -> Value:
         """A float register rounded to what `dtype` can hold (nearest even)."""
-        if dtype not in (DType.BF16, DType.F16):
+        if not dtype.is_short:
             return a
         return self.from_memory(self.to_memory(a, dtype), dtype)
 
