@@ -41,6 +41,8 @@ _PACKAGES = ("keras.src.optimizers", "tf_keras.src.optimizers")
 _KINDS = ("adadelta", "adagrad", "adam", "adamax", "adamw", "ftrl", "lion", "rmsprop", "sgd")
 _UPDATES = frozenset(f"{package}.{kind}" for package in _PACKAGES for kind in _KINDS)
 """The modules of optimizers whose updates are elementwise and alike for all variables."""
+_WRITES = {"AssignVariableOp": None, "AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
+"""Ops that change a variable, and the op that computes what it holds then."""
 
 
 def _wrap(module: ModuleType) -> None:
@@ -164,29 +166,28 @@ class _Update:
         once = _made_of(shared, ops)
         rest = [op for op in ops if op.type == "Const" or op not in once]
         values = {x.ref(): tf.identity(value) for x, value in zip(shared, now, strict=True)}
-        _repeat(once, values)
+        _repeat(once, values, {})
         given = {x.ref(): x for op in rest for x in op.inputs if x.ref() in values and x.op.type != "Const"}
         self._given = [values[x] for x in given]
-        places = {h.ref(): k for k, h in enumerate(handles)}
-        written = dict.fromkeys(places[op.inputs[0].ref()] for op in rest if op.type in _WRITES)
-
-        def update(held: list[Any], *others: Any) -> list[Any]:
-            inside = {x.ref(): value for x, value in zip([gradients, *given.values()], others, strict=True)}
-            after = list(held)
-            _repeat(rest, inside, after, places)
-            return [after[k] for k in written]
-
-        specs = [tf.TensorSpec(x.shape, x.dtype) for x in (gradients, *given.values())]
         self._types = [v.dtype for v in variables]
-        held = [tf.TensorSpec(None, dtype) for dtype in self._types]
-        self._written = list(written)
-        self._function = tf.function(update, autograph=False).get_concrete_function(held, *specs)
+        written = {op.inputs[0].ref() for op in rest if op.type in _WRITES}
+        self._written = [k for k, h in enumerate(handles) if h.ref() in written]
+
+        def update(before: list[Any], *others: Any) -> list[Any]:
+            held = {h.ref(): value for h, value in zip(handles, before, strict=True)}
+            inside = {x.ref(): value for x, value in zip((gradients, *given.values()), others, strict=True)}
+            _repeat(rest, inside, held)
+            return [held[handles[k].ref()] for k in self._written]
+
+        before = [tf.TensorSpec(None, dtype) for dtype in self._types]
+        specs = [tf.TensorSpec(x.shape, x.dtype) for x in (gradients, *given.values())]
+        self._function = tf.function(update, autograph=False).get_concrete_function(before, *specs)
 
     def __call__(self, handles: list[Any], gradient: Any) -> None:
         import tensorflow as tf
 
-        held = [tf.raw_ops.ReadVariableOp(resource=h, dtype=t) for h, t in zip(handles, self._types, strict=True)]
-        after = self._function(*held, gradient, *self._given)
+        before = [tf.raw_ops.ReadVariableOp(resource=h, dtype=t) for h, t in zip(handles, self._types, strict=True)]
+        after = self._function(*before, gradient, *self._given)
         for k, value in zip(self._written, after, strict=True):
             tf.raw_ops.AssignVariableOp(resource=handles[k], value=value)
 
@@ -219,30 +220,20 @@ def _made_of(given: Iterable[Any], ops: Iterable[Any]) -> dict[Any, None]:
     return found
 
 
-def _repeat(ops: Iterable[Any], values: dict[Any, Any], held: list[Any] | None = None, places: Any = None) -> None:
+def _repeat(ops: Iterable[Any], values: dict[Any, Any], held: dict[Any, Any]) -> None:
     """Adds the same ops to the present graph. values: what stands for what they read; what they give is added to it.
-    held: what variables hold, by the places of their handles: reads and assignments become reads and changes of it."""
+    held: what the variables of handles hold, which is what reads give and assignments change."""
     import tensorflow as tf
 
     graph = tf.compat.v1.get_default_graph()
     for op in ops:
-        if op.type == "ReadVariableOp" or op.type in _WRITES:
-            assert held is not None
-            at = places[op.inputs[0].ref()]
-            if op.type == "ReadVariableOp":
-                values[op.outputs[0].ref()] = held[at]
-            else:
-                held[at] = _WRITES[op.type](tf, held[at], values[op.inputs[1].ref()])
-            continue
-        inputs = [values[x.ref()] for x in op.inputs]
-        types, attributes = [x.dtype for x in op.outputs], dict(op.node_def.attr)
-        new = graph.create_op(op.type, inputs, types, name=op.name, attrs=attributes, op_def=op.op_def)
-        values.update((x.ref(), now) for x, now in zip(op.outputs, new.outputs, strict=True))
-
-
-_WRITES: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "AssignVariableOp": lambda tf, old, new: new,
-    "AssignAddVariableOp": lambda tf, old, new: tf.raw_ops.AddV2(x=old, y=new),
-    "AssignSubVariableOp": lambda tf, old, new: tf.raw_ops.Sub(x=old, y=new),
-}
-"""What a variable holds after an op."""
+        if op.type == "ReadVariableOp":
+            values[op.outputs[0].ref()] = held[op.inputs[0].ref()]
+        elif op.type in _WRITES:
+            handle, value = op.inputs[0].ref(), values[op.inputs[1].ref()]
+            arithmetic = _WRITES[op.type]
+            held[handle] = getattr(tf.raw_ops, arithmetic)(x=held[handle], y=value) if arithmetic else value
+        else:
+            inputs, types = [values[x.ref()] for x in op.inputs], [x.dtype for x in op.outputs]
+            new = graph.create_op(op.type, inputs, types, name=op.name, attrs=dict(op.node_def.attr), op_def=op.op_def)
+            values.update((x.ref(), now) for x, now in zip(op.outputs, new.outputs, strict=True))

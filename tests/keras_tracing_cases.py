@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +14,7 @@ import tensorflow as tf
 
 import habana_tf
 import habana_tf.distribute
+from tests.keras_trace_setting import both_ways
 
 layers = tf.keras.layers
 habana_tf.load_habana_module()
@@ -199,16 +198,5 @@ def seen(case: Callable[[], Any]) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    out = {}
-    for name, case in CASES.items():
-        pair = []
-        for setting in ("on", "off"):
-            os.environ["HABANA_SIM_KERAS_TRACE"] = setting
-            pair.append(seen(case))
-        out[name] = pair
-    print(json.dumps(out))
-
-
 if __name__ == "__main__":
-    main()
+    both_ways(CASES, seen, ())

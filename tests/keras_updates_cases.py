@@ -8,8 +8,6 @@ prints what each saw as JSON. Arguments: some of the cases.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,6 +18,7 @@ import tensorflow as tf
 import habana_tf
 import habana_tf.distribute
 from habana_tf import keras_updates
+from tests.keras_trace_setting import both_ways
 
 layers, optimizers = tf.keras.layers, tf.keras.optimizers
 habana_tf.load_habana_module()
@@ -186,14 +185,7 @@ def seen(case: Callable[[], Any]) -> dict[str, Any]:
 def main() -> None:
     counted(keras_updates._Update, "__init__", "traced")
     counted(keras_updates._Update, "__call__", "called")
-    out = {}
-    for name in sys.argv[1:] or CASES:
-        pair = []
-        for setting in ("on", "off"):
-            os.environ["HABANA_SIM_KERAS_TRACE"] = setting
-            pair.append(seen(CASES[name]))
-        out[name] = pair
-    print(json.dumps(out))
+    both_ways(CASES, seen, sys.argv[1:])
 
 
 if __name__ == "__main__":

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.child import environment
+from tests.keras_trace_setting import Seen, of_script
 from tests.versions import KERAS_3
 
 pytestmark = [
@@ -41,21 +39,17 @@ TRACES = {  # of the loss with it, and without: in the training step, and in the
 
 
 @pytest.fixture(scope="module")
-def cases() -> dict[str, list[dict[str, Any]]]:
-    script = Path(__file__).with_name("keras_tracing_cases.py")
-    done = forked.run([str(script)], environment(), timeout=600)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def cases() -> Seen:
+    return of_script(Path(__file__).with_name("keras_tracing_cases.py"))
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_the_step_is_traced_once(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_the_step_is_traced_once(cases: Seen, name: str) -> None:
     assert tuple(seen["traces"] for seen in cases[name]) == TRACES[name]
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_nothing_else_changes(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_nothing_else_changes(cases: Seen, name: str) -> None:
     """Losses, metrics and weights to the bit, dropout's too; names and order of slots and metrics. What is in other
     launches than before is rounded elsewhere (`keras_recurrent.py`)."""
     mine, keras = ({k: v for k, v in seen.items() if k != "traces"} for seen in cases[name])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests import forked
-from tests.child import environment
 from tests.effort import chosen
+from tests.keras_trace_setting import Seen, of_script
 from tests.versions import KERAS_3
 
 pytestmark = pytest.mark.skipif(KERAS_3, reason="Keras 3 has optimizers of its own")
@@ -50,28 +47,24 @@ NAMES = [name if name in QUICK else pytest.param(name, marks=pytest.mark.rest) f
 
 
 @pytest.fixture(scope="module")
-def cases(request: pytest.FixtureRequest) -> dict[str, list[dict[str, Any]]]:
-    script = Path(__file__).with_name("keras_updates_cases.py")
-    done = forked.run([str(script), *chosen(request, "name")], environment(), timeout=600)
-    assert done.returncode == 0, done.stderr[-4000:]
-    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout.splitlines()[-1])
-    return found
+def cases(request: pytest.FixtureRequest) -> Seen:
+    return of_script(Path(__file__).with_name("keras_updates_cases.py"), chosen(request, "name"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_update_is_traced_once(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_an_update_is_traced_once(cases: Seen, name: str) -> None:
     counted = [(seen["traced"], seen["called"]) for seen in cases[name]]
     assert counted == [COUNTS[name], (0, 0)]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_numbers_are_those_of_keras(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_the_numbers_are_those_of_keras(cases: Seen, name: str) -> None:
     """Losses, weights and slots, to the bit."""
     mine, keras = ({k: seen[k] for k in ("losses", "weights", "slots")} for seen in cases[name])
     assert mine == keras
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_step_is_in_as_many_clusters(cases: dict[str, list[dict[str, Any]]], name: str) -> None:
+def test_a_step_is_in_as_many_clusters(cases: Seen, name: str) -> None:
     mine, keras = (seen["clusters"] for seen in cases[name])
     assert mine <= keras
