@@ -105,7 +105,7 @@ class Lookup(Value):
         return self.coords
 
 
-_OBSERVING = frozenset("eq ne lt le gt ge floor ceil rint trunc floordiv floormod truncmod".split())
+_OBSERVING = frozenset("eq ne lt le gt ge isinf isfinite floor ceil rint trunc floordiv floormod truncmod".split())
 """Functions that tell a number from its neighbours: of a short float they take what it is once it is stored."""
 _CHOOSING = frozenset({"select", "max", "min", "neg", "abs"})
 """Functions whose result has no more digits than their operands."""

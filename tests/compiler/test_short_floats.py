@@ -66,6 +66,20 @@ def test_a_number_is_equal_to_itself_stored(make: Callable[[Builder], Node]) -> 
     np.testing.assert_array_equal(seen, stored == stored.max(1, keepdims=True))
 
 
+def test_what_is_infinite_once_it_is_stored() -> None:
+    """Between bfloat16's largest number and float32's: a scaled loss asks whether its gradients are finite."""
+    b = Builder()
+    x, y = b.input((16,), BF16), b.input((16,), BF16)
+    product = b.map("mul", x, y)
+    program = Program(b.inputs, [product, b.map("isinf", product), b.map("isfinite", product)])
+    root = 181 / 128  # its square is 1.99957, which rounds to 2
+    arrays = [np.array([root, 1.0] * 8, np.float32) * np.float32(2.0**63), np.full(16, root * 2.0**64, np.float32)]
+    (stored, inf, finite), _ = compiled(program, [a.astype(BF16.numpy) for a in arrays])
+    assert np.isinf(stored.astype(np.float32)).sum() == 8
+    np.testing.assert_array_equal(inf, np.isinf(stored.astype(np.float32)))
+    np.testing.assert_array_equal(finite, np.isfinite(stored.astype(np.float32)))
+
+
 @pytest.mark.parametrize("make", [_product, _contraction])
 def test_order(make: Callable[[Builder], Node]) -> None:
     """Of numbers that are equal once they are stored, the first comes first."""
