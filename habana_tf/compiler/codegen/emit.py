@@ -120,9 +120,9 @@ class Function:
         self.declarations.add(f"declare void @{name}({vector}, {address}, {bits})")
         self.do(f"call void @{name}({vector} {value}, {address} align {BYTES[lane]} {pointers}, {bits} {mask})")
 
-    def prefetch(self, pointer: Value) -> None:
-        """Asks for a line of memory, which need not be there."""
-        self.call("void", "llvm.prefetch.p0", ("ptr", pointer), ("i32", "0"), ("i32", "3"), ("i32", "1"))
+    def prefetch(self, pointer: Value, level: int = 1) -> None:
+        """Asks for a line of memory, which need not be there, to be in the cache of this level."""
+        self.call("void", "llvm.prefetch.p0", ("ptr", pointer), ("i32", "0"), ("i32", str(4 - level)), ("i32", "1"))
 
     def offset(self, pointer: Value, element: str, index: Value) -> Value:
         """The address of element `index` (i64)."""
