@@ -1,8 +1,8 @@
 """Fuses kernels over one domain: values pass in registers, memory is read once.
 
-An elementwise kernel joins a loop kernel that it follows or shares reads with; behind a contraction it becomes the
-epilogue, and so do sums over all rows of its result. Legal is what never reads at another index what the kernel itself
-writes, and never closes a cycle.
+An elementwise kernel, or a part of a concatenation, joins a loop kernel that it follows or shares reads with; behind a
+contraction it becomes the epilogue, and so do sums over all rows of its result. Legal is what never reads at another
+index what the kernel itself writes, and never closes a cycle.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ LEAST = 65536
 MAX_EPILOGUE = 40
 """Scalar operations in a contraction's epilogue; more makes its code too long."""
 TINY = 4096
-"""Elements below which unrelated kernels of one domain are fused to save kernel calls."""
+"""Elements below which unrelated kernels of one domain are fused to save kernel calls. Parts of a whole are not: many
+that are alike have one function (see `merged_functions`)."""
 CANDIDATES = 12
 
 
@@ -108,14 +109,18 @@ class Fusion:
         return bits
 
     def _host(self, me: Group) -> Group | None:
-        """The latest group that can take `me` in, or None."""
+        """The latest group that can take `me` in, or None. One that makes what a part of a whole reads comes first:
+        a product's result would be read from memory elsewhere."""
+        found = None
         for g in reversed(self._by_domain.get(me.body.domain, [])[-CANDIDATES:]):
             bit = 1 << g.number
             if any(b != g.number and self.groups[b].ancestors & bit for b in me.before):
                 continue
             if g.builder is not None and _fits(g, me) and not self._is_read_anyway(g.body, me.body):
-                return g
-        return None
+                if not me.shifted or not me.body.reads.keys().isdisjoint(g.body.outputs):
+                    return g
+                found = found or g
+        return found
 
     def _is_read_anyway(self, product: Body, new: Body) -> bool:
         """Whether a product's result has another sum beside that of a new body, which cannot join it (see `_summable`):
@@ -130,6 +135,7 @@ class Fusion:
         """Adds a loop to a group: its values are made anew, of those that the group has in registers."""
         assert g.builder is not None
         g.builder.own.update(new.outputs)
+        g.shifted = g.shifted or me.shifted
         more = loop(new.domain, new.stores, new.reduces, new.axes, g.builder, spread)
         g.body = replace(
             g.body,
@@ -180,8 +186,6 @@ class Fusion:
 
 def _fits(g: Group, me: Group) -> bool:
     k, new = g.body, me.body
-    if k.is_loop and (g.shifted or me.shifted):
-        return False
     index = point(new.domain)
     follows = shares = False
     written = {*k.outputs, k.core} if k.is_contraction else set(k.outputs)
@@ -207,7 +211,7 @@ def _fits(g: Group, me: Group) -> bool:
     if k.reductions and new.reductions and k.axes != new.axes:
         return False
     numel = ext.product(new.domain)
-    return follows or shares or (isinstance(numel, int) and numel <= TINY)
+    return follows or shares or (isinstance(numel, int) and numel <= TINY and not (g.shifted or me.shifted))
 
 
 def _summable(product: Body, new: Body) -> bool:

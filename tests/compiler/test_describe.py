@@ -120,7 +120,8 @@ def _words(b: Builder) -> Node:
 
 
 def _pieces(b: Builder) -> Node:
-    return b.concat([b.map("exp", b.input((S, 3), F)), b.input((T, 3), F)], 0)
+    x = b.input((S, 3), F)
+    return b.concat([b.map("exp", x), x], 0)
 
 
 def _same_counts(program: Program, dims: list[int]) -> None:

@@ -141,6 +141,32 @@ def test_a_product_goes_where_its_concatenation_wants_it(axis: int) -> None:
     check(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs], rtol=1e-4)
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_of_a_whole_that_read_alike_are_one_kernel(axis: int) -> None:
+    """So are the gradients of an LSTM's gates: each read all that the others do."""
+    b = Builder()
+    x, y = b.input((16, 128), F), b.input((16, 128), F)
+    product = b.map("mul", x, y)
+    parts = [product, b.map("add", x, y), b.map("tanh", product), b.map("neg", y)]
+    program = Program(b.inputs, [b.concat(parts, axis), product])
+    (kernel,) = schedule(rewrite(program)).kernels
+    assert [s.target.op for s in kernel.stores].count(Op.CONCAT) == 4
+    numbers = np.random.default_rng(0)
+    check(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs], rtol=1e-6)
+
+
+def test_a_whole_is_read_behind_all_of_its_parts() -> None:
+    """A reader of the whole stands at another index than the parts were written."""
+    b = Builder()
+    x, y = b.input((16, 128), F), b.input((16, 128), F)
+    whole = b.concat([b.map("mul", x, y), b.map("add", x, y)], 1)
+    first = b.slice(whole, (0, 64), (16, 128))
+    program = Program(b.inputs, [whole, b.map("sub", first, x)])
+    assert len(schedule(rewrite(program)).kernels) == 2
+    numbers = np.random.default_rng(0)
+    check(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs], rtol=1e-6)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_graphs_compute_what_the_interpreter_computes(data: st.DataObject) -> None:
