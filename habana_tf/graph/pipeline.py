@@ -29,6 +29,7 @@ from . import (
     inline_xla,
     launch_nodes,
     loops,
+    overwritten_assigns,
     partition,
     placement,
     report,
@@ -98,6 +99,7 @@ def _selects(work: Work) -> None:
 
 def _variables(work: Work) -> None:
     work.placement.moved += variables.convert(work.view, work.flow, work.placement)
+    overwritten_assigns.drop(work.view, work.flow)
 
 
 def _loops(work: Work) -> None:

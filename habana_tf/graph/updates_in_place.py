@@ -87,9 +87,9 @@ def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node
         return 0
     launch.inputs += [u.assign.inputs[0] for u in found]
     for update in found:
-        for source in (*update.read.controls, *_waits_for(update.assign)):
+        for source in (*update.read.controls, *waits_for(update.assign)):
             launch.add_control(source)
-    _vanish(view, {u.read: u.read.controls for u in found} | {u.assign: [launch] for u in found})
+    vanish(view, {u.read: u.read.controls for u in found} | {u.assign: [launch] for u in found})
     gone = {u.at for u in found}
     attrs = launch.proto.attr
     types = [t for k, t in enumerate(attrs["Tin"].list.type) if k not in gone]
@@ -145,7 +145,7 @@ def _is_alone(view: View, flow: Flow, launch: Node, update: _Update, consumers: 
 def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Node]]) -> list[_Update]:
     """Those whose assignments wait for nothing that is behind the launch, but for others of them."""
     later = _later(launch, consumers)
-    waits = {u.assign: later.intersection(_waits_for(u.assign)) for u in found}
+    waits = {u.assign: later.intersection(waits_for(u.assign)) for u in found}
     count = -1
     while count != len(found):
         count = len(found)
@@ -154,7 +154,7 @@ def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Nod
     return found
 
 
-def _waits_for(node: Node) -> list[Node]:
+def waits_for(node: Node) -> list[Node]:
     """The nodes that a node waits for by control, those behind NoOps in the place of these."""
     out: dict[Node, None] = {}
     stack = list(reversed(node.controls))
@@ -166,7 +166,7 @@ def _waits_for(node: Node) -> list[Node]:
     return [n for n in out if n.op != "NoOp"]
 
 
-def _vanish(view: View, instead: dict[Node, list[Node]]) -> None:
+def vanish(view: View, instead: dict[Node, list[Node]]) -> None:
     """Takes nodes out of the graph that have no data any more; who waited for one waits for others instead."""
 
     def others(sources: list[Node]) -> Iterator[Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -246,8 +247,29 @@ def test_a_variable_with_more_than_one_update_or_in_a_branch_or_loop() -> None:
         tf.cond(y[0, 0] > 0, lambda: v[0].assign(tf.sort(v[0] @ y * 0.1)), lambda: v[0])
         return y
 
-    for step, many in ((twice, 0), (branch, 0), (called, 0), (loop, 1), (loop_and_more, 0), (seldom, 1)):
+    for step, many in ((twice, 1), (branch, 0), (called, 1), (loop, 1), (loop_and_more, 0), (seldom, 1)):
         compare(step, [SQUARE, X], many)
+
+
+@on_hpu
+def test_a_variable_that_is_changed_as_a_whole_and_then_by_rows() -> None:
+    """An embedding's moment under Keras' Adam: only its last value is assigned."""
+
+    def step(times: int, x: tf.Tensor, v: list[tf.Variable]) -> tf.Tensor:
+        for _ in range(times):
+            v[0].assign_add(-0.1 * v[0])
+            v[0].scatter_add(tf.IndexedSlices(x[:2], tf.constant([3, 3])))
+        return tf.reduce_sum(v[0])
+
+    def copied(x: tf.Tensor, v: list[tf.Variable]) -> tf.Tensor:
+        v[0].assign_add(x)
+        v[1].assign(v[0])
+        v[0].assign(v[0] * 2.0)
+        return v[0].read_value()
+
+    for times in (1, 2, 3):
+        compare(functools.partial(step, times), [SQUARE], 1)
+    compare(copied, [SQUARE, X], None)
 
 
 @on_hpu

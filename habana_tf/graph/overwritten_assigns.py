@@ -1,0 +1,76 @@
+"""Drops assignments that nobody sees: the same step assigns the variable again before anyone looks.
+
+    v ─ AssignVariableOp(v, a) ··> AssignVariableOp(v, b)      ->      v ─ AssignVariableOp(v, b)
+
+Why: for an embedding Keras' Adam changes all of a moment, and then some of its rows. Both were assigned, so that the
+launch had the first value among its results, as large as the table, and the moment could not be updated where it is.
+
+Invariants: of all that takes the variable, reads come before the dropped assignment, and other assignments of it are
+the only ones behind. Loops and branches are left alone, and so are graphs that run Python or follow a handle nobody
+can tell. Who waited for the assignment waits for its value, and for what it waited for.
+"""
+
+from __future__ import annotations
+
+from .frames import ROOT, Flow
+from .ops import RESOURCE, input_types
+from .updates_in_place import vanish, waits_for
+from .variable_handles import PASSED_ON, Key, handle_key
+from .variables import ASKS, PYTHON
+from .view import Node, View
+
+
+def drop(view: View, flow: Flow) -> int:
+    """Does so; gives how many."""
+    assigns: dict[Key | None, list[Node]] = {}
+    for node in view.alive():
+        if node.op in PYTHON:
+            return 0
+        if node.op == "AssignVariableOp":
+            assigns.setdefault(handle_key(node.inputs[0]), []).append(node)
+    several = {key: nodes for key, nodes in assigns.items() if len(nodes) > 1}
+    if not several:
+        return 0
+    takers = _takers(view)
+    if takers is None:
+        return 0
+    dropped: dict[Node, list[Node]] = {}
+    for key, nodes in several.items():
+        others = [n for n in takers.get(key, ()) if n.op != "AssignVariableOp"]
+        if all(n.op == "ReadVariableOp" for n in others) and all(
+            flow.classes.get(n) == ROOT for n in (*nodes, *others)
+        ):
+            for node in nodes:
+                if node.name not in view.fetched and _is_overwritten(node, nodes, others):
+                    dropped[node] = [*node.controls, node.inputs[1][0]]
+    if dropped:
+        vanish(view, dropped)
+    return len(dropped)
+
+
+def _takers(view: View) -> dict[Key | None, list[Node]] | None:
+    """For every variable who takes it, but for a question; None if something takes one that cannot be told."""
+    out: dict[Key | None, list[Node]] = {}
+    for node in view.alive():
+        if node.op in PASSED_ON or node.op in ASKS or node.virtual:  # which takes values, not handles
+            continue
+        for ref, type_ in zip(node.inputs, input_types(node), strict=False):
+            if type_ == RESOURCE:
+                key = handle_key(ref)
+                if key is None:
+                    return None
+                out.setdefault(key, []).append(node)
+    return out
+
+
+def _is_overwritten(node: Node, assigns: list[Node], reads: list[Node]) -> bool:
+    """Whether another assignment waits for this one, and all reads come before it."""
+    if not any(node in waits_for(other) for other in assigns if other is not node):
+        return False
+    before, stack = set[Node](), [node]
+    while stack:
+        for source in stack.pop().sources():
+            if source not in before:
+                before.add(source)
+                stack.append(source)
+    return before.issuperset(reads)
