@@ -54,7 +54,10 @@ def _takers(view: View) -> dict[Key | None, list[Node]] | None:
     for node in view.alive():
         if node.op in PASSED_ON or node.op in ASKS or node.virtual:  # which takes values, not handles
             continue
-        for ref, type_ in zip(node.inputs, input_types(node), strict=False):
+        types = input_types(node)
+        if len(types) < len(node.inputs):  # a function by its name
+            return None
+        for ref, type_ in zip(node.inputs, types, strict=True):
             if type_ == RESOURCE:
                 key = handle_key(ref)
                 if key is None:
