@@ -6,6 +6,9 @@ microseconds, which Keras' `fit` spends on each metric of each step. An op that 
 
 Larger tensors, and whatever is not on HPU, are left to TensorFlow: it keeps what it has copied, in case it is asked
 for again.
+
+`variable.numpy()`, of which Keras' `fit` asks one in each step, is one op and such a copy: TensorFlow runs an Identity
+between them, to have the value on the device that the program asks for, which is the host here.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ def install() -> None:
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.eager import context, core
     from tensorflow.python.framework import errors, ops
+    from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
     base = ops._EagerTensorBase
     original = base._numpy
@@ -48,4 +52,12 @@ def install() -> None:
         found = words.view(self.dtype.as_numpy_dtype)[: math.prod(shape)].reshape(shape)
         return found if shape else found[()]
 
+    read = BaseResourceVariable.numpy
+
+    def numpy(self: Any) -> Any:
+        if type(self).read_value is not BaseResourceVariable.read_value or not context.executing_eagerly():
+            return read(self)  # a kind that reads in its own way; or the error that there are no numbers in a graph
+        return self._read_variable_op().numpy()
+
     base._numpy = _numpy
+    BaseResourceVariable.numpy = numpy

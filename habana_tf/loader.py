@@ -101,6 +101,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             eager_executor,
             eager_reads,
             fork,
+            function_types,
             keras_compat,
             keras_recurrent,
             keras_tracing,
@@ -115,6 +116,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         fork.guard()
         eager_executor.install()
         eager_reads.install()
+        function_types.install()
         strategy_compat.install()
         keras_compat.install()
         keras_recurrent.install()

@@ -56,6 +56,48 @@ def test_python_s_own_numbers() -> None:
 
 
 @on_hpu
+def test_a_variable_is_read_by_one_op() -> None:
+    from tensorflow.python.framework import op_callbacks
+
+    ran: list[str] = []
+
+    def note(kind: str, *_: object, **__: object) -> None:
+        ran.append(kind.decode() if isinstance(kind, bytes) else kind)
+
+    for dtype in (tf.int64, tf.float32, tf.bfloat16):
+        v = tf.Variable([[1, 2], [3, 4]], dtype=dtype)
+        before = _copies()[0]
+        op_callbacks.add_op_callback(note)
+        try:
+            ran.clear()
+            read = v.numpy()
+        finally:
+            op_callbacks.remove_op_callback(note)
+        assert ran == ["ReadVariableOp"] and _copies()[0] == before + 1
+        v.assign_add(tf.ones_like(v))  # of which the numbers know nothing
+        assert read.tolist() == [[1, 2], [3, 4]] and v.numpy().tolist() == [[2, 3], [4, 5]]
+        assert read.dtype == dtype.as_numpy_dtype
+
+
+@on_hpu
+def test_a_variable_that_reads_in_its_own_way_is_left_to_it() -> None:
+    with tf.GradientTape() as tape:  # which sees no step between: numbers have no gradient
+        v = tf.Variable(2.0)
+        y = v * v.numpy()
+    assert float(tape.gradient(y, v)) == 2.0
+    unread = v.assign(5.0, read_value=True)
+    assert float(unread.numpy()) == 5.0
+
+    @tf.function
+    def inside() -> tf.Tensor:
+        with np.testing.assert_raises(NotImplementedError):
+            v.numpy()
+        return tf.identity(v)
+
+    assert float(inside()) == 5.0
+
+
+@on_hpu
 def test_a_read_is_counted_and_larger_ones_are_left_to_tensorflow() -> None:
     words = eager_reads.LARGEST // 4
     for n in (1, words, words + 1):

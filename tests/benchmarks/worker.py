@@ -64,10 +64,9 @@ def _train(arguments: argparse.Namespace) -> dict[str, Any]:
     import tensorflow as tf
 
     class Clock(tf.keras.callbacks.Callback):
-        _supports_tf_logs = True  # Keras then leaves the losses where they are
-
         def __init__(self) -> None:
             super().__init__()
+            self._supports_tf_logs = True  # Keras then leaves the losses where they are
             self.ends: list[float] = []
             self.from_start = 0.0
 
