@@ -101,7 +101,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
             eager_executor,
             eager_reads,
             fork,
-            function_types,
+            function_calls,
             keras_compat,
             keras_recurrent,
             keras_tracing,
@@ -116,7 +116,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         fork.guard()
         eager_executor.install()
         eager_reads.install()
-        function_types.install()
+        function_calls.install()
         strategy_compat.install()
         keras_compat.install()
         keras_recurrent.install()
