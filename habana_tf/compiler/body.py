@@ -223,7 +223,8 @@ class Body:
     is one; operands: what a contraction reads; steady: which of these are the same in all iterations of the loop it is
     in, so that a copy that is made for it is made once; inputs: what another core reads at a point; updates: whether it
     works on what is in its result already; overwritten: what it needs after it may have written over it (see
-    `in_place`). through: the nodes it computes and the views it reads through, for people."""
+    `in_place`); streamed: what it writes past the caches (see `streamed_results`). through: the nodes it computes and
+    the views it reads through, for people."""
 
     domain: Shape
     stores: tuple[Store, ...] = ()
@@ -235,6 +236,7 @@ class Body:
     inputs: tuple[Value, ...] = ()
     updates: bool = False
     overwritten: tuple[Node, ...] = ()
+    streamed: tuple[Node, ...] = ()
     through: tuple[Node, ...] = ()
 
     @property

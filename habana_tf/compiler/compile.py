@@ -24,6 +24,7 @@ from .recipe import Buffer, CustomCall, KernelCall, Kind, LoopCalls, Recipe
 from .rewrite import rewrite
 from .row_blocks import in_row_blocks
 from .schedule import Repeated, Schedule, schedule
+from .streamed_results import mark_streamed
 
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
@@ -31,6 +32,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     outputs = [(n.dtype, n.shape) for n in program.outputs]
     program = prepared(program)
     plan = schedule(program)
+    mark_streamed(plan, program)
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= LARGE) as objects:
         generated = generate(plan, target, objects.add, MODULE_BYTES)

@@ -15,11 +15,11 @@ from itertools import product
 from ...ir import extent as ext
 from ...ir.extent import Extent
 from ..contraction import Canonical, Label
-from .contract_micro import LINE, at, repeat
+from .contract_micro import at, repeat
 from .contract_point import Epilogue, Line, Point, Tile
 from .contract_tiles import Plan
 from .contract_tiling import Dim, points
-from .emit import Function, Value
+from .emit import LINE, Function, Value
 from .evaluator import extent_value
 from .result_sums import ResultSums
 

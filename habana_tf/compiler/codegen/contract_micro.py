@@ -22,11 +22,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ...ir.extent import Extent
-from .emit import BYTES, Function, Value, everywhere, first_lanes
+from .emit import BYTES, LINE, Function, Value, everywhere, first_lanes
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
-LINE = 64
-"""Bytes that come from memory together."""
 STRIDED = 512
 """Bytes from one step of the sum to the next from which on a row is read in strides."""
 RUN = 64

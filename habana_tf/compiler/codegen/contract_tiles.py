@@ -34,9 +34,10 @@ from ...ir.dtypes import DType
 from ...ir.extent import Extent, nominal
 from ..contraction import Canonical, Label, guards_in_place, packable
 from .contract_blocks import Blocks, cut
-from .contract_micro import LINE, STRIDED, short_runs
+from .contract_micro import STRIDED, short_runs
 from .contract_narrow import Lanes, lanes_along, narrow_tiling
 from .contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
+from .emit import LINE
 
 L2 = 1 << 20
 """Bytes of second-level cache per core that tiles are made for."""

@@ -55,6 +55,7 @@ class DomainWalk:
         lanes = lanes if self.vector is not None else 1
         self.ev = Evaluator(fn, self.loads, lanes, self.vector.var if self.vector else None)
         self.ev.written = {memory[n] for n in (*outputs, *body.overwritten)}
+        self.ev.streamed = {memory[n] for n in body.streamed}
         self.ev.preload(buffers)
         self.lanes = lanes
 

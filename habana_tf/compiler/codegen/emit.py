@@ -18,6 +18,8 @@ Value = str
 
 BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
 """Size of an element in memory by its LLVM type."""
+LINE = 64
+"""Bytes that come from memory together."""
 
 
 def suffix(lane: str) -> str:
@@ -45,6 +47,9 @@ class Loop:
     results: list[Value] = field(default_factory=list)
 
 
+_FENCE = "llvm.x86.sse.sfence"
+
+
 class Function:
     """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction."""
 
@@ -56,6 +61,7 @@ class Function:
         self._registers = 0
         self._blocks = 0
         self.block = "entry"
+        self._fenced = False
 
     # -- straight-line code ---------------------------------------------------------------------------------
 
@@ -85,6 +91,12 @@ class Function:
 
     def store(self, type_: str, value: Value, pointer: Value, align: int) -> None:
         self.do(f"store {type_} {value}, ptr {pointer}, align {align}")
+
+    def store_past_caches(self, type_: str, value: Value, pointer: Value, nbytes: int) -> None:
+        """A vector of 32 or 64 bytes, aligned to its size, to memory. Others see it once the function has returned."""
+        self.do(f"store {type_} {value}, ptr {pointer}, align {nbytes}, !nontemporal !1")
+        self.declarations.add(f"declare void @{_FENCE}()")
+        self._fenced = True
 
     def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value) -> Value:
         """A vector from memory; lanes outside the mask are not touched and come as zeros."""
@@ -236,13 +248,14 @@ class Function:
         return f"define void @{self.name}(ptr noalias %bufs, ptr noalias %dims, i64 %begin, i64 %end) #0 " + self.body()
 
     def body(self) -> str:
-        return "{\nentry:\n" + "\n".join(self.lines) + "\n  ret void\n}\n"
+        fence = f"  call void @{_FENCE}()\n" if self._fenced else ""
+        return "{\nentry:\n" + "\n".join(self.lines) + f"\n{fence}  ret void\n}}\n"
 
 
 def module(functions: Sequence[str], declarations: set[str], attributes: str) -> str:
     """One module of function definitions."""
     header = "\n".join(sorted(declarations))
-    tail = f"attributes #0 = {{ nounwind {attributes} }}\n!0 = !{{}}\n"
+    tail = f"attributes #0 = {{ nounwind {attributes} }}\n!0 = !{{}}\n!1 = !{{i32 1}}\n"
     return f"{header}\n\n" + "\n".join(functions) + tail
 
 

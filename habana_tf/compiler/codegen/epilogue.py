@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from habana_tf.hardware.cpu import Target
 
+from ...ir.dtypes import DType
 from ...ir.extent import Extent, Var
 from ...ir.linearity import linear
 from ...ir.primitives import Contraction, Node
@@ -15,7 +16,7 @@ from ..contraction_operands import labels_of, specification
 from ..view_indices import Unfit
 from .contract import Buffer, Point, emit_contract
 from .contract_point import Line
-from .emit import Function, Value
+from .emit import LINE, Function, Value
 from .evaluator import Evaluator, Guard, Val
 from .result_sums import ResultSums
 
@@ -24,7 +25,8 @@ def emit_contraction(body: Body, name: str, target: Target, compact: bool = Fals
     """The functions of a contraction with its epilogue."""
     node, (a, b) = body.core, body.operands
     assert node is not None
-    epilogue = None if plain(body) else FusedEpilogue(body, labels_of(node), target.rounds_to_bf16)
+    simple = plain(body) and not body.streamed
+    epilogue = None if simple else FusedEpilogue(body, labels_of(node), target.rounds_to_bf16)
     also = epilogue.strides if epilogue else ()
     spec = specification(node, (a, b), also)
     code = emit_contract(spec, target, name, epilogue, compact=compact, steady=body.steady)
@@ -116,6 +118,7 @@ class FusedEpilogue:
         ev.pointers = dict(enumerate(self.pointers))
         ev.written = {len(self.reads) + k for k in range(len(self.outputs))}
         ev.written.update(self.reads.index(n) for n in self.body.overwritten)
+        ev.streamed = {len(self.reads) + self.outputs.index(n) for n in self.body.streamed}
         for v in self.body.values:
             if isinstance(v, Result):
                 ev.define(v, Val(ev.many.round(p.value, v.dtype) if self.rounded else p.value, False))
@@ -139,6 +142,17 @@ class _PointEvaluator(Evaluator):
 
     def stride(self, e: Extent) -> int | None:
         return 0 if isinstance(e, int) else self.point.lane_stride(self.epilogue.steps(e))
+
+    def _streams(self, buffer: int, dtype: DType, offset: Extent) -> bool:
+        """Whole lines only: two halves of one are stored far from each other. Tiles begin at a multiple of the lanes
+        along the label that these lie along."""
+        lane = self.point.tile.c.lane
+        if buffer not in self.streamed or self.lanes * dtype.bytes != LINE or lane is None or isinstance(offset, int):
+            return False
+        steps = self.epilogue.steps(offset)
+        others = [step for label, step in enumerate(steps) if label not in lane.sources]
+        parts = [offset.const, self.point.within.get(lane.key, 0), *others]
+        return all(isinstance(part, int) and part % self.lanes == 0 for part in parts)
 
     def number(self, e: Extent) -> Value:
         if isinstance(e, int):

@@ -47,9 +47,10 @@ def form(body: Body) -> tuple[Hashable, list[Node]]:
     reductions = tuple((at[r.value], tensors.made(r.node), r.deviations) for r in body.reductions)
     inputs = tuple(at[v] for v in body.inputs)
     overwritten = tuple(tensors.number(n) for n in body.overwritten)
+    streamed = tuple(tensors.number(n) for n in body.streamed)
     key = (
         body.domain, body.axes, body.updates, body.steady, operands, core, values, stores, reductions, inputs,
-        overwritten,
+        overwritten, streamed,
     )  # fmt: skip
     return key, list(tensors.numbers)
 

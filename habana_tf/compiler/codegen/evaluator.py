@@ -19,7 +19,7 @@ from ...ir.primitives import Node
 from .. import body
 from ..body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
 from ..view_indices import Range, Unfit, strides
-from .emit import Function
+from .emit import LINE, Function
 from .emit import Value as Register
 from .lanes import literal, memory_type, register_type
 from .scalar import Scalar
@@ -63,6 +63,7 @@ class Evaluator:
         self.guard = Guard()
         self.sure: frozenset[Range] = frozenset()
         self.written: set[int] = set()
+        self.streamed: set[int] = set()
         self.pointers: dict[int, Register] = {}
         self._known: list[dict[Value, Val]] = [{}]
         self._inside: list[dict[body.Guard, Guard]] = [{}]
@@ -466,6 +467,15 @@ class Evaluator:
         raw = self.fn.gather(lane, self.lanes, pointers, mask or self.many.constant("true", "i1"))
         return Val(self.many.from_memory(raw, dtype), False)
 
+    def _streams(self, buffer: int, dtype: DType, offset: Extent) -> bool:
+        """Whether a vector goes past the caches: what has to, if it is whole or half a line of memory (those of the
+        portable target never are) and begins where one does. Buffers do, and the vector variable is a multiple of the
+        lanes."""
+        if buffer not in self.streamed or self.lanes * dtype.bytes not in (LINE // 2, LINE):
+            return False
+        assert not isinstance(offset, int)
+        return all(c % self.lanes == 0 for a, c in offset.terms if a != self.vector) and offset.const % self.lanes == 0
+
     def store(self, buffer: int, dtype: DType, offset: Extent, value: Val) -> None:
         """Writes the lanes to `offset` (in elements) of a buffer; the offset must follow the vector variable."""
         lane, size = memory_type(dtype), dtype.bytes
@@ -484,7 +494,9 @@ class Evaluator:
         vector = self.many.type(lane)
         stride = self.stride(offset)
         mask = self.mask()
-        if stride == 1 and mask is None:
+        if stride == 1 and mask is None and self._streams(buffer, dtype, offset):
+            self.fn.store_past_caches(vector, raw, address, self.lanes * size)
+        elif stride == 1 and mask is None:
             self.fn.store(vector, raw, address, size)
         elif stride == 1:
             assert mask is not None

@@ -144,7 +144,7 @@ def _generic(plan: Schedule) -> bool:
 def _emit(body: Body, target: Target, lanes: int, compact: bool) -> Code:
     if body.is_contraction:
         # compact tiles overlap, and what an epilogue reads may be overwritten (see `in_place`)
-        return emit_contraction(body, "k", target, compact and plain(body))
+        return emit_contraction(body, "k", target, compact and plain(body) and not body.streamed)
     nodes = [*reading_order(body), *dict.fromkeys(body.outputs)]
     memory = {n: k for k, n in enumerate(nodes)}
     if body.is_loop:

@@ -1,0 +1,40 @@
+"""Which results are written to memory past the caches (x86: non-temporal stores).
+
+A plain store reads a line of memory before it changes it, and puts out of the caches what was there. For a result that
+the next kernel finds there that is right. One that is larger than they are has gone to memory by then, and the reading
+was for nothing: a third of what an addition of two tensors moves.
+
+    add 2 x 37 MB to 37 MB       4.0 ms with plain stores, 2.7 ms past the caches     (Zen 4, 32 MB of third-level
+    the same of 12 MB            1.2 ms                    0.6 ms                      cache, two threads)
+
+Not so written: new values of variables, whose lines the kernel has read already; what another kernel works on after it
+in the same memory (scatters); results of kernels in a loop, which lie wherever the iteration's part of a list begins.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..ir.primitives import Node, Op, Program
+from .schedule import Schedule
+
+LEAST = 12 << 20
+"""Bytes from which on a result is written so. In a step of MobileNetV2 what is won by writing results of 14.7 MB past a
+cache of 32 MB is twice what reading them takes longer; of 7 MB it is less."""
+
+
+def mark_streamed(plan: Schedule, program: Program) -> None:
+    """Says of the kernels which of their results to write past the caches (`Body.streamed`)."""
+    updated = {program.outputs[new] for _, new in program.updates}
+    for k, kernel in enumerate(plan.kernels):
+        if not (kernel.is_loop or kernel.is_contraction) or kernel.updates:
+            continue
+        stored = [s.target for s in kernel.stores]
+        results = stored if kernel.is_contraction else kernel.outputs
+        found = tuple(n for n in dict.fromkeys(results) if n not in updated and _large(n))
+        if found:
+            plan.kernels[k] = replace(kernel, streamed=found)
+
+
+def _large(n: Node) -> bool:
+    return n.op is not Op.SCATTER and isinstance(n.numel, int) and n.numel * n.dtype.bytes >= LEAST
