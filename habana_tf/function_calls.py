@@ -56,7 +56,6 @@ def _hash_once(module: ModuleType) -> None:
 def _find_once(module: ModuleType) -> None:
     from tensorflow.python.data.ops.iterator_ops import OwnedIterator
     from tensorflow.python.distribute.input_lib import DistributedIterator
-    from tensorflow.python.eager import context
     from tensorflow.python.eager.polymorphic_function.function_context import make_function_context
 
     original, kinds = module.call_function, (OwnedIterator, DistributedIterator)
@@ -66,7 +65,7 @@ def _find_once(module: ModuleType) -> None:
         if kwargs or not args or len(args) != 1 or type(args[0]) not in kinds or not options:
             return original(args, kwargs, options)
         captured = options.function_captures
-        if options.input_signature or (captured and captured.capture_types) or not context.executing_eagerly():
+        if options.input_signature or (captured and captured.capture_types):
             return original(args, kwargs, options)
         (iterator,) = args
         around = make_function_context(options.scope_type)

@@ -144,14 +144,35 @@ def test_a_strategy_s_scope_traces_anew() -> None:
 
 @on_hpu
 def test_distributed_iterators() -> None:
+    from tensorflow.python.eager.polymorphic_function import tracing_compilation
+
     strategy = tf.distribute.MirroredStrategy(["/CPU:0"])
     data = strategy.experimental_distribute_dataset(tf.data.Dataset.range(1, 9).batch(2))
     step = tf.function(lambda i: strategy.reduce("SUM", strategy.run(tf.reduce_sum, [next(i)]), axis=None))
+    step(iter(data))  # traces
     for _ in range(2):  # epochs
         iterator = iter(data)
-        assert [int(step(iterator)) for _ in range(4)] == [3, 7, 11, 15]
-        with pytest.raises(tf.errors.OutOfRangeError):
-            step(iterator)
+        with _counted(tracing_compilation, "_maybe_define_function") as looked:
+            assert [int(step(iterator)) for _ in range(4)] == [3, 7, 11, 15]
+            with pytest.raises(tf.errors.OutOfRangeError):
+                step(iterator)
+        assert len(looked) == 1
+
+
+@on_hpu
+def test_what_is_captured_by_reference_is_read_at_each_call() -> None:
+    kept = {"x": tf.constant(1.0)}
+
+    @tf.function
+    def step(i: Any) -> tf.Tensor:
+        graph = tf.compat.v1.get_default_graph()
+        x = graph._experimental_capture_side_input_by_ref("x", lambda: kept["x"])
+        return tf.reduce_sum(next(i)) * x
+
+    iterator = _numbers(2)
+    assert [float(step(iterator)) for _ in range(3)] == [2.0] * 3
+    kept["x"] = tf.constant(5.0)
+    assert [float(step(iterator)) for _ in range(3)] == [10.0] * 3
 
 
 @on_hpu
@@ -177,6 +198,24 @@ def test_an_iterator_lives_no_longer() -> None:
     del iterator
     gc.collect()
     assert gone() is None
+
+
+@on_hpu
+def test_a_graph_that_called_a_step_lives_no_longer() -> None:
+    iterator = _numbers(2)
+    step = tf.function(lambda i: next(i) + 1.0)
+    graphs: list[Any] = []
+
+    @tf.function
+    def outer() -> tf.Tensor:
+        graphs.append(weakref.ref(tf.compat.v1.get_default_graph()))
+        return step(iterator) + step(iterator)
+
+    assert outer().numpy().tolist() == [4.0, 4.0]
+    del outer
+    gc.collect()
+    assert graphs and all(graph() is None for graph in graphs)
+    assert step(iterator).numpy().tolist() == [2.0, 2.0]
 
 
 @on_hpu
