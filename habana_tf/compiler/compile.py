@@ -32,7 +32,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     outputs = [(n.dtype, n.shape) for n in program.outputs]
     program = prepared(program)
     plan = schedule(program)
-    mark_streamed(plan, program)
+    mark_streamed(plan, program, target)
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= LARGE) as objects:
         generated = generate(plan, target, objects.add, MODULE_BYTES)

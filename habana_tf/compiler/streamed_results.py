@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from habana_tf.hardware.cpu import Target
+
 from ..ir.primitives import Node, Op, Program
 from .schedule import Schedule
 
@@ -23,11 +25,13 @@ LEAST = 12 << 20
 cache of 32 MB is twice what reading them takes longer; of 7 MB it is less."""
 
 
-def mark_streamed(plan: Schedule, program: Program) -> None:
+def mark_streamed(plan: Schedule, program: Program, target: Target) -> None:
     """Says of the kernels which of their results to write past the caches (`Body.streamed`)."""
+    if not target.stores_past_caches:
+        return
     updated = {program.outputs[new] for _, new in program.updates}
     for k, kernel in enumerate(plan.kernels):
-        if not (kernel.is_loop or kernel.is_contraction) or kernel.updates:
+        if not (kernel.is_loop or kernel.is_contraction):
             continue
         stored = [s.target for s in kernel.stores]
         results = stored if kernel.is_contraction else kernel.outputs

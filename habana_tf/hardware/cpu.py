@@ -164,6 +164,11 @@ class Target:
         return self.isa >= Isa.AVX512
 
     @property
+    def stores_past_caches(self) -> bool:
+        """Whether a vector can be stored without its line of memory being read before (x86: non-temporal stores)."""
+        return self.isa is not Isa.PORTABLE
+
+    @property
     def rounds_to_bf16(self) -> bool:
         """Whether one instruction rounds a vector of fp32 to bf16."""
         return self.avx512_bf16

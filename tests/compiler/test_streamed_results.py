@@ -9,7 +9,7 @@ from habana_tf.compiler import streamed_results
 from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.compile import prepared
 from habana_tf.compiler.schedule import schedule
-from habana_tf.hardware.cpu import Isa, target
+from habana_tf.hardware.cpu import Isa, Target, common_targets
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program
@@ -18,16 +18,17 @@ from .running import check
 
 F32, BF16 = DType.F32, DType.BF16
 PRODUCT = Contraction((0, 1), (1, 2), (0, 2))
-needs_vectors = pytest.mark.skipif(target().isa < Isa.AVX2, reason="vectors of 16 bytes are no part of a line")
+PORTABLE = Target(Isa.PORTABLE, False, "x86-64", "")
+AVX2, AVX512 = common_targets()
 
 
-def _text(program: Program) -> str:
+def _text(program: Program, target: Target = AVX512) -> str:
     """The code of a program's kernels."""
     program = prepared(program)
     plan = schedule(program)
-    streamed_results.mark_streamed(plan, program)
+    streamed_results.mark_streamed(plan, program, target)
     texts: list[str] = []
-    generate(plan, target(), texts.append, 1 << 30)
+    generate(plan, target, texts.append, 1 << 30)
     return "".join(texts)
 
 
@@ -43,7 +44,6 @@ def _product(rows: int, depth: int, columns: int) -> Program:
     return Program(b.inputs, [b.contract(x, y, PRODUCT)])
 
 
-@needs_vectors
 def test_only_what_no_cache_holds_is_written_past_them() -> None:
     large = streamed_results.LEAST // 4 // 1024
     for program, past in [(_sum(large, 1024), True), (_sum(large - 1, 1024), False), (_sum(large, 1024, BF16), False)]:
@@ -51,7 +51,14 @@ def test_only_what_no_cache_holds_is_written_past_them() -> None:
         assert ("!nontemporal" in text) == past and ("sfence()" in text) == past
 
 
-@needs_vectors
+def test_targets_that_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of eight bytes an element the portable target's vectors are half a line too."""
+    monkeypatch.setattr(streamed_results, "LEAST", 0)
+    for dtype in (F32, DType.I64):
+        assert "!nontemporal" not in _text(_sum(64, 64, dtype), PORTABLE)
+        assert "!nontemporal" in _text(_sum(64, 64, dtype), AVX2)
+
+
 def test_new_values_of_variables_and_results_in_loops_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streamed_results, "LEAST", 0)
     plain = _sum(64, 64)
@@ -89,5 +96,5 @@ def test_products(rows: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> N
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((rows, 24), (24, columns))]
     check(_product(rows, 24, columns), arrays, atol=1e-5)
     text = _text(_product(64, 24, columns))
-    if target().vector_bytes == 64:
-        assert ("!nontemporal" in text) == (columns % 16 == 0)
+    assert ("!nontemporal" in text) == (columns % 16 == 0)
+    assert "!nontemporal" not in _text(_product(64, 24, columns), AVX2)  # half a line after the other

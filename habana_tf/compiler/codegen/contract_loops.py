@@ -20,7 +20,7 @@ from .contract_point import Epilogue, Line, Point, Tile
 from .contract_tiles import Plan
 from .contract_tiling import Dim, points
 from .emit import LINE, Function, Value
-from .evaluator import extent_value
+from .index_evaluator import extent_value
 from .result_sums import ResultSums
 
 INLINE = 480

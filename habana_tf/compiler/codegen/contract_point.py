@@ -18,7 +18,7 @@ from ..contraction import Canonical, Label
 from ..view_indices import Unfit
 from .contract_micro import masked_store, narrow
 from .emit import Function, Value, first_lanes
-from .evaluator import extent_value
+from .index_evaluator import extent_value
 from .result_sums import ResultSums
 
 Buffer = str | tuple[str, int] | Node

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from habana_tf.hardware.cpu import Target
 
-from ...ir.dtypes import DType
 from ...ir.extent import Extent, Var
 from ...ir.linearity import linear
 from ...ir.primitives import Contraction, Node
@@ -135,6 +134,8 @@ class FusedEpilogue:
 class _PointEvaluator(Evaluator):
     """An evaluator whose index variables are the labels of a contraction at one vector of its result."""
 
+    STREAMED = (LINE,)  # two halves of a line are stored far from each other
+
     def __init__(self, fn: Function, buffers: Mapping[Node, int], point: Point, epilogue: FusedEpilogue) -> None:
         super().__init__(fn, buffers, point.lanes, Var("lanes", point.lanes))
         self.point = point
@@ -143,14 +144,12 @@ class _PointEvaluator(Evaluator):
     def stride(self, e: Extent) -> int | None:
         return 0 if isinstance(e, int) else self.point.lane_stride(self.epilogue.steps(e))
 
-    def _streams(self, buffer: int, dtype: DType, offset: Extent) -> bool:
-        """Whole lines only: two halves of one are stored far from each other. Tiles begin at a multiple of the lanes
-        along the label that these lie along."""
+    def in_step(self, offset: Extent) -> bool:
+        """The same of tiles, which begin at a multiple of the lanes along the label that these lie along."""
         lane = self.point.tile.c.lane
-        if buffer not in self.streamed or self.lanes * dtype.bytes != LINE or lane is None or isinstance(offset, int):
+        if lane is None or isinstance(offset, int):
             return False
-        steps = self.epilogue.steps(offset)
-        others = [step for label, step in enumerate(steps) if label not in lane.sources]
+        others = [step for label, step in enumerate(self.epilogue.steps(offset)) if label not in lane.sources]
         parts = [offset.const, self.point.within.get(lane.key, 0), *others]
         return all(isinstance(part, int) and part % self.lanes == 0 for part in parts)
 

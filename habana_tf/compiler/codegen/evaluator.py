@@ -6,23 +6,22 @@ A value that does not depend on the vector variable stays a scalar (*uniform*) u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from ...ir import extent as ext
 from ...ir.dtypes import DType
-from ...ir.extent import Atom, Expr, Extent, Var
-from ...ir.linearity import stride_of
+from ...ir.extent import Atom, Extent, Var
 from ...ir.primitives import Node
 from .. import body
 from ..body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
 from ..view_indices import Range, Unfit, strides
 from .emit import LINE, Function
 from .emit import Value as Register
+from .index_evaluator import IndexEvaluator
 from .lanes import literal, memory_type, register_type
-from .scalar import Scalar
 
 
 class Val(NamedTuple):
@@ -40,26 +39,19 @@ class Guard:
     lanes: Register | None = None
 
 
-def extent_value(fn: Function, e: Extent) -> Register:
-    """An extent as i64, at the present place of a function."""
-    return Evaluator(fn, {}, 1, None).number(e)
-
-
-class Evaluator:
+class Evaluator(IndexEvaluator):
     """Emits values of nodes inside one function.
 
-    buffers: for each node kept in memory, the number of its buffer in the kernel's list. vector: the variable whose
-    neighbouring values fill the lanes.
+    buffers: for each node kept in memory, the number of its buffer in the kernel's list.
     """
 
+    STREAMED: ClassVar[Collection[int]] = (LINE // 2, LINE)
+    """Bytes of the vectors that are stored past the caches where they are to be: two halves of a line follow each other
+    in loops."""
+
     def __init__(self, fn: Function, buffers: Mapping[Node, int], lanes: int, vector: Var | None) -> None:
-        self.fn = fn
+        super().__init__(fn, lanes, vector)
         self.buffers = buffers
-        self.lanes = lanes if vector is not None else 1
-        self.vector = vector
-        self.one = Scalar(fn, 1)
-        self.many = Scalar(fn, self.lanes)
-        self.vars: dict[Var, Register] = {}
         self.guard = Guard()
         self.sure: frozenset[Range] = frozenset()
         self.written: set[int] = set()
@@ -67,9 +59,7 @@ class Evaluator:
         self.pointers: dict[int, Register] = {}
         self._known: list[dict[Value, Val]] = [{}]
         self._inside: list[dict[body.Guard, Guard]] = [{}]
-        self._numbers: list[dict[Extent, Register]] = [{}]
         self._loads: list[dict[tuple[int, Extent, body.Guard], Val]] = [{}]
-        self._moved: dict[Atom, Extent] = {}
 
     # -- scopes ---------------------------------------------------------------------------------------------
 
@@ -112,110 +102,6 @@ class Evaluator:
     def define(self, value: Value, register: Val) -> None:
         """Says that a value is already in a register in this scope."""
         self._known[-1][value] = register
-
-    # -- integers -------------------------------------------------------------------------------------------
-
-    def number(self, e: Extent) -> Register:
-        """An index expression as a scalar i64 (the vector variable stands for its first lane)."""
-        e = self._here(e)
-        if isinstance(e, int):
-            return str(e)
-        for known in self._numbers:
-            if e in known:
-                return known[e]
-        total: Register = "0"
-        for atom, c in e.terms:
-            total = self.fn.integer("add", total, self.fn.integer("mul", self._atom(atom), c))
-        total = self.fn.integer("add", total, e.const)
-        self._numbers[-1][e] = total
-        return total
-
-    def _here(self, e: Extent) -> Extent:
-        """An index expression at the point that is looked at (see `moved`)."""
-        return ext.substitute(e, self._moved) if self._moved else e
-
-    def extent(self, e: Extent) -> Register:
-        """A symbolic extent, which depends on no loop, as i64."""
-        return Evaluator.number(self, e)
-
-    def _atom(self, atom: Atom) -> Register:
-        match atom:
-            case Var():
-                return self.vars[atom]
-            case ext.Sym(index=index):
-                return self.fn.dim(index)
-            case ext.Prod(factors=factors):
-                out: Register = "1"
-                for f in factors:
-                    out = self.fn.integer("mul", out, self._atom(f))
-                return out
-            case ext.Div(value=value, by=by):
-                if ext.is_size(value) and ext.bounds(value)[0] < 0:
-                    return self._floor(self.number(value), by)
-                return self.fn.integer("udiv", self.number(value), by)
-            case ext.Mod(value=value, by=by):
-                n = self.number(value)
-                if ext.is_size(value) and ext.bounds(value)[0] < 0:
-                    return self.fn.integer("sub", n, self.fn.integer("mul", self._floor(n, by), by))
-                return self.fn.integer("urem", n, by)
-
-    def _floor(self, n: Register, by: int) -> Register:
-        """Floor division of sizes, which may be less than nothing: a difference of two of them."""
-        below = self.fn.op(f"ashr i64 {n}, 63")  # -1 below 0: of a number -1 - n the quotient is turned round as well
-        turned = self.fn.op(f"xor i64 {n}, {below}")
-        return self.fn.op(f"xor i64 {self.fn.op(f'udiv i64 {turned}, {by}')}, {below}")
-
-    def stride(self, e: Extent) -> int | None:
-        """By how much an index expression grows from lane to lane; None when not by a constant."""
-        return 0 if self.vector is None else stride_of(e, self.vector)
-
-    def depends(self, e: Extent) -> bool:
-        """Whether an index expression differs between lanes."""
-        return self.stride(e) != 0
-
-    def numbers(self, e: Extent) -> Register:
-        """An index expression as one i64 per lane."""
-        e = self._here(e)
-        if not self.depends(e):
-            return self.fn.splat(self.lanes, "i64", self.number(e))
-        assert isinstance(e, Expr)
-        stride = self.stride(e)
-        if stride is not None:
-            start = self.fn.splat(self.lanes, "i64", self.number(e))
-            steps = "<" + ", ".join(f"i64 {k * stride}" for k in range(self.lanes)) + ">" if self.lanes > 1 else "0"
-            return self.many.op("add", start, steps, "i64")
-        total = self.many.constant(str(e.const), "i64")
-        for atom, c in e.terms:
-            term = self._atoms(atom)
-            term = term if c == 1 else self.many.op("mul", term, self.many.constant(str(c), "i64"), "i64")
-            total = self.many.op("add", total, term, "i64")
-        return total
-
-    def words(self, e: Extent) -> Register:
-        """An index expression as one i32 per lane: half the vectors, for what counts no further."""
-        stride = self.stride(e) if self.depends(e) else 0
-        if stride is None:
-            return self.many.convert("trunc", self.numbers(e), "i64", "i32")
-        start = self.fn.splat(self.lanes, "i32", self.one.convert("trunc", self.number(e), "i64", "i32"))
-        if not stride or self.lanes == 1:
-            return start
-        steps = "<" + ", ".join(f"i32 {k * stride}" for k in range(self.lanes)) + ">"
-        return self.many.op("add", start, steps, "i32")
-
-    def _atoms(self, atom: Atom) -> Register:
-        if ext.is_size(ext.of(atom)):
-            return self.fn.splat(self.lanes, "i64", self._atom(atom))
-        match atom:
-            case ext.Div(value=value, by=by):
-                return self.many.op("udiv", self.numbers(value), self.many.constant(str(by), "i64"), "i64")
-            case ext.Mod(value=value, by=by):
-                return self.many.op("urem", self.numbers(value), self.many.constant(str(by), "i64"), "i64")
-            case ext.Prod(factors=factors):
-                out = self._atoms(factors[0])
-                for f in factors[1:]:
-                    out = self.many.op("mul", out, self._atoms(f), "i64")
-                return out
-        return self.numbers(ext.of(atom))
 
     # -- values ---------------------------------------------------------------------------------------------
 
@@ -468,13 +354,16 @@ class Evaluator:
         return Val(self.many.from_memory(raw, dtype), False)
 
     def _streams(self, buffer: int, dtype: DType, offset: Extent) -> bool:
-        """Whether a vector goes past the caches: what has to, if it is whole or half a line of memory (those of the
-        portable target never are) and begins where one does. Buffers do, and the vector variable is a multiple of the
-        lanes."""
-        if buffer not in self.streamed or self.lanes * dtype.bytes not in (LINE // 2, LINE):
-            return False
-        assert not isinstance(offset, int)
-        return all(c % self.lanes == 0 for a, c in offset.terms if a != self.vector) and offset.const % self.lanes == 0
+        """Whether a vector goes past the caches: what is to, if it is a part of a line of memory that may, and begins
+        at a multiple of its size. Buffers begin at lines."""
+        return buffer in self.streamed and self.lanes * dtype.bytes in self.STREAMED and self.in_step(offset)
+
+    def in_step(self, offset: Extent) -> bool:
+        """Whether an offset that follows the vector variable, which is a multiple of the lanes, always is one."""
+        if isinstance(offset, int):
+            return offset % self.lanes == 0
+        others = [c for atom, c in offset.terms if atom != self.vector]
+        return all(part % self.lanes == 0 for part in (offset.const, *others))
 
     def store(self, buffer: int, dtype: DType, offset: Extent, value: Val) -> None:
         """Writes the lanes to `offset` (in elements) of a buffer; the offset must follow the vector variable."""

@@ -15,7 +15,7 @@ from .contract_micro import KLoop, at
 from .contract_point import Buffer, Epilogue, Point, Tile
 from .contract_winograd import ELEMENTS, TAP, Winograd
 from .emit import Value
-from .evaluator import extent_value
+from .index_evaluator import extent_value
 from .winograd_kernels import Temp, WinogradKernel
 from .winograd_transforms import Patches, filter_back
 

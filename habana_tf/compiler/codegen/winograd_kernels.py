@@ -23,7 +23,7 @@ from .contract_point import Buffer, Epilogue, Point, Tile
 from .contract_tiles import Plan
 from .contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from .emit import Function, Value
-from .evaluator import extent_value
+from .index_evaluator import extent_value
 from .result_sums import ResultSums
 from .winograd_transforms import Arithmetic, Patches, filter_, place_of, result
 

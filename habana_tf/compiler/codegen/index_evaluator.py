@@ -1,0 +1,131 @@
+"""Emits index expressions at a point: as one i64, or as one number per lane along the vector variable."""
+
+from __future__ import annotations
+
+from ...ir import extent as ext
+from ...ir.extent import Atom, Expr, Extent, Var
+from ...ir.linearity import stride_of
+from .emit import Function
+from .emit import Value as Register
+from .scalar import Scalar
+
+
+def extent_value(fn: Function, e: Extent) -> Register:
+    """An extent as i64, at the present place of a function."""
+    return IndexEvaluator(fn, 1, None).number(e)
+
+
+class IndexEvaluator:
+    """Emits them inside one function. vector: the variable whose neighbouring values fill the lanes."""
+
+    def __init__(self, fn: Function, lanes: int, vector: Var | None) -> None:
+        self.fn = fn
+        self.lanes = lanes if vector is not None else 1
+        self.vector = vector
+        self.one = Scalar(fn, 1)
+        self.many = Scalar(fn, self.lanes)
+        self.vars: dict[Var, Register] = {}
+        self._numbers: list[dict[Extent, Register]] = [{}]
+        self._moved: dict[Atom, Extent] = {}
+
+    def number(self, e: Extent) -> Register:
+        """An index expression as a scalar i64 (the vector variable stands for its first lane)."""
+        e = self._here(e)
+        if isinstance(e, int):
+            return str(e)
+        for known in self._numbers:
+            if e in known:
+                return known[e]
+        total: Register = "0"
+        for atom, c in e.terms:
+            total = self.fn.integer("add", total, self.fn.integer("mul", self._atom(atom), c))
+        total = self.fn.integer("add", total, e.const)
+        self._numbers[-1][e] = total
+        return total
+
+    def _here(self, e: Extent) -> Extent:
+        """An index expression at the point that is looked at (see `moved`)."""
+        return ext.substitute(e, self._moved) if self._moved else e
+
+    def extent(self, e: Extent) -> Register:
+        """A symbolic extent, which depends on no loop, as i64."""
+        return IndexEvaluator.number(self, e)
+
+    def _atom(self, atom: Atom) -> Register:
+        match atom:
+            case Var():
+                return self.vars[atom]
+            case ext.Sym(index=index):
+                return self.fn.dim(index)
+            case ext.Prod(factors=factors):
+                out: Register = "1"
+                for f in factors:
+                    out = self.fn.integer("mul", out, self._atom(f))
+                return out
+            case ext.Div(value=value, by=by):
+                if ext.is_size(value) and ext.bounds(value)[0] < 0:
+                    return self._floor(self.number(value), by)
+                return self.fn.integer("udiv", self.number(value), by)
+            case ext.Mod(value=value, by=by):
+                n = self.number(value)
+                if ext.is_size(value) and ext.bounds(value)[0] < 0:
+                    return self.fn.integer("sub", n, self.fn.integer("mul", self._floor(n, by), by))
+                return self.fn.integer("urem", n, by)
+
+    def _floor(self, n: Register, by: int) -> Register:
+        """Floor division of sizes, which may be less than nothing: a difference of two of them."""
+        below = self.fn.op(f"ashr i64 {n}, 63")  # -1 below 0: of a number -1 - n the quotient is turned round as well
+        turned = self.fn.op(f"xor i64 {n}, {below}")
+        return self.fn.op(f"xor i64 {self.fn.op(f'udiv i64 {turned}, {by}')}, {below}")
+
+    def stride(self, e: Extent) -> int | None:
+        """By how much an index expression grows from lane to lane; None when not by a constant."""
+        return 0 if self.vector is None else stride_of(e, self.vector)
+
+    def depends(self, e: Extent) -> bool:
+        """Whether an index expression differs between lanes."""
+        return self.stride(e) != 0
+
+    def numbers(self, e: Extent) -> Register:
+        """An index expression as one i64 per lane."""
+        e = self._here(e)
+        if not self.depends(e):
+            return self.fn.splat(self.lanes, "i64", self.number(e))
+        assert isinstance(e, Expr)
+        stride = self.stride(e)
+        if stride is not None:
+            start = self.fn.splat(self.lanes, "i64", self.number(e))
+            steps = "<" + ", ".join(f"i64 {k * stride}" for k in range(self.lanes)) + ">" if self.lanes > 1 else "0"
+            return self.many.op("add", start, steps, "i64")
+        total = self.many.constant(str(e.const), "i64")
+        for atom, c in e.terms:
+            term = self._atoms(atom)
+            term = term if c == 1 else self.many.op("mul", term, self.many.constant(str(c), "i64"), "i64")
+            total = self.many.op("add", total, term, "i64")
+        return total
+
+    def words(self, e: Extent) -> Register:
+        """An index expression as one i32 per lane: half the vectors, for what counts no further."""
+        stride = self.stride(e) if self.depends(e) else 0
+        if stride is None:
+            return self.many.convert("trunc", self.numbers(e), "i64", "i32")
+        start = self.fn.splat(self.lanes, "i32", self.one.convert("trunc", self.number(e), "i64", "i32"))
+        if not stride or self.lanes == 1:
+            return start
+        steps = "<" + ", ".join(f"i32 {k * stride}" for k in range(self.lanes)) + ">"
+        return self.many.op("add", start, steps, "i32")
+
+    def _atoms(self, atom: Atom) -> Register:
+        if ext.is_size(ext.of(atom)):
+            return self.fn.splat(self.lanes, "i64", self._atom(atom))
+        match atom:
+            case ext.Div(value=value, by=by):
+                return self.many.op("udiv", self.numbers(value), self.many.constant(str(by), "i64"), "i64")
+            case ext.Mod(value=value, by=by):
+                return self.many.op("urem", self.numbers(value), self.many.constant(str(by), "i64"), "i64")
+            case ext.Prod(factors=factors):
+                out = self._atoms(factors[0])
+                for f in factors[1:]:
+                    out = self.many.op("mul", out, self._atoms(f), "i64")
+                return out
+        return self.numbers(ext.of(atom))
