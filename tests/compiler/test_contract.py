@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.codegen import contract_loops, emit
+from habana_tf.compiler.codegen import contract_loops, contract_tiling, emit
 from habana_tf.compiler.codegen.contract import (
     ContractSpec,
     Operand,
@@ -81,9 +81,10 @@ def test_networks_in_compact_code(name: str, dtype: DType) -> None:
     assert len("".join(c.ir for c in compact.calls)) <= len("".join(c.ir for c in usual.calls))
 
 
-def test_compact_code_has_one_form_of_row_tile() -> None:
-    """Half the code, for the loss of three rows in a hundred."""
-    case = matmul(100, 96, 576)
+def test_compact_code_has_one_form_of_row_tile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half the code of the fastest, for the loss of three rows in a hundred."""
+    monkeypatch.setattr(contract_tiling, "FORM", 0.0)
+    case = matmul(101, 96, 576)
     tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
     usual, compact = (emit_contract(case.spec, tgt, "kernel", compact=c) for c in (False, True))
     assert usual.plan is not None and len(usual.plan.tiling.sizes) == 2
@@ -91,7 +92,15 @@ def test_compact_code_has_one_form_of_row_tile() -> None:
     assert len(compact.calls[-1].ir) < len(usual.calls[-1].ir) / 2
 
 
-@pytest.mark.parametrize("rows", [9, 10, 13, 15, 25, 27, 28, 29, 40, 49, 100])
+def test_a_short_product_has_one_form_of_tile_where_that_costs_little() -> None:
+    case = matmul(784, 512, 128, F32)
+    tiles = plan(canonical(case.spec), target(), False).tiling
+    assert len(tiles.sizes) == 1
+    assert not tiles.overlaps  # what its epilogue reads may be overwritten
+    assert tiles.columns % tiles.width == 0
+
+
+@pytest.mark.parametrize("rows", [9, 10, 13, 15, 25, 27, 28, 29, 40, 49, 100, 101])
 @pytest.mark.parametrize("dtype", [F32, BF16], ids=lambda x: x.label)
 def test_rows_computed_twice_are_the_same_twice(rows: int, dtype: DType) -> None:
     for tgt in TARGETS:
@@ -106,6 +115,12 @@ def test_bf16_that_few_columns_read_is_not_copied_first(columns: int, copied: bo
     code = convolution(4, 28, 192, columns, 1, 1, 1, BF16).check(tgt)
     assert code.plan is not None and code.plan.widen == copied
     assert ["kernel_spread"] * copied == [call.name for call in code.calls if call.name == "kernel_spread"]
+
+
+def test_a_long_product_has_the_fastest_tile() -> None:
+    case = matmul(4096, 4096, 4096, F32)
+    tiles = plan(canonical(case.spec), target(), False).tiling
+    assert tiles.rows == -(-4096 // -(-4096 // target().register_tiles[tiles.vectors]))
 
 
 def test_a_product_that_takes_long_is_not_compact() -> None:

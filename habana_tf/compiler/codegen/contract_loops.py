@@ -25,7 +25,7 @@ from .result_sums import ResultSums
 
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""
-LONG = 256
+LONG = 128
 """Steps of a sum beside which it costs nothing that could be measured to have the epilogue in a loop."""
 INLINE_LONG = 96
 """Instructions of epilogue inline behind so long a sum: of a tile that is stored as it is, not more."""

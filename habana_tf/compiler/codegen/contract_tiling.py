@@ -9,7 +9,7 @@ reaches back over rows of the one before instead.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from habana_tf.hardware.cpu import Target, TileEngine
@@ -20,8 +20,14 @@ from ..contraction import Canonical, Label
 
 REPEATED = 1 / 12
 """The part of all rows that compact code may compute twice to save a second form of tile."""
-SECOND_FORM = 1.02
-"""How much longer a tile of compact code may take that has no narrower form for the last columns."""
+SLOWER = 0.04
+"""How much longer a product may take, as a part of its time, for less code: of a small one the first step is waited
+for, but there are many steps."""
+FORM = 400_000.0
+"""Multiply-adds (in vectors) that more code must save to be worth it: a tenth of a millisecond a step, where LLVM takes
+five to ten for a form of tile once."""
+FEWEST = 3
+"""Rows of a tile below which it reads more than it multiplies."""
 
 
 @dataclass(frozen=True)
@@ -107,13 +113,12 @@ def turns(dims: Iterable[Dim]) -> int:
 
 
 def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4) -> Tiling:
-    """The tile with the least estimated time per k step over the whole result."""
+    """The tile with the least code of those whose estimated time per k step, over the whole result, is little more than
+    the least: by what the code costs once (`FORM`), or `SLOWER` in compact code and at most."""
     lanes = target.lanes
-    best: tuple[float, Tiling] | None = None
     needed = -(-c.columns // lanes)
-    for vectors, most in target.register_tiles.items():
-        if vectors > min(needed, widest) and vectors > 1:
-            continue
+    found: list[tuple[float, int, Tiling]] = []
+    for vectors, most in _forms(c, target, min(needed, widest)):
         t = split_rows(c, most, compact)
         panels = -(-needed // vectors)
         tile = Tiling(*t, vectors, panels, lanes, c.columns)
@@ -126,13 +131,27 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
                 work = rows * whole * v
                 loads = v + rows * whole * (v if c.lane in c.batch else 1)
                 cost += tiles * count * (max(work, 0.8 * loads, 5) + 0.15 * loads + 1)
-        if compact and panels > 1 and (tile.tail_vectors, tile.tail_active) != (vectors, lanes):
-            cost *= SECOND_FORM
-        cost *= outer
-        if best is None or cost < best[0]:
-            best = cost, tile
-    assert best is not None
-    return best[1]
+        second = panels > 1 and (tile.tail_vectors, tile.tail_active) != (vectors, lanes)
+        code = sum(tile.sizes) * whole * (vectors + second * tile.tail_vectors)
+        found.append((cost * outer, code, tile))
+    least = min(cost for cost, _, _ in found)
+    work = points(c.m) * points(c.k) * points(x for x in (*c.batch, *c.n) if x is not c.lane) * needed
+    most_cost = least * (1 + (SLOWER if compact else min(SLOWER, FORM / max(1, work))))
+    return min((x for x in found if x[0] <= most_cost), key=lambda x: (x[1], x[0]))[2]
+
+
+def _forms(c: Canonical, target: Target, widest: int) -> Iterator[tuple[int, int]]:
+    """Vectors and most rows of the tiles to choose from: as many rows as fit, and the most of which there is a whole
+    number of tiles."""
+    for vectors, most in target.register_tiles.items():
+        if vectors > max(widest, 1):
+            continue
+        yield vectors, most
+        last = c.m[-1].extent if c.m else 1
+        if isinstance(last, int) and last > most:
+            even = next((n for n in range(most, 0, -1) if last % n == 0), 1)
+            if FEWEST <= even < most:
+                yield vectors, even
 
 
 def split_rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
