@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ...ir.dtypes import DType
 from ..contraction import Label
 from .contract_micro import at, masked_load, repeat, widen
-from .emit import Function, Value
+from .emit import BYTES, Function, Value
 
 
 class PanelPacker:
@@ -234,21 +234,61 @@ class _Times:
 
 
 def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
-    """A square block of vectors transposed in log2(lanes) rounds of shuffles."""
-    lanes, lines = len(lines), list(lines)
-    type_ = f"<{lanes} x {element}>"
-    s = 1
-    while s < lanes:
-        low = ", ".join(f"i32 {j if not j & s else lanes + j - s}" for j in range(lanes))
-        high = ", ".join(f"i32 {j + s if not j & s else lanes + j}" for j in range(lanes))
-        for i in range(lanes):
-            if not i & s:
-                x, y = lines[i], lines[i + s]
-                lines[i], lines[i + s] = (
-                    fn.op(f"shufflevector {type_} {x}, {type_} {y}, <{lanes} x i32> <{order}>") for order in (low, high)
-                )
-        s *= 2
-    return lines
+    """A square block of vectors transposed in log2(lanes) rounds of shuffles.
+
+    First within the blocks of 128 bits of each vector, by interleaving two vectors' halves, then whole blocks, by
+    taking every other one of two vectors. Each of these is one instruction of x86, whatever the width. LLVM looks for
+    better ones through all rounds together, and took ten milliseconds a square to find none: a fence between them,
+    which is no instruction, ends its search.
+    """
+    lanes = len(lines)
+    vector = f"<{lanes} x {element}>"
+    block = min(lanes, 16 // BYTES[element])
+
+    def shuffled(x: Value, y: Value, order: Sequence[int]) -> Value:
+        places = ", ".join(f"i32 {k}" for k in order)
+        return fn.op(f"shufflevector {vector} {x}, {vector} {y}, <{lanes} x i32> <{places}>")
+
+    def pairs(lines: Sequence[Value], order: Sequence[int]) -> list[Value]:
+        """A shuffle of each pair of neighbours; a place is that of an element in the first, or behind it the second."""
+        return [shuffled(x, y, order) for x, y in zip(lines[::2], lines[1::2], strict=True)]
+
+    def within(lines: Sequence[Value], unit: int) -> list[Value]:
+        """So many elements of one vector, then of the other, from the first half of each block, then the second."""
+        if len(lines) == 1:
+            return list(lines)
+        made = []
+        for half in (0, block // 2):
+            starts = (k for first in range(half, lanes, block) for k in range(first, first + block // 2, unit))
+            order = [side + k for start in starts for side in (0, lanes) for k in range(start, start + unit)]
+            made += within(pairs(lines, order), 2 * unit)
+        return made
+
+    def across(lines: Sequence[Value]) -> list[Value]:
+        """Every other block of one vector, then of the other."""
+        if len(lines) == 1:
+            return list(lines)
+        made = []
+        for first in (0, block):
+            starts = range(first, 2 * lanes, 2 * block)
+            made.append(across(pairs(lines, [k for start in starts for k in range(start, start + block)])))
+        return [x for both in zip(*made, strict=True) for x in both]
+
+    groups = [[_fenced(fn, vector, x) for x in within(lines[k : k + block], 1)] for k in range(0, lanes, block)]
+    columns = [across(column) for column in zip(*groups, strict=True)]
+    return [x for row in zip(*columns, strict=True) for x in row]
+
+
+def _fenced(fn: Function, vector: str, value: Value) -> Value:
+    """The value, which LLVM takes for a new one; of lanes of 32 bits, as registers have."""
+    lanes, element = vector.strip("<>").split(" x ")
+    if BYTES[element] != 4:
+        return value
+    floats = f"<{lanes} x float>"
+    if element != "float":
+        value = fn.op(f"bitcast {vector} {value} to {floats}")
+    value = fn.call(floats, f"llvm.arithmetic.fence.v{lanes}f32", (floats, value))
+    return value if element == "float" else fn.op(f"bitcast {floats} {value} to {vector}")
 
 
 SPREAD = 8192

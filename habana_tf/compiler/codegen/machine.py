@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from habana_tf.hardware.cpu import Target  # a quarter of the time that a worker takes to start
 
 _LOCK = threading.Lock()
+OPTIONS = ("-disable-lsr", "-post-RA-scheduler=0")
+"""What LLVM leaves out. Loop strength reduction is most of the code generation time of unrolled kernels and gains
+nothing there. A second scheduling, of instructions that have their registers, is a twelfth of it, and CPUs that run out
+of order do without."""
 
 
 @functools.cache
 def _binding() -> Any:
     from llvmlite import binding
 
-    # Loop strength reduction is most of the code generation time of unrolled kernels and gains nothing there.
-    binding.set_option("habana_tf", "-disable-lsr")
+    for option in OPTIONS:
+        binding.set_option("habana_tf", option)
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding

@@ -1,0 +1,36 @@
+"""Squares of vectors turned over, their shuffles executed by NumPy."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from habana_tf.compiler.codegen.contract_pack import transpose
+from habana_tf.compiler.codegen.emit import Function, Value
+
+
+@pytest.mark.parametrize("element", ["i8", "i16", "i32", "i64", "bfloat", "float", "double"])
+@pytest.mark.parametrize("lanes", [1, 2, 4, 8, 16, 32])
+def test_transposed(lanes: int, element: str) -> None:
+    fn = Function("square")
+    square = np.arange(lanes * lanes).reshape(lanes, lanes)
+    values = {f"%in{k}": line for k, line in enumerate(square)}
+    made = transpose(fn, element, list(values))
+    for line in fn.lines:
+        _execute(line, values)
+    np.testing.assert_array_equal([values[x] for x in made], square.T)
+
+
+def _execute(line: str, values: dict[Value, np.ndarray[Any, Any]]) -> None:
+    result, equals, text = line.strip().partition(" = ")
+    if not equals:
+        return
+    names = re.findall(r"%\w+", text)
+    if text.startswith("shufflevector"):
+        places = [int(k) for k in re.findall(r"i32 (\d+)", text)]
+        values[result] = np.concatenate([values[x] for x in names])[places]
+    else:  # a cast, or a fence
+        values[result] = values[names[0]]
