@@ -24,6 +24,15 @@ def test_transposed(lanes: int, element: str) -> None:
     np.testing.assert_array_equal([values[x] for x in made], square.T)
 
 
+@pytest.mark.parametrize(("lanes", "rounds"), [(4, 2), (8, 3), (16, 4)])
+def test_rounds_and_the_fence_between_them(lanes: int, rounds: int) -> None:
+    """A shuffle a vector and round; one fence each, or LLVM looks through all rounds at once."""
+    fn = Function("square")
+    transpose(fn, "float", [f"%in{k}" for k in range(lanes)])
+    assert sum("shufflevector" in line for line in fn.lines) == lanes * rounds
+    assert sum("arithmetic.fence" in line for line in fn.lines) == lanes
+
+
 def _execute(line: str, values: dict[Value, np.ndarray[Any, Any]]) -> None:
     result, equals, text = line.strip().partition(" = ")
     if not equals:

@@ -274,17 +274,16 @@ def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
             made.append(across(pairs(lines, [k for start in starts for k in range(start, start + block)])))
         return [x for both in zip(*made, strict=True) for x in both]
 
-    groups = [[_fenced(fn, vector, x) for x in within(lines[k : k + block], 1)] for k in range(0, lanes, block)]
+    groups = [[_fenced(fn, element, lanes, x) for x in within(lines[k : k + block], 1)] for k in range(0, lanes, block)]
     columns = [across(column) for column in zip(*groups, strict=True)]
     return [x for row in zip(*columns, strict=True) for x in row]
 
 
-def _fenced(fn: Function, vector: str, value: Value) -> Value:
+def _fenced(fn: Function, element: str, lanes: int, value: Value) -> Value:
     """The value, which LLVM takes for a new one; of lanes of 32 bits, as registers have."""
-    lanes, element = vector.strip("<>").split(" x ")
     if BYTES[element] != 4:
         return value
-    floats = f"<{lanes} x float>"
+    vector, floats = f"<{lanes} x {element}>", f"<{lanes} x float>"
     if element != "float":
         value = fn.op(f"bitcast {vector} {value} to {floats}")
     value = fn.call(floats, f"llvm.arithmetic.fence.v{lanes}f32", (floats, value))

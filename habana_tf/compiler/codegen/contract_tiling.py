@@ -2,8 +2,9 @@
 
 The tile's rows are a constant set: whole inner m labels times a part of the next one, so that a row's distance from
 the first is known when the kernel is written; the remaining rows make a second, one step smaller tile (13+13, not
-14+12). Its columns are up to four vectors along the lane label. In compact code (see `contract_tiles`) the last tile
-reaches back over rows of the one before instead.
+14+12). Its columns are up to four vectors along the lane label. A form of tile is code to compile: a product has tiles
+that need one form, where these are about as fast. In compact code (see `contract_tiles`) the last tile reaches back
+over rows of the one before instead of a second form.
 """
 
 from __future__ import annotations
@@ -135,9 +136,9 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
         code = sum(tile.sizes) * whole * (vectors + second * tile.tail_vectors)
         found.append((cost * outer, code, tile))
     least = min(cost for cost, _, _ in found)
-    work = points(c.m) * points(c.k) * points(x for x in (*c.batch, *c.n) if x is not c.lane) * needed
-    most_cost = least * (1 + (SLOWER if compact else min(SLOWER, FORM / max(1, work))))
-    return min((x for x in found if x[0] <= most_cost), key=lambda x: (x[1], x[0]))[2]
+    product = points(c.m) * points(c.k) * points(x for x in (*c.batch, *c.n) if x is not c.lane) * needed
+    slower = SLOWER if compact else min(SLOWER, FORM / max(1, product))
+    return min((x for x in found if x[0] <= least * (1 + slower)), key=lambda x: (x[1], x[0]))[2]
 
 
 def _forms(c: Canonical, target: Target, widest: int) -> Iterator[tuple[int, int]]:
