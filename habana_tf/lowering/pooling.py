@@ -6,6 +6,9 @@ one window at most, and the gradient needs no sum:
 
     argmax[N, O1, O2, C] --repeat--> [N, O1, K1, O2, K2, C] == offset in the window ? dy : 0  --unfold--> [N, S.., C]
 
+Small windows are looked through alike by both, as [N, O1, O2, C, K1 * K2], so that one kernel finds each maximum and
+its place.
+
 Average pooling divides by the number of elements in the window, padding not counted.
 """
 
@@ -28,6 +31,10 @@ from .row import FLOATS, INDEX, op
 from .spatial import Axis
 
 LOWEST = float("-inf")
+FEW = 9
+"""Elements of a window that a kernel looks at without a loop; in larger ones it had to find each one's place anew."""
+I8_PLACES = 128
+"""Elements of a window whose offsets an int8 can be."""
 
 
 def _axes(c: Lowering, shape: Sequence[Extent]) -> list[Axis]:
@@ -67,8 +74,20 @@ def max_pool(c: Lowering) -> Node:
     axes = _axes(c, x.shape)
     if any(a.out == 0 for a in axes):
         return c.b.const(0, x.dtype, _output(x, axes))
-    view = spatial.windows(c.b, x, axes, LOWEST)
+    return _largest(c, x, axes)
+
+
+def _largest(c: Lowering, x: Node, axes: Sequence[Axis]) -> Node:
+    """The maximum of each window."""
+    few = math.prod(a.kernel for a in axes) <= FEW
+    view = _elements(c, x, axes) if few else spatial.windows(c.b, x, axes, LOWEST)
     return c.b.reduce("max", view, range(x.rank, view.rank))
+
+
+def _elements(c: Lowering, x: Node, axes: Sequence[Axis]) -> Node:
+    """[N, O.., C, elements of a window]"""
+    view = spatial.windows(c.b, x, axes, LOWEST)
+    return c.b.reshape(view, [*view.shape[: x.rank], math.prod(a.kernel for a in axes)])
 
 
 @op("MaxPoolGrad", T=FLOATS)
@@ -107,10 +126,9 @@ def _winners(c: Lowering, x: Node, axes: Sequence[Axis]) -> tuple[Node, int]:
 
     Where all elements of a window are -inf, padding before them is no less: the first element of x comes later.
     """
-    view = spatial.windows(c.b, x, axes, LOWEST)
     offsets = math.prod(a.kernel for a in axes)
-    flat = c.b.reshape(view, [*view.shape[: x.rank], offsets])
-    first = c.b.reduce("argmax", flat, (x.rank,), DType.I32)
+    kept = DType.I8 if offsets <= I8_PLACES else DType.I32  # they stay in memory from the forward pass on
+    first = c.b.cast(c.b.reduce("argmax", _elements(c, x, axes), (x.rank,), kept), DType.I32)
     if any(a.low != 0 for a in axes):
         first = c.b.binary("max", first, _first_elements(c, axes))
     return first, offsets
@@ -220,8 +238,7 @@ def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
     flat = (y * _number(c, width.size, to) + x_at) * _number(c, x.shape[-1], to) + wrap(b, b.iota(shape, 3, to))
     if c.attr("include_batch_in_index"):
         flat = flat + wrap(b, b.iota(shape, 0, to)) * _number(c, ext.product(x.shape[1:]), to)
-    largest = b.reduce("max", spatial.windows(b, x, axes, LOWEST), range(x.rank, x.rank + len(spatial.kept(axes))))
-    return largest, flat.node
+    return _largest(c, x, axes), flat.node
 
 
 def _number(c: Lowering, n: Extent, dtype: DType) -> Value:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from habana_tf.compiler.codegen.generate import generate
+from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import target
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
@@ -52,3 +54,16 @@ def test_the_sums_of_all_taps_are_of_one_work_item() -> None:
     numbers = np.random.default_rng(0)
     _, recipe = compiled(program, [numbers.normal(size=n.shape).astype(np.float32) for n in b.inputs])
     assert [call.grid for call in recipe.calls] == [1]
+
+
+@pytest.mark.parametrize("vectors", [2, 4])
+def test_maxima_and_places_of_two_vectors_at_a_time(vectors: int) -> None:
+    """Four would be twice the code, and no faster."""
+    b = Builder()
+    x = b.input((6, 4, vectors * target().lanes), F)
+    turned = b.permute(x, (0, 2, 1))
+    program = Program(b.inputs, [b.reduce("max", turned, (2,)), b.reduce("argmax", turned, (2,), DType.I8)])
+    texts: list[str] = []
+    generate(schedule(program), target(), texts.append, 1 << 20)
+    assert "".join(texts).count("fcmp ugt") == 2 * 4
+    check(program, [np.random.default_rng(0).integers(0, 3, x.shape).astype(np.float32)])

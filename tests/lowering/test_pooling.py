@@ -12,6 +12,9 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from rounding import check_both
 
+from habana_tf.compiler.rewrite import rewrite
+from habana_tf.compiler.schedule import schedule
+from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Op
 
 R = tf.raw_ops
@@ -134,6 +137,30 @@ def test_disjoint_windows_need_no_sum() -> None:
     y = R.MaxPool(input=x, **COMMON[0]).numpy()
     program, _ = lower_op(lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **COMMON[0]), x, y, y)
     assert [n.arg[0] for n in program.nodes() if n.op is Op.REDUCE] == ["argmax"]
+
+
+def test_one_kernel_finds_a_maximum_and_its_place() -> None:
+    """The forward pass reads its windows for the gradient too, which reads a byte of each."""
+    x = values(COMMON[1], 0, False)
+    y = R.MaxPool(input=x, **COMMON[0]).numpy()
+
+    def both(a: Any, b: Any, g: Any) -> Any:
+        return R.MaxPool(input=a, **COMMON[0]), R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **COMMON[0])
+
+    program, _ = lower_op(both, x, y, y)
+    kernels = [kernel for kernel in schedule(rewrite(program)).kernels if kernel.reductions]
+    assert [[r.node.arg[0] for r in kernel.reductions] for kernel in kernels] == [["max", "argmax"]]
+    assert kernels[0].reductions[1].node.dtype is DType.I8
+
+
+@pytest.mark.parametrize("size", [12, 11])
+def test_windows_with_more_places_than_a_byte_has(size: int) -> None:
+    attrs: Any = {"ksize": [1, size, size, 1], "strides": [1, size, size, 1], "padding": "VALID"}
+    x = values([1, 2 * size, 2 * size, 2], 0, False)
+    x[0, size - 1, size - 1] = 9  # the last of a window
+    y = R.MaxPool(input=x, **attrs).numpy()
+    check(lambda a: R.MaxPool(input=a, **attrs), x)
+    check(lambda a, b, g: R.MaxPoolGrad(orig_input=a, orig_output=b, grad=g, **attrs), x, y, values(y.shape, 1, False))
 
 
 @quick
