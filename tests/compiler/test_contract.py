@@ -16,6 +16,7 @@ from habana_tf.compiler.codegen.contract import (
     accepts_guards,
     emit_contract,
 )
+from habana_tf.compiler.codegen.contract_narrow import narrow_tiling
 from habana_tf.compiler.codegen.contract_point import Line, Point
 from habana_tf.compiler.codegen.contract_tiles import plan
 from habana_tf.compiler.contraction import canonical, guards_in_place
@@ -184,6 +185,23 @@ def test_a_sum_over_short_strided_runs_is_cut_and_fetched_ahead(dtype: DType) ->
 def test_lanes_run_along_what_is_long(case: Callable[[DType], Case], lanes: str, dtype: DType) -> None:
     code = emit_contract(case(dtype).spec, Target(Isa.AVX512, False, "x86-64-v4", ""), "kernel")
     assert code.plan is not None and code.plan.lanes == lanes
+
+
+@pytest.mark.parametrize(("columns", "squares"), [(4, 5), (7, 3), (8, 1), (12, 1)])
+def test_many_of_few_columns_are_turned_over_in_one_square(columns: int, squares: int) -> None:
+    tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
+    c = canonical(matmul(16 * 15, columns, 64, ta=True).spec)
+    assert narrow_tiling(c, tgt, "rows").size == squares * tgt.lanes
+
+
+def test_what_never_runs_is_not_written() -> None:
+    """Columns of ten elements have no block of sixteen to turn over, a sum over one step no pair."""
+    tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
+    columns = (matmul(64, 1600, 10, tb=True, dtype=dtype) for dtype in (F32, BF16))
+    for case in (*columns, matmul(9, 40, 1, dtype=BF16)):
+        code = emit_contract(case.spec, tgt, "kernel")
+        assert all("icmp sgt i64 0, 0" not in call.ir for call in code.calls)
+        case.check(tgt)
 
 
 @pytest.mark.parametrize("tgt", TARGETS, ids=named)

@@ -147,7 +147,7 @@ class BlockKernel(BlockCopies):
     def _finish(self, place: Place) -> None:
         fn, t, base = self.fn, self.t, self._sums(place)
         if self.partial:
-            self.partial.chunk = place.chunk
+            self.partial.begin_chunk(self.fn, place.chunk)
 
         def finish(place: Place, size: int, vectors: int, active: int) -> None:
             if self.several:

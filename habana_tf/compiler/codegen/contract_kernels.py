@@ -112,7 +112,7 @@ class MainKernel(TileLoops):
             loops.append(KLoop(trip, a_step, step, rest))
         loops, a, b = guarded(self, place, size, self.a.unit, loops, a, b)
         if self.partial:
-            self.partial.chunk = place.chunk
+            self.partial.begin_chunk(self.fn, place.chunk)
         self.fetch(self.out, place, size, vectors, active)
         if p.amx:
             parts = self._groups(size)

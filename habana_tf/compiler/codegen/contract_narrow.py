@@ -29,6 +29,8 @@ ROWS = 12
 """Rows of a tile beyond which nothing is gained."""
 WIDE = 8
 """Vectors of rows of a tile beyond which nothing is gained."""
+SUMS = 8
+"""Columns from which on one vector of rows gives a CPU sums enough to add to, and there is one square to turn over."""
 
 
 def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
@@ -54,7 +56,7 @@ def narrow_tiling(c: Canonical, target: Target, lanes: Lanes) -> Tiling:
     if lanes == "sum":
         most = max(1, min(ROWS, (registers - 2) // columns - 1))
         return Tiling(*split_rows(c, most, False), 1, 1, target.lanes, columns)
-    row, most = c.m[-1], max(1, min(WIDE, (registers - 2) // (columns + 1)))
+    row, most = c.m[-1], 1 if columns >= SUMS else max(1, min(WIDE, (registers - 2) // (columns + 1)))
     assert isinstance(row.extent, int)
     whole, rest = divmod(row.extent, target.lanes)
     tiles = next((whole // v for v in range(most, most // 2, -1) if not rest and whole % v == 0), 0)

@@ -44,7 +44,7 @@ class NarrowKernel(TileLoops):
 
     def _tile(self, place: Place, size: int, vectors: int, active: int) -> None:
         if self.partial:
-            self.partial.chunk = place.chunk
+            self.partial.begin_chunk(self.fn, place.chunk)
         self.fetch(self.out, place, size, vectors, active)
         sums = self._along_sum(place, size) if self.p.lanes == "sum" else self._along_rows(place, size)
         self.finish(self.out, place, size, vectors, active, sums)

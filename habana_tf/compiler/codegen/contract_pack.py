@@ -92,11 +92,11 @@ class PanelPacker:
                     fn.store(f"<{lanes} x float>", x, at(fn, q, v * lanes * 4), 4)
             return
         full, odd = self._split(trip, 2)
-        with self._times(full, source, target, 2 * row, step) as (p, q):
-            for v in range(vectors):
-                self._interleave(
-                    self._load(p, v, vectors, active), self._load(at(fn, p, row), v, vectors, active), q, v
-                )
+        if full != 0:
+            with self._times(full, source, target, 2 * row, step) as (p, q):
+                for v in range(vectors):
+                    first, second = (self._load(x, v, vectors, active) for x in (p, at(fn, p, row)))
+                    self._interleave(first, second, q, v)
         if odd == 0:
             return
         with self._times(odd, *self._after(full, source, target, 2 * row, step), 0, 0) as (p, q):
@@ -129,21 +129,29 @@ class PanelPacker:
         word = 2 * self.size if self.dot else self.size
         block = lanes * word // self.size
         full, rest = self._split(trip, block)
-        whole = vectors if active == lanes else vectors - 1
-        with self._times(full, source, target, lanes * word, lanes * step) as (p, q):
-            if whole:
-                with self._times(whole, p, q, lanes * self.column, lanes * 4) as (x, y):
-                    self._block(x, y, step, lanes)
-            if whole < vectors:
-                x, y = at(fn, p, whole * lanes * self.column), at(fn, q, whole * lanes * 4)
-                if whole:  # few columns after many: not worth the code of another block
-                    self._single(label, block, step, x, y, 1, active)
-                else:
-                    self._block(x, y, step, active)
+        if full != 0:
+            with self._times(full, source, target, lanes * word, lanes * step) as (p, q):
+                self._blocks(label, block, step, p, q, vectors, active)
         if rest != 0:
             p, q = self._after(full, source, target, lanes * word, lanes * step)
             with _Maybe(fn, rest):
                 self._single(label, rest, step, p, q, vectors, active)
+
+    def _blocks(
+        self, label: Label, block: int, step: int, source: Value, target: Value, vectors: int, active: int
+    ) -> None:
+        """`block` elements along k of each column."""
+        lanes = self.lanes
+        whole = vectors if active == lanes else vectors - 1
+        if whole:
+            with self._times(whole, source, target, lanes * self.column, lanes * 4) as (x, y):
+                self._block(x, y, step, lanes)
+        if whole < vectors:
+            x, y = at(self.fn, source, whole * lanes * self.column), at(self.fn, target, whole * lanes * 4)
+            if whole:  # few columns after many: not worth the code of another block
+                self._single(label, block, step, x, y, 1, active)
+            else:
+                self._block(x, y, step, active)
 
     def _block(self, source: Value, target: Value, step: int, valid: int) -> None:
         """lanes words along k of `valid` columns."""
@@ -177,12 +185,13 @@ class PanelPacker:
                 fn.store("i32" if self.bf16 else "float", value, y, 4)
             return
         full, odd = self._split(trip, 2)
-        with (
-            self._times(full, source, target, 2 * row, step) as (p, q),
-            self._times(columns, p, q, self.column, 4) as (x, y),
-        ):
-            fn.store("i16", fn.load("i16", x, 2), y, 4)
-            fn.store("i16", fn.load("i16", at(fn, x, row), 2), at(fn, y, 2), 2)
+        if full != 0:
+            with (
+                self._times(full, source, target, 2 * row, step) as (p, q),
+                self._times(columns, p, q, self.column, 4) as (x, y),
+            ):
+                fn.store("i16", fn.load("i16", x, 2), y, 4)
+                fn.store("i16", fn.load("i16", at(fn, x, row), 2), at(fn, y, 2), 2)
         if odd == 0:
             return
         p, q = self._after(full, source, target, 2 * row, step)
@@ -211,11 +220,12 @@ class _Maybe:
 
 
 class _Times:
-    """A loop, possibly of no turn, that moves two pointers; the body of a constant 0 is emitted but never run."""
+    """A loop, of no turn where a number known at run time only is 0, that moves two pointers."""
 
     def __init__(self, fn: Function, trip: int | Value, source: Value, target: Value, a: int, b: int) -> None:
+        assert trip != 0, "there is nothing to emit"
         self.fn, self.a, self.b = fn, a, b
-        self.maybe = _Maybe(fn, "0" if trip == 0 else trip)
+        self.maybe = _Maybe(fn, trip)
         self.loop = repeat(fn, trip, [("ptr", source), ("ptr", target)])
 
     def __enter__(self) -> tuple[Value, Value]:
@@ -246,6 +256,8 @@ def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
     block = min(lanes, 16 // BYTES[element])
 
     def shuffled(x: Value, y: Value, order: Sequence[int]) -> Value:
+        if x == y == "zeroinitializer":
+            return x
         places = ", ".join(f"i32 {k}" for k in order)
         return fn.op(f"shufflevector {vector} {x}, {vector} {y}, <{lanes} x i32> <{places}>")
 
@@ -281,7 +293,7 @@ def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
 
 def _fenced(fn: Function, element: str, lanes: int, value: Value) -> Value:
     """The value, which LLVM takes for a new one; of lanes of 32 bits, as registers have."""
-    if BYTES[element] != 4:
+    if BYTES[element] != 4 or value == "zeroinitializer":
         return value
     vector, floats = f"<{lanes} x {element}>", f"<{lanes} x float>"
     if element != "float":

@@ -32,17 +32,17 @@ class Tile:
     fn: Function
     c: Canonical
     starts: Mapping[int, Value]
-    bases: dict[tuple[int, ...], Value] = field(default_factory=dict)
+    bases: dict[tuple[tuple[int, ...], Value], Value] = field(default_factory=dict)
 
-    def base(self, steps: tuple[int, ...], labels: Sequence[Label]) -> Value:
-        """sum(start * step) over labels."""
-        if steps not in self.bases:
-            total = "0"
+    def base(self, steps: tuple[int, ...], labels: Sequence[Label], first: Value) -> Value:
+        """first + sum(start * step) over labels."""
+        if (steps, first) not in self.bases:
+            total = first
             for label, step in zip(labels, steps, strict=True):
                 if step:
                     total = self.fn.integer("add", total, self.fn.integer("mul", self.starts.get(label.key, "0"), step))
-            self.bases[steps] = total
-        return self.bases[steps]
+            self.bases[steps, first] = total
+        return self.bases[steps, first]
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,13 @@ class Point:
     def mask(self) -> str | None:
         return None if self.active == self.lanes else first_lanes(self.lanes, self.active)
 
-    def offset(self, strides: Sequence[Extent], const: int = 0) -> Value:
-        """The element offset (i64) of lane 0 in a tensor with one stride per label of the spec."""
+    def offset(self, strides: Sequence[Extent], const: int = 0, first: Value = "0") -> Value:
+        """The element offset (i64) of lane 0 in a tensor with one stride per label of the spec, whose first element is
+        at `first + const`."""
         labels = self.tile.c.labels()
         steps = tuple(self._step(label, strides) for label in labels)
         distance = sum(self.within.get(label.key, 0) * step for label, step in zip(labels, steps, strict=True))
-        return self.tile.fn.integer("add", self.tile.base(steps, labels), distance + const)
+        return self.tile.fn.integer("add", self.tile.base(steps, labels, first), distance + const)
 
     def lane_stride(self, strides: Sequence[Extent]) -> int:
         """Elements from one lane to the next: 1 a vector in memory, 0 one value for all lanes."""
@@ -177,16 +178,20 @@ class StorePartial:
             raise Unfit("a product's partial sums have strides known at run time only")
         self.strides = tuple(steps)
         self.size = size
-        self.chunk: Value = "0"
+        self._first: Value = "0"
 
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
         self._size = extent_value(fn, self.size)
 
+    def begin_chunk(self, fn: Function, chunk: Value) -> None:
+        """The chunk whose sums come next."""
+        self._first = fn.integer("mul", chunk, self._size)
+
     def lines(self, fn: Function, p: Point) -> list[Line]:
         return []
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]:
-        offset = fn.integer("add", p.offset(self.strides), fn.integer("mul", self.chunk, self._size))
+        offset = p.offset(self.strides, first=self._first)
         masked_store(fn, "float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)
         return ()

@@ -29,7 +29,7 @@ from .winograd_transforms import Arithmetic, Patches, filter_, place_of, result
 
 GRAIN = 64
 """Channels of a panel that a thread transforms at least."""
-UNROLLED = 4
+UNROLLED = 2
 """Steps of the sum in a turn: channels, or tiles of a gradient, come in multiples of it."""
 
 Temp = Callable[[Extent], Buffer]
