@@ -1,7 +1,7 @@
 """What native code asks of Python: one function per callback of kernels/runtime/callbacks.h.
 
 The bridge calls these under the GIL, from any thread, with no native lock held. They import what they need when
-they are called, so that loading the device imports neither compiler nor graph pass. An exception becomes a
+they are called, so that loading the plugin imports neither compiler nor graph pass. An exception becomes a
 TensorFlow status: the one in its attribute `tf_code` if it has one, else INTERNAL with the place it was raised.
 """
 

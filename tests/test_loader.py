@@ -39,6 +39,22 @@ def test_importing_tensorflow_next_to_the_package_changes_nothing() -> None:
     )
 
 
+def test_the_first_step_imports_nothing() -> None:
+    """What it needs came with the device: an import takes longer than to compile a kernel."""
+    python(
+        """
+        import sys
+        import habana_tf, tensorflow as tf
+        habana_tf.load_habana_module()
+        x = tf.random.stateless_normal([4, 4], [1, 2])  # an eager op brings the compiler
+        before = set(sys.modules)
+        tf.function(lambda x: tf.nn.softmax(x @ x + 1))(x)
+        new = {name for name in sys.modules.keys() - before if name.startswith("habana_tf")}
+        assert not new, new
+        """
+    )
+
+
 def test_the_line_says_when_the_host_has_less_memory_than_the_card() -> None:
     from habana_tf import loader
     from habana_tf.hardware.cards import cards

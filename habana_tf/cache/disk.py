@@ -78,6 +78,12 @@ class Store(Reader):
         """Whether there is an entry of the cluster `name`, by the names of files alone: nothing is read or verified."""
         return self.options.mode != "refresh" and next(self._of_name(name), None) is not None
 
+    def is_empty(self) -> bool:
+        """Whether there is no entry, by the names of directories alone."""
+        with suppress(OSError, Refused), self.version(create=False) as version:
+            return not shards(version)
+        return True
+
     def of_program(self, program: str, name: str) -> Entry | None:
         """The recipe of another key of the cluster `name` that is for the program with this digest, verified, or None.
 

@@ -64,10 +64,10 @@ def has(name: str) -> bool:
 
 
 def is_warm() -> bool:
-    """Whether the directory may well have what a network needs that is not known yet: it had what was asked of it so
-    far, or nothing was."""
-    counts = _PROCESS.stats.counts()
-    return _PROCESS.disk() is not None and (counts.disk_hits > 0 or counts.misses == 0)
+    """Whether the directory may well have what a network needs that is not known yet: it had something of what was
+    asked of it so far, or nothing was and it has something."""
+    counts, disk = _PROCESS.stats.counts(), _PROCESS.disk()
+    return disk is not None and (counts.disk_hits > 0 or (counts.misses == 0 and not disk.is_empty()))
 
 
 def same(key: Key, name: str) -> None:

@@ -36,12 +36,12 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= LARGE) as objects:
         generated = generate(plan, target, objects.add, MODULE_BYTES)
+        emitted = _Emitted(_Layout(program), generated.codes, list(plan.flat()))
+        emitted.spared = in_place.joined(_outputs(program, plan), emitted.kernels, generated.codes)
+        emitted.layout.join(emitted.spared)
+        emitted.add(plan)
+        copies = emitted.only_copies()
         code = objects.finish()
-    emitted = _Emitted(_Layout(program), generated.codes, list(plan.flat()))
-    emitted.spared = in_place.joined(_outputs(program, plan), emitted.kernels, generated.codes)
-    emitted.layout.join(emitted.spared)
-    emitted.add(plan)
-    copies = emitted.only_copies()
     spared = {(source, output) for _, source, output in copies}
     return Recipe(
         name,

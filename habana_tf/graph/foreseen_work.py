@@ -3,9 +3,9 @@
 What: where a graph or a launch has many products, and the recipe cache has nothing of them, the processes that will
 help to compile them are started now (`compiler.codegen.objects.expect`).
 
-Why here: from before the pass, whose modules are imported first, to the first launch the graph is worked on on one
-core. That takes about as long as such a process takes to start, on another one. A warm start needs none of them, and
-starts none: before clusters have names that the cache can be asked for, it counts as cold if it was of no use so far.
+Why here: from before the pass to the first launch the graph is worked on on one core. That takes about as long as such
+a process takes to start, on another one. A warm start needs none of them, and starts none: before clusters have names
+that the cache can be asked for, it counts as cold if it was of no use so far.
 """
 
 from __future__ import annotations

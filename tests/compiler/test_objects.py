@@ -7,6 +7,7 @@ import gc
 import itertools
 import logging
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 
@@ -182,9 +183,29 @@ def test_workers_that_are_expected_start_before_there_is_a_recipe_and_are_taken(
         for ir in MODULES:
             made.add(ir)
         made.finish()
-    for thread in (*coming, *made._threads):
+    for thread in made._threads:
         thread.join(60)
-    assert len(started) == 2 == len(objects.idle._workers) and not objects.idle._coming
+    assert started == coming, "nobody has started more"
+    assert {*objects.idle._workers, *objects.idle._coming} == {*coming} and objects.idle._workers
+
+
+def test_expected_workers_that_nobody_took_end_with_the_process() -> None:
+    objects.expect(objects.LARGE)
+    (worker,) = objects.idle._coming
+    objects.idle.close()
+    assert not worker.usable and not objects.idle._coming
+
+
+def test_a_worker_that_is_free_takes_a_module_while_others_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python's lock would keep it waiting until the code generator pauses."""
+    monkeypatch.setattr(objects, "HANDOVER", 60)
+    with Objects(target(), large=True) as made:
+        give_up = time.monotonic() + 60
+        while not made._free and time.monotonic() < give_up:
+            time.sleep(0.01)
+        made.add(MODULES[0])
+        assert not made._waiting, "it was taken before `add` returned"
+        assert split(made.finish()) == [compile_ir(MODULES[0], target())]
 
 
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")

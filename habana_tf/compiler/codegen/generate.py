@@ -25,6 +25,11 @@ FEW = 6
 """Kernels of an op by itself."""
 COPIES = 2
 """Operands of a product that may have to be brought into another form in memory."""
+SMALLER = 3
+"""How many times smaller the first module is, which a worker process waits for, and are those of the last kernels: in
+the end one process waits for the other's module."""
+LAST = 0.4
+"""The part of all kernels that are the last ones."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +41,8 @@ class Generated:
 
 
 def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_bytes: int) -> Generated:
-    """Code for every kernel of a schedule. `add` gets each module (its text), as soon as it has `module_bytes`."""
+    """Code for every kernel of a schedule. `add` gets each module (its text), as soon as it has `module_bytes` or, of
+    the first and the last ones, a part of that."""
     lanes = target.lanes
     attributes = f'"target-cpu"="{target.llvm_cpu}" "target-features"="{target.llvm_features}"'
     if target.vector_bytes == 64:
@@ -46,7 +52,9 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     compact = by_itself and (_one_product(plan) or _generic(plan))
     codes = []
     known: dict[Hashable, tuple[Code, list[Node]]] = {}
-    for kernel in plan.flat():
+    kernels = list(plan.flat())
+    for number, kernel in enumerate(kernels):
+        functions.ends = number >= len(kernels) * (1 - LAST)
         if isinstance(kernel, Foreign):
             codes.append((_foreign(kernel), 0))
             continue
@@ -89,6 +97,9 @@ class _Functions:
         self._module, self._attributes, self._most = module, attributes, module_bytes
         self._alike: list[tuple[Call, str, frozenset[str]]] = []
         self._shape = ""
+        self.ends = False
+        """Whether those that come now are the last ones."""
+        self._begins = True
         self._texts: list[str] = []
         self._declarations: set[str] = set()
         self._size = 0
@@ -118,12 +129,12 @@ class _Functions:
                 self._size += len(body)
             self.calls.append(replace(call, name=name, ir="", constants=constants))
         self._alike = []
-        if self._size >= self._most:
+        if self._size >= (self._most // SMALLER if self._begins or self.ends else self._most):
             self._flush()
 
     def _flush(self) -> None:
         self._module(module(self._texts, self._declarations, self._attributes))
-        self._texts, self._declarations, self._size = [], set(), 0
+        self._texts, self._declarations, self._size, self._begins = [], set(), 0, False
 
 
 def _one_product(plan: Schedule) -> bool:

@@ -38,6 +38,8 @@ log = logging.getLogger("habana_tf")
 MODULE_BYTES = 64 << 10
 """IR of a module that is worth sending to another process."""
 MOST_WORKERS = 7
+HANDOVER = 0.001
+"""Seconds that a new module waits for a worker that is free to take it."""
 LARGE = 6
 """Products of a program that takes long enough to compile for a worker process to start meanwhile: of a product there
 are 50 KB of IR, and LLVM takes 20 ms for it."""
@@ -111,12 +113,12 @@ class Worker:
 
 
 class _Idle:
-    """The workers that wait for work; those of a process that forked are not its child's."""
+    """The workers that wait for work or start; those of a process that forked are not its child's."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
-        self._coming: list[threading.Thread] = []
+        self._coming: list[Worker] = []
         self._owner = os.getpid()
         self._warned = False
         atexit.register(self.close)
@@ -126,50 +128,52 @@ class _Idle:
         while True:
             with self._lock:
                 self._disown()
-                while self._workers:
-                    worker = self._workers.pop()
-                    if worker.usable:
-                        return worker
-                    worker.close()
-                if not self._coming:
+                starts = not self._workers
+                if starts and not self._coming:
                     return None
-                starting = self._coming.pop()
-            starting.join()
+                worker = (self._workers or self._coming).pop()
+            if not worker.usable:
+                worker.close()
+            elif not starts or self._is_ready(worker):
+                return worker
 
     def expect(self, count: int, start: Callable[[], Worker]) -> None:
         """Sees to it that so many workers wait or start."""
+        failed = None
         with self._lock:
             self._disown()
             for _ in range(count - len(self._workers) - len(self._coming)):
-                thread = threading.Thread(target=self._start, args=(start,), name="habana_tf compiler", daemon=True)
-                self._coming.append(thread)
-                thread.start()
+                try:
+                    self._coming.append(start())
+                except Exception as why:
+                    failed = why
+                    break
+        if failed is not None:
+            self.warn(failed)
 
     def _disown(self) -> None:
         """Of a process that forked; called with the lock held."""
         if self._owner != os.getpid():
             self._owner, self._workers, self._coming = os.getpid(), [], []
 
-    def _start(self, start: Callable[[], Worker]) -> None:
-        worker, me = self.started(start), threading.current_thread()
-        with self._lock:
-            if worker is not None:
-                self._workers.append(worker)
-            if me in self._coming:
-                self._coming.remove(me)
-
     def started(self, start: Callable[[], Worker]) -> Worker | None:
         """A new worker that can compile at once; None, with a warning, where none starts."""
-        worker = None
         try:
             worker = start()
+        except Exception as why:
+            self.warn(why)
+            return None
+        return worker if self._is_ready(worker) else None
+
+    def _is_ready(self, worker: Worker) -> bool:
+        """Waits until a worker can compile; False, with a warning, where it never will."""
+        try:
             worker.wait()
         except Exception as why:
             self.warn(why)
-            if worker is not None:
-                worker.close()
-            return None
-        return worker
+            worker.close()
+            return False
+        return True
 
     def give(self, worker: Worker) -> None:
         with self._lock:
@@ -184,7 +188,7 @@ class _Idle:
     def close(self) -> None:
         """Ends all workers."""
         with self._lock:
-            workers, self._workers = self._workers, []
+            workers, self._workers, self._coming = [*self._workers, *self._coming], [], []
         if self._owner == os.getpid():
             for worker in workers:
                 worker.close()
@@ -218,6 +222,7 @@ class Objects:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._count = 0
+        self._free = 0
         self._complete = False
         if large and processes() > 1:
             self._help()
@@ -236,7 +241,9 @@ class Objects:
         with self._changed:
             self._waiting.append((self._count, ir))
             self._count += 1
-            self._changed.notify()
+            if self._free:  # and would wait for Python's lock, which the code generator keeps for milliseconds
+                self._changed.notify_all()
+                self._changed.wait_for(lambda: not self._waiting, HANDOVER)
         if self._count > 1 and len(self._threads) < min(processes() - 1, self._count):
             self._help()
 
@@ -259,9 +266,13 @@ class Objects:
 
     def _next(self, wait: bool) -> tuple[int, str] | None:
         with self._changed:
+            self._free += wait
             while wait and not self._waiting and not self._complete:
                 self._changed.wait()
-            return self._waiting.popleft() if self._waiting else None
+            self._free -= wait
+            job = self._waiting.popleft() if self._waiting else None
+            self._changed.notify_all()
+            return job
 
     def _put(self, number: int, code: bytes | Exception) -> None:
         with self._changed:
