@@ -8,6 +8,9 @@ Seeds of dropout are drawn while tracing, and the trace that counts is Keras' se
 its forward pass is traced by itself first, which draws what Keras' first trace would have drawn: the numbers of a
 program are the same with and without this.
 
+The function of a step is a call of another one, and AutoGraph converts it all the same: that takes as long as to trace
+a small network. Here it is called as it is; what it calls is converted as ever (`_as_it_is`).
+
 Left to Keras, which then traces twice: models with a `train_step`, `test_step`, `compute_loss` or `compute_metrics` of
 their own or without shapes yet, Keras' legacy optimizers and those whose `minimize` or `apply_gradients` is not Keras',
 Nadam, several replicas in one process, parameter servers, `run_eagerly`, data of unknown rank.
@@ -37,6 +40,10 @@ Step = Callable[[Any], Any]
 
 def _wrap(module: ModuleType) -> None:
     model = getattr(module, "Model", None)
+    for kind in ("train", "test", "predict"):
+        make = f"make_{kind}_function"
+        if hasattr(model, make):
+            _changes.set(model, make, _unconverted(getattr(model, make), f"{kind}_function"))
     for kind in ("train", "test"):
         make = f"make_{kind}_function"
         parts = {name: getattr(model, name, None) for name in (f"{kind}_step", "compute_loss", "compute_metrics")}
@@ -49,6 +56,43 @@ install = _changes.install
 """Changes Keras 2 now, or as soon as it is imported."""
 uninstall = _changes.uninstall
 """Gives Keras its own behaviour back."""
+
+
+def _unconverted(make: Callable[..., Step], name: str) -> Callable[..., Step]:
+    """Keras' `make_train_function` and the like, whose step is called as it is. name: where the model keeps that."""
+
+    def make_function(self: Any, force: bool = False) -> Step:
+        before = getattr(self, name)
+        made = make(self, force)
+        if made is not before and settings.HABANA_SIM_KERAS_TRACE.get():
+            try:
+                _as_it_is(made)
+            except Exception:
+                _log.debug("AutoGraph converts %s of %r", name, getattr(self, "name", self), exc_info=True)
+        return made
+
+    return make_function
+
+
+def _as_it_is(step: Any) -> None:
+    """Has TensorFlow call the function of a step, a tf.function, without looking for what AutoGraph could convert.
+
+    Whom it calls are told that AutoGraph is on, as they are by converted code: layers of a program are converted.
+    """
+    from tensorflow.python.autograph.core import ag_ctx, converter
+    from tensorflow.python.autograph.impl import api
+
+    plain = getattr(step, "python_function", None)
+    if plain is None or plain.__code__.co_names:
+        return  # Keras runs eagerly, or several steps in a call: that has a loop over `tf.range`
+    options = converter.ConversionOptions(recursive=True, user_requested=True)
+
+    def call(iterator: Any) -> Any:
+        with ag_ctx.ControlStatusCtx(ag_ctx.Status.ENABLED, options):
+            return plain(iterator)
+
+    call.__name__ = plain.__name__  # as TensorFlow calls the graph
+    step._decorate(lambda _: api.autograph_artifact(call))
 
 
 def _prepared(make: Callable[..., Step], parts: Mapping[str, Any], name: str, training: bool) -> Callable[..., Step]:
