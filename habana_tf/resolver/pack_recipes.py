@@ -37,7 +37,7 @@ _UNARY = (
     "Abs Ceil Cos Erf Exp Floor Log Log1p LogicalNot Neg Reciprocal Rsqrt Sigmoid Sign Sin Softplus Sqrt Square Tanh "
     "Relu Relu6 Elu Selu Softsign LeakyRelu".split()
 )
-_BINARY = "AddV2 Sub Mul RealDiv Maximum Minimum SquaredDifference".split()
+_BINARY = "AddV2 Sub Mul RealDiv DivNoNan Maximum Minimum SquaredDifference".split()
 _COMPARE = "Equal NotEqual Less LessEqual Greater GreaterEqual".split()
 _BROADCAST = [
     ((8,), (8,)), ((8,), ()), ((), (8,)), ((), ()),  # alike, and with a number
@@ -96,10 +96,11 @@ def forms() -> Iterator[Form]:
         yield lambda x: raw.Pack(values=[x]), (ones((8,), dtype),)
     yield from _products()
     yield from _parts_of_shapes()
+    for rank in (0, *_RANKS):  # of no axes are the weights of Keras' metrics
+        for dtype in ("float32", "int32"):
+            yield lambda d, v: raw.Fill(dims=d, value=v), (np.full((rank,), 2, "int32"), ones((), dtype))
     for rank in _RANKS:
         shape = np.full((rank,), 2, "int32")
-        for dtype in ("float32", "int32"):
-            yield lambda d, v: raw.Fill(dims=d, value=v), (shape, ones((), dtype))
         for name in ("StatelessRandomUniformV2", "StatelessRandomNormalV2", "StatelessTruncatedNormalV2"):
             yield (
                 lambda s, k, c, a, name=name: getattr(raw, name)(shape=s, key=k, counter=c, alg=a),
