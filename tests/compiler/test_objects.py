@@ -189,6 +189,15 @@ def test_workers_that_are_expected_start_before_there_is_a_recipe_and_are_taken(
     assert {*objects.idle._workers, *objects.idle._coming} == {*coming} and objects.idle._workers
 
 
+def test_a_worker_that_has_ended_is_not_counted_on() -> None:
+    objects.expect(objects.LARGE)
+    (first,) = objects.idle._coming
+    first._process.kill()
+    first._process.wait()
+    objects.expect(objects.LARGE)
+    assert objects.idle._coming[0] is not first and len(objects.idle._coming) == 1
+
+
 def test_expected_workers_that_nobody_took_end_with_the_process() -> None:
     objects.expect(objects.LARGE)
     (worker,) = objects.idle._coming

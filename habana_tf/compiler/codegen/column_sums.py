@@ -31,7 +31,7 @@ STRIPS = (2, 3)
 GUARDED = 4
 """How many times as long as the shortest a point takes that is guarded."""
 PLACES = 2
-"""Vectors of columns side by side where places are found: more are more code, of which there is much, and no faster."""
+"""Vectors of columns side by side where places in a few rows are found: more are more code, and no faster."""
 REGISTERS = 24
 """Vectors of sums that stay in registers, of a CPU with the widest vectors; the others have half as many."""
 
@@ -70,7 +70,7 @@ class ColumnSums:
         if isinstance(n, int):
             side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
         side = min(side, self._most_beside())
-        if any(r.is_arg for r in self.body.reductions):
+        if numel(inner) <= TURNS and any(r.is_arg for r in self.body.reductions):
             side = min(side, PLACES)
         if points > 1:
             taken = points * (2 if any(r.is_arg for r in self.body.reductions) else 1)

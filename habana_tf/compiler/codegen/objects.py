@@ -142,6 +142,10 @@ class _Idle:
         failed = None
         with self._lock:
             self._disown()
+            for some in (self._workers, self._coming):
+                for worker in [w for w in some if not w.usable]:
+                    some.remove(worker)
+                    worker.close()
             for _ in range(count - len(self._workers) - len(self._coming)):
                 try:
                     self._coming.append(start())
