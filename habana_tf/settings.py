@@ -201,8 +201,8 @@ HABANA_SIM_KERAS_TRACE: Setting[bool] = Setting(
     "HABANA_SIM_KERAS_TRACE",
     True,
     *kind.SWITCH,
-    meaning="Have Keras 2 trace the step of fit once, not twice, and without AutoGraph, its LSTM and GRU as parts of the "
-    "step, and updates of variables once for all.",
+    meaning="Have Keras 2 trace the step of fit once, not twice, and without AutoGraph, its LSTM and GRU as parts of "
+    "the step, and updates of variables once for all.",
     key=False,
 )
 
