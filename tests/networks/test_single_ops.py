@@ -20,7 +20,9 @@ def test_a_large_network_compiles_few_single_ops() -> None:
         model.compile("sgd", "sparse_categorical_crossentropy")
         model.fit(np.zeros((2, 32, 32, 3), np.float32), np.arange(2), batch_size=2, verbose=0)
         ops = habana_tf.recompilation_report().one_op
-        print(json.dumps({op: recipes for op, recipes in ops.items() if "compiled" in recipes}))
+        print(json.dumps({op: dict(recipes) for op, recipes in ops.items()}))
     """, imported=True, timeout=300)  # fmt: skip
-    compiled = json.loads(done.stdout.splitlines()[-1])
-    assert 0 < sum(recipes["compiled"] for recipes in compiled.values()) <= 60, compiled
+    ops = json.loads(done.stdout.splitlines()[-1])
+    compiled, packaged = ({op: n[how] for op, n in ops.items() if how in n} for how in ("compiled", "packaged"))
+    assert compiled or packaged, "the network was built of something"
+    assert sum(compiled.values()) <= 60, compiled
