@@ -43,7 +43,7 @@ def _wrap(module: ModuleType) -> None:
     for kind in ("train", "test", "predict"):
         make = f"make_{kind}_function"
         if hasattr(model, make):
-            _changes.set(model, make, _unconverted(getattr(model, make), f"{kind}_function"))
+            _changes.set(model, make, _unconverted(getattr(model, make)))
     for kind in ("train", "test"):
         make = f"make_{kind}_function"
         parts = {name: getattr(model, name, None) for name in (f"{kind}_step", "compute_loss", "compute_metrics")}
@@ -58,17 +58,16 @@ uninstall = _changes.uninstall
 """Gives Keras its own behaviour back."""
 
 
-def _unconverted(make: Callable[..., Step], name: str) -> Callable[..., Step]:
-    """Keras' `make_train_function` and the like, whose step is called as it is. name: where the model keeps that."""
+def _unconverted(make: Callable[..., Step]) -> Callable[..., Step]:
+    """Keras' `make_train_function` and the like, whose step is called as it is."""
 
     def make_function(self: Any, force: bool = False) -> Step:
-        before = getattr(self, name)
         made = make(self, force)
-        if made is not before and settings.HABANA_SIM_KERAS_TRACE.get():
+        if settings.HABANA_SIM_KERAS_TRACE.get():
             try:
                 _as_it_is(made)
             except Exception:
-                _log.debug("AutoGraph converts %s of %r", name, getattr(self, "name", self), exc_info=True)
+                _log.debug("AutoGraph converts the step of %r", getattr(self, "name", self), exc_info=True)
         return made
 
     return make_function
@@ -77,22 +76,13 @@ def _unconverted(make: Callable[..., Step], name: str) -> Callable[..., Step]:
 def _as_it_is(step: Any) -> None:
     """Has TensorFlow call the function of a step, a tf.function, without looking for what AutoGraph could convert.
 
-    Whom it calls are told that AutoGraph is on, as they are by converted code: layers of a program are converted.
+    AutoGraph stays on for whom it calls: layers of a program are converted.
     """
-    from tensorflow.python.autograph.core import ag_ctx, converter
     from tensorflow.python.autograph.impl import api
 
-    plain = getattr(step, "python_function", None)
-    if plain is None or plain.__code__.co_names:
-        return  # Keras runs eagerly, or several steps in a call: that has a loop over `tf.range`
-    options = converter.ConversionOptions(recursive=True, user_requested=True)
-
-    def call(iterator: Any) -> Any:
-        with ag_ctx.ControlStatusCtx(ag_ctx.Status.ENABLED, options):
-            return plain(iterator)
-
-    call.__name__ = plain.__name__  # as TensorFlow calls the graph
-    step._decorate(lambda _: api.autograph_artifact(call))
+    function = getattr(step, "python_function", None)
+    if function is not None and not function.__code__.co_names:
+        api.autograph_artifact(function)  # else Keras runs eagerly, or has a loop over `tf.range` for several steps
 
 
 def _prepared(make: Callable[..., Step], parts: Mapping[str, Any], name: str, training: bool) -> Callable[..., Step]:

@@ -85,6 +85,22 @@ def own_step() -> Any:
     return OwnStep(x, layers.Dense(3)(x))
 
 
+class ConvertedStep(tf.keras.Model):
+    def train_step(self, data: Any) -> Any:
+        def turned(strategy: Any, x: Any) -> Any:
+            if tf.reduce_sum(x) > 1e9:  # converted where the step is called with AutoGraph on, and nowhere else
+                x = -x
+            return x
+
+        x, y = data
+        return super().train_step((tf.distribute.get_replica_context().merge_call(turned, (x,)), y))
+
+
+def converted_step() -> Any:
+    x = layers.Input((6,))
+    return ConvertedStep(x, layers.Dense(3)(x))
+
+
 def step_of_one_object() -> Any:
     model = dense()
 
@@ -170,6 +186,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "built": lambda: on(written_and_built(), adam()),
     "unbuilt": lambda: on(Written(), adam()),
     "own step": lambda: on(own_step(), adam()),
+    "own step, converted": lambda: on(converted_step(), adam()),
     "step of one object": lambda: on(step_of_one_object(), adam()),
     "own loss": lambda: on(own_loss(), adam(), ("accuracy",), Y, None),
     "own metrics": lambda: on(own_metrics(), adam()),
