@@ -13,6 +13,7 @@ import pytest
 KERAS_3 = int(version("keras").split(".")[0]) >= 3
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs the right to change owners and groups")
+examples_run = pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals")
 workers_fit = pytest.mark.skipif(KERAS_3, reason="Keras 3 cannot fit with several workers")
 
 needs_horovod = pytest.mark.skipif(

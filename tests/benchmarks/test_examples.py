@@ -11,7 +11,7 @@ from rich.console import Console
 
 from tests.benchmarks import examples
 from tests.child import machine
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
 
 def noted(step: float, first: float, **more: Any) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def test_a_program_that_does_not_say_its_steps_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.rest
-@pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals")
+@examples_run
 @pytest.mark.parametrize("name", examples.PROGRAMS)
 def test_the_second_run_writes_no_recipe(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

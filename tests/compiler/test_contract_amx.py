@@ -23,6 +23,7 @@ BF16 = DType.BF16
 AMX = Target(Isa.AMX, True, "sapphirerapids", "")
 
 pytestmark = pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="AMX is of x86-64")
+needs_pairs = pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")
 
 
 class Registers:
@@ -135,7 +136,7 @@ CASES = {
 }
 
 
-@pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")
+@needs_pairs
 @pytest.mark.parametrize("name", CASES)
 def test_products(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     registers = emulate(monkeypatch)
@@ -146,7 +147,7 @@ def test_products(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not registers.rows, "registers were not released"
 
 
-@pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")
+@needs_pairs
 @pytest.mark.parametrize("rows", [1, 31, 32, 75])
 @pytest.mark.parametrize("name", ["product", "image"])
 def test_rows_of_symbolic_number(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,7 +178,7 @@ PACKED = {
 }
 
 
-@pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")
+@needs_pairs
 @pytest.mark.parametrize("way", ["dot", "widen"])
 @pytest.mark.parametrize("name", PACKED)
 def test_products_of_packed_operands(name: str, way: Literal["dot", "widen"], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ def test_products_of_packed_operands(name: str, way: Literal["dot", "widen"], mo
     assert registers.products and not registers.rows, "registers were not released"
 
 
-@pytest.mark.skipif(not target().multiplies_bf16_pairs, reason="the rest of the kernel is for AVX-512")
+@needs_pairs
 @pytest.mark.parametrize("rows", [2, 31, 32, 75])
 def test_packed_rows_of_symbolic_number(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     registers = emulate(monkeypatch)

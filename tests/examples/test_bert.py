@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.examples.programs import all_on_hpu, losses, train
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
-pytestmark = pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals")
+pytestmark = examples_run
 PROGRAM = "bert/run_pretraining.py"
 SIZES = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
 SHORT = ("--tales", "200", "--train_batch_size", "16", "--num_warmup_steps", "5", "--log_every", "10")

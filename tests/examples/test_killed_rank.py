@@ -14,11 +14,11 @@ import pytest
 
 from tests.distribute.job import TIMEOUT, job
 from tests.examples.programs import EXAMPLES, losses
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
 TOOLS = Path(sys.executable).parent
 pytestmark = [
-    pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals"),
+    examples_run,
     pytest.mark.rest,
 ]
 

@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 from tests.examples.programs import EXAMPLES
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
 sys.path.append(str(EXAMPLES))
-pytestmark = pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals")
+pytestmark = examples_run
 RATE, DECAY, BETA_1, BETA_2, EPSILON, STEPS = 0.1, 0.3, 0.9, 0.999, 1e-6, 4
 SHAPES = {"kernel": (5, 3), "bias": (4,), "zeros": (2, 3)}
 

@@ -15,10 +15,10 @@ import pytest
 
 from tests.child import environment
 from tests.examples.programs import EXAMPLES, all_on_hpu, losses, train
-from tests.versions import KERAS_3, needs_horovod
+from tests.versions import examples_run, needs_horovod
 
 pytestmark = [
-    pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals"),
+    examples_run,
     pytest.mark.rest,
 ]
 SMALL = ("--depth", "10", "--width", "8", "--image_size", "64", "--levels", "2", "-v", "5", "--eval_samples", "16")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.examples.programs import all_on_hpu, losses, train
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
-pytestmark = pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals")
+pytestmark = examples_run
 LINE = ("text_generation/generate.py", "--depth", "1", "--width", "32", "--heads", "2", "--length", "48",
         "--log_every", "40", "--learning_rate", "0.01", "-d", "fp32")  # fmt: skip
 PROMPT = "The miller took "

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.examples.programs import EXAMPLES, all_on_hpu, losses, train
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
 sys.path.append(str(EXAMPLES / "transformer"))
 from language import sentence
 
-pytestmark = pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals")
+pytestmark = examples_run
 PROGRAM = "transformer/translate.py"
 SMALL = ("--hidden_size", "32", "--num_hidden_layers", "1", "--num_heads", "2", "--filter_size", "64", "-b", "16",
          "--learning_rate_warmup_steps", "40", "--log_every", "10", "--eval_batch_size", "8")  # fmt: skip

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.examples.programs import all_on_hpu, losses, train
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
 pytestmark = [
-    pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals"),
+    examples_run,
     pytest.mark.rest,
 ]
 LINE = ("unet/unet2d.py", "--image_size", "32", "--filters", "8", "--levels", "2", "--learning_rate", "0.005")

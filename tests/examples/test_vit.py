@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.examples.programs import all_on_hpu, losses, train
-from tests.versions import KERAS_3
+from tests.versions import examples_run
 
-pytestmark = pytest.mark.skipif(KERAS_3, reason="the examples are written for Keras 2, as their originals")
+pytestmark = examples_run
 SHORT = ("--train_batch_size", "32", "--warmup_steps", "5", "--log_every", "5")
 
 
