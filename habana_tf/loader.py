@@ -124,8 +124,7 @@ def load_habana_module(allow_op_override: bool | None = None) -> None:
         keras_updates.install()
         xla_compat.install(traced=started)
         register_all()
-        for module in ("foreseen_work", "pipeline"):
-            importlib.import_module(f"habana_tf.graph.{module}")  # the first step of a program would wait for it
+        importlib.import_module("habana_tf.graph.pipeline")  # the first step of a program would wait for it
         device_state.set_loaded()
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's

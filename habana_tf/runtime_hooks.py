@@ -111,12 +111,10 @@ def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | Non
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:
     """TensorFlow's placed graph after the graph pass, or None when there is nothing to do."""
-    from .graph import foreseen_work
+    from . import habana_variables
+    from .graph import foreseen_work, pipeline
 
     foreseen_work.announce_graph(graph)
-    from . import habana_variables
-    from .graph import pipeline
-
     habana_variables.announce()  # scripts set some after loading
     return pipeline.optimize(graph, item)
 

@@ -79,9 +79,9 @@ class Store(Reader):
         return self.options.mode != "refresh" and next(self._of_name(name), None) is not None
 
     def is_empty(self) -> bool:
-        """Whether there is no entry, by the names of directories alone."""
+        """Whether there is nothing to find, by the names of directories alone; in mode refresh nothing counts."""
         with suppress(OSError, Refused), self.version(create=False) as version:
-            return not shards(version)
+            return self.options.mode == "refresh" or not shards(version)
         return True
 
     def of_program(self, program: str, name: str) -> Entry | None:

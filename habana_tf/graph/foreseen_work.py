@@ -20,7 +20,7 @@ from habana_tf.compiler.codegen import objects
 from .products import count, is_product
 
 if TYPE_CHECKING:
-    from .launch_nodes import LaunchNode  # takes as long to import as a worker takes to start
+    from .launch_nodes import LaunchNode
 
 __all__ = ["announce", "announce_graph"]
 

@@ -64,6 +64,10 @@ def test_a_graph_is_told_where_no_cache_was_of_use(
     RecipeCache().store(second, "other", {}, {}, 0.0)
     foreseen_work.announce_graph(data)
     assert expected == [objects.LARGE] * 2, "of what it has nothing is known"
+    with monkeypatch.context() as anew:
+        anew.setenv("HABANA_SIM_CACHE_MODE", "refresh")
+        foreseen_work.announce_graph(data)
+    assert expected.pop() == objects.LARGE and len(expected) == 2, "all of it is made anew"
     assert process_cache.lookup(first) is None
     foreseen_work.announce_graph(data)
     assert expected == [objects.LARGE] * 3, "it had nothing"

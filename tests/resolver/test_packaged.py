@@ -47,6 +47,16 @@ def test_the_first_call_of_a_model_compiles_little_and_is_right() -> None:
     assert kinds.count("packaged") >= 8 and kinds.count("compiled") <= 2, found
 
 
+@needs_them
+def test_a_first_fit_compiles_no_op_by_itself() -> None:
+    """The weights of metrics, which have no axes, and the mean that `fit` shows are in the package too."""
+    found = hits(MODEL + """
+model.compile("adam", "sparse_categorical_crossentropy", ["accuracy"])
+model.fit(tf.ones([2, 9, 9, 3]), tf.zeros([2], tf.int64), verbose=0)
+""")  # fmt: skip
+    assert {"Fill", "DivNoNan"} <= {op for op, each in found.items() if set(each) == {"packaged"}}, found
+
+
 def test_a_setting_compiles_them_all_the_same() -> None:
     found = hits(MODEL, HABANA_SIM_PACKAGED_RECIPES="0")
     assert not any("packaged" in each for each in found.values()), found

@@ -69,11 +69,10 @@ class ColumnSums:
         side = 1
         if isinstance(n, int):
             side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
-        side = min(side, self._most_beside())
-        if numel(inner) <= TURNS and any(r.is_arg for r in self.body.reductions):
-            side = min(side, PLACES)
+        finds_places = any(r.is_arg for r in self.body.reductions)
+        side = min(side, self._most_beside(), PLACES if finds_places and numel(inner) <= TURNS else side)
         if points > 1:
-            taken = points * (2 if any(r.is_arg for r in self.body.reductions) else 1)
+            taken = points * (2 if finds_places else 1)
             side = max(1, min(side, (REGISTERS if self.lanes >= WIDEST else REGISTERS // 2) // taken))
         width = side * self.lanes
         tiles = ext.div(ext.add(n, width - 1), width)

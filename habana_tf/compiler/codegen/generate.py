@@ -54,7 +54,7 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     known: dict[Hashable, tuple[Code, list[Node]]] = {}
     kernels = list(plan.flat())
     for number, kernel in enumerate(kernels):
-        functions.ends = number >= len(kernels) * (1 - LAST)
+        functions.small |= number >= len(kernels) * (1 - LAST)
         if isinstance(kernel, Foreign):
             codes.append((_foreign(kernel), 0))
             continue
@@ -97,9 +97,8 @@ class _Functions:
         self._module, self._attributes, self._most = module, attributes, module_bytes
         self._alike: list[tuple[Call, str, frozenset[str]]] = []
         self._shape = ""
-        self.ends = False
-        """Whether those that come now are the last ones."""
-        self._begins = True
+        self.small = True
+        """Whether the next module is a small one."""
         self._texts: list[str] = []
         self._declarations: set[str] = set()
         self._size = 0
@@ -129,12 +128,12 @@ class _Functions:
                 self._size += len(body)
             self.calls.append(replace(call, name=name, ir="", constants=constants))
         self._alike = []
-        if self._size >= (self._most // SMALLER if self._begins or self.ends else self._most):
+        if self._size >= (self._most // SMALLER if self.small else self._most):
             self._flush()
 
     def _flush(self) -> None:
         self._module(module(self._texts, self._declarations, self._attributes))
-        self._texts, self._declarations, self._size, self._begins = [], set(), 0, False
+        self._texts, self._declarations, self._size, self.small = [], set(), 0, False
 
 
 def _one_product(plan: Schedule) -> bool:

@@ -39,7 +39,8 @@ MODULE_BYTES = 64 << 10
 """IR of a module that is worth sending to another process."""
 MOST_WORKERS = 7
 HANDOVER = 0.001
-"""Seconds that a new module waits for a worker that is free to take it."""
+"""Seconds that the code generator waits at most for a free worker to take a new module. Without, the worker's thread
+gets Python's lock when the generator has had it for `sys.getswitchinterval`, five milliseconds."""
 LARGE = 6
 """Products of a program that takes long enough to compile for a worker process to start meanwhile: of a product there
 are 50 KB of IR, and LLVM takes 20 ms for it."""
@@ -128,13 +129,13 @@ class _Idle:
         while True:
             with self._lock:
                 self._disown()
-                starts = not self._workers
-                if starts and not self._coming:
+                waits = bool(self._workers)
+                if not waits and not self._coming:
                     return None
                 worker = (self._workers or self._coming).pop()
             if not worker.usable:
                 worker.close()
-            elif not starts or self._is_ready(worker):
+            elif waits or self._is_ready(worker):
                 return worker
 
     def expect(self, count: int, start: Callable[[], Worker]) -> None:
@@ -226,7 +227,7 @@ class Objects:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._count = 0
-        self._free = 0
+        self._free = 0  # threads that wait for a module
         self._complete = False
         if large and processes() > 1:
             self._help()
@@ -245,7 +246,7 @@ class Objects:
         with self._changed:
             self._waiting.append((self._count, ir))
             self._count += 1
-            if self._free:  # and would wait for Python's lock, which the code generator keeps for milliseconds
+            if self._free:
                 self._changed.notify_all()
                 self._changed.wait_for(lambda: not self._waiting, HANDOVER)
         if self._count > 1 and len(self._threads) < min(processes() - 1, self._count):
