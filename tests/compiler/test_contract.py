@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,9 +18,9 @@ from habana_tf.compiler.codegen.contract import (
     emit_contract,
 )
 from habana_tf.compiler.codegen.contract_narrow import narrow_tiling
-from habana_tf.compiler.codegen.contract_point import Line, Point
+from habana_tf.compiler.codegen.contract_point import Line, Point, StoreResult
 from habana_tf.compiler.codegen.contract_tiles import plan
-from habana_tf.compiler.contraction import canonical, guards_in_place
+from habana_tf.compiler.contraction import Canonical, canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType
@@ -192,6 +193,28 @@ def test_many_of_few_columns_are_turned_over_in_one_square(columns: int, squares
     tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
     c = canonical(matmul(16 * 15, columns, 64, ta=True).spec)
     assert narrow_tiling(c, tgt, "rows").size == squares * tgt.lanes
+
+
+class Doubled(StoreResult):
+    """Stores the sums doubled so many times."""
+
+    def __init__(self, c: Canonical, times: int) -> None:
+        super().__init__(c, False)
+        self.times = times
+
+    def vector(self, fn: emit.Function, p: Point) -> Sequence[str]:
+        for _ in range(self.times):
+            p = replace(p, value=fn.op(f"fadd <{p.lanes} x float> {p.value}, {p.value}"))
+        return super().vector(fn, p)
+
+
+@pytest.mark.parametrize(("times", "written"), [(1, 16), (12, 1)])
+def test_a_long_epilogue_behind_a_square_is_in_a_loop(times: int, written: int) -> None:
+    """Written out for each of its rows it is more code than the sums."""
+    spec = matmul(16 * 15, 10, 64, ta=True).spec
+    tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
+    (call,) = emit_contract(spec, tgt, "kernel", Doubled(canonical(spec), times)).calls
+    assert call.ir.count("fadd") == times * written
 
 
 def test_what_never_runs_is_not_written() -> None:

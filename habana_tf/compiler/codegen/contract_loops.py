@@ -259,7 +259,8 @@ class TileLoops:
         for."""
         terms = ext.product(label.extent for label in self.c.k)
         steps = terms // 2 if isinstance(terms, int) and self.p.dot else terms
-        most = INLINE_LONG if isinstance(steps, int) and steps >= LONG else INLINE
+        long = isinstance(steps, int) and steps >= LONG
+        most = INLINE_LONG if long or self.p.lanes == "rows" else INLINE  # of a square's rows there are enough to loop
         return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
 
     def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
