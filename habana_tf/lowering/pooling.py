@@ -32,7 +32,8 @@ from .spatial import Axis
 
 LOWEST = float("-inf")
 FEW = 9
-"""Elements of a window that a kernel looks at without a loop; in larger ones it had to find each one's place anew."""
+"""Elements of a window that a kernel looks at without a loop. Of larger ones it finds each one's place anew: maxima of
+13 x 13 elements took half as long again, though with their gradient a fifth less."""
 I8_PLACES = 128
 """Elements of a window whose offsets an int8 can be."""
 
