@@ -29,6 +29,7 @@ __all__ = [
     "registrations",
     "resolve",
     "variable_plan",
+    "warn_of_index",
 ]
 
 Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
@@ -141,6 +142,13 @@ def profile_stop() -> bytes:
     from .timeline import profiler
 
     return profiler.stop()
+
+
+def warn_of_index(text: str) -> None:
+    """A launch met an index out of range."""
+    from .resolver import index_checks
+
+    index_checks.warn(text)
 
 
 def no_card_text() -> str:

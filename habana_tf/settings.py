@@ -293,6 +293,13 @@ HABANA_SIM_UPDATE_IN_PLACE: Setting[bool] = Setting(
     meaning="0 gives a variable new memory with every update, for measuring what it saves to write over the old value.",
     key=False,
 )
+HABANA_SIM_CHECK_INDICES: Setting[str] = Setting(
+    "HABANA_SIM_CHECK_INDICES",
+    "warn",
+    *kind.choice("warn", "error", "off"),
+    meaning="What a launch does about an index or a label out of range: one warning, TensorFlow's error, or nothing.",
+    key=False,
+)
 HABANA_SIM_CHECK_KERNELS: Setting[bool] = Setting(
     "HABANA_SIM_CHECK_KERNELS",
     False,

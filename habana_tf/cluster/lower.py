@@ -11,7 +11,7 @@ from typing import Any
 from ..ir.builder import Builder, ShapeError
 from ..ir.conditions import NeedsNumber, Premises
 from ..ir.extent import Extent
-from ..ir.primitives import Node, Program
+from ..ir.primitives import IndexCheck, Node, Program
 from ..lowering.lowering import Lowering, LoweringError
 from ..lowering.ranks import LEAST_RANKS, RANKS, WORDS
 from ..lowering.table import LOOP, lookup
@@ -23,18 +23,19 @@ class Walk:
     """A cluster being lowered, node by node in order.
 
     shapes: one per cluster input. values: NumPy arrays for the inputs that fix shapes, None for the others. dims: for
-    symbols in them the sizes at hand.
+    symbols in them the sizes at hand. checked: whether the program has outputs that check indices.
     """
 
     def __init__(
         self, cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None],
-        dims: Sequence[int] = (),
+        dims: Sequence[int] = (), checked: bool = False,
     ) -> None:  # fmt: skip
         self.b = Builder()
         self.premises = Premises(dims)
         self.cluster = cluster
         self.fixed: dict[Node, Any] = {}
         self.states: list[Extent] = [0] * len(cluster.states)
+        self.checks: list[tuple[Node, IndexCheck]] | None = [] if checked else None
         self._made: dict[tuple[int, int], Node] = {}
         for i, arg in enumerate(cluster.inputs):
             node = self.b.input(shapes[i], arg.dtype)
@@ -50,7 +51,9 @@ class Walk:
         """Lowers the next node. Raises LoweringError for an op without a row or one that its lowering refuses,
         NeedsNumber where a symbol does not do."""
         self.b.origin = n.index
-        outputs = lower_node(self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states, self.premises)
+        outputs = lower_node(
+            self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states, self.premises, self.checks
+        )
         for k, out in enumerate(outputs):
             self._made[n.index, k] = out
 
@@ -58,14 +61,19 @@ class Walk:
         """What all nodes came to."""
         outputs = [self._made[ref] for ref in self.cluster.outputs]
         updates = tuple((r.assigns, k) for k, r in enumerate(self.cluster.results) if r.assigns >= 0)
-        return Program(self.b.inputs, outputs, self.states, self.premises.conditions, updates)
+        checks = self.checks or []
+        return Program(
+            self.b.inputs, [*outputs, *(node for node, _ in checks)], self.states, self.premises.conditions, updates,
+            tuple(check for _, check in checks),
+        )  # fmt: skip
 
 
 def lower(
-    cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None], dims: Sequence[int] = ()
-) -> Program:
+    cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None], dims: Sequence[int] = (),
+    checked: bool = False,
+) -> Program:  # fmt: skip
     """The program of a cluster, for arguments as in `Walk`. Raises what `Walk.step` raises."""
-    walk = Walk(cluster, shapes, values, dims)
+    walk = Walk(cluster, shapes, values, dims, checked)
     for n in cluster.nodes:
         walk.step(n)
     return walk.program()
@@ -73,15 +81,15 @@ def lower(
 
 def lower_node(
     b: Builder, n: ClusterNode, inputs: list[Node], fixed: dict[Node, Any], states: list[Extent],
-    order: Sequence[int], premises: Premises | None = None,
+    order: Sequence[int], premises: Premises | None = None, checks: list[tuple[Node, IndexCheck]] | None = None,
 ) -> list[Node]:  # fmt: skip
-    """The output nodes of one cluster node."""
+    """The output nodes of one cluster node. checks: where the checks of its indices go; None for none."""
     row = lookup(n.op)
     if row is None:
         raise LoweringError(f"{n.op} {n.name!r} has no row in the op table")
     state = order.index(n.index) if n.index in order else None
     premises = premises or Premises()
-    context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state, premises)
+    context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state, premises, checks)
     try:
         _check_ranks(context)
         result = loops.lower(context, n, lower_node) if n.op == LOOP else row.lower(context)

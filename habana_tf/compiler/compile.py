@@ -20,7 +20,7 @@ from .codegen.objects import LARGE, MODULE_BYTES, Objects
 from .describe import describe, describe_copy
 from .loop_blocks import in_blocks
 from .memory_plan import Lifetime, place
-from .recipe import Buffer, CustomCall, KernelCall, Kind, LoopCalls, Recipe
+from .recipe import Buffer, CheckedIndices, CustomCall, KernelCall, Kind, LoopCalls, Recipe
 from .rewrite import rewrite
 from .row_blocks import in_row_blocks
 from .schedule import Repeated, Schedule, schedule
@@ -29,7 +29,7 @@ from .streamed_results import mark_streamed
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
-    outputs = [(n.dtype, n.shape) for n in program.outputs]
+    outputs = [(n.dtype, n.shape) for n in program.results]
     program = prepared(program)
     plan = schedule(program)
     mark_streamed(plan, program, target)
@@ -40,6 +40,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         emitted.spared = in_place.joined(_outputs(program, plan), emitted.kernels, generated.codes)
         emitted.layout.join(emitted.spared)
         emitted.add(plan)
+        checks = emitted.checks(program)
         copies = emitted.only_copies()
         code = objects.finish()
     spared = {(source, output) for _, source, output in copies}
@@ -57,6 +58,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         conditions=program.conditions,
         loops=emitted.loops,
         customs=emitted.customs,
+        checks=checks,
     )
 
 
@@ -106,6 +108,13 @@ class _Emitted:
     def only_copies(self) -> list[tuple[int, int, int]]:
         last = {source: self.layout.life(source)[1] for _, source, _ in self.copies}
         return [(at, int(source.arg), output) for at, source, output in self.copies if last[source] == at]
+
+    def checks(self, program: Program) -> list[CheckedIndices]:
+        """Where the runtime finds what it checks when all calls are made."""
+        found = zip(program.checked, program.checks, strict=True)
+        checks = [CheckedIndices(self.layout.number(node), node.dtype, check) for node, check in found]
+        self.layout.used([c.buffer for c in checks], max(0, len(self.made) - 1))
+        return checks
 
     def _kernel(self, code: Code, kernel: Body, times: int) -> None:
         first = len(self.made)
@@ -233,7 +242,7 @@ class _Layout:
 
     def __init__(self, program: Program) -> None:
         self.constants = bytearray()
-        self._outputs = {n: k for k, n in enumerate(program.outputs)}
+        self._outputs = {n: k for k, n in enumerate(program.results)}
         self._numbers: dict[Node, int] = {}
         self._made: list[tuple[Kind, int, Extent]] = []
         self._life: dict[int, tuple[int, int]] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -20,7 +21,7 @@ from ..ir import extent as ext
 from ..ir import libraries
 from ..ir.dtypes import DType, from_label
 from ..ir.extent import Extent
-from ..ir.primitives import Custom
+from ..ir.primitives import Custom, IndexCheck
 from . import compressed
 from .codegen.machine import Loaded
 from .codegen.objects import split
@@ -95,6 +96,15 @@ class CustomCall:
     inputs: tuple[tuple[DType, tuple[int, ...]], ...]
 
 
+@dataclass(frozen=True)
+class CheckedIndices:
+    """The number of the buffer that holds the largest of some indices when all calls are made, and its type."""
+
+    buffer: int
+    dtype: DType
+    check: IndexCheck
+
+
 @dataclass
 class Recipe:
     """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
@@ -119,6 +129,7 @@ class Recipe:
     conditions: tuple[ext.Expr, ...] = ()
     loops: list[LoopCalls] = field(default_factory=list)
     customs: list[CustomCall] = field(default_factory=list)
+    checks: list[CheckedIndices] = field(default_factory=list)
     described: bytes = b""
     _planned: tuple[list[int], tuple[dict[int, int], int, int]] | None = None
 
@@ -142,16 +153,24 @@ class Recipe:
 _linking = threading.Lock()
 
 
-def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, target: Any) -> Program:
+def bind(
+    recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, target: Any,
+    ops: Sequence[str] = (),
+) -> Program:  # fmt: skip
     """The runtime's program for a recipe with its symbolic extents set to `dims`; the one that is alive, if there is.
 
     shapes: the outputs' shapes where they differ from the recipe's own (a generic recipe works on collapsed axes).
+    ops: what messages call the ops of the cluster.
     """
     from habana_tf._native import _bridge
 
     numbers = list(dims)
     checked = bool(recipe.customs) and settings.HABANA_SIM_CHECK_KERNELS.get()
+    checks = _bound_checks(recipe, numbers, ops)
+    fatal = bool(checks) and settings.HABANA_SIM_CHECK_INDICES.get() == "error"
     bound_to = [*numbers, *(n for shape in shapes or () for n in (-len(shape), *shape))]
+    if checks:  # programs that say something else are others
+        bound_to += [fatal, zlib.crc32("\0".join(what for *_, what in checks).encode())]
     with _linking:  # linked twice, the first code would be unmapped under the program that has its addresses
         if recipe.data is None:
             functions = {call.function for call in recipe.calls if call.function}
@@ -189,8 +208,19 @@ def bind(recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] 
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
         recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to, loops,
-        [(*_custom(call), checked) for call in recipe.customs], recipe.in_place,
+        [(*_custom(call), checked) for call in recipe.customs], recipe.in_place, checks, fatal,
     )  # fmt: skip
+
+
+def _bound_checks(recipe: Recipe, numbers: list[int], ops: Sequence[str]) -> list[tuple[int, bool, int, str]]:
+    """(buffer, whether its type has a sign, bound, what the index is) of the checks, where there are indices."""
+    found = []
+    for x in recipe.checks:
+        if ext.evaluate(x.check.count, numbers):
+            op = ops[x.check.origin] if ops else f"op {x.check.origin}"
+            bound = ext.evaluate(x.check.bound, numbers)
+            found.append((x.buffer, x.dtype.kind == "i", bound, f"{op}: {x.check.argument}"))
+    return found
 
 
 def _custom(call: CustomCall) -> tuple[object, ...]:
@@ -231,6 +261,11 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
             [x.spec.op, x.spec.library, x.spec.attrs, _pack_tensors(x.spec.outputs), x.spec.items, x.spec.workspace,
              _pack_tensors(x.inputs)]
             for x in recipe.customs
+        ],
+        "checks": [
+            [x.buffer, x.dtype.label, x.check.origin, x.check.argument, pack_extent(x.check.bound),
+             pack_extent(x.check.count)]
+            for x in recipe.checks
         ],
     }  # fmt: skip
     flops = [row["flops"] for row in recipe.kernels]
@@ -283,6 +318,12 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
                 _unpack_tensors(inputs),
             )
             for op, library, attrs, outputs, items, workspace, inputs in plan["customs"]
+        ],
+        checks=[
+            CheckedIndices(
+                buffer, from_label(d), IndexCheck(origin, argument, unpack_extent(bound), unpack_extent(count))
+            )
+            for buffer, d, origin, argument, bound, count in plan["checks"]
         ],
         described=sections.get("kernels", b""),
     )  # fmt: skip

@@ -168,13 +168,29 @@ class Custom:
     workspace: int
 
 
+@dataclass(frozen=True)
+class IndexCheck:
+    """What one of a program's last outputs is for: a scalar, the largest of the indices in one argument of an op.
+
+    An index is in range below `bound`. The output is of an unsigned type where a negative index is out of range too:
+    it then counts as a large one. origin: the op's number in the cluster. count: how many indices there are; where
+    there are none the output says nothing.
+    """
+
+    origin: int
+    argument: str
+    bound: Extent
+    count: Extent
+
+
 @dataclass(eq=False)
 class Program:
     """A lowered cluster: what `compile` turns into a recipe.
 
     `states[i]` is, for random state i, the number of 128-bit Philox samples that one launch reserves. It holds for
     sizes for which all `conditions` are at least 0 (see `conditions`). updates: (input, output) by number: the present
-    value of a variable and the one it gets.
+    value of a variable and the one it gets. checks: what the last outputs are for, one each; they are read by the
+    runtime and are no outputs of the cluster.
     """
 
     inputs: list[Node]
@@ -182,6 +198,17 @@ class Program:
     states: list[Extent] = field(default_factory=list)
     conditions: tuple[ext.Expr, ...] = ()
     updates: tuple[tuple[int, int], ...] = ()
+    checks: tuple[IndexCheck, ...] = ()
+
+    @property
+    def results(self) -> list[Node]:
+        """The outputs of the cluster."""
+        return self.outputs[: len(self.outputs) - len(self.checks)]
+
+    @property
+    def checked(self) -> list[Node]:
+        """The outputs behind them, one for each of `checks`."""
+        return self.outputs[len(self.outputs) - len(self.checks) :]
 
     def nodes(self) -> list[Node]:
         """All nodes that an output needs, sources first, in a fixed order."""

@@ -53,8 +53,8 @@ Arithmetic on int32 that no launch takes along, as most that is done eagerly, is
 
 ## Values that TensorFlow refuses
 
-A launch does not look at values, as on TensorFlow's other accelerators. Where TensorFlow's CPU kernels raise an error
-because of one, HPU goes on:
+A launch goes on whatever its values are, as on TensorFlow's other accelerators. Where TensorFlow's CPU kernels raise an
+error because of one, HPU gives:
 
 | value | result |
 |---|---|
@@ -64,6 +64,11 @@ because of one, HPU goes on:
 | scatter, segment sum: an index out of range | nothing is written for it |
 | `ResourceSparseApply...`: an index twice | the last of its rows counts (optimizers add them up before they call it) |
 | sparse cross entropy: a label out of range | NaN in its row |
+
+A launch that met an index or a label out of range says so, once per compiled launch, with op, node, argument, one such
+index and the bound. `HABANA_SIM_CHECK_INDICES=error` makes it the launch's error (InvalidArgument), `off` leaves the
+check out. Not looked at are indices inside loops, and the begins and sizes of slices. Variables that a launch updates
+have their new values when it fails by this error.
 
 ## Ops
 

@@ -1,7 +1,7 @@
 """Ops that address elements by index: gathers, scatters, stitches, top-k, sequences turned round.
 
 Indices are run-time values. As on TensorFlow's other accelerators an index out of range is no error: a gather
-gives 0 for it, a scatter leaves it out.
+gives 0 for it, a scatter leaves it out. A launch that met one says so (`Lowering.in_range`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from ..ir import extent as ext
 from ..ir.builder import Builder
 from ..ir.dtypes import DType
+from ..ir.extent import Extent
 from ..ir.primitives import Node
 from .array import axis_of, constant_shape, extents, ints, scalar, scalar_extent, static_slice
 from .lowering import Lowering
@@ -33,6 +34,7 @@ def gather_axis(c: Lowering, x: Node, indices: Node, axis: int, batch: int = 0) 
     The result's axes are x's before `axis`, those of the indices after the batch, x's after `axis`.
     """
     b = c.b
+    c.in_range("indices", indices, x.shape[axis])
     if batch and indices.dtype is DType.I16:  # which may not hold the number of an example
         indices = b.cast(indices, DType.I32)
     coords = [b.cast(b.iota(indices.shape, k, DType.I32), indices.dtype) for k in range(batch)]
@@ -69,21 +71,25 @@ def gather_in_batches(c: Lowering, x: Node, indices: Node, batch: int, axis: int
     return gather_axis(c, x, indices, axis, batch)
 
 
-def coordinates(c: Lowering, indices: Node, rank: int) -> list[Node]:
-    """The coordinate tensors in the last axis of `indices`, which address up to `rank` leading axes."""
+def coordinates(c: Lowering, indices: Node, shape: Sequence[Extent]) -> list[Node]:
+    """The coordinate tensors in the last axis of `indices`, which address leading axes of a tensor of that shape."""
+    rank = len(shape)
     if not indices.rank:
         raise c.error("indices must have at least one axis")
     (depth,) = constant_shape(c, indices, indices.rank - 1, "it says how many axes the indices address")
     if depth > rank:
         raise c.error(f"indices address {depth} axes of a tensor that has {rank}")
     last = indices.rank - 1
-    return [c.b.reshape(static_slice(c, indices, last, k, 1), indices.shape[:-1]) for k in range(depth)]
+    coords = [c.b.reshape(static_slice(c, indices, last, k, 1), indices.shape[:-1]) for k in range(depth)]
+    for each, size in zip(coords, shape, strict=False):
+        c.in_range("indices", each, size)
+    return coords
 
 
 @op("GatherNd", Tparams=ALL, Tindices=WIDE_INDEX)
 def gather_nd(c: Lowering) -> Node:
     x, indices = c.inputs
-    coords = coordinates(c, indices, x.rank)
+    coords = coordinates(c, indices, x.shape)
     if not coords:
         return c.b.expand(x, (*indices.shape[:-1], *x.shape))
     return c.b.gather(x, coords, range(len(coords)))
@@ -104,7 +110,7 @@ def scatter_wide(
 
 def scatter_nd_into(c: Lowering, base: Node, indices: Node, updates: Node, kind: str) -> Node:
     """`base` with updates[i...] put at base[indices[i...]]."""
-    coords = coordinates(c, indices, base.rank)
+    coords = coordinates(c, indices, base.shape)
     wanted = (*indices.shape[:-1], *base.shape[len(coords) :])
     if updates.shape != wanted:
         raise c.error(f"updates must have shape {list(wanted)}")
@@ -133,6 +139,7 @@ def invert_permutation(c: Lowering) -> Node:
     (x,) = c.inputs
     if x.rank != 1:
         raise c.error("needs a vector")
+    c.in_range("x", x, x.shape[0])
     return c.b.scatter(c.b.const(0, x.dtype, x.shape), c.b.iota(x.shape, 0, x.dtype), [x], [0], "set")
 
 
@@ -245,6 +252,7 @@ def nth_element(c: Lowering) -> Node:
     b, (x, n) = c.b, c.inputs
     order = b.sort(x, x.rank - 1, descending=bool(c.attr("reverse")))
     shape = x.shape[:-1]
+    c.in_range("n", n, x.shape[-1])
     at = b.expand(b.reshape(n, ()), shape)
     rows = [b.iota(shape, axis, DType.I32) for axis in range(x.rank - 1)]
     place = b.gather(order, [*rows, at], range(x.rank))
@@ -261,6 +269,7 @@ def reverse_sequence(c: Lowering) -> Node:
     if lengths.shape != (x.shape[batch],):
         raise c.error("seq_lengths must have one number for each sequence")
     shape = (x.shape[batch], x.shape[sequence])
+    c.in_range("seq_lengths", lengths, ext.add(x.shape[sequence], 1))
     at, count = b.iota(shape, 1, DType.I64), b.broadcast_in_dim(b.cast(lengths, DType.I64), shape, [0])
     turned = b.map("sub", b.map("sub", count, b.const(1, DType.I64, shape)), at)
     place = b.select(b.map("lt", at, count), turned, at)

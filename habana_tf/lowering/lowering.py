@@ -11,8 +11,9 @@ from typing import Any
 
 from ..ir.builder import Builder
 from ..ir.conditions import NeedsNumber, Premises
+from ..ir.dtypes import DType
 from ..ir.extent import Extent
-from ..ir.primitives import Node
+from ..ir.primitives import IndexCheck, Node
 from .row import Row
 
 
@@ -45,6 +46,8 @@ class Lowering:
     states: list[Extent] = field(default_factory=list)
     state_index: int | None = None
     premises: Premises = field(default_factory=Premises)
+    checks: list[tuple[Node, IndexCheck]] | None = None
+    """What a launch checks of its indices, so far; None where it checks none."""
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute as a plain value: int, float, bool, str, DType, list, NumPy array or tuple for a shape."""
@@ -90,6 +93,24 @@ class Lowering:
         """How many 128-bit samples one execution of this op takes from its state."""
         assert self.state_index is not None
         self.states[self.state_index] = samples
+
+    def in_range(self, argument: str, indices: Node, bound: Extent, negative: bool = False) -> None:
+        """Has each launch look whether all `indices`, which the op is given as `argument`, are below `bound`, and not
+        negative, which with `negative` they may be. Indices that are known at compile time are looked at here."""
+        if self.checks is None:
+            return
+        known = self.known(indices)
+        if known is not None and known.dtype != object and isinstance(bound, int):
+            least = known.min(initial=0)
+            if known.max(initial=-1) < bound and (negative or least >= 0):
+                return
+        b = self.b
+        numbers = indices if indices.dtype.bits >= 32 else b.cast(indices, DType.I32)
+        if not negative:
+            numbers = b.cast(numbers, DType.U32 if numbers.dtype.bits == 32 else DType.U64)
+        largest = b.reduce("max", b.reshape(numbers, (numbers.numel,)), [0])
+        if all((node, check.bound) != (largest, bound) for node, check in self.checks):
+            self.checks.append((largest, IndexCheck(b.origin, argument, bound, numbers.numel)))
 
     def error(self, reason: str) -> LoweringError:
         shapes = ", ".join(str(list(n.shape)) for n in self.inputs)

@@ -17,7 +17,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
 from habana_tf.lowering.lowering import LoweringError
 
-from . import tensorflow_cpu
+from . import index_checks, tensorflow_cpu
 from .request import Request
 
 if TYPE_CHECKING:
@@ -41,9 +41,11 @@ def interpreted(request: Request, why: Exception) -> Bound:
     log.warning("%s cannot be compiled (%s): it is interpreted, which is slow", request.cluster.name, _reason(why))
 
     def body(arrays: Sequence[Any], states: Sequence[Any]) -> Sequence[Any]:
-        return interpreter.run(program, arrays, states)
+        made = interpreter.run(program, arrays, states)
+        index_checks.look(program, made[len(program.results) :], request)
+        return made[: len(program.results)]
 
-    results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.outputs]
+    results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.results]
     states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
     return _called(request, results, states, body)
 

@@ -38,7 +38,10 @@ def computed(cluster: Cluster, content: str) -> list[tuple[str, object]]:
 def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) -> Key:
     """The key of these parts, of the compiler, the CPU and the settings. bf16: whether there is any in it."""
     return Key.of(
-        [*parts, ("compiler", compiler_version()), *goal.key_parts(bf16), *settings.key_parts()]
+        [
+            *parts, ("compiler", compiler_version()), *goal.key_parts(bf16), *settings.key_parts(),
+            ("indices checked", settings.HABANA_SIM_CHECK_INDICES.get() != "off"),
+        ]
     )  # fmt: skip
 
 
@@ -62,6 +65,7 @@ def program_text(program: Program) -> str:
         lines.append(f"{n.op.name}[{shape}]{n.dtype}{[number[s] for s in n.src]}{arg}")
     lines.append(f"{[number[n] for n in program.outputs]} {[str(s) for s in program.states]}")
     lines.extend(f"{e} >= 0" for e in program.conditions)
+    lines.extend(f"{check}" for check in program.checks)
     return "\n".join(lines)
 
 

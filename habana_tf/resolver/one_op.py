@@ -42,7 +42,7 @@ def one_op(met: Request, goal: Target) -> OneOp:
         source = Provenance(met.data, met.cluster, form.shapes, form.values)
         with suppress(NeedsNumber):  # of lowerings that the program brings
             program = source.program()
-            return OneOp(source, program, form.dims, form.results([n.shape for n in program.outputs]))
+            return OneOp(source, program, form.dims, form.results([n.shape for n in program.results]))
     program = met.program()
     walk = walked(program, goal) or copied(program)
     if walk is not None:

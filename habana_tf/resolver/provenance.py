@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from habana_tf import settings
+
 from ..cluster.cluster import Cluster, parse
 from ..cluster.lower import lower
 from ..compiler import compressed
@@ -45,7 +47,8 @@ class Provenance:
 
     def program(self) -> Program:
         """It, lowered. Raises LoweringError, and NeedsNumber for symbols where numbers are needed."""
-        return lower(self.cluster, self.shapes, self.values, self.dims)
+        checked = settings.HABANA_SIM_CHECK_INDICES.get() != "off"
+        return lower(self.cluster, self.shapes, self.values, self.dims, checked)
 
     def compiled_program(self, goal: Target) -> Program:
         """What a recipe is compiled of: of an op by itself its sizes may be data. Raises what `program` raises."""
@@ -54,6 +57,10 @@ class Provenance:
             return program
         form = walked(program, goal) or copied(program)
         return program if form is None else form.program
+
+    def named(self) -> list[str]:
+        """What a message calls each op of the cluster."""
+        return [f"{n.op} {n.name!r}" if n.name != n.op else n.op for n in self.cluster.nodes]
 
     def described(self) -> list[list[object]]:
         """Element type and shape of each input, as they stand in a key."""

@@ -249,7 +249,7 @@ def _about(lowered: str, source: Provenance, program: Program, takes: str) -> di
         "tools": tools(),
         "ops": dict(sorted(Counter(n.op for n in source.cluster.nodes).items())),
         "inputs": [_described(n.dtype, n.shape) for n in program.inputs],
-        "outputs": [_described(n.dtype, n.shape) for n in program.outputs],
+        "outputs": [_described(n.dtype, n.shape) for n in program.results],
         "scopes": source.scopes(),
         "takes": takes,
     }

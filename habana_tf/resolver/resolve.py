@@ -79,7 +79,7 @@ def _several_ops(request: Request, goal: Target) -> Bound:
             programs.remember(bound, request, None, (), "interpreted", took)
             return bound
     memory.record(_plan(request, recipe, dims))
-    bound = bind(recipe, dims, None, goal)
+    bound = bind(recipe, dims, None, goal, request.named())
     symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
     took = time.perf_counter() - start
     record(known, Met(met, changed, how, took, symbols, reason))
@@ -110,6 +110,6 @@ def _one_op(request: Request, goal: Target) -> Bound:
         programs.remember(bound, request, None, (), "interpreted", time.perf_counter() - start)
         return bound
     record_one_op(op, how)
-    bound = bind(recipe, form.dims, form.shapes, goal)
+    bound = bind(recipe, form.dims, form.shapes, goal, request.named())
     programs.remember(bound, request, recipe, form.dims, how, time.perf_counter() - start)
     return bound

@@ -162,15 +162,18 @@ NB_MODULE(_bridge, m) {
          const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs, int64_t workspace,
          const std::vector<StateTuple>& states, const std::vector<CopyTuple>& copies, const Shared* data,
          const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
-         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place) {
+         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place,
+         const std::vector<IndexCheckTuple>& index_checks, bool bad_index_is_error) {
         return MakeProgram(name, calls, buffers, outputs, workspace, states, copies,
-                           data == nullptr ? nullptr : *data, numbers, loops, customs, in_place);
+                           data == nullptr ? nullptr : *data, numbers, loops, customs, in_place, index_checks,
+                           bad_index_is_error);
       },
       nb::arg("name"), nb::arg("calls"), nb::arg("buffers"), nb::arg("outputs"), nb::arg("workspace") = 0,
       nb::arg("states") = std::vector<StateTuple>(), nb::arg("copies") = std::vector<CopyTuple>(),
       nb::arg("data").none() = nb::none(), nb::arg("numbers") = std::vector<int64_t>(),
       nb::arg("loops") = std::vector<LoopTuple>(), nb::arg("customs") = std::vector<CustomTuple>(),
-      nb::arg("in_place") = std::vector<UpdateTuple>());
+      nb::arg("in_place") = std::vector<UpdateTuple>(),
+      nb::arg("index_checks") = std::vector<IndexCheckTuple>(), nb::arg("bad_index_is_error") = false);
   m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
         nb::arg("callable"));
   m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());

@@ -111,6 +111,11 @@ Status MemoryText(std::string* text) {
                     [&] { *text = nb::cast<std::string>(Hook("memory_text")()); });
 }
 
+Status WarnOfIndex(const std::string& text) {
+  return WithPython("telling of an index out of range",
+                    [&] { Hook("warn_of_index")(nb::str(text.data(), text.size())); });
+}
+
 Status NoCard(std::string* text) {
   return WithPython("looking for a card", [&] { *text = nb::cast<std::string>(Hook("no_card_text")()); });
 }
@@ -146,7 +151,7 @@ void Attach(nb::object hooks) {
   g_hooks = hooks.release().ptr();
   Py_XDECREF(old);
   SetCallbacks({GetNodeInfo, GetVariablePlan, GetStockPlan, GetClusterInfo, Resolve, Optimize, MemoryText,
-                NoCard, ProfileStart, ProfileStop, EagerContext, ReleaseGil, RestoreGil});
+                WarnOfIndex, NoCard, ProfileStart, ProfileStop, EagerContext, ReleaseGil, RestoreGil});
 }
 
 bool Withdraw(double timeout_seconds) {

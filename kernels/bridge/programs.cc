@@ -59,7 +59,8 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          int64_t workspace, const std::vector<StateTuple>& states,
                          const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
                          const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
-                         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place) {
+                         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place,
+                         const std::vector<IndexCheckTuple>& index_checks, bool bad_index_is_error) {
   DropDead();
   auto program = std::make_shared<Program>();
   program->name = name;
@@ -101,6 +102,10 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
     }
     program->customs.push_back(std::move(kernel));
   }
+  for (const auto& [buffer, is_signed, bound, what] : index_checks) {
+    program->index_checks.push_back({buffer, is_signed, bound, what});
+  }
+  program->bad_index_is_error = bad_index_is_error;
   const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());
   return {data == nullptr ? std::move(program) : data->Add(numbers, std::move(program))};

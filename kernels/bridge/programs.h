@@ -32,6 +32,9 @@ using CustomTuple =
     std::tuple<uint64_t, std::string, std::string, std::vector<TensorTuple>, std::vector<TensorTuple>,
                std::vector<CustomAttrTuple>, int64_t, int64_t, bool>;
 
+// buffer, whether its type has a sign, bound, what the index is
+using IndexCheckTuple = std::tuple<int, bool, uint64_t, std::string>;
+
 // A program as an object of Python's, which owns it.
 struct OwnedProgram {
   ProgramPtr program;
@@ -44,7 +47,8 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
                          int64_t workspace, const std::vector<StateTuple>& states,
                          const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
                          const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
-                         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place);
+                         const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place,
+                         const std::vector<IndexCheckTuple>& index_checks, bool bad_index_is_error);
 
 // A program whose body is `callable(inputs, outputs, states)`: memoryviews of bytes, and 24 bytes per state.
 OwnedProgram MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,

@@ -36,7 +36,12 @@ Execution::Execution(ClusterKernel* cluster, Tensors* tensors) : cluster_(cluste
   ClearInputs();
 }
 
-Execution::~Execution() { scratch_->busy = false; }
+Execution::~Execution() {
+  scratch_->busy = false;
+  if (warning_.empty()) return;
+  CallbackScope python;
+  if (python.status().ok()) static_cast<void>(python->warn_of_index(warning_));
+}
 
 void Execution::ClearInputs() {
   scratch_->inputs.clear();
@@ -167,8 +172,8 @@ Status Execution::Run() {
   if (!status.ok()) return status;
   std::vector<RandomState>& states = scratch_->states;
   cluster_->ReserveStates(*program_, &states);
-  status =
-      program_->Run({&scratch_->inputs, scratch_->outputs.data(), workspace, states.data(), states.size()});
+  status = program_->Run(
+      {&scratch_->inputs, scratch_->outputs.data(), workspace, states.data(), states.size(), &warning_});
   if (!status.ok()) return status;
   for (const auto& [address, k] : scratch_->copies_out) {
     std::memcpy(address, scratch_->outputs[k], program_->outputs[k].nbytes);

@@ -2,7 +2,8 @@
 //
 // A caller adds the inputs, finds the program, says where each output goes, and runs it; what the card cannot
 // hold, addresses that generated code cannot take, random states and the workspace are dealt with here.
-// Nothing here takes the GIL but `Find`, and `Run` of a program that is interpreted.
+// Nothing here takes the GIL but `Find`, `Run` of a program that is interpreted, and the end of an Execution
+// that has a warning.
 #pragma once
 
 #include <memory>
@@ -75,6 +76,7 @@ class Execution {
   Tensors* tensors_;
   ProgramPtr program_;
   std::unique_ptr<Scratch> own_;
+  std::string warning_;  // of the launch, told when the caller holds no lock
   Scratch* scratch_;
 };
 

@@ -65,6 +65,8 @@ struct Callbacks {
   Status (*optimize)(const char* graph, size_t nbytes, GraphItem* item, std::string* out, bool* changed);
   // One line for a person: bytes in use and in total on the card.
   Status (*memory_text)(std::string* text);
+  // A launch met an index out of range.
+  Status (*warn_of_index)(const std::string& text);
   // Why this process has no card: who holds which, and what to do.
   Status (*no_card)(std::string* text);
   // A session of TensorFlow's profiler begins; it ends, and gives a serialized XSpace.

@@ -252,6 +252,22 @@ Program::Program()
 
 Program::~Program() { Leave(this); }
 
+std::string Program::BadIndex(const std::vector<char*>& bases) const {
+  for (const IndexCheck& check : index_checks) {
+    const auto at = static_cast<size_t>(check.buffer);
+    const bool wide = buffers[at].nbytes == 8;
+    uint32_t low = 0;
+    uint64_t value = 0;
+    std::memcpy(wide ? static_cast<void*>(&value) : &low, bases[at], wide ? sizeof(value) : sizeof(low));
+    const int64_t index =
+        wide ? static_cast<int64_t>(value) : static_cast<int64_t>(static_cast<int32_t>(low));
+    if (!wide) value = low;
+    if (value < check.bound || (check.is_signed && index < 0)) continue;
+    return check.what + " = " + std::to_string(index) + " is not in [0, " + std::to_string(check.bound) + ")";
+  }
+  return {};
+}
+
 Status Program::Run(const LaunchArgs& args) const {
   Stopwatch watch;
   const bool recorded = Recording();
@@ -320,6 +336,14 @@ Status Program::Run(const LaunchArgs& args) const {
       Calls<false>(*this, &bases, spared, &pool).Run(0, calls.size(), 0);
     }
     if (!customs.empty()) status = errors.status();
+    if (!index_checks.empty() && status.ok()) {
+      const std::string bad = BadIndex(bases);
+      if (!bad.empty() && bad_index_is_error) {
+        status = Status(Code::kInvalidArgument, bad);
+      } else if (!bad.empty() && args.warning != nullptr && !warned.exchange(true)) {
+        *args.warning = bad;
+      }
+    }
   }
   const int64_t took = watch.Stop();
   nanoseconds.fetch_add(took, std::memory_order_relaxed);

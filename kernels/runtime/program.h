@@ -103,6 +103,15 @@ struct StateUse {
   uint64_t reserve;
 };
 
+// A number that a launch leaves in a buffer: the largest of some indices, of a type without a sign where a
+// negative one is out of range too.
+struct IndexCheck {
+  int buffer;
+  bool is_signed;
+  uint64_t bound;
+  std::string what;  // op, node and argument
+};
+
 // One input of a launch, as the signature and the executor see it.
 struct InputView {
   int dtype;
@@ -119,6 +128,7 @@ struct LaunchArgs {
   char* workspace;
   const RandomState* states;
   size_t num_states;
+  std::string* warning = nullptr;  // set to what is to be told when no lock is held
 };
 
 class Program;
@@ -172,14 +182,17 @@ class HABANA_EXPORT Program {
   std::vector<Copy> copies;
   std::vector<Loop> loops;  // by `first`, outer ones before inner ones
   std::vector<CustomKernel> customs;
+  std::vector<IndexCheck> index_checks;
+  bool bad_index_is_error = false;
   size_t workspace = 0;
   InterpretedBody body;              // set for interpreted programs only
   std::shared_ptr<RecipeData> data;  // null where there are neither constants nor code to be kept
 
   mutable std::atomic<int64_t> launches{0};  // counted last, and released: see launched.h
   mutable std::atomic<int64_t> nanoseconds{0};
-  mutable std::atomic<int64_t> ended{0};   // the last launch, by CLOCK_MONOTONIC
-  mutable std::atomic<uint64_t> noted{0};  // see NoteProgram
+  mutable std::atomic<int64_t> ended{0};    // the last launch, by CLOCK_MONOTONIC
+  mutable std::atomic<uint64_t> noted{0};   // see NoteProgram
+  mutable std::atomic<bool> warned{false};  // of an index out of range
 
   size_t constant_bytes() const { return data == nullptr ? 0 : data->constant_bytes(); }
 
@@ -189,6 +202,8 @@ class HABANA_EXPORT Program {
 
  private:
   bool IsCustom(const Call& call) const;
+  // What is wrong with the indices of a launch, by the addresses of its buffers; empty if nothing is.
+  std::string BadIndex(const std::vector<char*>& bases) const;
 };
 
 }  // namespace habana

@@ -73,6 +73,13 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
   const auto size = [this](int id) {
     return id < 0 || static_cast<size_t>(id) >= buffers.size() ? -1 : buffers[static_cast<size_t>(id)].nbytes;
   };
+  for (const IndexCheck& check : index_checks) {
+    const int64_t nbytes = size(check.buffer);
+    if (nbytes != 4 && nbytes != 8) return bad("an index check looks at no number");
+    if (buffers[static_cast<size_t>(check.buffer)].kind != BufferKind::kWorkspace) {
+      return bad("an index check looks at what is not in the workspace");
+    }
+  }
   for (size_t i = 0; i < loops.size(); ++i) {
     const Loop& loop = loops[i];
     const std::string which = "loop " + std::to_string(i);

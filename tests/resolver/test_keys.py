@@ -22,6 +22,7 @@ PACKAGE = Path(habana_tf.__file__).parent
 
 # Read by the compiler and not in the key. Who adds one says here why it may not change a recipe's content.
 HARMLESS = {
+    "HABANA_SIM_CHECK_INDICES": "whether indices are checked is in the key, what is done then is asked at binding",
     "HABANA_SIM_CHECK_KERNELS": "says how a kernel in C is called, and is asked when a recipe becomes a program",
     "HABANA_SIM_BF16_PRODUCTS": "what it comes to is in the keys of what has bf16, however it came (test_cpu shows it)",
     "HABANA_SIM_COMPILE_PROCESSES": "the bytes do not depend on who compiled what (test_objects shows it)",

@@ -426,10 +426,10 @@ def test_a_mistake_in_the_compiler_is_not_taken_for_a_size_that_must_be_a_number
 ) -> None:
     lower = provenance.lower
 
-    def mistaken(cluster: Any, shapes: Any, values: Any, dims: Any) -> Any:
+    def mistaken(cluster: Any, shapes: Any, values: Any, dims: Any, *rest: Any) -> Any:
         if dims:
             raise AttributeError("no such thing")
-        return lower(cluster, shapes, values, dims)
+        return lower(cluster, shapes, values, dims, *rest)
 
     monkeypatch.setattr(provenance, "lower", mistaken)
     with caplog.at_level(logging.WARNING, logger="habana_tf"):
@@ -459,11 +459,11 @@ def test_ranges_are_not_tried_in_vain_for_ever(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(ranged, "MOST_REFUSED", 2)
     lower, tried = provenance.lower, []
 
-    def needing(cluster: Any, shapes: Any, values: Any, dims: Any) -> Any:
+    def needing(cluster: Any, shapes: Any, values: Any, dims: Any, *rest: Any) -> Any:
         if dims:
             tried.append(dims)
             raise NeedsNumber("a number is needed")
-        return lower(cluster, shapes, values, dims)
+        return lower(cluster, shapes, values, dims, *rest)
 
     monkeypatch.setattr(provenance, "lower", needing)
     data = _chain(*DENSE)
