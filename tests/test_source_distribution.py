@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import re
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -38,22 +40,122 @@ def test_an_environment_of_pips_own_has_tensorflow() -> None:
     assert "tensorflow-cpu==2.21.0; python_version >= '3.12'" in needed
 
 
+def test_recipes_are_packed_with_what_pythonpath_holds(tmp_path: Path) -> None:
+    """Through PYTHONPATH pip shows a build the environment that it has made for it."""
+    pytest.importorskip("nanobind", reason="nanobind, which builds the bridge, is not in this environment: make dev")
+    cmake = Path(sys.executable).with_name("cmake")
+    if not cmake.exists():
+        pytest.skip("no cmake in this environment")
+    build, shown = tmp_path / "build", tmp_path / "shown by pip"
+    shown.mkdir()
+    # In the place of the packing, which takes a minute: it says where Python would have looked.
+    (shown / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        "if 'habana_tf.resolver.pack_recipes' in sys.orig_argv:\n"
+        "    open(sys.orig_argv[-1], 'w').write(os.environ['PYTHONPATH'])\n"
+        "    os._exit(0)\n"
+    )
+    options = ["-DSKBUILD=2", "-DTENSORFLOW_ROOT=" + tensorflow_root(), f"-DPython_EXECUTABLE={sys.executable}", "-G",
+               "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake.with_name('ninja')}"]  # fmt: skip
+    subprocess.run([cmake, "-S", ROOT, "-B", build, *options], check=True, capture_output=True, timeout=600)
+    for pythonpath in (f"{shown}:/elsewhere", str(shown)):
+        out = tmp_path / f"out{len(pythonpath)}"
+        command = [cmake, "--install", build, "--prefix", out, "--component", "recipes"]
+        subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": pythonpath}, timeout=600)
+        assert (out / "habana_tf" / "resolver" / "recipes.zip").read_text() == f"{ROOT}:{pythonpath}"
+
+
+def tensorflow_root() -> str:
+    """Where TensorFlow is, which is not imported for that."""
+    spec = importlib.util.find_spec("tensorflow")
+    assert spec is not None and spec.submodule_search_locations
+    return spec.submodule_search_locations[0]
+
+
 @pytest.mark.rest
-@pytest.mark.timeout(1800)
-def test_pip_wheel_of_the_source_distribution(tmp_path: Path) -> None:
-    """In an environment of pip's own, as `pip wheel .` does it; it downloads TensorFlow."""
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("isolated", [True, False], ids=["isolated", "not isolated"])
+def test_installs_into_an_environment_with_nothing_in_it(isolated: bool, tmp_path: Path) -> None:
+    """`pip install` of the source distribution as on a fresh machine, where a build sees no package but its own.
+
+    Isolated, pip makes an environment for the build and downloads TensorFlow into it; not isolated, the environment
+    has what pyproject.toml lists. Either way HPU must run afterwards, with the recipes that were packed.
+    """
+    python, environment = empty_environment(tmp_path / "environment")
+    source = source_distribution(tmp_path / "source")
+    needed = build_requirements()
+    before = [] if isolated else [*needed, "cmake>=3.20,<4", "ninja"]
+    after = [each for each in needed if each.startswith("tensorflow")]
+    steps = [before, [*([] if isolated else ["--no-build-isolation"]), str(source)], after if isolated else []]
+    for arguments in filter(None, steps):
+        done = subprocess.run([python, "-m", "pip", "install", "-q", *arguments], env=environment, cwd=tmp_path,
+                              capture_output=True, text=True, timeout=2000)  # fmt: skip
+        assert done.returncode == 0, done.stderr[-4000:]
+    (site,) = (tmp_path / "environment").glob("lib/python3*/site-packages")
+    assert [name for name in WHOLE if not (site / name).exists()] == []
+    done = subprocess.run([python, "-c", RUNS], env=environment, cwd=tmp_path, capture_output=True, text=True,
+                          timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    commands = [site.parents[2] / "bin" / name for name in ("habana-tf", "hl-smi")]
+    for command in commands:
+        subprocess.run([command, "--help"], env=environment, cwd=tmp_path, check=True, capture_output=True, timeout=300)
+
+
+RUNS = """
+import tensorflow as tf
+import habana_tf
+habana_tf.load_habana_module()
+with tf.device("/HPU:0"):
+    total = tf.ones([8]) + tf.fill([8], 2.0)
+assert total.numpy().tolist() == [3.0] * 8 and "HPU" in total.device, total
+from habana_tf.hardware.cpu import target
+how = habana_tf.recompilation_report().one_op["AddV2"]
+assert "packaged" in how or target().common() is None, how
+"""
+
+
+def empty_environment(folder: Path) -> tuple[Path, dict[str, str]]:
+    """The Python of a new virtual environment, and variables under which nothing else is seen from there.
+
+    Of pip's settings those are left that say where packages come from.
+    """
+    sources = {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT", "PIP_TRUSTED_HOST",
+               "PIP_PROXY", "PIP_CONFIG_FILE", "PIP_DEFAULT_TIMEOUT", "PIP_RETRIES"}  # fmt: skip
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name in sources
+        or not name.startswith(("PYTHON", "PIP_", "VIRTUAL_ENV", "TF_", "HABANA_", "SKBUILD", "CMAKE"))
+    }
+    ours = str(Path(sys.prefix, "bin"))
+    environment["PATH"] = os.pathsep.join(each for each in os.environ["PATH"].split(os.pathsep) if each != ours)
+    environment |= {"PYTHONNOUSERSITE": "1", "TF_CPP_MIN_LOG_LEVEL": "3", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, env=environment, timeout=300)
+    python = folder / "bin" / "python"
+    seen = subprocess.run([python, "-m", "pip", "list", "--format=freeze"], env=environment, check=True,
+                          capture_output=True, text=True, timeout=300).stdout.split()  # fmt: skip
+    assert {each.partition("==")[0] for each in seen} <= {"pip", "setuptools"}, f"not empty: {seen}"
+    return python, environment
+
+
+def source_distribution(folder: Path) -> Path:
+    """The .tar.gz of these sources."""
     make = f"""
 import os
 os.chdir({str(ROOT)!r})
 from scikit_build_core.build import build_sdist
-print(build_sdist({str(tmp_path)!r}))
+print(build_sdist({str(folder)!r}))
 """
+    folder.mkdir()
     subprocess.run([sys.executable, "-c", make], check=True, timeout=600)
-    (source,) = tmp_path.glob("*.tar.gz")
-    subprocess.run(["tar", "xf", source.name], cwd=tmp_path, check=True)
-    (folder,) = (path for path in tmp_path.iterdir() if path.is_dir())
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(tmp_path / "out"), "."]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1700)
-    assert done.returncode == 0, done.stderr[-3000:]
-    (wheel,) = (tmp_path / "out").glob("*.whl")
-    assert set(WHOLE) <= set(zipfile.ZipFile(wheel).namelist())
+    (source,) = folder.glob("*.tar.gz")
+    return source
+
+
+def build_requirements() -> list[str]:
+    """What pyproject.toml lists for a build by this Python."""
+    from packaging.requirements import Requirement
+
+    text = (ROOT / "pyproject.toml").read_text().partition("requires = [")[2].partition("]\n")[0]
+    listed = [Requirement(each) for each in re.findall(r'^  "([^"]+)"', text, re.MULTILINE)]
+    return [f"{each.name}{each.specifier}" for each in listed if each.marker is None or each.marker.evaluate()]
