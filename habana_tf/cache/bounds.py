@@ -4,9 +4,10 @@ Every version's directory counts (an older habana_tf's recipes age out like othe
 failures, what lies in quarantine, and what killed processes left. The time of the last use is a file's modification
 time. What lies in quarantine goes first.
 
-Invariants: only names that this package gives are removed, never a directory; an entry used in the last minute stays,
-so that a recipe is not evicted between its making and its use, even if the limit is passed for so long; races with
-readers, writers and other sweeps are no errors, and a file that somebody else removed is not counted.
+Invariants: only names that this package gives are removed, never a directory; what no living process writes any more
+is gone after the first sweep; an entry used in the last minute stays, so that a recipe is not evicted between its
+making and its use, even if the limit is passed for so long; races with readers, writers and other sweeps are no errors,
+and a file that somebody else removed is not counted.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ class Swept:
 class _Found:
     put_aside: bool
     temporary: bool
+    abandoned: bool | None
     used: float
     bytes: int
     version: str
@@ -62,8 +64,9 @@ def sweep(
 ) -> Swept:
     """Removes the least recently used until `keep_bytes` are left, and all that was not used for `unused_for` seconds.
 
-    root: the open cache directory. Nothing younger than `minimum_age` seconds goes, and no file younger than a minute
-    that somebody is still writing. Raises OSError or Refused only for the root itself.
+    root: the open cache directory. Nothing younger than `minimum_age` seconds goes. Of temporary files those go that
+    no living process writes, whatever is asked for; where that cannot be told none younger than a minute. Raises
+    OSError or Refused only for the root itself.
     """
     now = time.time()
     found = sorted(_scan(root, policy), key=lambda f: (not f.put_aside, f.used, f.name))
@@ -73,7 +76,8 @@ def sweep(
         too_much = keep_bytes is not None and total > keep_bytes
         too_old = unused_for is not None and now - f.used > unused_for
         least = max(minimum_age, MINIMUM_AGE) if f.temporary else minimum_age
-        if not (too_much or too_old) or (not f.put_aside and now - f.used < least):
+        young = not f.put_aside and now - f.used < least
+        if not f.abandoned and (f.abandoned is False or young or not (too_much or too_old)):
             continue
         gone = _remove(root, policy, f)
         if gone is None:
@@ -140,8 +144,9 @@ def _scan_folder(shard: int, version: str, folder: str) -> Iterator[_Found]:
             if stat.S_ISREG(status.st_mode):
                 # A use in the future is a clock set back since: when it was is not known, so it was long ago.
                 used = status.st_mtime if status.st_mtime < time.time() + files.TOUCH_AFTER else 0.0
-                temporary = name.startswith(files.TEMPORARY)
-                yield _Found(folder == QUARANTINE, temporary, used, status.st_size, version, folder, name)
+                aside, temporary = folder == QUARANTINE, name.startswith(files.TEMPORARY)
+                left = files.abandoned(shard, name) if temporary else None
+                yield _Found(aside, temporary, left, used, status.st_size, version, folder, name)
 
 
 def _remove(root: int, policy: Policy, found: _Found) -> int | None:

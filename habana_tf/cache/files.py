@@ -7,6 +7,7 @@ process does at the same moment is an OSError for which `gone` is true, or no tr
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import time
@@ -20,6 +21,7 @@ __all__ = [
     "TEMPORARY",
     "TEMPORARY_IS_STALE_AFTER",
     "TOUCH_AFTER",
+    "abandoned",
     "check_size",
     "contents",
     "file_name",
@@ -93,6 +95,8 @@ def write_atomically(shard: int, name: str, data: bytes, policy: Policy) -> None
     file = os.open(temporary, flags, mode, dir_fd=shard)
     try:
         try:
+            with suppress(OSError):  # no locks here: then its age tells (`abandoned`)
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if mode != 0o600:
                 os.fchmod(file, mode)  # whatever the umask is
             trust.hand_over(file, shard, policy)
@@ -118,10 +122,34 @@ def remove_stale_temporaries(shard: int) -> None:
     for name in os.listdir(shard):
         if name.startswith(TEMPORARY):
             with suppress(OSError):
-                written = os.stat(name, dir_fd=shard, follow_symlinks=False).st_mtime
-                # A time in the future is a clock set back since.
-                if abs(time.time() - written) > TEMPORARY_IS_STALE_AFTER:
+                left = abandoned(shard, name)
+                if left is None:
+                    written = os.stat(name, dir_fd=shard, follow_symlinks=False).st_mtime
+                    # A time in the future is a clock set back since.
+                    left = abs(time.time() - written) > TEMPORARY_IS_STALE_AFTER
+                if left:
                     os.unlink(name, dir_fd=shard)
+
+
+def abandoned(shard: int, name: str) -> bool | None:
+    """Whether no living process writes the temporary file `name` any more, or None where that cannot be told.
+
+    Its lock tells, which ends with the process, on whatever host or in whatever container that is. One that is taken
+    away between its making and its lock is made again (`Store.put`).
+    """
+    try:
+        file = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=shard)
+    except OSError:  # of another user, say
+        return None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    finally:
+        os.close(file)
 
 
 def touch(file: int, modified: float) -> None:

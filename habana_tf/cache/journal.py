@@ -12,16 +12,18 @@ and at exit; a process that is killed loses those of its last seconds. Past `MOS
 `journal.1.jsonl`, so two such files are the most there is.
 
 Invariants: never an error, and nothing is written in mode ro; a line torn by a crash or a full disk is skipped by
-readers and spoils no other (each batch begins on a new line).
+readers and spoils no other (each batch begins on a new line); of a file that is longer than this package makes it,
+however long, readers take the end, in pieces.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -49,8 +51,14 @@ MOST_BYTES = 1 << 20
 NAMES = ("journal.1.jsonl", "journal.jsonl")
 """The older and the current file."""
 _MOST_PENDING = 4096
+_MOST_READ_BYTES = 4 * MOST_BYTES
+"""Of one file: the most there is, and what a batch of the longest wait adds to it."""
+_MOST_LINE_BYTES = 1 << 16
+_PIECE = 1 << 16
 _MOST_READ = 1000
 """Entries that one flush reads to find the nearest; each takes about 0.1 ms."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -150,10 +158,25 @@ def read(reader: Reader) -> list[Event]:
     with suppress(FileNotFoundError), reader.version(create=False) as version:
         for name in NAMES:
             with suppress(FileNotFoundError), trust.regular_file(name, version, policy=reader.policy) as file:
-                for line in trust.read_all(file).splitlines():
+                for line in _last_lines(file):
                     with suppress(ValueError):
                         events.append(Event.parse(line))
     return sorted(events, key=lambda event: event.time)
+
+
+def _last_lines(file: int) -> Iterator[bytes]:
+    """The lines of a file's last `_MOST_READ_BYTES`; of one that is longer than any event is, only its end."""
+    size = os.fstat(file).st_size
+    at = max(size - _MOST_READ_BYTES, 0)
+    if at:
+        _log.warning("recipe cache: the journal has %d bytes, and its last %d are read", size, _MOST_READ_BYTES)
+    rest = b""
+    while at < size and (piece := os.pread(file, min(_PIECE, size - at), at)):
+        at += len(piece)
+        *lines, rest = (rest + piece).split(b"\n")
+        rest = rest[-_MOST_LINE_BYTES:]
+        yield from lines
+    yield rest
 
 
 def _explained(event: Event, missed: Key, there: Mapping[str, Candidate]) -> Event:

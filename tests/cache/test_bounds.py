@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
 from habana_tf.cache.reader import VERSION, Options
+from tests.child import environment
 
 DAY = 86400.0
 
@@ -87,13 +90,98 @@ def test_quarantine_goes_first_and_counts(filled: list[Path], opened: int, root:
     assert (swept.removed, put_aside.exists()) == (1, False)
 
 
-def test_what_another_is_writing_stays_for_a_minute(filled: list[Path], opened: int) -> None:
-    written, left_over = (filled[0].parent / f"{files.TEMPORARY}{name}" for name in ("1-aa", "2-bb"))
-    for path in (written, left_over):
+WRITER = """
+import sys
+from habana_tf import trust
+from habana_tf.cache import files
+write_all = files.write_all
+def half(file, data):
+    write_all(file, data[: len(data) // 2])
+    print("half", flush=True)
+    sys.stdin.read()  # until it is killed
+files.write_all = half
+with trust.root_directory(sys.argv[1], create=False) as shard:
+    files.write_atomically(shard, "x.recipe", bytes(1 << 20), trust.OWN)
+"""
+
+
+@pytest.fixture
+def writer(filled: list[Path]) -> Iterator[subprocess.Popen[str]]:
+    """A process that has written half of a file, beside the youngest entry."""
+    words = [sys.executable, "-c", WRITER, str(filled[0].parent)]
+    with subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment()
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "half\n"
+        yield process
+        process.kill()
+
+
+@pytest.mark.parametrize("age", [0.0, 2 * DAY])
+def test_what_a_living_process_writes_stays_and_is_gone_after_it(
+    filled: list[Path], opened: int, writer: subprocess.Popen[str], age: float
+) -> None:
+    """However old it is, for it may be stopped; and whatever its age it counts, and is gone when its process was
+    killed, though nothing else has to go."""
+    (written,) = filled[0].parent.glob(f"{files.TEMPORARY}*")
+    os.utime(written, (time.time() - age,) * 2)
+    assert bounds.total_bytes(opened, trust.OWN) == _size(filled) + (1 << 19)
+    assert sweep(opened, trust.OWN, 0).kept == 2 and written.exists() and filled[0].exists()
+    files.remove_stale_temporaries(_shard(filled[0]))
+    assert written.exists()
+    writer.kill()
+    writer.wait()
+    assert sweep(opened, trust.OWN) == Swept(1, 1 << 19, 1, _size(filled[:1])) and not written.exists()
+
+
+def test_the_next_write_removes_what_a_killed_process_left(
+    filled: list[Path], opened: int, writer: subprocess.Popen[str], root: Path, make_entry: Callable[..., Entry]
+) -> None:
+    """Wherever it is: its key need not be made again."""
+    writer.kill()
+    writer.wait()
+    assert len(list(root.rglob(f"{files.TEMPORARY}*"))) == 1
+    assert Store(str(root)).write(make_entry(seed=99))
+    assert not list(root.rglob(f"{files.TEMPORARY}*"))
+
+
+def test_where_locks_cannot_tell_a_minute_does(
+    filled: list[Path], opened: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "no locks")
+
+    monkeypatch.setattr(files.fcntl, "flock", no_locks)
+    young, old = (filled[0].parent / f"{files.TEMPORARY}{name}" for name in ("1-aa", "2-bb"))
+    for path in (young, old):
         path.write_bytes(b"half")
-    os.utime(left_over, (time.time() - 120,) * 2)
+    os.utime(old, (time.time() - 120,) * 2)
     assert sweep(opened, trust.OWN, 0, minimum_age=0.0).kept == 1
-    assert written.exists() and not left_over.exists()
+    assert young.exists() and not old.exists()
+    os.utime(young, (1.0, 1.0))
+    files.remove_stale_temporaries(_shard(young))
+    assert not young.exists()
+
+
+def test_a_file_taken_away_before_its_lock_is_written_again(
+    root: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[str] = []
+    write_all = files.write_all
+
+    def sweep_first(file: int, data: bytes) -> None:
+        if not taken:
+            taken.append(os.readlink(f"/proc/self/fd/{file}"))
+            os.unlink(taken[0])
+        write_all(file, data)
+
+    monkeypatch.setattr(files, "write_all", sweep_first)
+    store = Store(str(root))
+    assert store.write(entry) and taken and store.read(entry.digest) is not None
+
+
+def _shard(entry: Path) -> int:
+    return os.open(entry.parent, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def test_only_our_names_are_removed(filled: list[Path], opened: int, root: Path) -> None:

@@ -20,6 +20,7 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.journal import Event, Journal, read
 from habana_tf.cache.key import Key
 from habana_tf.cache.reader import VERSION, Options
+from tests.child import environment
 
 
 @pytest.fixture
@@ -106,6 +107,44 @@ def test_it_is_bounded(store: Store, file: Path, monkeypatch: pytest.MonkeyPatch
     assert not file.exists() or file.stat().st_size <= 4200
     numbers = [event.counts["n"] for event in read(store)]
     assert len(numbers) > 20 and sorted(numbers) == list(range(200 - len(numbers), 200)), "the latest, without a gap"
+
+
+HUGE = 1 << 40
+READERS = """
+import resource, sys
+from habana_tf.cli.main import main
+resource.setrlimit(resource.RLIMIT_AS, (600 << 20,) * 2)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_huge_file_costs_no_memory(store: Store, file: Path, root: Path) -> None:
+    """Sparse, as a crash or a person leaves it; and of one line. What was written last is read, and the commands that
+    read it end well in a small part of its size."""
+    Journal().flush(store, {"disk_hits": 1})
+    os.truncate(file, HUGE)
+    Journal().flush(store, {"disk_hits": 2})  # and becomes the older file
+    Journal().flush(store, {"disk_hits": 3})
+    assert file.with_name("journal.1.jsonl").stat().st_size > HUGE and file.stat().st_size < 1000
+    assert [dict(event.counts) for event in read(store)] == [{"disk_hits": 2}, {"disk_hits": 3}]
+    with file.open("ab") as out:
+        out.write(b"x" * (1 << 20))
+        out.truncate(HUGE)
+    for command in (["stats"], ["explain"], ["doctor"]):
+        words = [sys.executable, "-c", READERS, "recipes", *command, "--path", str(root)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=120, env=environment())
+        assert "Traceback" not in done.stderr and done.returncode in (0, 1), done.stderr
+        assert (f"has {HUGE} bytes" in done.stderr) == (command != ["doctor"])  # which reads no journal
+
+
+def test_a_line_in_two_pieces_is_one(store: Store, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(20):
+        Journal().flush(store, {"n": n})
+    monkeypatch.setattr(journal, "_PIECE", 7)
+    assert [event.counts["n"] for event in read(store)] == list(range(20))
+    monkeypatch.setattr(journal, "_MOST_READ_BYTES", file.stat().st_size // 2)
+    numbers = [event.counts["n"] for event in read(store)]
+    assert numbers == list(range(20))[-len(numbers) :] and 8 <= len(numbers) <= 10
 
 
 def test_what_waits_is_bounded() -> None:
