@@ -12,7 +12,8 @@ Invariants:
 - an unset or empty variable means its default; aliases are older names, tried in order after the name itself;
 - a value that is not allowed raises `SettingError`, which names the variable and what is allowed;
 - `key=True` puts the value into every recipe key; `key=False` is the exclusion list. A variable that only
-  decides *which* graph is compiled is excluded, because the cluster itself is in the key.
+  decides *which* graph is compiled is excluded, because the cluster itself is in the key. Those that the compiler
+  reads all the same are in `resolver.key_text`, with why (today all: a CPU is in the key as the target it comes to).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ HABANA_SIM_CHIP: Setting[str] = Setting(
     "gaudi2",
     *kind.choice("gaudi", "gaudi2", "gaudi3"),
     meaning="Generation of the simulated cards.",
-    key=True,
+    key=False,
 )
 HABANA_SIM_CARDS: Setting[int] = Setting(
     "HABANA_SIM_CARDS",
@@ -248,7 +249,7 @@ HABANA_SIM_ISA: Setting[str] = Setting(
     "auto",
     *kind.choice("auto", "portable", "avx2", "avx512", "amx"),
     meaning="Instructions that compiled kernels may use; auto is the best this host CPU has.",
-    key=True,
+    key=False,
 )
 HABANA_SIM_BF16_PRODUCTS: Setting[str] = Setting(
     "HABANA_SIM_BF16_PRODUCTS",

@@ -202,15 +202,6 @@ class Target:
         """What all CPUs of this kind have, of `common_targets`; None where it is of none of these kinds."""
         return None if self.isa < Isa.AVX2 else _of_level(min(self.isa, Isa.AVX512))
 
-    def key_parts(self, bf16: bool) -> tuple[tuple[str, str], ...]:
-        """(name, value) pairs for the recipe key. bf16: of a program that may have products of bf16."""
-        parts = (
-            ("target.isa", self.instructions),
-            ("target.cpu", self.llvm_cpu),
-            ("target.features", self.llvm_features),
-        )
-        return (*parts, (BF16_PART, self.bf16_products)) if bf16 else parts
-
 
 def common_targets() -> tuple[Target, ...]:
     """The kinds of CPU that there are most of: x86-64 with AVX2, and with AVX-512."""

@@ -2,7 +2,8 @@
 
 A cluster of several ops is keyed by its content and what it met; a program by its text. In either key are the version
 of the compiler, what this CPU can do, and the settings that change code. How products of bf16 are computed is in the
-keys of what has bf16 only: to know it may take a measurement, which nobody else should wait for.
+keys of what has bf16 only: to know it may take a measurement, which nobody else should wait for. What the compiler is
+given and no key has stands in `key_text.LEFT_OUT`, with the reason.
 """
 
 from __future__ import annotations
@@ -11,15 +12,18 @@ import functools
 import hashlib
 import json
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 
 from habana_tf import settings
 from habana_tf.cache.key import Key
 from habana_tf.cluster.cluster import Cluster, custom_content
-from habana_tf.hardware.cpu import Target
+from habana_tf.hardware.cpu import BF16_PART, Target
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Op, Program
+from habana_tf.ir.primitives import Program
 from habana_tf.version import __version__
+
+from .key_text import names, program_text
 
 PACKAGE = Path(__file__).parent.parent
 ROOMS = ("ir", "lowering", "cluster", "compiler")
@@ -39,34 +43,25 @@ def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) ->
     """The key of these parts, of the compiler, the CPU and the settings. bf16: whether there is any in it."""
     return Key.of(
         [
-            *parts, ("compiler", compiler_version()), *goal.key_parts(bf16), *settings.key_parts(),
+            *parts, ("compiler", compiler_version()), *target_parts(goal, bf16), *settings.key_parts(),
             ("indices checked", settings.HABANA_SIM_CHECK_INDICES.get() != "off"),
         ]
     )  # fmt: skip
+
+
+def target_parts(goal: Target, bf16: bool) -> list[tuple[str, object]]:
+    """What code is compiled for, as parts of a key: all fields of a target. bf16: of what may have products of it."""
+    parts: list[tuple[str, object]] = []
+    for name in names(Target):
+        value = getattr(goal, name)
+        parts.append((f"target.{name}", value.name.lower() if isinstance(value, Enum) else value))
+    return [*parts, (BF16_PART, goal.bf16_products)] if bf16 else parts
 
 
 def program_key(program: Program, goal: Target) -> Key:
     """The key of a program, whatever cluster it comes from."""
     bf16 = any(n.dtype is DType.BF16 for n in (*program.inputs, *program.nodes()))
     return recipe_key(goal, [("program", program_text(program))], bf16)
-
-
-def program_text(program: Program) -> str:
-    """A program as text: the same for the same computation, whatever its ops were called."""
-    lines = []
-    nodes = program.nodes()
-    number = {n: k for k, n in enumerate(nodes)}
-    for n in (*program.inputs, *nodes):
-        shape = ",".join(map(str, n.shape))
-        arg = hashlib.sha256(n.arg).hexdigest() if isinstance(n.arg, bytes) else n.arg
-        if n.op is Op.LOOP:
-            loop, k = n.arg
-            arg = f"{k} of {loop.trips} {loop.carried} {loop.sliced} {loop.stacked}\n({program_text(loop.body)})"
-        lines.append(f"{n.op.name}[{shape}]{n.dtype}{[number[s] for s in n.src]}{arg}")
-    lines.append(f"{[number[n] for n in program.outputs]} {[str(s) for s in program.states]}")
-    lines.extend(f"{e} >= 0" for e in program.conditions)
-    lines.extend(f"{check}" for check in program.checks)
-    return "\n".join(lines)
 
 
 @functools.cache

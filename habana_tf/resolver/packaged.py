@@ -25,7 +25,8 @@ from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
 
-from .keys import program_text, sources_version
+from .key_text import program_text
+from .keys import sources_version, target_parts
 
 log = logging.getLogger("habana_tf")
 
@@ -35,7 +36,7 @@ FILE = Path(__file__).with_name("recipes.zip")
 def packaged_key(program: Program, common: Target) -> Key:
     """What a packaged recipe is found by. common: the kind of CPU (`Target.common`)."""
     parts = [("program", program_text(program)), ("sources", sources_version())]
-    return Key.of([*parts, *common.key_parts(bf16=False), *settings.key_parts()])
+    return Key.of([*parts, *target_parts(common, bf16=False), *settings.key_parts()])
 
 
 def packaged(program: Program, goal: Target) -> Recipe | None:

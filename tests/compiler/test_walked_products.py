@@ -21,7 +21,7 @@ from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Program
 from habana_tf.ir.walk import Walk
-from habana_tf.resolver.keys import program_text
+from habana_tf.resolver.key_text import program_text
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
 _recipes: dict[str, Recipe] = {}

@@ -11,7 +11,7 @@ from llvmlite import binding
 
 import habana_tf
 from habana_tf.hardware import calibration, cpu
-from habana_tf.hardware.cpu import BF16_PART, Host, Isa, IsaError, TileEngine, host, target
+from habana_tf.hardware.cpu import Host, Isa, IsaError, TileEngine, host, target
 
 V3 = frozenset({"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"})
 V4 = V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
@@ -93,14 +93,6 @@ def test_more_than_the_host_has_is_an_error(
         target(cpu)
 
 
-def test_different_targets_have_different_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys = set()
-    for setting in ("portable", "avx2", "avx512", "amx"):
-        monkeypatch.setenv("HABANA_SIM_ISA", setting)
-        keys.add(target(SAPPHIRE).key_parts(bf16=False))
-    assert len(keys) == 4
-
-
 @pytest.mark.parametrize(
     ("cpu", "vector_bytes", "tile", "pairs", "engine"),
     [(OLD, 16, 5, False, None), (HASWELL, 32, 6, False, None), (SKYLAKE, 64, 14, False, None),
@@ -145,20 +137,6 @@ def test_dot_products_that_a_cpu_has_not_are_an_error(monkeypatch: pytest.Monkey
     monkeypatch.setenv("HABANA_SIM_ISA", "avx2")
     with pytest.raises(IsaError, match="HABANA_SIM_ISA=avx2"):
         target(ZEN)
-
-
-def test_only_a_key_with_bf16_has_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By whatever way it came: hosts with equal answers share recipes."""
-    monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
-    monkeypatch.delenv("HABANA_SIM_BF16_PRODUCTS", raising=False)
-    monkeypatch.setattr(cpu, "bf16_products", measured("dot", "widen"))
-    found = target(ZEN)
-    assert BF16_PART not in dict(found.key_parts(bf16=False))
-    answered = [found.key_parts(bf16=True) for _ in range(2)]
-    assert [dict(parts)[BF16_PART] for parts in answered] == ["dot", "widen"]
-    for way, parts in zip(("dot", "widen"), answered, strict=True):
-        monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", way)
-        assert target(ZEN).key_parts(bf16=True) == parts
 
 
 def test_instruction_sets_are_named_in_one_file_only() -> None:

@@ -39,7 +39,7 @@ from habana_tf.ir.dtypes import from_tf
 from habana_tf.ir.primitives import Program
 from habana_tf.lowering.lowering import LoweringError
 from habana_tf.lowering.table import lookup
-from habana_tf.resolver.keys import program_text
+from habana_tf.resolver.key_text import program_text
 from tests.effort import THOROUGH
 
 Backend = Callable[[Program, Sequence[Any], Sequence[Any]], list[Any]]

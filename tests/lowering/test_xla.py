@@ -50,7 +50,7 @@ def test_dynamic_update_slice(data: Any, shape: Any, dtype: Any, index: Any) -> 
 
 
 def test_starts_are_no_part_of_the_program() -> None:
-    from habana_tf.resolver.keys import program_text
+    from habana_tf.resolver.key_text import program_text
 
     x, update = np.zeros((2, 8, 3), F32), np.ones((2, 1, 3), F32)
 

@@ -11,32 +11,29 @@ import pytest
 
 import habana_tf
 from habana_tf import settings
+from habana_tf.hardware import cpu
+from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
 from habana_tf.resolver import keys
-from habana_tf.resolver.keys import compiler_sources, compiler_version, program_text, sources_version
+from habana_tf.resolver.key_text import SETTINGS_LEFT_OUT, program_text
+from habana_tf.resolver.keys import BF16_PART, compiler_sources, compiler_version, sources_version, target_parts
+from tests.hardware.test_cpu import SAPPHIRE, ZEN, measured
 
 PACKAGE = Path(habana_tf.__file__).parent
 
-# Read by the compiler and not in the key. Who adds one says here why it may not change a recipe's content.
-HARMLESS = {
-    "HABANA_SIM_CHECK_INDICES": "whether indices are checked is in the key, what is done then is asked at binding",
-    "HABANA_SIM_CHECK_KERNELS": "says how a kernel in C is called, and is asked when a recipe becomes a program",
-    "HABANA_SIM_BF16_PRODUCTS": "what it comes to is in the keys of what has bf16, however it came (test_cpu shows it)",
-    "HABANA_SIM_COMPILE_PROCESSES": "the bytes do not depend on who compiled what (test_objects shows it)",
-}
 # Imported by the compiler and not in its version, because they hold results or state and make no code.
 NO_COMPILER = {"settings", "_native", "hardware.calibration"}
 TELLS = {name.removesuffix(".py").replace("/", ".") for name in keys.TELL}
 
 
-def test_every_setting_the_compiler_reads_is_in_the_key_or_harmless() -> None:
+def test_every_setting_the_compiler_reads_is_in_the_key_or_left_out() -> None:
     read = {name for path in compiler_sources() for name in re.findall(r"\bsettings\.([A-Z]\w+)", path.read_text())}
     in_key = {name for name, _ in settings.key_parts()}
-    assert read <= in_key | set(HARMLESS)
-    assert set(HARMLESS) <= read & set(settings.excluded()), "a reason for a setting that is not read any more"
+    assert read <= in_key | set(SETTINGS_LEFT_OUT)
+    assert set(SETTINGS_LEFT_OUT) <= read & set(settings.excluded()), "a reason for a setting that is not read any more"
 
 
 def _imports(path: Path) -> set[str]:
@@ -106,3 +103,25 @@ def test_what_a_program_takes_for_granted_is_a_part_of_it() -> None:
     out = b.map("exp", x)
     texts = {program_text(Program([x], [out], [], given)) for given in ((), (s0,), (s0 - 2,))}
     assert len(texts) == 3
+
+
+def test_different_targets_have_different_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for setting in ("portable", "avx2", "avx512", "amx"):
+        monkeypatch.setenv("HABANA_SIM_ISA", setting)
+        keys.add(str(target_parts(target(SAPPHIRE), bf16=False)))
+    assert len(keys) == 4
+
+
+def test_only_a_key_with_bf16_has_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By whatever way it came: hosts with equal answers share recipes."""
+    monkeypatch.delenv("HABANA_SIM_ISA", raising=False)
+    monkeypatch.delenv("HABANA_SIM_BF16_PRODUCTS", raising=False)
+    monkeypatch.setattr(cpu, "bf16_products", measured("dot", "widen"))
+    found = target(ZEN)
+    assert BF16_PART not in dict(target_parts(found, bf16=False))
+    answered = [target_parts(found, bf16=True) for _ in range(2)]
+    assert [dict(parts)[BF16_PART] for parts in answered] == ["dot", "widen"]
+    for way, parts in zip(("dot", "widen"), answered, strict=True):
+        monkeypatch.setenv("HABANA_SIM_BF16_PRODUCTS", way)
+        assert target_parts(target(ZEN), bf16=True) == parts

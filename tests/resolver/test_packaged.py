@@ -109,3 +109,28 @@ def test_a_damaged_file_is_said_and_not_used(
     packaged._opened.cache_clear()
     assert packaged.packaged(program, kind) is None
     packaged._opened.cache_clear()
+
+
+@pytest.mark.skipif(target().common() is None, reason="packaged recipes are for x86-64 with AVX2")
+def test_they_are_found_on_another_chip_and_where_the_instructions_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goal = target()
+    kind = goal.common()
+    assert kind is not None
+    program = one_op(pack_recipes._called(next(pack_recipes.forms())), goal).program
+    digest, data = pack_recipes.compiled(next(pack_recipes.forms()), kind)
+    monkeypatch.setattr(packaged, "FILE", tmp_path / "recipes.zip")
+    with ZipFile(packaged.FILE, "w") as out:
+        out.writestr(digest, data)
+    packaged._opened.cache_clear()
+    try:
+        for chip in ("gaudi", "gaudi3"):
+            monkeypatch.setenv("HABANA_SIM_CHIP", chip)
+            for isa in ("auto", goal.instructions, kind.instructions):
+                monkeypatch.setenv("HABANA_SIM_ISA", isa)
+                assert packaged.packaged(program, target()) is not None, (chip, isa)
+        monkeypatch.setenv("HABANA_SIM_ISA", "portable")
+        assert packaged.packaged(program, target()) is None
+    finally:
+        packaged._opened.cache_clear()

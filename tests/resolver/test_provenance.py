@@ -11,7 +11,7 @@ from tensorflow.core.framework import node_def_pb2, types_pb2
 from habana_tf.cluster.cluster import of_node, parse
 from habana_tf.compiler import compressed
 from habana_tf.ir import extent as ext
-from habana_tf.resolver.keys import program_text
+from habana_tf.resolver.key_text import program_text
 from habana_tf.resolver.provenance import Provenance
 
 

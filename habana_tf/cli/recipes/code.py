@@ -164,11 +164,11 @@ def _program(entry: Entry) -> Any:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     from habana_tf import settings
     from habana_tf.hardware.cpu import BF16_PART, target
-    from habana_tf.resolver.keys import compiler_version
+    from habana_tf.resolver.keys import compiler_version, target_parts
     from habana_tf.resolver.provenance import Provenance
 
     parts = {part.name: part.value for part in entry.key.parts}
-    here = dict([("compiler", compiler_version()), *target().key_parts(BF16_PART in parts), *settings.key_parts()])
+    here = dict([("compiler", compiler_version()), *target_parts(target(), BF16_PART in parts), *settings.key_parts()])
     other = [name for name, value in here.items() if parts.get(name) != value]
     if other:
         raise CommandError(

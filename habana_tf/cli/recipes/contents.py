@@ -14,7 +14,6 @@ from habana_tf.cli.output import CommandError
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
-    from habana_tf.hardware.chips import Chip
 
 
 @dataclass(frozen=True)
@@ -57,20 +56,13 @@ class Plan:
 
 def kernels(entry: Entry) -> list[dict[str, Any]]:
     """The rows of `compiler.describe`, in call order, each with `at_least_seconds`: what `hardware.roofline` says of
-    it on the chip that the recipe is for, None where it says nothing."""
+    it on the chip that HABANA_SIM_CHIP names, None where it says nothing."""
+    from habana_tf.hardware.chips import chip
     from habana_tf.hardware.roofline import at_least
 
-    of = chip(entry)
+    of = chip()
     rows = _section(entry, "kernels") or []
-    return [{**row, "at_least_seconds": of and at_least(of, row["engine"], row["flops"], row["bytes"])} for row in rows]
-
-
-def chip(entry: Entry) -> Chip | None:
-    """The chip that a recipe is for, which its key names."""
-    from habana_tf.hardware import chips
-
-    name = next((part.value for part in entry.key.parts if part.name == "HABANA_SIM_CHIP"), None)
-    return next((each for each in chips.chips() if each.name == name), None)
+    return [{**row, "at_least_seconds": at_least(of, row["engine"], row["flops"], row["bytes"])} for row in rows]
 
 
 def graph(entry: Entry) -> dict[str, Any]:

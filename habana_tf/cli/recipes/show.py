@@ -157,10 +157,10 @@ def _print_kernels(entry: Entry) -> None:
         )
     print()
     print_table([">kernel", "engine", "does", "over", "fused", ">flops", ">bytes", ">at least", "ops"], lines)
-    if (of := contents.chip(entry)) is not None:
-        from habana_tf.hardware.roofline import said
+    from habana_tf.hardware.chips import chip
+    from habana_tf.hardware.roofline import said
 
-        print(printable(said(of)))
+    print(printable(said(chip())))
 
 
 def _print_predictions(times: dict[str, Predicted], why: str) -> None:

@@ -14,6 +14,7 @@ from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text,
 from habana_tf.cli.recipes.page import charts, graph, plan
 from habana_tf.cli.recipes.page.markup import Markup, joined, tag
 from habana_tf.cli.recipes.page.style import STYLE
+from habana_tf.hardware.chips import chip
 from habana_tf.hardware.roofline import said
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _recipe(drawn: Drawn) -> Markup:
     kernels, ops = contents.kernels(entry), contents.ops(entry)
     lazy = sum(not op.kernels for op in ops)
     memory = contents.plan(entry, drawn.sizes)
-    flops, chip = of.get("flops"), contents.chip(entry)
+    flops = of.get("flops")
     facts = [
         ("ops", ops_text(drawn.row)),
         ("in", ", ".join(f"{name} ({n})" for name, n in (of.get("scopes") or {}).items())),
@@ -151,7 +152,7 @@ def _recipe(drawn: Drawn) -> Markup:
         ("outputs", tensors(of, "outputs")),
         ("work", "depends on sizes" if flops is None else f"{operations(flops)} floating-point operations"),
         ("predicted", _predicted(drawn)),
-        ("kernels", "" if chip is None else said(chip)),
+        ("kernels", said(chip())),
         ("file", f"{size(drawn.row.file_bytes)}, created {moment(of['created'])}, compiled in "
                  f"{duration(of['compile_seconds'])}"),
         ("made by", plain(of.get("tools") or {})),
