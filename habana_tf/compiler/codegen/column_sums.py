@@ -16,6 +16,7 @@ from ...ir import extent as ext
 from ...ir.extent import Atom, Extent, Var, nominal
 from ..body import Value as BodyValue
 from .axes import Axis
+from .blocked_sums import summing_loop
 from .domain_walk import WIDEST, DomainWalk, restore
 from .emit import Value
 from .evaluator import Guard, Val
@@ -116,7 +117,7 @@ class ColumnSums:
                 self.walk.nest(stack, loops)
                 if row and middle:
                     strip = None if self.body.stores else self._strip(row, middle, inner)
-                    self._walk(row, middle, (), all_columns, strip)
+                    self._walk(row, middle, (), all_columns, strip=strip)
                 else:
                     columns(tile)
         return items, grain
@@ -198,7 +199,8 @@ class ColumnSums:
         def add(sums: list[Accumulator]) -> None:
             self._accumulate(along, sums, lambda: self._add_point(sums))
 
-        wide = WideSums(self.fn, self.ev, self.body.reductions * points, self.vector, inner, columns, add)
+        adds = nominal(ext.product(a.extent for a in along))
+        wide = WideSums(self.fn, self.ev, self.body.reductions * points, self.vector, inner, columns, add, adds)
         with self.fn.loop("%begin", "%end") as each, self.ev.scope():
             start, count, item = "0", n, each.index  # type: Value, Value | int, Value
             if blocks > 1:
@@ -233,6 +235,7 @@ class ColumnSums:
             return
         if inner:
             rest = inner[1:]
+            adds = nominal(ext.product(a.extent for a in rest))
 
             def point() -> None:
                 self._accumulate(rest, sums, add)
@@ -240,21 +243,21 @@ class ColumnSums:
             if numel(rest) <= TURNS:
                 small = [*self.beside, *rest]  # which `point` writes out
                 middle = None if self.compact else interior(self.body, inner[0], small, self.vector)
-                self._walk(inner[0], middle, sums, point)
+                self._walk(inner[0], middle, sums, point, adds)
             else:
-                self._part(inner[0], "0", self.ev.number(inner[0].extent), sums, point)
+                self._part(inner[0], "0", self.ev.number(inner[0].extent), sums, point, adds)
             return
         add()
 
     def _walk(
         self, axis: Axis, middle: Interior | None, sums: Sequence[Accumulator], point: Callable[[], None],
-        strip: _Strip | None = None,
+        adds: int = 1, strip: _Strip | None = None,
     ) -> None:  # fmt: skip
         """A loop over an axis with `sums` in registers; without guards in its middle, if they are not needed there.
-        strip: several points of the middle at a time."""
+        adds: terms that a point adds to each of the sums. strip: several points of the middle at a time."""
         stop = self.ev.number(axis.extent)
         if middle is None:
-            self._part(axis, "0", stop, sums, point)
+            self._part(axis, "0", stop, sums, point, adds)
             return
         low, high = str(middle.first), str(middle.stop)
         for value, end in middle.others:
@@ -269,27 +272,24 @@ class ColumnSums:
             second = self.fn.op(f"icmp eq i64 {end_.index}, 1")
             first = self.fn.op(f"select i1 {second}, i64 {high}, i64 0")
             last = self.fn.op(f"select i1 {second}, i64 {stop}, i64 {low}")
-            self._part(axis, first, last, sums, point)
+            self._part(axis, first, last, sums, point, adds)
             with self.ev.assuming(middle.sure):
                 last = self.fn.op(f"select i1 {second}, i64 {low}, i64 {high}")
                 if strip:
                     with self.fn.loop(low, last, strip.width) as loop, self.ev.scope():
                         strip.points(loop.index)
                 else:
-                    self._part(axis, low, last, sums, point)
+                    self._part(axis, low, last, sums, point, adds)
             end_.next = [v for a in sums for v in a.values]
         restore(sums, end_.results)
 
     def _part(
-        self, axis: Axis, start: Value, stop: Value, sums: Sequence[Accumulator], point: Callable[[], None]
+        self, axis: Axis, start: Value, stop: Value, sums: Sequence[Accumulator], point: Callable[[], None], adds: int
     ) -> None:
-        """A loop over the points of an axis from start to stop."""
-        with self.fn.loop(start, stop, 1, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
-            restore(sums, loop.carried)
-            self.ev.vars[axis.var] = loop.index
+        """A loop over the points of an axis from start to stop; `adds`: terms that one adds to each of the sums."""
+        with summing_loop(self.fn, start, stop, 1, sums, axis.extent, adds) as index, self.ev.scope():
+            self.ev.vars[axis.var] = index
             point()
-            loop.next = [v for a in sums for v in a.values]
-        restore(sums, loop.results)
 
     def _add_point(self, sums: list[Accumulator]) -> None:
         """Adds what a point has to the sums of every axis beside, and stores what is stored there."""

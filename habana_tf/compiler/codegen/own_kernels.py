@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 
 from ...ir import extent as ext
 from ...ir.primitives import Node, Op, check_complete
 from ..body import Body
 from ..code import Call, Code, Work
 from ..primitive_classes import PRIMITIVES, OwnKernel
+from .blocked_sums import block_end, cut
 from .emit import Function, Value
 from .evaluator import Evaluator, Val
 from .lanes import register_type
@@ -67,7 +69,8 @@ def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
 
 
 def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
-    """One work item per line along the axis."""
+    """One work item per line along the axis. A sum is that of the blocks before and that of its own block so far (see
+    `blocked_sums`), in as many levels as there are."""
     (x,), scan, places = body.inputs, node.arg, body.variables
     ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, 1, None)
     ev.written = {memory[node]}
@@ -83,18 +86,29 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
         for a in reversed(others):
             ev.vars[places[a]] = fn.op(f"urem i64 {item}, {ev.number(node.shape[a])}")
             item = fn.op(f"udiv i64 {item}, {ev.number(node.shape[a])}")
-        with fn.loop("0", n, 1, [(lane, start)]) as loop, ev.scope():
-            at = loop.index
-            ev.vars[places[scan.axis]] = fn.integer("sub", fn.integer("sub", n, "1"), at) if scan.reverse else at
-            value = ev.value(x)
-            total = ev.one.apply(op, [loop.carried[0], value.name], node.dtype, node.dtype)
-            ev.store(
-                memory[node],
-                node.dtype,
-                ext.ravel(map(ext.of, places), node.shape),
-                Val(loop.carried[0] if scan.exclusive else total, True),
-            )
-            loop.next = [total]
+
+        def joined(parts: Sequence[Value]) -> Value:
+            return reduce(lambda a, b: ev.one.apply(op, [b, a], node.dtype, node.dtype), reversed(parts))
+
+        def line(first: Value, stop: Value, sizes: Sequence[int], before: list[Value]) -> Value:
+            """Stores the results of a block, given the sums of the blocks before on each level; its own sum."""
+            step = sizes[0] if sizes else 1
+            with fn.loop(first, stop, step, [(lane, start)]) as loop, ev.scope():
+                at, parts = loop.index, [*before, loop.carried[0]]
+                if sizes:
+                    own = line(at, block_end(fn, at, step, first, stop), sizes[1:], parts)
+                    loop.next = [joined([loop.carried[0], own])]
+                else:
+                    place = fn.integer("sub", fn.integer("sub", n, "1"), at) if scan.reverse else at
+                    ev.vars[places[scan.axis]] = place
+                    total = joined([loop.carried[0], ev.value(x).name])
+                    result = joined(parts if scan.exclusive else [*before, total])
+                    ev.store(memory[node], node.dtype, ext.ravel(map(ext.of, places), node.shape), Val(result, True))
+                    loop.next = [total]
+            return loop.results[0]
+
+        rounds = node.dtype.is_float and scan.kind == "sum"
+        line("0", n, cut(node.shape[scan.axis]) if rounds else (), [])
     return Work(ext.product(node.shape[a] for a in others), 64)
 
 

@@ -28,6 +28,7 @@ class Accumulator:
         self.dtype = reduction.value.dtype
         self.lane = register_type(self.dtype)
         self.is_arg = reduction.is_arg
+        self.rounds = self.kind == "sum" and self.dtype.is_float
         start = ops.constant(literal(identity(self.kind, self.dtype), self.dtype), self.lane)
         self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]
 

@@ -9,15 +9,18 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from ...ir import extent as ext
-from ...ir.extent import Extent
+from ...ir.extent import Extent, nominal
 from .axes import Axis
-from .domain_walk import DomainWalk, restore
+from .blocked_sums import summing_loop
+from .domain_walk import DomainWalk
 from .emit import Value
 from .evaluator import Evaluator, Guard, Val
 from .reduction import Accumulator
 
 LONG = 8
 """Operations at a point that take longer than to add what comes of them, so that one accumulator will do."""
+SIDE = 4
+"""Vectors of a row that are taken in a turn, each with an accumulator of its own."""
 
 
 class RowSums:
@@ -47,13 +50,12 @@ class RowSums:
 
     def _rows(self, inner: Sequence[Axis], n: Extent, sums: list[Accumulator]) -> None:
         if inner:
-            carry = [c for a in sums for c in a.carry()]
-            with self.fn.loop("0", self.ev.number(inner[0].extent), 1, carry) as loop, self.ev.scope():
-                restore(sums, loop.carried)
-                self.ev.vars[inner[0].var] = loop.index
+            size = inner[0].extent
+            adds = nominal(ext.mul(ext.product(a.extent for a in inner[1:]), self._turns(n)))
+            stop = self.ev.number(size)
+            with summing_loop(self.fn, "0", stop, 1, sums, size, adds) as index, self.ev.scope():
+                self.ev.vars[inner[0].var] = index
                 self._rows(inner[1:], n, sums)
-                loop.next = [v for a in sums for v in a.values]
-            restore(sums, loop.results)
         elif self.vector is None:
             with self.ev.scope():
                 self.walk.add(sums, None)
@@ -69,33 +71,29 @@ class RowSums:
         if self.compact and not isinstance(n, int):
             self._some_of_row(stop, sums)
             return
-        if (not isinstance(n, int) or n >= 4 * self.lanes) and self.body.work < LONG:
-            side = [[a.fresh() for a in sums] for _ in range(3)]
+        step = self._step(n)
+        turns = self._turns(n)
+        if step > self.lanes:
+            side = [[a.fresh() for a in sums] for _ in range(SIDE - 1)]
             every = [*sums, *(a for s in side for a in s)]
-            done = self.fn.integer("sub", stop, self.fn.integer("urem", stop, 4 * self.lanes))
-            carry = [c for a in every for c in a.carry()]
-            with self.fn.loop("0", done, 4 * self.lanes, carry) as loop:
-                restore(every, loop.carried)
+            done = self.fn.integer("sub", stop, self.fn.integer("urem", stop, step))
+            with summing_loop(self.fn, "0", done, step, every, turns) as index:
                 for k, accumulators in enumerate([sums, *side]):
                     with self.ev.scope():
-                        self.ev.vars[self.vector.var] = self.fn.integer("add", loop.index, k * self.lanes)
+                        self.ev.vars[self.vector.var] = self.fn.integer("add", index, k * self.lanes)
                         self.walk.add(accumulators, None)
                         self.walk.store_all()
-                loop.next = [v for a in every for v in a.values]
-            restore(every, loop.results)
+            turns = SIDE
             for a, b, c, d in zip(sums, *side, strict=True):
                 b.combine(c)
                 a.combine(d)
                 a.combine(b)
         whole = self.fn.integer("sub", stop, self.fn.integer("urem", stop, self.lanes))
         if whole != done:
-            with self.fn.loop(done, whole, self.lanes, [c for a in sums for c in a.carry()]) as loop, self.ev.scope():
-                restore(sums, loop.carried)
-                self.ev.vars[self.vector.var] = loop.index
+            with summing_loop(self.fn, done, whole, self.lanes, sums, turns) as index, self.ev.scope():
+                self.ev.vars[self.vector.var] = index
                 self.walk.add(sums, None)
                 self.walk.store_all()
-                loop.next = [v for a in sums for v in a.values]
-            restore(sums, loop.results)
         if isinstance(n, int) and n % self.lanes == 0:
             return
         mask = self.walk.tail_mask(whole, stop, n % self.lanes if isinstance(n, int) else None)
@@ -107,13 +105,20 @@ class RowSums:
     def _some_of_row(self, stop: Value, sums: list[Accumulator]) -> None:
         """The same with every vector as if it were the last."""
         assert self.vector is not None
-        carry = [c for a in sums for c in a.carry()]
-        with self.fn.loop("0", stop, self.lanes, carry) as loop, self.ev.scope():
-            restore(sums, loop.carried)
-            mask = self.fn.leading(self.lanes, self.fn.integer("sub", stop, loop.index))
+        turns = self._turns(self.vector.extent)
+        with summing_loop(self.fn, "0", stop, self.lanes, sums, turns) as index, self.ev.scope():
+            mask = self.fn.leading(self.lanes, self.fn.integer("sub", stop, index))
             with self.ev.guarded(Guard(None, mask)):
-                self.ev.vars[self.vector.var] = loop.index
+                self.ev.vars[self.vector.var] = index
                 self.walk.add(sums, mask)
                 self.walk.store_all()
-            loop.next = [v for a in sums for v in a.values]
-        restore(sums, loop.results)
+
+    def _step(self, n: Extent) -> int:
+        """Numbers of a row that a turn of its loop takes."""
+        long = not isinstance(n, int) or n >= SIDE * self.lanes
+        plain = self.compact and not isinstance(n, int)
+        return self.lanes * (SIDE if long and not plain and self.body.work < LONG else 1)
+
+    def _turns(self, n: Extent) -> Extent:
+        """Turns of a row's loop, at most: terms that it adds to a register."""
+        return ext.div(ext.add(n, self.lanes - 1), self._step(n))

@@ -18,6 +18,8 @@ from ...ir import extent as ext
 from ...ir.extent import nominal
 from ..body import Body, Reduction
 from .axes import Axis
+from .blocked_sums import block_end
+from .blocked_sums import cut as blocks
 from .emit import BYTES, Function, Value
 from .evaluator import Evaluator, Guard
 from .lanes import register_type
@@ -42,18 +44,23 @@ class WideSums:
 
     def __init__(
         self, fn: Function, ev: Evaluator, reductions: Sequence[Reduction], vector: Axis, inner: Sequence[Axis],
-        columns: int, add: Callable[[list[Accumulator]], None],
+        columns: int, add: Callable[[list[Accumulator]], None], adds: int = 1,
     ) -> None:  # fmt: skip
-        self.fn, self.ev, self.vector, self.inner, self.add = fn, ev, vector, inner, add
+        """adds: terms that a point adds to a sum."""
+        self.fn, self.ev, self.vector, self.inner, self.add, self.adds = fn, ev, vector, inner, add, adds
         self.sums = [Accumulator(ev.many, r) for r in reductions]
         self.columns = -(-columns // ev.lanes) * ev.lanes
         self.memory = [fn.op(f"alloca [{self.columns} x {a.lane}], align 64") for a in self.sums]
+        self.totals = self.memory
+        if any(a.rounds for a in self.sums) and blocks(ext.product(a.extent for a in inner), adds):
+            self.totals = [fn.op(f"alloca [{self.columns} x {a.lane}], align 64") for a in self.sums]
 
     def clear(self) -> None:
         """Begins anew."""
         with self.fn.loop("0", str(self.columns), self.ev.lanes) as loop:
-            for pointer, acc in zip(self.memory, self.sums, strict=True):
-                self._store(acc, pointer, loop.index, acc.fresh().values[0])
+            for pointers in dict.fromkeys((tuple(self.memory), tuple(self.totals))):
+                for pointer, acc in zip(pointers, self.sums, strict=True):
+                    self._store(acc, pointer, loop.index, acc.fresh().values[0])
 
     def run(self, start: Value, count: Value | int) -> None:
         """Adds all points of the columns from `start` on."""
@@ -65,18 +72,44 @@ class WideSums:
             for acc, pointer in zip(self.sums, self.memory, strict=True):
                 self._store(acc, pointer, index, acc.values[0])
 
+        self._rows(self.inner, lambda: self._columns(start, count, add))
+
+    def _rows(self, inner: Sequence[Axis], row: Callable[[], None]) -> None:
+        """`row` at every point of these axes; a block of them is added up by itself (see `blocked_sums`)."""
+        if not inner:
+            row()
+            return
+        axis, rest = inner[0], inner[1:]
+        below = ext.mul(ext.product(a.extent for a in rest), self.adds)
+        sizes = [] if self.totals is self.memory or blocks(below) else blocks(axis.extent, nominal(below))
+        stop = self.ev.number(axis.extent)
         with ExitStack() as stack:
-            for axis in self.inner:
-                loop = stack.enter_context(self.fn.loop("0", self.ev.number(axis.extent)))
-                stack.enter_context(self.ev.scope())
+            first, last = "0", stop
+            if sizes:
+                block = stack.enter_context(self.fn.loop("0", stop, sizes[-1])).index
+                first, last = block, block_end(self.fn, block, sizes[-1], "0", stop)
+            with self.fn.loop(first, last) as loop, self.ev.scope():
                 self.ev.vars[axis.var] = loop.index
-            self._columns(start, count, add)
+                self._rows(rest, row)
+            if sizes:
+                self._keep()
+
+    def _keep(self) -> None:
+        """Adds the sums of a block to the totals, and begins the next one."""
+        with self.fn.loop("0", str(self.columns), self.ev.lanes) as loop:
+            for acc, pointer, place in zip(self.sums, self.memory, self.totals, strict=True):
+                total = acc.fresh()
+                total.values = [self._load(acc, place, loop.index)]
+                acc.values = [self._load(acc, pointer, loop.index)]
+                total.combine(acc)
+                self._store(acc, place, loop.index, total.values[0])
+                self._store(acc, pointer, loop.index, acc.fresh().values[0])
 
     def each(self, start: Value, count: Value | int, store: Callable[[list[Accumulator]], None]) -> None:
         """Hands every vector of all sums on, the vector's variable set."""
 
         def finish(index: Value) -> None:
-            for acc, pointer in zip(self.sums, self.memory, strict=True):
+            for acc, pointer in zip(self.sums, self.totals, strict=True):
                 acc.values = [self._load(acc, pointer, index)]
             store(self.sums)
 
