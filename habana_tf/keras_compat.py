@@ -1,4 +1,7 @@
-"""Keras 3 beside HPU: `compile()` need not choose XLA, and several workers cannot `fit`.
+"""Keras beside HPU: `compile()` takes `jit_compile=True` and need not choose XLA; workers cannot `fit`.
+
+Keras 2 refuses `jit_compile=True` with a warning where TensorFlow has any pluggable device. While HPU is the only one
+it is taken here, as with Keras 3: what it marks is compiled by HPU (`xla_compat.py`).
 
 Keras 3 takes `jit_compile="auto"` for "XLA" as soon as TensorFlow has any device that is no CPU, and XLA knows
 no HPU. While HPU is loaded, "auto" means False here, which is what Keras itself chooses inside every distribution
@@ -7,8 +10,8 @@ strategy. An explicit `jit_compile=True` is taken; what it marks is compiled by 
 `fit` and `evaluate` of Keras 3 under a strategy of several workers fail in Keras itself, with an error about
 "PerReplica" values that says nothing to a user; under HPUStrategy the error says what to do instead.
 
-The wrap is installed by `load_habana_module()`, or when Keras is imported later; it is announced once, does
-nothing under HABANA_SIM_KERAS_JIT=off, and `uninstall()` takes it away. Keras 2 has no such trap.
+The wraps are installed by `load_habana_module()`, or when Keras is imported later; the choice of "auto" is announced
+once. HABANA_SIM_KERAS_JIT=off leaves `jit_compile` to Keras, and `uninstall()` takes all away.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from . import settings
-from .after_import import cancel, when_imported
+from .after_import import Changes, cancel, when_imported
 
 __all__ = ["install", "uninstall"]
 
@@ -31,18 +34,41 @@ _announced = False
 
 
 def install() -> None:
-    """Wraps Keras 3 now, or as soon as it is imported."""
+    """Wraps Keras now, or as soon as it is imported."""
     when_imported(_MODULE, _wrap)
+    _keras_2.install()
 
 
 def uninstall() -> None:
     """Gives Keras its own behaviour back."""
     cancel(_MODULE)
+    _keras_2.uninstall()
     module = sys.modules.get(_MODULE)
     if module is not None and _originals:
         for name, value in _originals.items():
             setattr(module.Trainer, name, value)
     _originals.clear()
+
+
+def _wrap_keras_2(module: ModuleType) -> None:
+    check = getattr(module, "can_jit_compile", None)
+    if check is not None:
+        _keras_2.set(module, "can_jit_compile", _beside_hpu(check))
+
+
+_keras_2 = Changes(("keras.src.utils.tf_utils", "tf_keras.src.utils.tf_utils"), _wrap_keras_2)
+
+
+def _beside_hpu(check: Callable[[bool], bool]) -> Callable[[bool], bool]:
+    """Keras 2's check of `jit_compile=True`, which HPU passes. Keras' optimizers ask it too, but for a GPU as well."""
+
+    def can_jit_compile(warn: bool = False) -> bool:
+        from tensorflow.python import pywrap_tfe
+
+        kinds = {name.rsplit(b":", 2)[-2] for name in pywrap_tfe.TF_ListPluggablePhysicalDevices()}
+        return (settings.HABANA_SIM_KERAS_JIT.get() and kinds == {b"HPU"}) or check(warn)
+
+    return can_jit_compile
 
 
 def _wrap(module: ModuleType) -> None:

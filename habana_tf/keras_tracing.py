@@ -8,9 +8,6 @@ Seeds of dropout are drawn while tracing, and the trace that counts is Keras' se
 its forward pass is traced by itself first, which draws what Keras' first trace would have drawn: the numbers of a
 program are the same with and without this.
 
-The function of a step is a call of another one, and AutoGraph converts it all the same: that takes as long as to trace
-a small network. Here it is called as it is; what it calls is converted as ever (`_as_it_is`).
-
 Left to Keras, which then traces twice: models with a `train_step`, `test_step`, `compute_loss` or `compute_metrics` of
 their own or without shapes yet, Keras' legacy optimizers and those whose `minimize` or `apply_gradients` is not Keras',
 Nadam, several replicas in one process, parameter servers, `run_eagerly`, data of unknown rank.
@@ -40,10 +37,6 @@ Step = Callable[[Any], Any]
 
 def _wrap(module: ModuleType) -> None:
     model = getattr(module, "Model", None)
-    for kind in ("train", "test", "predict"):
-        make = f"make_{kind}_function"
-        if hasattr(model, make):
-            _changes.set(model, make, _unconverted(getattr(model, make)))
     for kind in ("train", "test"):
         make = f"make_{kind}_function"
         parts = {name: getattr(model, name, None) for name in (f"{kind}_step", "compute_loss", "compute_metrics")}
@@ -56,33 +49,6 @@ install = _changes.install
 """Changes Keras 2 now, or as soon as it is imported."""
 uninstall = _changes.uninstall
 """Gives Keras its own behaviour back."""
-
-
-def _unconverted(make: Callable[..., Step]) -> Callable[..., Step]:
-    """Keras' `make_train_function` and the like, whose step is called as it is."""
-
-    def make_function(self: Any, force: bool = False) -> Step:
-        made = make(self, force)
-        if settings.HABANA_SIM_KERAS_TRACE.get():
-            try:
-                _as_it_is(made)
-            except Exception:
-                _log.debug("AutoGraph converts the step of %r", getattr(self, "name", self), exc_info=True)
-        return made
-
-    return make_function
-
-
-def _as_it_is(step: Any) -> None:
-    """Has TensorFlow call the function of a step, a tf.function, without looking for what AutoGraph could convert.
-
-    AutoGraph stays on for whom it calls: layers of a program are converted.
-    """
-    from tensorflow.python.autograph.impl import api
-
-    function = getattr(step, "python_function", None)
-    if function is not None and not function.__code__.co_names:
-        api.autograph_artifact(function)  # else Keras runs eagerly, or has a loop over `tf.range` for several steps
 
 
 def _prepared(make: Callable[..., Step], parts: Mapping[str, Any], name: str, training: bool) -> Callable[..., Step]:

@@ -17,8 +17,8 @@ nothing is kept that an attribute set later could outdate.
 
 Left to Keras: optimizers whose `update_step` is none of `_KINDS`, which are elementwise and alike for all variables;
 sparse gradients, eager steps, XLA, several replicas in one process, parameter servers, TF1's sessions. Whatever goes
-wrong here is logged for debugging, and left to Keras too. HABANA_SIM_KERAS_TRACE=off leaves everything to Keras. Keras
-3 has optimizers of its own.
+wrong before the first value is assigned is logged for debugging, and left to Keras too. HABANA_SIM_KERAS_TRACE=off
+leaves everything to Keras. Keras 3 has optimizers of its own.
 """
 
 from __future__ import annotations
@@ -127,11 +127,13 @@ class _Updates:
             key = tf.compat.v1.get_default_graph(), gradient.dtype, kinds
             if key not in self._made:
                 self._made[key] = _Update(self.optimizer, gradient, variable, slots)
+            after = self._made[key].values(handles, gradient)
         except Exception:
             self._failed = True
             _log.debug("%s traces an update for each variable", self.optimizer.name, exc_info=True)
             return False
-        self._made[key](handles, gradient)
+        for handle, value in after:
+            tf.raw_ops.AssignVariableOp(resource=handle, value=value)
         return True
 
 
@@ -145,8 +147,7 @@ def _lists_of_slots(optimizer: Any) -> dict[str, Any]:
 
 
 class _Update:
-    """The update of one kind of variable in one graph; call it with the handles of a variable and its slots, and its
-    gradient."""
+    """The update of one kind of variable in one graph."""
 
     def __init__(self, optimizer: Any, gradient: Any, variable: Any, slots: dict[str, Any]) -> None:
         import tensorflow as tf
@@ -183,13 +184,13 @@ class _Update:
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in (gradients, *given.values())]
         self._function = tf.function(update, autograph=False).get_concrete_function(before, *specs)
 
-    def __call__(self, handles: list[Any], gradient: Any) -> None:
+    def values(self, handles: list[Any], gradient: Any) -> list[tuple[Any, Any]]:
+        """What is to be assigned to a variable and its slots, given their handles: pairs of a handle and a value."""
         import tensorflow as tf
 
         before = [tf.raw_ops.ReadVariableOp(resource=h, dtype=t) for h, t in zip(handles, self._types, strict=True)]
         after = self._function(*before, gradient, *self._given)
-        for k, value in zip(self._written, after, strict=True):
-            tf.raw_ops.AssignVariableOp(resource=handles[k], value=value)
+        return [(handles[k], value) for k, value in zip(self._written, after, strict=True)]
 
 
 def _variable(dtype: Any, handle: Any) -> Any:

@@ -35,11 +35,9 @@ __all__ = [
     "TESTED",
     "LoadError",
     "is_loaded",
-    "is_op_override_allowed",
     "load_habana_module",
     "plugin_path",
     "rebuild_context",
-    "set_op_override_allowed",
 ]
 
 _log = logging.getLogger(__name__)
@@ -51,81 +49,88 @@ _EXIT_SECONDS = 60.0
 """How long the end of the process waits for a compilation under way on another thread."""
 
 _lock = threading.Lock()
-_op_override = True
+_under_way: threading.Event | None = None
+"""While a thread is loading HPU: what the others wait for. The lock guards this name only."""
 
 
 class LoadError(RuntimeError):
     """HPU could not be made available; the message says what to do."""
 
 
-def is_op_override_allowed() -> bool:
-    """Whether Keras and TensorFlow composites may be replaced by fused HPU versions."""
-    return _op_override
-
-
-def set_op_override_allowed(allowed: bool) -> None:
-    """Allows or forbids fused HPU versions of Keras and TensorFlow composites."""
-    global _op_override
-    _op_override = bool(allowed)
-
-
 def load_habana_module(allow_op_override: bool | None = None) -> None:
-    """Registers the device `HPU` with TensorFlow. A second call changes at most the setting below.
+    """Registers the device `HPU` with TensorFlow. A second call changes nothing.
 
-    It may be called at any time; variables, datasets and models made before go on working.
+    It may be called at any time, from any thread; variables, datasets and models made before go on working.
 
-    allow_op_override: see `set_op_override_allowed`; None keeps the setting (True at first).
+    allow_op_override: scripts for Gaudi pass it, to allow or forbid fused versions of Keras' layers. It has no effect:
+    the compiler fuses what a layer is made of.
     The card is not claimed here but by the first op, so that a process which only starts others holds none.
     Raises LoadError, hardware.cards.CardError, hardware.machine.MachineError, hardware.ranks.RankError or
     settings.SettingError.
     """
-    if allow_op_override is not None:
-        set_op_override_allowed(allow_op_override)
-    with _lock:
-        if is_loaded():
-            if claim.held_card() is None:
-                claim.arm(claim.possible())  # Horovod may have loaded it before the program chose its card
+    global _under_way
+    while not is_loaded():
+        with _lock:
+            others, mine = _under_way, threading.Event()
+            if others is None and not is_loaded():
+                _under_way = mine
+        if others is not None:
+            others.wait()
+        elif _under_way is mine:
+            try:
+                _load()
+            finally:
+                with _lock:
+                    _under_way = None
+                mine.set()
             return
-        log.configure()
-        habana_variables.check()
-        possible = claim.possible()
-        _require_tensorflow()
-        native = _native()
-        with _uncollected():
-            started = _load_plugin(native, possible)
-            _check_device()
-            claim.arm(possible)
-            if not started:
-                rebuild_context()  # as at program start-up: collectives and devices can still be configured
-        from . import (
-            eager_executor,
-            eager_reads,
-            fork,
-            function_calls,
-            keras_compat,
-            keras_recurrent,
-            keras_tracing,
-            keras_updates,
-            rewriter_config,
-            strategy_compat,
-            xla_compat,
-        )
-        from .custom.op import register_all
+    if claim.held_card() is None:
+        claim.arm(claim.possible())  # Horovod may have loaded it before the program chose its card
 
-        rewriter_config.install()
-        fork.guard()
-        eager_executor.install()
-        eager_reads.install()
-        function_calls.install()
-        strategy_compat.install()
-        keras_compat.install()
-        keras_recurrent.install()
-        keras_tracing.install()
-        keras_updates.install()
-        xla_compat.install(traced=started)
-        register_all()
-        importlib.import_module("habana_tf.graph.pipeline")  # the first step of a program would wait for it
-        device_state.set_loaded()
+
+def _load() -> None:
+    log.configure()
+    habana_variables.check()
+    possible = claim.possible()
+    _require_tensorflow()
+    native = _native()
+    with _uncollected():
+        started = _load_plugin(native, possible)
+        _check_device()
+        claim.arm(possible)
+        if not started:
+            rebuild_context()  # as at program start-up: collectives and devices can still be configured
+    from . import (
+        eager_executor,
+        eager_reads,
+        fork,
+        function_calls,
+        keras_compat,
+        keras_recurrent,
+        keras_tracing,
+        keras_updates,
+        own_frames,
+        rewriter_config,
+        strategy_compat,
+        xla_compat,
+    )
+    from .custom.op import register_all
+
+    rewriter_config.install()
+    fork.guard()
+    eager_executor.install()
+    eager_reads.install()
+    function_calls.install()
+    strategy_compat.install()
+    keras_compat.install()
+    keras_recurrent.install()
+    keras_tracing.install()
+    keras_updates.install()
+    own_frames.install()
+    xla_compat.install(traced=started)
+    register_all()
+    importlib.import_module("habana_tf.graph.pipeline")  # the first step of a program would wait for it
+    device_state.set_loaded()
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's
     habana_variables.announce()

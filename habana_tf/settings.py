@@ -195,15 +195,15 @@ HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
     "HABANA_SIM_KERAS_JIT",
     True,
     *kind.SWITCH,
-    meaning="Let Keras 3 choose jit_compile=False by itself while HPU is loaded.",
+    meaning="Have Keras 2 take jit_compile=True, and Keras 3 choose jit_compile=False by itself, while HPU is loaded.",
     key=False,
 )
 HABANA_SIM_KERAS_TRACE: Setting[bool] = Setting(
     "HABANA_SIM_KERAS_TRACE",
     True,
     *kind.SWITCH,
-    meaning="Have Keras 2 trace the step of fit once, not twice, and without AutoGraph, its LSTM and GRU as parts of "
-    "the step, and updates of variables once for all.",
+    meaning="Have Keras 2 trace the step of fit once, not twice, its LSTM and GRU as parts of the step, "
+    "and updates of variables once for all.",
     key=False,
 )
 

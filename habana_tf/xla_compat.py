@@ -6,18 +6,22 @@ HPU anyway, so a function that is traced for HPU is traced without it: its loops
 other function, and its gradient is such a function too. Under `tf.device('/CPU:0')` XLA compiles it, as ever: a marked
 function keeps a trace for each.
 
-Three names of `tensorflow.python.eager.polymorphic_function` are replaced while HPU is loaded: `from_func_graph`,
+Four names of `tensorflow.python.eager.polymorphic_function` are replaced while HPU is loaded: `from_func_graph`,
 through which every function with its attributes is made (traced, a gradient, or read from a SavedModel);
-`OptionalXlaContext`, which changes how control flow is traced; and `Function._generate_tracing_options`, where a marked
-function gets its cache. Nothing is added to the call of a function without the mark. A release of TensorFlow that
-lacks one of them is left alone, and `uninstall()` gives all back. Marked calls inside a placed graph (of a session, of
-a function traced for the CPU) are opened by `graph/inline_xla.py`.
+`OptionalXlaContext`, which changes how control flow is traced; `Function._generate_tracing_options`, where a marked
+function gets its cache; and `Function.__init__`, where its errors get advice. Nothing is added to the call of a
+function without the mark. A release of TensorFlow that lacks one of them is left alone, and `uninstall()` gives all
+back. XLA has rules of its own: it has no kernels for strings and Python functions, and takes no variable of another
+device, such as the state of a generator. Where a marked function fails by them while HPU is loaded, the error ends with
+what to do (`_ADVICE`). Marked calls inside a placed graph (of a session, of a function traced for the CPU) are opened
+by `graph/inline_xla.py`.
 """
 
 from __future__ import annotations
 
 import gc
 import logging
+import weakref
 from typing import Any
 
 __all__ = ["install", "lands_on_hpu", "uninstall"]
@@ -26,6 +30,10 @@ _log = logging.getLogger(__name__)
 _MARK, _NOT_INLINE = "_XlaMustCompile", "_noinline"
 _originals: dict[tuple[Any, str], Any] = {}
 _announced = False
+_ADVICE = (
+    "habana_tf: this function is marked for XLA (jit_compile=True) and was called where its ops do not land on HPU, so "
+    "XLA's rules hold: leave jit_compile out, or call it under tf.device('/HPU:0'), where HPU compiles it"
+)
 
 
 def install(traced: bool = True) -> None:
@@ -41,7 +49,7 @@ def install(traced: bool = True) -> None:
 
         make, context = atomic_function.from_func_graph, polymorphic_function.OptionalXlaContext
         function = polymorphic_function.Function
-        options = function._generate_tracing_options
+        options, begin = function._generate_tracing_options, function.__init__
     except (ImportError, AttributeError):
         _log.warning(
             "this TensorFlow traces functions in another way than the releases habana_tf knows: tf.function("
@@ -53,6 +61,7 @@ def install(traced: bool = True) -> None:
     _replace(atomic_function, "from_func_graph", _unmarked(make))
     _replace(polymorphic_function, "OptionalXlaContext", _outside_xla(context))
     _replace(function, "_generate_tracing_options", _with_a_trace_for_each(options, by_landing))
+    _replace(function, "__init__", _with_advice(begin))
     if traced:
         for known in [o for o in gc.get_objects() if type(o) is function and o._jit_compile]:
             _keep_apart(known, by_landing)
@@ -171,6 +180,7 @@ def _keep_apart(function: Any, by_landing: Any) -> None:
     old = function._function_cache
     if isinstance(old, by_landing):
         return
+    function._call = _advising(function)  # if it was made before HPU was loaded
     new = by_landing()
     for (context, kind), made in old._primary.items():
         new._primary[(context, False), kind] = made
@@ -180,6 +190,34 @@ def _keep_apart(function: Any, by_landing: Any) -> None:
     for config in (function._variable_creation_config, function._no_variable_creation_config):
         if config is not None:
             config.function_cache = new
+
+
+def _with_advice(begin: Any) -> Any:
+    """`Function.__init__`, which gives marked functions a `_call` of their own."""
+
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+        begin(self, *args, **kwargs)
+        if self._jit_compile:
+            self._call = _advising(self)
+
+    return __init__
+
+
+def _advising(function: Any) -> Any:
+    """`Function._call` of one marked function, whose errors say what to do where XLA refused it."""
+    from tensorflow.python.framework import errors
+
+    call, this = type(function)._call, weakref.ref(function)
+
+    def _call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return call(this(), *args, **kwargs)
+        except errors.OpError as error:
+            if "xla" in error.message.lower() and _ADVICE not in error.message and not lands_on_hpu():
+                error._message = f"{error.message}\n{_ADVICE}"
+            raise
+
+    return _call
 
 
 def _announce(name: Any) -> None:

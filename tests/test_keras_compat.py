@@ -1,4 +1,4 @@
-"""Keras 3's plain `compile()` beside HPU."""
+"""`compile()` of Keras beside HPU, and what it makes of `jit_compile`."""
 
 from __future__ import annotations
 
@@ -14,6 +14,29 @@ import habana_tf
 habana_tf.load_habana_module()
 model = keras.Sequential([keras.Input([3]), keras.layers.Dense(1)])
 """
+
+
+@pytest.mark.skipif(KERAS_3, reason="the check is Keras 2's")
+def test_keras_2_takes_jit_compile_and_the_setting_opts_out() -> None:
+    script = """
+import habana_tf
+habana_tf.load_habana_module()
+import tensorflow as tf
+model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(3,))])
+model.compile("sgd", "mse", jit_compile=True)
+print(model.jit_compile, model.optimizer.jit_compile)
+model.jit_compile = False
+model.jit_compile = True
+print(model.jit_compile)
+from habana_tf import keras_compat
+keras_compat.uninstall()
+model.compile("sgd", "mse", jit_compile=True)
+print(model.jit_compile)
+"""
+    done = python(script, imported=True)
+    assert done.stdout.split() == ["True", "False", "True", "False"]
+    assert done.stderr.count("is not supported on your system") == 1
+    assert python(script, imported=True, HABANA_SIM_KERAS_JIT="off").stdout.split() == ["False"] * 4
 
 
 @pytest.mark.skipif(not KERAS_3, reason="the trap is Keras 3's")

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.child import python
 from tests.keras_trace_setting import Seen, of_script
 from tests.versions import KERAS_3
 
@@ -67,49 +66,3 @@ def numbers(found: Any) -> list[float]:
     if isinstance(found, dict):
         found = list(found.values())
     return [x for item in found for x in numbers(item)] if isinstance(found, list) else [found]
-
-
-def test_what_only_calls_is_not_converted() -> None:
-    """AutoGraph writes a module for what it converts: none for Keras' own steps, one where these have a loop."""
-    python(
-        """
-        import sys
-        import numpy as np
-        import tensorflow as tf
-        import habana_tf
-        habana_tf.load_habana_module()
-
-        def converted():
-            return sum(name.startswith("__autograph_generated_file") for name in sys.modules)
-
-        x, y = np.ones((8, 4), np.float32), np.ones((8, 1), np.float32)
-        model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
-        model.compile("sgd", "mse")
-        model.fit(x, y, verbose=0)
-        model.evaluate(x, y, verbose=0)
-        model.predict(x, verbose=0)
-        assert not converted(), converted()
-        model.compile("sgd", "mse", steps_per_execution=2)
-        model.fit(x, y, batch_size=2, verbose=0)
-        assert converted() == 1, converted()
-        """
-    )
-
-
-def test_an_error_in_a_step_is_told_as_it_is() -> None:
-    python(
-        """
-        import numpy as np
-        import tensorflow as tf
-        import habana_tf
-        habana_tf.load_habana_module()
-        model = tf.keras.Sequential([tf.keras.layers.Dense(1, input_shape=(4,))])
-        model.compile("sgd", "mse")
-        try:
-            model.fit(np.ones((8, 5), np.float32), np.ones((8, 1), np.float32), verbose=0)
-        except ValueError as why:
-            assert "incompatible with the layer" in str(why) and "in user code" not in str(why), why
-        else:
-            raise AssertionError("there is none")
-        """
-    )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.child import python
 from tests.effort import chosen
 from tests.keras_trace_setting import Seen, of_script
 from tests.versions import KERAS_3
@@ -68,3 +69,33 @@ def test_the_numbers_are_those_of_keras(cases: Seen, name: str) -> None:
 def test_a_step_is_in_as_many_clusters(cases: Seen, name: str) -> None:
     mine, keras = (seen["clusters"] for seen in cases[name])
     assert mine <= keras
+
+
+def test_an_update_that_cannot_be_called_is_left_to_keras() -> None:
+    """Nothing of it is assigned: one step of SGD on sums moves every weight by its gradient times the rate, once."""
+    python(
+        """
+        import numpy as np
+        import tensorflow as tf
+        import habana_tf
+        from habana_tf import keras_updates
+
+        habana_tf.load_habana_module()
+        called = []
+
+        def fail(self, handles, gradient):
+            called.append(gradient)
+            raise RuntimeError("it does not work")
+
+        keras_updates._Update.values = fail
+        x = np.arange(12, dtype=np.float32).reshape(3, 4)
+        model = tf.keras.Sequential([tf.keras.layers.Dense(2, kernel_initializer="ones", input_shape=(4,))])
+        model.compile(tf.keras.optimizers.SGD(0.5), lambda y, out: tf.reduce_sum(out))
+        model.fit(x, np.zeros((3, 1), np.float32), batch_size=3, verbose=0)
+        assert called
+        kernel, bias = (w.numpy() for w in model.weights)
+        np.testing.assert_allclose(kernel, 1 - 0.5 * np.repeat(x.sum(0)[:, None], 2, 1))
+        np.testing.assert_allclose(bias, [-1.5, -1.5])
+        """,
+        imported=True,
+    )

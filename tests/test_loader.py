@@ -285,17 +285,59 @@ def test_another_tensorflow_is_a_warning_not_a_refusal() -> None:
     assert "outside the tested range 2.1 to 2.2" in done.stderr
 
 
-def test_op_override_is_remembered() -> None:
+def test_op_override_is_taken_and_loads_as_without() -> None:
+    python("import habana_tf; habana_tf.load_habana_module(allow_op_override=False); assert habana_tf.is_loaded()",
+           imported=True)  # fmt: skip
+
+
+def test_threads_load_once_and_none_imports_or_logs_under_the_lock() -> None:
+    """The lock is free during imports and messages; a failure leaves the others to try."""
     python(
         """
-        import habana_tf
-        assert habana_tf.is_op_override_allowed()
-        habana_tf.load_habana_module(allow_op_override=False)
-        assert not habana_tf.is_op_override_allowed()
-        habana_tf.load_habana_module()
-        assert not habana_tf.is_op_override_allowed()
-        habana_tf.load_habana_module(True)
-        assert habana_tf.is_op_override_allowed()
+        import logging, sys, threading
+        import tensorflow as tf
+        from habana_tf import habana_variables, loader
+
+        free = []
+
+        class Watched(logging.Handler):
+            def emit(self, record):
+                free.append(not loader._lock.locked())
+
+        class Finder:
+            def find_spec(self, name, path=None, target=None):
+                if name.startswith("habana_tf"):
+                    free.append(not loader._lock.locked())
+
+        sys.meta_path.insert(0, Finder())
+        logging.getLogger("habana_tf").addHandler(Watched())
+        logging.getLogger("habana_tf").setLevel(logging.DEBUG)
+        check, calls = habana_variables.check, []
+
+        def once_refused():
+            calls.append(threading.get_ident())
+            logging.getLogger("habana_tf").warning("asked")
+            if len(calls) == 1:
+                raise ValueError("refused")
+            check()
+
+        habana_variables.check = once_refused
+        loaded, errors = [], []
+
+        def load():
+            try:
+                loader.load_habana_module()
+                loaded.append(loader.is_loaded() and len(tf.config.list_logical_devices("HPU")))
+            except ValueError as error:
+                errors.append(str(error))
+
+        threads = [threading.Thread(target=load) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == ["refused"] and loaded == [1] * 7 and len(calls) == 2, (errors, loaded, calls)
+        assert len(free) > 10 and all(free)
         """,
         imported=True,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from tests.child import on_hpu, python
@@ -159,13 +160,38 @@ def test_layers_that_keras_marks_train_eagerly() -> None:
 
 @on_hpu
 def test_a_model_compiled_with_jit_compile_trains_as_one_without() -> None:
+    import habana_tf
+
     losses = []
     for jit in (False, True):
         tf.keras.utils.set_random_seed(1)
         model = tf.keras.Sequential([tf.keras.layers.Dense(8, activation="relu"), tf.keras.layers.Dense(1)])
         model.compile(tf.keras.optimizers.SGD(0.1), "mse", jit_compile=jit)
+        assert model.jit_compile is jit
         losses.append(model.fit(X, X[:, :1], epochs=3, verbose=0).history["loss"])
+        assert len(habana_tf.placement_report().graphs[-1].launches) == 1
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
+
+
+@on_hpu
+def test_what_xla_refuses_says_where_it_would_run() -> None:
+    generator = tf.random.Generator.from_seed(1)
+    refused = {
+        "a generator": lambda x: x + generator.normal([3, 4]),
+        "strings": lambda x: tf.strings.length(tf.strings.as_string(x)),
+        "unique": lambda x: tf.unique_with_counts(tf.reshape(x, [-1]))[2],
+    }
+    for name, body in refused.items():
+        f = marked(body)
+        for _ in range(2):
+            with tf.device("/CPU:0"), pytest.raises(tf.errors.InvalidArgumentError) as found:
+                f(tf.constant(X))
+            assert str(found.value).count("or call it under tf.device('/HPU:0')") == 1, name
+        assert f(tf.constant(X)).shape[0] > 0, name
+    of_the_program = marked(lambda x: tf.reshape(x, tf.cast(x[0, :1], tf.int32) + 5))
+    with pytest.raises(tf.errors.InvalidArgumentError) as found:
+        of_the_program(tf.constant(X))
+    assert "XLA" not in str(found.value)
 
 
 def test_functions_traced_before_hpu_was_loaded_are_hpus_afterwards() -> None:
