@@ -1,6 +1,7 @@
 """Where the messages of habana_tf go: the logger `habana_tf`, on stderr, from the level of HABANA_SIM_LOG up.
 
-A program that configures the logger itself keeps what it configured.
+A program that configures the logger itself keeps what it configured. Names of files and the like reach the terminal
+escaped (`escaped`); a message of several lines keeps them.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from . import settings
+from .escaped import escaped
 
 __all__ = ["configure", "level"]
 
@@ -31,7 +33,12 @@ def configure() -> None:
     if logger.handlers or logger.level != logging.NOTSET:
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("habana_tf: %(message)s"))
+    handler.setFormatter(_Formatter("habana_tf: %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(level())
     logger.propagate = False
+
+
+class _Formatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record), keep="\n\t")

@@ -27,6 +27,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
+from habana_tf.escaped import escaped
+
 __all__ = [
     "OWN",
     "Policy",
@@ -38,6 +40,7 @@ __all__ = [
     "opened_to_read",
     "read_all",
     "regular_file",
+    "replaced",
     "root_directory",
 ]
 
@@ -78,7 +81,7 @@ def root_directory(path: str, create: bool, policy: Policy = OWN) -> Iterator[in
         os.makedirs(path, mode=0o700, exist_ok=True)
     descriptor = _open(path, _DIRECTORY)
     try:
-        check(os.fstat(descriptor), path, policy, sticky_is_fine=True, descriptor=descriptor)
+        check(os.fstat(descriptor), escaped(path), policy, sticky_is_fine=True, descriptor=descriptor)
         yield descriptor
     finally:
         os.close(descriptor)
@@ -128,6 +131,29 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Polic
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def replaced(path: str | os.PathLike[str]) -> int:
+    """A descriptor of the regular file `path`, made or emptied, to write to. Raises OSError for what is none: a pipe
+    that nobody reads would make this process wait, a device take what was meant for a file.
+
+    For a file that a program names itself, in a directory that its user has named. Links are followed.
+    """
+    no_file = OSError(errno.EINVAL, "not a regular file: remove it", os.fspath(path))
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a pipe that nobody reads, a socket
+            raise no_file from error
+        raise
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise no_file
+        os.ftruncate(descriptor, 0)
+        return descriptor
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def opened_to_read(name: str, parent: int, policy: Policy = OWN) -> tuple[int, os.stat_result]:
@@ -211,9 +237,9 @@ class _Where:
 
     def __str__(self) -> str:
         try:
-            return os.path.join(os.readlink(f"/proc/self/fd/{self._parent}"), self._name)
+            return escaped(os.path.join(os.readlink(f"/proc/self/fd/{self._parent}"), self._name))
         except OSError:
-            return self._name
+            return escaped(self._name)
 
 
 def check(

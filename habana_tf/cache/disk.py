@@ -24,6 +24,7 @@ from habana_tf.cache.entry import Entry, EntryError
 from habana_tf.cache.listing import shards, start_of
 from habana_tf.cache.lock import LockUnavailable, byte_lock
 from habana_tf.cache.reader import Options, Reader
+from habana_tf.escaped import escaped
 from habana_tf.trust import Refused
 
 __all__ = ["Note", "Store"]
@@ -270,4 +271,4 @@ class Store(Reader):
             known = kind in self._warned
             self._warned.add(kind)
         if not known:
-            _log.warning("recipe cache %s: %s", self.root, message)
+            _log.warning("recipe cache %s: %s", escaped(self.root), escaped(message))

@@ -7,6 +7,7 @@ import os
 import sys
 
 from habana_tf.cli.output import CommandError
+from habana_tf.escaped import escaped
 
 _EPILOG = """\
 examples:
@@ -38,5 +39,5 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error), 1) from error
     if said:
         print(said, end="", file=sys.stderr)
-    print(f"{output}: {', '.join(kernel.op for kernel in library.kernels)}")
+    print(f"{escaped(output)}: {', '.join(kernel.op for kernel in library.kernels)}")
     return 0

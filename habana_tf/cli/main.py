@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 
 from habana_tf.cli.lazy_parsers import Later, listed
-from habana_tf.cli.output import CommandError, printable
+from habana_tf.cli.output import CommandError
+from habana_tf.escaped import escaped
 from habana_tf.version import __version__
 
 _COMMANDS = (
@@ -59,7 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except CommandError as error:
-        print(printable(f"habana-tf: {error}"), file=sys.stderr)
+        print(*map(escaped, (f"habana-tf: {error}", *error.more)), sep="\n", file=sys.stderr)
         return error.code
     except BrokenPipeError:
         # The reader has seen enough (`| head`); nothing more can be written, not even at exit.

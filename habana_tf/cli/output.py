@@ -12,6 +12,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from habana_tf.escaped import escaped
+
 FILE_WIDTH = 200
 """A file or a pipe has no width: lines there are as long as they need to be, up to this."""
 _GAP = "   "
@@ -21,11 +23,12 @@ STYLES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "
 
 
 class CommandError(Exception):
-    """A command cannot do what was asked; the text goes to the user and `code` is the exit code."""
+    """A command cannot do what was asked; the text goes to the user and `code` is the exit code. more: lines below."""
 
-    def __init__(self, message: str, code: int) -> None:
+    def __init__(self, message: str, code: int, more: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.code = code
+        self.more = more
 
 
 class Styled(str):
@@ -120,10 +123,8 @@ def _wrapped(cell: str, width: int) -> list[str]:
 
 
 def printable(cell: str) -> str:
-    """Without what would steer a terminal: names come from files."""
-    if cell.isprintable():
-        return cell
-    return _like(cell, "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in cell))
+    """Without what would steer a terminal: names come from files. Lines stay lines."""
+    return cell if cell.isprintable() else _like(cell, escaped(cell, keep="\n"))
 
 
 def _like(cell: str, text: str) -> str:

@@ -10,7 +10,7 @@ import itertools
 import logging
 import os
 
-from .. import settings
+from .. import settings, trust
 from .view import View
 
 _graphs = itertools.count()
@@ -38,7 +38,7 @@ class Dumps:
         try:
             os.makedirs(self._directory, exist_ok=True)
             graph = graph_pb2.GraphDef.FromString(view.write())
-            with open(path, "w", encoding="utf-8") as file:
+            with os.fdopen(trust.replaced(path), "w", encoding="utf-8") as file:
                 file.write(text_format.MessageToString(graph))
         except OSError as error:
             logging.getLogger("habana_tf").warning("the graph could not be dumped to %s: %s", path, error)

@@ -77,6 +77,11 @@ def for_reading() -> int | None:
             return None
         except OSError as error:
             raise MachineError(f"the cards of the simulated machine {path} cannot be read: {error}") from error
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise MachineError(
+                f"the cards of the simulated machine {path} cannot be read: {_FILE} is not a regular file"
+            )
         _opened[path, False] = descriptor
         return descriptor
 

@@ -15,6 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
+from habana_tf.escaped import escaped
 from habana_tf.hardware import machine
 
 __all__ = ["Holder", "Telemetry", "held_here", "holder"]
@@ -118,7 +119,7 @@ def _telemetry(data: bytes, pid: int, now: int) -> Telemetry | None:
 
 
 def _text(field: bytes) -> str:
-    return field.partition(b"\0")[0].decode(errors="replace")
+    return escaped(field.partition(b"\0")[0].decode(errors="replace"))
 
 
 def _utilization(windows: list[int], running: int, now: int) -> float:

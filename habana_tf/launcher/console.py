@@ -4,8 +4,9 @@ What: every line goes out whole, with the rank in front, to the launcher's stand
 that is drawn over itself (a progress bar) is shown for rank 0 only, on a terminal as it moves and otherwise in its last
 state; the files get everything as it was written.
 
-Invariants: nothing here ends a job. What cannot be written to any more (a pipe whose reader has ended, a terminal that
-is gone, a file on a full disk) is given up after one line on standard error, and the rest goes on.
+Invariants: nothing here ends a job, and none but regular files are opened. What cannot be written to any more (a pipe
+whose reader has ended, a terminal that is gone, a file on a full disk) is given up after one line on standard error,
+and the rest goes on.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ import os
 import shutil
 from collections.abc import Iterator
 from typing import IO
+
+from habana_tf import trust
+from habana_tf.escaped import escaped
 
 _CLEAR = "\r\x1b[K"
 _COLOURS = (36, 33, 35, 32, 34, 31)
@@ -62,12 +66,12 @@ class Console:
         self._lines: dict[tuple[int, str], Line] = {}
         self._progress = ""
         self._files: dict[int, IO[bytes]] = {}
+        self._names: dict[int, str] = {}
         if log_dir is not None:
             os.makedirs(log_dir, exist_ok=True)
-            self._files = {
-                rank: open(os.path.join(log_dir, f"rank_{rank}.log"), "wb", buffering=0)  # noqa: SIM115  # `close` does
-                for rank in range(count)
-            }
+            for rank in range(count):
+                name = self._names[rank] = os.path.join(log_dir, f"rank_{rank}.log")
+                self._files[rank] = os.fdopen(trust.replaced(name), "wb", buffering=0)
 
     def feed(self, rank: int, stream: str, data: bytes) -> None:
         """Takes what a rank wrote to `stream` ("out" or "err"); empty data is its end."""
@@ -102,7 +106,7 @@ class Console:
             del self._files[rank]
             with contextlib.suppress(OSError):
                 file.close()
-            self.say(f"{file.name} cannot be written to any more ({error.strerror}); the job goes on")
+            self.say(f"{escaped(self._names[rank])} cannot be written to any more ({error.strerror}); the job goes on")
 
     def _print(self, text: str, stream: str) -> None:
         if self._tty:  # over the progress, which is drawn again below

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+from habana_tf import trust
 
 __all__ = ["SUFFIX", "read", "write"]
 
@@ -15,12 +18,13 @@ def write(part: dict[str, Any], folder: str | Path) -> Path:
     """Leaves a part in a folder, where `read` finds it. Raises OSError."""
     path = Path(folder) / f"rank{part['rank']:04d}-{part['host']}-{part['pid']}{SUFFIX}"
     unfinished = path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(part, separators=(",", ":")))
+    with os.fdopen(trust.replaced(unfinished), "w", encoding="utf-8") as file:
+        file.write(json.dumps(part, separators=(",", ":")))
     unfinished.rename(path)
     return path
 
 
 def read(folder: str | Path) -> list[dict[str, Any]]:
     """All parts in a folder, by rank."""
-    found = [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"*{SUFFIX}"))]
+    found = [json.loads(path.read_text()) for path in sorted(Path(folder).glob(f"*{SUFFIX}")) if path.is_file()]
     return sorted(found, key=lambda part: (part["rank"], part["host"], part["pid"]))

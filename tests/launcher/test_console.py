@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import resource
+import socket
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -57,16 +62,51 @@ def test_files_get_everything_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_written_to_is_given_up_and_named_once(tmp_path: Path) -> None:
-    (tmp_path / "rank_0.log").symlink_to("/dev/full")
     out, err = io.StringIO(), io.StringIO()
     console = Console(2, out, err, str(tmp_path))
-    for rank in (0, 1, 0, 1):
-        console.feed(rank, "out", b"line\n")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    os.truncate(tmp_path / "rank_0.log", 20)
+    os.lseek(console._files[0].fileno(), 20, os.SEEK_SET)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))  # as a full disk, for one of the files
+    try:
+        for rank in (0, 1, 0, 1):
+            console.feed(rank, "out", b"line\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     console.close()
     assert out.getvalue() == "[0] line\n[1] line\n" * 2
     assert (tmp_path / "rank_1.log").read_bytes() == b"line\n" * 2
     assert err.getvalue().count("\n") == 1 and str(tmp_path / "rank_0.log") in err.getvalue()
-    assert "No space left" in err.getvalue()
+    assert "File too large" in err.getvalue()
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("kind", ["pipe", "pipe that is read", "device", "directory", "socket"])
+def test_what_is_no_regular_file_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    """At once: a pipe that nobody reads would make the job wait for ever."""
+    path = tmp_path / "rank_1.log"
+    with contextlib.ExitStack() as held:
+        if kind.startswith("pipe"):
+            os.mkfifo(path)
+            if "read" in kind:
+                held.callback(os.close, os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+        elif kind == "device":
+            path.symlink_to("/dev/null")
+        elif kind == "directory":
+            path.mkdir()
+        else:
+            held.enter_context(socket.socket(socket.AF_UNIX)).bind(str(path))
+        with pytest.raises(OSError, match=r"not a regular file|Is a directory") as raised:
+            Console(2, io.StringIO(), io.StringIO(), str(tmp_path))
+        assert raised.value.filename == str(path)
+
+
+def test_a_file_of_an_earlier_job_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "rank_0.log").write_text("much more than the next one writes\n")
+    console = Console(1, io.StringIO(), io.StringIO(), str(tmp_path))
+    console.feed(0, "out", b"line\n")
+    console.close()
+    assert (tmp_path / "rank_0.log").read_bytes() == b"line\n"
 
 
 @given(st.text(st.characters(blacklist_categories=("Cs", "Cc"))), st.data())

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from habana_tf import habana_variables
 from habana_tf.cli.output import CommandError
 from habana_tf.cli.smi import details, fields, network, table
+from habana_tf.escaped import escaped
 from habana_tf.hardware import readings
 from habana_tf.hardware.cards import Card, CardError, cards
 from habana_tf.hardware.machine import MachineError
@@ -33,7 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _show(options)
         sys.stdout.flush()
     except (CommandError, MachineError, SettingError, CardError) as error:
-        print(f"hl-smi: {error}", file=sys.stderr)
+        print(f"hl-smi: {escaped(error)}", file=sys.stderr)
         return error.code if isinstance(error, CommandError) else 1 if isinstance(error, MachineError) else 2
     except KeyboardInterrupt:
         return 0

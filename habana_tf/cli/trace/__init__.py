@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.cli.output import CommandError, duration, size
+from habana_tf.escaped import escaped
 
 _EPILOG = """\
 examples:
@@ -106,7 +107,7 @@ def _write(parts: list[dict[str, Any]], outputs: dict[str, str | None]) -> None:
         with open(path, "w", encoding="utf-8") as out:
             out.write(text)
         said = f"{path}: {launches} launches of {ranks} in {duration(seconds)}, {size(len(text))}; {hint}"
-        print(f"habana-tf: {said}", file=sys.stderr)
+        print(f"habana-tf: {escaped(said)}", file=sys.stderr)
     for part in parts:
         if part["dropped"]:
             lost = f"rank {part['rank']}: {part['dropped']} later events were not kept, there is room for a million"
