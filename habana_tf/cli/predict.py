@@ -7,6 +7,7 @@ import contextlib
 import os
 import sys
 
+from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, print_json
 
 _EPILOG = """\
@@ -25,7 +26,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.usage = "habana-tf predict [options] SCRIPT [arguments ...]"
     parser.epilog = _EPILOG
     parser.add_argument("--chip", choices=["gaudi", "gaudi2", "gaudi3"], help="default: what HABANA_SIM_CHIP says")
-    parser.add_argument("--cards", type=int, default=1, help="cards that train together (default: 1)")
+    parser.add_argument("--cards", type=whole(1), default=1, help="cards that train together (default: 1)")
     parser.add_argument("--precision", choices=["bf16", "fp32"], default="bf16", help="of products (default: bf16)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("script", metavar="SCRIPT", help="a Python script that calls fit")

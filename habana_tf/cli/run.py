@@ -8,7 +8,9 @@ import os
 import shlex
 import sys
 
+from habana_tf.cli.numbers import seconds, whole
 from habana_tf.cli.output import CommandError
+from habana_tf.escaped import escaped
 from habana_tf.launcher.plan import RSH
 
 _EPILOG = """\
@@ -19,12 +21,16 @@ examples:
   HABANA_VISIBLE_MODULES=4,5 habana-tf run -n 2 a.py   on these two cards
   habana-tf run -n 8 --nodes host1,host2 train.py      four ranks on each of two hosts, through ssh
   habana-tf run -n 8 --nodes host1,host2 --print a.py  the commands, to be run by other means
+  habana-tf run -n 8 --nodes host1,host2 --export WANDB_API_KEY train.py      one more variable goes to the other hosts
 
 The output of each rank has the rank in front; progress bars are drawn for rank 0 only. When a rank fails the others
 are stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them,
 a third kills them. With nohup before it the job survives its terminal, and it goes on when what reads its output ends.
 When the job fails, a program that has written where its last checkpoint is, into the file HABANA_SIM_CHECKPOINT_NOTE,
 has its user told which line goes on from there.
+
+Ranks on other hosts get the variables that habana_tf, TensorFlow, Horovod and OpenMP are known to read, the paths of
+programs and libraries, and what --export names; all others stay on this host.
 
 Set TF_RECIPE_CACHE_PATH: with it the ranks share recipes, and each is compiled once per host instead of once per rank.
 """
@@ -34,7 +40,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the command."""
     parser.usage = "habana-tf run -n COUNT [options] PROGRAM [arguments ...]"
     parser.epilog = _EPILOG
-    parser.add_argument("-n", "--count", type=_positive, required=True, help="ranks in all; each takes one card")
+    parser.add_argument("-n", "--count", type=whole(1), required=True, help="ranks in all; each takes one card")
     parser.add_argument(
         "--strategy", choices=["hpu", "horovod"], default="hpu", help="how the program distributes (default: hpu)"
     )
@@ -47,7 +53,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--python", default=sys.executable, help="Python of the ranks (default: this one)")
     parser.add_argument(
         "--port",
-        type=_positive,
+        type=whole(1, 65535),
         default=0,
         help="first port of HPUStrategy's workers (default: free; 7850 with --nodes)",
     )
@@ -55,27 +61,33 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--no-bind", action="store_true", help="let every rank use all cores; by default the ranks of a host share them"
     )
     parser.add_argument("--log-dir", metavar="DIR", help="write each rank's whole output to DIR/rank_N.log too")
-    parser.add_argument("--grace", type=float, default=10.0, help="seconds from asking a rank to end to killing it")
+    parser.add_argument(
+        "--grace",
+        type=seconds(86400),
+        default=10.0,
+        help="seconds from asking a rank to end to killing it (default: 10)",
+    )
+    parser.add_argument(
+        "--export",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="send this variable to other hosts too; again for another (--print shows no value of it)",
+    )
     parser.add_argument("--print", action="store_true", help="print the commands and run nothing")
     parser.add_argument("program", metavar="PROGRAM", help="a Python script, a module with -m, or any executable")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.set_defaults(run=_run)
 
 
-def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
-
-
 def _run(arguments: argparse.Namespace) -> int:
-    from habana_tf.launcher import plan, rendezvous
+    from habana_tf.launcher import carried, plan, rendezvous
     from habana_tf.launcher.console import Console
     from habana_tf.launcher.job import Job
 
     if not arguments.as_module and arguments.program.endswith(".py") and not os.path.isfile(arguments.program):
-        raise CommandError(f"there is no file {arguments.program}", 2)
+        raise CommandError(f"there is no file {escaped(arguments.program)}", 2)
+    _check_texts(arguments)
     wish = plan.Wish(
         count=arguments.count,
         strategy=arguments.strategy,
@@ -87,6 +99,7 @@ def _run(arguments: argparse.Namespace) -> int:
         port=arguments.port,
         bind=not arguments.no_bind,
         python=arguments.python,
+        export=tuple(dict.fromkeys(arguments.export)),
     )
     with contextlib.ExitStack() as held:
         try:
@@ -94,7 +107,7 @@ def _run(arguments: argparse.Namespace) -> int:
                 if wish.strategy == "horovod":
                     print(plan.horovodrun(wish))
                 else:
-                    print(*(f"{rank.describe()}: {rank.shell_line()}" for rank in plan.make(wish)), sep="\n")
+                    print(*(f"{escaped(rank.describe())}: {rank.shell_line()}" for rank in plan.make(wish)), sep="\n")
                 return 0
             meeting = held.enter_context(rendezvous.server(wish)) if wish.strategy == "horovod" else None
             ranks = plan.make(wish, meeting, held)
@@ -103,11 +116,34 @@ def _run(arguments: argparse.Namespace) -> int:
         try:
             console = Console(wish.count, sys.stdout, sys.stderr, arguments.log_dir)
         except OSError as error:
-            raise CommandError(f"--log-dir {arguments.log_dir} cannot be written to: {error.strerror}", 1) from error
+            where = escaped(error.filename or arguments.log_dir)
+            raise CommandError(f"--log-dir: {where} cannot be written to: {error.strerror}", 1) from error
         held.callback(console.close)
+        stay = carried.left_here(wish.export) if wish.hosts else []
+        if stay:
+            console.say(f"not sent to other hosts: {', '.join(stay)} (--export NAME sends a variable)")
         address = meeting[0] if meeting else None
         try:
             line = shlex.join(["habana-tf", *sys.argv[1:]])
             return Job(ranks, console, shlex.split(arguments.rsh), address, arguments.grace, line).run()
         except plan.PlanError as error:
             raise CommandError(str(error), 2) from error
+
+
+def _check_texts(arguments: argparse.Namespace) -> None:
+    """Raises CommandError for options of nothing, which would mean something else, and for what names no variable."""
+    from habana_tf.launcher.carried import NAME
+
+    for option in ("log_dir", "nodes", "rsh", "python"):
+        given = getattr(arguments, option)
+        if given is not None and not given.replace(",", " ").strip():
+            raise CommandError(
+                f"--{option.replace('_', '-')} is given without a value: leave it out, or give it one", 2
+            )
+    try:
+        shlex.split(arguments.rsh)
+    except ValueError as error:
+        raise CommandError(f"--rsh {escaped(arguments.rsh)} is no command line: {error}", 2) from error
+    for name in arguments.export:
+        if not NAME.fullmatch(name):
+            raise CommandError(f"--export {escaped(name[:40])}: no name of a variable; its value is taken from here", 2)

@@ -12,38 +12,34 @@ Why a process between: the launcher may be killed, or be on another host behind 
 of a pipe arrives in every case.
 
 Invariants: no TensorFlow here. What the command started ends when the command has, in whatever process group or session
-it is: its processes are all below the agent, to which they come when their own parents end (PR_SET_CHILD_SUBREAPER). An
-agent that is killed itself takes the command with it (PR_SET_PDEATHSIG), and only that.
+it is: its processes are all below the agent, to which they come when their own parents end (`processes.py`). So it does
+when the agent is killed or stopped: the process above it sees to that (`guard.py`). Of what the command has noted, a
+line of printable text is shown and no more, out of a regular file that the command made itself.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
-from habana_tf.launcher import reach
+from habana_tf.escaped import escaped
+from habana_tf.launcher import guard, processes, reach
 
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_LAST_SECONDS = 3.0
-"""What killed processes may take to end; the kernel ends them at once, unless they wait for a disk."""
+_NOTE, _MOST_NOTE_BYTES = "checkpoint", 4096
 END, KILL = "end", "kill"
 """Orders besides the numbers of signals."""
-_prctl = ctypes.CDLL(None, use_errno=True).prctl
 FAILED = 127
 """Exit code of a command that cannot be started, as in shells."""
 
@@ -58,13 +54,48 @@ def main() -> int:
     if not line:
         return FAILED
     rank = json.loads(line)
-    with tempfile.TemporaryDirectory(prefix="habana-tf-run-") as folder:
-        note = Path(folder, "checkpoint")
-        code = _run(rank, {**os.environ, **rank["environment"], "HABANA_SIM_CHECKPOINT_NOTE": str(note)})
-        checkpoint = note.read_text(errors="replace").strip() if code and note.is_file() else ""
+    code = guard.split(rank["grace"])
+    if code is not None:
+        return code
+    with tempfile.TemporaryDirectory(prefix="habana-tf-run-", ignore_cleanup_errors=True) as folder:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # what is there later may be another
+        note = os.path.join(folder, _NOTE)
+        code = _run(rank, {**os.environ, **rank["environment"], "HABANA_SIM_CHECKPOINT_NOTE": note})
+        checkpoint = noted(opened) if code else ""
     if checkpoint:
-        print(f"the job goes on from {checkpoint} by: {rank['line']}", file=sys.stderr)
+        print(f"the job goes on from {checkpoint} by: {escaped(rank['line'])}", file=sys.stderr)
+    sys.stderr.flush()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(os.getppid(), signal.SIGCONT)  # the guard, should it have been stopped, collects this process
     return code
+
+
+def noted(folder: int) -> str:
+    """What the file of the note in an open directory says, as printable text; "" where there is no such file.
+
+    It is the command's to write, and shown to whoever started the job: links, pipes and more than a path's length are
+    not read.
+    """
+    try:
+        file = os.open(_NOTE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        return _unread(error.strerror or str(error))
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            return _unread("it is not a file of its own")
+        if status.st_size > _MOST_NOTE_BYTES:
+            return _unread(f"it has {status.st_size} bytes, and a path has at most {_MOST_NOTE_BYTES}")
+        return escaped(os.read(file, _MOST_NOTE_BYTES).decode(errors="replace").strip())
+    finally:
+        os.close(file)
+
+
+def _unread(why: str) -> str:
+    print(f"the note of the last checkpoint (HABANA_SIM_CHECKPOINT_NOTE) is not read: {why}", file=sys.stderr)
+    return ""
 
 
 def _run(rank: dict[str, Any], environment: dict[str, str]) -> int:
@@ -75,7 +106,7 @@ def _run(rank: dict[str, Any], environment: dict[str, str]) -> int:
         os.sched_setaffinity(0, cores(*rank["share"]))
     others = reach.Others(rank["others"])
     told = threading.Event()
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    processes.adopt_orphans()
     try:
         program = subprocess.Popen(
             rank["command"],
@@ -86,22 +117,23 @@ def _run(rank: dict[str, Any], environment: dict[str, str]) -> int:
             preexec_fn=_die_with(os.getpid()),
         )
     except OSError as error:
-        print(f"cannot run {rank['command'][0]} in {rank['directory']}: {error.strerror}", file=sys.stderr)
+        where = escaped(f"{rank['command'][0]} in {rank['directory']}")
+        print(f"cannot run {where}: {error.strerror}", file=sys.stderr)
         return FAILED
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the launcher decides, also at a terminal that sends it to all
 
     def end(number: int, frame: FrameType | None) -> None:
         told.set()
-        _signal_all(signal.SIGKILL)
+        processes.signal_all(signal.SIGKILL)
 
     signal.signal(signal.SIGTERM, end)
     obeying = threading.Thread(target=_obey, args=(sys.stdin, program.pid, rank["grace"], told), daemon=True)
     obeying.start()
     code = program.returncode = _wait(program.pid)
-    _clear()  # what it left behind holds ports and cards
+    processes.clear()  # what it left behind holds ports and cards
     if code and not told.is_set():
         for sentence in others.lost():
-            print(sentence, file=sys.stderr)
+            print(escaped(sentence), file=sys.stderr)
     return code if code >= 0 else 128 - code
 
 
@@ -129,7 +161,7 @@ def _die_with(parent: int) -> Callable[[], None]:
     """What a child runs before its program, so that it is killed when its parent is."""
 
     def arm() -> None:
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        processes.die_by(signal.SIGKILL)
         if os.getppid() != parent:  # it died before the line above
             os._exit(FAILED)
 
@@ -140,13 +172,13 @@ def _obey(orders: TextIO, session: int, grace: float, told: threading.Event) -> 
     for order in map(str.strip, itertools.chain(orders, [END])):
         if order == KILL:
             told.set()
-            _signal_all(signal.SIGKILL)
+            processes.signal_all(signal.SIGKILL)
         elif order != END:
             _signal_session(session, int(order))
         elif not told.is_set():
             told.set()
-            _signal_all(signal.SIGTERM)
-            late = threading.Timer(grace, _signal_all, [signal.SIGKILL])
+            processes.signal_all(signal.SIGTERM)
+            late = threading.Timer(grace, processes.signal_all, [signal.SIGKILL])
             late.daemon = True
             late.start()
 
@@ -159,46 +191,17 @@ def _wait(program: int) -> int:
             return os.waitstatus_to_exitcode(status)
 
 
-def _clear() -> None:
-    """Kills all that runs below this process, and what it starts meanwhile."""
-    end = time.monotonic() + _LAST_SECONDS
-    with contextlib.suppress(ChildProcessError):  # nobody is left
-        while time.monotonic() < end:
-            if os.waitpid(-1, os.WNOHANG) == (0, 0):
-                _signal_all(signal.SIGKILL)
-                time.sleep(0.01)
-
-
-def _signal_all(number: int) -> None:
-    for process in _below():
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(process, number)
-
-
 def _signal_session(session: int, number: int) -> None:
     """Sends a signal to every process group of a session: `timeout`, for one, makes a group. Whoever gives a process a
     session of its own wants to keep such signals from it."""
     groups = set()
-    for process in _below():
+    for process in processes.below():
         with contextlib.suppress(ProcessLookupError):
             if os.getsid(process) == session:
                 groups.add(os.getpgid(process))
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
-
-
-def _below() -> list[int]:
-    """The descendants of this process, those that have ended and are not collected too."""
-    children: dict[int, list[int]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as stat:  # it may have ended just now
-            parent = int(stat.read().rpartition(b")")[2].split()[1])
-            children.setdefault(parent, []).append(int(name))
-    found = [os.getpid()]
-    for process in found:
-        found += children.get(process, [])
-    return found[1:]
 
 
 if __name__ == "__main__":

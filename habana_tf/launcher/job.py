@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
+from habana_tf.escaped import escaped
+from habana_tf.launcher import processes
 from habana_tf.launcher.agent import END, FAILED, KILL
 from habana_tf.launcher.console import Console
 from habana_tf.launcher.plan import LOCAL, RSH, PlanError, Rank
@@ -72,6 +74,9 @@ class Job:
         Raises PlanError when the Python or the remote shell of a rank cannot be started.
         """
         self._start = time.monotonic()
+        here = all(rank.host == LOCAL for rank in self.ranks)
+        if here:  # else a remote shell may leave a connection for the next one, which is not the job's
+            processes.adopt_orphans()
         with self._signals(), selectors.DefaultSelector() as selector:
             try:
                 for rank in self.ranks:
@@ -87,6 +92,8 @@ class Job:
                 while any(each.agent.poll() is None for each in self._running):  # only after an exception
                     self._hurry()
                     time.sleep(_POLL_SECONDS)
+                if here:
+                    processes.clear()  # what an agent left that was killed together with its guard
         return self._verdict()
 
     def _launch(self, rank: Rank, selector: selectors.BaseSelector) -> _Running:
@@ -240,7 +247,7 @@ def _ending(each: _Running) -> str:
     """How a rank ended, in words."""
     assert each.ended is not None
     code, seconds = each.ended
-    who = f"{each.rank.describe()} (process {each.agent.pid})" if each.rank.host == LOCAL else each.rank.describe()
+    who = escaped(each.rank.describe()) + (f" (process {each.agent.pid})" if each.rank.host == LOCAL else "")
     return f"{who} {_meaning(code, each.rank.host != LOCAL)} after {seconds:.1f} s"
 
 

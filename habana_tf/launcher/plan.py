@@ -21,14 +21,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from habana_tf import settings
+from habana_tf.launcher import carried
 
 LOCAL = "localhost"
 RSH = "ssh -o BatchMode=yes -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
 """Ends with 255 when its host has not answered for 15 seconds; by default it would wait for hours."""
-_CARRIED = ("HABANA_", "TF_", "HLS_", "HBN_", "HOROVOD_", "PYTHON", "XDG_CACHE_HOME", "PATH", "LD_LIBRARY_PATH")
-"""Beginnings of the names of variables that ranks on other hosts get from here; on this host they get all."""
-_STAYS = "HABANA_SIM_STATE_DIR"
-"""It is the simulated machine of this host; another host is another machine."""
+_LAST_PORT = 65535
 
 
 class PlanError(ValueError):
@@ -38,7 +36,8 @@ class PlanError(ValueError):
 @dataclass(frozen=True)
 class Wish:
     """What the user asked for. count: ranks in all; hosts: empty for this one; port: of the first worker of a host,
-    0 for free ones (this host only); arguments: those of the program."""
+    0 for free ones (this host only); arguments: those of the program; export: names of variables that other hosts get
+    beside those of `carried.known`."""
 
     count: int
     strategy: str
@@ -51,12 +50,13 @@ class Wish:
     bind: bool = True
     python: str = sys.executable
     directory: str = field(default_factory=os.getcwd)
+    export: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Rank:
     """One process of a job. python: the interpreter on its host; share: which of how many equal parts of its host's
-    cores it gets, None for all cores."""
+    cores it gets, None for all cores; exported: names in `environment` whose values are not shown."""
 
     rank: int
     host: str
@@ -66,14 +66,17 @@ class Rank:
     environment: dict[str, str]
     share: tuple[int, int] | None
     directory: str
+    exported: frozenset[str] = frozenset()
 
     def describe(self) -> str:
         return f"rank {self.rank}" if self.host == LOCAL else f"rank {self.rank} on {self.host}"
 
     def shell_line(self) -> str:
-        """The rank as a line for a shell."""
-        variables = " ".join(f"{name}={shlex.quote(value)}" for name, value in self.environment.items())
-        return f"cd {shlex.quote(self.directory)} && {variables} {shlex.join(self.command)}"
+        """The rank as a line for a shell, which takes what was exported from the environment that it is run in."""
+        shown = {name: _quoted(value) for name, value in self.environment.items()}
+        shown |= {name: f'"${name}"' for name in self.exported}
+        variables = " ".join(f"{name}={value}" for name, value in shown.items())
+        return f"cd {_quoted(self.directory)} && {variables} {' '.join(map(_quoted, self.command))}"
 
 
 def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack | None = None) -> list[Rank]:
@@ -105,6 +108,9 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack 
             f"{settings.HLS_MODULE_ID.source()} would give the {local_size} ranks of a host the same card: unset it; "
             "HABANA_VISIBLE_MODULES chooses their cards"
         )
+    missing = [name for name in wish.export if name not in os.environ]
+    if missing:
+        raise PlanError(f"{', '.join(missing)} is not set here, so it cannot be exported: set it, or leave it out")
     workers = _addresses(wish, hosts, local_size, held)
     ranks = []
     for rank in range(wish.count):
@@ -119,10 +125,14 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack 
         else:
             environment |= _horovod(rank, local_rank, wish.count, local_size, host, rendezvous)
         environment["PYTHONUNBUFFERED"] = "1"
+        hidden: frozenset[str] = frozenset()
         if host != LOCAL:
-            environment = {**_carried(), **environment}
+            hidden = frozenset(wish.export) - environment.keys()
+            environment = {**carried.carried(wish.export), **environment}
         share = (local_rank, local_size) if wish.bind else None
-        ranks.append(Rank(rank, host, wish.python, local_rank, _command(wish), environment, share, wish.directory))
+        ranks.append(
+            Rank(rank, host, wish.python, local_rank, _command(wish), environment, share, wish.directory, hidden)
+        )
     return ranks
 
 
@@ -134,7 +144,16 @@ def horovodrun(wish: Wish) -> str:
     ranks = make(wish)
     slots = ",".join(f"{host}:{wish.count // len(wish.hosts or (LOCAL,))}" for host in wish.hosts or (LOCAL,))
     words = ["horovodrun", "--gloo", "-np", str(wish.count), "-H", slots, *ranks[0].command]
-    return f"cd {shlex.quote(wish.directory)} && {shlex.join(words)}"
+    return f"cd {_quoted(wish.directory)} && {' '.join(map(_quoted, words))}"
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell; bytes that are not printable as $'...' writes them, so that a line stays one."""
+    if word.isprintable():
+        return shlex.quote(word)
+    escapes = {"\\": r"\\", "'": r"\'"}
+    shown = (c if c.isprintable() else "".join(rf"\x{byte:02x}" for byte in os.fsencode(c)) for c in word)
+    return "$'" + "".join(escapes.get(c, c) for c in shown) + "'"
 
 
 def _is_itself(host: str) -> bool:
@@ -157,6 +176,12 @@ def _addresses(wish: Wish, hosts: Sequence[str], local_size: int, held: ExitStac
     """host:port of every worker of HPUStrategy."""
     if wish.port or wish.hosts:
         first = wish.port or 7850  # where Habana's own scripts begin
+        if first + local_size - 1 > _LAST_PORT:
+            raise PlanError(
+                f"--port {first}: the last of the {local_size} ranks of a host would have port "
+                f"{first + local_size - 1}, and there is none past {_LAST_PORT}: use {_LAST_PORT - local_size + 1} or "
+                "less"
+            )
         return [f"{host}:{first + k}" for host in hosts for k in range(local_size)]
     with ExitStack() as briefly:
         return [f"{LOCAL}:{port}" for port in _free_ports(wish.count, held or briefly)]
@@ -194,8 +219,3 @@ def _horovod(
         "HOROVOD_CPU_OPERATIONS": "gloo",
     }
     return {name: str(value) for name, value in values.items()}
-
-
-def _carried() -> dict[str, str]:
-    names = (name for name in sorted(os.environ) if name.startswith(_CARRIED) and name != _STAYS)
-    return {name: os.environ[name] for name in names}

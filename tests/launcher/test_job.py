@@ -357,6 +357,100 @@ def test_nothing_in_groups_and_sessions_of_its_own_is_left(tmp_path: Path, how: 
             os.kill(pid, signal.SIGKILL)
 
 
+LEAVES_CHILDREN = (
+    SLEEPER.replace(
+        "part.rename",
+        """
+    import subprocess
+    there = "echo $$ > $0.part; mv $0.part $0; exec sleep 300"
+    subprocess.Popen(["sh", "-c", there, folder / f"{rank}.child"])
+    subprocess.Popen(["sh", "-c", there, folder / f"{rank}.session"], start_new_session=True)
+    subprocess.run(["sh", "-c", "setsid sh -c '" + there + "' $0 &", folder / f"{rank}.orphan"])
+    while len(list(folder.glob(f"{rank}.[cso]*[!t]"))) < 3:
+        time.sleep(0.05)
+    part.rename""",
+    )
+    + """
+    time.sleep(300)
+"""
+)
+REMOTE = f"""\
+    #!{sys.executable}
+    import os, signal, subprocess, sys, threading
+    # As ssh and sshd: the program is in another session, has a pipe of its own, and gets no signal of the client.
+    if os.fork() == 0:
+        os.setsid()
+        remote = subprocess.Popen(["sh", "-c", " ".join(sys.argv[2:])], stdin=subprocess.PIPE, bufsize=0)
+        def bring():
+            while data := os.read(0, 4096):
+                remote.stdin.write(data)
+            os._exit(255)  # sshd waits for no program when its client is gone
+        threading.Thread(target=bring, daemon=True).start()
+        os._exit(remote.wait() & 255)
+    os._exit(os.waitstatus_to_exitcode(os.wait()[1]) & 255)
+"""
+
+
+def parents(pid: int) -> tuple[int, int]:
+    """The agent and the guard of a rank's program."""
+    above = [pid]
+    for _ in range(2):
+        above.append(int(Path(f"/proc/{above[-1]}/stat").read_text().rpartition(")")[2].split()[1]))
+    for each in above[1:]:
+        assert "habana_tf.launcher.agent" in Path(f"/proc/{each}/cmdline").read_text()
+    return above[1], above[2]
+
+
+@pytest.mark.parametrize("where", ["here", pytest.param("other hosts", marks=pytest.mark.rest)])
+@pytest.mark.parametrize("how", ["agent killed", "guard killed", "agent stopped", "guard stopped", "both stopped"])
+def test_nothing_outlives_an_agent_or_guard(tmp_path: Path, how: str, where: str) -> None:
+    """Killed, and the job ends; or stopped, and then the launcher is killed. Children of the program too, in sessions
+    of their own and as orphans."""
+    program = write(tmp_path / "a.py", LEAVES_CHILDREN)
+    shell = write(tmp_path / "shell", REMOTE)
+    shell.chmod(0o755)
+    options = ("--nodes", "a,b", "--rsh", shell) if where == "other hosts" else ()
+    job = start("-n", "2", "--grace", "1", *options, program, tmp_path)
+    pids: list[int] = []
+    try:
+        pids += [wait_for(tmp_path / name) for name in ("0", "1")]
+        agent, guard = parents(pids[1])
+        pids += [wait_for(tmp_path / f"{rank}.{kind}") for rank in "01" for kind in ("child", "session", "orphan")]
+        pids += [agent, guard]
+        if "killed" in how:
+            os.kill(agent if how == "agent killed" else guard, signal.SIGKILL)
+        else:
+            for process in {"agent stopped": [agent], "guard stopped": [guard]}.get(how, [agent, guard]):
+                os.kill(process, signal.SIGSTOP)
+            job.kill()
+        _, err = job.communicate(timeout=300)
+        if "killed" in how:
+            assert job.returncode == 128 + signal.SIGKILL and "rank 1" in err, err
+        for pid in pids:
+            wait_for_end(pid)
+    finally:
+        job.kill()
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_nothing_outlives_an_agent_that_is_killed_together_with_its_guard(tmp_path: Path) -> None:
+    program = write(tmp_path / "a.py", LEAVES_CHILDREN)
+    job = start("-n", "2", "--grace", "1", program, tmp_path)
+    pids = [wait_for(tmp_path / name) for name in ("0", "1", "0.session", "1.session", "1.child", "1.orphan")]
+    try:
+        for process in parents(pids[1]):
+            os.kill(process, signal.SIGKILL)
+        _, err = job.communicate(timeout=300)
+        assert "rank 1" in err and job.returncode == 137
+        for pid in pids:
+            wait_for_end(pid)
+    finally:
+        job.kill()
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
+
+
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     code, _, err = run("-n", "2", tmp_path / "no.py")
     assert code == 2 and "there is no file" in err
@@ -394,9 +488,31 @@ def test_a_job_that_fails_says_which_line_goes_on_from_its_last_checkpoint(
     assert code == 0 and "goes on" not in err
 
 
+def test_a_note_is_read_where_the_agent_made_its_folder(tmp_path: Path) -> None:
+    """And not through a link in its place. What it says cannot look like a line of the launcher's."""
+    (tmp_path / "secrets").mkdir()
+    write(tmp_path / "secrets" / "checkpoint", "s3cret")
+    program = write(tmp_path / "a.py", r"""
+        import os, sys
+        note = os.environ["HABANA_SIM_CHECKPOINT_NOTE"]
+        open(note, "wb").write(b"a\x1b[2J\nhabana-tf run: b")
+        folder = os.path.dirname(note)
+        os.rename(folder, folder + ".old")
+        os.symlink(sys.argv[1], folder)
+        sys.exit(3)
+    """)  # fmt: skip
+    code, _, err = run("-n", "1", program, tmp_path / "secrets")
+    assert code == 3 and "s3cret" not in err and "Traceback" not in err, err
+    assert r"[0] the job goes on from a\x1b[2J\nhabana-tf run: b by: habana-tf run -n 1 " in err
+
+
 def test_what_cannot_be_started_names_its_option(tmp_path: Path) -> None:
     program = write(tmp_path / "a.py", "")
-    for option, value in (("--python", "/no/python"), ("--rsh", "no-shell"), ("--log-dir", "/proc/no")):
+    pipes = tmp_path / "pipes"
+    pipes.mkdir()
+    os.mkfifo(pipes / "rank_1.log")
+    wrong = [("--python", "/no/python"), ("--rsh", "no-shell"), ("--log-dir", "/proc/no"), ("--log-dir", str(pipes))]
+    for option, value in wrong:
         code, _, err = run("-n", "2", *(("--nodes", "a,b") if option == "--rsh" else ()), option, value, program)
         assert code in (1, 2) and option in err and "Traceback" not in err, err
 

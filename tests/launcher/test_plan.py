@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 from contextlib import ExitStack
 from typing import Any
 
 import pytest
 
-from habana_tf.launcher import agent, plan
+from habana_tf import settings
+from habana_tf.launcher import agent, carried, plan
 from habana_tf.launcher.plan import PlanError, Wish
 
 
@@ -76,12 +79,62 @@ def test_settings_go_to_other_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", "/somewhere")
     monkeypatch.setenv("TF_CONFIG", "not this one")
     monkeypatch.setenv("UNRELATED", "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("HABANA_SIM_STATE_DIR", "/this/machine")
     rank = plan.make(wish(hosts=("a", "b")))[0]
+    assert rank.environment["OMP_NUM_THREADS"] == "3"
     assert rank.environment["TF_RECIPE_CACHE_PATH"] == "/somewhere" and "UNRELATED" not in rank.environment
     assert "HABANA_SIM_STATE_DIR" not in rank.environment
     assert json.loads(rank.environment["TF_CONFIG"])["task"]["index"] == 0
     assert "TF_RECIPE_CACHE_PATH=/somewhere" in rank.shell_line()
+
+
+SECRETS = """
+    AWS_SECRET_ACCESS_KEY AZURE_STORAGE_KEY GITHUB_TOKEN GOOGLE_APPLICATION_CREDENTIALS HABANA_SECRET
+    HABANA_SIMULATOR_PASSWORD HBN_PASSWORD HF_TOKEN HLS_TOKEN HOROVOD_PASSWORD HTTPS_PROXY KERAS_API_KEY
+    OMPI_COMM_WORLD_RANK OMP_TOKEN PATH_TO_SECRETS PMI_RANK PYTHON_KEYRING_PASSWORD PYTHONPASSWORD SLURM_PROCID
+    TF_CONFIG_SECRET TF_TOKEN_app_terraform_io TF_VAR_db_password TF_VAR_password XDG_CACHE_HOME_SECRET XDG_RUNTIME_DIR
+""".split()  # of other programs, some with the beginnings of our names; and where another launcher has put this process
+
+
+@pytest.mark.parametrize("strategy", ["hpu", "horovod"])
+def test_nothing_that_is_not_asked_for_leaves_this_host(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in SECRETS:
+        monkeypatch.setenv(name, "5a5a")
+    monkeypatch.setenv("TF_TOKEN_wanted", "s3cret")
+    job = wish(hosts=("a", "b"), export=("TF_TOKEN_wanted", "HF_TOKEN"), strategy=strategy)
+    for rank in plan.make(job, ("10.0.0.1", 1)):
+        sent = {name for name in SECRETS if rank.environment.get(name) == "5a5a"}
+        assert sent == {"HF_TOKEN"} and rank.environment["TF_TOKEN_wanted"] == "s3cret"
+        line = rank.shell_line()
+        assert "s3cret" not in line and 'TF_TOKEN_wanted="$TF_TOKEN_wanted"' in line and 'HF_TOKEN="$HF_TOKEN"' in line
+    left = carried.left_here(job.export)
+    assert {"HABANA_SECRET", "TF_VAR_password", "OMP_TOKEN"} <= set(left) and "AWS_SECRET_ACCESS_KEY" not in left
+    assert "TF_TOKEN_wanted" not in left and not set(left) & carried.known()
+
+
+def test_a_shell_line_takes_what_is_exported_from_its_own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "here")
+    program = ("-c", "import os; print(os.environ['HF_TOKEN'])")
+    job = wish(hosts=("a", "b"), export=("HF_TOKEN",), program=sys.executable, arguments=program, directory="/")
+    line = plan.make(job)[1].shell_line()
+    done = subprocess.run(line, shell=True, env={**os.environ, "HF_TOKEN": "it's $there"}, capture_output=True)
+    assert done.stdout.decode() == "it's $there\n"
+
+
+def test_a_shell_line_is_one_line_whatever_is_in_it() -> None:
+    words = ("a\nb", "\x1b[2J", "it's \\ $HOME", "\\\n'", "\x9b\u202e\udcff")
+    script = ("-c", "import os, sys; print([os.fsencode(word) for word in sys.argv[1:]])")
+    line = plan.make(wish(program=sys.executable, arguments=(*script, *words), directory="/"))[0].shell_line()
+    assert line.isprintable()
+    done = subprocess.run(["bash", "-c", line], capture_output=True, check=True)
+    assert done.stdout.decode().strip() == str([os.fsencode(word) for word in words])
+
+
+def test_every_setting_that_is_declared_is_known() -> None:
+    stay = {"HABANA_SIM_STATE_DIR", "HABANA_SIM_CHECKPOINT_NOTE", "TF_CONFIG"}
+    ours = {each.name for each in settings.declared() if each.name.startswith(("HABANA_", "TF_", "HBN_", "HLS"))}
+    assert len(ours) > 30 and ours - stay <= carried.known() and not stay & carried.known()
 
 
 def test_horovod_without_the_launcher() -> None:
@@ -101,6 +154,11 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
             with pytest.raises(PlanError, match=f"{itself} is another host on each host: name this one"):
                 plan.make(wish(hosts=hosts))
         plan.make(wish(hosts=(itself,)))
+    with pytest.raises(PlanError, match="NOT_SET_HERE is not set here"):
+        plan.make(wish(export=("NOT_SET_HERE",)))
+    plan.make(wish(port=65534))
+    with pytest.raises(PlanError, match="would have port 65536, and there is none past 65535: use 65534 or less"):
+        plan.make(wish(port=65535))
     monkeypatch.setenv("HLS1_MODULE_ID", "2")
     with pytest.raises(PlanError, match="HLS1_MODULE_ID would give the 2 ranks of a host the same card"):
         plan.make(wish())

@@ -7,8 +7,9 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from habana_tf.cli.output import print_json, printable, size
+from habana_tf.cli.output import print_json, size
 from habana_tf.cli.recipes.common import action, header, only_match, opened, rows_of
+from habana_tf.escaped import escaped
 
 if TYPE_CHECKING:
     from habana_tf.cache import Exported, Imported
@@ -55,5 +56,5 @@ def _told(arguments: argparse.Namespace, done: Exported | Imported, summary: str
     else:
         print(summary)
         for which, why in done.problems:
-            print(printable(f"left out: {which}: {why}"), file=sys.stderr)
+            print(escaped(f"left out: {which}: {why}"), file=sys.stderr)
     return 1 if done.problems else 0

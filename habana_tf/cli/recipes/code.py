@@ -13,6 +13,7 @@ import re
 import sys
 from typing import TYPE_CHECKING, Any
 
+from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, print_json
 from habana_tf.cli.recipes.common import action, add_recipe, entry_of, only_match, opened, rows_of
 
@@ -41,7 +42,7 @@ def declare_asm(parser: argparse.ArgumentParser) -> None:
 
 def _add_kernel(parser: argparse.ArgumentParser) -> None:
     add_recipe(parser)
-    parser.add_argument("--kernel", metavar="N", type=int, help="only this kernel's functions (see `show`)")
+    parser.add_argument("--kernel", metavar="N", type=whole(0), help="only this kernel's functions (see `show`)")
 
 
 def _entry(arguments: argparse.Namespace) -> Entry:

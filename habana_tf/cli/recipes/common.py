@@ -90,8 +90,8 @@ def only_match(rows: Sequence[Listed], wanted: str, root: str) -> Listed:
     if not found:
         raise CommandError(f"no recipe in {root} is called {wanted!r} or has a key that starts so", 1)
     if len(found) > 1:
-        which = "\n".join(f"  {header(row)['digest']}  {tensors(header(row), 'inputs')}" for row in found)
-        raise CommandError(f"{len(found)} recipes match {wanted!r}; name one by its key:\n{which}", 1)
+        which = [f"  {header(row)['digest']}  {tensors(header(row), 'inputs')}" for row in found]
+        raise CommandError(f"{len(found)} recipes match {wanted!r}; name one by its key:", 1, which)
     return found[0]
 
 
@@ -135,6 +135,8 @@ def plain(value: object) -> str:
 
 
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_MOST_SECONDS, _MOST_BYTES = 1e11, 2.0**62
+"""Longer ago or larger than anything is; past it a number would be infinite."""
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -143,7 +145,7 @@ def age(text: str) -> float:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", text)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no age: write 90s, 15m, 12h, 30d or 2w")
-    return float(found[1]) * _AGES[found[2]]
+    return min(float(found[1]) * _AGES[found[2]], _MOST_SECONDS)
 
 
 def byte_size(text: str) -> int:
@@ -151,4 +153,4 @@ def byte_size(text: str) -> int:
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMG]?)(?:i?B)?", text, re.IGNORECASE)
     if found is None:
         raise argparse.ArgumentTypeError(f"{text!r} is no size: write 4096, 64K, 512M or 2G (units of 1024)")
-    return int(float(found[1]) * _SIZES[found[2].upper()])
+    return int(min(float(found[1]) * _SIZES[found[2].upper()], _MOST_BYTES))

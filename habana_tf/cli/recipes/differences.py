@@ -27,6 +27,7 @@ from habana_tf.cli.recipes.common import (
     ops_text,
     rows_of,
 )
+from habana_tf.escaped import escaped
 
 if TYPE_CHECKING:
     from habana_tf.cache import Difference, Listed, Miss
@@ -68,7 +69,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         print_json({"path": reader.root, "misses": [miss.to_json() for miss in missed]})
         return 0
     if not missed:
-        print(f"nothing was missed, in {reader.root}")
+        print(f"nothing was missed, in {escaped(reader.root)}")
         return 0
     rows = []
     single = [miss for miss in missed if not arguments.all and _is_one_op(miss)]

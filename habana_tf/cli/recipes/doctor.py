@@ -6,6 +6,7 @@ import argparse
 
 from habana_tf.cli.output import Styled, print_json, print_table, size
 from habana_tf.cli.recipes.common import action
+from habana_tf.escaped import escaped
 
 _LITTLE_SPACE = 256 << 20
 
@@ -64,7 +65,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({**asdict(health), "mode": mode, "signing_key": key, "healthy": healthy})
         return 0 if healthy else 1
-    print(health.root)
+    print(escaped(health.root))
     marks = [Styled("ok", "green") if good else Styled("PROBLEM", "red") for _, good, _ in checks]
     print_table(["", "", ""], [(name, mark, text) for mark, (name, _, text) in zip(marks, checks, strict=True)])
     return 0 if healthy else 1

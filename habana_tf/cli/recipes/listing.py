@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, printable, size
+from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
 from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
     action,
@@ -21,6 +21,7 @@ from habana_tf.cli.recipes.common import (
     rows_of,
     shortened,
 )
+from habana_tf.escaped import escaped
 
 if TYPE_CHECKING:
     from habana_tf.cache.listing import Listed
@@ -88,9 +89,9 @@ def _list(arguments: argparse.Namespace) -> int:
     print_table(["name", "key", "in", "ops", "inputs", ">size", ">compile time", "last use"], lines)
     total, seconds = sum(row.file_bytes for row in good), sum(header(row)["compile_seconds"] for row in good)
     of = "" if len(good) == len(every) else f" of {len(every)}"
-    print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {reader.root}")
+    print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {escaped(reader.root)}")
     for row in bad:
-        print(printable(f"unusable: {row.path}: {row.problem}"), file=sys.stderr)
+        print(escaped(f"unusable: {row.path}: {row.problem}"), file=sys.stderr)
     return 0
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, print_json, size
 from habana_tf.cli.recipes.common import action, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.predicted import predictions
 from habana_tf.cli.recipes.stats import run_json
+from habana_tf.escaped import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +29,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     action(parser, _report, "report --html recipes.html")
     parser.add_argument("--html", metavar="FILE", required=True, help="the page; it holds all it needs")
     parser.add_argument("--quick", action="store_true", help="without predictions, which import TensorFlow")
-    parser.add_argument("--most", metavar="N", type=int, default=24,
+    parser.add_argument("--most", metavar="N", type=whole(1), default=24,
                         help="how many recipes are drawn, last used first (default: 24)")  # fmt: skip
 
 
@@ -55,7 +57,7 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json({"file": arguments.html, "bytes": len(text), "recipes": len(good), "drawn": len(drawn)})
     else:
-        print(f"{len(good)} recipes, {len(drawn)} of them drawn, {size(len(text))}, in {arguments.html}")
+        print(f"{len(good)} recipes, {len(drawn)} of them drawn, {size(len(text))}, in {escaped(arguments.html)}")
     return 0
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import (
     CommandError,
     Styled,
@@ -63,7 +64,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ops", action="store_true", help="also a line for each op of the cluster")
     parser.add_argument("--quick", action="store_true", help="without predictions, which import TensorFlow")
-    parser.add_argument("--sizes", metavar="N", type=int, nargs="+", default=[],
+    parser.add_argument("--sizes", metavar="N", type=whole(1, 2**62), nargs="+", default=[],
                         help="values for the sizes that a recipe leaves open (s0, s1, ...)")  # fmt: skip
 
 
@@ -77,8 +78,6 @@ def _longest(rows: list[Listed], root: str) -> Listed:
 def _show(arguments: argparse.Namespace) -> int:
     from habana_tf.cli.recipes import contents
 
-    if any(n < 1 for n in arguments.sizes):
-        raise CommandError("--sizes: sizes are at least 1", 2)
     reader = opened(arguments)
     good, _ = rows_of(reader)
     row = _longest(good, reader.root) if arguments.recipe is None else only_match(good, arguments.recipe, reader.root)

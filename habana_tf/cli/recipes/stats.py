@@ -6,6 +6,7 @@ import argparse
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, Styled, duration, moment, print_json, print_table, size
 from habana_tf.cli.recipes.common import action, opened
 
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the action."""
     action(parser, _stats, "stats", "stats --runs 50 --json")
-    parser.add_argument("--runs", metavar="N", type=int, default=10, help="how many of the last runs (default: 10)")
+    parser.add_argument(
+        "--runs", metavar="N", type=whole(1), default=10, help="how many of the last runs (default: 10)"
+    )
 
 
 def _stats(arguments: argparse.Namespace) -> int:

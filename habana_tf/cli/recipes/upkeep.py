@@ -6,8 +6,9 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from habana_tf.cli.output import CommandError, duration, painted, print_json, printable, size
+from habana_tf.cli.output import CommandError, duration, painted, print_json, size
 from habana_tf.cli.recipes.common import action, age, byte_size, opened
+from habana_tf.escaped import escaped
 
 
 def declare_verify(parser: argparse.ArgumentParser) -> None:
@@ -38,9 +39,10 @@ def _verify(arguments: argparse.Namespace) -> int:
         print_json({"path": reader.root, **asdict(result)})
     else:
         rate = f", {size(result.file_bytes / result.seconds)}/s" if result.file_bytes else ""
-        print(f"{result.good} intact, {size(result.file_bytes)} in {duration(result.seconds)}{rate}, in {reader.root}")
+        taken = f"{size(result.file_bytes)} in {duration(result.seconds)}{rate}"
+        print(f"{result.good} intact, {taken}, in {escaped(reader.root)}")
         for path, problem in result.problems:
-            print(f"{painted('unusable', 'red')}: {printable(path)}: {printable(problem)}")
+            print(f"{painted('unusable', 'red')}: {escaped(path)}: {escaped(problem)}")
     return 1 if result.problems else 0
 
 
@@ -64,7 +66,10 @@ def _clear(arguments: argparse.Namespace) -> int:
             raise CommandError(f"clear removes every recipe in {reader.root}: pass --yes", 2)
         count = len(reader.listing())
         print(
-            f"Remove all {count} recipes and the journal in {reader.root}? [y/N] ", end="", file=sys.stderr, flush=True
+            f"Remove all {count} recipes and the journal in {escaped(reader.root)}? [y/N] ",
+            end="",
+            file=sys.stderr,
+            flush=True,
         )
         if sys.stdin.readline().strip().lower() not in ("y", "yes"):
             raise CommandError("nothing was removed", 1)

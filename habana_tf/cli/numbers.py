@@ -1,0 +1,45 @@
+"""Types of numeric arguments: each says what it allows, and takes nothing that is no such number.
+
+argparse shows the message of an ArgumentTypeError with the option's name. Python's own `float` takes nan and inf, and
+`int` any number of digits; a command would fail much later, or never end.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+__all__ = ["MOST", "seconds", "whole"]
+
+MOST = 2**31 - 1
+"""Of what is only counted or compared."""
+
+
+def whole(low: int, high: int = MOST) -> Callable[[str], int]:
+    """A whole number from `low` to `high`, both included."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def seconds(most: float) -> Callable[[str], float]:
+    """A time of 0 to `most` seconds."""
+
+    def parse(text: str) -> float:
+        try:
+            number = float(text)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number <= most:  # nan neither
+            raise argparse.ArgumentTypeError(f"{text[:40]!r} is no number of seconds from 0 to {most:g}")
+        return number
+
+    return parse

@@ -1,0 +1,86 @@
+"""Which environment variables ranks on other hosts get from the launcher's environment: those with a name in a list.
+
+What: this package's settings and what else Habana's software reads, what TensorFlow, Horovod, MPI and OpenMP read and
+numbers, placement or speed depend on, and where programs and libraries are found. `--export` adds a name.
+
+Why a list: a prefix such as TF_ is also that of other programs' variables, secrets among them (TF_TOKEN_app,
+TF_VAR_password), and what is not asked for must not leave its host.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from habana_tf import habana_variables, settings
+
+__all__ = ["NAME", "carried", "known", "left_here"]
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What a shell takes for the name of a variable."""
+
+_STAYS = frozenset({
+    "HABANA_SIM_STATE_DIR",  # the simulated machine of this host; another host is another machine
+    "HABANA_SIM_CHECKPOINT_NOTE",  # of a rank, on its host
+    "TF_CONFIG",  # of a job; each rank gets its own
+})  # fmt: skip
+
+_TENSORFLOW = """
+TF2_BEHAVIOR TF_CPP_MAX_VLOG_LEVEL TF_CPP_MIN_LOG_LEVEL TF_CPP_MIN_VLOG_LEVEL TF_CPP_VMODULE
+TF_CPU_ALLOCATOR_USE_BFC TF_CUDNN_DETERMINISTIC TF_DATA_EXPERIMENT_OPT_IN TF_DATA_EXPERIMENT_OPT_OUT
+TF_DETERMINISTIC_OPS TF_DISABLE_MKL TF_DISABLE_MLIR_BRIDGE TF_DUMP_GRAPH_GROUPS TF_DUMP_GRAPH_NAME_FILTER
+TF_DUMP_GRAPH_PREFIX TF_DUMP_GRAPH_WRAPPED TF_ENABLE_AUTO_MIXED_PRECISION TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE
+TF_ENABLE_LAYOUT_OPT TF_ENABLE_MLIR_BRIDGE TF_ENABLE_ONEDNN_OPTS TF_FORCE_GPU_ALLOW_GROWTH TF_FORCE_UNIFIED_MEMORY
+TF_FUNCTION_JIT_COMPILE_DEFAULT TF_GPU_ALLOCATOR TF_GPU_THREAD_COUNT TF_GPU_THREAD_MODE
+TF_GRPC_DEFAULT_OPTIONS TF_GRPC_REUSE_CHANNEL TF_JIT_PROFILING TF_KERAS TF_LAYOUT_OPTIMIZER
+TF_MATMUL_AUTOTUNE_ENABLE TF_NUM_INTEROP_THREADS TF_NUM_INTRAOP_THREADS TF_ONEDNN_ASSUME_FROZEN_WEIGHTS
+TF_ONEDNN_USE_SYSTEM_ALLOCATOR TF_PROFILER_DISABLE_CUPTI_CUDA_GRAPH_TRACING TF_SET_ONEDNN_FPMATH_MODE TF_TRACE_FILTERED
+TF_USE_LEGACY_KERAS TF_XLA_FLAGS XLA_FLAGS KERAS_BACKEND
+"""
+_HOROVOD = """
+HOROVOD_ADASUM_MPI_CHUNK_SIZE HOROVOD_AUTOTUNE HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES
+HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE HOROVOD_AUTOTUNE_LOG HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE
+HOROVOD_AUTOTUNE_WARMUP_SAMPLES HOROVOD_BATCH_D2D_MEMCOPIES HOROVOD_CACHE_CAPACITY HOROVOD_CCL_BGT_AFFINITY
+HOROVOD_CYCLE_TIME HOROVOD_DISABLE_GROUP_FUSION HOROVOD_DYNAMIC_PROCESS_SETS HOROVOD_ELASTIC_TIMEOUT
+HOROVOD_ENABLE_ASYNC_COMPLETION HOROVOD_ENABLE_XLA_OPS HOROVOD_FUSION_THRESHOLD HOROVOD_GLOO_IFACE
+HOROVOD_GLOO_TIMEOUT_SECONDS HOROVOD_GRADIENT_CLIPPING HOROVOD_HIERARCHICAL_ALLGATHER HOROVOD_HIERARCHICAL_ALLREDUCE
+HOROVOD_LOG_HIDE_TIME HOROVOD_LOG_LEVEL HOROVOD_MPI_THREADS_DISABLE HOROVOD_NUM_NCCL_STREAMS
+HOROVOD_STALL_CHECK_DISABLE HOROVOD_STALL_CHECK_TIME_SECONDS HOROVOD_STALL_SHUTDOWN_TIME_SECONDS HOROVOD_START_TIMEOUT
+HOROVOD_THREAD_AFFINITY HOROVOD_TIMELINE HOROVOD_TIMELINE_MARK_CYCLES
+"""
+_THREADS = """
+BLIS_NUM_THREADS GOMP_CPU_AFFINITY GOMP_SPINCOUNT KMP_AFFINITY KMP_BLOCKTIME KMP_HW_SUBSET KMP_SETTINGS
+MKL_CBWR MKL_DYNAMIC MKL_NUM_THREADS NUMEXPR_NUM_THREADS OMP_DYNAMIC OMP_MAX_ACTIVE_LEVELS OMP_NESTED OMP_NUM_THREADS
+OMP_PLACES OMP_PROC_BIND OMP_SCHEDULE OMP_STACKSIZE OMP_THREAD_LIMIT OMP_WAIT_POLICY OPENBLAS_NUM_THREADS
+MALLOC_ARENA_MAX MALLOC_MMAP_THRESHOLD_ MALLOC_TRIM_THRESHOLD_
+"""
+_NETWORK = "GRPC_POLL_STRATEGY GRPC_TRACE GRPC_VERBOSITY OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include"
+_PLACES = """
+LD_LIBRARY_PATH PATH PYTHONDONTWRITEBYTECODE PYTHONFAULTHANDLER PYTHONHASHSEED PYTHONNOUSERSITE
+PYTHONOPTIMIZE PYTHONPATH PYTHONPYCACHEPREFIX PYTHONUNBUFFERED PYTHONUTF8 PYTHONWARNINGS KERAS_HOME XDG_CACHE_HOME
+"""
+_LISTED = frozenset(" ".join((_TENSORFLOW, _HOROVOD, _THREADS, _NETWORK, _PLACES)).split())
+_OURS = ("HABANA_", "TF_", "HLS", "HBN_", "HCL_", "HCCL_", "MULTI_HLS_IPS")
+"""Beginnings of settings: those with other names say where mpirun or srun has put a process, or are the system's."""
+_LOOKS_KNOWN = ("HABANA_", "TF_", "HLS_", "HBN_", "HOROVOD_", "OMP_", "KMP_", "MKL_")
+"""Beginnings of names that may matter to TensorFlow: one that is not in the list is named to the user."""
+
+
+def known() -> frozenset[str]:
+    """The names in the list."""
+    declared = {name for each in settings.declared() for name in (each.name, *each.aliases)}
+    ours = {name for name in (*declared, *habana_variables.without_effect()) if name.startswith(_OURS)}
+    return (_LISTED | ours) - _STAYS
+
+
+def carried(export: Sequence[str] = ()) -> dict[str, str]:
+    """The variables that are set here and go to other hosts, by name. export: names of more, which are set here."""
+    names = known() | set(export)
+    return {name: os.environ[name] for name in sorted(names) if name in os.environ}
+
+
+def left_here(export: Sequence[str] = ()) -> list[str]:
+    """Names that begin as TensorFlow's and ours do and are set here, but stay: they may be somebody else's."""
+    names = known() | _STAYS | set(export)
+    return sorted(name for name in os.environ if name.startswith(_LOOKS_KNOWN) and name not in names)
