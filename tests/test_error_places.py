@@ -57,7 +57,7 @@ def lines(text: str) -> list[str]:
     plain = re.sub(r"__wrapped__\w*device_\S*?device:[CH]PU:0", "__wrapped__", plain)
     plain = re.sub(r"{{node [\w/]+}} = (\w+\[.*?\])\(.*?\)", r"\1", plain)  # a layer may be part of the step
     found: list[str] = []
-    left_out = False
+    ours = False
     for line in filter(str.strip, plain.splitlines()):
         match = PLACE.match(line)
         ours = bool(match and any(path in match[1] for path in LEFT_OUT)) or (
