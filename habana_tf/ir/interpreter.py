@@ -4,6 +4,7 @@ It is the oracle of the compiler's tests, the evaluator of what is known at comp
 runs a cluster that cannot be compiled. Clear before fast.
 
     shapes     all extents are ints here; `bind` puts numbers in the place of symbols
+    sums       long ones of floats pass through float64, or are taken in blocks: no order of terms is part of a meaning
     bfloat16   a MAP computes in float32 and rounds once to nearest even; sums and products are kept in the
                accumulator type and rounded once. Compiled, a MAP's result may keep float32's digits for other
                MAPs in its kernel, but none that could tell (see `compiler.body`)
@@ -16,6 +17,7 @@ runs a cluster that cannot be compiled. Clear before fast.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -31,6 +33,8 @@ from .scalar_functions import apply_scalar
 
 LARGEST_CONSTANT = 65536
 """Elements; `constant` does not evaluate tensors larger than this."""
+DEPTH = 4096
+"""Terms of a sum of products that are added up at a time: NumPy's library adds them one after the other."""
 
 
 def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> list[Any]:
@@ -172,10 +176,20 @@ def _reduce(node: Node, x: Any) -> Any:
     if kind in _EMPTY_EXTREME:
         extreme = np.maximum if kind == "max" else np.minimum
         out = extreme.reduce(wide, axis=axes, initial=_limit(dtype, _EMPTY_EXTREME[kind]))
+    elif kind == "sum":
+        out = _sum(wide, axes)
     else:
-        ufunc = np.add if kind == "sum" else np.multiply
-        out = ufunc.reduce(wide, axis=axes, dtype=wide.dtype)
+        out = np.multiply.reduce(wide, axis=axes, dtype=wide.dtype)
     return np.asarray(out).astype(node.dtype.numpy)
+
+
+def _sum(x: Any, axes: Sequence[int]) -> Any:
+    """The sum over some axes, of x's type; floats in float64, and pairwise, as NumPy adds up what lies side by side."""
+    kept = [k for k in range(x.ndim) if k not in axes]
+    shape = [x.shape[k] for k in kept]
+    flat = x.transpose([*kept, *axes]).reshape([*shape, math.prod(x.shape[k] for k in axes)])
+    wide = np.float64 if x.dtype.kind == "f" else x.dtype
+    return np.add.reduce(np.ascontiguousarray(flat), axis=-1, dtype=wide).astype(x.dtype)
 
 
 def _contract(node: Node, a: Any, b: Any) -> Any:
@@ -195,11 +209,19 @@ def _contract(node: Node, a: Any, b: Any) -> Any:
     left = left.reshape(size(batch), size(rows), size(summed))
     right = right.reshape(size(batch), size(summed), size(columns))
     labels = batch + rows + columns
-    out = np.matmul(left, right).reshape([sizes[i] for i in labels])
-    alone = tuple(k for k, i in enumerate(labels) if i not in spec.out)  # in one operand only: plain sums
-    out = out.sum(axis=alone, dtype=out.dtype)
+    out = _matmul(left, right).reshape([sizes[i] for i in labels])
+    out = _sum(out, [k for k, i in enumerate(labels) if i not in spec.out])  # in one operand only: plain sums
     labels = [i for i in labels if i in spec.out]
     return out.transpose([labels.index(i) for i in spec.out]).astype(node.dtype.numpy)
+
+
+def _matmul(a: Any, b: Any) -> Any:
+    """Products of matrices; of a long sum DEPTH terms at a time, whose sums are added up in float64."""
+    depth = a.shape[-1]
+    if depth <= DEPTH:
+        return np.matmul(a, b)
+    parts = (np.matmul(a[..., k : k + DEPTH], b[..., k : k + DEPTH, :]) for k in range(0, depth, DEPTH))
+    return sum(parts, np.zeros((), np.float64)).astype(a.dtype)
 
 
 def _in_range(shape: Sequence[int], coords: Sequence[Any], axes: Sequence[int]) -> Any:
@@ -278,7 +300,8 @@ def _scan(node: Node, x: Any) -> Any:
     ufunc = np.add if scan.kind == "sum" else np.multiply
     x = np.moveaxis(widen(x, node.dtype), scan.axis, 0)
     x = x[::-1] if scan.reverse else x
-    out = ufunc.accumulate(x, axis=0, dtype=x.dtype)
+    wide = np.float64 if node.dtype.is_float and scan.kind == "sum" else x.dtype
+    out = ufunc.accumulate(x, axis=0, dtype=wide).astype(x.dtype)
     if scan.exclusive and len(x):
         first = np.full_like(out[:1], 0 if scan.kind == "sum" else 1)
         out = np.concatenate([first, out[:-1]])

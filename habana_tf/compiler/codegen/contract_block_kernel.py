@@ -138,11 +138,10 @@ class BlockKernel(BlockCopies):
         )  # fmt: skip
         loops = [KLoop(turns, self.a_line * body, self.b_line * body), KLoop(body, self.a_line, self.b_line)]
         vector = f"<{t.lanes} x float>"
-        start = None
-        if self.several:
-            start = [fn.load(vector, at(fn, sums, i * t.lanes * 4), 16) for i in range(micro.work)]
-        for i, value in enumerate(Accumulation(fn, micro).run(loops, a, b, start)):
-            fn.store(vector, value, at(fn, sums, i * t.lanes * 4), 16)
+        for i, value in enumerate(Accumulation(fn, micro).run(loops, a, b)):
+            place = at(fn, sums, i * t.lanes * 4)
+            total = fn.op(f"fadd {vector} {fn.load(vector, place, 16)}, {value}") if self.several else value
+            fn.store(vector, total, place, 16)
 
     def _finish(self, place: Place) -> None:
         fn, t, base = self.fn, self.t, self._sums(place)

@@ -109,7 +109,7 @@ class MainKernel(TileLoops):
                 pairs = p.amx or 1
                 trip = trip // (2 * pairs) if isinstance(trip, int) else fn.op(f"udiv i64 {trip}, {2 * pairs}")
                 a_step, step = a_step * 2 * pairs, step * pairs
-            loops.append(KLoop(trip, a_step, step, rest))
+            loops.append(KLoop(trip, a_step, step, rest, most=self.most(place, label)))
         loops, a, b = guarded(self, place, size, self.a.unit, loops, a, b)
         if self.partial:
             self.partial.begin_chunk(self.fn, place.chunk)

@@ -15,7 +15,7 @@ from itertools import product
 from ...ir import extent as ext
 from ...ir.extent import Extent
 from ..contraction import Canonical, Label
-from .contract_micro import at, repeat
+from .contract_micro import DEPTH, at, repeat
 from .contract_point import Epilogue, Line, Point, Tile
 from .contract_tiles import Plan
 from .contract_tiling import Dim, points
@@ -153,6 +153,12 @@ class TileLoops:
         if label is place.chunk_label:
             return place.chunk_trip
         return label.extent if isinstance(label.extent, int) else self.number(label.extent)
+
+    def most(self, place: Place, label: Label) -> int:
+        """Indices that these may be, at most; of a size known at run time only, as many as are no longer few."""
+        if label is place.chunk_label:
+            return next(d.size for d in self.p.dims if d.kind == "chunk")
+        return label.extent if isinstance(label.extent, int) else DEPTH + 1
 
     def _positive(self, x: Value) -> Value:
         """x, or 0 if that is negative."""

@@ -10,13 +10,16 @@ Rows lie at constant byte distances from the tile's first one, so every address 
 are taken in the order of the k loops, one product after the other (pairs of products for bf16 dot instructions,
 which also flush denormals).
 
+Long sums are taken in blocks of DEPTH steps, whose sums are added up: see `blocked_sums` for the reason.
+
 Element formats in memory: "f32"; "bf16", widened when loaded; "pair", two bf16 that are neighbours along the innermost
 k label, in one 32-bit word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
@@ -36,6 +39,9 @@ BODY = 64
 40 such a product took an eighth longer (the weight gradient of a BERT's layer of 1024), with one step a turn half."""
 NEAR_BODY = 40
 """The same where steps are neighbours in a: more makes code, which LLVM takes its time for, and none of it faster."""
+DEPTH = 1024
+"""Steps of a sum in a block. A tile has some 24 sums, which take some 50 cycles to add to those of the blocks before,
+half a per cent of a block; most products of networks are no deeper."""
 COMPACT_BODY = 20
 """The same in compact code: one step of a usual tile, which has 24 to 28."""
 
@@ -62,6 +68,7 @@ class KLoop:
     `rest`: elements that remain after the last full step (innermost loop only): one where a step is a pair, some where
     it is a vector along the sum.
     `cases`: padding along this loop; its steps are then written out, each for its own rows.
+    `most`: turns that a loop has at most whose trip count is no int, 0 if they are few.
     """
 
     trip: int | Value
@@ -69,6 +76,11 @@ class KLoop:
     b: int
     rest: int = 0
     cases: Cases | None = None
+    most: int = 0
+
+    @property
+    def turns(self) -> int:
+        return self.trip if isinstance(self.trip, int) else self.most
 
 
 def short_runs(trips: Sequence[Extent | Value], step: int) -> bool:
@@ -172,6 +184,32 @@ def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) 
     fn.start(done)
 
 
+def summing_turns(
+    fn: Function, trip: int | Value, size: int, state: Sequence[tuple[str, Value]], sums: Sequence[tuple[str, Value]],
+    turn: Callable[[list[Value], list[Value]], list[Value]],
+) -> list[Value]:  # fmt: skip
+    """What `turn` makes of state and sums in so many turns, at least one; in blocks of `size` turns, each of which
+    begins with empty sums, unless that is 0."""
+
+    def run(count: int | Value, carry: Sequence[tuple[str, Value]]) -> list[Value]:
+        with repeat(fn, count, carry) as turns:
+            turns.next = turn(turns.carried[: len(state)], turns.carried[len(state) :])
+        return turns.next
+
+    if not size:
+        return run(trip, [*state, *sums])
+    blocks = fn.integer("udiv", fn.integer("add", trip, size - 1), size)
+    with repeat(fn, blocks, [("i64", str(trip)), *state, *sums]) as block:
+        left, *carried = block.carried
+        count = size if isinstance(trip, int) and trip % size == 0 else fn.minimum(left, str(size))
+        now = [(type_, x) for (type_, _), x in zip(state, carried, strict=False)]
+        made = run(count, [*now, *((type_, "zeroinitializer") for type_, _ in sums)])
+        totals = zip(sums, carried[len(state) :], made[len(state) :], strict=True)
+        added = [fn.op(f"fadd {type_} {total}, {part}") for (type_, _), total, part in totals]
+        block.next = [fn.integer("sub", left, size), *made[: len(state)], *added]
+    return block.next[1:]
+
+
 class Accumulation:
     """Emits one tile's sums: `run` returns acc[r][v] flattened row by row."""
 
@@ -225,17 +263,23 @@ class Accumulation:
         fn, vectors = self.fn, self.micro.vectors
         live = [row.number * vectors + v for row in rows for v in range(vectors)]
         acc = list(acc)
-        with repeat(fn, turns, [("ptr", a), ("ptr", b), *((self.micro.type, acc[i]) for i in live)]) as t:
-            pa, pb, *carried = t.carried
-            sums = list(acc)
-            for i, x in zip(live, carried, strict=True):
+
+        def turn(pointers: list[Value], some: list[Value]) -> list[Value]:
+            (pa, pb), sums = pointers, list(acc)
+            for i, x in zip(live, some, strict=True):
                 sums[i] = x
             for i in range(body):
                 sums = self._nest(inner, at(fn, pa, i * loop.a), at(fn, pb, i * loop.b), sums, rows)
-            t.next = [at(fn, pa, body * loop.a), at(fn, pb, body * loop.b), *(sums[i] for i in live)]
-        for i, x in zip(live, t.next[2:], strict=True):
+            return [at(fn, pa, body * loop.a), at(fn, pb, body * loop.b), *(sums[i] for i in live)]
+
+        steps = body * math.prod(max(x.turns, 1) for x in inner)
+        most = turns if isinstance(turns, int) else loop.most
+        size = DEPTH // steps if steps <= DEPTH and most * steps > DEPTH else 0
+        state = [("ptr", a), ("ptr", b)]
+        a, b, *made = summing_turns(fn, turns, size, state, [(self.micro.type, acc[i]) for i in live], turn)
+        for i, x in zip(live, made, strict=True):
             acc[i] = x
-        return acc, t.next[0], t.next[1]
+        return acc, a, b
 
     def _inside(self, rows: list[Row], case: tuple[bool | tuple[Value, Value], ...]) -> list[Row]:
         """The rows that are not in padding for certain."""

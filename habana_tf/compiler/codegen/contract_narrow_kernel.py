@@ -57,13 +57,14 @@ class NarrowKernel(TileLoops):
         loops = []
         for label, line in zip(c.k, packed_lines(c, p), strict=True):
             trip, rest, a_step = self.trip(place, label), 0, label.a * unit
+            most = self.most(place, label)
             if label is c.k[-1]:
                 a_step *= step
                 if isinstance(trip, int):
                     trip, rest = divmod(trip, step)
                 else:  # a chunk, of whole vectors
-                    trip = fn.op(f"udiv i64 {trip}, {step}")
-            loops.append(KLoop(trip, a_step, line, rest))
+                    trip, most = fn.op(f"udiv i64 {trip}, {step}"), most // step
+            loops.append(KLoop(trip, a_step, line, rest, most=most))
         loops, a, b = guarded(self, place, size, unit, loops, a, b)
         rows = tuple(sum(label.a * unit * i for label, i in row) for row in self.rows(size))
         form = "pair" if p.dot else "bf16" if c.a.dtype is DType.BF16 else "f32"
@@ -86,7 +87,10 @@ class NarrowKernel(TileLoops):
         a = self.address(self.pa, "a", c.a.dtype.bytes, c.a.offset, place)
         b = self.address(self.pb, "b", c.b.dtype.bytes, c.b.offset, place)
         one, many = ("bf16" if x.dtype is DType.BF16 else "f32" for x in (c.b, c.a))
-        loops = [KLoop(self.trip(place, x), x.b * c.b.dtype.bytes, x.a * c.a.dtype.bytes) for x in c.k]
+        loops = [
+            KLoop(self.trip(place, x), x.b * c.b.dtype.bytes, x.a * c.a.dtype.bytes, most=self.most(place, x))
+            for x in c.k
+        ]
         columns = tuple(c.lane.b * SIZE[one] * i for i in range(c.columns))
         vectors = -(-size // lanes)
         micro = Micro(

@@ -24,7 +24,7 @@ from ...ir.primitives import Node
 from ...ir.walk import DEEP, Loop, Walk
 from ..body import Body
 from ..code import Work
-from .contract_micro import at, repeat
+from .contract_micro import DEPTH, at, repeat, summing_turns
 from .emit import Function, Value
 
 POINTER = 8
@@ -127,15 +127,17 @@ class _Product:
         fn, walk = self.fn, self.walk
         if self.channels:
             return self._multiplied("0", b, sums, masks)
-        carry = [("i64", "0"), ("ptr", b), *((self.vector, x) for x in sums)]
         step_a, step_b = self.number(walk.depth.a), self.number(walk.depth.b)
-        with repeat(fn, self.number(walk.depth.extent), carry) as turn:
-            far, near, *sums = turn.carried
+
+        def turn(state: list[Value], sums: list[Value]) -> list[Value]:
+            far, near = state
             if self.height > 1 and not self.apart:
                 self._prefetch(near, fn.integer("mul", step_b, AHEAD))
             after = self._multiplied(far, near, sums, masks)
-            turn.next = [fn.integer("add", far, step_a), fn.offset(near, "float", step_b), *after]
-        return turn.next[2:]
+            return [fn.integer("add", far, step_a), fn.offset(near, "float", step_b), *after]
+
+        state, line = [("i64", "0"), ("ptr", b)], [(self.vector, x) for x in sums]
+        return summing_turns(fn, self.number(walk.depth.extent), DEPTH, state, line, turn)[2:]
 
     def _prefetch(self, near: Value, ahead: Value) -> None:
         """Asks for the vectors of a later step: they lie a row of b apart, which the CPU foresees within a page only.

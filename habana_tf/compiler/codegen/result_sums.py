@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from ...ir.extent import Extent
 from ...ir.primitives import Node
 from ..body import Reduction
+from .blocked_sums import block_end, cut
 from .contract_micro import at
 from .emit import BYTES, Function, Value
 from .lanes import Lanes, memory_type
@@ -52,6 +53,10 @@ class _Plain:
 
     def join(self, m: Lanes, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
         return [m.op("fadd", state[0], part[0])]
+
+    def together(self, m: Lanes, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
+        """What came of some parts and of those behind them."""
+        return self.join(m, state, more)
 
 
 class _Squares(_Plain):
@@ -92,6 +97,11 @@ class _Squares(_Plain):
         share = m.op("fdiv", n, both)
         between = m.op("fmul", m.op("fmul", apart, count), m.op("fmul", apart, share))  # 0 for the first, however far
         return [total, both, m.fma(apart, share, mean), m.op("fadd", squares, m.op("fadd", own, between))]
+
+    def together(self, m: Lanes, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
+        total, count, mean, own = more
+        joined = self.join(m, state, [count, mean, m.f(0.0), own])  # parts that are measured from their mean
+        return [m.op("fadd", state[0], total), *joined[1:]]
 
 
 def _number(m: Lanes, n: Value) -> Value:
@@ -189,28 +199,43 @@ class ResultSums:
     def total(self, name: str) -> Total:
         """Adds up the parts; an item is a vector of columns."""
         fn = Function(name, self.bf16)
-        m = Lanes(fn, self.lanes)
         source = fn.buffer(0)
         pointers = [fn.buffer(1 + k) for k in range(len(self.reductions))]
         vectors = -(-self.columns // self.lanes)
         counts = [kind.joined for kind in self.kinds]
         with fn.loop("%begin", "%end") as item:
             column = fn.integer("mul", item.index, self.lanes)
-            with fn.loop("0", str(self.parts), 1, [(m.type("float"), m.f(0.0))] * sum(counts)) as turn:
-                part = at(fn, source, fn.integer("mul", turn.index, self.lines * self.width * 4))
-                read = [fn.load(m.type("float"), x, 4) for x in self._places(fn, part, column)]
-                lines = self._split(read, [kind.lines for kind in self.kinds])
-                parts = zip(self.kinds, self._split(turn.carried, counts), lines, strict=True)
-                turn.next = [x for kind, state, line in parts for x in kind.join(m, state, line)]
+            states = self._split(self._joined(fn, source, column, "0", str(self.parts), cut(self.parts)), counts)
             mask = None
             if self.columns % self.lanes:
                 mask = fn.leading(self.lanes, fn.op(f"sub nsw i64 {self.columns}, {column}"))
-            states = self._split(turn.results, counts)
             for r, pointer, k in zip(self.reductions, pointers, self._of, strict=True):
                 value = states[k][self.kinds[k].result if r.deviations else 0]
                 _store(fn, r.node, value, pointer, column, self.lanes, mask)
         grain = max(1, SHARE // (self.parts * self.lines * self.lanes))
         return Total(fn, tuple(r.node for r in self.reductions), vectors, min(vectors, grain))
+
+    def _joined(
+        self, fn: Function, source: Value, column: Value, first: Value, stop: Value, sizes: Sequence[int]
+    ) -> list[Value]:
+        """What the parts from first to stop come to, in blocks of so many (see `blocked_sums`)."""
+        m = Lanes(fn, self.lanes)
+        counts = [kind.joined for kind in self.kinds]
+        step = sizes[0] if sizes else 1
+        with fn.loop(first, stop, step, [(m.type("float"), m.f(0.0))] * sum(counts)) as turn:
+            states = self._split(turn.carried, counts)
+            if sizes:
+                end = block_end(fn, turn.index, step, first, stop)
+                more = self._split(self._joined(fn, source, column, turn.index, end, sizes[1:]), counts)
+                whole = zip(self.kinds, states, more, strict=True)
+                turn.next = [x for kind, state, some in whole for x in kind.together(m, state, some)]
+            else:
+                part = at(fn, source, fn.integer("mul", turn.index, self.lines * self.width * 4))
+                read = [fn.load(m.type("float"), x, 4) for x in self._places(fn, part, column)]
+                lines = self._split(read, [kind.lines for kind in self.kinds])
+                parts = zip(self.kinds, states, lines, strict=True)
+                turn.next = [x for kind, state, line in parts for x in kind.join(m, state, line)]
+        return turn.results
 
 
 def _store(

@@ -11,7 +11,7 @@ See `contract_winograd` for the algorithm and the words. In memory, words of 32 
 from __future__ import annotations
 
 from .contract_kernels import ContractionCall
-from .contract_micro import KLoop, at
+from .contract_micro import DEPTH, KLoop, at
 from .contract_point import Buffer, Epilogue, Point, Tile
 from .contract_winograd import ELEMENTS, TAP, Winograd
 from .emit import Value
@@ -43,6 +43,9 @@ class _Sums(WinogradKernel):
         image, results, sums = (
             self.room(x) for x in (ELEMENTS * w.tiles * self.row, ELEMENTS * w.tiles * self.line, size)
         )
+        deep = DEPTH // w.tiles * w.tiles  # tiles whose sums are added up by themselves
+        long = not isinstance(w.blocks, int) or w.blocks // w.chunks * w.tiles > deep
+        totals = self.room(size) if long else sums
         zeros = self.room(max(self.row, self.line))
         self.clear(zeros, max(self.row, self.line))
         made = fn.buffer(2)
@@ -62,18 +65,31 @@ class _Sums(WinogradKernel):
             columns = fn.minimum(fn.integer("mul", panels, t.width), fn.integer("sub", str(t.columns), column))
             begin = fn.integer("mul", chunk, share)
             end = fn.minimum(fn.integer("add", begin, share), total)
-            self.clear(sums, size)
-            with fn.loop(begin, end, w.tiles) as first:
-                tiles = fn.minimum(fn.integer("sub", end, first.index), str(w.tiles))
-                with fn.when(fn.less(tiles, str(w.tiles))):  # what is not there adds nothing
-                    self.clear(image, ELEMENTS * w.tiles * self.row)
-                    self.clear(results, ELEMENTS * w.tiles * self.line)
-                sides[0].transform(first.index, tiles, channel, channels, image)
-                sides[1].transform(first.index, tiles, column, columns, results)
-                self._multiply(image, results, sums, panel, panels)
+
+            def add(first: Value, stop: Value) -> None:
+                """Adds what so many tiles have."""
+                self.clear(sums, size)
+                with fn.loop(first, stop, w.tiles) as block:
+                    tiles = fn.minimum(fn.integer("sub", stop, block.index), str(w.tiles))
+                    with fn.when(fn.less(tiles, str(w.tiles))):  # what is not there adds nothing
+                        self.clear(image, ELEMENTS * w.tiles * self.row)
+                        self.clear(results, ELEMENTS * w.tiles * self.line)
+                    sides[0].transform(block.index, tiles, channel, channels, image)
+                    sides[1].transform(block.index, tiles, column, columns, results)
+                    self._multiply(image, results, sums, panel, panels)
+
+            if totals == sums:
+                add(begin, end)
+            else:
+                self.clear(totals, size)
+                with fn.loop(begin, end, deep) as several:
+                    add(several.index, fn.minimum(fn.integer("add", several.index, deep), end))
+                    with fn.loop("0", str(size), t.lanes * 4) as i:
+                        total, part = (fn.load(self.m.type, at(fn, x, i.index), 4) for x in (totals, sums))
+                        fn.store(self.m.type, self.m.plus(total, part), at(fn, totals, i.index), 4)
             place = fn.integer("add", fn.integer("mul", channel, t.columns), column)
             place = fn.integer("add", place, fn.integer("mul", chunk, ELEMENTS * w.depth * t.columns))
-            self._keep(sums, at(fn, made, fn.integer("mul", place, 4)), channels, columns)
+            self._keep(totals, at(fn, made, fn.integer("mul", place, 4)), channels, columns)
         grid = w.chunks * w.column_blocks * w.channel_blocks
         return ContractionCall(fn, (*operands, target), grid, 1)
 
