@@ -55,6 +55,7 @@ NEVER = {
     'make bench ARGS="--models warmstart"': "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/examples.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
+    "python tests/benchmarks/sum_errors.py": "tests/compiler/test_sum_errors.py holds what it shows",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",
     "make garden": "downloads 220 MB; CI does it before the tests",
