@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from ..lowering.table import LOOP, lookup
 from .loop_form import Form
 
 T = TypeVar("T")
+Counts = Callable[[Sequence[Any]], int]
 Ref = tuple[int, int]
 """(node index, output index); node index -1 is the cluster's input number `output index`."""
 
@@ -83,6 +85,28 @@ class Cluster:
             row = lookup(node.op)
             for name in row.fixed if row else ():
                 stack.extend(node.inputs[node.arg_slices[name]])
+        return self._followed(stack)
+
+    @functools.cached_property
+    def counted(self) -> list[tuple[tuple[int, ...], Counts]]:
+        """(inputs, what counts them) for the fixed inputs whose values decide one number and nothing else."""
+        found: dict[tuple[int, ...], Counts] = {}
+        stack: list[Ref] = []
+        for node in self.nodes:
+            row = lookup(node.op)
+            for name in row.fixed if row else ():
+                refs = node.inputs[node.arg_slices[name]]
+                inputs = tuple(k for index, k in refs if index < 0)
+                counts = row.counts if row else None
+                if counts is not None and len(inputs) == len(refs) and found.setdefault(inputs, counts) is counts:
+                    continue
+                stack.extend(refs)
+        often = Counter(k for inputs in found for k in set(inputs))
+        others = {*self._followed(stack), *(k for k, n in often.items() if n > 1)}
+        return [(inputs, counts) for inputs, counts in found.items() if inputs and not others & set(inputs)]
+
+    def _followed(self, stack: list[Ref]) -> list[int]:
+        """The inputs from whose values those of these follow."""
         seen: set[Ref] = set()
         while stack:
             ref = stack.pop()

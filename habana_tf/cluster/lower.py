@@ -5,13 +5,14 @@ Walks the cluster's nodes in order and calls each op's lowering from the op tabl
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..ir.builder import Builder, ShapeError
 from ..ir.conditions import NeedsNumber, Premises
 from ..ir.extent import Extent
 from ..ir.primitives import IndexCheck, Node, Program
+from ..lowering.counts import Count
 from ..lowering.lowering import Lowering, LoweringError
 from ..lowering.ranks import LEAST_RANKS, RANKS, WORDS
 from ..lowering.table import LOOP, lookup
@@ -34,14 +35,18 @@ class Walk:
         self.premises = Premises(dims)
         self.cluster = cluster
         self.fixed: dict[Node, Any] = {}
+        self.counts: dict[Node, Extent] = {}
         self.states: list[Extent] = [0] * len(cluster.states)
         self.checks: list[tuple[Node, IndexCheck]] | None = [] if checked else None
         self._made: dict[tuple[int, int], Node] = {}
         for i, arg in enumerate(cluster.inputs):
             node = self.b.input(shapes[i], arg.dtype)
             self._made[-1, i] = node
-            if values[i] is not None:
-                self.fixed[node] = values[i]
+            value = values[i]
+            if isinstance(value, Count):
+                self.counts[node] = value.item()
+            elif value is not None:
+                self.fixed[node] = value
 
     def inputs(self, n: ClusterNode) -> list[Node]:
         """The inputs of a node whose turn it is."""
@@ -52,8 +57,9 @@ class Walk:
         NeedsNumber where a symbol does not do."""
         self.b.origin = n.index
         outputs = lower_node(
-            self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states, self.premises, self.checks
-        )
+            self.b, n, self.inputs(n), self.fixed, self.states, self.cluster.states, self.premises, self.counts,
+            self.checks,
+        )  # fmt: skip
         for k, out in enumerate(outputs):
             self._made[n.index, k] = out
 
@@ -81,7 +87,8 @@ def lower(
 
 def lower_node(
     b: Builder, n: ClusterNode, inputs: list[Node], fixed: dict[Node, Any], states: list[Extent],
-    order: Sequence[int], premises: Premises | None = None, checks: list[tuple[Node, IndexCheck]] | None = None,
+    order: Sequence[int], premises: Premises | None = None, counts: Mapping[Node, Extent] | None = None,
+    checks: list[tuple[Node, IndexCheck]] | None = None,
 ) -> list[Node]:  # fmt: skip
     """The output nodes of one cluster node. checks: where the checks of its indices go; None for none."""
     row = lookup(n.op)
@@ -89,7 +96,9 @@ def lower_node(
         raise LoweringError(f"{n.op} {n.name!r} has no row in the op table")
     state = order.index(n.index) if n.index in order else None
     premises = premises or Premises()
-    context = Lowering(b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state, premises, checks)
+    context = Lowering(
+        b, n.op, n.name, inputs, n.attrs, row, n.arg_slices, fixed, states, state, premises, counts or {}, checks
+    )
     try:
         _check_ranks(context)
         result = loops.lower(context, n, lower_node) if n.op == LOOP else row.lower(context)

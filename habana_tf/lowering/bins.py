@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..ir.dtypes import DType
 from ..ir.primitives import Node
-from .array import insert_axis, scalar
+from .array import insert_axis, scalar_extent
 from .indexing import scatter_wide
 from .lowering import Lowering
 from .row import INDEX, NUMERIC, op
@@ -17,8 +17,8 @@ def _counted(c: Lowering, numbers: Node, weights: Node | None, binary: bool) -> 
 
     Numbers that are out of range are left out, as by TensorFlow for those that are too large; it refuses negative ones.
     """
-    b, size = c.b, scalar(c, "size")
-    if size < 0:
+    b, size = c.b, scalar_extent(c, "size")
+    if isinstance(size, int) and size < 0:
         raise c.error(f"size must be non-negative, not {size}")
     dtype = c.input("weights").dtype
     c.in_range("arr" if c.op == "Bincount" else "input", numbers, 1 << (numbers.dtype.bits - 1))  # not negative

@@ -15,7 +15,8 @@ from ..ir.builder import Builder
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.primitives import Node
-from .array import axis_of, constant_shape, extents, ints, scalar, scalar_extent, static_slice
+from . import counts
+from .array import axis_of, constant_shape, extents, scalar, scalar_extent, static_slice
 from .lowering import Lowering
 from .row import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 
@@ -146,20 +147,23 @@ def invert_permutation(c: Lowering) -> Node:
 # -- stitch, top-k --------------------------------------------------------------------------------------------
 
 
-@op("DynamicStitch", "ParallelDynamicStitch", fixed=["indices"], T=ALL)
+@op("DynamicStitch", "ParallelDynamicStitch", fixed=["indices"], counts=counts.places, T=ALL)
 def dynamic_stitch(c: Lowering) -> Node:
     """Rows of all parts put where their indices say; the last writer of a row wins, rows of nobody are 0."""
     b, n = c.b, c.attr("N")
-    parts, places = c.inputs[n:], [ints(c, i) for i in range(n)]
-    index_nodes = c.inputs[:n]
+    parts, index_nodes, count = c.inputs[n:], c.inputs[:n], c.counted("indices")
     row = parts[0].shape[index_nodes[0].rank :]
     for x, indices in zip(parts, index_nodes, strict=True):
         if x.shape != (*indices.shape, *row):
             raise c.error("each part must have its indices' shape, then a shape common to all parts")
-    rows = b.concat([b.reshape(x, (len(p), *row)) for x, p in zip(parts, places, strict=True)], 0)
-    flat = [i for p in places for i in p]
-    if any(i < 0 for i in flat):
+    if count == counts.NEGATIVE:
         raise c.error("indices must be non-negative")
+    rows = b.concat([b.reshape(x, (i.numel, *row)) for x, i in zip(parts, index_nodes, strict=True)], 0)
+    places = [c.known(i) for i in index_nodes]
+    if any(p is None for p in places):
+        wanted = b.concat([b.reshape(i, (i.numel,)) for i in index_nodes], 0)
+        return b.scatter(b.const(0, rows.dtype, (count, *row)), rows, [wanted], [0], "set")
+    flat = [int(i) for p in places if p is not None for i in p.reshape(-1)]  # of shapes: a gather of known places
     source = [-1] * (max(flat, default=-1) + 1)
     for at, i in enumerate(flat):
         source[i] = at

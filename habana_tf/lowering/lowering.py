@@ -6,6 +6,7 @@ compile time (fixed inputs of the cluster, constants, and whatever follows from 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +47,7 @@ class Lowering:
     states: list[Extent] = field(default_factory=list)
     state_index: int | None = None
     premises: Premises = field(default_factory=Premises)
+    counts: Mapping[Node, Extent] = field(default_factory=dict)
     checks: list[tuple[Node, IndexCheck]] | None = None
     """What a launch checks of its indices, so far; None where it checks none."""
 
@@ -68,6 +70,21 @@ class Lowering:
             hint = "" if isinstance(which, int) or which in self.row.fixed else "; name it in fixed= of the op"
             raise LoweringError(f"{self.op} {self.name!r}: the value of input {which!r} is needed to fix a shape{hint}")
         return known
+
+    def counted(self, name: str) -> Extent:
+        """What the row counts from an argument whose values decide nothing else (see `counts`). LoweringError where
+        neither that number nor the values are known."""
+        nodes = self.input_list(name)
+        found = self.counts.get(nodes[0]) if nodes else None
+        if found is not None:
+            return found
+        assert self.row.counts is not None
+        values = [self.known(node) for node in nodes]
+        if any(v is None for v in values):
+            self.value(name)
+        if any(v.dtype == object for v in values if v is not None):
+            raise self.needs_number(f"its input {name!r} follows from a size that changes, and must be numbers")
+        return self.row.counts(values)
 
     def known(self, node: Node) -> Any | None:
         """The value of a node if it is known at compile time, else None."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..ir.dtypes import DType
 
@@ -43,6 +43,8 @@ class Row:
     axis; "padding": if its first input is padded by the fixed one). stateful_random: draws from a
     Philox state of its own (attrs seed, seed2). variables: resource arguments whose value is read; updates: those
     that are assigned.
+    counts: of an op whose first fixed argument is data but for one number, which decides a shape: counts that from the
+    values of the argument (see `counts`).
     in_place: ring collectives run this op with its output on its first input.
     bf16: the list of the built-in bf16 configurations that the op is in, of one that they cannot know. content: what
     its lowering computes, as a digest for keys, of one that is no source of ours.
@@ -61,6 +63,7 @@ class Row:
     in_place: bool = False
     bf16: Bf16List | None = None
     content: Callable[[], str] | None = None
+    counts: Callable[[Sequence[Any]], int] | None = None
 
 
 ROWS: dict[str, Row] = {}
@@ -79,6 +82,7 @@ def op(
     variables: Sequence[str] = (),
     updates: Sequence[str] = (),
     in_place: bool = False,
+    counts: Callable[[Sequence[Any]], int] | None = None,
     **types: Sequence[DType],
 ) -> Callable[[Lower], Lower]:
     """Adds a row for each of `names`; keyword arguments are those of `Row`, the rest are type attributes."""
@@ -90,6 +94,7 @@ def op(
             ROWS[name] = Row(
                 name, lower, {k: tuple(v) for k, v in types.items()}, tuple(fixed), tuple(host), tuple(host_outputs),
                 generic, stateful_random, tuple(variables), tuple(updates), in_place,
+                counts=counts,
             )  # fmt: skip
         return lower
 

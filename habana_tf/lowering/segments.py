@@ -16,7 +16,8 @@ import numpy as np
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.primitives import Node
-from .array import ints, scalar_extent, static_slice
+from . import counts
+from .array import extents, scalar_extent, static_slice
 from .indexing import gather_axis, scatter_wide
 from .lowering import Lowering
 from .row import FLOATS, INDEX, NUMERIC, op
@@ -61,17 +62,17 @@ for _name, (_kind, _start) in _UNSORTED.items():
     )
 
 
-def _sorted_count(c: Lowering) -> int:
+def _sorted_count(c: Lowering) -> Extent:
     """The number of segments, which the last (greatest) id fixes."""
-    ids = ints(c, "segment_ids")
-    if sorted(ids) != ids:
+    count = c.counted("segment_ids")
+    if count == counts.UNORDERED:
         raise c.error("segment ids are not increasing")
-    if ids and ids[0] < 0:
+    if count == counts.NEGATIVE:
         raise c.error("segment ids must be non-negative")
-    return ids[-1] + 1 if ids else 0
+    return count
 
 
-@op("SegmentSum", fixed=["segment_ids"], T=NUMERIC, Tindices=INDEX)
+@op("SegmentSum", fixed=["segment_ids"], counts=counts.segments, T=NUMERIC, Tindices=INDEX)
 def segment_sum(c: Lowering) -> Node:
     return combined(c, c.inputs[0], c.inputs[1], "add", 0, _sorted_count(c))
 
@@ -102,7 +103,9 @@ def _sorted(kind: str, start: float) -> Callable[[Lowering], Node]:
 for _name, (_kind, _first, _types) in {
     "Prod": ("mul", 1, NUMERIC), "Max": ("max", 0, NUMERIC), "Min": ("min", 0, NUMERIC), "Mean": ("mean", 0, FLOATS),
 }.items():  # fmt: skip
-    op(f"Segment{_name}", fixed=["segment_ids"], T=_types, Tindices=INDEX)(_sorted(_kind, _first))
+    op(f"Segment{_name}", fixed=["segment_ids"], counts=counts.segments, T=_types, Tindices=INDEX)(
+        _sorted(_kind, _first)
+    )
 
 
 # -- rows picked first ----------------------------------------------------------------------------------------
@@ -144,9 +147,8 @@ def _sparse_gradient(power: float) -> Callable[[Lowering], Node]:
 
 
 for _name, _power in {"Sum": 0.0, "Mean": 1.0, "SqrtN": 0.5}.items():
-    op(f"SparseSegment{_name}", fixed=["segment_ids"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX)(
-        _sparse(_power, _sorted_count)
-    )
+    op(f"SparseSegment{_name}", fixed=["segment_ids"], counts=counts.segments, T=FLOATS, Tidx=INDEX,
+       Tsegmentids=INDEX)(_sparse(_power, _sorted_count))  # fmt: skip
     op(f"SparseSegment{_name}WithNumSegments", fixed=["num_segments"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX,
        Tnumsegments=INDEX)(_sparse(_power, lambda c: scalar_extent(c, "num_segments")))  # fmt: skip
     op(f"SparseSegment{_name}Grad", fixed=["output_dim0"], T=FLOATS, Tidx=INDEX, Tsegmentids=INDEX)(
@@ -158,7 +160,7 @@ for _name, _power in {"Sum": 0.0, "Mean": 1.0, "SqrtN": 0.5}.items():
 def sparse_times_dense(c: Lowering) -> Node:
     """The product of a matrix, given by the places and values of its elements, with a dense one."""
     b, places, values, dense = c.b, c.input("a_indices"), c.input("a_values"), c.input("b")
-    sizes = ints(c, "a_shape")
+    sizes = extents(c, "a_shape")
     if len(sizes) != 2 or places.rank != 2 or places.shape[1] != 2 or values.shape != places.shape[:1]:
         raise c.error("a_indices must be [elements, 2], a_values [elements] and a_shape two numbers")
     row, column = (b.reshape(static_slice(c, places, 1, k, 1), values.shape) for k in (0, 1))

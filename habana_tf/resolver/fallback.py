@@ -58,7 +58,7 @@ def otherwise(request: Request, why: Exception) -> Bound:
 
     cluster = request.cluster
     launched = len(cluster.nodes) > 1 or cluster.name != cluster.nodes[0].op
-    refused = refusals.refusal(cluster, request.shapes, request.values, launched)
+    refused = refusals.refusal(cluster, request.shapes, request.raw or request.values, launched)
     if refused is not None and not refused.taken:
         raise refused from why
     if refused is None:
@@ -69,7 +69,7 @@ def otherwise(request: Request, why: Exception) -> Bound:
         except Exception as further:  # what cannot be lowered cannot be interpreted: TensorFlow is left
             log.debug("%s: %s", cluster.name, _reason(further))
     try:
-        made = tensorflow_cpu.stock(cluster, request.shapes, request.values)
+        made = tensorflow_cpu.stock(cluster, request.shapes, request.raw or request.values)
     except tensorflow_cpu.Refused as theirs:
         raise (refused or theirs) from why
     _fall_back(cluster.name, why)

@@ -48,9 +48,13 @@ SETTINGS_LEFT_OUT = {
 `settings`)."""
 
 
-@functools.cache
-def names(kind: type) -> tuple[str, ...]:
+def names(kind: Any) -> tuple[str, ...]:
     """The fields of a dataclass that are in keys, in their order."""
+    return _names(kind)
+
+
+@functools.cache
+def _names(kind: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields(kind) if f.name not in LEFT_OUT.get(kind, ()))
 
 

@@ -30,6 +30,7 @@ from ..hardware.cpu import Target
 from ..ir.dtypes import from_label
 from ..ir.extent import Extent
 from ..ir.primitives import Program
+from ..lowering.counts import Count
 
 MOST_SCOPES = 8
 
@@ -103,9 +104,10 @@ class Provenance:
 
 def _pack_value(value: Any) -> dict[str, Any]:
     """A NumPy array as JSON data: its bytes, or the extents in an array of objects."""
+    counted = {"counted": True} if isinstance(value, Count) else {}
     if value.dtype == object:
-        return {"shape": value.shape, "extents": [pack_extent(n) for n in value.reshape(-1).tolist()]}
-    return {"shape": value.shape, "dtype": value.dtype.name, "hex": value.tobytes().hex()}
+        return {**counted, "shape": value.shape, "extents": [pack_extent(n) for n in value.reshape(-1).tolist()]}
+    return {**counted, "shape": value.shape, "dtype": value.dtype.name, "hex": value.tobytes().hex()}
 
 
 def _unpack_value(data: dict[str, Any]) -> Any:
@@ -114,6 +116,8 @@ def _unpack_value(data: dict[str, Any]) -> Any:
     if "extents" in data:
         out = np.empty(len(data["extents"]), object)
         out[:] = [unpack_extent(n) for n in data["extents"]]
-        return out.reshape(data["shape"])
+        out = out.reshape(data["shape"])
+        return out.view(Count) if data.get("counted") else out
     dtype = from_label(data["dtype"]).numpy
-    return np.frombuffer(bytes.fromhex(data["hex"]), dtype).reshape(data["shape"])
+    value = np.frombuffer(bytes.fromhex(data["hex"]), dtype).reshape(data["shape"])
+    return value.view(Count) if data.get("counted") else value

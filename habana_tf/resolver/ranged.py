@@ -14,16 +14,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from habana_tf import settings
+from habana_tf.cluster.cluster import content_digest
 from habana_tf.cluster.ranges import MOST_SIGNATURES, Form, guesses, kin
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber, hold
+from habana_tf.ir.primitives import Op, Program
 from habana_tf.lowering.lowering import LoweringError
 
-from . import recipes
-from .keys import recipe_key
+from . import keys, recipes
 from .provenance import Provenance
 from .recompilations import Change, History
 from .request import Request
@@ -31,6 +32,8 @@ from .request import Request
 log = logging.getLogger("habana_tf")
 
 Parts = Sequence[tuple[str, object]]
+Found = tuple[Recipe, str, list[int]]
+"""A recipe, how it came, and the values of its symbols."""
 
 _NEEDS_NUMBERS = (NeedsNumber, Unfit, LoweringError)
 """What says that there is no recipe for a range: a number is needed, or sizes are not known to agree."""
@@ -45,6 +48,10 @@ MOST_CLUSTERS = 4096
 """Clusters whose ranges are remembered, those met last."""
 MOST_FORMS = 64
 """Ranges of a cluster that are remembered, those used last."""
+FIRST_ALONE = 6
+"""Signatures of an op by itself that have recipes of their own before a range is tried."""
+MOST_ALONE = 64
+"""Signatures of an op by itself that are remembered, those met last."""
 MOST_REFUSED = 32
 """How often a range of a cluster is tried in vain before none is any more."""
 
@@ -53,12 +60,14 @@ MOST_REFUSED = 32
 class Ranges:
     """What is known of the ranges of a cluster. forms: those that have a recipe, the one used last at the end.
 
-    refused: per form over symbolic extents why there is no recipe for it, once for each of all `tries`.
+    refused: per form over symbolic extents why there is no recipe for it, once for each of all `tries`. alone: of an op
+    by itself the signatures that it met, the last ones.
     """
 
     forms: list[Form] = field(default_factory=list)
     refused: dict[Form, list[str]] = field(default_factory=dict)
     tries: int = 0
+    alone: list[Signature] = field(default_factory=list)
 
     def used(self, form: Form) -> None:
         """Moves a form to the end, or adds it there."""
@@ -79,7 +88,7 @@ def ranges_of(computed: str) -> Ranges:
 
 def ranged(
     request: Request, computed: Parts, known: History, met: Signature, changed: tuple[Change, ...], goal: Target
-) -> tuple[tuple[Recipe, str, list[int]] | None, str]:
+) -> tuple[Found | None, str]:
     """The recipe for a range that takes this signature, how it came and the symbols' values; or None and why not.
 
     computed: what the cluster computes, as parts of a key. changed: what is new about the signature. A form that cannot
@@ -88,11 +97,8 @@ def ranged(
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, ""
     ranges = ranges_of(json.dumps(computed))
-    for form in reversed(ranges.forms):
-        if (dims := form.dims(met)) is not None:
-            found = _recipe_for(form, dims, request, computed, goal)
-            ranges.used(form)
-            return (*found, dims), ""
+    if (found := _taken(ranges, request, computed, met, goal)) is not None:
+        return found, ""
     if changed and all(c.value for c in changed) and (same := _same_program(request, goal)) is not None:
         return (same, "known", []), ""
     comparable = known.comparable(met)
@@ -101,6 +107,43 @@ def ranged(
     if not earlier:
         another = any(c.input == request.cluster.inputs[k].name for c in changed for k in variables)
         return None, "another model of these ops: a variable's shape differs" if another else ""
+    return _guessed(ranges, request, computed, earlier, met, goal)
+
+
+def ranged_alone(request: Request, program: Program, goal: Target) -> Found | None:
+    """The recipe for a range that takes what an op by itself met; None where it gets one for just this.
+
+    An op stands in many places of a program, so that some shapes of it are no sign of sizes that change: the first
+    ones have recipes of their own. So have products, whose code is the better for known sizes.
+    """
+    if not settings.TF_ENABLE_DYNAMIC_SHAPES.get() or any(n.op is Op.CONTRACT for n in program.nodes()):
+        return None
+    computed = keys.computed(request.cluster, content_digest(request.data))
+    ranges = ranges_of(json.dumps(computed))
+    met = Signature.of(request.shapes, request.values)
+    if (found := _taken(ranges, request, computed, met, goal)) is not None:
+        return found
+    earlier = kin(met, ranges.alone, [k for k, a in enumerate(request.cluster.inputs) if a.variable])
+    ranges.alone = [*(s for s in ranges.alone if s != met), met][-MOST_ALONE:]
+    if len(earlier) < FIRST_ALONE:
+        return None
+    return _guessed(ranges, request, computed, earlier[-MOST_SIGNATURES:], met, goal)[0]
+
+
+def _taken(ranges: Ranges, request: Request, computed: Parts, met: Signature, goal: Target) -> Found | None:
+    """The recipe of a range that is known and takes a signature."""
+    for form in reversed(ranges.forms):
+        if (dims := form.dims(met)) is not None:
+            found = _recipe_for(form, dims, request, computed, goal)
+            ranges.used(form)
+            return (*found, dims)
+    return None
+
+
+def _guessed(
+    ranges: Ranges, request: Request, computed: Parts, earlier: Sequence[Signature], met: Signature, goal: Target
+) -> tuple[Found | None, str]:
+    """The recipe of a new range over earlier signatures and this one; or None and why not."""
     reasons: list[str] = []
     for new in guesses([*earlier, met]):
         dims = new.dims(met)
@@ -140,7 +183,7 @@ def _recipe_for(form: Form, dims: list[int], request: Request, computed: Parts, 
     beyond: list[list[str]] = []
     for _ in range(MOST_PARTS):
         parts = [*computed, ("inputs", inputs), ("fixed", fixed)]
-        key = recipe_key(goal, [*parts, ("beyond", beyond)] if beyond else parts, request.cluster.has_bf16)
+        key = keys.recipe_key(goal, [*parts, ("beyond", beyond)] if beyond else parts, request.cluster.has_bf16)
         recipe, how = recipes.recipe_of(key, source, source.program, goal)
         if hold(recipe.conditions, dims):
             return recipe, how

@@ -9,6 +9,7 @@ from typing import Any
 from habana_tf.ir.dtypes import from_tf
 
 from ..cluster.cluster import parsed
+from ..lowering.counts import Count
 from .provenance import Provenance
 
 TensorMet = tuple[int, tuple[int, ...], bytes | None]
@@ -17,14 +18,24 @@ TensorMet = tuple[int, tuple[int, ...], bytes | None]
 
 @dataclass(frozen=True)
 class Request(Provenance):
-    """A cluster with the shapes and fixed values it met: what a recipe for just these is compiled from."""
+    """A cluster with the shapes and fixed values it met: what a recipe for just these is compiled from.
+
+    values: a `Count` stands there for values that decide one number only; raw: all values, as they were met.
+    """
 
     shapes: Sequence[tuple[int, ...]]
+    raw: Sequence[Any | None] = ()
 
     @classmethod
     def met(cls, data: bytes, signature: Sequence[TensorMet]) -> Request:
         """data: a serialized cluster; signature: one per input."""
-        return cls(data, parsed(data), [tuple(shape) for _, shape, _ in signature], [_value(x) for x in signature])
+        cluster, raw = parsed(data), [_value(x) for x in signature]
+        values = list(raw)
+        for inputs, counts in cluster.counted:
+            if all(raw[k] is not None for k in inputs):
+                number = Count.of(counts([raw[k] for k in inputs]))
+                values = [number if k in inputs else v for k, v in enumerate(values)]
+        return cls(data, cluster, [tuple(shape) for _, shape, _ in signature], values, raw=raw)
 
 
 def _value(item: TensorMet) -> Any | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from habana_tf import memory
@@ -28,7 +29,7 @@ from . import programs
 from .fallback import FallbackForbidden, interpreted, otherwise
 from .keys import computed, program_key, recipe_key
 from .one_op import one_op
-from .ranged import ranged
+from .ranged import ranged, ranged_alone
 from .recipes import CompileForbidden, recipe_of, recipe_of_program
 from .recompilations import Met, history, record, record_one_op
 from .request import Request, TensorMet
@@ -102,8 +103,13 @@ def _one_op(request: Request, goal: Target) -> Bound:
     op = request.cluster.nodes[0].op
     try:
         form = one_op(request, goal)
-        key = program_key(form.program, goal)
-        recipe, how = recipe_of_program(key, form.source, form.program, goal)
+        found = ranged_alone(request, form.program, goal) if not form.dims else None
+        if found is not None:
+            recipe, how, dims = found
+            form = replace(form, dims=dims)
+        else:
+            key = program_key(form.program, goal)
+            recipe, how = recipe_of_program(key, form.source, form.program, goal)
     except Unfit as why:
         record_one_op(op, "interpreted")
         bound = interpreted(request, why)
