@@ -18,6 +18,8 @@ from hypothesis.internal.conjecture import providers
 from tests import installation
 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+os.environ["TF_CPU_RUNTIME_FALLBACK"] = "forbid"
+"""A cluster that cannot be compiled fails its test, also in child processes, but for tests of what runs it then."""
 
 # Hypothesis also draws numbers that stand in modules loaded so far: examples would depend on which tests ran before in
 # the same process. Now they depend on its version alone, which pyproject.toml fixes.
@@ -53,6 +55,12 @@ def without_hpu() -> Iterator[None]:
     before = device_state.is_loaded()
     yield
     assert before or not device_state.is_loaded(), "this test has loaded HPU: it wants @on_hpu of tests/child.py"
+
+
+@pytest.fixture
+def falling_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster that cannot be compiled runs all the same, as for users."""
+    monkeypatch.setenv("TF_CPU_RUNTIME_FALLBACK", "allow")
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def fails_when_run(labels: Any, outputs: Any) -> Any:
         return tf.reduce_mean(labels - outputs)
 
 
-class Layer(layers.Layer):
+class Layer(tf.keras.layers.Layer):
     def call(self, x: Any) -> Any:
         return tf.matmul(x, tf.ones([9, 9]))
 

@@ -18,6 +18,8 @@ SCRIPT = Path(error_place_cases.__file__)
 LEFT_OUT = "/habana_tf/", "/tensorflow/python/eager/"
 """Files whose frames do not count: ours, and TensorFlow's tracing of functions (Keras' step is traced once)."""
 PLACE = re.compile(r' *File "([^"]*)", line (\d+), in (\S+)')
+SEVERAL, WORDS = "a loss that fails when it is run", "labels below zero"
+"""A case whose error TensorFlow may tell more than once, as one of "2 root error(s)", and what is in its last line."""
 OUTSIDE = (
     "inputs of another shape",
     "several steps",
@@ -43,8 +45,11 @@ def cases() -> dict[str, list[dict[str, str]]]:
 def test_an_error_is_told_as_stock_tensorflow_tells_it(cases: dict[str, list[dict[str, str]]], name: str) -> None:
     stock, ours = cases[name]
     assert ours["type"] == stock["type"] != "none"
-    assert lines(ours["text"]) == lines(stock["text"])
-    places = [match for line in lines(stock["text"]) if (match := PLACE.match(line))]
+    told, wanted = lines(ours["text"]), lines(stock["text"])
+    if name == SEVERAL:
+        told, wanted = ([*{line: 0 for line in text if PLACE.match(line) or WORDS in line}] for text in (told, wanted))
+    assert told == wanted
+    places = [match for line in wanted if (match := PLACE.match(line))]
     users = any(match[1] == str(SCRIPT) for match in places)
     assert users or name.startswith(OUTSIDE), places
 
@@ -60,9 +65,10 @@ def lines(text: str) -> list[str]:
     ours = False
     for line in filter(str.strip, plain.splitlines()):
         match = PLACE.match(line)
-        ours = bool(match and any(path in match[1] for path in LEFT_OUT)) or (
-            ours and not match and line.startswith("  ")
-        )
-        if not ours:
+        if match:
+            left_out = any(path in match[1] for path in LEFT_OUT)
+        elif not line.startswith("  "):
+            left_out = False
+        if not left_out:
             found.append(line)
     return found

@@ -1,16 +1,18 @@
 """What runs a cluster that has no recipe: the interpreter of the primitives, or else TensorFlow on the CPU.
 
 A program the code generator cannot take is interpreted, with one warning that names it; a cluster that cannot even be
-lowered is left to TensorFlow on the CPU (`tensorflow_cpu`). With TF_CPU_RUNTIME_FALLBACK=forbid both are errors.
+lowered is left to TensorFlow on the CPU (`tensorflow_cpu`). With TF_CPU_RUNTIME_FALLBACK=forbid both are errors. The
+process says at its end, too, which clusters these were and what to report.
 """
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from habana_tf import settings
+from habana_tf import settings, version
 from habana_tf.cluster import refusals
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir import extent as ext
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("habana_tf")
 
 UNIMPLEMENTED = 12
+
+_KEPT = 8
+"""Clusters without a recipe that the end of the process names; the others are counted."""
+_failed: dict[str, str] = {}
+"""Why a cluster could not be compiled, by its name, in the order in which it was tried."""
 
 
 class FallbackForbidden(RuntimeError):
@@ -80,6 +87,22 @@ def otherwise(request: Request, why: Exception) -> Bound:
 def _fall_back(name: str, why: Exception) -> None:
     if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid":
         raise FallbackForbidden(f"{name} cannot be compiled ({_reason(why)}) and TF_CPU_RUNTIME_FALLBACK=forbid")
+    if not _failed:
+        atexit.register(_tell_all)
+    _failed.setdefault(name, _reason(why))
+
+
+def _tell_all() -> None:
+    """One message about all of them: the warning of each may have scrolled away."""
+    names = list(_failed)
+    shown = "; ".join(f"{name} ({_failed[name]})" for name in names[:_KEPT])
+    more = f" and {len(names) - _KEPT} more" if len(names) > _KEPT else ""
+    log.warning(
+        "%d op%s or cluster%s of this process could not be compiled and ran slowly: %s%s. That is a defect or a gap of "
+        "habana_tf: please report this line with the program. TF_CPU_RUNTIME_FALLBACK=forbid makes it an error that "
+        "shows where (habana_tf %s)",
+        len(names), *("s" if len(names) > 1 else "",) * 2, shown, more, version.__version__,
+    )  # fmt: skip
 
 
 def _reason(why: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,27 @@ def test_operands_must_fit() -> None:
     b = Builder()
     with pytest.raises(ShapeError, match="loop"):
         b.loop(Loop(2, _cell(Builder()), 2, ((0, 1),), ((0, 1), (0, 1))), [b.input((3, 8), F32)] * 5)
+
+
+@pytest.mark.parametrize("dtype", [DType.F32, DType.BF16], ids=lambda dtype: dtype.label)
+@pytest.mark.parametrize("terms", [1, 2], ids=["as it is", "transposed"])
+def test_products_without_rows_columns_or_terms(dtype: DType, terms: int) -> None:
+    """In a loop whose turns share the second factor, and behind a product: a sum of no terms is zero."""
+    product = Contraction((0, 1), (terms, 3 - terms), (0, 2))
+    for m, k, n in itertools.product((0, 40), (0, 40), (0, 32)):
+        if m and k and n:
+            continue
+        factor = (k, n) if terms == 1 else (n, k)
+        body = Builder()
+        total, row, weight = (body.input(shape, dtype) for shape in ((m, n), (m, k), factor))
+        total = body.map("add", total, body.contract(row, weight, product))
+        loop = Loop(8, Program(body.inputs, [total, total]), 1, ((0, 1),), ((0, 1),))
+        b = Builder()
+        src = [b.input(shape, dtype) for shape in ((m, n), (8, m, k), factor)]
+        program = Program(b.inputs, b.loop(loop, src))
+        check(program, [np.ones(inner.shape, dtype.numpy) for inner in program.inputs])  # type: ignore[arg-type]
+        b = Builder()
+        first = b.map("exp", b.contract(b.input((m, k), dtype), b.input(factor, dtype), product))
+        last = b.contract(first, b.input((n, 24), dtype), Contraction((0, 1), (1, 2), (0, 2)))
+        program = Program(b.inputs, [b.map("add", last, b.input((m, 24), dtype))])
+        check(program, [np.ones(inner.shape, dtype.numpy) for inner in program.inputs])  # type: ignore[arg-type]

@@ -117,7 +117,7 @@ def no_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipes, "compile_program", unfit)
 
 
-@pytest.mark.usefixtures("no_kernel")
+@pytest.mark.usefixtures("no_kernel", "falling_back")
 def test_what_cannot_be_compiled_is_interpreted_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     data = _cluster("TopKV2", T="float32", sorted=True, Tk="int32", index_type="int32")
     x = _floats(4, 9)
@@ -128,6 +128,7 @@ def test_what_cannot_be_compiled_is_interpreted_with_a_warning(caplog: pytest.Lo
     assert "TopKV2" in caplog.text and "interpreted" in caplog.text
 
 
+@pytest.mark.usefixtures("falling_back")
 @pytest.mark.parametrize("fallback", ["allow", "forbid"])
 def test_a_second_process_does_not_try_again(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, no_kernel: None, caplog: pytest.LogCaptureFixture, fallback: str
@@ -149,6 +150,7 @@ def test_a_second_process_does_not_try_again(
     assert cache.stats().counts().known_failures == 1
 
 
+@pytest.mark.usefixtures("falling_back")
 @pytest.mark.parametrize("error", [RuntimeError, RecursionError, KeyError])
 def test_a_defect_of_the_compiler_interprets_the_cluster_and_is_not_remembered(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: type[Exception]

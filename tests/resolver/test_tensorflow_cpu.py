@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,14 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from habana_tf.lowering import table
-from tests.child import on_hpu
+from tests.child import on_hpu, python
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -3.0]], "f4")
 
 
 @contextmanager
 def broken(*ops: str, error: type[Exception] = TypeError) -> Iterator[None]:
-    """Lets the lowerings of these ops fail, as by a defect."""
+    """Lets the lowerings of these ops fail, as by a defect, and other ways to run them be taken."""
 
     def fail(_: Any) -> Any:
         raise error("a defect")
@@ -27,9 +28,12 @@ def broken(*ops: str, error: type[Exception] = TypeError) -> Iterator[None]:
     for op, row in rows.items():
         assert row is not None
         table.ROWS[op] = dataclasses.replace(row, lower=fail)
+    before = os.environ.pop("TF_CPU_RUNTIME_FALLBACK", None)
     try:
         yield
     finally:
+        if before is not None:
+            os.environ["TF_CPU_RUNTIME_FALLBACK"] = before
         table.ROWS.update({op: row for op, row in rows.items() if row is not None})
 
 
@@ -78,3 +82,20 @@ def test_where_tensorflow_refuses_too_the_error_is_its_own() -> None:
             assert "Matrix size-incompatible: In[0]: [2,3], In[1]: [2,3]" in str(error)
         else:
             raise AssertionError("not refused")
+
+
+def test_the_end_of_a_process_names_what_could_not_be_compiled() -> None:
+    script = """
+    import tensorflow as tf
+    import habana_tf
+    habana_tf.load_habana_module()
+    from tests.resolver.test_tensorflow_cpu import X, broken
+    with broken("Tanh", "Sinh"):
+        tf.tanh(tf.constant(X)), tf.tanh(tf.constant(X[:1])), tf.sinh(tf.constant(X))
+    print("worked", flush=True)
+    """
+    last = python(script, imported=True).stderr.strip().splitlines()[-1]
+    assert "2 ops or clusters of this process could not be compiled" in last, last
+    assert "Tanh (TypeError: a defect); Sinh (TypeError: a defect)" in last and "please report" in last
+    nothing = python(script.replace('"Tanh", "Sinh"', ""), imported=True)
+    assert "could not be compiled" not in nothing.stderr

@@ -140,7 +140,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     step = min((abs(x.b) for x in c.k), default=0) * size
     tall = step >= 512 and rows >= 96 and (panel > (16 << 10) or depth > WAYS * (PAGE // math.gcd(step, PAGE)))
     once = once and rows >= MET and bool(c.k) and not symbolic
-    packed = must_pack or ((tall or once) and c.lane is not None and c.lane in c.n)
+    packed = must_pack or ((tall or once) and depth > 0 and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
     lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
