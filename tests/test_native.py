@@ -8,7 +8,8 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -105,23 +106,26 @@ def test_workers_that_slept_wake_on_other_processors_than_the_callers(kernel: tu
     here = frozenset(os.sched_getaffinity(0))
     for _ in range(3):
         _bridge.run_program(program, [x])
-        time.sleep(0.05)  # the workers sleep after half a millisecond
+        wait_until(others_sleep)
     kept_off = {frozenset(os.sched_getaffinity(int(task))) for task in os.listdir("/proc/self/task")} - {here}
     assert {len(here - mask) for mask in kept_off} == {1}
     assert frozenset(os.sched_getaffinity(0)) == here
 
 
 def test_a_caller_sleeps_while_it_waits_long_for_the_others() -> None:
-    caller, did = threading.get_ident(), []
+    """The other's part of the work does not end before the caller is seen to sleep."""
+    caller, native = threading.get_ident(), threading.get_native_id()
+    begun, left, slept = threading.Event(), threading.Event(), []
 
     def work(buffers: int, dims: int, begin: int, end: int) -> None:
-        own = threading.get_ident() == caller
-        until = time.monotonic() + 60
-        while own and not did and time.monotonic() < until:  # the other has begun
-            time.sleep(0.001)
-        if not own:
-            did.append(threading.get_ident())
-            time.sleep(0.3)
+        if threading.get_ident() == caller:
+            assert begun.wait(60)
+            left.set()
+            return
+        begun.set()
+        assert left.wait(60)
+        wait_until(lambda: all(time.sleep(0.001) or state(native) == "S" for _ in range(20)))
+        slept.append(True)
 
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(work)
     address = ctypes.cast(function, ctypes.c_void_p).value
@@ -129,11 +133,27 @@ def test_a_caller_sleeps_while_it_waits_long_for_the_others() -> None:
     program = _bridge.make_program(
         "slow", [(address, [0], [], 2, 1)], [(1, 0, 0, 8)], [(F32, [2])], 0, data=_bridge.RecipeData(b"", function)
     )
-    took, used = time.monotonic(), time.thread_time()
     _bridge.run_program(program, [])
-    took, used = time.monotonic() - took, time.thread_time() - used
-    assert len(did) == 1
-    assert took > 0.3 > 4 * used
+    assert slept == [True]
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    """Waits for a condition, for a minute at most."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, "it has not come about in a minute"
+        time.sleep(0.001)
+
+
+def state(task: int) -> str:
+    """Of a thread of this process: R runs, S sleeps."""
+    return Path(f"/proc/self/task/{task}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def others_sleep() -> bool:
+    """Whether all threads of this process sleep but the one that asks."""
+    tasks = (int(name) for name in os.listdir("/proc/self/task"))
+    return all(state(task) == "S" for task in tasks if task != threading.get_native_id())
 
 
 def blocks(kernel: tuple[int, Any], parts: int, **changed: Any) -> _bridge.Program:

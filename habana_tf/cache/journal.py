@@ -19,7 +19,6 @@ however long, readers take the end, in pieces.
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 import time
@@ -57,8 +56,6 @@ _MOST_LINE_BYTES = 1 << 16
 _PIECE = 1 << 16
 _MOST_READ = 1000
 """Entries that one flush reads to find the nearest; each takes about 0.1 ms."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -169,7 +166,11 @@ def _last_lines(file: int) -> Iterator[bytes]:
     size = os.fstat(file).st_size
     at = max(size - _MOST_READ_BYTES, 0)
     if at:
-        _log.warning("recipe cache: the journal has %d bytes, and its last %d are read", size, _MOST_READ_BYTES)
+        import logging
+
+        logging.getLogger(__name__).warning(
+            "recipe cache: the journal has %d bytes, and its last %d are read", size, _MOST_READ_BYTES
+        )
     rest = b""
     while at < size and (piece := os.pread(file, min(_PIECE, size - at), at)):
         at += len(piece)
