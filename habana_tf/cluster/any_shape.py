@@ -65,9 +65,19 @@ def generalize(
 ) -> Generic | None:
     """The generic form of a launch of one op; None when these shapes have none (empty tensors, bad arguments).
 
+    Nor have sizes with a product that no integer of generated code holds.
+
     Without leading axes of size 1, shapes that an op refuses beside each other may look as if they fitted: an op that
     does not broadcast ("same") has a generic form for inputs of one shape only.
     """
+    form = _generalized(row, node, shapes, values)
+    fits = form is None or (max(form.dims, default=0) <= ext.LARGEST and ext.overflow(form.result) is None)
+    return form if fits else None
+
+
+def _generalized(
+    row: Row, node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
+) -> Generic | None:
     if row.generic == "same":
         return _elementwise(shapes, values) if len(set(shapes)) == 1 else None
     if row.generic == "elementwise":

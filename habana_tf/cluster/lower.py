@@ -10,7 +10,7 @@ from typing import Any
 
 from ..ir.builder import Builder, ShapeError
 from ..ir.conditions import NeedsNumber, Premises
-from ..ir.extent import Extent
+from ..ir.extent import Extent, overflow
 from ..ir.primitives import IndexCheck, Node, Program
 from ..lowering.counts import Count
 from ..lowering.lowering import Lowering, LoweringError
@@ -106,7 +106,11 @@ def lower_node(
         raise LoweringError(f"{n.op} {n.name!r}: {e}") from e
     except NeedsNumber as e:
         raise e if n.name in str(e) else NeedsNumber(f"{n.op} {n.name!r}: {e}") from e
-    return [result] if isinstance(result, Node) else list(result)
+    outputs = [result] if isinstance(result, Node) else list(result)
+    for made in outputs:
+        if (factors := overflow(made.shape)) is not None:
+            raise context.error("Encountered overflow when multiplying {} with {}, result: -1".format(*factors))
+    return outputs
 
 
 def _check_ranks(c: Lowering) -> None:

@@ -131,7 +131,6 @@ def _kernel(
     n: ClusterNode, inputs: Sequence[Node], known: Sequence[Any | None], fill: int, wide: bool
 ) -> tuple[int, str] | None:
     """What the CPU kernel says with unknown values all `fill`. wide: with float32 in the place of bfloat16."""
-    import numpy as np
     import tensorflow as tf
 
     facts = opdefs.known(n.op)
@@ -141,8 +140,7 @@ def _kernel(
             for x, value, resource in zip(inputs, known, _resources(n), strict=True):
                 dtype = _type(x.dtype, wide)
                 shape = [e for e in x.shape if isinstance(e, int)]
-                array = np.full(shape, fill, dtype.numpy) if value is None else value.astype(dtype.numpy)
-                tensor = _tensor(array, dtype)
+                tensor = _filled(shape, dtype, fill) if value is None else _tensor(value.astype(dtype.numpy), dtype)
                 given.append(_variable(tensor, dtype) if resource else tensor)
             _execute(n.op, len(facts.output_types(n.proto)), given, _attributes(n.proto, facts, wide))
         except tf.errors.OpError as error:
@@ -182,6 +180,17 @@ def _tensor(array: Any, dtype: DType) -> Any:
 
     current = context.context()
     return ops.EagerTensor(array, device=current.device_name, dtype=dtype.tf_enum)
+
+
+def _filled(shape: list[int], dtype: DType, fill: int) -> Any:
+    """One without elements may have sizes that NumPy does not take."""
+    import numpy as np
+
+    if 0 not in shape:
+        return _tensor(np.full(shape, fill, dtype.numpy), dtype)
+    sizes = _tensor(np.array(shape, np.int64), DType.I64)
+    nothing = _tensor(np.zeros(0, dtype.numpy), dtype)
+    return _execute("Reshape", 1, [nothing, sizes], ("T", dtype.tf_enum, "Tshape", DType.I64.tf_enum))[0]
 
 
 def _variable(value: Any, dtype: DType) -> Any:

@@ -8,6 +8,7 @@ the recipe cache.
 from __future__ import annotations
 
 import json
+import math
 import threading
 import zlib
 from collections.abc import Mapping, Sequence
@@ -150,6 +151,13 @@ class Recipe:
         return found
 
 
+class TooLarge(Exception):
+    """A launch needs more bytes than an integer of the runtime holds; the message says what for."""
+
+    tf_code = 8
+    """TensorFlow's RESOURCE_EXHAUSTED."""
+
+
 _linking = threading.Lock()
 
 
@@ -160,7 +168,7 @@ def bind(
     """The runtime's program for a recipe with its symbolic extents set to `dims`; the one that is alive, if there is.
 
     shapes: the outputs' shapes where they differ from the recipe's own (a generic recipe works on collapsed axes).
-    ops: what messages call the ops of the cluster.
+    ops: what messages call the ops of the cluster. Raises TooLarge for sizes that no memory holds.
     """
     from habana_tf._native import _bridge
 
@@ -181,6 +189,12 @@ def bind(
     if (alive := recipe.data.find(bound_to)) is not None:
         return alive
     offsets, total, _ = recipe.workspace(numbers)
+    own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
+    outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
+    sizes = [math.prod(s) * d.bytes for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
+    for what, nbytes in [*((f"output {k}", n) for k, n in enumerate(sizes)), ("the workspace", total)]:
+        if nbytes > ext.LARGEST:
+            raise TooLarge(f"HPU:0 is out of memory: {what} of launch {recipe.name!r} asks for {nbytes} bytes")
     calls = []
     for call in recipe.calls:
         grid = ext.evaluate(call.grid, numbers)
@@ -203,8 +217,6 @@ def bind(
             for k, start, step, block in x.windows
         ]
         loops.append((x.first, x.calls, x.trips, windows, list(x.carried), x.blocks))
-    own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
-    outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
         recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to, loops,

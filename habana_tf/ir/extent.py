@@ -304,6 +304,25 @@ def _atom_bounds(atom: Atom) -> tuple[int, int | None]:
             return low // by, None if high is None else high // by
 
 
+LARGEST = 2**63 - 1
+"""What the runtime, generated code and TensorFlow hold a size in is an int64."""
+
+
+def overflow(shape: Iterable[Extent]) -> tuple[int, int] | None:
+    """Where the elements of a shape cannot be counted: the product so far, and the extent that takes it past LARGEST.
+
+    As TensorFlow does it, in order: a zero behind them comes too late. None for a shape with symbols in it.
+    """
+    so_far = 1
+    for n in shape:
+        if not isinstance(n, int):
+            return None
+        if so_far * n > LARGEST:
+            return so_far, n
+        so_far *= n
+    return None
+
+
 def div(e: Extent, by: int) -> Extent:
     """Floor division by a positive constant."""
     if by == 1:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.extent import LARGEST
 
 from ..cluster.cluster import parsed
 from ..lowering.counts import Count
@@ -39,9 +41,12 @@ class Request(Provenance):
 
 
 def _value(item: TensorMet) -> Any | None:
-    """A fixed input's value as a NumPy array."""
+    """A fixed input's value as a NumPy array; None for one of sizes that no array has, though it has no elements: its
+    op refuses it, in words that its shape is enough for."""
     import numpy as np
 
     tf_type, shape, value = item
     dtype = from_tf(tf_type)
-    return None if value is None or dtype is None else np.frombuffer(value, dtype.numpy).reshape(shape)
+    if value is None or dtype is None or math.prod(n for n in shape if n) * dtype.bytes > LARGEST:
+        return None
+    return np.frombuffer(value, dtype.numpy).reshape(shape)

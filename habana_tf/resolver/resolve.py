@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from habana_tf import memory
 from habana_tf.cluster.cluster import content_digest
 from habana_tf.cluster.signature import Signature
-from habana_tf.compiler.recipe import Recipe, bind
+from habana_tf.compiler.recipe import Recipe, TooLarge, bind
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
@@ -49,7 +49,7 @@ def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
     try:
         alone = len(request.cluster.nodes) == 1 and request.cluster.nodes[0].op != LOOP
         return _one_op(request, target()) if alone else _several_ops(request, target())
-    except (CompileForbidden, FallbackForbidden, CustomLoweringError, MemoryError, TimeoutError):
+    except (CompileForbidden, FallbackForbidden, CustomLoweringError, MemoryError, TimeoutError, TooLarge):
         raise
     except Exception as why:
         bound = otherwise(request, why)

@@ -5,9 +5,11 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <stdexcept>
 
 #include "bridge/hooks.h"
+#include "runtime/checked.h"
 #include "runtime/program.h"
 
 namespace habana {
@@ -19,12 +21,9 @@ void SetOutputs(Program* program, const std::vector<OutputTuple>& outputs,
   for (const auto& [dtype, dims] : outputs) {
     const size_t size = DataTypeSize(dtype);
     if (size == 0) throw nb::value_error("an output has a data type that is not a plain number");
-    int64_t elements = 1;
-    for (int64_t d : dims) {
-      if (d < 0) throw nb::value_error("an output has a negative extent");
-      elements *= d;
-    }
-    program->outputs.push_back({dtype, dims, static_cast<size_t>(elements) * size});
+    const Checked nbytes = NumBytes(size, dims);
+    if (!nbytes.ok()) throw nb::value_error("an output has an extent, or a size, that no tensor can have");
+    program->outputs.push_back({dtype, dims, static_cast<size_t>(nbytes.value())});
   }
   for (const auto& [index, reserve] : states) {
     if (index < 0) throw nb::value_error("a random state has a negative index");
@@ -44,9 +43,9 @@ nb::object MemoryView(void* data, size_t nbytes, bool writable) {
 // A 64-byte aligned copy or result.
 struct Aligned {
   char* data;
-  explicit Aligned(size_t nbytes)
-      : data(static_cast<char*>(
-            std::aligned_alloc(kAlignment, (nbytes + kAlignment) / kAlignment * kAlignment))) {}
+  explicit Aligned(size_t nbytes) : data(static_cast<char*>(AlignedMemory(nbytes + 1))) {
+    if (data == nullptr) throw std::bad_alloc();
+  }
   ~Aligned() { std::free(data); }
   Aligned(const Aligned&) = delete;
   Aligned& operator=(const Aligned&) = delete;
@@ -76,6 +75,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   }
   SetOutputs(program.get(), outputs, states);
   for (const auto& [call, input, output] : copies) {
+    if (call < 0 || output < 0) throw nb::value_error("a copy has a negative field");
     program->copies.push_back({static_cast<size_t>(call), input, static_cast<size_t>(output)});
   }
   for (const auto& [input, output] : in_place) {

@@ -14,6 +14,7 @@
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
 #include "runtime/card.h"
+#include "runtime/program.h"
 #include "runtime/timeline.h"
 #include "tensorflow/c/experimental/stream_executor/stream_executor.h"
 
@@ -63,9 +64,7 @@ void Deallocate(const SP_Device*, SP_DeviceMemoryBase* mem) {
   mem->size = 0;
 }
 
-void* HostMemoryAllocate(const SP_Device*, uint64_t size) {
-  return std::aligned_alloc(64, (size + 63) / 64 * 64 + (size == 0 ? 64 : 0));
-}
+void* HostMemoryAllocate(const SP_Device*, uint64_t size) { return AlignedMemory(size); }
 
 void HostMemoryDeallocate(const SP_Device*, void* mem) { std::free(mem); }
 

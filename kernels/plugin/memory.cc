@@ -72,7 +72,8 @@ void* AllocateHbm(uint64_t bytes) {
   Regions& regions = TheRegions();
   const HostMemory host = ReadHostMemory();
   std::lock_guard<std::mutex> lock(regions.mutex);
-  if (counters.device_bytes.load() + static_cast<int64_t>(bytes) > GetCard().hbm_bytes) {
+  const uint64_t capacity = static_cast<uint64_t>(GetCard().hbm_bytes);
+  if (bytes > capacity || static_cast<uint64_t>(counters.device_bytes.load()) > capacity - bytes) {
     counters.hbm_refusals.fetch_add(1);
     return nullptr;
   }

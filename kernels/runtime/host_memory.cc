@@ -1,5 +1,8 @@
 #include "runtime/host_memory.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <fstream>
 #include <limits>
@@ -52,6 +55,18 @@ void ApplyCgroup(const std::string& root, std::string path, const char* limit_na
   }
 }
 
+// Lowers `host` to what this process may still map (ulimit -v).
+void ApplyAddressSpace(HostMemory* host) {
+  rlimit limit;
+  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(kNone)) return;
+  const int64_t pages = ReadNumber("/proc/self/statm");
+  if (pages == kNone) return;
+  const int64_t mapped = pages * static_cast<int64_t>(sysconf(_SC_PAGESIZE));
+  const int64_t most = static_cast<int64_t>(limit.rlim_cur);
+  host->total = std::min(host->total, most);
+  host->available = std::min(host->available, std::max<int64_t>(0, most - mapped));
+}
+
 }  // namespace
 
 HostMemory ReadHostMemory() {
@@ -85,6 +100,7 @@ HostMemory ReadHostMemory() {
       }
     }
   }
+  ApplyAddressSpace(&host);
   return host;
 }
 

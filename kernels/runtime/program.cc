@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 #include "runtime/card.h"
 #include "runtime/counters.h"
@@ -202,11 +203,17 @@ size_t DataTypeSize(int tf_dtype) {
   }
 }
 
+void* AlignedMemory(size_t nbytes) {
+  size_t room;
+  if (__builtin_add_overflow(std::max<size_t>(nbytes, 1), kAlignment - 1, &room)) return nullptr;
+  return std::aligned_alloc(kAlignment, room / kAlignment * kAlignment);
+}
+
 RecipeData::RecipeData(const void* constants, size_t nbytes, std::shared_ptr<void> keepalive)
     : constant_bytes_(nbytes), keepalive_(std::move(keepalive)) {
   if (nbytes == 0) return;
-  const size_t rounded = (nbytes + kAlignment - 1) / kAlignment * kAlignment;
-  constants_ = static_cast<char*>(std::aligned_alloc(kAlignment, rounded));
+  constants_ = static_cast<char*>(AlignedMemory(nbytes));
+  if (constants_ == nullptr) throw std::bad_alloc();
   std::memcpy(constants_, constants, nbytes);
 }
 

@@ -24,6 +24,9 @@ namespace habana {
 
 constexpr size_t kAlignment = 64;
 
+// Memory at an address that is a multiple of kAlignment, for std::free; null where there is none.
+HABANA_EXPORT void* AlignedMemory(size_t nbytes);
+
 // Bytes of one element of a TensorFlow data type, or 0 for types that are not plain numbers.
 HABANA_EXPORT size_t DataTypeSize(int tf_dtype);
 

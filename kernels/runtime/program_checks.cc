@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <string>
 
+#include "runtime/checked.h"
 #include "runtime/program.h"
 
 namespace habana {
@@ -17,9 +18,8 @@ bool Program::IsCustom(const Call& call) const {
   size_t at = 2;
   for (const auto* tensors : {&custom.inputs, &custom.outputs}) {
     for (const CustomTensor& tensor : *tensors) {
-      int64_t nbytes = static_cast<int64_t>(DataTypeSize(tensor.dtype));
-      for (int64_t d : tensor.dims) nbytes *= d;
-      if (buffers[static_cast<size_t>(call.buffers[at++])].nbytes < nbytes) return false;
+      const Checked nbytes = NumBytes(DataTypeSize(tensor.dtype), tensor.dims);
+      if (!nbytes.Within(0, buffers[static_cast<size_t>(call.buffers[at++])].nbytes)) return false;
     }
   }
   return buffers[static_cast<size_t>(call.buffers[at])].nbytes >= custom.workspace &&
@@ -34,7 +34,9 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
     const Buffer& b = buffers[i];
     const std::string which = "buffer " + std::to_string(i);
     if (b.index < 0 || b.offset < 0 || b.nbytes < 0) return bad(which + " has a negative field");
-    const size_t end = static_cast<size_t>(b.offset + b.nbytes);
+    const Checked last = Checked(b.offset) + b.nbytes;
+    if (!last.ok()) return bad(which + " ends past 2^63");
+    const size_t end = static_cast<size_t>(last.value());
     const size_t index = static_cast<size_t>(b.index);
     switch (b.kind) {
       case BufferKind::kInput:
@@ -83,7 +85,9 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
   for (size_t i = 0; i < loops.size(); ++i) {
     const Loop& loop = loops[i];
     const std::string which = "loop " + std::to_string(i);
-    if (loop.trips < 0 || loop.first + loop.calls > calls.size()) return bad(which + " has no such calls");
+    if (loop.trips < 0 || loop.calls > calls.size() || loop.first > calls.size() - loop.calls) {
+      return bad(which + " has no such calls");
+    }
     if (loop.blocks < 1) return bad(which + " has no block");
     if (i > 0 && loop.first < loops[i - 1].first) return bad(which + " is out of order");
     for (const Window& w : loop.windows) {
@@ -91,11 +95,14 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
         return bad(which + " moves what is no window");
       }
       const Buffer& part = buffers[static_cast<size_t>(w.buffer)];
-      const int64_t moved = std::max<int64_t>(loop.trips - 1, 0) * w.step;
-      const int64_t beside = (loop.blocks - 1) * w.block;
-      const int64_t least = w.start + std::min<int64_t>(moved, 0) + std::min<int64_t>(beside, 0);
-      const int64_t most = w.start + std::max<int64_t>(moved, 0) + std::max<int64_t>(beside, 0);
-      if (loop.trips > 0 && (least < 0 || most + part.nbytes > size(part.index))) {
+      const Checked moved = Checked(std::max<int64_t>(loop.trips - 1, 0)) * w.step;
+      const Checked beside = Checked(loop.blocks - 1) * w.block;
+      if (!moved.ok() || !beside.ok()) return bad(which + " moves a window past 2^63");
+      const Checked least = Checked(w.start) + std::min<int64_t>(moved.value(), 0) +
+                            Checked(std::min<int64_t>(beside.value(), 0));
+      const Checked most = Checked(w.start) + std::max<int64_t>(moved.value(), 0) +
+                           Checked(std::max<int64_t>(beside.value(), 0)) + Checked(part.nbytes);
+      if (loop.trips > 0 && (!least.Within(0, INT64_MAX) || !most.Within(0, size(part.index)))) {
         return bad(which + " moves a window out of its buffer");
       }
     }
@@ -110,6 +117,7 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call& call = calls[i];
     if (call.fn == nullptr) return bad("call " + std::to_string(i) + " has no code");
+    if (call.grid < 0 || call.grain < 1) return bad("call " + std::to_string(i) + " has no such work items");
     for (int id : call.buffers) {
       if (id < 0 || static_cast<size_t>(id) >= buffers.size()) {
         return bad("call " + std::to_string(i) + " names a missing buffer");

@@ -1,0 +1,152 @@
+"""Sizes whose product passes 2^63 give TensorFlow's errors, for every op of the table, by itself and in a function.
+
+Stock TensorFlow and HPU try the same cases (`huge_sizes.py`), each in processes of their own, because stock TensorFlow
+ends its process over some: where it gives shapes or an error HPU must give the same shapes, or an error of that class;
+where it ends, HPU must not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from habana_tf.lowering.table import rows
+from tests import forked
+from tests.child import environment, on_hpu
+from tests.effort import THOROUGH
+from tests.lowering import huge_sizes
+
+DRAWS = 6 if THOROUGH else 1
+SECONDS = 60
+"""That a case may take; stock TensorFlow walks the empty rows of some tensors one by one."""
+
+Case = tuple[str, int]
+ENDED, HANGS = "ended", "hangs"
+
+OTHERWISE = frozenset(
+    # their state, or their dense form, is TensorFlow's own
+    "AccumulateNV2 "
+    # no bound on indices (docs/ops.md)
+    "Gather GatherV2 GatherNd ResourceGather ResourceGatherNd TensorScatterAdd TensorScatterSub TensorScatterMin "
+    "TensorScatterMax TensorScatterUpdate ScatterNd UnsortedSegmentSum UnsortedSegmentMin UnsortedSegmentMax "
+    "UnsortedSegmentProd "
+    # stock looks at less of what it does not need
+    "Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput TruncateDiv "
+    "MaxPoolWithArgmax StatefulTruncatedNormal Mean".split()
+)
+"""Ops that take or refuse other arguments than stock does, for reasons that are no size's: only that they do not end
+the process is tested."""
+
+
+def _outcomes(device: str, cases: Sequence[Case], log: Any) -> dict[Case, Any]:
+    """What every case gives: a pair of outcomes, ENDED or HANGS. After either of these a new process goes on."""
+    out: dict[Case, Any] = {}
+    rest = list(cases)
+    while rest:
+        stdin, asks = os.pipe()
+        answers, stdout = os.pipe()
+        env = environment(TF_CPU_RUNTIME_FALLBACK="allow")
+        child = forked.Child([huge_sizes.__file__, device], env, stdin=stdin, stdout=stdout, stderr=log.fileno())
+        os.close(stdin)
+        os.close(stdout)
+        with os.fdopen(answers, "rb", buffering=0) as said, os.fdopen(asks, "wb", buffering=0) as ask:
+            while rest and (line := _answer(ask, said, rest[0])) is not None:
+                out[rest.pop(0)] = json.loads(line)
+            if rest:
+                out[rest.pop(0)] = HANGS if child.poll() is None and not _over(said) else ENDED
+        child.kill()
+        child.wait(60)
+    return out
+
+
+def _answer(ask: Any, said: Any, case: Case) -> bytes | None:
+    """The line that a case gives; None where the process ends or hangs."""
+    try:
+        ask.write("{} {}\n".format(*case).encode())
+    except BrokenPipeError:
+        return None
+    line = b""
+    while not line.endswith(b"\n"):
+        ready, _, _ = select.select([said], [], [], SECONDS)
+        part = said.read(1 << 20) if ready else b""
+        if not part:
+            return None
+        line += part
+    return line
+
+
+def _over(said: Any) -> bool:
+    ready, _, _ = select.select([said], [], [], 0)
+    return bool(ready)
+
+
+def _same(stock: Any, ours: Any) -> bool:
+    """Whether an outcome is one that stock TensorFlow's allows."""
+    failed = [bool(x) and isinstance(x[0], str) for x in (stock, ours)]
+    if stock and stock[0] == "NotFoundError":  # no CPU kernel
+        return True
+    if failed == [True, True]:
+        return bool(stock[0] == ours[0])
+    return failed == [False, False] and stock == ours
+
+
+@pytest.mark.part
+def test_no_op_ends_the_process_over_a_huge_size(tmp_path: Any) -> None:
+    from tensorflow.python.framework import op_def_registry
+
+    ops = [op for op in rows() if op_def_registry.get(op) is not None and op != "Const"]
+    ops = ops if THOROUGH else [op for op in ops if rows()[op].fixed][::8]
+    cases = [(op, number) for op in ops for number in range(DRAWS)]
+    with open(tmp_path / "stock", "w") as log:
+        stock = _outcomes("CPU:0", cases, log)
+    with open(tmp_path / "ours", "w+") as log:
+        ours = _outcomes("HPU:0", cases, log)
+    wrong, compared = [], 0
+    for case in cases:
+        drawn = huge_sizes.draw(rows()[case[0]], case[1])
+        if ours[case] in (ENDED, HANGS):
+            wrong.append(f"{drawn}: {ours[case]}")
+        elif stock[case] not in (ENDED, HANGS) and case[0] not in OTHERWISE:
+            compared += 2
+            for where, a, b in zip(("eager", "in a function"), stock[case], ours[case], strict=True):
+                if not _same(a, b):
+                    wrong.append(f"{drawn} {where}\n  stock {str(a)[:300]}\n  HPU   {str(b)[:300]}")
+    ended = sum(x in (ENDED, HANGS) for x in stock.values())
+    print(f"{2 * len(cases)} cases of {len(ops)} ops, {compared} compared; stock ended or hung in {ended} processes")
+    assert not wrong, "\n".join([f"{len(wrong)} are wrong", *wrong[:20]])
+    assert compared > 1.4 * len(cases)
+
+
+@on_hpu
+def test_sizes_past_what_can_be_counted_or_held_are_refused_in_the_words_of_tensorflow() -> None:
+    import tensorflow as tf
+
+    raw = tf.raw_ops
+    huge = tf.constant([2**31, 2**33], tf.int64)
+    pads = tf.reshape(tf.stack([huge, huge]), [2, 2])
+    ones = tf.ones([2, 2])
+    calls = {
+        "Fill": lambda: raw.Fill(dims=huge, value=1.0),
+        "Fill of none": lambda: raw.Fill(dims=tf.concat([huge, [0]], 0), value=1.0),
+        "BroadcastTo": lambda: raw.BroadcastTo(input=tf.constant(1.0), shape=huge),
+        "Tile": lambda: raw.Tile(input=ones, multiples=huge),
+        "Pad": lambda: raw.Pad(input=ones, paddings=pads),
+        "PadV2": lambda: raw.PadV2(input=ones, paddings=pads, constant_values=1.0),
+        "RandomUniform": lambda: raw.RandomUniform(shape=huge, dtype=tf.float32),
+        "Stateless": lambda: raw.StatelessRandomUniform(shape=huge, seed=[1, 2], dtype=tf.float32),
+    }
+    for name, call in calls.items():
+        said = []
+        for device in ("/CPU:0", "/HPU:0"):
+            with tf.device(device), pytest.raises(tf.errors.InvalidArgumentError) as error:
+                call()
+            said.append(error.value.message.split("}} ", 1)[-1].split(" [Op:")[0].splitlines()[0])
+        assert said[0] == said[1], name
+    for dims in ([2**61], [2**40, 2**20], [2**31, 2**31]):  # counted in 64 bits, but no memory holds it
+        with pytest.raises(tf.errors.ResourceExhaustedError, match="output 0 of launch 'Fill' asks for"):
+            raw.Fill(dims=tf.constant(dims, tf.int64), value=1.0)
