@@ -26,7 +26,7 @@ from ..lowering.row import Bf16List
 from . import shapes as declared
 from . import signature as signatures
 from .checked import output_types
-from .op import CustomOp, Options, lower_existing, make
+from .op import CustomOp, Options, define, lower_existing, make
 from .signature import CustomOpError
 
 
@@ -34,26 +34,24 @@ def load_op_library(path: str | os.PathLike[str]) -> ModuleType:
     """Loads a library of kernels and gives a module with a function for each of its ops, as `tf.load_op_library` does.
 
     Raises RuntimeError before `load_habana_module()`, LibraryError for a file that is no library of kernels or was
-    compiled for another version of `habana_kernel.h`, and CustomOpError for an op that cannot be defined.
+    compiled for another version of `habana_kernel.h`, and CustomOpError for an op that cannot be defined; then none of
+    the library's is.
     """
     if not device_state.is_loaded():
         raise RuntimeError("Habana module not initialized. Call load_habana_module() first.")
     library = libraries.load(path)
     module = ModuleType(os.path.basename(library.path), f"The ops of {library.path}.")
-    ops = [_defined(library, kernel) for kernel in library.kernels]
+    try:
+        ops = [_made(library, kernel) for kernel in library.kernels]
+        define(ops)
+    except CustomOpError as why:
+        raise CustomOpError(f"{library.path}: {why}") from why
     for op in ops:
         setattr(module, opdefs.python_function(op.op).__name__, op)
     return module
 
 
-def _defined(library: libraries.Library, kernel: libraries.Kernel) -> CustomOp:
-    try:
-        return _define(library, kernel)
-    except CustomOpError as why:
-        raise CustomOpError(f"{library.path}: {why}") from why
-
-
-def _define(library: libraries.Library, kernel: libraries.Kernel) -> CustomOp:
+def _made(library: libraries.Library, kernel: libraries.Kernel) -> CustomOp:
     lists: dict[str | None, Bf16List | None] = {name: name for name in get_args(Bf16List)}
     if kernel.bf16 is not None and kernel.bf16 not in lists:
         raise CustomOpError(f"custom op {kernel.op!r}: {kernel.bf16!r} is no list of the bf16 conversion")

@@ -125,7 +125,7 @@ def custom_op(
     if bf16 not in (None, "allow", "conditional", "strict"):
         raise CustomOpError(f"custom op {op!r}: bf16={bf16!r} is no list; there are allow, conditional and strict")
 
-    def define(lower: Callable[..., Any]) -> CustomOp:
+    def defined(lower: Callable[..., Any]) -> CustomOp:
         if not callable(lower):
             raise CustomOpError(f"custom op {op!r}: {lower!r} is no function")
         options = Options(tuple(fixed), elementwise, bf16, version)
@@ -134,11 +134,14 @@ def custom_op(
                 raise CustomOpError(
                     f"custom op {op!r}: attrs= and shapes= are those of a new op, with inputs=, outputs="
                 )
-            return lower_existing(op, lower, types, options)
-        signature = signatures.read(op, inputs, outputs, attrs, types)
-        return make(signature, declared.read(signature, shapes), lower, options)
+            made = lower_existing(op, lower, types, options)
+        else:
+            signature = signatures.read(op, inputs, outputs, attrs, types)
+            made = make(signature, declared.read(signature, shapes), lower, options)
+        define([made])
+        return made
 
-    return define
+    return defined
 
 
 @dataclass(frozen=True)
@@ -153,25 +156,25 @@ class Options:
 
 
 def make(signature: Signature, shapes: declared.Shapes, lower: Callable[..., Any], options: Options) -> CustomOp:
-    """An op that TensorFlow has not. Raises CustomOpError."""
+    """An op that TensorFlow has not, not defined yet (`define`). Raises CustomOpError."""
     missing = set(options.fixed) - {a.name for a in signature.inputs}
     if missing:
         raise CustomOpError(f"custom op {signature.op!r}: fixed= names {sorted(missing)}, which are no inputs")
     row = _row(signature.op, checked(lower, shapes), signature.types, options)
-    return _define(CustomOp(signature.op, lower, signature, row, shapes, options.version, options.says))
+    return CustomOp(signature.op, lower, signature, row, shapes, options.version, options.says)
 
 
 def lower_existing(
     op: str, lower: Callable[..., Any], types: Mapping[str, Sequence[DType]], options: Options
 ) -> CustomOp:
-    """A lowering for an op of TensorFlow's. Raises CustomOpError."""
+    """A lowering for an op of TensorFlow's, not defined yet (`define`). Raises CustomOpError."""
     chosen = signatures.chosen_types(op, types)
     base, mine = ROWS.get(op), checked(lower)
     if base is None:
         row = _row(op, mine, chosen, options)
     else:
         row = replace(_instead(base, mine, chosen, options), lower=_either(base.lower, mine, chosen))
-    return _define(CustomOp(op, lower, None, row, (), options.version, options.says))
+    return CustomOp(op, lower, None, row, (), options.version, options.says)
 
 
 def _row(op: str, lower: Lower, types: dict[str, tuple[DType, ...]], options: Options) -> Row:
@@ -204,29 +207,44 @@ def _either(ours: Lower, theirs: Lower, types: Mapping[str, Sequence[DType]]) ->
     return lower
 
 
-def _define(made: CustomOp) -> CustomOp:
-    """Puts an op into the table, in the place of an earlier one, and registers it if HPU is loaded."""
-    made.row = replace(made.row, content=made.content)
-    made.content()  # what cannot be told is an error here, where the program defines it
+def define(ops: Sequence[CustomOp]) -> None:
+    """Puts ops into the table, in the place of earlier ones, and registers them if HPU is loaded. Raises CustomOpError
+    for one that cannot be, and then defines none of them."""
+    for made in ops:
+        made.row = replace(made.row, content=made.content)
+        made.content()  # what cannot be told is an error here, where the program defines it
     with _lock:
-        before = _DEFINED.get(made.op)
-        if before is not None and before.signature != made.signature:
-            raise CustomOpError(
-                f"custom op {made.op!r} is defined already, and takes or gives something else: TensorFlow keeps an op "
-                "as it was registered. Start Python anew, or give it another name"
-            )
-        if before is not None and (before.shapes, before.row.fixed) != (made.shapes, made.row.fixed):
-            raise CustomOpError(
-                f"custom op {made.op!r} is defined already, with other shapes= or fixed=, which TensorFlow keeps: "
-                "start Python anew, or give it another name"
-            )
-        if device_state.is_loaded():
-            _register(made)
-        _DEFINED[made.op] = made
-        CUSTOM[made.op] = made.row
-        if before is not None or made.signature is None:
+        again = False
+        for k, made in enumerate(ops):
+            if any(made.op == other.op for other in ops[:k]):
+                raise CustomOpError(f"custom op {made.op!r} is there twice")
+            _check_definition(made)
+        for made in ops:
+            before = _DEFINED.get(made.op)
+            if device_state.is_loaded():
+                _register(made)
+            _DEFINED[made.op] = made
+            CUSTOM[made.op] = made.row
+            again |= before is not None or made.signature is None
+        if again:
             _forget()
-    return made
+
+
+def _check_definition(made: CustomOp) -> None:
+    """Raises CustomOpError for an op that cannot be defined, or not registered where HPU is loaded."""
+    before = _DEFINED.get(made.op)
+    if before is not None and before.signature != made.signature:
+        raise CustomOpError(
+            f"custom op {made.op!r} is defined already, and takes or gives something else: TensorFlow keeps an op "
+            "as it was registered. Start Python anew, or give it another name"
+        )
+    if before is not None and (before.shapes, before.row.fixed) != (made.shapes, made.row.fixed):
+        raise CustomOpError(
+            f"custom op {made.op!r} is defined already, with other shapes= or fixed=, which TensorFlow keeps: "
+            "start Python anew, or give it another name"
+        )
+    if device_state.is_loaded():
+        _check_registration(made)
 
 
 def register_all() -> None:
@@ -241,10 +259,8 @@ def register_all() -> None:
                 raise
 
 
-def _register(made: CustomOp) -> None:
-    """Gives TensorFlow the op, if it is new, and the kernels that HPU has not yet."""
-    from habana_tf._native import _bridge
-
+def _check_registration(made: CustomOp) -> None:
+    """Raises CustomOpError for an op that TensorFlow would not take."""
     known = opdefs.facts(made.op)
     if made.signature is not None and made.op not in _REGISTERED:
         if known is not None:
@@ -252,10 +268,6 @@ def _register(made: CustomOp) -> None:
                 f"custom op {made.op!r}: TensorFlow has an op of this name. Leave out inputs= and outputs= to give it "
                 "a lowering, or choose another name"
             )
-        shapes = [None if parts is None else [part.native() for part in parts] for parts in made.shapes]
-        _bridge.register_op(made.op, *made.signature.texts(), shapes)
-        _REGISTERED.add(made.op)
-        opdefs.forget(made.op)
     elif made.signature is None:
         if known is None:
             raise CustomOpError(
@@ -265,6 +277,22 @@ def _register(made: CustomOp) -> None:
             raise CustomOpError(
                 f"custom op {made.op!r} has a state or calls functions: no lowering can say what it does"
             )
+        try:
+            registrations_of(made.row)
+        except ValueError as why:
+            raise CustomOpError(f"custom op {made.op!r}: {why}") from why
+
+
+def _register(made: CustomOp) -> None:
+    """Gives TensorFlow the op, if it is new, and the kernels that HPU has not yet. Raises CustomOpError."""
+    from habana_tf._native import _bridge
+
+    _check_registration(made)
+    if made.signature is not None and made.op not in _REGISTERED:
+        shapes = [None if parts is None else [part.native() for part in parts] for parts in made.shapes]
+        _bridge.register_op(made.op, *made.signature.texts(), shapes)
+        _REGISTERED.add(made.op)
+        opdefs.forget(made.op)
     if made.op not in ROWS:
         _register_kernels(made)
     made.registered = True

@@ -50,10 +50,8 @@ class CCall(ctypes.Structure):
     )
 
 
-_call = ctypes.POINTER(CCall)
-SHAPE = ctypes.CFUNCTYPE(ctypes.c_int, _call, ctypes.POINTER(ctypes.c_int64 * MAX_RANK), ctypes.POINTER(ctypes.c_int32))
-NUMBER = ctypes.CFUNCTYPE(ctypes.c_int64, _call)
-RUN = ctypes.CFUNCTYPE(ctypes.c_int, _call, ctypes.c_int64, ctypes.c_int64)
+def _address(value: Any) -> int:
+    return ctypes.addressof(value)
 
 
 class CKernel(ctypes.Structure):
@@ -118,11 +116,14 @@ class Call:
         self._kept.append(given)
 
     def shapes(self, function: int) -> list[tuple[int, ...]]:
-        """What the library's function says of the outputs' shapes. Raises ValueError with its message."""
+        """What the library's function says of the outputs' shapes. Raises ValueError with its message, or that of an
+        exception that leaves it, which only native code can catch."""
+        from habana_tf._native import _bridge
+
         count = self.c.num_outputs
         sizes = ((ctypes.c_int64 * MAX_RANK) * max(1, count))()
         ranks = (ctypes.c_int32 * max(1, count))()
-        code = SHAPE(function)(ctypes.byref(self.c), sizes, ranks)
+        code = _bridge.kernel_shapes(function, _address(self.c), _address(sizes), _address(ranks))
         if code:
             raise ValueError(self.said(code))
         found = []
@@ -136,14 +137,18 @@ class Call:
         return found
 
     def number(self, function: int, what: str) -> int:
-        """A number that the library's function says. Raises ValueError for one below 0."""
-        found: int = NUMBER(function)(ctypes.byref(self.c))
+        """A number that the library's function says. Raises ValueError for one below 0, and for an exception."""
+        from habana_tf._native import _bridge
+
+        found = _bridge.kernel_number(function, _address(self.c))
         if found < 0:
             raise ValueError(f"its function for {what} gave {found}")
         return found
 
     def run(self, function: int, items: int, workspace: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """All work items, on NumPy arrays. Raises ValueError with the kernel's message."""
+        from habana_tf._native import _bridge
+
         for tensors, arrays in ((self.inputs, inputs), (self.outputs, outputs)):
             for k, array in enumerate(arrays):
                 assert tensors is not None
@@ -151,7 +156,7 @@ class Call:
         room = ctypes.create_string_buffer(workspace + 64)
         self.c.items, self.c.workspace_bytes = items, workspace
         self.c.workspace = (ctypes.addressof(room) + 63) // 64 * 64
-        code = RUN(function)(ctypes.byref(self.c), 0, items) if items else 0
+        code = _bridge.kernel_run(function, _address(self.c), items) if items else 0
         if code:
             raise ValueError(self.said(code))
 

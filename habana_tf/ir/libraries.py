@@ -112,18 +112,20 @@ _LONGEST = 249
 
 
 def _opened(where: str, code: bytes) -> Any:
-    """A copy that nobody else can change, loaded. It stays open: the loader tells libraries apart by their names, and
-    this one's is the number of the file."""
+    """A copy that nobody else can change, loaded. The loader tells libraries apart by their names, and a file's number
+    is used again once it is closed: the slashes in the name are the number of the library, in binary."""
     handle = os.memfd_create(os.fsdecode(os.fsencode(os.path.basename(where))[:_LONGEST]), os.MFD_CLOEXEC)
     with os.fdopen(os.dup(handle), "wb") as file:
         file.write(code)
-    path = f"/proc/self/fd/{handle}"
+    apart = "".join("./" if bit == "1" else "/" for bit in f"{len(_held):b}")
+    path = f"/proc/self/fd/{apart}{handle}"
     try:
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
     except OSError as why:
-        os.close(handle)
         said = str(why).replace(path, where)
         raise LibraryError(f"{where} cannot be loaded as a library: {said}. {_BUILD}") from why
+    finally:
+        os.close(handle)
     _held.append(library)
     return library
 

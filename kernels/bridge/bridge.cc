@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "bridge/hooks.h"
+#include "bridge/kernel_calls.h"
 #include "bridge/programs.h"
 #include "bridge/python.h"
 #include "runtime/callbacks.h"
@@ -215,6 +216,9 @@ NB_MODULE(_bridge, m) {
       nb::arg("descriptor"), nb::arg("modules"), nb::arg("chip"), nb::arg("hbm_bytes"), nb::arg("command"));
   m.def("claim_card", &ClaimCard);
   m.def("held_card", &HeldCard);
+  m.def("kernel_shapes", KernelShapes);
+  m.def("kernel_number", KernelNumber);
+  m.def("kernel_run", KernelRun);
   m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
 
   m.def(

@@ -18,6 +18,12 @@ bool Aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % kAlignment
 Status Usable() {
   if (InForkedChild()) return ForkedChildStatus();
   if (CardReady() || ClaimCard()) return {};
+  if (const std::string file = DamagedFile(); !file.empty()) {
+    return Status(Code::kFailedPrecondition,
+                  "the file of the simulated machine, " + file +
+                      ", was cut short while this process held a card of it: leave it alone while programs "
+                      "run, and start this one anew");
+  }
   CallbackScope python;
   if (!python.status().ok()) return python.status();
   std::string text;

@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstring>
 #include <mutex>
 #include <new>
@@ -17,7 +19,7 @@ namespace habana {
 
 namespace {
 
-enum State { kNotNeeded, kNeeded, kHeld };
+enum State { kNotNeeded, kHeld, kNeeded, kDamaged };  // the first two are fine
 
 std::atomic<int> g_state{kNotNeeded};
 std::atomic<int> g_held{-1};
@@ -44,6 +46,38 @@ bool Lock(int descriptor, int module) {
   return fcntl(descriptor, F_SETLK, &lock) == 0;
 }
 
+// The file of the simulated machine as it is mapped, up to the card's page; null before.
+std::atomic<char*> g_file{nullptr};
+std::atomic<size_t> g_file_bytes{0};
+struct sigaction g_before;
+
+// A file that is cut short takes its pages with it, and the next access to one is a SIGBUS. Empty memory
+// takes their place, so that the launch goes on, and the next one is an error. Async-signal-safe.
+void OnBusError(int signal, siginfo_t* info, void* /*context*/) {
+  char* file = g_file.load();
+  const size_t bytes = g_file_bytes.load();
+  const char* at = static_cast<char*>(info->si_addr);
+  const bool ours = info->si_code > 0 && file != nullptr && at >= file && at < file + bytes;
+  if (ours &&
+      mmap(file, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == file) {
+    g_state.store(kDamaged);
+    return;
+  }
+  sigaction(signal, &g_before, nullptr);  // the instruction runs again, as if this were not here
+  if (info->si_code <= 0) raise(signal);
+}
+
+void WatchBusErrors() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    struct sigaction action = {};
+    action.sa_sigaction = OnBusError;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGBUS, &action, &g_before);
+  });
+}
+
 // The card's page, empty; null when the file system has no room for it. Its blocks are taken before it is
 // mapped: writing to a mapped hole of a full file system would kill the process. Never unmapped.
 CardRecord* MapRecord(int descriptor, int module) {
@@ -52,6 +86,9 @@ CardRecord* MapRecord(int descriptor, int module) {
   const size_t length = static_cast<size_t>(offset + kRecordBytes);
   void* file = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (file == MAP_FAILED) return nullptr;
+  g_file_bytes.store(length);
+  g_file.store(static_cast<char*>(file));
+  WatchBusErrors();
   return new (static_cast<char*>(file) + offset) CardRecord;
 }
 
@@ -81,7 +118,7 @@ void Publish(const CardPlan& plan, CardRecord* record) {
 void InChild() {
   g_published.store(&g_own);
   g_held.store(-1);
-  if (g_state.load() == kHeld) g_state.store(kNeeded);
+  if (const int state = g_state.load(); state == kHeld || state == kDamaged) g_state.store(kNeeded);
 }
 
 void AddToWindow(CardRecord& record, int64_t number, int64_t nanoseconds) {
@@ -99,7 +136,7 @@ void AddToWindow(CardRecord& record, int64_t number, int64_t nanoseconds) {
 
 void ArmCard(CardPlan plan) {
   std::lock_guard<std::mutex> lock(ClaimMutex());
-  if (g_state.load() == kHeld) return;
+  if (const int state = g_state.load(); state == kHeld || state == kDamaged) return;
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, InChild); });
   ThePlan() = std::move(plan);
@@ -107,11 +144,11 @@ void ArmCard(CardPlan plan) {
   g_state.store(kNeeded, std::memory_order_release);
 }
 
-bool CardReady() { return g_state.load(std::memory_order_acquire) != kNeeded; }
+bool CardReady() { return g_state.load(std::memory_order_acquire) <= kHeld; }
 
 bool ClaimCard() {
   std::lock_guard<std::mutex> lock(ClaimMutex());
-  if (g_state.load() != kNeeded) return true;
+  if (g_state.load() != kNeeded) return CardReady();
   const CardPlan& plan = ThePlan();
   for (int module : plan.modules) {
     if (!Lock(plan.descriptor, module)) continue;
@@ -126,6 +163,14 @@ bool ClaimCard() {
 void ClaimCardQuietly() {
   if (g_gave_up.load(std::memory_order_relaxed)) return;
   if (!ClaimCard()) g_gave_up.store(true);
+}
+
+std::string DamagedFile() {
+  if (g_state.load() != kDamaged) return "";
+  char name[PATH_MAX];
+  const std::string link = "/proc/self/fd/" + std::to_string(ThePlan().descriptor);
+  const ssize_t length = readlink(link.c_str(), name, sizeof(name));
+  return length > 0 ? std::string(name, static_cast<size_t>(length)) : link;
 }
 
 int HeldCard() { return g_held.load(); }

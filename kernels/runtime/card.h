@@ -59,7 +59,8 @@ struct CardPlan {
 // op, and a process that only loads must hold none. A second call changes nothing once a card is held.
 HABANA_EXPORT void ArmCard(CardPlan plan);
 
-// False when the device needs a card and has none yet. One load on the road of every launch.
+// False when the device needs a card and has none yet, or its file was damaged. One load on the road of every
+// launch.
 HABANA_EXPORT bool CardReady();
 
 // Takes the first free card of the plan. True when one is held, also from before. Never waits.
@@ -67,6 +68,9 @@ HABANA_EXPORT bool ClaimCard();
 
 // The same, but gives up for good after one failure: for copies, which TensorFlow does not let fail.
 HABANA_EXPORT void ClaimCardQuietly();
+
+// The path of the file of the simulated machine if it was cut short while a card of it was held, or nothing.
+HABANA_EXPORT std::string DamagedFile();
 
 // The module id of the card held, or -1.
 HABANA_EXPORT int HeldCard();

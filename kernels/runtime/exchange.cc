@@ -30,6 +30,8 @@ namespace {
 constexpr uint64_t kMagic = 0x48505545'58434803;  // with the version of the layout in the last byte
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr int kSpins = 2000;
+// Nobody can cut the memory short: a process that reads behind its end would get a bus error.
+constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 // What a rank tells the others. On a cache line of its own; counters only grow.
 struct alignas(128) Peer {
@@ -337,12 +339,15 @@ Status CheckSize(int rank, int size) {
 Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor) {
   Status status = CheckSize(0, size);
   if (!status.ok()) return status;
-  const int made = memfd_create("habana_tf-exchange", MFD_CLOEXEC);
+  const int made = memfd_create("habana_tf-exchange", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (made < 0) return SystemError("make shared memory for the workers");
   // Taken now: later, missing memory would be a bus error.
   errno = posix_fallocate(made, 0, static_cast<off_t>(SegmentBytes(size)));
-  status =
-      errno == 0 ? Enter(made, 0, size, task, exchange) : SystemError("take shared memory for the workers");
+  if (errno == 0 && fcntl(made, F_ADD_SEALS, kSeals) == 0) {
+    status = Enter(made, 0, size, task, exchange);
+  } else {
+    status = SystemError("take shared memory for the workers");
+  }
   if (status.ok()) {
     *descriptor = made;
   } else {
@@ -358,7 +363,7 @@ Status JoinExchange(const std::string& path, int rank, int size, const Task& tas
   if (descriptor < 0) return SystemError("open the shared memory " + path + " of the first worker");
   struct stat known;
   if (fstat(descriptor, &known) != 0 || known.st_uid != geteuid() ||
-      static_cast<size_t>(known.st_size) != SegmentBytes(size)) {
+      static_cast<size_t>(known.st_size) != SegmentBytes(size) || fcntl(descriptor, F_GET_SEALS) != kSeals) {
     status = Status(Code::kFailedPrecondition, path + " is not the shared memory of this job's first worker");
   } else {
     status = Enter(descriptor, rank, size, task, exchange);

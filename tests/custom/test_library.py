@@ -373,6 +373,104 @@ def test_exceptions_of_a_kernel_in_cpp_fail_the_launch(checked: str, tmp_path: P
     assert (second, third) == ("it threw an exception", "[0.]")  # a workspace begins at a multiple of 64
 
 
+THROWS_BEFORE = """
+#include "habana_kernel.h"
+#include <stdexcept>
+static void how(const habana_call* call, int64_t at) {
+  if (habana_int(call, "how") == at) throw std::runtime_error("no such box");
+  if (habana_int(call, "how") == at + 1) throw 7;
+}
+static int shape(const habana_call* call, int64_t (*shapes)[HABANA_MAX_RANK], int32_t* ranks) {
+  how(call, 0);
+  ranks[0] = 1;
+  shapes[0][0] = 1;
+  return 0;
+}
+static int64_t items(const habana_call* call) { how(call, 2); return 1; }
+static int64_t room(const habana_call* call) { how(call, 4); return 9; }
+static int run(const habana_call* call, int64_t, int64_t) {
+  *static_cast<float*>(call->outputs[0].data) = 3;
+  return 0;
+}
+static const habana_kernel kernel = [] { habana_kernel k{}; k.op = "NativeBefore"; k.inputs = "x: float"; k.outputs =
+  "y: float"; k.attrs = "how: int"; k.shape = shape; k.items = items; k.workspace = room; k.run = run; return k; }();
+HABANA_KERNELS(&kernel)
+"""
+
+
+def test_exceptions_of_what_is_asked_before_a_launch_are_errors_that_name_the_op(tmp_path: Path) -> None:
+    (tmp_path / "before.cc").write_text(THROWS_BEFORE)
+    build([str(tmp_path / "before.cc")], str(tmp_path / "before.so"))
+    script = """
+        import sys
+        import tensorflow as tf, habana_tf
+        habana_tf.load_habana_module()
+        op = habana_tf.load_op_library(sys.argv[1]).native_before
+        for how in range(7):
+            for call in (op, tf.function(lambda x, how: op(x + 1.0, how=how) * 2.0)):
+                try:
+                    print(call(tf.constant([1.0]), how=how).numpy())
+                except tf.errors.InvalidArgumentError as why:
+                    assert "NativeBefore" in why.message, why.message
+                    print(why.message.split(" says: ")[1].split(" [Op:")[0].splitlines()[0])
+    """
+    said = python(script, str(tmp_path / "before.so"), imported=True).stdout.splitlines()
+    threw = ["it threw an exception: no such box"] * 2 + ["it threw an exception"] * 2
+    assert said == [*threw * 3, "[3.]", "[6.]"]
+
+
+THREE = """
+#include "habana_kernel.h"
+static int run(const habana_call* call, int64_t begin, int64_t end) { return 0; }
+static const habana_kernel one = {.op = "NativeOne", .inputs = "x: float", .outputs = "y: float", .shapes = "x",
+                                  .run = run};
+static const habana_kernel two = {.op = "Relu", .attrs = "T: {float}", .shape = (void*)run, .run = run};
+static const habana_kernel three = {%s, .run = run};
+HABANA_KERNELS(&one, &two, &three)
+"""
+REFUSED = [
+    '.op = "MatMul", .inputs = "x: float", .outputs = "y: float", .shapes = "x"',  # TensorFlow has it
+    '.op = "NativeThree", .inputs = "x: nothing", .outputs = "y: float", .shapes = "x"',  # no such type
+    '.op = "NativeThree", .inputs = "x: float", .outputs = "y: float", .shapes = "z"',  # no such input
+    '.op = "NativeOne", .inputs = "x: float", .outputs = "y: float", .shapes = "x"',  # the first one again
+    '.op = "NoSuchOp", .attrs = "T: {float}", .shape = (void*)run',
+    '.op = "Exp", .attrs = "U: {float}", .shape = (void*)run',
+]
+
+
+@on_hpu
+def test_a_library_with_a_kernel_that_is_refused_defines_none() -> None:
+    import habana_tf
+    from habana_tf import opdefs
+    from habana_tf.lowering.row import CUSTOM
+
+    for k, third in enumerate(REFUSED):
+        source = Path(_folder.name) / f"three{k}.c"
+        source.write_text(THREE % third)
+        build([str(source)], str(source.with_suffix(".so")), ["-w"])
+        with pytest.raises(CustomOpError, match=f"three{k}.so"):
+            habana_tf.load_op_library(source.with_suffix(".so"))
+        assert not {"NativeOne", "NativeThree", "Relu", "Exp"} & set(CUSTOM), third
+        assert opdefs.facts("NativeOne") is None, third
+
+
+def test_loaded_libraries_keep_no_file_open(tmp_path: Path) -> None:
+    text = SOURCE.read_text()
+    for k in range(9):
+        (tmp_path / "many.c").write_text(f"{text}\nint number_{k} = {k};\n")
+        build([str(tmp_path / "many.c")], str(tmp_path / f"many{k}.so"))
+    script = """
+        import os, sys
+        from habana_tf.ir import libraries
+        before = sorted(os.listdir("/proc/self/fd"))
+        loaded = [libraries.load(f"{sys.argv[1]}/many{k}.so") for k in range(9)]
+        assert sorted(os.listdir("/proc/self/fd")) == before
+        runs = {library.kernels[0].run for library in loaded}
+        assert len(runs) == 9, "a library was taken for another one"
+    """
+    python(script, str(tmp_path))
+
+
 ANEW = """
     import json, sys
     import tensorflow as tf, habana_tf

@@ -12,7 +12,7 @@
  * Tensors are row-major and lie at an address that is a multiple of their element's size, of 64 where they
  * are not a part of another tensor and kernels are not checked; a workspace lies at one of 64 always. They
  * must not be read or written beyond their ends. Denormals are flushed to zero. In C++, an exception that
- * leaves `run` makes the launch an error; none may leave the other functions.
+ * leaves one of the functions makes the launch an error.
  *
  * This is version 1. A library says for which version it was compiled, and is refused where that is not this
  * one.
