@@ -120,10 +120,15 @@ class _Walk:
         return row
 
     def _runs_aside(self, node: Node, taken: Handles) -> bool:
-        """Whether an op that is no candidate is split too, and computes on the CPU (`cpu_updates.py`)."""
+        """Whether an op that is no candidate is split too, and computes on the CPU (`cpu_updates.py`).
+
+        Where its kernel can do so in one step, the op stays as it is: between a read and an assignment the updates of
+        other threads would be lost."""
         if node.op in ("ReadVariableOp", "AssignVariableOp", *ASKS) or node in self.managed:
             return False
-        return self.placement.reasons.get(node) is not Reason.ORDER and cpu_updates.possible(node, taken)
+        if self.placement.reasons.get(node) is Reason.ORDER or cpu_updates.in_one_step(node, taken):
+            return False
+        return cpu_updates.possible(node, taken)
 
     def _updates(self, node: Node, row: Row | None) -> list[int]:
         """The positions of the variables that an op assigns, in the order of its new values."""

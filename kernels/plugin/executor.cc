@@ -66,6 +66,10 @@ void Execution::AddInput(int dtype, const std::vector<int64_t>& dims, char* data
   scratch_->inputs.push_back({dtype, static_cast<int>(dims.size()), nullptr, data, nbytes});
 }
 
+void Execution::MoveInput(size_t k, const TF_Tensor* tensor) {
+  scratch_->inputs[k].data = static_cast<char*>(TF_TensorData(tensor));
+}
+
 // The extents of all inputs are in one vector; pointers into it are set once it is complete.
 const std::vector<InputView>& Execution::Inputs() {
   const int64_t* dims = scratch_->dims.data();
@@ -112,16 +116,11 @@ Status Execution::ToTensor(size_t k, const char* what, TensorPtr* tensor) {
   return status;
 }
 
-Status Execution::ToMemory(size_t k, char* data, bool at_once) {
+Status Execution::ToMemory(size_t k, char* data) {
   const Output* out = nullptr;
   const Status status = OutputOf(k, &out);
-  if (!status.ok()) return status;
-  if (at_once || out->nbytes == 0) {
-    scratch_->outputs[k] = data;
-    return {};
-  }
-  scratch_->copies_out.emplace_back(data, k);
-  return tensors_->Temporary(out->nbytes, "the new value of a variable", &scratch_->outputs[k]);
+  if (status.ok()) scratch_->outputs[k] = data;
+  return status;
 }
 
 int Execution::OpInput(size_t input) const {

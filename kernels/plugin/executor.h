@@ -35,6 +35,9 @@ class Execution {
   void AddInput(const TF_Tensor* tensor);
   void AddInput(int dtype, const std::vector<int64_t>& dims, char* data, size_t nbytes);
 
+  // Input `k` of the program is now another tensor of the same type and shape.
+  void MoveInput(size_t k, const TF_Tensor* tensor);
+
   // The program for these inputs; without Python only one that was met before.
   Status Find();
   bool FindKnown();
@@ -46,9 +49,7 @@ class Execution {
   // `what` where there is no memory for it.
   Status ToOutput(size_t k, int at, const int* candidates = nullptr, int count = 0);
   Status ToTensor(size_t k, const char* what, TensorPtr* tensor);
-  // The memory at an address, where an input may be: that is overwritten while the program runs only
-  // `at_once`.
-  Status ToMemory(size_t k, char* data, bool at_once);
+  Status ToMemory(size_t k, char* data);
 
   // The inputs, by their number in the op, whose buffers could serve as output `k`; at most `most`.
   int Alike(size_t k, int* candidates, int most) const;

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "plugin/executor.h"
-#include "plugin/updated_variables.h"
+#include "plugin/updating.h"
 
 namespace habana {
 
@@ -137,26 +137,23 @@ Status Find(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* vari
   }
 }
 
-std::string Text(const std::vector<int64_t>& dims) {
-  std::string text = "[";
-  for (int64_t n : dims) text += (text.size() > 1 ? "," : "") + std::to_string(n);
-  return text + "]";
-}
-
-// Makes the memory of a variable an output of the op: what is written there is the variable's value.
-Status GiveVariable(size_t k, TF_Tensor* value, const Program& program, TF_OpKernelContext* ctx) {
-  if (Dims(value) != program.outputs[k].dims) {
-    return Status(Code::kInvalidArgument, "a value of shape " + Text(program.outputs[k].dims) +
-                                              " is assigned to a variable of shape " + Text(Dims(value)) +
-                                              ", in launch '" + program.name + "'");
-  }
+// Where a variable's new value is written, which is an output of the op too.
+Status GiveVariable(const LaunchKernel& kernel, size_t k, UpdatedVariables* variables,
+                    TF_OpKernelContext* ctx, const Program& program, bool over, char** data) {
+  const auto at = static_cast<size_t>(kernel.variables[k]);
+  const Status fits = SameShape(variables->value(at), program, k);
+  if (!fits.ok()) return fits;
+  TF_Tensor* memory = nullptr;
+  Status given = variables->Memory(at, over, &memory);
+  if (!given.ok()) return given;
   TfStatus status;
-  TF_SetOutput(ctx, static_cast<int>(k), value, status.get());
+  TF_SetOutput(ctx, static_cast<int>(k), memory, status.get());
+  *data = static_cast<char*>(TF_TensorData(memory));
   return status.ok() ? Status() : FromTf(status.get());
 }
 
-// Runs a program that takes the GIL. Who waits for a variable may hold it, so the variables are not locked
-// meanwhile: their new values go to other memory and are assigned when the program is done.
+// Runs a program that takes the GIL, without the variables' locks: their new values go to other memory, and
+// count only if the variables still have the values that they were made of.
 Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* variables,
                       Execution* execution) {
   const Program& program = execution->program();
@@ -165,23 +162,29 @@ Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVaria
     if (kernel.variables[k] < 0) continue;
     char* data = nullptr;
     Status status = tensors->Temporary(program.outputs[k].nbytes, "the new value of a variable", &data);
-    if (status.ok()) status = execution->ToMemory(k, data, /*at_once=*/true);
+    if (status.ok()) status = execution->ToMemory(k, data);
     if (!status.ok()) return status;
     made.emplace_back(k, data);
   }
-  variables->Yield();
-  Status status = execution->Run();
-  if (!status.ok() || made.empty()) return status;
-  variables->Unlock();
-  status = variables->Lock();
+  const auto again = [&] {
+    for (const auto& [k, data] : made) {
+      const auto at = static_cast<size_t>(kernel.variables[k]);
+      const Status fits = SameShape(variables->value(at), program, k);
+      if (!fits.ok()) return fits;
+      execution->MoveInput(static_cast<size_t>(kernel.values[at]), variables->value(at));
+    }
+    return Status();
+  };
+  const Status status = RunYielded(variables, execution, again);
+  if (!status.ok()) return status;
   for (const auto& [k, data] : made) {
-    if (!status.ok()) break;
-    TF_Tensor* value = variables->value(static_cast<size_t>(kernel.variables[k]));
-    status = GiveVariable(k, value, program, tensors->ctx());
-    if (status.ok() && program.outputs[k].nbytes > 0)
-      std::memcpy(TF_TensorData(value), data, program.outputs[k].nbytes);
+    char* memory = nullptr;
+    const Status given = GiveVariable(kernel, k, variables, tensors->ctx(), program, /*over=*/true, &memory);
+    if (!given.ok()) return given;
+    if (program.outputs[k].nbytes > 0) std::memcpy(memory, data, program.outputs[k].nbytes);
   }
-  return status;
+  variables->Keep();
+  return {};
 }
 
 Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
@@ -202,11 +205,10 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     int count = 0;
     if (const int variable = kernel->variables.empty() ? -1 : kernel->variables[k]; variable >= 0) {
       if (program.body != nullptr) continue;  // see RunInterpreted
-      const auto at = static_cast<size_t>(variable);
-      TF_Tensor* value = variables.value(at);
-      const bool at_once = program.outputs[k].over == kernel->values[at];
-      status = GiveVariable(k, value, program, ctx);
-      if (status.ok()) status = execution->ToMemory(k, static_cast<char*>(TF_TensorData(value)), at_once);
+      const bool over = program.outputs[k].over == kernel->values[static_cast<size_t>(variable)];
+      char* memory = nullptr;
+      status = GiveVariable(*kernel, k, &variables, ctx, program, over, &memory);
+      if (status.ok()) status = execution->ToMemory(k, memory);
       if (!status.ok()) return status;
       continue;
     }
@@ -219,7 +221,11 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     status = execution->ToOutput(k, static_cast<int>(k), candidates, count);
     if (!status.ok()) return status;
   }
-  return program.body == nullptr ? execution->Run() : RunInterpreted(*kernel, tensors, &variables, execution);
+  if (program.body != nullptr && !variables.empty())
+    return RunInterpreted(*kernel, tensors, &variables, execution);
+  status = execution->Run();
+  if (status.ok()) variables.Keep();
+  return status;
 }
 
 template <bool in_place>

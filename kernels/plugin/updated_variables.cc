@@ -1,6 +1,7 @@
 #include "plugin/updated_variables.h"
 
 #include <string>
+#include <utility>
 
 #include "plugin/copies.h"
 #include "tensorflow/c/kernels_experimental.h"
@@ -13,12 +14,12 @@ namespace habana {
 
 namespace {
 
-// TensorFlow hands over both tensors.
-void Copy(TF_OpKernelContext* /*ctx*/, TF_Tensor* source, TF_Tensor* dest) {
-  const TensorPtr from(source);
-  const TensorPtr to(dest);
-  RecordedCopy(EventKind::kOnCard, TF_TensorData(to.get()), TF_TensorData(from.get()),
-               TF_TensorByteSize(from.get()));
+// The value that a variable had before TensorFlow gave it new memory, on this thread.
+thread_local TensorPtr t_replaced;
+
+void CopyValue(TF_Tensor* dest, TF_Tensor* source) {
+  if (TF_TensorByteSize(source) == 0 || TF_TensorData(dest) == TF_TensorData(source)) return;
+  RecordedCopy(EventKind::kOnCard, TF_TensorData(dest), TF_TensorData(source), TF_TensorByteSize(source));
 }
 
 }  // namespace
@@ -28,36 +29,111 @@ bool UpdatedVariables::Possible() {
          TF_ReleaseVariableInputLockHolder != nullptr;
 }
 
+// TensorFlow hands over both tensors, and wants the one copied to the other. The new value is written there
+// instead.
+void UpdatedVariables::Replace(TF_OpKernelContext* /*ctx*/, TF_Tensor* source, TF_Tensor* dest) {
+  t_replaced.reset(source);
+  TF_DeleteTensor(dest);
+}
+
+// Reads variable `k`, which is locked; a value that something else holds leaves it for new memory.
+Status UpdatedVariables::Get(size_t k, Variable* variable) {
+  TfStatus status;
+  TF_Tensor* value = nullptr;
+  t_replaced.reset();
+  TF_GetInputTensorFromVariable(tensors_->ctx(), inputs_[k], /*lock_held=*/true, /*isVariantType=*/false,
+                                /*sparse=*/false, Replace, &value, status.get());
+  TensorPtr got(value);
+  TensorPtr replaced = std::move(t_replaced);
+  if (!status.ok()) return FromTf(status.get());
+  // Of a variable that is not there TensorFlow's context knows already, and its message stays the first.
+  if (got == nullptr) {
+    return Status(Code::kInternal,
+                  "input " + std::to_string(inputs_[k]) + " is no variable that can be updated");
+  }
+  variable->memory = replaced != nullptr ? std::move(got) : nullptr;
+  variable->value = std::move(replaced != nullptr ? replaced : got);
+  return {};
+}
+
+// The input before `k` that is the same variable: the one that has this memory now.
+int UpdatedVariables::Twin(size_t k, const TF_Tensor* memory) const {
+  for (size_t j = 0; j < k && TF_TensorByteSize(memory) > 0; ++j) {
+    const Variable& known = variables_[j];
+    const TF_Tensor* has = known.memory != nullptr ? known.memory.get() : known.value.get();
+    if (TF_TensorData(memory) == TF_TensorData(has)) return static_cast<int>(j);
+  }
+  return -1;
+}
+
+// What variable `k` had when it was locked, also where another input is the same variable.
+TF_Tensor* UpdatedVariables::FirstRead(size_t k) const {
+  while (variables_[k].twin >= 0) k = static_cast<size_t>(variables_[k].twin);
+  return value(k);
+}
+
 Status UpdatedVariables::Lock() {
   if (inputs_.empty()) return {};
-  TF_OpKernelContext* ctx = tensors_->ctx();
   TfStatus status;
-  TF_MaybeLockVariableInputMutexesInOrder(ctx, /*do_lock=*/true, /*sparse=*/false, inputs_.data(),
-                                          inputs_.size(), Copy, &locks_, status.get());
+  TF_MaybeLockVariableInputMutexesInOrder(tensors_->ctx(), /*do_lock=*/true, /*sparse=*/false, inputs_.data(),
+                                          inputs_.size(), Replace, &locks_, status.get());
   if (!status.ok()) return FromTf(status.get());
-  for (int input : inputs_) {
-    TF_Tensor* value = nullptr;
-    TF_GetInputTensorFromVariable(ctx, input, /*lock_held=*/true, /*isVariantType=*/false, /*sparse=*/false,
-                                  Copy, &value, status.get());
-    if (!status.ok()) return FromTf(status.get());
-    // Of a variable that is not there TensorFlow's context knows already, and its message stays the first.
-    if (value == nullptr) {
-      return Status(Code::kInternal,
-                    "input " + std::to_string(input) + " is no variable that can be updated");
+  kept_ = false;
+  variables_.clear();
+  for (size_t k = 0; k < inputs_.size(); ++k) {
+    Variable variable;
+    const Status got = Get(k, &variable);
+    if (!got.ok()) return got;
+    variable.twin = variable.memory == nullptr ? -1 : Twin(k, variable.value.get());
+    if (variable.twin >= 0) {  // each has the value for itself, and the last new value stays
+      Variable& twin = variables_[static_cast<size_t>(variable.twin)];
+      CopyValue(variable.memory.get(), twin.value.get());
+      variable.value = std::move(variable.memory);
+      twin.is_former = true;
     }
-    values_.emplace_back(value);
+    variables_.push_back(std::move(variable));
   }
   return {};
 }
 
+Status UpdatedVariables::Memory(size_t k, bool over, TF_Tensor** memory) {
+  Variable& variable = variables_[k];
+  if (variable.memory == nullptr && !over && TF_TensorByteSize(variable.value.get()) > 0) {
+    Variable again;  // of a value that is held, here by us
+    const Status got = Get(k, &again);
+    if (!got.ok()) return got;
+    variable.memory = std::move(again.memory);
+  }
+  *memory = variable.memory != nullptr ? variable.memory.get() : variable.value.get();
+  return {};
+}
+
 void UpdatedVariables::Yield() {
-  if (locks_ != nullptr) TF_ReleaseVariableInputLockHolder(locks_);
+  if (locks_ == nullptr) return;
+  for (Variable& variable : variables_) {
+    if (kept_ || variable.memory == nullptr) continue;
+    CopyValue(variable.memory.get(), variable.value.get());
+    variable.value = std::move(variable.memory);  // what the variable has from here on, to be compared
+  }
+  TF_ReleaseVariableInputLockHolder(locks_);
   locks_ = nullptr;
 }
 
+// The values as they were are held meanwhile: another value has other memory, and so may have the same.
+Status UpdatedVariables::LockAgain(bool* same) {
+  const std::vector<Variable> before = std::move(variables_);
+  const Status status = Lock();
+  *same = true;
+  for (size_t k = 0; k < variables_.size() && status.ok(); ++k) {
+    if (before[k].is_former || TF_TensorByteSize(before[k].value.get()) == 0) continue;
+    *same = *same && TF_TensorData(FirstRead(k)) == TF_TensorData(before[k].value.get());
+  }
+  return status;
+}
+
 void UpdatedVariables::Unlock() {
-  values_.clear();
   Yield();
+  variables_.clear();
 }
 
 }  // namespace habana

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -11,6 +12,7 @@
 #include "plugin/executor.h"
 #include "plugin/planned.h"
 #include "plugin/stock.h"
+#include "plugin/updating.h"
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
 
@@ -26,8 +28,8 @@ struct VariableKernel {
   explicit VariableKernel(std::string node_def) : plan(std::move(node_def)) {}
 };
 
-// Read, compute and assign of one variable are one step for other ops of this kind, as in TensorFlow's own
-// kernels. Variables share locks by hash; an op takes those it needs in ascending order.
+// The locks where TensorFlow's own cannot be taken (plugin/updated_variables.h). Variables share them by
+// hash; an op takes those it needs in ascending order.
 class VariableLocks {
  public:
   void Want(const void* handle, size_t nbytes) {
@@ -64,8 +66,9 @@ class VariableLocks {
 struct OpInput {
   TF_Tensor* tensor = nullptr;
   bool variable = false;
-  Handle handle;  // of the variable; for TensorFlow's CPU kernel, of every input
-  Handle value;   // of the variable, as last read
+  Handle handle;     // of the variable; for TensorFlow's CPU kernel, of every input
+  Handle value;      // of the variable, as last read
+  int updated = -1;  // its number among the variables that the op updates under TensorFlow's locks
 };
 
 // The state of one Compute.
@@ -81,6 +84,7 @@ class VariableOp {
     if (!status.ok()) return status;
     GetCounters().variable_ops.fetch_add(1, std::memory_order_relaxed);
     const SynchronousOps synchronous(context_);
+    if (UpdatedVariables::Possible()) return plan_->stock ? StockInOneStep() : InOneStep();
     return plan_->stock ? RunStock() : RunDataflow();
   }
 
@@ -131,6 +135,10 @@ class VariableOp {
         execution->AddInput(input.tensor);
         continue;
       }
+      if (input.updated >= 0) {
+        execution->AddInput(updated_.value(static_cast<size_t>(input.updated)));
+        continue;
+      }
       const int rank = TFE_TensorHandleNumDims(input.value.get(), status.get());
       std::vector<int64_t> dims;
       size_t nbytes = DataTypeSize(plan_->dtype);
@@ -144,6 +152,138 @@ class VariableOp {
     }
     return {};
   }
+
+  // --- under TensorFlow's locks of the variables ---
+
+  // Takes note of the inputs that are updated, and reads the other variables. Those that are updated are read
+  // too, for what TensorFlow says of one that is not there or has no value, and again under their locks.
+  Status BeginUpdate(const std::vector<int>& updates) {
+    Status status = ReadAll();
+    for (int index : updates) {
+      OpInput& input = inputs_[static_cast<size_t>(index)];
+      input.value = Handle();
+      input.updated = static_cast<int>(handles_.size());
+      handles_.push_back(index);
+    }
+    return status;
+  }
+
+  // The op's program; with the variables locked when it returns one.
+  Status FindLocked(Execution* execution) {
+    for (;;) {
+      Status status = updated_.Lock();
+      if (status.ok()) status = AddInputs(execution);
+      if (!status.ok() || execution->FindKnown()) return status;
+      updated_.Unlock();  // compiling takes the GIL
+      status = execution->Find();
+      if (!status.ok()) return status;
+    }
+  }
+
+  Status InOneStep() {
+    std::call_once(kernel_->once, [&] { kernel_->cluster = std::make_unique<ClusterKernel>(plan_->info); });
+    std::vector<int> updates;
+    for (const auto& assign : plan_->assigns) updates.push_back(assign.second);
+    Execution execution(kernel_->cluster.get(), &tensors_);
+    Status status = BeginUpdate(updates);
+    if (status.ok()) status = FindLocked(&execution);
+    if (status.ok()) status = WriteNewValues(&execution);
+    updated_.Unlock();
+    return status.ok() ? status : tensors_.Explained(std::move(status), execution.name());
+  }
+
+  Status WriteNewValues(Execution* execution) {
+    const Program& program = execution->program();
+    for (size_t i = 0; i < plan_->results.size(); ++i) {
+      const Status given = execution->ToOutput(static_cast<size_t>(plan_->results[i]), static_cast<int>(i));
+      if (!given.ok()) return given;
+    }
+    const bool interpreted = program.body != nullptr && !handles_.empty();
+    std::vector<std::pair<size_t, char*>> made;
+    for (const auto& [output, variable] : plan_->assigns) {
+      const auto k = static_cast<size_t>(output);
+      char* data = nullptr;
+      Status status = Fits(program, k, variable);
+      if (status.ok() && interpreted) {
+        status = tensors_.Temporary(program.outputs[k].nbytes, "the new value of a variable", &data);
+        made.emplace_back(k, data);
+      } else if (status.ok()) {
+        status = Memory(variable, &data);
+      }
+      if (status.ok()) status = execution->ToMemory(k, data);
+      if (!status.ok()) return status;
+    }
+    Status status =
+        interpreted ? RunYielded(&updated_, execution, [&] { return Again(execution); }) : execution->Run();
+    for (size_t i = 0; i < made.size() && status.ok(); ++i) {
+      char* memory = nullptr;
+      status = Memory(plan_->assigns[i].second, &memory);
+      if (status.ok() && made[i].second != nullptr) {
+        std::memcpy(memory, made[i].second, program.outputs[made[i].first].nbytes);
+      }
+    }
+    if (status.ok()) updated_.Keep();
+    return status;
+  }
+
+  TF_Tensor* Present(int variable) const {
+    return updated_.value(static_cast<size_t>(inputs_[static_cast<size_t>(variable)].updated));
+  }
+
+  Status Fits(const Program& program, size_t k, int variable) const {
+    if (k < program.outputs.size()) return SameShape(Present(variable), program, k);
+    return Status(Code::kInternal, "program '" + program.name + "' has " +
+                                       std::to_string(program.outputs.size()) +
+                                       " outputs, and its op wants number " + std::to_string(k));
+  }
+
+  // Where a variable's new value goes: it is made of the present one, which is read meanwhile.
+  Status Memory(int variable, char** data) {
+    TF_Tensor* memory = nullptr;
+    const auto k = static_cast<size_t>(inputs_[static_cast<size_t>(variable)].updated);
+    const Status status = updated_.Memory(k, /*over=*/false, &memory);
+    if (status.ok()) *data = static_cast<char*>(TF_TensorData(memory));
+    return status;
+  }
+
+  // The variables have other values now.
+  Status Again(Execution* execution) {
+    const std::vector<int>& order = kernel_->cluster->order();
+    for (const auto& [output, variable] : plan_->assigns) {
+      const Status fits = Fits(execution->program(), static_cast<size_t>(output), variable);
+      if (!fits.ok()) return fits;
+      for (size_t k = 0; k < order.size(); ++k) {
+        if (order[k] == variable) execution->MoveInput(k, Present(variable));
+      }
+    }
+    return {};
+  }
+
+  Status StockInOneStep() {
+    std::vector<int> updates;
+    for (size_t i = 0; i < inputs_.size() && !plan_->read_only; ++i) {
+      if (inputs_[i].variable) updates.push_back(static_cast<int>(i));
+    }
+    Status status = BeginUpdate(updates);
+    if (status.ok()) status = updated_.Lock();
+    if (status.ok()) status = UpdateByStock();
+    if (status.ok()) updated_.Keep();
+    updated_.Unlock();
+    return status.ok() ? status : tensors_.Explained(std::move(status), plan_->op.op);
+  }
+
+  // A value of the card in memory of its own: CPU kernels write where a variable of theirs is, and some of
+  // them to memory that they share.
+  Handle OwnCopy(const TF_Tensor* value, TF_Status* status) {
+    const std::vector<int64_t> dims = Dims(value);
+    const TensorPtr copy(TF_AllocateTensor(TF_TensorType(value), dims.data(), static_cast<int>(dims.size()),
+                                           TF_TensorByteSize(value)));
+    if (TF_TensorByteSize(value) > 0)
+      std::memcpy(TF_TensorData(copy.get()), TF_TensorData(value), TF_TensorByteSize(value));
+    return Handle(TFE_NewTensorHandle(copy.get(), status));
+  }
+
+  // --- under locks of ours ---
 
   // The op's program for the variables as they are; holds their locks when it returns one.
   Status Find(Execution* execution) {
@@ -181,7 +321,7 @@ class VariableOp {
       const Status given = execution->ToOutput(static_cast<size_t>(plan_->results[i]), static_cast<int>(i));
       if (!given.ok()) return given;
     }
-    const Status ran = execution->Run();
+    const Status ran = execution->program().body == nullptr ? execution->Run() : RunUnlocked(execution);
     if (!ran.ok()) return ran;
     for (size_t k = 0; k < new_values.size(); ++k) {
       const OpInput& variable = inputs_[static_cast<size_t>(plan_->assigns[k].second)];
@@ -189,6 +329,30 @@ class VariableOp {
       if (!status.ok()) return FromTf(status.get());
     }
     return {};
+  }
+
+  // Runs a program that takes the GIL without the locks, until the variables still have the values that it
+  // read.
+  Status RunUnlocked(Execution* execution) {
+    for (;;) {
+      locks_.Unlock();
+      Status status = execution->Run();
+      locks_.Lock();
+      std::vector<Handle> before;
+      for (OpInput& input : inputs_) before.push_back(std::move(input.value));
+      if (status.ok()) status = ReadAll();
+      TfStatus said;
+      bool same = true;
+      for (size_t i = 0; i < inputs_.size() && status.ok(); ++i) {
+        if (!inputs_[i].variable) continue;
+        same = same && TFE_TensorHandleDevicePointer(before[i].get(), said.get()) ==
+                           TFE_TensorHandleDevicePointer(inputs_[i].value.get(), said.get());
+        if (!said.ok()) return FromTf(said.get());
+      }
+      if (!status.ok() || same) return status;
+      status = AddInputs(execution);
+      if (!status.ok()) return status;
+    }
   }
 
   Status RunDataflow() {
@@ -215,8 +379,12 @@ class VariableOp {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       if (!inputs_[i].variable) continue;
       copies[i] = NewVariable(context_, kCpu, plan_->dtype, status.get());
-      if (status.ok())
-        AssignVariable(context_, kCpu, copies[i], inputs_[i].value, plan_->dtype, status.get());
+      if (!status.ok()) return FromTf(status.get());
+      const TensorPtr read(
+          inputs_[i].updated >= 0 ? nullptr : TFE_TensorHandleResolve(inputs_[i].value.get(), status.get()));
+      if (!status.ok()) return FromTf(status.get());
+      const Handle value = OwnCopy(read != nullptr ? read.get() : Present(static_cast<int>(i)), status.get());
+      if (status.ok()) AssignVariable(context_, kCpu, copies[i], value, plan_->dtype, status.get());
       if (!status.ok()) return FromTf(status.get());
     }
     std::vector<const Handle*> inputs;
@@ -228,10 +396,29 @@ class VariableOp {
     for (size_t i = 0; i < inputs_.size() && !plan_->read_only; ++i) {
       if (!inputs_[i].variable) continue;
       const Handle value = ReadVariable(context_, kCpu, copies[i], plan_->dtype, status.get());
-      if (status.ok()) AssignVariable(context_, kHpu, inputs_[i].handle, value, plan_->dtype, status.get());
+      if (status.ok() && inputs_[i].updated < 0)
+        AssignVariable(context_, kHpu, inputs_[i].handle, value, plan_->dtype, status.get());
       if (!status.ok()) return FromTf(status.get());
+      const Status written = inputs_[i].updated < 0 ? Status() : Overwrite(static_cast<int>(i), value);
+      if (!written.ok()) return written;
     }
     return {};
+  }
+
+  // A variable that is locked gets what its copy on the CPU has now.
+  Status Overwrite(int variable, const Handle& value) {
+    TfStatus status;
+    const TensorPtr made(TFE_TensorHandleResolve(value.get(), status.get()));
+    if (!status.ok()) return FromTf(status.get());
+    if (Dims(made.get()) != Dims(Present(variable))) {
+      return Status(Code::kInternal, plan_->op.op + " changed the shape of a variable");
+    }
+    TF_Tensor* memory = nullptr;
+    const auto k = static_cast<size_t>(inputs_[static_cast<size_t>(variable)].updated);
+    const Status given = updated_.Memory(k, /*over=*/true, &memory);
+    if (given.ok() && TF_TensorByteSize(memory) > 0)
+      std::memcpy(TF_TensorData(memory), TF_TensorData(made.get()), TF_TensorByteSize(memory));
+    return given;
   }
 
   VariableKernel* kernel_;
@@ -241,6 +428,8 @@ class VariableOp {
   Tensors tensors_;
   std::vector<OpInput> inputs_;
   VariableLocks locks_;
+  std::vector<int> handles_;  // the inputs that are updated
+  UpdatedVariables updated_{&tensors_, handles_};
 };
 
 void Compute(void* kernel, TF_OpKernelContext* ctx) {

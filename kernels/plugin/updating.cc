@@ -1,0 +1,37 @@
+#include "plugin/updating.h"
+
+#include <string>
+
+namespace habana {
+
+namespace {
+
+std::string Text(const std::vector<int64_t>& dims) {
+  std::string text = "[";
+  for (int64_t n : dims) text += (text.size() > 1 ? "," : "") + std::to_string(n);
+  return text + "]";
+}
+
+}  // namespace
+
+Status SameShape(const TF_Tensor* value, const Program& program, size_t k) {
+  if (Dims(value) == program.outputs[k].dims) return {};
+  return Status(Code::kInvalidArgument, "a value of shape " + Text(program.outputs[k].dims) +
+                                            " is assigned to a variable of shape " + Text(Dims(value)) +
+                                            ", in launch '" + program.name + "'");
+}
+
+Status RunYielded(UpdatedVariables* variables, Execution* execution, const std::function<Status()>& again) {
+  variables->Yield();
+  for (;;) {
+    Status status = execution->Run();
+    bool same = false;
+    if (status.ok()) status = variables->LockAgain(&same);
+    if (!status.ok() || same) return status;
+    status = again();
+    if (!status.ok()) return status;
+    variables->Yield();
+  }
+}
+
+}  // namespace habana

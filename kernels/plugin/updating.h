@@ -1,0 +1,18 @@
+// What launches and ops on variables share when they update variables.
+#pragma once
+
+#include <functional>
+
+#include "plugin/executor.h"
+#include "plugin/updated_variables.h"
+
+namespace habana {
+
+// An error if output `k` of a program, a variable's new value, has not the shape of its present one.
+Status SameShape(const TF_Tensor* value, const Program& program, size_t k);
+
+// Runs a program that takes the GIL without the variables' locks, until they still have the values that it
+// read; then they are locked. again: gives the execution the values that they have instead.
+Status RunYielded(UpdatedVariables* variables, Execution* execution, const std::function<Status()>& again);
+
+}  // namespace habana
