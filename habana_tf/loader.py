@@ -102,6 +102,7 @@ def _load() -> None:
             rebuild_context()  # as at program start-up: collectives and devices can still be configured
     from . import (
         eager_executor,
+        eager_kernels,
         eager_reads,
         fork,
         function_calls,
@@ -119,6 +120,7 @@ def _load() -> None:
     rewriter_config.install()
     fork.guard()
     eager_executor.install()
+    eager_kernels.install()
     eager_reads.install()
     function_calls.install()
     strategy_compat.install()

@@ -1,0 +1,78 @@
+"""Eager ops of several threads: each gets its own inputs and answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.child import on_hpu, python
+
+
+@on_hpu
+def test_an_eager_op_is_no_function() -> None:
+    """Functions made of one op are where threads take each other's inputs."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    before = set(context.context().list_function_names())
+    x = tf.constant([[1.0, 2.0], [3.0, 5.0]])
+    tf.gather(x, [1, 0])
+    tf.reduce_sum(x, 1)
+    tf.identity(tf.constant([7], tf.int32))
+    tf.linalg.inv(x)
+    with tf.device("/CPU:0"):
+        tf.tanh(x)
+    assert set(context.context().list_function_names()) == before
+
+
+def test_also_where_ops_ran_before_and_the_context_is_built_again() -> None:
+    python(
+        """
+        import tensorflow as tf
+        from tensorflow.python.eager import context
+        tf.identity(tf.constant([1]))
+        from habana_tf import load_habana_module
+        load_habana_module()
+        before = set(context.context().list_function_names())
+        tf.gather(tf.constant([1.0, 2.0]), [1])
+        assert set(context.context().list_function_names()) == before
+        context._reset_context()
+        assert tf.gather(tf.constant([1.0, 2.0]), [1]).device.endswith("HPU:0")
+        assert not [n for n in context.context().list_function_names() if b"wrapped" in n]
+        """,
+        imported=True,
+    )
+
+
+@on_hpu
+def test_every_answer_of_eight_threads_is_right() -> None:
+    from tests.device.threads_soak import CASES, soak
+
+    done, wrong = soak(CASES, 8, lambda rounds: rounds < 1)
+    assert set(done.values()) == {8 * 40} and not +wrong, wrong
+
+
+@on_hpu
+def test_a_model_is_served_from_four_threads() -> None:
+    from tests.device.threads_soak import serving, soak
+
+    done, wrong = soak({"serving": serving()}, 4, lambda rounds: rounds < 3)
+    assert done == {"serving": 4 * 3 * 40} and not +wrong, wrong
+
+
+@on_hpu
+def test_a_dataset_calls_python_from_four_threads() -> None:
+    from tests.device.threads_soak import hurried, mapped
+
+    with hurried():
+        assert sum(mapped() for _ in range(3)) == 0
+
+
+@pytest.mark.rest
+@pytest.mark.slow
+@on_hpu
+def test_many_answers_of_many_threads() -> None:
+    from tests.device.threads_soak import CASES, mapped, serving, soak
+
+    done, wrong = soak({**CASES, "serving": serving()}, 12, lambda rounds: rounds < 20)
+    assert set(done.values()) == {12 * 20 * 40} and not +wrong, wrong
+    assert sum(mapped() for _ in range(20)) == 0
