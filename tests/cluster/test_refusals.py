@@ -167,9 +167,22 @@ def test_a_function_refuses_in_the_words_of_tensorflow_and_names_the_op() -> Non
                 except tf.errors.OpError as error:
                     said[device] = type(error), bare(error)
         (kind, text), (our_kind, ours) = said.get("/CPU:0", (None, "")), said.get("/HPU:0", (None, ""))
-        if kind is None or kind is not our_kind or text != ours or "{{node mine/" not in ours:
+        same = text == ours or (_eagerly(fn, given) or text) in ours.splitlines()
+        if kind is None or kind is not our_kind or not same or "{{node mine/" not in ours:
             wrong.append(f"{name}\n  stock {kind} {text}\n  HPU   {our_kind} {ours}")
     assert not wrong, "\n".join(wrong)
+
+
+def _eagerly(fn: Any, given: list[Any]) -> str:
+    """What the op says on the CPU outside functions, where it is not oneDNN's kernel, which has words of its own."""
+    import tensorflow as tf
+
+    try:
+        with tf.device("/CPU:0"):
+            fn(*given)
+    except tf.errors.OpError as error:
+        return bare(error)
+    return ""
 
 
 @on_hpu
