@@ -54,7 +54,7 @@ Arithmetic on int32 that no launch takes along, as most that is done eagerly, is
 ## Values that TensorFlow refuses
 
 A launch goes on whatever its values are, as on TensorFlow's other accelerators. Where TensorFlow's CPU kernels raise an
-error because of one, HPU gives:
+error because of one, HPU gives (for NaN, infinities and denormals see [special-values.md](special-values.md)):
 
 | value | result |
 |---|---|

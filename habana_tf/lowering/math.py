@@ -193,13 +193,16 @@ def approximate_equal(c: Lowering) -> Node:
 
 @op("ClipByValue", T=NUMERIC, generic="same")
 def clip_by_value(c: Lowering) -> Node:
-    """max(min(t, high), low); each bound is a scalar or has the shape of t."""
+    """max(min(t, high), low); each bound is a scalar or has the shape of t. A bound that is NaN is none."""
     b, (x, low, high) = c.b, c.inputs
     for bound in (low, high):
         if bound.rank and bound.shape != x.shape:
             raise c.error("clip_value_min and clip_value_max must be scalars or have the shape of t")
     low, high = (b.expand(n, x.shape) for n in (low, high))
-    return b.map("max", b.map("min", x, high), low)
+    if not x.dtype.is_float:
+        return b.map("max", b.map("min", x, high), low)
+    below = b.select(b.map("lt", high, x), high, x)
+    return b.select(b.map("gt", low, below), low, below)
 
 
 @op("AddN", "AccumulateNV2", T=NUMERIC, generic="same")
@@ -229,6 +232,11 @@ def _gradient(fn: Formula, *names: str, types: tuple[DType, ...] = FLOATS, flat:
     op(*names, T=types, generic="same")(lower)
 
 
+def _unless_zero(dy: Value, gradient: Value) -> Value:
+    """0 where dy is, also at a pole of the function."""
+    return dy.test("ne", 0).where(gradient, 0)
+
+
 def selu_grad(dy: Value, y: Value) -> Value:
     return y.test("lt", 0).where(dy * (y + SELU_SCALE_ALPHA), dy * SELU_SCALE)
 
@@ -240,9 +248,9 @@ def softsign_grad(dy: Value, x: Value) -> Value:
 
 _gradient(lambda y, dy: dy * (1 - y * y), "TanhGrad", flat=True)
 _gradient(lambda y, dy: dy * y * (1 - y), "SigmoidGrad", flat=True)
-_gradient(lambda y, dy: dy * 0.5 / y, "SqrtGrad", flat=True)
-_gradient(lambda y, dy: dy * -0.5 * (y * y * y), "RsqrtGrad", flat=True)
-_gradient(lambda y, dy: -(dy * (y * y)), "ReciprocalGrad", "InvGrad", flat=True)
+_gradient(lambda y, dy: _unless_zero(dy, dy * 0.5 / y), "SqrtGrad", flat=True)
+_gradient(lambda y, dy: _unless_zero(dy, dy * -0.5 * (y * y * y)), "RsqrtGrad", flat=True)
+_gradient(lambda y, dy: _unless_zero(dy, -(dy * (y * y))), "ReciprocalGrad", "InvGrad", flat=True)
 _gradient(lambda dy, x: x.test("gt", 0).where(dy, 0), "ReluGrad", types=NUMERIC)
 _gradient(lambda dy, x: x.test("gt", 0).test("and", x.test("lt", 6)).where(dy, 0), "Relu6Grad", types=NUMERIC)
 _gradient(lambda dy, y: y.test("lt", 0).where((y + 1) * dy, dy), "EluGrad")

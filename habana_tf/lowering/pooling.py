@@ -9,6 +9,10 @@ one window at most, and the gradient needs no sum:
 Small windows are looked through alike by both, as [N, O1, O2, C, K1 * K2], so that one kernel finds each maximum and
 its place.
 
+NaN is passed over, as by TensorFlow's kernels on the CPU and by cuDNN: a window of nothing but NaN or minus infinity
+has the lowest float32 for its maximum (minus infinity in bfloat16), and its gradient goes to its first element.
+MaxPoolWithArgmax alone gives NaN, where the first element of a window is one.
+
 Average pooling divides by the number of elements in the window, padding not counted.
 """
 
@@ -27,6 +31,7 @@ from .array import constant_shape, extents
 from .channels import channels_last
 from .formula import Value, wrap
 from .lowering import Lowering
+from .reduction import LARGEST
 from .row import FLOATS, INDEX, op
 from .spatial import Axis
 
@@ -82,7 +87,13 @@ def _largest(c: Lowering, x: Node, axes: Sequence[Axis]) -> Node:
     """The maximum of each window."""
     few = math.prod(a.kernel for a in axes) <= FEW
     view = _elements(c, x, axes) if few else spatial.windows(c.b, x, axes, LOWEST)
-    return c.b.reduce("max", view, range(x.rank, view.rank))
+    return c.b.reduce("max", _numbers(c, view), range(x.rank, view.rank))
+
+
+def _numbers(c: Lowering, x: Node) -> Node:
+    """x with what the search begins with in the place of NaN: in float32 the lowest number, also for minus infinity."""
+    least = c.b.const(-LARGEST[x.dtype] if x.dtype is DType.F32 else LOWEST, x.dtype, x.shape)
+    return c.b.select(c.b.map("gt", x, least), x, least)
 
 
 def _elements(c: Lowering, x: Node, axes: Sequence[Axis]) -> Node:
@@ -99,7 +110,7 @@ def max_pool_gradient(c: Lowering) -> Node:
     spatial.check_result(c, dy, x.shape[0], axes, x.shape[-1])
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, x.shape)
-    first, offsets = _winners(c, x, axes)
+    first, offsets = _winners(c, _numbers(c, _elements(c, x, axes)), axes)
     if spatial.disjoint(axes):
         shape = [x.shape[0], *(n for a in axes for n in (a.out, a.kernel)), x.shape[-1]]
         places = [0, *(1 + 2 * i for i in range(len(axes))), len(shape) - 1]
@@ -122,14 +133,14 @@ def max_pool_3d_gradient(c: Lowering) -> Node | Sequence[Node]:
     return max_pool_gradient(c)
 
 
-def _winners(c: Lowering, x: Node, axes: Sequence[Axis]) -> tuple[Node, int]:
+def _winners(c: Lowering, elements: Node, axes: Sequence[Axis]) -> tuple[Node, int]:
     """int32 [N, O.., C]: the offset in its window of each first maximum; and how many offsets there are.
 
     Where all elements of a window are -inf, padding before them is no less: the first element of x comes later.
     """
     offsets = math.prod(a.kernel for a in axes)
     kept = DType.I8 if offsets <= I8_PLACES else DType.I32  # they stay in memory from the forward pass on
-    first = c.b.cast(c.b.reduce("argmax", _elements(c, x, axes), (x.rank,), kept), DType.I32)
+    first = c.b.cast(c.b.reduce("argmax", elements, (elements.rank - 1,), kept), DType.I32)
     if any(a.low != 0 for a in axes):
         first = c.b.binary("max", first, _first_elements(c, axes))
     return first, offsets
@@ -166,7 +177,7 @@ def max_pool_second_gradient(c: Lowering) -> Node:
         raise c.error("grad must have the shape of orig_input")
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, _output(x, axes))
-    first, offsets = _winners(c, x, axes)
+    first, offsets = _winners(c, _numbers(c, _elements(c, x, axes)), axes)
     view = spatial.windows(b, dy, axes)
     flat = b.reshape(view, [*view.shape[: x.rank], offsets])
     mine = b.map("eq", b.broadcast_in_dim(first, flat.shape, range(x.rank)), b.iota(flat.shape, x.rank, DType.I32))
@@ -229,7 +240,8 @@ def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
     shape = _output(x, axes)
     if any(a.out == 0 or a.size == 0 for a in axes):
         return b.const(0, x.dtype, shape), b.const(0, to, shape)
-    first, _ = _winners(c, x, axes)
+    elements = _numbers_or_first(c, _elements(c, x, axes), axes)
+    first, _ = _winners(c, elements, axes)
     offset = wrap(b, b.cast(first, to))
     height, width = axes
     down = (offset / width.kernel) if width.kernel > 1 else offset
@@ -239,7 +251,17 @@ def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
     flat = (y * _number(c, width.size, to) + x_at) * _number(c, x.shape[-1], to) + wrap(b, b.iota(shape, 3, to))
     if c.attr("include_batch_in_index"):
         flat = flat + wrap(b, b.iota(shape, 0, to)) * _number(c, ext.product(x.shape[1:]), to)
-    return _largest(c, x, axes), flat.node
+    return b.reduce("max", elements, [x.rank]), flat.node
+
+
+def _numbers_or_first(c: Lowering, elements: Node, axes: Sequence[Axis]) -> Node:
+    """The elements of windows, minus infinity in the place of each NaN that does not stand first in its window: that
+    one nothing is greater than."""
+    b, shape = c.b, elements.shape
+    first = b.expand(b.reshape(_first_elements(c, axes), (1, *(a.out for a in axes), 1, 1)), shape)
+    stands_first = b.map("eq", b.iota(shape, len(shape) - 1, DType.I32), first)
+    keep = b.map("or", stands_first, b.map("eq", elements, elements))
+    return b.select(keep, elements, b.const(LOWEST, elements.dtype))
 
 
 def _number(c: Lowering, n: Extent, dtype: DType) -> Value:

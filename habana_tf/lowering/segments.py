@@ -9,6 +9,7 @@ A product with a sparse matrix is such a sum too. Sums of short floats are kept 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -93,7 +94,10 @@ def _sorted(kind: str, start: float) -> Callable[[Lowering], Node]:
             return b.cast(b.map("mul", total, b.broadcast_in_dim(share, total.shape, [0])), data.dtype)
         if kind == "mul":
             return combined(c, data, ids, kind, start, count)
-        found = combined(c, data, ids, kind, _lowest(data.dtype, highest=kind == "min"), count)
+        worst: float | int = math.inf if kind == "min" else -math.inf
+        if not data.dtype.is_float:
+            worst = _lowest(data.dtype, highest=kind == "min")
+        found = combined(c, data, ids, kind, worst, count)
         rows = b.scatter(b.const(False, DType.BOOL, (count,)), b.const(True, DType.BOOL, ids.shape), [ids], [0], "set")
         return b.select(b.broadcast_in_dim(rows, found.shape, [0]), found, b.const(start, data.dtype))
 

@@ -392,3 +392,14 @@ def test_elementwise_ops_lower_over_symbolic_shapes():
         got = run(bind(program, [4]), [y] * count)[0]
         np.testing.assert_allclose(got, fn(*[y] * count).numpy(), rtol=1e-5)
         assert program.inputs[0].dtype is DType.F32
+
+
+@pytest.mark.parametrize("name", ["SqrtGrad", "RsqrtGrad", "ReciprocalGrad", "InvGrad"])
+def test_no_gradient_is_none_at_a_pole(name):
+    dy, y = (a.reshape(-1) for a in np.meshgrid(*[np.array([0, 1, np.inf, -np.inf, np.nan, -0.0], F32)] * 2))
+    check(lambda y, dy: getattr(tf.raw_ops, name)(y=y, dy=dy), y, dy)
+
+
+def test_a_bound_that_is_nan_is_none():
+    x, low, high = np.array([1, 2, np.nan, 3], F32), np.array([np.nan, 3, 1, 1], F32), np.array([0, 9, 2, np.nan], F32)
+    check(lambda x, a, b: tf.raw_ops.ClipByValue(t=x, clip_value_min=a, clip_value_max=b), x, low, high)

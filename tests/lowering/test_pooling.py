@@ -276,3 +276,24 @@ def test_padding_of_a_whole_window_is_refused() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError):
         reference(fn, values([1, 3, 3, 1], 0, False))
     assert "smaller than the windows" in refusal(fn, values([1, 3, 3, 1], 0, False))
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [(2, 2), (3, 2), (3, 1)])
+def test_nan_is_passed_over(kernel: int, stride: int) -> None:
+    """Windows with NaN first, last, alone and among infinities; the op with positions gives a NaN that stands first."""
+    generator = np.random.default_rng(kernel)
+    x = generator.normal(size=(3, 8, 8, 19)).astype(F32)
+    x[generator.uniform(size=x.shape) < 0.3] = np.nan
+    x[generator.uniform(size=x.shape) < 0.3] = -np.inf
+    x[1], x[2] = np.nan, -np.inf
+    check(lambda x: tf.nn.max_pool2d(x, kernel, stride, "SAME"), x)
+    check(lambda x: tf.nn.max_pool2d(x, kernel, stride, "SAME"), x.astype(BF16))
+    check(lambda x: tf.nn.max_pool_with_argmax(x, kernel, stride, "SAME"), x)
+
+
+def test_the_gradient_of_a_window_with_nan_goes_to_its_maximum() -> None:
+    x = np.array([[1, np.nan], [3, 2], [np.nan, 1], [2, 3], [np.nan, np.nan], [np.nan, np.nan]], F32)
+    call = {"ksize": [1, 2, 2, 1], "strides": [1, 2, 2, 1], "padding": "VALID"}
+    x, y, dy = x.reshape(1, 6, 2, 1), np.array([3, 3, -3e38], F32).reshape(1, 3, 1, 1), np.ones((1, 3, 1, 1), F32)
+    for (got,) in evaluate(lambda x, y, dy: R.MaxPoolGrad(orig_input=x, orig_output=y, grad=dy, **call), x, y, dy):
+        np.testing.assert_array_equal(got.reshape(-1), [0, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0])

@@ -118,3 +118,9 @@ def test_sparse_times_dense(data, adjoint_a, adjoint_b):
         ),
         places, values, np.array([rows, columns], np.int64), dense, atol=1e-5,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["Max", "Min"])
+def test_a_segment_of_infinities(kind):
+    x = np.array([-np.inf, np.inf, -np.inf, -np.inf, np.inf, np.inf, 1], F32)
+    check(lambda x, i: getattr(raw, f"Segment{kind}")(data=x, segment_ids=i), x, np.array([0, 0, 1, 1, 3, 3, 4], I32))

@@ -9,13 +9,29 @@ from __future__ import annotations
 import math
 
 from ...ir.dtypes import DType
-from ..body import Reduction
+from ..body import Apply, Constant, Reduction
+from ..body import Value as Scalars
 from .emit import Value
 from .lanes import literal, register_type
 from .scalar import Scalar
 
 POSITION = "i32"
 """The type in which argmax and argmin carry positions."""
+_BETTER = {"max": "gt", "min": "lt"}
+
+
+def is_number(value: Scalars) -> bool:
+    """Whether a float is never NaN, because it was replaced by a constant where it is not beyond that (one instruction
+    then takes the greater of two)."""
+    if not (isinstance(value, Apply) and value.fn == "select"):
+        return False
+    test, kept, instead = value.operands
+    if not (isinstance(test, Apply) and test.fn in ("gt", "lt") and isinstance(instead, Constant)):
+        return False
+    tested = test.operands[0]
+    while isinstance(tested, Apply) and tested.fn == "stored":
+        tested = tested.operands[0]
+    return tested is kept and instead.number == instead.number
 
 
 class Accumulator:
@@ -29,6 +45,7 @@ class Accumulator:
         self.lane = register_type(self.dtype)
         self.is_arg = reduction.is_arg
         self.rounds = self.kind == "sum" and self.dtype.is_float
+        self.may_be_nan = self.dtype.is_float and not is_number(reduction.value)
         start = ops.constant(literal(identity(self.kind, self.dtype), self.dtype), self.lane)
         self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]
 
@@ -81,6 +98,8 @@ class Accumulator:
         return self._finish(Scalar(fn, 1), values)
 
     def _join(self, a: Value, b: Value) -> Value:
+        if self.kind in _BETTER and self.dtype.is_float and not self.may_be_nan:
+            return self.ops.choose(self.ops.op(f"fcmp o{_BETTER[self.kind]}", b, a, self.lane), b, a, self.lane)
         fn = {"sum": "add", "prod": "mul"}.get(self.kind, self.kind)
         return self.ops.apply(fn, [a, b], self.dtype, self.dtype)
 
@@ -88,7 +107,7 @@ class Accumulator:
         """Whether a candidate beats the best so far, which no NaN is beaten by."""
         ops, best = self.ops, self.values[0]
         test = "gt" if self.kind == "argmax" else "lt"
-        if not self.dtype.is_float:
+        if not self.may_be_nan:
             return ops.apply(test, [value, best], self.dtype, DType.BOOL)
         above = ops.op(f"fcmp u{test}", value, best, self.lane)  # or one of them is NaN
         return ops.op("and", above, ops.op("fcmp ord", best, best, self.lane), "i1")
@@ -97,7 +116,7 @@ class Accumulator:
         """Whether a candidate is as good as the best so far, and stands before it."""
         ops, (best, at) = self.ops, self.values
         equal = ops.apply("eq", [value, best], self.dtype, DType.BOOL)
-        if self.dtype.is_float:
+        if self.may_be_nan:
             a, b = (ops.op("fcmp uno", x, x, self.lane) for x in (value, best))
             equal = ops.op("or", equal, ops.op("and", a, b, "i1"), "i1")
         return ops.op("and", equal, ops.op("icmp slt", position, at, POSITION), "i1")
