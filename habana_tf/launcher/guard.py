@@ -7,8 +7,8 @@ the rank has not ended long after its time of grace, kills all.
 Why two: an agent that gets SIGKILL takes the command with it, but not what the command has started; that comes to the
 guard then (PR_SET_CHILD_SUBREAPER). A guard that gets SIGKILL leaves its agent, which is sent SIGTERM by the kernel
 (PR_SET_PDEATHSIG) and kills all below itself. That the launcher is gone both see at standard input, also behind ssh,
-which brings the end of a pipe over and no signal; and where the launcher is on this host its end wakes a guard that was
-stopped (PR_SET_PDEATHSIG again, with SIGCONT).
+which brings the end of a pipe over and no signal. A guard that was stopped is woken when its parent ends: the launcher,
+or on another host the server of the connection (PR_SET_PDEATHSIG again, with SIGCONT).
 
 Invariants: the guard reads nothing from standard input, orders are the agent's. It has one thread, and starts nothing.
 """

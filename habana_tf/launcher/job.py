@@ -101,7 +101,8 @@ class Job:
         whose = "--python"
         if rank.host != LOCAL:
             path = rank.environment.get("PYTHONPATH")
-            line = f"PYTHONPATH={shlex.quote(path)} {shlex.join(words)}" if path else shlex.join(words)
+            # In the place of the shell, so that the guard's parent is what the connection's end ends (`guard.py`).
+            line = shlex.join(["exec", *(["env", f"PYTHONPATH={path}"] if path else []), *words])
             words, whose = [*self.rsh, rank.host, line], "--rsh"
         try:
             agent = subprocess.Popen(
