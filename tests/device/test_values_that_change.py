@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from habana_tf.resolver import recompilations
@@ -89,11 +90,20 @@ def _wrong(name: str, mode: str) -> list[str]:
 
 
 @on_hpu
+def test_other_values_need_no_recipe_of_their_own() -> None:
+    few = ("segment_sum", "sparse_segment_mean", "dynamic_stitch", "embedding_lookup_partitioned", "tile")
+    wrong = [each for name in few for each in _wrong(name, "eager")]
+    assert not wrong, wrong
+
+
+@pytest.mark.rest
+@on_hpu
 def test_other_values_need_no_recipe_of_their_own_eagerly() -> None:
     wrong = [each for name in CASES for each in _wrong(name, "eager")]
     assert not wrong, wrong
 
 
+@pytest.mark.rest
 @on_hpu
 def test_other_values_need_no_recipe_of_their_own_in_a_function() -> None:
     wrong = [each for name in CASES for each in _wrong(name, "function")]
