@@ -9,7 +9,11 @@ and the assignment behind it go. The pair (input of the cluster, its output) sta
 Why: what an optimizer keeps is read and written once a step. In new memory each time, a step touches twice as much of
 it, and two steps' values are in memory at once.
 
-Invariants: nobody else in the graph takes the variable, so there is no order to keep but that of the assignment: what
+Also because an update by an op that is one step in TensorFlow has to stay one: between a read and an assignment in the
+graph the updates of other threads would be lost. So a launch is given the variable, too, where others take the value
+that was read; the read stays for them, and the launch updates what the variable has when it runs.
+
+Invariants: others in the graph only read the variable, so there is no order to keep but that of the assignment: what
 it waited for the launch waits for, unless that is behind the launch, and who waited for it waits for the launch. In a
 loop that is the next iteration. Read, launch and assignment run under one condition. Who holds a variable's old value
 keeps it: the launch makes a copy then (kernels/plugin/updated_variables.cc). Variables of sizes that are not known and
@@ -24,6 +28,7 @@ from dataclasses import dataclass
 
 from .. import settings
 from ..cluster import cluster
+from ..lowering.table import lookup
 from .frames import Flow
 from .ops import RESOURCE, output_types
 from .shapes import Shapes
@@ -72,12 +77,13 @@ def _takers(view: View) -> dict[Key, list[Node]]:
 
 @dataclass(frozen=True)
 class _Update:
-    """A variable of a launch. at, output: its numbers among the cluster's inputs and outputs."""
+    """A variable of a launch. at, output: its numbers among the cluster's inputs and outputs. kept: the read stays."""
 
     at: int
     output: int
     read: Node
     assign: Node
+    kept: bool
 
 
 def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node]]) -> int:
@@ -87,9 +93,11 @@ def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node
         return 0
     launch.inputs += [u.assign.inputs[0] for u in found]
     for update in found:
-        for source in (*update.read.controls, *waits_for(update.assign)):
+        before = [update.read] if update.kept else update.read.controls
+        for source in (*before, *waits_for(update.assign)):
             launch.add_control(source)
-    vanish(view, {u.read: u.read.controls for u in found} | {u.assign: [launch] for u in found})
+    gone_reads = {u.read: u.read.controls for u in found if not u.kept}
+    vanish(view, gone_reads | {u.assign: [launch] for u in found})
     gone = {u.at for u in found}
     attrs = launch.proto.attr
     types = [t for k, t in enumerate(attrs["Tin"].list.type) if k not in gone]
@@ -112,34 +120,42 @@ def _found(
         if result.host or not 0 <= result.assigns < device_args or made_by < 0 or parsed.nodes[made_by].op in _MOVES:
             continue
         read = launch.inputs[result.assigns][0]
-        assign = _other_taker(read, takers)
+        assign = _assignment(read, takers)
         if assign is not None:
-            update = _Update(result.assigns, output, read, assign)
-            if _is_alone(view, flow, launch, update, consumers):
+            kept = any(n is not launch and (read, 0) in n.inputs for n in consumers[read])
+            update = _Update(result.assigns, output, read, assign, kept)
+            if _is_in_order(view, flow, launch, update) and (not kept or _only_updates(parsed, update)):
                 found.append(update)
     return _in_order(launch, found, consumers)
 
 
-def _other_taker(read: Node, takers: dict[Key, list[Node]]) -> Node | None:
-    """Who takes a variable beside its read, if that is one."""
-    key = handle_key(read.inputs[0])
-    others = {n for n in takers.get(key, ()) if n is not read} if key is not None else set()
-    return others.pop() if len(others) == 1 else None
+def _assignment(read: Node, takers: dict[Key, list[Node]]) -> Node | None:
+    """The one assignment of a variable that is read, if all others only read it."""
+    key = handle_key(read.inputs[0]) if read.op == "ReadVariableOp" else None
+    writers = {n for n in takers.get(key, ()) if n.op != "ReadVariableOp"} if key is not None else set()
+    return writers.pop() if len(writers) == 1 else None
 
 
-def _is_alone(view: View, flow: Flow, launch: Node, update: _Update, consumers: dict[Node, list[Node]]) -> bool:
-    """Whether a variable is read for a launch only, and assigned what that makes, under one condition and on one
-    device, and nobody asks for read or assignment by name."""
+def _is_in_order(view: View, flow: Flow, launch: Node, update: _Update) -> bool:
+    """Whether a variable is assigned what the launch makes, under one condition with the read and on one device, and
+    nobody asks for read or assignment by name."""
     read, assign = update.read, update.assign
     return (
         assign.op == "AssignVariableOp"
         and assign.inputs[1] == (launch, update.output)
         and flow.classes[read] == flow.classes[assign] == flow.classes[launch]
         and read.device == assign.device == launch.device
-        and all(n is launch or (read, 0) not in n.inputs for n in consumers[read])
         and not {read.name, assign.name} & view.fetched
         and _has_elements(assign.inputs[0])
     )
+
+
+def _only_updates(parsed: cluster.Cluster, update: _Update) -> bool:
+    """Whether a cluster takes a variable's value for nothing but an op that updates it. Others use one value of it with
+    those outside, which the variable may not have any more."""
+    users = [n for n in parsed.nodes if (-1, update.at) in n.inputs]
+    row = lookup(users[0].op) if len(users) == 1 else None
+    return row is not None and bool(row.updates) and (-1, update.at) not in parsed.outputs
 
 
 def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Node]]) -> list[_Update]:

@@ -21,16 +21,14 @@ Status SameShape(const TF_Tensor* value, const Program& program, size_t k) {
                                             ", in launch '" + program.name + "'");
 }
 
-Status RunYielded(UpdatedVariables* variables, Execution* execution, const std::function<Status()>& again) {
-  variables->Yield();
+Status RunYielded(UpdatedVariables* variables, Execution* execution, const std::function<Status()>& moved) {
   for (;;) {
-    Status status = execution->Run();
+    variables->Yield();  // which may give a variable other memory with the same value
+    Status status = moved();
+    if (status.ok()) status = execution->Run();
     bool same = false;
     if (status.ok()) status = variables->LockAgain(&same);
     if (!status.ok() || same) return status;
-    status = again();
-    if (!status.ok()) return status;
-    variables->Yield();
   }
 }
 

@@ -12,7 +12,7 @@ namespace habana {
 Status SameShape(const TF_Tensor* value, const Program& program, size_t k);
 
 // Runs a program that takes the GIL without the variables' locks, until they still have the values that it
-// read; then they are locked. again: gives the execution the values that they have instead.
-Status RunYielded(UpdatedVariables* variables, Execution* execution, const std::function<Status()>& again);
+// read; then they are locked. moved: gives the execution the values that they have now.
+Status RunYielded(UpdatedVariables* variables, Execution* execution, const std::function<Status()>& moved);
 
 }  // namespace habana
