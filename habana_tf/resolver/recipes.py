@@ -26,12 +26,14 @@ from habana_tf.cache import process_cache
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import KnownFailure
+from habana_tf.compiler.code_checks import CodeError
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.recipe import Recipe, describe_kernels, pack, unpack
+from habana_tf.compiler.recipe_checks import RecipeError, Tensor, check
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Program
+from habana_tf.ir.primitives import Node, Program
 
 from . import garbage_collection
 from .keys import program_key, tools
@@ -133,9 +135,12 @@ def known(program: Program, goal: Target) -> Recipe | None:
 def recipe_of(key: Key, source: Provenance, program: Callable[[], Program], goal: Target) -> tuple[Recipe, str]:
     """The recipe of a key, and how it came (see `recompilations.Met`). program: lowers `source`, when it has to."""
     lowered = functools.cache(garbage_collection.held(program))
+    cluster = source.cluster
+    takes = [(a.dtype, shape) for a, shape in zip(cluster.inputs, source.shapes, strict=True)]
     return get(
-        key, source.cluster.name, lambda: program_key(lowered(), goal).digest,
+        key, cluster.name, lambda: program_key(lowered(), goal).digest,
         lambda digest: _compile(key, digest, source, lowered(), goal),
+        fits=lambda recipe: check(recipe, takes, [(a.dtype, None) for a in cluster.results]),
     )  # fmt: skip
 
 
@@ -144,7 +149,12 @@ def recipe_of_program(key: Key, source: Provenance, program: Program, goal: Targ
     return get(
         key, source.cluster.name, lambda: key.digest, lambda digest: _compile(key, digest, source, program, goal),
         lambda: packaged(program, goal),
+        fits=lambda recipe: check(recipe, _tensors(program.inputs), _tensors(program.outputs)),
     )  # fmt: skip
+
+
+def _tensors(nodes: Sequence[Node]) -> list[Tensor]:
+    return [(n.dtype, n.shape) for n in nodes]
 
 
 def get(
@@ -153,19 +163,21 @@ def get(
     program_key: Callable[[], str],
     compile: Callable[[str], Recipe],
     packaged: Callable[[], Recipe | None] = lambda: None,
+    fits: Callable[[Recipe], None] = lambda recipe: None,
 ) -> tuple[Recipe, str]:
     """The recipe of a key for the cluster `name`, and how it came: "known", "packaged", "cache" or "compiled".
 
     program_key: the digest of what is compiled, asked for where neither memory nor the recipe cache has the key.
-    compile: makes the recipe of that program. packaged: the recipe that came with the package. Raises Unfit where
-    `compile` does, or did before.
+    compile: makes the recipe of that program. packaged: the recipe that came with the package. fits: raises RecipeError
+    for a stored recipe that is none of this cluster, which is compiled anew. Raises Unfit where `compile` does, or did
+    before.
     """
     if (found := _memory.find(key.digest)) is None:
         with _memory.alone(key.digest):
             if (found := _memory.find(key.digest)) is None:
                 try:
                     if (found := packaged()) is None:
-                        return _missed(key, name, program_key, compile)
+                        return _missed(key, name, program_key, compile, fits)
                     _memory.keep(key.digest, key.digest, found)
                     return found, "packaged"
                 except KnownFailure as why:
@@ -175,10 +187,12 @@ def get(
 
 
 def _missed(
-    key: Key, name: str, program_key: Callable[[], str], compile: Callable[[str], Recipe]
-) -> tuple[Recipe, str]:
-    if (entry := process_cache.lookup(key, name)) is not None:
-        return _loaded(key, entry), "cache"
+    key: Key, name: str, program_key: Callable[[], str], compile: Callable[[str], Recipe],
+    fits: Callable[[Recipe], None],
+) -> tuple[Recipe, str]:  # fmt: skip
+    before = process_cache.lookup(key, name)
+    if before is not None and (stored := _loaded(key, before, fits)) is not None:
+        return stored, "cache"
     program = program_key()
     with _memory.alone(program) if program != key.digest else nullcontext():
         if (found := _memory.find(program)) is not None:
@@ -186,8 +200,9 @@ def _missed(
             _memory.keep(key.digest, program, found)
             return found, "known"
         with process_cache.compiling(key, program, name) as entry:
-            if entry is not None:
-                return _loaded(key, entry), "cache"
+            known = entry is not None and before is not None and entry.created == before.created
+            if entry is not None and not known and (stored := _loaded(key, entry, fits)) is not None:
+                return stored, "cache"
             try:
                 made = compile(program)
             except Unfit as why:
@@ -197,10 +212,23 @@ def _missed(
             return made, "compiled"
 
 
-def _loaded(key: Key, entry: Entry) -> Recipe:
-    """The recipe of an entry; the one in memory if another key of its program has brought it there."""
+def _loaded(key: Key, entry: Entry, fits: Callable[[Recipe], None]) -> Recipe | None:
+    """The recipe of an entry; the one in memory if another key of its program has brought it there. None, after a
+    warning, for one that cannot be right."""
     program = str(entry.header.get("program", key.digest))
-    made = _memory.find(program) or unpack(entry.name, entry.sections)
+    made = _memory.find(program)
+    if made is None:
+        try:
+            made = unpack(entry.name, entry.sections)
+            fits(made)
+        except MemoryError:
+            raise
+        except (RecipeError, CodeError) as why:
+            log.warning("the stored recipe of %s is not used (%s): it is compiled again", entry.name, why)
+            return None
+        except Exception as why:  # it holds anything: what reads it fails in any way
+            log.warning("the stored recipe of %s is not understood (%r): it is compiled again", entry.name, why)
+            return None
     _memory.keep(key.digest, program, made)
     return made
 

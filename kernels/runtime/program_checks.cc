@@ -89,6 +89,10 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
       return bad(which + " has no such calls");
     }
     if (loop.blocks < 1) return bad(which + " has no block");
+    const auto stands = [](const Window& w) { return w.block == 0; };
+    if (loop.blocks > 1 && std::all_of(loop.windows.begin(), loop.windows.end(), stands)) {
+      return bad(which + " has several blocks of the same memory");
+    }
     if (i > 0 && loop.first < loops[i - 1].first) return bad(which + " is out of order");
     for (const Window& w : loop.windows) {
       if (size(w.buffer) < 0 || buffers[static_cast<size_t>(w.buffer)].kind != BufferKind::kWindow) {

@@ -7,6 +7,7 @@ where it ends, HPU must not.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -59,7 +60,8 @@ def _outcomes(device: str, cases: Sequence[Case], log: Any) -> dict[Case, Any]:
                 out[rest.pop(0)] = json.loads(line)
             if rest:
                 out[rest.pop(0)] = HANGS if child.poll() is None and not _over(said) else ENDED
-        child.kill()
+        with contextlib.suppress(ProcessLookupError):  # it ends by itself once its input does
+            child.kill()
         child.wait(60)
     return out
 

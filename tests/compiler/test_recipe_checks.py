@@ -1,0 +1,146 @@
+"""A recipe that is whole and lies is refused before anything of it runs."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from habana_tf.cache.entry import Entry, EntryError, decode, encode
+from habana_tf.compiler.code_checks import CodeError, functions
+from habana_tf.compiler.codegen.objects import join, split
+from habana_tf.compiler.compile import compile_program
+from habana_tf.compiler.recipe import Recipe, pack, unpack
+from habana_tf.compiler.recipe_checks import RecipeError, check
+from habana_tf.hardware.cpu import target
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Contraction, Program
+from tests.child import python
+
+
+@functools.cache
+def _program() -> Program:
+    """Two products and what stands between them: inputs, a workspace, an output."""
+    b = Builder()
+    x, y, z = b.input((33, 65), DType.F32), b.input((65, 40), DType.F32), b.input((40, 7), DType.F32)
+    matrix = Contraction((0, 1), (1, 2), (0, 2))
+    middle = b.map("exp", b.contract(x, y, matrix))
+    return Program(b.inputs, [b.contract(middle, z, matrix)])
+
+
+@functools.cache
+def _packed() -> dict[str, bytes]:
+    return pack(compile_program(_program(), "made", target()))[1]
+
+
+def _check(recipe: Recipe) -> None:
+    program = _program()
+    check(recipe, *([(n.dtype, n.shape) for n in nodes] for nodes in (program.inputs, program.outputs)))
+
+
+LIES: dict[str, Callable[[Any], Any]] = {
+    "a buffer is another input": lambda p: p["buffers"][0].__setitem__(1, 1),
+    "a buffer is an input that is not there": lambda p: p["buffers"][0].__setitem__(1, 9),
+    "a buffer has more bytes": lambda p: p["buffers"][0].__setitem__(2, 1 << 40),
+    "a buffer has less than no bytes": lambda p: p["buffers"][-1].__setitem__(2, -64),
+    "buffers in another order": lambda p: p["buffers"].reverse(),
+    "an input is called an output": lambda p: p["buffers"][0].__setitem__(0, 1),
+    "a kind that is none": lambda p: p["buffers"][0].__setitem__(0, 99),
+    "a function that is not there": lambda p: p["launches"][0].__setitem__(0, "abort"),
+    "no function": lambda p: p["launches"][0].__setitem__(0, 7),
+    "a buffer of a call that is not there": lambda p: p["launches"][0][1].append(77),
+    "a huge grid": lambda p: p["launches"][0].__setitem__(2, 1 << 50),
+    "a negative grid": lambda p: p["launches"][0].__setitem__(2, -1),
+    "no grain": lambda p: p["launches"][0].__setitem__(3, 0),
+    "an output of another type": lambda p: p["outputs"][0].__setitem__(0, "int32"),
+    "an output of another shape": lambda p: p["outputs"][0][1].__setitem__(0, 34),
+    "an output too many": lambda p: p["outputs"].append(p["outputs"][0]),
+    "calls that are left out": lambda p: p["launches"].clear(),
+    "a loop without end": lambda p: p["loops"].append([0, 1, 3, [], [], 1 << 60]),
+    "a loop of calls that are not there": lambda p: p["loops"].append([1, 1 << 40, 3, [], [], 1]),
+    "a window that is none": lambda p: p["loops"].append([0, 1, 3, [[0, 0, 64, 0]], [], 1]),
+    "a copy of nothing": lambda p: p["copies"].append([0, 5, 0]),
+    "an update of nothing": lambda p: p["in_place"].append([0, 5]),
+    "no buffers": lambda p: p.pop("buffers"),
+    "text for a list": lambda p: p.__setitem__("launches", "none"),
+}
+
+
+def test_a_recipe_as_it_was_stored_is_taken() -> None:
+    _check(unpack("made", _packed()))
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_recipe_that_lies_is_refused(lie: str) -> None:
+    plan = json.loads(_packed()["plan"])
+    told = copy.deepcopy(plan)
+    LIES[lie](told)
+    assert told != plan
+    with pytest.raises((RecipeError, ValueError, KeyError, TypeError, AttributeError)):
+        _check(unpack("made", {**_packed(), "plan": json.dumps(told).encode()}))
+
+
+def test_a_workspace_is_there_as_long_as_calls_work_on_it() -> None:
+    recipe = unpack("made", _packed())
+    at = next(k for k, b in enumerate(recipe.buffers) if b.kind.name == "WORKSPACE")
+    recipe.buffers[at] = dataclasses.replace(recipe.buffers[at], last=recipe.buffers[at].first - 1)
+    with pytest.raises(RecipeError, match=f"works on buffer {at}"):
+        _check(recipe)
+
+
+def test_junk_in_the_place_of_code_is_refused() -> None:
+    """Or it is an object file still, whose tables lie within it."""
+    (code, *_) = split(_packed()["object"])
+    rng = np.random.default_rng(0)
+    for junk in (b"", b"\x7fELF", rng.bytes(4096), code[:-40], code[: len(code) // 2], b"\0" * len(code)):
+        with pytest.raises((RecipeError, CodeError)):
+            _check(dataclasses.replace(unpack("made", _packed()), code=join([junk])))
+    for _ in range(2000):
+        damaged = bytearray(code)
+        at = int(rng.integers(0, 64)) if rng.random() < 0.3 else int(rng.integers(0, len(code)))
+        damaged[at] = int(rng.integers(0, 256))
+        try:
+            functions([bytes(damaged)])
+        except CodeError:
+            continue
+
+
+TRAINED = """
+    import sys
+    import tensorflow as tf, habana_tf
+    habana_tf.load_habana_module()
+    step = tf.function(lambda x, y: tf.matmul(tf.exp(x), y) + 1.0)
+    with tf.device("/HPU:0"):
+        print(float(tf.reduce_sum(step(tf.ones([8, 16]), tf.ones([16, 4])))))
+"""
+
+
+def test_a_stored_recipe_that_lies_is_a_miss_with_a_warning(tmp_path: Path) -> None:
+    """Every recipe of the directory gets work items without number, and a head and digests that fit."""
+    run = functools.partial(python, TRAINED, imported=True, TF_RECIPE_CACHE_PATH=str(tmp_path), timeout=60)
+    honest = run()
+    changed = 0
+    for file in (path for path in tmp_path.rglob("*") if path.is_file()):
+        try:
+            entry = decode(file.read_bytes())
+        except EntryError:
+            continue
+        plan = json.loads(entry.sections["plan"])
+        for call in plan["launches"]:
+            call[2] = 1 << 50
+        sections = {**entry.sections, "plan": json.dumps(plan).encode()}
+        file.write_bytes(encode(Entry(entry.header, sections)))
+        changed += 1
+    assert changed
+    lying, again = run(), run()
+    assert honest.stdout == lying.stdout == again.stdout
+    assert "work items" in lying.stderr and "compiled again" in lying.stderr
+    assert "compiled again" not in again.stderr  # the new recipe has taken its place
