@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from .graph.explain import explain as explain
     from .graph.report import placement_report as placement_report
     from .loader import is_loaded as is_loaded
+    from .loader import is_op_override_allowed as is_op_override_allowed
     from .loader import load_habana_module as load_habana_module
+    from .loader import set_op_override_allowed as set_op_override_allowed
     from .memory import memory_report as memory_report
     from .prediction.compare import compare as compare
     from .prediction.predict import predict as predict
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 _WHERE = {
     "load_habana_module": "loader",
     "is_loaded": "loader",
+    "is_op_override_allowed": "loader",
+    "set_op_override_allowed": "loader",
     "HabanaEstimator": "habana_estimator",
     "custom_op": "custom.op",
     "load_op_library": "custom.library",

@@ -35,9 +35,11 @@ __all__ = [
     "TESTED",
     "LoadError",
     "is_loaded",
+    "is_op_override_allowed",
     "load_habana_module",
     "plugin_path",
     "rebuild_context",
+    "set_op_override_allowed",
 ]
 
 _log = logging.getLogger(__name__)
@@ -49,6 +51,8 @@ _EXIT_SECONDS = 60.0
 """How long the end of the process waits for a compilation under way on another thread."""
 
 _lock = threading.Lock()
+_op_override = True
+"""What scripts for Gaudi have set, for those that ask."""
 _under_way: threading.Event | None = None
 """While a thread is loading HPU: what the others wait for. The lock guards this name only."""
 
@@ -57,18 +61,31 @@ class LoadError(RuntimeError):
     """HPU could not be made available; the message says what to do."""
 
 
+def is_op_override_allowed() -> bool:
+    """What `set_op_override_allowed` set last; True at first."""
+    return _op_override
+
+
+def set_op_override_allowed(allowed: bool) -> None:
+    """Habana's allowed or forbade fused versions of Keras' layers. Here it changes nothing but the answer above: the
+    compiler fuses what a layer is made of."""
+    global _op_override
+    _op_override = bool(allowed)
+
+
 def load_habana_module(allow_op_override: bool | None = None) -> None:
-    """Registers the device `HPU` with TensorFlow. A second call changes nothing.
+    """Registers the device `HPU` with TensorFlow. A second call changes at most the setting below.
 
     It may be called at any time, from any thread; variables, datasets and models made before go on working.
 
-    allow_op_override: scripts for Gaudi pass it, to allow or forbid fused versions of Keras' layers. It has no effect:
-    the compiler fuses what a layer is made of.
+    allow_op_override: see `set_op_override_allowed`; None keeps what is set.
     The card is not claimed here but by the first op, so that a process which only starts others holds none.
     Raises LoadError, hardware.cards.CardError, hardware.machine.MachineError, hardware.ranks.RankError or
     settings.SettingError.
     """
     global _under_way
+    if allow_op_override is not None:
+        set_op_override_allowed(allow_op_override)
     while not is_loaded():
         with _lock:
             others, mine = _under_way, threading.Event()

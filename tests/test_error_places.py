@@ -62,7 +62,7 @@ def lines(text: str) -> list[str]:
     plain = re.sub(r"__wrapped__\w*device_\S*?device:[CH]PU:0", "__wrapped__", plain)
     plain = re.sub(r"{{node [\w/]+}} = (\w+\[.*?\])\(.*?\)", r"\1", plain)  # a layer may be part of the step
     found: list[str] = []
-    ours = False
+    left_out = False
     for line in filter(str.strip, plain.splitlines()):
         match = PLACE.match(line)
         if match:

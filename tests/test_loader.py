@@ -285,9 +285,20 @@ def test_another_tensorflow_is_a_warning_not_a_refusal() -> None:
     assert "outside the tested range 2.1 to 2.2" in done.stderr
 
 
-def test_op_override_is_taken_and_loads_as_without() -> None:
-    python("import habana_tf; habana_tf.load_habana_module(allow_op_override=False); assert habana_tf.is_loaded()",
-           imported=True)  # fmt: skip
+def test_op_override_is_remembered() -> None:
+    python(
+        """
+        import habana_tf
+        assert habana_tf.is_op_override_allowed()
+        habana_tf.load_habana_module(allow_op_override=False)
+        assert not habana_tf.is_op_override_allowed()
+        habana_tf.load_habana_module()
+        assert not habana_tf.is_op_override_allowed()
+        habana_tf.load_habana_module(True)
+        assert habana_tf.is_op_override_allowed()
+        """,
+        imported=True,
+    )
 
 
 def test_threads_load_once_and_none_imports_or_logs_under_the_lock() -> None:
