@@ -59,7 +59,7 @@ def lines(text: str) -> list[str]:
     plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
     plain = re.sub(r"__autograph_generated_file\w+", "__autograph_generated_file", plain)
     plain = re.sub(r"(__inference_[\w<>]*?|AssertGuard_false)_\d+\b", r"\1", plain)
-    plain = re.sub(r"__wrapped__\w*device_\S*?device:[CH]PU:0", "__wrapped__", plain)
+    plain = re.sub(r"{{function_node __wrapped__\w*device_\S*?device:CPU:0}} ", "", plain)  # no function on HPU
     plain = re.sub(r"{{node [\w/]+}} = (\w+\[.*?\])\(.*?\)", r"\1", plain)  # a layer may be part of the step
     found: list[str] = []
     left_out = False

@@ -17,6 +17,8 @@ import numpy as np
 
 NEGATIVE, UNORDERED = -1, -2
 """Counts of ids that an op refuses."""
+MOST = (1 << 63) - 1
+"""The greatest count, as int64 has it: no memory holds a tensor of so many rows."""
 
 
 class Count(np.ndarray[Any, Any]):
@@ -33,7 +35,7 @@ def places(values: Sequence[Any]) -> int:
     flat = [np.asarray(v).reshape(-1) for v in values]
     if any(v.size and v.min() < 0 for v in flat):
         return NEGATIVE
-    return max((int(v.max()) for v in flat if v.size), default=-1) + 1
+    return min(max((int(v.max()) for v in flat if v.size), default=-1) + 1, MOST)
 
 
 def segments(values: Sequence[Any]) -> int:

@@ -7,22 +7,22 @@
 //    (AssignAddVariableOp, AssignVariableOp, ReadVariableOp) take too. An op takes those of all its variables
 //    at once, in the order of their addresses, as TensorFlow's optimizers do.
 //  - It is held from the read of the present value until the new one stands. The value is read under it,
-//  never
-//    taken from a read before.
+//    never taken from a read before.
 //  - It is never held while Python's lock is taken: a program that is not known yet is compiled without it,
-//  and
-//    the values are read again. A body that is interpreted runs without it on the values as they were; the
-//    new value counts only if the variable still has the old one, else the body runs again.
+//    and the values are read again. A body that is interpreted runs without it on the values as they were;
+//    the new value counts only if the variable still has the old one, else the body runs again.
 //  - Under it there is no wait for another op: a CPU kernel is run on this thread, a program on it and the
-//  pool.
+//    pool.
 //
-// TensorFlow from 2.19 on lets a plugin take no mutex of a variable. There ops by themselves take locks of
-// ours
-// (`variables.cc`), AssignAddVariableOp and AssignSubVariableOp among them, which have kernels for HPU there;
-// launches read and assign as nodes of the graph, and take no lock.
+// What it does not cover. TensorFlow from 2.19 on lets a plugin take no mutex of a variable: there ops by
+// themselves take locks of ours (`variables.cc`), TensorFlow's AssignAddVariableOp and AssignSubVariableOp its
+// mutex, and launches, which read and assign as nodes of the graph, none. On all releases, an update in a
+// function is not one step where it cannot be part of the launch that computes it: a second update of a
+// variable behind another launch, one that waits for a check of that launch's result or for an op on strings,
+// and one beside a `numpy_function`.
 //
-// New values. Where nobody else holds the present value, the new one may be written over it. Otherwise the
-// variable gets new memory: who reads keeps the old.
+// New values. Where nothing else holds the present value, the new one may be written over it. Otherwise the
+// variable gets new memory: a reader keeps the old.
 #pragma once
 
 #include <vector>

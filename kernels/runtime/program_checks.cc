@@ -89,7 +89,8 @@ Status Program::Validate(const std::vector<InputView>* inputs) const {
       return bad(which + " has no such calls");
     }
     if (loop.blocks < 1) return bad(which + " has no block");
-    const auto stands = [](const Window& w) { return w.block == 0; };
+    // Of no bytes all blocks may be at one place.
+    const auto stands = [&](const Window& w) { return w.block == 0 && size(w.buffer) != 0; };
     if (loop.blocks > 1 && std::all_of(loop.windows.begin(), loop.windows.end(), stands)) {
       return bad(which + " has several blocks of the same memory");
     }

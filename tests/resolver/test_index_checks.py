@@ -177,9 +177,11 @@ def test_an_interpreted_launch_looks_too() -> None:
         raise Unfit("not today")
 
     kept, recipes.compile_program = recipes.compile_program, unfit  # type: ignore[assignment]
+    forbids, os.environ["TF_CPU_RUNTIME_FALLBACK"] = os.environ.get("TF_CPU_RUNTIME_FALLBACK", ""), "allow"
     try:
         with told() as texts:
             tf.function(lambda x, i: tf.gather(x * 2.0, i * 1) + 1.0)(tf.ones([5]), tf.constant([0, 9]))
     finally:
         recipes.compile_program = kept
+        os.environ["TF_CPU_RUNTIME_FALLBACK"] = forbids
     assert [t for t in texts if "indices = 9 is not in [0, 5)" in t]

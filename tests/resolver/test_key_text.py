@@ -15,7 +15,7 @@ from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Contraction, Custom, Loop, Node, Op, Program, Random, Scan, Sort
+from habana_tf.ir.primitives import Contraction, Custom, IndexCheck, Loop, Node, Op, Program, Random, Scan, Sort
 from habana_tf.ir.walk import Walk
 from habana_tf.resolver.key_text import ARGUMENTS_LEFT_OUT, LEFT_OUT, names, program_text
 from habana_tf.resolver.keys import program_key, target_parts
@@ -47,7 +47,8 @@ def _walk() -> Walk:
 
 CHANGED: list[tuple[Any, Mapping[str, Any]]] = [
     (PROGRAM, {"inputs": [X, _input(1)], "outputs": [EXP, X], "states": [2], "conditions": (S0,),
-               "updates": ((0, 0),)}),
+               "updates": ((0, 0),), "checks": (IndexCheck(0, "indices", 4, 2),)}),
+    (IndexCheck(0, "indices", 4, 2), {"origin": 1, "argument": "labels", "bound": 5, "count": 3}),
     (EXP, {"op": Op.REDUCE, "src": (_input(1),), "shape": (5,), "dtype": DType.F64, "arg": "log"}),
     (Contraction((0, 1), (1, 2), (0, 2)), {"a": (0,), "b": (2, 1), "out": (2, 0), "accumulator": DType.F64}),
     (Random(), {"run": 2, "skip": 3}),
