@@ -84,7 +84,7 @@ LATEST_TESTS := tests/keras_coverage tests/distribute tests/examples tests/devic
 	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_control_flow.py \
 	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
 	tests/graph/test_updates_in_place.py \
-	tests/test_stand_ins.py tests/test_keras_compat.py tests/test_xla_compat.py tests/test_fork.py tests/test_eager_reads.py \
+	tests/test_stand_ins.py tests/test_eager_kernels.py tests/test_keras_compat.py tests/test_xla_compat.py tests/test_fork.py tests/test_eager_reads.py \
 	tests/test_function_calls.py \
 	tests/test_aliases.py tests/test_rewriter_config.py tests/timeline tests/habana_frameworks tests/custom \
 	tests/clock tests/card tests/prediction
