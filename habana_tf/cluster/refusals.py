@@ -54,6 +54,12 @@ NOT_ASKED = frozenset(
 for the ops of the table showed: only their shape function is asked."""
 
 
+PRODUCTS = frozenset("MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum".split())
+"""Ops whose CPU kernel stops the process over a result of too many elements, which operands without elements may have:
+not asked where an operand has an axis that is LONG."""
+LONG = 1 << 31
+
+
 class Refused(LoweringError):
     """Arguments that an op refuses. tf_code: TensorFlow's status; the message is TensorFlow's where it has one.
 
@@ -101,6 +107,8 @@ def _stock(n: ClusterNode, inputs: Sequence[Node], walk: Walk) -> tuple[int, str
     if any(not isinstance(e, int) for x in inputs for e in x.shape):
         return None
     if sum(x.numel * x.dtype.bytes for x in inputs if isinstance(x.numel, int)) > MOST_BYTES:
+        return None
+    if n.op in PRODUCTS and any(isinstance(size, int) and size >= LONG for x in inputs for size in x.shape):
         return None
     known = [constant(x, walk.fixed) for x in inputs]
     if n.op in RANKS_FIRST or n.op in NOT_ASKED:

