@@ -15,7 +15,7 @@
 //    pool.
 //
 // What it does not cover. TensorFlow from 2.19 on lets a plugin take no mutex of a variable: there ops by
-// themselves take locks of ours (`variables.cc`), TensorFlow's AssignAddVariableOp and AssignSubVariableOp its
+// themselves take locks of ours (`variables.cc`), AssignAddVariableOp and AssignSubVariableOp TensorFlow's
 // mutex, and launches, which read and assign as nodes of the graph, none. On all releases, an update in a
 // function is not one step where it cannot be part of the launch that computes it: a second update of a
 // variable behind another launch, one that waits for a check of that launch's result or for an op on strings,
