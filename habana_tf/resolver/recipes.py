@@ -149,7 +149,7 @@ def recipe_of_program(key: Key, source: Provenance, program: Program, goal: Targ
     return get(
         key, source.cluster.name, lambda: key.digest, lambda digest: _compile(key, digest, source, program, goal),
         lambda: packaged(program, goal),
-        fits=lambda recipe: check(recipe, _tensors(program.inputs), _tensors(program.outputs)),
+        fits=lambda recipe: check(recipe, _tensors(program.inputs), _tensors(program.results)),
     )  # fmt: skip
 
 

@@ -144,3 +144,20 @@ def test_a_stored_recipe_that_lies_is_a_miss_with_a_warning(tmp_path: Path) -> N
     assert honest.stdout == lying.stdout == again.stdout
     assert "work items" in lying.stderr and "compiled again" in lying.stderr
     assert "compiled again" not in again.stderr  # the new recipe has taken its place
+
+
+CHECKED = """
+    import tensorflow as tf, habana_tf
+    habana_tf.load_habana_module()
+    look = tf.function(lambda x, i: tf.gather(tf.exp(x), i) + 1.0)
+    with tf.device("/HPU:0"):
+        print(tf.gather(tf.ones([4, 3]), [1, 2]).numpy().sum(), look(tf.ones([4, 3]), tf.constant([3])).numpy().sum())
+"""
+
+
+def test_a_stored_recipe_whose_launches_check_indices_is_taken(tmp_path: Path) -> None:
+    """A program computes more than its op gives: the largest index, in the workspace."""
+    run = functools.partial(python, CHECKED, imported=True, TF_RECIPE_CACHE_PATH=str(tmp_path), timeout=60)
+    first, second = run(), run(HABANA_SIM_COMPILE="forbid")
+    assert first.stdout == second.stdout
+    assert "compiled again" not in second.stderr and "not in [0" not in second.stderr
