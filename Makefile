@@ -51,7 +51,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
 .PHONY: help demo dev test test-all test-latest test-networks bench docs lint lint-ruff lint-mypy lint-imports \
-	lint-clang format horovod garden clean distclean
+	lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -96,6 +96,13 @@ test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest Tensor
 
 bench: $(VENV)/.installed ## Step times beside stock TensorFlow; ARGS="--models mlp --pairs 3" passes options on
 	@cd $(RUN) && $(CURDIR)/$(VENV)/bin/python $(CURDIR)/tests/benchmarks/bench.py $(ARGS)
+
+ir-record: $(VENV)/.dev ## Notes the IR of every program, before a change; ARGS="--networks vit" records less, and so does ir-compare
+	$(QUIET) $(VENV)/bin/python -m tests.ir_digests record build/ir/before $(ARGS)
+
+ir-compare: $(VENV)/.dev ## Does so again, after the change, and tells what became another program
+	$(QUIET) $(VENV)/bin/python -m tests.ir_digests record build/ir/after $(ARGS)
+	$(QUIET) $(VENV)/bin/python -m tests.ir_digests compare build/ir/before build/ir/after
 
 docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md

@@ -57,6 +57,8 @@ NEVER = {
     "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/sum_errors.py": "tests/compiler/test_sum_errors.py holds what it shows",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
+    "make ir-record": "compiles all networks; tests/test_ir_digests.py has its parts",
+    "make ir-compare": "compiles all networks; tests/test_ir_digests.py has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",
     "make garden": "downloads 220 MB; CI does it before the tests",
     "make": "names the program",

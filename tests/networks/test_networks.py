@@ -29,8 +29,6 @@ LAUNCHES = {"lstm": 200, "gru": 200}
 WORK = 0.99
 """Least part of the multiply-adds of a step that HPU does."""
 
-BF16 = ("vit", "bert", "decoder", "unet", "autoencoder", "vae", "gan", "lstm")
-"""Networks that are trained in bf16 too."""
 BF16_CLOSE = 2**-8
 """Allowed distance of losses from the truth where stock TensorFlow is closer: the rounding of one bf16 number."""
 FARTHER = 1.25
@@ -70,7 +68,7 @@ def near(distances: tuple[float, float]) -> bool:
     return ours <= max(CLOSE, SPREAD * stock)
 
 
-@pytest.mark.parametrize("network", chosen(BF16))
+@pytest.mark.parametrize("network", chosen(zoo.BF16))
 def test_bf16_is_as_near_the_truth_as_on_stock_tensorflow(
     network: str, record_property: Callable[[str, str], None]
 ) -> None:

@@ -12,3 +12,6 @@ NETWORKS: dict[str, Callable[[], Network]] = {
     **vision.NETWORKS,
     **language.NETWORKS,
 }
+
+BF16 = ("vit", "bert", "decoder", "unet", "autoencoder", "vae", "gan", "lstm")
+"""Networks that are trained in bf16 too."""
