@@ -179,8 +179,8 @@ def _seconds(recipe: Recipe, rounds: int) -> list[float]:
 def peak() -> float:
     """Floating-point operations per second of one thread in a loop of multiply-adds in registers."""
     from habana_tf.compiler.codegen import emit
-    from habana_tf.compiler.codegen.contract_micro import repeat
     from habana_tf.compiler.codegen.machine import Loaded, compile_ir
+    from habana_tf.compiler.codegen.turns import repeat
     from habana_tf.hardware.cpu import target
 
     goal = target()

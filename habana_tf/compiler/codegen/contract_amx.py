@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .contract_micro import KLoop, at, repeat
+from .contract_micro import KLoop
 from .emit import Function, Value
+from .turns import repeat
+from .vector_memory import at
 
 SUMS, A, B = 0, 4, 6
 """First register of the sums, of a, and of b (two, used in turn)."""

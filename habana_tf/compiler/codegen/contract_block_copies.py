@@ -15,11 +15,13 @@ from ...ir.extent import nominal
 from ..contraction import Canonical, Label, Operand
 from .contract_block_pack import Across, Along, BlockPacker, Groups, Limit
 from .contract_blocks import slots
-from .contract_loops import Place, TileLoops
-from .contract_micro import at, repeat
+from .contract_loops import Place
+from .contract_results import TileResults
 from .contract_tiles import Plan
 from .contract_tiling import Dim, points
 from .emit import Value
+from .turns import repeat
+from .vector_memory import at
 
 STEP = 4
 """Units of the sum that copies are filled up to with zeros: what a turn of the inner loop takes at most."""
@@ -27,7 +29,7 @@ STEP = 4
 Trips = list[int | Value]
 
 
-class BlockCopies(TileLoops):
+class BlockCopies(TileResults):
     """Packs blocks; the kernel that multiplies them is made of it."""
 
     def __init__(self, c: Canonical, p: Plan, name: str) -> None:

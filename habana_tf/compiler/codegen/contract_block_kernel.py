@@ -17,11 +17,12 @@ from .contract_amx import Configurations, TileProducts, configuration, groups, r
 from .contract_block_copies import BlockCopies, Trips
 from .contract_kernels import ContractionCall
 from .contract_loops import Place, TileLoops
-from .contract_micro import Accumulation, KLoop, Micro, at
+from .contract_micro import Accumulation, KLoop, Micro
 from .contract_point import Buffer, Epilogue, StorePartial
 from .contract_tiles import Plan
 from .contract_tiling import points
 from .emit import Value
+from .vector_memory import at
 
 
 class BlockKernel(BlockCopies):

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.dtypes import DType
-from .contract_micro import at, repeat, widen
 from .contract_pack import transpose
 from .emit import Function, Value
+from .turns import repeat
+from .vector_memory import at, widen
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,16 @@ from ...ir.extent import Extent, nominal
 from ..contraction import Canonical, Label
 from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
 from .contract_loops import Place, TileLoops
-from .contract_micro import Accumulation, KLoop, Micro, at, body_of, masked_load, repeat, short_runs
+from .contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
 from .contract_pack import SPREAD, PanelPacker, spread
 from .contract_padding import guarded
 from .contract_point import Buffer, Epilogue, StorePartial, Tile
+from .contract_results import TileResults
 from .contract_tiles import Plan, in_groups
 from .contract_tiling import Dim
 from .emit import Function, Value
+from .turns import repeat
+from .vector_memory import at, masked_load
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Source:
     buffer: Buffer
 
 
-class MainKernel(TileLoops):
+class MainKernel(TileResults):
     """Tiles of products of a and b, given to the epilogue (or kept as partial sums)."""
 
     def __init__(
@@ -262,7 +265,7 @@ def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: 
     return _ReduceKernel(c, whole, name).emit(partial, p.chunks, final)
 
 
-class _ReduceKernel(TileLoops):
+class _ReduceKernel(TileResults):
     """Tiles of sums over the chunks' partial results."""
 
     def emit(self, partial: StorePartial, chunks: Extent, out: Epilogue) -> ContractionCall:

@@ -1,13 +1,12 @@
 """The loops of a contraction's kernels: from a work item's number to the tiles it stands for.
 
 `TileLoops` walks a plan's dims (grid first, then loops), keeps in a `Place` where each label starts, and emits a body
-once per form of tile: full and one-smaller row tile, full and last column panel. `finish` hands a tile's sums to the
-epilogue, inline or, when that would be much code, in a small loop over the tile kept on the stack.
+once per form of tile: full and one-smaller row tile, full and last column panel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
@@ -15,26 +14,14 @@ from itertools import product
 from ...ir import extent as ext
 from ...ir.extent import Extent
 from ..contraction import Canonical, Label
-from .contract_micro import DEPTH, at, repeat
-from .contract_point import Epilogue, Line, Point, Tile
+from .contract_point import Epilogue
 from .contract_tiles import Plan
-from .contract_tiling import Dim, points
-from .emit import LINE, Function, Value
+from .contract_tiling import Dim
+from .emit import Function, Value
 from .index_evaluator import extent_value
 from .result_sums import ResultSums
-
-INLINE = 480
-"""Instructions of epilogue that one tile may have inline."""
-LONG = 128
-"""Steps of a sum beside which it costs nothing that could be measured to have the epilogue in a loop."""
-INLINE_LONG = 96
-"""Instructions of epilogue inline behind so long a sum: of a tile that is stored as it is, not more."""
-FETCH_LEVEL = 2
-"""The cache that an epilogue's memory is asked into. A tile of an optimizer's tensors is a hundred lines, more than a
-core waits for at its first level: the sums' own reads would stand behind them. Into the second level Adam's step on a
-gradient of [784, 512] in bf16 took 0.98 ms instead of 1.12, from memory (Zen 4)."""
-FETCHED = 32
-"""Vectors of the largest tile whose epilogue's memory is asked for beforehand: of the tile engine's, rows are long."""
+from .turns import DEPTH
+from .vector_memory import at
 
 
 @dataclass
@@ -61,7 +48,6 @@ class TileLoops:
     def __init__(self, c: Canonical, p: Plan, name: str) -> None:
         self.c, self.p, self.t = c, p, p.tiling
         self.fn = Function(name)
-        self.stack_tile = ""
         found = [*(x.extent for x in c.labels()), *(d.count for d in p.dims), self.t.tiles]
         self._numbers = {e: extent_value(self.fn, e) for e in found if not isinstance(e, int)}
 
@@ -252,142 +238,6 @@ class TileLoops:
                 total = fn.integer("add", total, fn.integer("mul", place.starts[label.key], step))
         return at(fn, pointer, fn.integer("mul", total, unit))
 
-    # -- results ----------------------------------------------------------------------------------------------
-
-    def reserve(self, out: Epilogue, always: bool = False) -> None:
-        """To be called first: takes stack for a tile if the epilogue is too long to stand inline."""
-        if always or not self.stands_inline(out):
-            nbytes = self.t.rows * self.t.vectors * self.t.lanes * 4
-            self.stack_tile = self.fn.op(f"alloca [{nbytes} x i8], align 64")
-
-    def stands_inline(self, out: Epilogue) -> bool:
-        """Whether the epilogue is written out for each vector of a tile, which makes code that LLVM takes its time
-        for."""
-        terms = ext.product(label.extent for label in self.c.k)
-        steps = terms // 2 if isinstance(terms, int) and self.p.dot else terms
-        long = isinstance(steps, int) and steps >= LONG
-        most = INLINE_LONG if long or self.p.lanes == "rows" else INLINE  # of a square's rows there are enough to loop
-        return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
-
-    def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
-        """Hands a tile's final sums (row by row) to the epilogue."""
-        if self.stack_tile:
-            for i, value in enumerate(sums):
-                self.fn.store(
-                    f"<{self.t.lanes} x float>", value, at(self.fn, self.stack_tile, i * self.t.lanes * 4), 16
-                )
-            self.finish_stacked(out, place, size, vectors, active)
-            return
-        tile = Tile(self.fn, self.c, dict(place.starts))
-        added: dict[int, list[Value]] = {}
-        for number, (point, value) in enumerate(zip(self.points(tile, size, vectors, active), sums, strict=True)):
-            terms = out.vector(self.fn, Point(value, point.lanes, point.active, tile, point.within))
-            if out.sums:
-                v = number % vectors
-                state = added.get(v) or out.sums.start(self.fn, self._column(place.starts, v))
-                added[v] = out.sums.add(self.fn, state, terms, number < vectors)
-        for v, state in added.items():
-            assert out.sums is not None
-            out.sums.keep(self.fn, self._column(place.starts, v), state, len(sums) // vectors)
-
-    def _column(self, starts: Mapping[int, Value], v: Value | int) -> Value:
-        """Where a vector of a tile is along the lane label."""
-        assert self.c.lane is not None
-        return self.fn.integer("add", starts.get(self.c.lane.key, "0"), self.fn.integer("mul", v, self.t.lanes))
-
-    def fetch(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
-        """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken: in loops
-        over its rows and their lines, since written out that is more code than the sums."""
-        points = self.points(Tile(self.fn, self.c, dict(place.starts)), size, vectors, active)
-        if len(points) > FETCHED:
-            return
-        walks = [(label.key, count, 1) for label, count in self.row_labels(size)]
-        per_line = max(1, LINE // (4 * self.t.lanes))
-        if self.c.lane and vectors > per_line:
-            walks.append((self.c.lane.key, -(-vectors // per_line), per_line * self.t.lanes))
-        lines = out.lines(self.fn, points[0])
-        self._fetch(walks, [line.pointer for line in lines], lines)
-
-    def _fetch(self, walks: Sequence[tuple[int, int, int]], pointers: list[Value], lines: Sequence[Line]) -> None:
-        """Asks for all lines from these on. walks: a label's key, how many steps along it, and of how many indices."""
-        if not lines:
-            return
-        if not walks:
-            for pointer in pointers:
-                self.fn.prefetch(pointer, FETCH_LEVEL)
-            return
-        key, count, indices = walks[0]
-        with repeat(self.fn, count, [("ptr", pointer) for pointer in pointers]) as turns:
-            self._fetch(walks[1:], turns.carried, lines)
-            steps = [line.steps[key] * indices for line in lines]
-            turns.next = [at(self.fn, x, step) for x, step in zip(turns.carried, steps, strict=True)]
-
-    def points(self, tile: Tile, size: int, vectors: int, active: int) -> list[Point]:
-        """Where the tile's vectors lie, row by row; values are left empty."""
-        lanes, found = self.t.lanes, []
-        for row in self.rows(size):
-            for v in range(vectors):
-                within = {label.key: i for label, i in row}
-                if self.c.lane:
-                    within[self.c.lane.key] = v * lanes
-                found.append(Point("", lanes, active if v == vectors - 1 else lanes, tile, within))
-        return found
-
-    def finish_stacked(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
-        """Hands the sums that lie in `stack_tile` to the epilogue: row by row, or column by column what is added up."""
-        fn, lanes, vector = self.fn, self.t.lanes, f"<{self.t.lanes} x float>"
-        labels, first = self.row_labels(size), dict(place.starts)
-
-        def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> Sequence[Value]:
-            if self.c.lane:
-                starts = {**starts, self.c.lane.key: self._column(starts, v)}
-            place_ = fn.integer("mul", fn.integer("add", fn.integer("mul", row, vectors), v), lanes * 4)
-            value = fn.load(vector, at(fn, self.stack_tile, place_), 16)
-            return out.vector(fn, Point(value, lanes, valid, Tile(fn, self.c, starts), {}))
-
-        def columns(body: Callable[[Value, int], None]) -> None:
-            full = vectors if active == lanes else vectors - 1
-            if full:
-                with fn.loop("0", str(full)) as v:
-                    body(v.index, lanes)
-            if full < vectors:
-                body(str(full), active)
-
-        def rows(
-            labels: list[tuple[Label, int]], starts: dict[int, Value], row: Value, state: list[Value],
-            body: Callable[[dict[int, Value], Value, list[Value]], list[Value]],
-        ) -> list[Value]:  # fmt: skip
-            if not labels:
-                return body(starts, row, state)
-            label, extent = labels[0]
-            with fn.loop("0", str(extent), carry=[(vector, x) for x in state]) as i:
-                inner = {**starts, label.key: fn.integer("add", starts.get(label.key, "0"), i.index)}
-                number = fn.integer("add", fn.integer("mul", row, extent), i.index)
-                i.next = rows(labels[1:], inner, number, i.carried, body)
-            return i.results
-
-        def along_row(starts: dict[int, Value], row: Value, state: list[Value]) -> list[Value]:
-            def one(v: Value, valid: int) -> None:
-                emit(starts, row, v, valid)
-
-            columns(one)
-            return []
-
-        def down(v: Value, valid: int) -> None:
-            sums = out.sums
-            assert sums is not None
-            column = self._column(place.starts, v)
-            state = rows(
-                labels, first, "0", sums.start(fn, column),
-                lambda starts, row, state: sums.add(fn, state, emit(starts, row, v, valid), True),
-            )  # fmt: skip
-            sums.keep(fn, column, state, size * points(self.t.whole))
-
-        if out.sums:
-            columns(down)
-        else:
-            rows(labels, first, "0", [], along_row)
-
     def row_labels(self, size: int) -> list[tuple[Label, int]]:
         """The labels that a tile's rows span, outermost first, with how many of their points."""
         labels = [(self.t.split, size)] if self.t.split else []
@@ -401,15 +251,3 @@ class TileLoops:
             tuple((label, i) for (label, _), i in zip(labels, point, strict=True))
             for point in product(*(range(extent) for _, extent in labels))
         ]
-
-
-def epilogue_length(out: Epilogue, c: Canonical, lanes: int) -> int:
-    """Instructions of an epilogue per vector, tried out aside; what vectors share is left out."""
-    fn = Function("probe")
-    out.begin(fn, [f"%p{i}" for i in range(len(out.buffers))])
-    tile = Tile(fn, c, {label.key: "%start" for label in c.labels()})
-    before = 0
-    for _ in range(2):
-        before = len(fn.lines)
-        out.vector(fn, Point("%sum", lanes, lanes, tile, {}))
-    return len(fn.lines) - before

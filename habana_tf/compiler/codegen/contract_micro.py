@@ -19,13 +19,14 @@ k label, in one 32-bit word.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from ...ir.extent import Extent
-from .emit import BYTES, LINE, Function, Value, everywhere, first_lanes
+from .emit import LINE, Function, Value, everywhere, first_lanes
+from .turns import DEPTH, summing_turns
+from .vector_memory import at, masked_load, widen
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
 STRIDED = 512
@@ -39,9 +40,6 @@ BODY = 64
 40 such a product took an eighth longer (the weight gradient of a BERT's layer of 1024), with one step a turn half."""
 NEAR_BODY = 40
 """The same where steps are neighbours in a: more makes code, which LLVM takes its time for, and none of it faster."""
-DEPTH = 1024
-"""Steps of a sum in a block. A tile has some 24 sums, which take some 50 cycles to add to those of the blocks before,
-half a per cent of a block; most products of networks are no deeper."""
 COMPACT_BODY = 20
 """The same in compact code: one step of a usual tile, which has 24 to 28."""
 
@@ -131,83 +129,6 @@ class Micro:
         if vector < self.vectors - 1 or self.active == self.lanes:
             return None
         return first_lanes(self.lanes, self.active)
-
-
-def masked_load(fn: Function, element: str, lanes: int, pointer: Value, mask: str | None) -> Value:
-    """A vector from memory; lanes outside the constant mask (if any) are not touched and come as zeros."""
-    if mask is None:
-        return fn.load(f"<{lanes} x {element}>", pointer, BYTES[element])
-    return fn.masked_load(element, lanes, pointer, mask)
-
-
-def masked_store(fn: Function, element: str, lanes: int, value: Value, pointer: Value, mask: str | None) -> None:
-    if mask is None:
-        fn.store(f"<{lanes} x {element}>", value, pointer, BYTES[element])
-    else:
-        fn.masked_store(element, lanes, value, pointer, mask)
-
-
-def at(fn: Function, pointer: Value, distance: int | Value) -> Value:
-    """`pointer` plus a byte distance."""
-    if str(distance) == "0":
-        return pointer
-    return fn.op(f"getelementptr i8, ptr {pointer}, i64 {distance}")
-
-
-@dataclass
-class Turns:
-    """A counted loop under construction: `carried` at the start of a turn; the body sets `next`."""
-
-    carried: list[Value]
-    next: list[Value] = field(default_factory=list)
-
-
-@contextmanager
-def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) -> Iterator[Turns]:
-    """A loop of at least one turn, tested at its end; afterwards `next` holds the final values."""
-    body, done = fn.new_block("turn"), fn.new_block("done")
-    before = fn.block
-    fn.branch(body)
-    fn.start(body)
-    count = fn.op("phi")
-    first = len(fn.lines) - 1
-    turns = Turns([fn.op("phi") for _ in carry])
-    phis = list(turns.carried)
-    yield turns
-    left = fn.op(f"add nsw i64 {count}, -1")
-    more = fn.op(f"icmp sgt i64 {left}, 0")
-    end = fn.block
-    fn.lines[first] = f"  {count} = phi i64 [ {trip}, %{before} ], [ {left}, %{end} ]"
-    for i, ((type_, start), phi, following) in enumerate(zip(carry, phis, turns.next, strict=True)):
-        fn.lines[first + 1 + i] = f"  {phi} = phi {type_} [ {start}, %{before} ], [ {following}, %{end} ]"
-    fn.do(f"br i1 {more}, label %{body}, label %{done}")
-    fn.start(done)
-
-
-def summing_turns(
-    fn: Function, trip: int | Value, size: int, state: Sequence[tuple[str, Value]], sums: Sequence[tuple[str, Value]],
-    turn: Callable[[list[Value], list[Value]], list[Value]],
-) -> list[Value]:  # fmt: skip
-    """What `turn` makes of state and sums in so many turns, at least one; in blocks of `size` turns, each of which
-    begins with empty sums, unless that is 0."""
-
-    def run(count: int | Value, carry: Sequence[tuple[str, Value]]) -> list[Value]:
-        with repeat(fn, count, carry) as turns:
-            turns.next = turn(turns.carried[: len(state)], turns.carried[len(state) :])
-        return turns.next
-
-    if not size:
-        return run(trip, [*state, *sums])
-    blocks = fn.integer("udiv", fn.integer("add", trip, size - 1), size)
-    with repeat(fn, blocks, [("i64", str(trip)), *state, *sums]) as block:
-        left, *carried = block.carried
-        count = size if isinstance(trip, int) and trip % size == 0 else fn.minimum(left, str(size))
-        now = [(type_, x) for (type_, _), x in zip(state, carried, strict=False)]
-        made = run(count, [*now, *((type_, "zeroinitializer") for type_, _ in sums)])
-        totals = zip(sums, carried[len(state) :], made[len(state) :], strict=True)
-        added = [fn.op(f"fadd {type_} {total}, {part}") for (type_, _), total, part in totals]
-        block.next = [fn.integer("sub", left, size), *made[: len(state)], *added]
-    return block.next[1:]
 
 
 class Accumulation:
@@ -382,31 +303,6 @@ class Accumulation:
 
     def _as_float(self, words: Value) -> Value:
         return self.fn.op(f"bitcast <{self.micro.lanes} x i32> {words} to {self.micro.type}")
-
-
-def widen(fn: Function, lanes: int, halves: Value) -> Value:
-    """<lanes x i16> holding bf16 to <lanes x float>."""
-    wide = fn.op(f"zext <{lanes} x i16> {halves} to <{lanes} x i32>")
-    wide = fn.op(f"shl <{lanes} x i32> {wide}, {everywhere('i32', '16')}")
-    return fn.op(f"bitcast <{lanes} x i32> {wide} to <{lanes} x float>")
-
-
-def narrow(fn: Function, lanes: int, value: Value) -> Value:
-    """<lanes x float> to <lanes x i16> holding bf16: nearest even, NaN stays NaN, for CPUs without an instruction."""
-    words = f"<{lanes} x i32>"
-
-    def all_(x: int) -> str:
-        return everywhere("i32", str(x))
-
-    bits = fn.op(f"bitcast <{lanes} x float> {value} to {words}")
-    top = fn.op(f"lshr {words} {bits}, {all_(16)}")
-    odd = fn.op(f"and {words} {top}, {all_(1)}")
-    up = fn.op(f"add {words} {fn.op(f'add {words} {bits}, {all_(0x7FFF)}')}, {odd}")
-    rounded = fn.op(f"lshr {words} {up}, {all_(16)}")
-    nan = fn.op(f"fcmp uno <{lanes} x float> {value}, zeroinitializer")
-    quiet = fn.op(f"or {words} {top}, {all_(0x40)}")
-    out = fn.op(f"select <{lanes} x i1> {nan}, {words} {quiet}, {words} {rounded}")
-    return fn.op(f"trunc {words} {out} to <{lanes} x i16>")
 
 
 def _body(trip: int, work: int, wanted: int) -> int:

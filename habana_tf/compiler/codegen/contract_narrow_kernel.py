@@ -10,12 +10,14 @@ from ...ir.extent import Extent, nominal
 from ..contraction import Canonical
 from .contract_kernels import ContractionCall, pack_outer
 from .contract_loops import Place, TileLoops
-from .contract_micro import SIZE, STRIDED, Accumulation, KLoop, Micro, at, body_of
+from .contract_micro import SIZE, STRIDED, Accumulation, KLoop, Micro, body_of
 from .contract_pack import transpose
 from .contract_padding import guarded
 from .contract_point import Buffer, Epilogue, StorePartial
+from .contract_results import TileResults
 from .contract_tiles import Plan
 from .emit import Function, Value
+from .vector_memory import at
 
 AHEAD = 32
 """Steps of the sum that vectors of rows are fetched ahead: no hardware does it from page to page."""
@@ -23,7 +25,7 @@ FETCHING = 3
 """Columns from which on there is time to ask for the next tile's rows: with two it took longer, not shorter."""
 
 
-class NarrowKernel(TileLoops):
+class NarrowKernel(TileResults):
     """Tiles of products of a and b, given to the epilogue (or kept as partial sums)."""
 
     def __init__(

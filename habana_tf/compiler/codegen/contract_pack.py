@@ -14,8 +14,9 @@ from collections.abc import Sequence
 
 from ...ir.dtypes import DType
 from ..contraction import Label
-from .contract_micro import at, masked_load, repeat, widen
 from .emit import BYTES, Function, Value
+from .turns import repeat
+from .vector_memory import at, masked_load, widen
 
 
 class PanelPacker:

@@ -19,9 +19,10 @@ from dataclasses import replace
 
 from ..contraction import Guard, Label
 from .contract_loops import Place, TileLoops
-from .contract_micro import KLoop, at
+from .contract_micro import KLoop
 from .contract_tiling import row_starts
 from .emit import Value
+from .vector_memory import at
 
 
 def guarded(

@@ -16,10 +16,10 @@ from ...ir.extent import Extent, nominal
 from ...ir.primitives import Node
 from ..contraction import Canonical, Label
 from ..view_indices import Unfit
-from .contract_micro import masked_store, narrow
 from .emit import Function, Value, first_lanes
 from .index_evaluator import extent_value
 from .result_sums import ResultSums
+from .vector_memory import masked_store, narrow
 
 Buffer = str | tuple[str, int] | Node
 """What a kernel works on: "a", "b" or "out", ("temp", i), or what the epilogue asks for."""

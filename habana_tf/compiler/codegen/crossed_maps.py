@@ -15,12 +15,12 @@ from ...ir import extent as ext
 from ...ir.extent import Extent, nominal
 from ..body import Load
 from .axes import Axis, slope
-from .contract_micro import at
 from .contract_pack import transpose
 from .domain_walk import DomainWalk
 from .emit import Value, first_lanes
 from .evaluator import Guard, Val
 from .lanes import memory_type, register_type
+from .vector_memory import at
 
 ITEMS = 64
 """Work items from which on one has several squares side by side, whose lines of memory follow each other."""

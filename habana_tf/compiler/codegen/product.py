@@ -24,8 +24,9 @@ from ...ir.primitives import Node
 from ...ir.walk import DEEP, Loop, Walk
 from ..body import Body
 from ..code import Work
-from .contract_micro import DEPTH, at, repeat, summing_turns
 from .emit import Function, Value
+from .turns import DEPTH, repeat, summing_turns
+from .vector_memory import at
 
 POINTER = 8
 """Bytes of an entry of a table on the stack."""

@@ -26,10 +26,10 @@ from ...ir.extent import Extent
 from ...ir.primitives import Node
 from ..body import Reduction
 from .blocked_sums import block_end, cut
-from .contract_micro import at
 from .emit import BYTES, Function, Value
 from .lanes import Lanes, memory_type
 from .scalar import Scalar
+from .vector_memory import at
 
 SHARE = 16384
 """Numbers that a thread adds up at least."""

@@ -11,11 +11,13 @@ See `contract_winograd` for the algorithm and the words. In memory, words of 32 
 from __future__ import annotations
 
 from .contract_kernels import ContractionCall
-from .contract_micro import DEPTH, KLoop, at
+from .contract_micro import KLoop
 from .contract_point import Buffer, Epilogue, Point, Tile
 from .contract_winograd import ELEMENTS, TAP, Winograd
 from .emit import Value
 from .index_evaluator import extent_value
+from .turns import DEPTH
+from .vector_memory import at
 from .winograd_kernels import Temp, WinogradKernel
 from .winograd_transforms import Patches, filter_back
 

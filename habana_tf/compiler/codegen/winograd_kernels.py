@@ -18,13 +18,14 @@ from ...ir import extent as ext
 from ...ir.extent import Extent
 from .contract_kernels import ContractionCall, pack_call
 from .contract_loops import TileLoops
-from .contract_micro import Accumulation, KLoop, Micro, at
+from .contract_micro import Accumulation, KLoop, Micro
 from .contract_point import Buffer, Epilogue, Point, Tile
 from .contract_tiles import Plan
 from .contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from .emit import Function, Value
 from .index_evaluator import extent_value
 from .result_sums import ResultSums
+from .vector_memory import at
 from .winograd_transforms import Arithmetic, Patches, filter_, place_of, result
 
 GRAIN = 64

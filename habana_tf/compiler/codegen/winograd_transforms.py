@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...ir.dtypes import DType
-from .contract_micro import at, widen
 from .contract_winograd import IN, OUT, Axis, Winograd
 from .emit import Function, Value, everywhere
+from .vector_memory import at, widen
 
 Along = Callable[["Arithmetic", Sequence[Value]], list[Value]]
 """A matrix of the algorithm times a column."""

@@ -1,0 +1,69 @@
+"""Counted loops that are tested at their end, and sums that are taken in blocks of their turns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from .emit import Function, Value
+
+DEPTH = 1024
+"""Steps of a sum in a block. A tile has some 24 sums, which take some 50 cycles to add to those of the blocks before,
+half a per cent of a block; most products of networks are no deeper."""
+
+
+@dataclass
+class Turns:
+    """A counted loop under construction: `carried` at the start of a turn; the body sets `next`."""
+
+    carried: list[Value]
+    next: list[Value] = field(default_factory=list)
+
+
+@contextmanager
+def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) -> Iterator[Turns]:
+    """A loop of at least one turn, tested at its end; afterwards `next` holds the final values."""
+    body, done = fn.new_block("turn"), fn.new_block("done")
+    before = fn.block
+    fn.branch(body)
+    fn.start(body)
+    count = fn.op("phi")
+    first = len(fn.lines) - 1
+    turns = Turns([fn.op("phi") for _ in carry])
+    phis = list(turns.carried)
+    yield turns
+    left = fn.op(f"add nsw i64 {count}, -1")
+    more = fn.op(f"icmp sgt i64 {left}, 0")
+    end = fn.block
+    fn.lines[first] = f"  {count} = phi i64 [ {trip}, %{before} ], [ {left}, %{end} ]"
+    for i, ((type_, start), phi, following) in enumerate(zip(carry, phis, turns.next, strict=True)):
+        fn.lines[first + 1 + i] = f"  {phi} = phi {type_} [ {start}, %{before} ], [ {following}, %{end} ]"
+    fn.do(f"br i1 {more}, label %{body}, label %{done}")
+    fn.start(done)
+
+
+def summing_turns(
+    fn: Function, trip: int | Value, size: int, state: Sequence[tuple[str, Value]], sums: Sequence[tuple[str, Value]],
+    turn: Callable[[list[Value], list[Value]], list[Value]],
+) -> list[Value]:  # fmt: skip
+    """What `turn` makes of state and sums in so many turns, at least one; in blocks of `size` turns, each of which
+    begins with empty sums, unless that is 0."""
+
+    def run(count: int | Value, carry: Sequence[tuple[str, Value]]) -> list[Value]:
+        with repeat(fn, count, carry) as turns:
+            turns.next = turn(turns.carried[: len(state)], turns.carried[len(state) :])
+        return turns.next
+
+    if not size:
+        return run(trip, [*state, *sums])
+    blocks = fn.integer("udiv", fn.integer("add", trip, size - 1), size)
+    with repeat(fn, blocks, [("i64", str(trip)), *state, *sums]) as block:
+        left, *carried = block.carried
+        count = size if isinstance(trip, int) and trip % size == 0 else fn.minimum(left, str(size))
+        now = [(type_, x) for (type_, _), x in zip(state, carried, strict=False)]
+        made = run(count, [*now, *((type_, "zeroinitializer") for type_, _ in sums)])
+        totals = zip(sums, carried[len(state) :], made[len(state) :], strict=True)
+        added = [fn.op(f"fadd {type_} {total}, {part}") for (type_, _), total, part in totals]
+        block.next = [fn.integer("sub", left, size), *made[: len(state)], *added]
+    return block.next[1:]
