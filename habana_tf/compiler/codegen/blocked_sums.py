@@ -14,7 +14,7 @@ one loop: they lose nothing, or as much in any order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ...ir.extent import Extent, nominal
@@ -53,6 +53,27 @@ def summing_loop(
     sizes = cut(turns, adds) if any(a.rounds for a in sums) else []
     with _blocks(fn, start, stop, step, sums, sizes) as index:
         yield index
+
+
+def add_up(
+    fn: Function, start: Value, stop: Value, step: int, sums: Sequence[Accumulator], turns: Extent,
+    body: Callable[[Value], None],
+) -> None:  # fmt: skip
+    """As `summing_loop`, with a loop of its own for what one block holds, if only the running kernel knows that: beside
+    a few turns the blocks around them show. The body, given the index, is then emitted twice."""
+    if not isinstance(turns, int) and any(a.rounds for a in sums):
+        after = few(fn, start, stop, step * BLOCK)
+        with _blocks(fn, start, after, step, sums, ()) as index:
+            body(index)
+        start = after
+    with summing_loop(fn, start, stop, step, sums, turns) as index:
+        body(index)
+
+
+def few(fn: Function, start: Value, stop: Value, width: int) -> Value:
+    """`stop` where that is no further than `width` from `start`, else `start`."""
+    short = fn.op(f"icmp sle i64 {fn.integer('sub', stop, start)}, {width}")
+    return fn.op(f"select i1 {short}, i64 {stop}, i64 {start}")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from ...ir.primitives import Node, Op, check_complete
 from ..body import Body
 from ..code import Call, Code, Work
 from ..primitive_classes import PRIMITIVES, OwnKernel
-from .blocked_sums import block_end, cut
+from .blocked_sums import BLOCK, block_end, cut, few
 from .emit import Function, Value
 from .evaluator import Evaluator, Val
 from .lanes import register_type
@@ -69,7 +69,7 @@ def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
 
 
 def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
-    """One work item per line along the axis. A sum is that of the blocks before and that of its own block so far (see
+    """One work item per line along the axis. A sum is that of all blocks before and that of its own block so far (see
     `blocked_sums`), in as many levels as there are."""
     (x,), scan, places = body.inputs, node.arg, body.variables
     ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, 1, None)
@@ -91,24 +91,29 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
             return reduce(lambda a, b: ev.one.apply(op, [b, a], node.dtype, node.dtype), reversed(parts))
 
         def line(first: Value, stop: Value, sizes: Sequence[int], before: list[Value]) -> Value:
-            """Stores the results of a block, given the sums of the blocks before on each level; its own sum."""
+            """Stores the results of a block, given the sum of all blocks before, if any; its own sum."""
             step = sizes[0] if sizes else 1
             with fn.loop(first, stop, step, [(lane, start)]) as loop, ev.scope():
-                at, parts = loop.index, [*before, loop.carried[0]]
+                at, own = loop.index, loop.carried[0]
                 if sizes:
-                    own = line(at, block_end(fn, at, step, first, stop), sizes[1:], parts)
-                    loop.next = [joined([loop.carried[0], own])]
+                    part = line(at, block_end(fn, at, step, first, stop), sizes[1:], [joined([*before, own])])
+                    loop.next = [joined([own, part])]
                 else:
                     place = fn.integer("sub", fn.integer("sub", n, "1"), at) if scan.reverse else at
                     ev.vars[places[scan.axis]] = place
-                    total = joined([loop.carried[0], ev.value(x).name])
-                    result = joined(parts if scan.exclusive else [*before, total])
+                    total = joined([own, ev.value(x).name])
+                    result = joined([*before, own if scan.exclusive else total])
                     ev.store(memory[node], node.dtype, ext.ravel(map(ext.of, places), node.shape), Val(result, True))
                     loop.next = [total]
             return loop.results[0]
 
+        first: Value = "0"
+        size = node.shape[scan.axis]
         rounds = node.dtype.is_float and scan.kind == "sum"
-        line("0", n, cut(node.shape[scan.axis]) if rounds else (), [])
+        if rounds and not isinstance(size, int):  # beside a few numbers the blocks around them show
+            first = few(fn, "0", n, BLOCK)
+            line("0", first, (), [])
+        line(first, n, cut(size) if rounds else (), [])
     return Work(ext.product(node.shape[a] for a in others), 64)
 
 

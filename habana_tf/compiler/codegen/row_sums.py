@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from ...ir import extent as ext
 from ...ir.extent import Extent, nominal
 from .axes import Axis
-from .blocked_sums import summing_loop
+from .blocked_sums import add_up, summing_loop
 from .domain_walk import DomainWalk
 from .emit import Value
 from .evaluator import Evaluator, Guard, Val
@@ -105,13 +105,20 @@ class RowSums:
     def _some_of_row(self, stop: Value, sums: list[Accumulator]) -> None:
         """The same with every vector as if it were the last."""
         assert self.vector is not None
-        turns = self._turns(self.vector.extent)
-        with summing_loop(self.fn, "0", stop, self.lanes, sums, turns) as index, self.ev.scope():
+        variable, turns = self.vector.var, self._turns(self.vector.extent)
+
+        def add(index: Value) -> None:
             mask = self.fn.leading(self.lanes, self.fn.integer("sub", stop, index))
-            with self.ev.guarded(Guard(None, mask)):
-                self.ev.vars[self.vector.var] = index
+            with self.ev.scope(), self.ev.guarded(Guard(None, mask)):
+                self.ev.vars[variable] = index
                 self.walk.add(sums, mask)
                 self.walk.store_all()
+
+        if self.body.work < LONG:
+            add_up(self.fn, "0", stop, self.lanes, sums, turns, add)
+        else:
+            with summing_loop(self.fn, "0", stop, self.lanes, sums, turns) as index:
+                add(index)
 
     def _step(self, n: Extent) -> int:
         """Numbers of a row that a turn of its loop takes."""
