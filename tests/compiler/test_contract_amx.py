@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import platform
 import re
 from dataclasses import replace
@@ -11,9 +12,11 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from habana_tf.compiler.codegen import emit, machine
+from habana_tf.compiler.codegen import contract_amx, contract_block_kernel, contract_kernels, emit, machine, turns
 from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
 from habana_tf.compiler.codegen.contract_amx import Group, configuration, groups
+from habana_tf.compiler.codegen.contract_tiles import plan
+from habana_tf.compiler.contraction import canonical
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType
 
@@ -197,6 +200,49 @@ def test_packed_rows_of_symbolic_number(rows: int, monkeypatch: pytest.MonkeyPat
     code = shapes.matmul(rows, 70, 96, ta=True, dtype=BF16).check(AMX, symbol=0)
     assert not registers.errors
     assert code.plan is not None and code.plan.amx and code.plan.blocks and registers.products
+
+
+@needs_pairs
+@pytest.mark.parametrize("name", ["uneven rows and columns", "26 wide image", "split sum"])
+def test_blocks_of_a_sum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums of three steps are added up, where blocks usually have many more."""
+    registers = emulate(monkeypatch)
+    for module in (turns, contract_amx, contract_kernels):
+        monkeypatch.setattr(module, "DEPTH", 3)
+    CASES[name]().check(AMX)
+    assert not registers.errors and registers.products
+
+
+@needs_pairs
+@pytest.mark.parametrize("name", ["sum in blocks", "split sum in blocks", "filter gradient"])
+def test_totals_of_several_blocks_of_packed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    registers = emulate(monkeypatch)
+    monkeypatch.setattr(contract_block_kernel, "DEPTH", 20)
+    case = PACKED[name]()
+    case.check(AMX)
+    case.check(AMX, symbol=len(case.spec.extents) - 3 if name == "filter gradient" else None)
+    assert not registers.errors and registers.products
+
+
+@needs_pairs
+@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.rest)])
+def test_errors_of_long_sums(packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One addition a step, without the parts that many threads would have: 3125 of them, in blocks. Numbers that are
+    all equal are the worst, as in `test_sum_errors`."""
+    emulate(monkeypatch)
+    k, m = 100_000, 32
+    strides = [1, 0, m] if packed else [k, 0, 1]
+    case = shapes.Case.make([m, 16, k], strides, [0, 1, 16], [16, 1, 0], BF16, DType.F32)
+    a, b = (np.full_like(x, shapes.to_bf16(np.float32(1.7)).item()) for x in (case.a, case.b))
+    cut = plan(canonical(case.spec), AMX)
+    assert cut.amx and bool(cut.blocks) == packed
+    if cut.chunks != 1:
+        dims = tuple(d for d in cut.dims if d.kind != "chunk")
+        cut = replace(cut, dims=dims, grid_dims=cut.grid_dims - 1, chunks=1)
+    out = np.zeros(m * 16, np.float32)
+    shapes.run(emit_contract(case.spec, AMX, "kernel", cut=cut), AMX, {"a": a, "b": b, "out": out})
+    want = float(shapes.from_bf16(a[:1])[0]) ** 2 * k
+    assert np.abs(out / want - 1).max() * 2**24 < 24 * math.log2(k)
 
 
 def test_registers_are_filled_along_the_label_that_fills_most() -> None:

@@ -8,24 +8,31 @@ A group is up to 16 rows at equal distances in a. One step takes `depth` pairs o
 per group (rows x pairs), one of packed b per vector (pairs x 16 columns), and one product for each register of sums.
 The sums end in memory, from where the epilogue takes them.
 
+A product of registers adds up its `depth` pairs by themselves and adds what they come to to the sum: a step is one
+addition. More than DEPTH steps are taken in blocks, whose sums are added up in memory (see `blocked_sums`).
+
 The kernel must be allowed to use AMX first (`hardware.cpu.host` asks the system for it).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 
 from .contract_micro import KLoop
-from .emit import Function, Value
-from .turns import repeat
+from .emit import Function, Loop, Value
+from .turns import DEPTH, block_turns, in_blocks, repeat
 from .vector_memory import at
 
 SUMS, A, B = 0, 4, 6
 """First register of the sums, of a, and of b (two, used in turn)."""
 REGISTER = 64
 """Bytes of a register's row: 16 sums, 16 pairs."""
+VECTOR = "<16 x float>"
+"""A register's row of sums."""
 
 
 @dataclass(frozen=True)
@@ -97,24 +104,42 @@ class Configurations:
 
 
 class TileProducts:
-    """Emits one form of tile; `depth` pairs per step, `vectors` of 16 columns, b packed `width` words per pair."""
+    """Emits one form of tile; `depth` pairs per step, `vectors` of 16 columns, b packed `width` words per pair. spare:
+    memory for the sums of a block, of a tile's size; without it there are no blocks."""
 
-    def __init__(self, fn: Function, parts: Sequence[Group], vectors: int, depth: int, width: int) -> None:
+    def __init__(
+        self, fn: Function, parts: Sequence[Group], vectors: int, depth: int, width: int, spare: Value = ""
+    ) -> None:
         if len(parts) * vectors > A:
             raise ValueError(f"{len(parts)} groups of rows and {vectors} vectors are more than four tile registers")
         self.fn, self.parts, self.vectors, self.depth, self.width = fn, parts, vectors, depth, width
+        self.spare, self.target = spare, ""
 
     def run(self, loops: Sequence[KLoop], a: Value, b: Value, target: Value, add: bool = False) -> None:
         """Sums over `loops` (the last one steps `depth` pairs) to `target`, row by row of `vectors` * 16 sums. add: to
         what is there."""
-        if not add:
-            for g in range(len(self.parts)):
-                for v in range(self.vectors):
-                    self._do("tilezero", ("i8", self._sums(g, v)))
-        else:
+        self.target = target
+        blocks = self.spare and math.prod(x.turns for x in loops) > DEPTH
+        if blocks:
+            with self._each() as i:
+                self.fn.store(VECTOR, "zeroinitializer", at(self.fn, target, i.index), 16)
+        elif add:
             self._move("tileloadd64", target)
+        else:
+            self._clear()
         self._nest(list(loops), a, b)
-        self._move("tilestored64", target)
+        if not blocks:
+            self._move("tilestored64", target)
+
+    def _clear(self) -> None:
+        for g in range(len(self.parts)):
+            for v in range(self.vectors):
+                self._do("tilezero", ("i8", self._sums(g, v)))
+
+    def _each(self) -> AbstractContextManager[Loop]:
+        """A loop over the bytes of a tile's sums, by vectors."""
+        rows = sum(part.rows for part in self.parts)
+        return self.fn.loop("0", str(rows * self.vectors * REGISTER), REGISTER)
 
     def _move(self, what: str, target: Value) -> None:
         """Loads or stores all sums."""
@@ -129,11 +154,30 @@ class TileProducts:
         if not loops:
             self._step(a, b)
             return
-        loop = loops[0]
-        with repeat(self.fn, loop.trip, [("ptr", a), ("ptr", b)]) as t:
-            pa, pb = t.carried
-            self._nest(loops[1:], pa, pb)
-            t.next = [at(self.fn, pa, loop.a), at(self.fn, pb, loop.b)]
+        loop, inner = loops[0], loops[1:]
+
+        def turns(count: int | Value, pointers: list[Value]) -> list[Value]:
+            with repeat(self.fn, count, [("ptr", x) for x in pointers]) as t:
+                pa, pb = t.carried
+                self._nest(inner, pa, pb)
+                t.next = [at(self.fn, pa, loop.a), at(self.fn, pb, loop.b)]
+            return t.next
+
+        def block(count: int | Value, pointers: list[Value]) -> list[Value]:
+            self._clear()
+            after = turns(count, pointers)
+            self._move("tilestored64", self.spare)
+            with self._each() as i:
+                total, part = (at(self.fn, x, i.index) for x in (self.target, self.spare))
+                both = (self.fn.load(VECTOR, x, 16) for x in (total, part))
+                self.fn.store(VECTOR, self.fn.op(f"fadd {VECTOR} {', '.join(both)}"), total, 16)
+            return after
+
+        size = block_turns(loop.turns, math.prod(max(x.turns, 1) for x in inner)) if self.spare else 0
+        if size:
+            in_blocks(self.fn, loop.trip, size, [("ptr", a), ("ptr", b)], block)
+        else:
+            turns(loop.trip, [a, b])
 
     def _step(self, a: Value, b: Value) -> None:
         for g, part in enumerate(self.parts):

@@ -2,10 +2,12 @@
 
     for each block of the sum:   copy rows, copy columns
                                  for each row tile, for each panel:   sums of the tile += rows * columns
+    and every so many blocks:    totals += sums, sums = 0
     for each row tile, for each panel:   epilogue
 
 Rows and columns that are not there are zeros in the copies, so there is one inner loop for all tiles (two where the
-last panel has fewer vectors); only what is stored differs. A sum in one block goes to the epilogue tile by tile.
+last panel has fewer vectors); only what is stored differs. A sum in one block goes to the epilogue tile by tile. Totals
+are there for long sums only (see `blocked_sums` for the reason).
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ from .contract_point import Buffer, Epilogue, StorePartial
 from .contract_tiles import Plan
 from .contract_tiling import points
 from .emit import Value
+from .turns import DEPTH
 from .vector_memory import at
+
+MANY = 256
+"""Blocks of a sum that are added up one after the other."""
 
 
 class BlockKernel(BlockCopies):
@@ -35,7 +41,7 @@ class BlockKernel(BlockCopies):
         super().__init__(c, p, name)
         self.operands, self.partial = operands, partial
         self.out = partial or out
-        self.sums = self.t.rows * self.t.vectors * self.t.lanes * 4
+        self.sums = self.tile_bytes
         self.several = len(self.blocks.outer) > 0 or self.blocks.split is not None
 
     def emit(self) -> ContractionCall:
@@ -46,6 +52,10 @@ class BlockKernel(BlockCopies):
             self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])
         sums = self.sums * (blocks.tiles * blocks.panels if self.several else 1)
         self.sums_at, self.sums_bytes = fn.op(f"alloca [{sums} x i8], align 64"), sums
+        self.totals_at = self.sums_at
+        if self._most_blocks() > self._kept_together():
+            self.totals_at = fn.op(f"alloca [{sums} x i8], align 64")
+            self.waiting = fn.op("alloca i64, align 8")
         self.reserve_blocks()
         self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
         if p.amx:
@@ -56,16 +66,25 @@ class BlockKernel(BlockCopies):
         return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
 
     def _item(self, place: Place) -> None:
+        long = self.totals_at != self.sums_at
         if self.several:
-            vector = f"<{self.t.lanes} x float>"
             with self.fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
-                self.fn.store(vector, "zeroinitializer", at(self.fn, self.sums_at, i.index), 16)
+                for memory in dict.fromkeys((self.sums_at, self.totals_at)):
+                    self.fn.store(self.vector, "zeroinitializer", at(self.fn, memory, i.index), 16)
+        if long:
+            self.fn.store("i64", "0", self.waiting, 8)
         self._sum(place, list(self.blocks.outer))
+        if long:
+            self._keep()
         if self.several:
             self._tiles(place, lambda: self._finish(place))
 
     def _tiles(self, place: Place, body: Callable[[], None]) -> None:
         self.loops(place, (*self.blocks.rows, self.p.dims[-1]), body)
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.t.lanes} x float>"
 
     # -- blocks of the sum ------------------------------------------------------------------------------------
 
@@ -96,16 +115,48 @@ class BlockKernel(BlockCopies):
         self.copy(place, trips)
         units = self.turns(trips)
         self._tiles(place, lambda: self._multiply(place, units))
+        if self.totals_at != self.sums_at:
+            fn = self.fn
+            waiting = fn.integer("add", fn.load("i64", self.waiting, 8), 1)
+            fn.store("i64", waiting, self.waiting, 8)
+            with fn.when(fn.op(f"icmp eq i64 {waiting}, {self._kept_together()}")):
+                self._keep()
+                fn.store("i64", "0", self.waiting, 8)
+
+    def _most_blocks(self) -> int:
+        """Blocks of the sum that a work item meets, at most; of a size known at run time only, as many as are no longer
+        few."""
+        split, steps = self.blocks.split, self.blocks.steps
+        count = 1
+        for label in (*self.blocks.outer, *([split] if split else [])):
+            n = label.extent if isinstance(label.extent, int) else (MANY + 1) * steps
+            chunk = next((d.size for d in self.p.dims if d.kind == "chunk" and d.label is label), n)
+            count *= -(-min(n, chunk) // (steps if label is split else 1))
+        return count
+
+    def _kept_together(self) -> int:
+        """Blocks whose sums are added up one after the other: each is an addition, or in tile registers many."""
+        return max(1, DEPTH * self.p.amx // self.most_units) if self.p.amx else MANY
+
+    def _keep(self) -> None:
+        """Adds the sums to the totals, and begins new ones."""
+        fn, vector = self.fn, self.vector
+        with fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
+            total, part = (at(fn, x, i.index) for x in (self.totals_at, self.sums_at))
+            both = fn.op(f"fadd {vector} {fn.load(vector, total, 16)}, {fn.load(vector, part, 16)}")
+            fn.store(vector, both, total, 16)
+            fn.store(vector, "zeroinitializer", part, 16)
 
     # -- tiles ------------------------------------------------------------------------------------------------
 
-    def _sums(self, place: Place) -> Value:
-        """Where a tile's sums are between blocks."""
+    def _sums(self, place: Place, memory: Value = "") -> Value:
+        """Where a tile's sums are between blocks; in another memory the same place."""
+        memory = memory or self.sums_at
         if not self.several:
-            return self.sums_at
+            return memory
         fn = self.fn
         number = fn.integer("add", fn.integer("mul", self.tile(place), self.blocks.panels), self.panel(place))
-        return at(fn, self.sums_at, fn.integer("mul", number, self.sums))
+        return at(fn, memory, fn.integer("mul", number, self.sums))
 
     def _multiply(self, place: Place, units: int | Value) -> None:
         fn, t = self.fn, self.t
@@ -138,14 +189,14 @@ class BlockKernel(BlockCopies):
             else fn.integer("udiv", fn.integer("add", units, body - 1), body)
         )  # fmt: skip
         loops = [KLoop(turns, self.a_line * body, self.b_line * body), KLoop(body, self.a_line, self.b_line)]
-        vector = f"<{t.lanes} x float>"
+        vector = self.vector
         for i, value in enumerate(Accumulation(fn, micro).run(loops, a, b)):
             place = at(fn, sums, i * t.lanes * 4)
             total = fn.op(f"fadd {vector} {fn.load(vector, place, 16)}, {value}") if self.several else value
             fn.store(vector, total, place, 16)
 
     def _finish(self, place: Place) -> None:
-        fn, t, base = self.fn, self.t, self._sums(place)
+        fn, t, base = self.fn, self.t, self._sums(place, self.totals_at)
         if self.partial:
             self.partial.begin_chunk(self.fn, place.chunk)
 

@@ -19,7 +19,7 @@ from .contract_results import TileResults
 from .contract_tiles import Plan, in_groups
 from .contract_tiling import Dim
 from .emit import Function, Value
-from .turns import repeat
+from .turns import DEPTH, repeat
 from .vector_memory import at, masked_load
 
 
@@ -69,6 +69,7 @@ class MainKernel(TileResults):
         if p.amx:
             forms = [configuration(self._groups(size), p.amx) for size in self.t.sizes]
             self.configurations = Configurations(fn, forms)
+            self.spare = fn.op(f"alloca [{self.tile_bytes} x i8], align 64") if self._deep() else ""
         if p.pack == "item":
             steps = self.packer.steps(self.c.k)
             size = steps[0] * _chunk_extent(self.c, p) if self.c.k else p.tiling.width * 4
@@ -120,7 +121,7 @@ class MainKernel(TileResults):
         if p.amx:
             parts = self._groups(size)
             self.configurations.use(configuration(parts, p.amx))
-            TileProducts(fn, parts, vectors, p.amx, self.t.width).run(loops, a, b, self.stack_tile)
+            TileProducts(fn, parts, vectors, p.amx, self.t.width, self.spare).run(loops, a, b, self.stack_tile)
             self.finish_stacked(self.out, place, size, vectors, active)
             return
         micro = Micro(
@@ -137,6 +138,14 @@ class MainKernel(TileResults):
         )
         sums = Accumulation(fn, micro).run(loops, a, b)
         self.finish(self.out, place, size, vectors, active, sums)
+
+    def _deep(self) -> bool:
+        """Whether tile registers may take more steps of the sum than a block has."""
+        place = Place()
+        for dim in self.p.dims:
+            if dim.kind == "chunk":
+                place.chunk_label = dim.label
+        return math.prod(self.most(place, x) for x in self.c.k) // (2 * self.p.amx) > DEPTH
 
     def _distances(self, size: int) -> tuple[int, ...]:
         """The tile's rows: bytes in a from the first."""

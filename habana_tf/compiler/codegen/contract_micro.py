@@ -25,7 +25,7 @@ from typing import Literal
 
 from ...ir.extent import Extent
 from .emit import LINE, Function, Value, everywhere, first_lanes
-from .turns import DEPTH, summing_turns
+from .turns import block_turns, summing_turns
 from .vector_memory import at, masked_load, widen
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
@@ -194,8 +194,7 @@ class Accumulation:
             return [at(fn, pa, body * loop.a), at(fn, pb, body * loop.b), *(sums[i] for i in live)]
 
         steps = body * math.prod(max(x.turns, 1) for x in inner)
-        most = turns if isinstance(turns, int) else loop.most
-        size = DEPTH // steps if steps <= DEPTH and most * steps > DEPTH else 0
+        size = block_turns(turns if isinstance(turns, int) else loop.most, steps)
         state = [("ptr", a), ("ptr", b)]
         a, b, *made = summing_turns(fn, turns, size, state, [(self.micro.type, acc[i]) for i in live], turn)
         for i, x in zip(live, made, strict=True):

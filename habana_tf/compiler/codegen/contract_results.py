@@ -37,11 +37,14 @@ class TileResults(TileLoops):
     stack_tile: Value = ""
     """Where a tile's sums lie for an epilogue that is too long to stand inline; empty where it does."""
 
+    @property
+    def tile_bytes(self) -> int:
+        return self.t.rows * self.t.vectors * self.t.lanes * 4
+
     def reserve(self, out: Epilogue, always: bool = False) -> None:
         """To be called first: takes stack for a tile if the epilogue is too long to stand inline."""
         if always or not self.stands_inline(out):
-            nbytes = self.t.rows * self.t.vectors * self.t.lanes * 4
-            self.stack_tile = self.fn.op(f"alloca [{nbytes} x i8], align 64")
+            self.stack_tile = self.fn.op(f"alloca [{self.tile_bytes} x i8], align 64")
 
     def stands_inline(self, out: Epilogue) -> bool:
         """Whether the epilogue is written out for each vector of a tile, which makes code that LLVM takes its time

@@ -43,6 +43,26 @@ def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) 
     fn.start(done)
 
 
+def block_turns(most: int, steps: int) -> int:
+    """Turns of a loop in a block of DEPTH steps of a sum, of which each turn takes so many. 0 for no blocks: the loop,
+    of `most` turns, is no longer than one, or the loops inside it have them."""
+    return DEPTH // steps if steps <= DEPTH and most * steps > DEPTH else 0
+
+
+def in_blocks(
+    fn: Function, trip: int | Value, size: int, carry: Sequence[tuple[str, Value]],
+    block: Callable[[int | Value, list[Value]], list[Value]],
+) -> list[Value]:  # fmt: skip
+    """So many turns, at least one, in blocks of `size`. block: emits one, given its turns and what is carried."""
+    blocks = fn.integer("udiv", fn.integer("add", trip, size - 1), size)
+    with repeat(fn, blocks, [("i64", str(trip)), *carry]) as turns:
+        left, *carried = turns.carried
+        count = size if isinstance(trip, int) and trip % size == 0 else fn.minimum(left, str(size))
+        made = block(count, carried)
+        turns.next = [fn.integer("sub", left, size), *made]
+    return turns.next[1:]
+
+
 def summing_turns(
     fn: Function, trip: int | Value, size: int, state: Sequence[tuple[str, Value]], sums: Sequence[tuple[str, Value]],
     turn: Callable[[list[Value], list[Value]], list[Value]],
@@ -57,13 +77,12 @@ def summing_turns(
 
     if not size:
         return run(trip, [*state, *sums])
-    blocks = fn.integer("udiv", fn.integer("add", trip, size - 1), size)
-    with repeat(fn, blocks, [("i64", str(trip)), *state, *sums]) as block:
-        left, *carried = block.carried
-        count = size if isinstance(trip, int) and trip % size == 0 else fn.minimum(left, str(size))
+
+    def block(count: int | Value, carried: list[Value]) -> list[Value]:
         now = [(type_, x) for (type_, _), x in zip(state, carried, strict=False)]
         made = run(count, [*now, *((type_, "zeroinitializer") for type_, _ in sums)])
         totals = zip(sums, carried[len(state) :], made[len(state) :], strict=True)
         added = [fn.op(f"fadd {type_} {total}, {part}") for (type_, _), total, part in totals]
-        block.next = [fn.integer("sub", left, size), *made[: len(state)], *added]
-    return block.next[1:]
+        return [*made[: len(state)], *added]
+
+    return in_blocks(fn, trip, size, [*state, *sums], block)
