@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.codegen import scatter
+from habana_tf.compiler.codegen import scatter, scattered_sums
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
@@ -89,6 +89,29 @@ def test_sizes_that_are_not_known(axes: list[int]) -> None:
     u = b.input((6, *(shape[a] for a in range(4) if a not in axes)), DType.F32)
     places = [b.input((6,), DType.I32) for _ in axes]
     check_range(Program(b.inputs, [b.scatter(x, u, places, axes, "add")]), [[1], [7], [32], [100], [0]])
+
+
+@pytest.mark.parametrize("part", [scattered_sums.PART, 20])
+def test_blocks_of_updates(isa: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of few updates, whose sums are on the stack or, where they are more than `part`, in memory."""
+    monkeypatch.setattr(scatter, "LEAST", 1)
+    for name, value in {"UPDATES": 3, "PASSES": 0, "BLOCKS": 5, "PART": part}.items():
+        monkeypatch.setattr(scattered_sums, name, value)
+    for shape, lead, axes in (
+        ([3], [50], [0]), ([7, 5], [41], [0]), ([5, 70], [9, 4], [0]), ([3, 4, 33], [30], [0, 1]),
+        ([3, 4], [30], [0, 1]), ([4, 6, 3], [20], [1]), ([2, 3, 4, 17], [50], [0, 2]), ([9, 130], [17], [0]),
+    ):  # fmt: skip
+        check(shape, lead, axes, "add", DType.F32)
+
+
+@pytest.mark.parametrize("part", [scattered_sums.PART, 20])
+def test_blocks_of_updates_of_a_number_that_is_not_known(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are none where the running kernel finds that a stack has no room for the sums."""
+    for name, value in {"UPDATES": 3, "PASSES": 0, "PART": part}.items():
+        monkeypatch.setattr(scattered_sums, name, value)
+    b, n = Builder(), ext.sym(0)
+    x, u, rows = b.input((n, 5), DType.F32), b.input((n, 3, 5), DType.F32), b.input((n, 3), DType.I32)
+    check_range(Program(b.inputs, [b.scatter(x, u, [rows], [0], "add")]), [[1], [7], [40], [0]])
 
 
 def test_work_is_shared() -> None:

@@ -3,13 +3,14 @@
 Lanes run along the last axes, where they are not indexed: an update is a row of an embedding's gradient, say. Axes that
 lie behind one another in all tensors are walked as one. Work is shared by blocks of columns, by the other axes that are
 not indexed, and by where updates go: a work item passes over all updates and makes those to its own part of the first
-indexed axis. So each element meets its updates in their order, however many threads there are.
+indexed axis. So each element meets its updates in their order, however many threads there are. Sums of many are taken
+in blocks of them (see `scattered_sums`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from ...ir import extent as ext
@@ -21,10 +22,11 @@ from ..body import Body
 from ..body import Value as BodyValue
 from ..code import Work
 from ..view_indices import strides
-from .axes import merge, places_of
+from .axes import Axis, merge, places_of
 from .emit import Function, Value, first_lanes
 from .evaluator import Evaluator, Guard, Val
 from .lanes import memory_type, register_type
+from .scattered_sums import Places, ScatteredSums, part_size
 
 VECTORS = 4
 """Vectors of an update that a work item makes, at most."""
@@ -63,8 +65,11 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, lanes, inner.var if inner else None)
     ev.written = {memory[node]}
     ev.preload(len(memory))
-    with fn.loop("%begin", "%end") as each, ExitStack() as stack:
-        stack.enter_context(ev.scope())
+    rounds = kind == "add" and node.dtype is DType.F32 and bool(before)
+    most = ext.div(ext.add(ext.product(node.shape[a] for a in indexed), parts - 1), parts)
+    size = part_size(depth, most, block) if rounds else 0
+    sums = ScatteredSums(fn, ev, memory[node], size, len(memory)) if size else None
+    with fn.loop("%begin", "%end") as each, ev.scope():
         item, part = _digit(fn, each.index, str(parts))
         item, number = _digit(fn, item, ev.number(blocks))
         first = fn.integer("mul", number, block)
@@ -72,22 +77,37 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
             item, ev.vars[axis.var] = _digit(fn, item, ev.number(axis.extent))
         start = ev.number(ext.substitute(place, {inner.var: 0}) if inner else place)
         mine = _part(fn, ev.number(node.shape[indexed[0]]), part, parts) if indexed else ("0", "1")
-        for axis in before:
-            loop = stack.enter_context(fn.loop("0", ev.number(axis.extent)))
-            stack.enter_context(ev.scope())
-            ev.vars[axis.var] = loop.index
-        inside: Value = "true"
-        for c, a in zip(coords, indexed, strict=True):
-            x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
-            low, size = mine if a == indexed[0] else ("0", ev.number(node.shape[a]))
-            ok = fn.op(f"icmp ult i64 {fn.integer('sub', x, low)}, {size}")
-            inside = fn.op(f"and i1 {inside}, {ok}")
-            start = fn.integer("add", start, fn.integer("mul", x, ev.number(steps[a])))
-        stack.enter_context(fn.when(inside))
-        stack.enter_context(ev.scope())
-        _row(fn, ev, first, block, columns, _Update(memory[node], node.dtype, kind, updates, start))
+        along = partial(_row, fn, ev, first, block, columns)
+
+        numbers = [ev.number(steps[a]) for a in indexed]
+
+        def update(axes: Sequence[Axis], start: Value, steps: Sequence[Value], begin: Value, end: Value) -> None:
+            """Makes the updates from one to another index along the first of these axes. start, steps: where index 0
+            is, and how far it is from there to the next."""
+            if axes:
+                with fn.loop(begin, end) as loop, ev.scope():
+                    ev.vars[axes[0].var] = loop.index
+                    update(axes[1:], start, steps, "0", ev.number(axes[1].extent) if axes[1:] else "")
+                return
+            inside: Value = "true"
+            for c, a, step in zip(coords, indexed, steps, strict=True):
+                x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
+                low, size = mine if a == indexed[0] else ("0", ev.number(node.shape[a]))
+                ok = fn.op(f"icmp ult i64 {fn.integer('sub', x, low)}, {size}")
+                inside = fn.op(f"and i1 {inside}, {ok}")
+                start = fn.integer("add", start, fn.integer("mul", x, step))
+            with fn.when(inside), ev.scope():
+                along(partial(_make, fn, ev, _Update(memory[node], node.dtype, kind, updates, start)))
+
+        if sums:
+            others = [ev.number(node.shape[a]) for a in indexed[1:]]
+            own = Places(start, *mine, parts, others, numbers, first, block, along)
+            sums.run(each.index, own, [ev.number(a.extent) for a in before], partial(update, before))
+        else:
+            update(before, start, numbers, "0", ev.number(before[0].extent) if before else "")
     share = max(1, 16384 // max(depth, 1)) if isinstance(depth, int) else 64
-    return Work(ext.mul(items, parts), share)
+    grid = ext.mul(items, parts)
+    return Work(grid, share, (ext.mul(grid, sums.nbytes),) if sums and sums.large else ())
 
 
 class _Update(NamedTuple):
@@ -115,16 +135,18 @@ def _part(fn: Function, size: Value, part: Value, parts: int) -> tuple[Value, Va
     return ends[0], fn.integer("sub", ends[1], ends[0])
 
 
-def _row(fn: Function, ev: Evaluator, first: Value, block: int, columns: Extent, update: _Update) -> None:
-    """Makes an update's columns from `first` on: `block` of them, or what is left."""
+def _row(
+    fn: Function, ev: Evaluator, first: Value, block: int, columns: Extent, make: Callable[[], None]
+) -> None:  # fmt: skip
+    """A place's columns from `first` on, by vectors: `block` of them, or what is left."""
     if ev.vector is None:
-        _make(fn, ev, update)
+        make()
         return
     lanes = ev.lanes
     if isinstance(columns, int) and columns <= lanes:
         with ev.guarded(Guard(None, first_lanes(lanes, columns) if columns < lanes else None)):
             ev.vars[ev.vector] = "0"
-            _make(fn, ev, update)
+            make()
         return
     stop = fn.minimum(fn.integer("add", first, block), ev.number(columns))
     full = isinstance(columns, int) and columns % lanes == 0
@@ -132,7 +154,7 @@ def _row(fn: Function, ev: Evaluator, first: Value, block: int, columns: Extent,
         mask = None if full else fn.leading(lanes, fn.integer("sub", stop, loop.index))
         with ev.guarded(Guard(None, mask)):
             ev.vars[ev.vector] = loop.index
-            _make(fn, ev, update)
+            make()
 
 
 def _make(fn: Function, ev: Evaluator, update: _Update) -> None:

@@ -1,0 +1,156 @@
+"""Sums of a SCATTER in blocks of its updates, so that of many to one place each is added to few (see `blocked_sums`).
+
+    part = 0
+    for each block of the updates:   for each update:   part[place] += update
+                                     for each place:    result[place] += part[place],   part[place] = 0
+
+Each work item has a part, its places by its columns: on its stack, or in memory if it is large and there are many
+updates for each place. A place meets UPDATES of them in a block, or PASSES for each of the places if that is more: as
+many additions are made one after the other. There are no blocks, and one chain of additions, where sizes are known at
+run time only and the part is too large for a stack. What is in a block depends on sizes only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ...ir.extent import Extent
+from .emit import Function, Value
+from .evaluator import Evaluator
+from .vector_memory import at, masked_load, masked_store
+
+UPDATES = 1024
+"""In a block, at least; and its places eight times, so that what is done between blocks does not show."""
+PASSES = 16
+BLOCKS = 2048
+"""Blocks, at most: both chains of additions grow with the root of the number of updates from here on."""
+PART = 32768
+"""Numbers of a part on the stack, at most: 128 KiB."""
+
+
+class Places(NamedTuple):
+    """The places of a work item. start: of index 0 in the result; low, count: along the first indexed axis, one of
+    `parts`; others: extents of the further ones; steps: from one index to the next, in the result. columns: of a place,
+    which begin with `first`; along: emits something for each vector of them."""
+
+    start: Value
+    low: Value
+    count: Value
+    parts: int
+    others: Sequence[Value]
+    steps: Sequence[Value]
+    first: Value
+    columns: int
+    along: Callable[[Callable[[], None]], None]
+
+
+def part_size(updates: Extent, places: Extent, columns: int) -> int:
+    """Numbers that an item's part has, at most, for so many updates and at most so many places; 0 for no blocks."""
+    if isinstance(updates, int) and updates <= UPDATES:
+        return 0
+    if not isinstance(places, int):
+        return PART
+    size = places * columns
+    return size if size <= PART or (isinstance(updates, int) and updates >= PASSES * places) else 0
+
+
+class ScatteredSums:
+    """Emits the blocks of one kernel. To be made at the function's entry. size: see `part_size`; temp: the number of
+    the buffer where large parts are."""
+
+    def __init__(self, fn: Function, ev: Evaluator, buffer: int, size: int, temp: int) -> None:
+        self.fn, self.ev, self.buffer, self.size = fn, ev, buffer, size
+        self.nbytes = (-(-size // 16) + 1) * 64  # and room behind it for a vector
+        self.large = size > PART
+        self.part = fn.buffer(temp) if self.large else fn.op(f"alloca [{self.nbytes} x i8], align 64")
+        self.result = ev.pointer(buffer)
+        self.blocks: Value = "false"
+
+    def run(
+        self, item: Value, places: Places, updates: Sequence[Value],
+        add: Callable[[Value, Sequence[Value], Value, Value], None],
+    ) -> None:  # fmt: skip
+        """item: its number. updates: extents of their axes. add: emits the updates from one to another index along the
+        first of these, given where index 0 is and the steps from there."""
+        fn, self.places = self.fn, places
+        if self.large:
+            self.part = at(fn, self.part, fn.integer("mul", item, self.nbytes))
+        first, inner = updates[0], self._product(updates[1:])
+        count = self._product([places.count, *places.others])
+        room = fn.integer("mul", count, places.columns)
+        wanted = self._most(str(UPDATES), fn.integer("mul", count, PASSES * places.parts))
+        wanted = self._most(wanted, fn.integer("udiv", fn.integer("mul", first, inner), BLOCKS))
+        turns = self._most(fn.integer("udiv", wanted, self._most(inner, "1")), "1")
+        several = fn.op(f"icmp sgt i64 {first}, {turns}")
+        self.blocks = fn.op(f"and i1 {several}, {fn.op(f'icmp sle i64 {room}, {self.size}')}")
+        turns = self._either(turns, self._most(first, "1"))
+        with fn.loop("0", self._either(room, "0"), self.ev.lanes) as i:
+            fn.store(self.vector, "zeroinitializer", fn.offset(self.part, "float", i.index), 4)
+        own = self._own_steps()
+        origin = self._either(self._own_start(own), places.start)
+        steps = [self._either(a, b) for a, b in zip(own, places.steps, strict=True)]
+        number = fn.integer("udiv", fn.integer("add", first, fn.integer("sub", turns, "1")), turns)
+        with fn.loop("0", number) as block, self.ev.scope():
+            start = fn.integer("mul", block.index, turns)
+            self.ev.pointers[self.buffer] = fn.op(f"select i1 {self.blocks}, ptr {self.part}, ptr {self.result}")
+            add(origin, steps, start, fn.minimum(fn.integer("add", start, turns), first))
+            self.ev.pointers[self.buffer] = self.result
+            with fn.when(self.blocks), self.ev.scope():
+                self._keep()
+
+    def _own_steps(self) -> list[Value]:
+        """From one index to the next in the item's part."""
+        steps = [str(self.places.columns)]
+        for n in reversed(self.places.others):
+            steps.insert(0, self.fn.integer("mul", steps[0], n))
+        return steps
+
+    def _own_start(self, steps: Sequence[Value]) -> Value:
+        """Where index 0 would be there, so that the first column is what the result calls it."""
+        fn, places = self.fn, self.places
+        return fn.integer("sub", "0", fn.integer("add", fn.integer("mul", places.low, steps[0]), places.first))
+
+    def _keep(self) -> None:
+        """Adds the part to the result, and begins a new one."""
+        fn, places, own = self.fn, self.places, self._own_steps()
+
+        def places_from(axis: int, start: Value, at_part: Value) -> None:
+            if axis == len(own):
+                places.along(lambda: self._add(start, at_part))
+                return
+            low = "0" if axis else places.low
+            count = places.others[axis - 1] if axis else places.count
+            with fn.loop(low, fn.integer("add", low, count)) as i, self.ev.scope():
+                moved = (fn.integer("mul", i.index, x[axis]) for x in (places.steps, own))
+                places_from(axis + 1, *(fn.integer("add", x, y) for x, y in zip((start, at_part), moved, strict=True)))
+
+        places_from(0, places.start, self._own_start(own))
+
+    def _add(self, start: Value, own: Value) -> None:
+        fn, ev, mask = self.fn, self.ev, self.ev.mask()
+        column = ev.vars[ev.vector] if ev.vector else "0"
+        part, result = (
+            fn.offset(memory, "float", fn.integer("add", place, column))
+            for memory, place in ((self.part, own), (self.result, start))
+        )
+        parts = (masked_load(fn, "float", ev.lanes, x, mask) for x in (result, part))
+        masked_store(fn, "float", ev.lanes, fn.op(f"fadd {self.vector} {', '.join(parts)}"), result, mask)
+        masked_store(fn, "float", ev.lanes, "zeroinitializer", part, mask)
+
+    @property
+    def vector(self) -> str:
+        return f"<{self.ev.lanes} x float>"
+
+    def _either(self, blocks: Value, none: Value) -> Value:
+        """By whether there are blocks."""
+        return self.fn.op(f"select i1 {self.blocks}, i64 {blocks}, i64 {none}")
+
+    def _most(self, a: Value, b: Value) -> Value:
+        return self.fn.op(f"select i1 {self.fn.less(a, b)}, i64 {b}, i64 {a}")
+
+    def _product(self, numbers: Sequence[Value]) -> Value:
+        out: Value = "1"
+        for n in numbers:
+            out = self.fn.integer("mul", out, n)
+        return out
