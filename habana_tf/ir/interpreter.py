@@ -250,6 +250,8 @@ _SCATTER: dict[str, Any] = {
 def _scatter(node: Node, base: Any, updates: Any, *coords: Any) -> Any:
     kind, axes = node.arg
     out = base.copy() if kind == "set" else widen(base.copy(), node.dtype)
+    if kind in ("add", "sub") and node.dtype.is_float:
+        out = out.astype(np.float64)
     view = _axes_first(out, axes)
     valid = _in_range(base.shape, coords, axes)
     where = tuple(c[valid].astype(np.int64) for c in coords)

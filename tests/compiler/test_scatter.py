@@ -102,6 +102,7 @@ def test_blocks_of_updates(isa: str, part: int, monkeypatch: pytest.MonkeyPatch)
         ([3, 4], [30], [0, 1]), ([4, 6, 3], [20], [1]), ([2, 3, 4, 17], [50], [0, 2]), ([9, 130], [17], [0]),
     ):  # fmt: skip
         check(shape, lead, axes, "add", DType.F32)
+    check([5, 70], [50], [0], "sub", DType.F32)
 
 
 @pytest.mark.parametrize("part", [scattered_sums.PART, 20])

@@ -65,7 +65,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, lanes, inner.var if inner else None)
     ev.written = {memory[node]}
     ev.preload(len(memory))
-    rounds = kind == "add" and node.dtype is DType.F32 and bool(before)
+    rounds = kind in ("add", "sub") and node.dtype is DType.F32 and bool(before)
     most = ext.div(ext.add(ext.product(node.shape[a] for a in indexed), parts - 1), parts)
     size = part_size(depth, most, block) if rounds else 0
     sums = ScatteredSums(fn, ev, memory[node], size, len(memory)) if size else None
