@@ -37,7 +37,7 @@ def whole(cut: Plan) -> Plan:
 
 
 def lost(
-    case: Case, tgt: Target, number: float = 0.7, symbol: int | None = None, cut: Plan | None = None
+    case: Case, tgt: Target, number: float, symbol: int | None = None, cut: Plan | None = None
 ) -> tuple[float, int, ContractCode]:
     """Units of the last place that the worst result is off, how many terms it has, and the code. symbol: the label
     whose extent is known at run time only."""
@@ -56,8 +56,10 @@ def lost(
     return float(np.abs(out / exact - 1).max() / UNIT), terms, code
 
 
-def check(case: Case, tgt: Target, symbol: int | None = None, cut: Plan | None = None) -> ContractCode:
-    units, terms, code = lost(case, tgt, symbol=symbol, cut=cut)
+def check(
+    case: Case, tgt: Target, symbol: int | None = None, cut: Plan | None = None, number: float = 0.7
+) -> ContractCode:
+    units, terms, code = lost(case, tgt, number, symbol, cut)
     in_pairs = code.plan is not None and code.plan.dot
     assert units < (PAIRS if in_pairs else PRODUCTS) * math.log2(terms)
     return code
@@ -104,7 +106,7 @@ def test_products_of_packed_operands_in_one_part(name: str) -> None:
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_packed_operands_with_thousands_of_blocks(dtype: DType) -> None:
     case = shapes.matmul(24, 16, 1_000_003, ta=True, dtype=dtype)
-    check(case, target(), cut=whole(block_plan(canonical(case.spec), target())))
+    check(case, target(), cut=whole(block_plan(canonical(case.spec), target())), number=0.9)
 
 
 @pytest.mark.parametrize("name, symbol", [("rows", 2), ("columns", 2), ("filter gradient", 4)])
