@@ -46,12 +46,14 @@ class Form:
     """A signature with symbols: per slot a number, or an extent. `homes`: per symbol a slot that is just it.
 
     `conditions` are at least 0 for all sizes of the range: what its recipe takes for granted (see `ir.conditions`).
+    walked: products that have no code of their own for such sizes walk them (see `compiler.symbolic_products`).
     """
 
     slots: tuple[Slot, ...]
     numbers: tuple[Extent | bytes, ...]
     homes: tuple[int, ...]
     conditions: tuple[ext.Expr, ...] = ()
+    walked: bool = False
 
     def dims(self, met: Signature) -> list[int] | None:
         """The symbols' values for a signature of this form; None if it is not one."""

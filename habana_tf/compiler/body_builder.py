@@ -126,5 +126,5 @@ def alone(node: Node, what: OwnKernel, kept: set[Node]) -> Body:
     sources = what.inputs(node)
     domain = sources[0].shape
     index = point(domain)
-    inputs = tuple(seen(builder.value(s, index[: s.rank])) for s in sources)
+    inputs = tuple(seen(builder.value(s, (*index, *[0] * s.rank)[: s.rank])) for s in sources)
     return Body(domain, core=node, inputs=inputs, updates=what.updates, through=tuple(builder.through))

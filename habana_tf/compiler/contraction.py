@@ -132,7 +132,7 @@ class Canonical:
 
 
 @dataclass(frozen=True)
-class _Raw:
+class Raw:
     """A label before its strides are known to be numbers: those of a, b, the result and `also`."""
 
     kind: str
@@ -140,6 +140,18 @@ class _Raw:
     steps: tuple[Extent, ...]
     sources: tuple[int, ...]
     guards: tuple[int, ...]
+
+    @property
+    def a(self) -> Extent:
+        return self.steps[0]
+
+    @property
+    def b(self) -> Extent:
+        return self.steps[1]
+
+    @property
+    def out(self) -> Extent:
+        return self.steps[2]
 
     def label(self) -> Label:
         steps = [s for s in self.steps if isinstance(s, int)]
@@ -152,15 +164,7 @@ class _Raw:
 def canonical(spec: ContractSpec, joined: bool = True) -> Canonical:
     """The canonical form; not `joined`: every label by itself. Raises Unfit for strides known at run time only, and
     sums over two such sizes."""
-    raw = []
-    for i, extent in enumerate(spec.extents):
-        if extent == 1:
-            continue
-        a, b, out = spec.a.strides[i], spec.b.strides[i], spec.out.strides[i]
-        kind = "k" if not out else "batch" if a and b else "n" if b else "m"
-        coefs = tuple(g.coefs[i] for g in (*spec.a.guards, *spec.b.guards))
-        raw.append(_Raw(kind, extent, (a, b, out, *(s[i] for s in spec.also)), (i,), coefs))
-    labels = [x.label() for x in (_merge(raw) if joined else raw)]
+    labels = [x.label() for x in (merged(spec) if joined else _raw(spec))]
     lane = next((x for x in labels if x.out == 1), None)
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
         lane = None
@@ -247,10 +251,24 @@ def guards_in_place(c: Canonical) -> bool:
     return c.a.dtype is DType.F32 or (c.k[-1].a == 1 and c.k[-1] not in tied)
 
 
-def _merge(labels: list[_Raw]) -> list[_Raw]:
-    """Joins p and q wherever a step of p is, in every tensor, as far as walking all of q."""
+def _raw(spec: ContractSpec) -> list[Raw]:
+    """The labels of more than one point."""
+    out = []
+    for i, extent in enumerate(spec.extents):
+        if extent == 1:
+            continue
+        a, b, result = spec.a.strides[i], spec.b.strides[i], spec.out.strides[i]
+        kind = "k" if not result else "batch" if a and b else "n" if b else "m"
+        coefs = tuple(g.coefs[i] for g in (*spec.a.guards, *spec.b.guards))
+        out.append(Raw(kind, extent, (a, b, result, *(s[i] for s in spec.also)), (i,), coefs))
+    return out
 
-    def steps(x: _Raw) -> tuple[Extent, ...]:
+
+def merged(spec: ContractSpec) -> list[Raw]:
+    """The labels, p and q joined wherever a step of p is, in every tensor, as far as walking all of q."""
+    labels = _raw(spec)
+
+    def steps(x: Raw) -> tuple[Extent, ...]:
         return (*x.steps, *x.guards)
 
     while True:

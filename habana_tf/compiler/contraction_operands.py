@@ -51,6 +51,11 @@ def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Ext
     return ContractSpec(tuple(sizes[x] for x in labels), a, b, out, tuple(also))
 
 
+def read(node: Node) -> View:
+    """What an operand is a view of, whatever that is: it has to be kept then."""
+    return _operand(node, set())
+
+
 def has_code(node: Node, views: tuple[View, View]) -> bool:
     """Whether the code generator takes a contraction of these operands: not over strides known at run time only."""
     try:

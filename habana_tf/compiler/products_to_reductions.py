@@ -19,13 +19,18 @@ from ..ir.primitives import Contraction, Node, Op
 from .contraction_operands import has_code, whole
 
 
+def per_example(node: Node) -> bool:
+    """Whether a contraction multiplies example with example."""
+    spec: Contraction = node.arg
+    return bool(set(spec.a) & set(spec.b) & set(spec.out))
+
+
 def as_loops(node: Node) -> Node:
     """The node, or for a product per example that has no code over operands in memory the same sums as a reduction."""
     if node.op is not Op.CONTRACT:
         return node
     spec: Contraction = node.arg
-    per_example = set(spec.a) & set(spec.b) & set(spec.out)
-    if not per_example or has_code(node, (whole(node.src[0]), whole(node.src[1]))):
+    if not per_example(node) or has_code(node, (whole(node.src[0]), whole(node.src[1]))):
         return node
     labels = [*spec.out, *(x for x in spec.a if x not in spec.out)]
     sides = list(zip(node.src, (spec.a, spec.b), strict=True))

@@ -16,7 +16,7 @@ from .products_to_reductions import as_loops
 
 
 def rewrite(program: Program) -> Program:
-    return _rebuild(finish_outputs(program), as_loops)
+    return rebuild(finish_outputs(program), as_loops)
 
 
 def finish_outputs(program: Program) -> Program:
@@ -33,7 +33,7 @@ def finish_outputs(program: Program) -> Program:
     return replace(program, outputs=outputs)
 
 
-def _rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
+def rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
     """The program with `change` applied to every node, sources first."""
     made: dict[Node, Node] = {}
     for node in program.nodes():

@@ -31,13 +31,13 @@ from .expression import (
 )
 
 __all__ = [
+    "LARGEST",
+    "NOMINAL",
     "Atom",
     "Div",
     "Expr",
     "Extent",
-    "LARGEST",
     "Mod",
-    "NOMINAL",
     "Prod",
     "Sym",
     "Var",

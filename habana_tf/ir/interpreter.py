@@ -388,7 +388,7 @@ _RULES: dict[Op, Callable[..., Any]] = {
     Op.RANDOM: _random,
     Op.SORT: _sort,
     Op.SCAN: _scan,
-    Op.PRODUCT: lambda node, a, b: walk.evaluate(node.arg, a, b, dims(node)[0]),
+    Op.PRODUCT: lambda node, a, b: walk.evaluate(node.arg, a.reshape(-1), b.reshape(-1), dims(node)),
     Op.RESHAPE: lambda node, x: x.reshape(dims(node)),
     Op.EXPAND: lambda node, x: np.broadcast_to(x, dims(node)),
     Op.PERMUTE: lambda node, x: x.transpose(node.arg),

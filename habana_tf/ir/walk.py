@@ -6,13 +6,16 @@
     depthwise 3x3 of [1,40,40,96]       rows 40,40   channels 96    windows 9                  padded
 
 A `Walk` says how far each loop goes and how far apart its steps are in the operands and in the result. In the program
-of a recipe they are all symbols: one recipe serves every product of one form.
+of an op by itself they are all symbols: one recipe serves every product of one form. In a cluster for a range of sizes
+they are what follows from its symbols.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 from . import extent as ext
@@ -70,14 +73,14 @@ class Form:
 class Walk:
     """arg of PRODUCT: out[batch, rows, column] = sum over windows, and in each over depth, of a * b, in that order.
 
-    The operands are flat and begin at `offsets`; guard i goes with row loop i. In a program over symbols the windows
-    stand behind its other numbers: `windows` is empty, `turns` how many there are, and `table` where they begin. The
-    rest is how the loops are cut: panels of columns and tiles of rows, all `tiles` of them, a `share` of which is one
-    of the `items` of the launch.
+    The operands are flat and begin at `offsets`; guard i goes with row loop i. The windows are `windows`, or the points
+    of the loops `around`, or in a program over symbols they stand behind its other numbers: `windows` is empty, `turns`
+    how many there are, and `table` where they begin. The rest is how the loops are cut: panels of columns and tiles of
+    rows, all `tiles` of them, a `share` of which is one of the `items` of the launch.
     """
 
     form: Form
-    batch: tuple[Loop, Loop]
+    batch: tuple[Loop, ...]
     rows: tuple[Loop, Loop]
     columns: Loop
     depth: Loop
@@ -91,6 +94,7 @@ class Walk:
     turns: Extent
     windows: tuple[Window, ...] = ()
     table: int = 0
+    around: tuple[Loop, ...] = ()
 
     @property
     def multiply_adds(self) -> Extent:
@@ -121,6 +125,13 @@ class Walk:
         """It with numbers in the place of symbols."""
         numbers = iter([ext.evaluate(n, list(dims)) for n in self.numbers()])
         parts = {name: _replaced(getattr(self, name), numbers) for name in _VARYING}
+        if self.around:
+            loops = [[ext.evaluate(n, list(dims)) for n in _flat(x)] for x in self.around]
+            windows = []
+            for point in product(*(range(n) for n, *_ in loops)):
+                a, b = (sum(i * x[side] for i, x in zip(point, loops, strict=True)) for side in (1, 2))
+                windows.append(Window(a, b, (0, 0)))
+            return replace(self, **parts, windows=tuple(windows), around=())
         lines = [dims[at : at + 4] for at in range(self.table, self.table + 4 * parts["turns"], 4)]
         return replace(self, **parts, windows=tuple(Window(a, b, (x, y)) for a, b, x, y in lines))
 
@@ -153,8 +164,8 @@ def as_number(e: Extent) -> int:
     return ext.evaluate(e, [])
 
 
-def evaluate(walk: Walk, a: Any, b: Any, numel: int) -> Any:
-    """The product of flat arrays, in NumPy. Every extent and step is a number."""
+def evaluate(walk: Walk, a: Any, b: Any, shape: Sequence[int]) -> Any:
+    """The product of flat arrays, in NumPy, in this shape. Every extent and step is a number."""
     import numpy as np
 
     loops = [*walk.batch, *walk.rows, walk.columns, walk.depth]
@@ -172,6 +183,6 @@ def evaluate(walk: Walk, a: Any, b: Any, numel: int) -> Any:
         from_a = np.where(inside, place("a", as_number(walk.offsets[0]) + window.a), 0)
         from_b = place("b", as_number(walk.offsets[1]) + window.b)
         sums += (np.where(inside, a[from_a], 0) * b[from_b]).sum(-1, dtype=np.float32)
-    out = np.zeros(numel, np.float32)
+    out = np.zeros(math.prod(shape), np.float32)
     out[np.broadcast_to(place("out", 0)[..., 0], sums.shape)] = sums
-    return out
+    return out.reshape(shape)

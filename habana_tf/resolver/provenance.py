@@ -25,6 +25,7 @@ from ..cluster.lower import lower
 from ..compiler import compressed
 from ..compiler.copied_elements import copied
 from ..compiler.recipe import pack_extent, unpack_extent
+from ..compiler.symbolic_products import with_walks
 from ..compiler.walked_products import walked
 from ..hardware.cpu import Target
 from ..ir.dtypes import from_label
@@ -52,12 +53,11 @@ class Provenance:
         return lower(self.cluster, self.shapes, self.values, self.dims, checked)
 
     def compiled_program(self, goal: Target) -> Program:
-        """What a recipe is compiled of: of an op by itself its sizes may be data. Raises what `program` raises."""
+        """What a recipe is compiled of: of an op by itself its sizes may be data, over a range of sizes products may be
+        walked. Raises what `program` raises."""
         program = self.program()
-        if len(self.cluster.nodes) > 1:
-            return program
-        form = walked(program, goal) or copied(program)
-        return program if form is None else form.program
+        form = walked(program, goal) or copied(program) if len(self.cluster.nodes) == 1 else None
+        return with_walks(program, goal) if form is None else form.program
 
     def named(self) -> list[str]:
         """What a message calls each op of the cluster."""

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...ir.extent import Extent, Sym
+from ...ir.extent import Expr, Extent, Sym
 from ...ir.primitives import Node
 from ...ir.walk import DEEP, Loop, Walk
 from ..body import Body
 from ..code import Work
 from .emit import Function, Value
+from .index_evaluator import extent_value
 from .turns import DEPTH, repeat, summing_turns
 from .vector_memory import at
 
@@ -32,6 +33,8 @@ POINTER = 8
 """Bytes of an entry of a table on the stack."""
 AHEAD = 12
 """Steps of depth from a vector's prefetch to its use."""
+AROUND = 256
+"""Windows whose sums are a block, of those that are not in a table: there may be millions."""
 ZEROS = f"@zeros = internal global [{DEEP} x float] zeroinitializer, align 64"
 
 
@@ -67,11 +70,14 @@ class _Product:
         fn, walk = self.fn, self.walk
         row_tile, item = self._divided(item, walk.row_tiles)
         panel, item = self._divided(item, walk.panels)
-        inner, outer = self._divided(item, walk.batch[1].extent)
+        index: list[Value] = []
+        for loop in reversed(walk.batch[1:]):
+            rest, item = self._divided(item, loop.extent)
+            index.insert(0, rest)
         column = fn.integer("mul", panel, self.vectors * self.lanes)
         left = fn.op(f"sub nsw i64 {self.number(walk.columns.extent)}, {column}")
         masks = self._masks(left)
-        batch = list(zip(walk.batch, (outer, inner), strict=True))
+        batch = list(zip(walk.batch, (item, *index), strict=True))
         a = self._place(batch, "a", self.number(walk.offsets[0]))
         if self.channels:
             a = fn.integer("add", a, column)
@@ -83,22 +89,35 @@ class _Product:
         count = fn.minimum(count, str(self.height))
         a, b, out = (fn.offset(p, "float", e) for p, e in ((self.a, a), (self.b, b), (self.out, out)))
         zeros = [(self.vector, "zeroinitializer")] * (self.height * self.vectors)
-        table = fn.offset("%dims", "i64", str(walk.table))
-        with repeat(fn, self.number(walk.turns), [("ptr", table), *zeros]) as turn:
-            line, *sums = turn.carried
-            self._window(line, a, out, first, count)
-            place = fn.offset(b, "float", self._entry(line, 1))
-            turn.next = [at(fn, line, 4 * POINTER), *self._steps(place, sums, masks)]
-        self._store(turn.next[1:], count, masks)
+
+        def turn(state: list[Value], sums: list[Value]) -> list[Value]:
+            (now,) = state
+            window = self._around(now) if walk.around else [self._entry(now, k) for k in range(4)]
+            self._window(window, a, out, first, count)
+            after = fn.integer("add", now, 1) if walk.around else at(fn, now, 4 * POINTER)
+            return [after, *self._steps(fn.offset(b, "float", window[1]), sums, masks)]
+
+        table = ("i64", "0") if walk.around else ("ptr", fn.offset("%dims", "i64", str(walk.table)))
+        blocks = AROUND if walk.around else 0
+        self._store(summing_turns(fn, self.number(walk.turns), blocks, [table], zeros, turn)[1:], count, masks)
+
+    def _around(self, turn: Value) -> list[Value]:
+        """A window as the point of the loops around that a turn is: elements in a and b, and no moves."""
+        places: list[Value] = []
+        for loop in reversed(self.walk.around[1:]):
+            index, turn = self._divided(turn, loop.extent)
+            places.insert(0, index)
+        points = list(zip(self.walk.around, (turn, *places), strict=True))
+        return [self._place(points, "a", "0"), self._place(points, "b", "0"), "0", "0"]
 
     def _rows(self) -> Value:
         return self.fn.integer("mul", *(self.number(x.extent) for x in self.walk.rows))
 
-    def _window(self, line: Value, a: Value, out: Value, first: Sequence[Value], count: Value) -> None:
+    def _window(self, window: Sequence[Value], a: Value, out: Value, first: Sequence[Value], count: Value) -> None:
         """Where the tile's rows are in a window, and in the result; those that there are not are the last one."""
         fn, walk = self.fn, self.walk
-        a = fn.offset(a, "float", self._entry(line, 0))
-        moves = [fn.integer("add", self.number(g.start), self._entry(line, 2 + k)) for k, g in enumerate(walk.guards)]
+        a = fn.offset(a, "float", window[0])
+        moves = [fn.integer("add", self.number(g.start), window[2 + k]) for k, g in enumerate(walk.guards)]
         if self.height == 1:
             self._row("0", a, out, first, moves)
             return
@@ -183,12 +202,11 @@ class _Product:
     # -- numbers and addresses --------------------------------------------------------------------------------
 
     def number(self, e: Extent) -> Value:
-        """One of the walk's numbers as i64, read where it is used: there are more than registers."""
-        if isinstance(e, int):
-            return str(e)
-        ((atom, one),) = e.terms
-        assert isinstance(atom, Sym) and one == 1 and e.const == 0, f"{e} is no symbol"
-        return self.fn.load("i64", self.fn.offset("%dims", "i64", str(atom.index)), POINTER)
+        """One of the walk's numbers as i64, read or computed where it is used: there are more than registers."""
+        match e:
+            case Expr(terms=((Sym(index=index), 1),), const=0):
+                return self.fn.load("i64", self.fn.offset("%dims", "i64", str(index)), POINTER)
+        return extent_value(self.fn, e)
 
     def _entry(self, line: Value, k: int) -> Value:
         """A number of a window."""

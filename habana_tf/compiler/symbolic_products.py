@@ -1,0 +1,134 @@
+"""Products over sizes known at run time only, for which the kernels of contractions have no code (see `contraction`).
+
+    out[m, n] = sum over k of a[m, k] * b[k, n]        m, k and n symbols: the rows of a lie k apart, those of out n
+
+Such a product becomes a PRODUCT, whose code reads how far its loops go and how far apart their steps are (see
+`ir.walk`): for every size the same code, that takes about twice the time of code for known sizes. So it is worth it
+for a cluster that meets many sizes, and `resolver.ranged` says of which.
+
+An operand is read where it lies, through views as well. It is copied where vectors along the columns would have to
+gather; bf16 is made float32 first, which its products are computed in anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..hardware.cpu import Target
+from ..ir import extent as ext
+from ..ir.builder import Builder
+from ..ir.dtypes import DType
+from ..ir.extent import Extent, nominal
+from ..ir.primitives import Contraction, Node, Op, Program
+from ..ir.walk import Form, Inside, Loop, Walk
+from .contraction import ContractSpec, Raw, View, merged
+from .contraction_operands import has_code, labels_of, read, specification, whole
+from .products_to_reductions import per_example
+from .rewrite import rebuild
+from .walked_products import FEW, ITEM
+
+
+def with_walks(program: Program, target: Target) -> Program:
+    """The program with a PRODUCT for each contraction that has no code; itself if there is none.
+
+    In loops they stay as they are, and so do those whose sum may be empty.
+    """
+    return rebuild(program, lambda node: _walked(node, target)) if target.masked_memory else program
+
+
+def _walked(node: Node, target: Target) -> Node:
+    if node.op is not Op.CONTRACT or per_example(node):
+        return node
+    views = read(node.src[0]), read(node.src[1])
+    if has_code(node, (whole(node.src[0]), whole(node.src[1]))) or has_code(node, views):
+        return node
+    (a, b), labels = _sides(node, views)
+    walk = _walk(labels, (a.offset, b.offset), target)
+    if walk is None:
+        return node
+    builder = Builder()
+    builder.origin = node.origin
+    sides = tuple(builder.cast(v.base, DType.F32) for v in (a, b))
+    made = Node(Op.PRODUCT, sides, node.shape, DType.F32, walk, node.origin)
+    return builder.cast(made, node.dtype)
+
+
+def _sides(node: Node, views: tuple[View, View]) -> tuple[tuple[View, View], list[Raw]]:
+    """The operands, of which the second shares the result's last axis, if there is one, and has its elements side by
+    side; and the labels over them."""
+    labels = _labels(node, views)
+    lane = _lane(labels)
+    a, b = views
+    if lane is None:
+        return (a, b), labels
+    spec: Contraction = node.arg
+    if lane.kind == "m":
+        node = replace(node, src=(node.src[1], node.src[0]), arg=replace(spec, a=spec.b, b=spec.a))
+        a, b, labels = b, a, _labels(node, (b, a))
+        lane = _lane(labels)
+    if lane is not None and lane.b != 1:
+        node, b = _side_by_side(node)
+        labels = _labels(node, (a, b))
+    return (a, b), labels
+
+
+def _lane(labels: Sequence[Raw]) -> Raw | None:
+    """The label of the result's last axis; None where there is one column."""
+    return next((x for x in labels if x.out == 1), None)
+
+
+def _labels(node: Node, views: tuple[View, View]) -> list[Raw]:
+    spec: ContractSpec = specification(node, views)
+    return merged(spec)
+
+
+def _side_by_side(node: Node) -> tuple[Node, View]:
+    """A contraction with a copy of its second operand, the axes of which stand as in the result, those that are summed
+    before them."""
+    spec: Contraction = node.arg
+    order = sorted(range(len(spec.b)), key=lambda k: (spec.b[k] in spec.out, labels_of(node).index(spec.b[k])))
+    builder = Builder()
+    builder.origin = node.origin
+    copy = builder.permute(node.src[1], order)
+    axes = tuple(spec.b[k] for k in order)
+    return replace(node, src=(node.src[0], copy), arg=replace(spec, b=axes)), whole(copy)
+
+
+def _walk(labels: Sequence[Raw], offsets: tuple[Extent, Extent], target: Target) -> Walk | None:
+    """The loops of a product over symbols."""
+    of = {kind: [x for x in labels if x.kind == kind] for kind in ("m", "n", "k")}
+    lane = _lane(labels)
+    columns = _loop(lane) if lane is not None else Loop()
+    if any(x.guards or ext.bounds(x.extent)[0] < 1 for x in labels):
+        return None
+    summed = sorted(of["k"], key=lambda x: nominal(_size(x.a)), reverse=True)
+    around, depth = [_loop(x) for x in summed[:-1]], _loop(summed[-1]) if summed else Loop()
+    rows = [_loop(x) for x in of["m"]]
+    batch = [*(_loop(x) for x in of["n"] if x is not lane), *rows[:-2]]
+    outer, inner = [*[Loop()] * (2 - len(rows)), *rows[-2:]]
+    count = ext.mul(outer.extent, inner.extent)
+    few = isinstance(count, int) and count < FEW
+    form = Form(1, 4, "columns") if few else Form(14 if target.lanes > 8 else 6, 2, "columns")
+    panels = _parts(columns.extent, form.vectors * target.lanes)
+    row_tiles = _parts(count, form.rows)
+    tiles = ext.product([*(x.extent for x in batch), panels, row_tiles])
+    turns = ext.product(x.extent for x in around)
+    share = max(1, round(ITEM / (form.rows * form.vectors * nominal(turns) * nominal(depth.extent))))
+    return Walk(
+        form, tuple(batch) or (Loop(),), (outer, inner), columns, depth, (Inside(), Inside()), offsets, row_tiles,
+        panels, tiles, share, _parts(tiles, share), turns, around=tuple(around) or (Loop(),),
+    )  # fmt: skip
+
+
+def _loop(x: Raw) -> Loop:
+    return Loop(x.extent, x.a, x.b, x.out)
+
+
+def _size(step: Extent) -> Extent:
+    """How far a step goes, whichever way."""
+    return ext.mul(step, -1) if ext.bounds(step)[0] < 0 else step
+
+
+def _parts(n: Extent, of: int) -> Extent:
+    return ext.div(ext.add(n, of - 1), of)
