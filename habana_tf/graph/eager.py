@@ -13,6 +13,7 @@ ran on the CPU too. Input pipelines, tables and variables are left out.
 
 from __future__ import annotations
 
+from ..cluster import left_to_cpu
 from ..device_state import is_loaded
 from ..lowering.table import lookup
 from .ops import RESOURCE, STRING, VARIANT, device_type, facts, kernels
@@ -24,14 +25,16 @@ RAN: set[tuple[str | bytes, str]] = set()
 
 
 def on_cpu() -> dict[str, Reason]:
-    """The ops that ran on the CPU eagerly since HPU is loaded, by name, each with the reason."""
+    """The ops that ran on the CPU eagerly since HPU is loaded, and the ops and clusters of HPU that were left to it, by
+    name, each with the reason."""
     if not is_loaded():
         return {}
     from .._native import _bridge
 
     ran = {(op.decode() if isinstance(op, bytes) else op, device_type(device)) for op, device in tuple(RAN) if device}
     ran |= {(op, "CPU") for op in _bridge.cpu_ops()}
-    return {op: reason for op, device in sorted(ran) if (reason := _why(op, device)) is not None}
+    found = {op: reason for op, device in sorted(ran) if (reason := _why(op, device)) is not None}
+    return {**found, **dict.fromkeys(left_to_cpu.noted(), Reason.BY_VALUE)}
 
 
 def _why(op: str, device: str) -> Reason | None:

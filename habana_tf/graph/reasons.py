@@ -26,6 +26,7 @@ class Reason(Enum):
     UNKNOWN = "TensorFlow does not know this op"
     PLACED_ON_CPU = "placed on the CPU by the program or by TensorFlow's placer"
     TYPE_OR_PROGRAM = "HPU has this op: it met another element type, or the program put it on the CPU"
+    BY_VALUE = "each value of an input would need a recipe of its own: after some, the CPU runs others"
     SETTING = "kept on the CPU by TF_PLACE_ON_CPU"
     CORE_REWRITE = "made by a TensorFlow optimizer after placement; no HPU kernel"
     FOR_THE_HOST = "a small value that only the host needs"

@@ -86,7 +86,7 @@ class PlacementReport:
     """The graphs that were optimized in this process. `print(report)` shows a table.
 
     graphs: the last ones; earlier: how many there were before, which are in `totals` and `precision` too. eager: the
-    ops that ran on the CPU outside graphs, with the reason.
+    ops that ran on the CPU outside graphs, and ops and clusters of HPU that were left to it, with the reason.
     """
 
     graphs: tuple[GraphRecord, ...] = ()
@@ -147,7 +147,7 @@ class PlacementReport:
             reasons.add_row(row["op"], str(row["count"]), row["device"], row["text"])
         tables = [graphs, reasons]
         if self.eager:
-            eager = Table("op", "reason", title="Eager ops on the CPU", title_justify="left")
+            eager = Table("op", "reason", title="On the CPU outside graphs", title_justify="left")
             for op, reason in self.eager.items():
                 eager.add_row(op, reason.value)
             tables.append(eager)

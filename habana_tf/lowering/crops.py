@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from ..ir import extent as ext
 from ..ir.dtypes import DType
+from ..ir.extent import Extent
 from ..ir.primitives import Node, Shape
-from .array import constant_shape, extents, ints, static_slice
+from .array import constant_shape, extents, static_slice
 from .formula import Value, wrap
 from .lowering import Lowering
 from .row import INDEX, INTS, op
@@ -70,7 +69,7 @@ class _Places:
     columns: Node
 
 
-def _places(c: Lowering, image: Shape, crop: Sequence[int]) -> _Places:
+def _places(c: Lowering, image: Shape, crop: Sequence[Extent]) -> _Places:
     """image: [N, H, W, C]. crop: height and width."""
     b, boxes, index = c.b, c.input("boxes"), c.input("box_ind")
     if boxes.rank != 2 or boxes.shape[1] != 4 or index.shape != (boxes.shape[0],):
@@ -80,20 +79,25 @@ def _places(c: Lowering, image: Shape, crop: Sequence[int]) -> _Places:
     found, lines = [], []
     inside = wrap(b, b.const(True, DType.BOOL, shape))
     for k, (extent, n) in enumerate(zip(image[1:3], crop, strict=True)):
-        last = wrap(b, b.extent(ext.add(extent, -1), DType.F32))
+        last = _last(c, extent)
         begin, end = (_column(c, boxes, k + side, shape) for side in (0, 2))
-        if n > 1:
-            step = (end - begin) * last / (n - 1)
+        if c.at_least(n, 2):
+            step = (end - begin) * last / _last(c, n)
             place = begin * last + _line(c, shape, k + 1) * step
-            line = np.arange(n, dtype=np.float32) / np.float32(n - 1)
+            line = _line(c, (n,), 0) / _last(c, n)
         else:
             place = (begin + end) * 0.5 * last
-            line = np.full(1, 0.5, np.float32)
+            line = wrap(b, b.const(0.5, DType.F32, (n,)))
         inside = inside.test("and", place.test("ge", 0)).test("and", place.test("le", last))
         found.append(place)
-        lines.append(b.literal(line))
+        lines.append(line.node)
     which = b.broadcast_in_dim(b.cast(index, DType.I32), shape, [0])
     return _Places(which, found[0], found[1], inside, lines[0], lines[1])
+
+
+def _last(c: Lowering, n: Extent) -> Value:
+    """The place of the last of n points."""
+    return wrap(c.b, c.b.extent(ext.add(n, -1), DType.F32))
 
 
 def _crop_method(c: Lowering) -> str:
@@ -126,8 +130,8 @@ def _look(c: Lowering, image: Node, p: _Places, row: Value, column: Value) -> Va
 @op("CropAndResize", fixed=["crop_size"], T=CROP_TYPES)
 def crop_and_resize(c: Lowering) -> Node:
     """float32 crops, whatever the type of the images."""
-    image, crop = c.input("image"), ints(c, "crop_size")
-    if image.rank != 4 or len(crop) != 2 or min(crop) <= 0:
+    image, crop = c.input("image"), extents(c, "crop_size")
+    if image.rank != 4 or len(crop) != 2 or not all(c.at_least(n, 1) for n in crop):
         raise c.error("the image must have rank 4, and crop_size two positive numbers")
     p = _places(c, image.shape, crop)
     if _crop_method(c) == "nearest":
@@ -153,7 +157,7 @@ def crop_and_resize_gradient(c: Lowering) -> Node:
     b, dy, size = c.b, c.input("grads"), extents(c, "image_size")
     if dy.rank != 4 or len(size) != 4:
         raise c.error("grads must have rank 4, and image_size four numbers")
-    p = _places(c, tuple(size), constant_shape(c, dy, 1)[:2])
+    p = _places(c, tuple(size), dy.shape[1:3])
     if _crop_method(c) == "nearest":
         one = wrap(b, b.const(1, DType.F32, p.image.shape))
         shares = [(_nearest(p.y), _nearest(p.x), one)]
@@ -173,15 +177,14 @@ def crop_and_resize_gradient_of_boxes(c: Lowering) -> Node:
     b, dy, image = c.b, c.input("grads"), c.input("image")
     if dy.rank != 4 or image.rank != 4:
         raise c.error("grads and image must have rank 4")
-    p = _places(c, image.shape, constant_shape(c, dy, 1)[:2])
+    p = _places(c, image.shape, dy.shape[1:3])
     (tl, tr, bl, br), down, across = _corners(c, image, p)
     inside = _over_channels(c, p.inside, dy.shape)
     along = ((bl - tl) * (1 - across) + (br - tr) * across, (tr - tl) * (1 - down) + (br - bl) * down)
     columns: list[Node] = [b.const(0, DType.F32)] * 4
     for k, (slope, line) in enumerate(zip(along, (p.rows, p.columns), strict=True)):
         share = wrap(b, b.broadcast_in_dim(line, dy.shape, [k + 1]))
-        last = wrap(b, b.extent(ext.add(image.shape[k + 1], -1), DType.F32))
-        moved = inside.where(wrap(b, dy) * slope * last, 0)
+        moved = inside.where(wrap(b, dy) * slope * _last(c, image.shape[k + 1]), 0)
         for side, part in ((0, 1 - share), (2, share)):
             columns[k + side] = (moved * part).sum((1, 2, 3)).flat((2, 3)).node
     return b.concat(columns, 1)
@@ -227,7 +230,7 @@ def projective_transform(c: Lowering) -> Node:
     It looks at ((t0 x + t1 y + t2) / k, (t3 x + t4 y + t5) / k) with k = t6 x + t7 y + 1.
     """
     b, image, transforms = c.b, c.input("images"), c.input("transforms")
-    wanted = ints(c, "output_shape")
+    wanted = extents(c, "output_shape")
     if image.rank != 4 or len(wanted) != 2 or transforms.rank != 2 or transforms.shape[1] != 8:
         raise c.error("images must have rank 4, transforms be [images or 1, 8], and output_shape two numbers")
     if transforms.shape[0] not in (1, image.shape[0]):

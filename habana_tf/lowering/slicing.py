@@ -8,7 +8,7 @@ follows from constants or shapes inside the cluster, the slice is a view and cos
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -223,8 +223,9 @@ def strided_slice_grad(c: Lowering) -> Node:
     """dy where the slice took its elements, 0 elsewhere."""
     b, dy, whole = c.b, c.inputs[4], extents(c, "shape")
     cuts, shape = strided_cuts(c, whole, 1)
-    if tuple(shape) != dy.shape:
+    if not _of_shape(c, dy, shape):
         raise c.error(f"dy must have the slice's shape {shape}")
+    cuts = _sized(cuts, shape, dy.shape)
     dy = b.reshape(dy, [cut.size for cut in cuts])
     if any(cut.size == 0 for cut in cuts):
         return b.const(0, dy.dtype, whole)
@@ -244,6 +245,17 @@ def strided_slice_grad(c: Lowering) -> Node:
     return b.pad(dy, low, high, 0, gaps)
 
 
+def _of_shape(c: Lowering, x: Node, shape: Sequence[Extent]) -> bool:
+    """Whether x has this shape; of sizes that are symbols it is asked of the premises."""
+    return x.rank == len(shape) and all(c.premises.equal(n, m) for n, m in zip(x.shape, shape, strict=True))
+
+
+def _sized(cuts: Sequence[Cut], shape: Sequence[Extent], known: Sequence[Extent]) -> list[Cut]:
+    """The cuts of a slice of this shape, with its sizes as another tensor of the shape has them."""
+    same = dict(zip(shape, known, strict=True))
+    return [replace(cut, size=same.get(cut.size, cut.size)) for cut in cuts]
+
+
 @op("TensorStridedSliceUpdate", fixed=_STRIDED, T=ALL, Index=INDEX)
 def tensor_strided_slice_update(c: Lowering) -> Node:
     """`input` with a slice replaced by `value`, which may broadcast."""
@@ -253,6 +265,8 @@ def tensor_strided_slice_update(c: Lowering) -> Node:
 def update_slice(c: Lowering, x: Node, value: Node, first: int) -> Node:
     """x with the slice that inputs first.. (begin, end, strides) choose replaced by `value`."""
     cuts, shape = strided_cuts(c, x.shape, first)
+    if any(isinstance(n, ext.Expr) for n in (*shape, *value.shape)) and _of_shape(c, value, shape):
+        cuts, shape = _sized(cuts, shape, value.shape), list(value.shape)
     value = c.b.reshape(c.b.expand(value, shape), [cut.size for cut in cuts])
     return x if any(cut.size == 0 for cut in cuts) else put_in(c, x, value, cuts)
 

@@ -54,7 +54,7 @@ def interpreted(request: Request, why: Exception) -> Bound:
 
     results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.results]
     states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
-    return _called(request, results, states, body)
+    return called(request, results, states, body)
 
 
 def otherwise(request: Request, why: Exception) -> Bound:
@@ -76,12 +76,12 @@ def otherwise(request: Request, why: Exception) -> Bound:
         except Exception as further:  # what cannot be lowered cannot be interpreted: TensorFlow is left
             log.debug("%s: %s", cluster.name, _reason(further))
     try:
-        made = tensorflow_cpu.stock(cluster, request.shapes, request.raw or request.values)
+        made = tensorflow_cpu.stock(request.data, request.shapes, request.raw or request.values)
     except tensorflow_cpu.Refused as theirs:
         raise (refused or theirs) from why
     _fall_back(cluster.name, why)
     log.warning("%s cannot be lowered (%s): TensorFlow runs it on the CPU", cluster.name, _reason(why))
-    return _called(request, made.results, [], lambda arrays, _: made.body(arrays))
+    return called(request, made.results, [], lambda arrays, _: made.body(arrays))
 
 
 def _fall_back(name: str, why: Exception) -> None:
@@ -110,7 +110,7 @@ def _reason(why: Exception) -> str:
     return str(why) if isinstance(why, (Unfit, LoweringError)) else f"{type(why).__name__}: {why}"
 
 
-def _called(
+def called(
     request: Request, results: list[tuple[int, list[int]]], states: list[tuple[int, int]],
     body: Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]],
 ) -> Bound:  # fmt: skip

@@ -12,12 +12,14 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from habana_tf import settings
 from habana_tf.cluster.cluster import content_digest
 from habana_tf.cluster.ranges import MOST_SIGNATURES, Form, guesses, kin
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe
+from habana_tf.compiler.symbolic_products import with_walks
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber, hold
@@ -49,7 +51,17 @@ MOST_CLUSTERS = 4096
 MOST_FORMS = 64
 """Ranges of a cluster that are remembered, those used last."""
 FIRST_ALONE = 6
-"""Signatures of an op by itself that have recipes of their own before a range is tried."""
+"""Signatures of an op by itself that have recipes of their own before a range is tried: as many as an op meets in a
+small model. Fewer would save compilations of 15 ms each. But code for a range is the slower for sums over rows (1.6
+times the time, on matrices of 250 by 250) and running sums (1.3 times); for what moves elements it is as fast, so that
+more than these are not worth waiting for (20 shapes cost 17 compilations with 16 of them)."""
+FIRST_PRODUCTS = 48
+"""The same of products: code for known sizes is the faster, and the convolutions of a network have some thirty."""
+FIRST_WALKED = 10
+"""Signatures of a cluster that have recipes of their own before products are walked in a range of them, which takes
+about twice the time in every step: images of several sizes are as many."""
+MOST_WALKED = 8
+"""How often that is tried in vain."""
 MOST_ALONE = 64
 """Signatures of an op by itself that are remembered, those met last."""
 MOST_REFUSED = 32
@@ -60,13 +72,16 @@ MOST_REFUSED = 32
 class Ranges:
     """What is known of the ranges of a cluster. forms: those that have a recipe, the one used last at the end.
 
-    refused: per form over symbolic extents why there is no recipe for it, once for each of all `tries`. alone: of an op
-    by itself the signatures that it met, the last ones.
+    refused: per form over symbolic extents why there is no recipe for it, once for each of all `tries`, and `walks` of
+    those in which products are walked. unfit: whether something has no kernel for a range, as products may have none.
+    alone: of an op by itself the signatures that it met, the last ones.
     """
 
     forms: list[Form] = field(default_factory=list)
     refused: dict[Form, list[str]] = field(default_factory=dict)
     tries: int = 0
+    walks: int = 0
+    unfit: bool = False
     alone: list[Signature] = field(default_factory=list)
 
     def used(self, form: Form) -> None:
@@ -77,7 +92,10 @@ class Ranges:
     def refuse(self, form: Form, reason: str) -> None:
         """Notes why there is no recipe for a form."""
         self.refused.setdefault(form, []).append(reason)
-        self.tries += 1
+        if form.walked:
+            self.walks += 1
+        else:
+            self.tries += 1
 
 
 @functools.lru_cache(maxsize=MOST_CLUSTERS)
@@ -107,27 +125,30 @@ def ranged(
     if not earlier:
         another = any(c.input == request.cluster.inputs[k].name for c in changed for k in variables)
         return None, "another model of these ops: a variable's shape differs" if another else ""
-    return _guessed(ranges, request, computed, earlier, met, goal)
+    return _guessed(ranges, request, computed, earlier, met, goal, walked=len(comparable) >= FIRST_WALKED)
 
 
-def ranged_alone(request: Request, program: Program, goal: Target) -> Found | None:
-    """The recipe for a range that takes what an op by itself met; None where it gets one for just this.
+def ranged_alone(
+    request: Request, program: Program, met: Signature, goal: Target
+) -> tuple[Found | None, list[Signature]]:
+    """The recipe for a range that takes what an op by itself met; None where it gets one for just this, and the
+    signatures for which it got one before.
 
     An op stands in many places of a program, so that some shapes of it are no sign of sizes that change: the first
-    ones have recipes of their own. So have products, whose code is the better for known sizes.
+    ones have recipes of their own.
     """
-    if not settings.TF_ENABLE_DYNAMIC_SHAPES.get() or any(n.op is Op.CONTRACT for n in program.nodes()):
-        return None
+    if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
+        return None, []
     computed = keys.computed(request.cluster, content_digest(request.data))
     ranges = ranges_of(json.dumps(computed))
-    met = Signature.of(request.shapes, request.values)
     if (found := _taken(ranges, request, computed, met, goal)) is not None:
-        return found
-    earlier = kin(met, ranges.alone, [k for k, a in enumerate(request.cluster.inputs) if a.variable])
-    ranges.alone = [*(s for s in ranges.alone if s != met), met][-MOST_ALONE:]
-    if len(earlier) < FIRST_ALONE:
-        return None
-    return _guessed(ranges, request, computed, earlier[-MOST_SIGNATURES:], met, goal)[0]
+        return found, []
+    own = ranges.alone
+    earlier = kin(met, own, [k for k, a in enumerate(request.cluster.inputs) if a.variable])
+    ranges.alone = [*(s for s in own if s != met), met][-MOST_ALONE:]
+    if len(earlier) < (FIRST_PRODUCTS if any(n.op is Op.CONTRACT for n in program.nodes()) else FIRST_ALONE):
+        return None, own
+    return _guessed(ranges, request, computed, earlier[-MOST_SIGNATURES:], met, goal, walked=True)[0], own
 
 
 def _taken(ranges: Ranges, request: Request, computed: Parts, met: Signature, goal: Target) -> Found | None:
@@ -141,22 +162,27 @@ def _taken(ranges: Ranges, request: Request, computed: Parts, met: Signature, go
 
 
 def _guessed(
-    ranges: Ranges, request: Request, computed: Parts, earlier: Sequence[Signature], met: Signature, goal: Target
-) -> tuple[Found | None, str]:
-    """The recipe of a new range over earlier signatures and this one; or None and why not."""
+    ranges: Ranges, request: Request, computed: Parts, earlier: Sequence[Signature], met: Signature, goal: Target,
+    walked: bool,
+) -> tuple[Found | None, str]:  # fmt: skip
+    """The recipe of a new range over earlier signatures and this one; or None and why not. walked: also of those in
+    which products are walked."""
     reasons: list[str] = []
-    for new in guesses([*earlier, met]):
+    forms = guesses([*earlier, met])
+    for new in chain(forms, (replace(form, walked=True) for form in forms if walked and ranges.unfit)):
         dims = new.dims(met)
         if dims is None:
             continue
         refused = ranges.refused.get(new, [])
-        if ranges.tries >= MOST_REFUSED and not refused:
-            reasons.append(f"not for a range: {ranges.tries} guesses were tried in vain")
-            break
-        if len(refused) < _MOST_TRIES and ranges.tries < MOST_REFUSED:
+        tries, most = (ranges.walks, MOST_WALKED) if new.walked else (ranges.tries, MOST_REFUSED)
+        if tries >= most and not refused:
+            reasons.append(f"not for a range: {tries} guesses were tried in vain")
+            continue
+        if len(refused) < _MOST_TRIES and tries < most:
             try:
                 recipe, how = _recipe_for(new, dims, request, computed, goal)
             except _NEEDS_NUMBERS as why:
+                ranges.unfit |= isinstance(why, Unfit)
                 ranges.refuse(new, f"not for a range: {why}")
             except _DEFECTS as why:
                 name = request.cluster.name
@@ -182,13 +208,23 @@ def _recipe_for(form: Form, dims: list[int], request: Request, computed: Parts, 
     source = Provenance(request.data, request.cluster, shapes, values, dims)
     beyond: list[list[str]] = []
     for _ in range(MOST_PARTS):
-        parts = [*computed, ("inputs", inputs), ("fixed", fixed)]
+        parts = [*computed, ("inputs", inputs), ("fixed", fixed), *([("products", "walked")] if form.walked else [])]
         key = keys.recipe_key(goal, [*parts, ("beyond", beyond)] if beyond else parts, request.cluster.has_bf16)
-        recipe, how = recipes.recipe_of(key, source, source.program, goal)
+        recipe, how = recipes.recipe_of(key, source, lambda: _program(form, source, goal), goal)
         if hold(recipe.conditions, dims):
             return recipe, how
         beyond.append([str(e) for e in recipe.conditions])
     raise NeedsNumber(f"its sizes fall into more than {MOST_PARTS} ranges")
+
+
+def _program(form: Form, source: Provenance, goal: Target) -> Program:
+    """What the recipe of a form is compiled from."""
+    if not form.walked:
+        return source.program()
+    program = with_walks(source.program(), goal)
+    if not any(n.op is Op.PRODUCT for n in program.nodes()):
+        raise Unfit("it has no product that could be walked")
+    return program
 
 
 def _same_program(request: Request, goal: Target) -> Recipe | None:

@@ -26,6 +26,7 @@ from habana_tf.lowering.lowering import CustomLoweringError
 from habana_tf.lowering.table import LOOP
 
 from . import programs
+from .by_value import left_to_cpu_after
 from .fallback import FallbackForbidden, interpreted, otherwise
 from .keys import computed, program_key, recipe_key
 from .one_op import one_op
@@ -65,6 +66,12 @@ def _several_ops(request: Request, goal: Target) -> Bound:
     changed = known.changes(met)
     parts = computed(cluster, content)
     found, reason = ranged(request, parts, known, met, changed, goal)
+    own = [m.signature for m in known.met if not m.range]
+    if found is None and (bound := left_to_cpu_after(request, own, met)) is not None:
+        took = time.perf_counter() - start
+        record(known, Met(met, changed, "cpu", took, reason=reason))
+        programs.remember(bound, request, None, (), "cpu", took)
+        return bound
     if found is not None:
         recipe, how, dims = found
     else:
@@ -103,7 +110,12 @@ def _one_op(request: Request, goal: Target) -> Bound:
     op = request.cluster.nodes[0].op
     try:
         form = one_op(request, goal)
-        found = ranged_alone(request, form.program, goal) if not form.dims else None
+        met = Signature.of(request.shapes, request.values)
+        found, own = ranged_alone(request, form.program, met, goal) if not form.dims else (None, [])
+        if found is None and (bound := left_to_cpu_after(request, own, met)) is not None:
+            record_one_op(op, "cpu")
+            programs.remember(bound, request, None, (), "cpu", time.perf_counter() - start)
+            return bound
         if found is not None:
             recipe, how, dims = found
             form = replace(form, dims=dims)

@@ -11,12 +11,13 @@ Invariants: shapes are those TensorFlow gives, found in one run on zeros: all th
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .. import opdefs
-from ..cluster.cluster import Cluster, ClusterNode, variable_type
+from ..cluster.cluster import Cluster, ClusterNode, parsed, variable_type
 from ..lowering.table import lookup
 
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
@@ -39,16 +40,12 @@ class Stock:
     body: Callable[[Sequence[Any]], list[Any]]
 
 
-def stock(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Stock:
-    """A cluster as TensorFlow runs it. values: of the inputs that fix shapes. Raises Refused."""
+def stock(data: bytes, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Stock:
+    """A serialized cluster as TensorFlow runs it. values: of the inputs that fix shapes. Raises Refused."""
     import numpy as np
     import tensorflow as tf
 
-    def replay(*inputs: Any) -> list[Any]:
-        with tf.device("/CPU:0"):
-            return _replay(cluster, inputs)
-
-    concrete: Any = None
+    cluster = parsed(data)
 
     def run(arrays: Sequence[Any]) -> list[Any]:
         with tf.init_scope(), tf.device("/CPU:0"):
@@ -58,16 +55,35 @@ def stock(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[An
         return np.zeros(shape, a.dtype.numpy) if value is None else np.asarray(value, a.dtype.numpy)
 
     try:
-        with tf.init_scope():
-            # of unknown shapes: it is the kernels that shall complain, as they would have where the program runs
-            specs = [tf.TensorSpec(None, a.dtype.numpy) for a in cluster.inputs]
-            concrete = tf.function(replay, autograph=False).get_concrete_function(*specs)
+        try:
+            concrete = _function(data, None)
+        except ValueError:  # a shape function that needs to know ranks, and how many numbers an argument has
+            pairs = zip(shapes, values, strict=True)
+            concrete = _function(data, tuple((None,) * len(s) if v is None else tuple(s) for s, v in pairs))
         zeros = [fitting(a, s, v) for a, s, v in zip(cluster.inputs, shapes, values, strict=True)]
         results = run(zeros)
     except (tf.errors.OpError, ValueError) as why:
         raise Refused(getattr(why, "message", str(why))) from why
     kinds = [(a.dtype.tf_enum, list(r.shape)) for a, r in zip(cluster.results, results, strict=True)]
     return Stock(kinds, run)
+
+
+@functools.lru_cache(maxsize=64)
+def _function(data: bytes, shapes: tuple[tuple[int | None, ...], ...] | None) -> Any:
+    """A cluster as a function of TensorFlow's, for all shapes, or those of this form: it is the kernels that shall
+    complain of one, as they would have where the program runs."""
+    import tensorflow as tf
+
+    cluster = parsed(data)
+
+    def replay(*inputs: Any) -> list[Any]:
+        with tf.device("/CPU:0"):
+            return _replay(cluster, inputs)
+
+    with tf.init_scope():
+        known = shapes or (None,) * len(cluster.inputs)
+        specs = [tf.TensorSpec(s, a.dtype.numpy) for s, a in zip(known, cluster.inputs, strict=True)]
+        return tf.function(replay, autograph=False).get_concrete_function(*specs)
 
 
 def _replay(cluster: Cluster, inputs: Sequence[Any]) -> list[Any]:

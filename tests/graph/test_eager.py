@@ -30,7 +30,7 @@ def test_the_report_has_what_ran_on_the_cpu() -> None:
     assert new == {"MatrixInverse": "NO_ROW", "Unique": "NO_ROW", "AsString": "STRING", "Mul": "TYPE_OR_PROGRAM"}
     rows = {row["op"]: row["text"] for row in json.loads(report.to_json())["eager"]}
     assert rows["MatrixInverse"] == "HPU has no such op"
-    assert "Eager ops on the CPU" in str(report)
+    assert "On the CPU outside graphs" in str(report)
 
 
 @on_hpu

@@ -1,0 +1,62 @@
+"""Ops and clusters whose values would each be a recipe of its own: after some values TensorFlow runs them on the CPU.
+
+A diagonal's number decides what `matrix_diag` computes, and no recipe serves all of them. A program whose data it is
+would compile in every call. So once a cluster has MOST_VALUES recipes for the same shapes and other values, which no
+range takes, further values are left to TensorFlow on the CPU; the placement report says so, and a warning, once.
+
+Where that would change what is computed, or may not be, each value has its recipe as before: with random states, loops,
+and TF_CPU_RUNTIME_FALLBACK=forbid.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from habana_tf import settings
+from habana_tf.cluster import left_to_cpu
+from habana_tf.cluster.signature import Signature
+from habana_tf.lowering.table import LOOP
+
+from . import tensorflow_cpu
+from .fallback import called
+from .request import Request
+
+if TYPE_CHECKING:
+    from habana_tf._native._bridge import Program as Bound
+
+log = logging.getLogger("habana_tf")
+
+MOST_VALUES = 16
+"""Recipes of a cluster for the same shapes and other values. An axis, or the order of axes, has no more in programs,
+and each is worth a recipe; 16 of them are compiled in half a second."""
+
+
+def left_to_cpu_after(request: Request, earlier: Sequence[Signature], met: Signature) -> Bound | None:
+    """The program that is TensorFlow's, where a cluster had enough recipes of its own. earlier: what those are for."""
+    if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid" or not _by_value(earlier, met):
+        return None
+    cluster = request.cluster
+    if cluster.states or any(n.op == LOOP for n in cluster.nodes):
+        return None
+    try:
+        made = tensorflow_cpu.stock(request.data, request.shapes, request.raw or request.values)
+    except tensorflow_cpu.Refused:  # its lowering says why
+        return None
+    if left_to_cpu.note(cluster.name):
+        log.warning(
+            "%s met %d values of an input that decides its recipe: TensorFlow runs further ones on the CPU. A "
+            "constant, or a size that follows from a shape, would not need that", cluster.name, MOST_VALUES,
+        )  # fmt: skip
+    return called(request, made.results, [], lambda arrays, _: made.body(arrays))
+
+
+def _by_value(earlier: Sequence[Signature], met: Signature) -> bool:
+    """Whether enough signatures had these shapes and other values."""
+    alike = [s for s in earlier if s.slots == met.slots and s != met and _sizes(s) == _sizes(met)]
+    return len(alike) >= MOST_VALUES
+
+
+def _sizes(signature: Signature) -> list[object]:
+    return [n for slot, n in zip(signature.slots, signature.numbers, strict=True) if not slot.value]
