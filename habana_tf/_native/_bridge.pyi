@@ -84,6 +84,12 @@ def register_kernels(rows: Sequence[tuple[str, Sequence[tuple[str, int]], Sequen
 def forget_programs() -> None:
     """Every launch asks anew for its program."""
 
+def set_most_recipes(count: int) -> None:
+    """Recipes whose code this process has in memory before kernels drop what they did not need longest."""
+
+def recipes_in_memory() -> int:
+    """Recipes whose code or constants this process has in memory."""
+
 def set_card(chip: str, bus_id: str, hbm_bytes: int) -> None: ...
 def arm_card(descriptor: int, modules: Sequence[int], chip: str, hbm_bytes: int, command: str) -> None: ...
 def claim_card() -> bool: ...

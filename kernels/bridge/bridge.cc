@@ -202,6 +202,8 @@ NB_MODULE(_bridge, m) {
         nb::arg("attrs"), nb::arg("shapes"));
   m.def("register_kernels", &RegisterLateKernels, nb::arg("rows"));
   m.def("forget_programs", &ForgetPrograms);
+  m.def("set_most_recipes", &SetMostRecipes, nb::arg("count"));
+  m.def("recipes_in_memory", &RecipeData::InMemory);
   m.def(
       "set_card",
       [](const std::string& chip, const std::string& bus_id, int64_t hbm_bytes) {

@@ -167,6 +167,9 @@ class Calls {
   int32_t made_ = 0;
 };
 
+// Recipes whose code and constants are in memory.
+std::atomic<int64_t> g_recipes{0};
+
 }  // namespace
 
 size_t DataTypeSize(int tf_dtype) {
@@ -211,13 +214,20 @@ void* AlignedMemory(size_t nbytes) {
 
 RecipeData::RecipeData(const void* constants, size_t nbytes, std::shared_ptr<void> keepalive)
     : constant_bytes_(nbytes), keepalive_(std::move(keepalive)) {
-  if (nbytes == 0) return;
-  constants_ = static_cast<char*>(AlignedMemory(nbytes));
-  if (constants_ == nullptr) throw std::bad_alloc();
-  std::memcpy(constants_, constants, nbytes);
+  if (nbytes > 0) {
+    constants_ = static_cast<char*>(AlignedMemory(nbytes));
+    if (constants_ == nullptr) throw std::bad_alloc();
+    std::memcpy(constants_, constants, nbytes);
+  }
+  g_recipes.fetch_add(1, std::memory_order_relaxed);
 }
 
-RecipeData::~RecipeData() { std::free(constants_); }
+RecipeData::~RecipeData() {
+  std::free(constants_);
+  g_recipes.fetch_sub(1, std::memory_order_relaxed);
+}
+
+int64_t RecipeData::InMemory() { return g_recipes.load(std::memory_order_relaxed); }
 
 ProgramPtr RecipeData::Find(const std::vector<int64_t>& numbers) {
   std::lock_guard<std::mutex> lock(mutex_);

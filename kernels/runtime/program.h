@@ -157,6 +157,8 @@ class HABANA_EXPORT RecipeData {
   ProgramPtr Add(const std::vector<int64_t>& numbers, ProgramPtr program);
   // How many are alive.
   size_t Alive();
+  // How many recipes of this process have code or constants in memory.
+  static int64_t InMemory();
 
  private:
   void DropDead();

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <tuple>
+#include <unordered_set>
 
 #include "runtime/counters.h"
 #include "runtime/timeline.h"
@@ -15,6 +16,28 @@ namespace {
 // Programs one kernel object keeps. With one more, the quarter that was not asked for longest goes; Python
 // binds their recipes again where they are met again.
 constexpr size_t kMostPrograms = 1024;
+
+// Linked code takes three or four mappings, of which a process may have 65,530, and some 100 KiB. Programs of
+// one recipe share it, so recipes are counted, those that Python remembers too.
+std::atomic<int64_t> g_most_recipes{2048};
+
+// Of all kernels: what was asked for last is known among the programs of all of them.
+std::atomic<int64_t> g_misses{0};
+
+struct Kernels {
+  std::mutex mutex;  // taken before the mutex of a kernel, never after
+  std::unordered_set<ClusterKernel*> all;
+};
+
+Kernels& TheKernels() {
+  static Kernels* kernels = new Kernels;
+  return *kernels;
+}
+
+void Enter(ClusterKernel* kernel) {
+  std::lock_guard<std::mutex> lock(TheKernels().mutex);
+  TheKernels().all.insert(kernel);
+}
 
 struct Flight {
   std::mutex mutex;
@@ -69,10 +92,22 @@ size_t Hash(const std::vector<int64_t>& key) {
 
 void ForgetPrograms() { g_generation.fetch_add(1, std::memory_order_release); }
 
-ClusterKernel::ClusterKernel(std::string text, bool is_node, std::vector<int> order)
-    : text_(std::move(text)), is_node_(is_node), order_(std::move(order)) {}
+void SetMostRecipes(int64_t count) { g_most_recipes.store(count, std::memory_order_relaxed); }
 
-ClusterKernel::ClusterKernel(const ClusterInfo& info) : is_node_(false) { Adopt(info); }
+ClusterKernel::ClusterKernel(std::string text, bool is_node, std::vector<int> order)
+    : text_(std::move(text)), is_node_(is_node), order_(std::move(order)) {
+  Enter(this);
+}
+
+ClusterKernel::ClusterKernel(const ClusterInfo& info) : is_node_(false) {
+  Adopt(info);
+  Enter(this);
+}
+
+ClusterKernel::~ClusterKernel() {
+  std::lock_guard<std::mutex> lock(TheKernels().mutex);
+  TheKernels().all.erase(this);
+}
 
 Status ClusterKernel::Prepare() {
   if (prepared_.load(std::memory_order_acquire)) return {};
@@ -112,8 +147,9 @@ ProgramPtr ClusterKernel::Lookup(const std::vector<int64_t>& key, size_t hash) {
     Entry& entry = at->second;
     if (entry.key != key) continue;
     // Written once per miss, not per launch: many threads may launch the same program.
-    if (entry.met.load(std::memory_order_relaxed) != misses_)
-      entry.met.store(misses_, std::memory_order_relaxed);
+    const int64_t misses = g_misses.load(std::memory_order_relaxed);
+    if (entry.met.load(std::memory_order_relaxed) != misses)
+      entry.met.store(misses, std::memory_order_relaxed);
     return entry.program;
   }
   return nullptr;
@@ -135,8 +171,9 @@ void ClusterKernel::Insert(const std::vector<int64_t>& key, size_t hash, const P
     if (at->second.key == key) return;
   }
   if (programs_.size() >= kMostPrograms) dropped = Oldest();
-  programs_.emplace(std::piecewise_construct, std::forward_as_tuple(hash),
-                    std::forward_as_tuple(key, program, ++misses_));
+  programs_.emplace(
+      std::piecewise_construct, std::forward_as_tuple(hash),
+      std::forward_as_tuple(key, program, g_misses.fetch_add(1, std::memory_order_relaxed) + 1));
 }
 
 // Takes out the quarter that was not asked for longest. Called with the lock held.
@@ -150,6 +187,34 @@ std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Oldest() {
   std::vector<Entries::node_type> out;
   for (auto it = order.begin(); it != quarter; ++it) out.push_back(programs_.extract(*it));
   return out;
+}
+
+// Takes out what was not asked for since a miss.
+std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Before(int64_t miss) {
+  std::vector<Entries::node_type> out;
+  std::unique_lock<std::shared_mutex> lock(mutex_);
+  for (auto it = programs_.begin(); it != programs_.end();) {
+    const auto here = it++;
+    if (here->second.met.load(std::memory_order_relaxed) < miss) out.push_back(programs_.extract(here));
+  }
+  return out;
+}
+
+// Drops the quarter of the programs of all kernels that was not asked for longest. Their code is unmapped
+// when the last launch of it ends and Python has forgotten the recipe.
+void ClusterKernel::DropOldest() {
+  std::vector<std::vector<Entries::node_type>> dropped;  // destroyed after the lock is given back
+  std::lock_guard<std::mutex> lock(TheKernels().mutex);
+  std::vector<int64_t> met;
+  for (ClusterKernel* kernel : TheKernels().all) {
+    std::shared_lock<std::shared_mutex> reading(kernel->mutex_);
+    for (const auto& [hash, entry] : kernel->programs_)
+      met.push_back(entry.met.load(std::memory_order_relaxed));
+  }
+  if (met.empty()) return;
+  const auto quarter = met.begin() + static_cast<std::ptrdiff_t>(met.size() / 4);
+  std::nth_element(met.begin(), quarter, met.end());
+  for (ClusterKernel* kernel : TheKernels().all) dropped.push_back(kernel->Before(*quarter));
 }
 
 Status ClusterKernel::Find(const std::vector<InputView>& inputs, ProgramPtr* program) {
@@ -205,6 +270,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
         }
       }
       if (status.ok()) Insert(key, hash, found, flight->generation);
+      if (RecipeData::InMemory() > g_most_recipes.load(std::memory_order_relaxed)) DropOldest();
       {
         std::lock_guard<std::mutex> lock(flights.mutex);
         flights.by_key.erase(name);

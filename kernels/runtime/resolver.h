@@ -23,6 +23,10 @@ namespace habana {
 // Says that what clusters mean has changed: every kernel asks anew for the programs it has met.
 HABANA_EXPORT void ForgetPrograms();
 
+// Recipes whose code a process has in memory before kernels drop the programs that were not asked for
+// longest.
+HABANA_EXPORT void SetMostRecipes(int64_t count);
+
 class HABANA_EXPORT ClusterKernel {
  public:
   // `text` is a serialized cluster, or with `is_node` a serialized NodeDef whose cluster Python makes.
@@ -30,6 +34,9 @@ class HABANA_EXPORT ClusterKernel {
   ClusterKernel(std::string text, bool is_node, std::vector<int> order = {});
   // A cluster already known.
   explicit ClusterKernel(const ClusterInfo& info);
+  ~ClusterKernel();
+  ClusterKernel(const ClusterKernel&) = delete;
+  ClusterKernel& operator=(const ClusterKernel&) = delete;
 
   // Asks Python about the cluster, once. Needed before any other call.
   Status Prepare();
@@ -52,7 +59,7 @@ class HABANA_EXPORT ClusterKernel {
         : key(std::move(k)), program(std::move(p)), met(now) {}
     const std::vector<int64_t> key;
     const ProgramPtr program;
-    std::atomic<int64_t> met;  // the miss after which it was last asked for
+    std::atomic<int64_t> met;  // the miss of this process after which it was last asked for
   };
   using Entries = std::unordered_multimap<size_t, Entry>;  // by hash of the key
 
@@ -61,6 +68,8 @@ class HABANA_EXPORT ClusterKernel {
                        ProgramPtr* program);
   ProgramPtr Lookup(const std::vector<int64_t>& key, size_t hash);
   std::vector<Entries::node_type> Oldest();
+  std::vector<Entries::node_type> Before(int64_t miss);
+  static void DropOldest();
   void Insert(const std::vector<int64_t>& key, size_t hash, const ProgramPtr& program, int64_t generation);
 
   const std::string text_;
@@ -75,7 +84,6 @@ class HABANA_EXPORT ClusterKernel {
   std::shared_mutex mutex_;
   int64_t generation_ = 0;  // of what programs_ holds
   Entries programs_;
-  int64_t misses_ = 0;
 };
 
 }  // namespace habana
