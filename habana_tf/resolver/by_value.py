@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from habana_tf import settings
 from habana_tf.cluster import left_to_cpu
-from habana_tf.cluster.signature import Signature
+from habana_tf.cluster.signature import Number, Signature
 from habana_tf.lowering.table import LOOP
 
 from . import tensorflow_cpu
@@ -31,6 +31,8 @@ log = logging.getLogger("habana_tf")
 MOST_VALUES = 16
 """Recipes of a cluster for the same shapes and other values. An axis, or the order of axes, has no more in programs,
 and each is worth a recipe; 16 of them are compiled in half a second."""
+MOST_VALUES_AND_SIZES = 48
+"""The same where sizes change with the values: an op stands in many places of a program, in each with its own."""
 
 
 def left_to_cpu_after(request: Request, earlier: Sequence[Signature], met: Signature) -> Bound | None:
@@ -53,10 +55,12 @@ def left_to_cpu_after(request: Request, earlier: Sequence[Signature], met: Signa
 
 
 def _by_value(earlier: Sequence[Signature], met: Signature) -> bool:
-    """Whether enough signatures had these shapes and other values."""
-    alike = [s for s in earlier if s.slots == met.slots and s != met and _sizes(s) == _sizes(met)]
-    return len(alike) >= MOST_VALUES
+    """Whether enough signatures had other values: with these shapes, or with any."""
+    alike = [s for s in earlier if s.slots == met.slots and _numbers(s, True) != _numbers(met, True)]
+    here = [s for s in alike if _numbers(s, False) == _numbers(met, False)]
+    return len(here) >= MOST_VALUES or len({_numbers(s, True) for s in alike}) >= MOST_VALUES_AND_SIZES
 
 
-def _sizes(signature: Signature) -> list[object]:
-    return [n for slot, n in zip(signature.slots, signature.numbers, strict=True) if not slot.value]
+def _numbers(signature: Signature, value: bool) -> tuple[Number, ...]:
+    """Those of values, or the sizes."""
+    return tuple(n for slot, n in zip(signature.slots, signature.numbers, strict=True) if slot.value is value)
