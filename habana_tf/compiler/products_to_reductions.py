@@ -29,9 +29,14 @@ def as_loops(node: Node) -> Node:
     """The node, or for a product per example that has no code over operands in memory the same sums as a reduction."""
     if node.op is not Op.CONTRACT:
         return node
-    spec: Contraction = node.arg
     if not per_example(node) or has_code(node, (whole(node.src[0]), whole(node.src[1]))):
         return node
+    return as_reduction(node)
+
+
+def as_reduction(node: Node) -> Node:
+    """A contraction as products of elements that are summed."""
+    spec: Contraction = node.arg
     labels = [*spec.out, *(x for x in spec.a if x not in spec.out)]
     sides = list(zip(node.src, (spec.a, spec.b), strict=True))
     sizes = {label: n for s, axes in sides for label, n in zip(axes, s.shape, strict=True)}

@@ -57,9 +57,9 @@ times the time, on matrices of 250 by 250) and running sums (1.3 times); for wha
 more than these are not worth waiting for (20 shapes cost 17 compilations with 16 of them)."""
 FIRST_PRODUCTS = 48
 """The same of products: code for known sizes is the faster, and the convolutions of a network have some thirty."""
-FIRST_WALKED = 10
-"""Signatures of a cluster that have recipes of their own before products are walked in a range of them, which takes
-about twice the time in every step: images of several sizes are as many."""
+FIRST_WALKED = 6
+"""Signatures of a cluster that have recipes of their own before products are walked in a range of them, which makes
+these products up to 1.4 times as slow (see `compiler.symbolic_products`)."""
 MOST_WALKED = 8
 """How often that is tried in vain."""
 MOST_ALONE = 64
@@ -221,10 +221,10 @@ def _program(form: Form, source: Provenance, goal: Target) -> Program:
     """What the recipe of a form is compiled from."""
     if not form.walked:
         return source.program()
-    program = with_walks(source.program(), goal)
-    if not any(n.op is Op.PRODUCT for n in program.nodes()):
+    program = source.program()
+    if (walked := with_walks(program, goal)) is program:
         raise Unfit("it has no product that could be walked")
-    return program
+    return walked
 
 
 def _same_program(request: Request, goal: Target) -> Recipe | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -78,3 +79,28 @@ def _bounded(shapes: int) -> None:
         recipes._memory = kept
         _bridge.set_most_recipes(2048)
         del os.environ["TF_ENABLE_DYNAMIC_SHAPES"]
+
+
+@pytest.mark.rest
+@on_hpu
+def test_launches_of_several_threads_run_on_while_programs_are_dropped() -> None:
+    def work(first: int) -> list[str]:
+        wrong = []
+        for n in list(range(first, first + 9)) * 4:
+            x = np.linspace(0.0, 1.0, 7 * n).astype(np.float32).reshape(7, n)
+            got = tf.raw_ops.Cumsum(x=tf.constant(x), axis=n % 2)
+            if not np.allclose(got, np.cumsum(x, n % 2), 1e-5):
+                wrong.append(f"{n} columns")
+        return wrong
+
+    _bridge.set_most_recipes(4)
+    kept, recipes._memory = recipes._memory, recipes.Memory(most=2)
+    os.environ["TF_ENABLE_DYNAMIC_SHAPES"] = "0"
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            wrong = [each for found in pool.map(work, (1, 4, 7, 10)) for each in found]
+        assert not wrong, wrong
+    finally:
+        del os.environ["TF_ENABLE_DYNAMIC_SHAPES"]
+        recipes._memory = kept
+        _bridge.set_most_recipes(2048)
