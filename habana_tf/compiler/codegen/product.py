@@ -26,7 +26,7 @@ from ..body import Body
 from ..code import Work
 from .emit import Function, Value
 from .index_evaluator import extent_value
-from .turns import DEPTH, repeat, summing_turns
+from .turns import DEPTH, summing_turns
 from .vector_memory import at
 
 POINTER = 8
