@@ -20,7 +20,7 @@ from habana_tf.cache import entry as entry_format
 from habana_tf.cache.entry import Entry
 from habana_tf.cluster import cluster as clusters
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import pack
+from habana_tf.compiler.packed_recipe import pack
 from habana_tf.hardware.cpu import Target, common_targets
 
 from .one_op import one_op

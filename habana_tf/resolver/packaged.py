@@ -20,7 +20,8 @@ from zipfile import BadZipFile, ZipFile
 from habana_tf import settings
 from habana_tf.cache import entry as entry_format
 from habana_tf.cache.key import Key
-from habana_tf.compiler.recipe import Recipe, unpack
+from habana_tf.compiler.packed_recipe import unpack
+from habana_tf.compiler.recipe import Recipe
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program

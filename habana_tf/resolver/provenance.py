@@ -24,7 +24,7 @@ from ..cluster.cluster import Cluster, parse
 from ..cluster.lower import lower
 from ..compiler import compressed
 from ..compiler.copied_elements import copied
-from ..compiler.recipe import pack_extent, unpack_extent
+from ..compiler.packed_recipe import pack_extent, unpack_extent
 from ..compiler.symbolic_products import with_walks
 from ..compiler.walked_products import walked
 from ..hardware.cpu import Target

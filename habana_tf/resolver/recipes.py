@@ -28,7 +28,8 @@ from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import KnownFailure
 from habana_tf.compiler.code_checks import CodeError
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import Recipe, describe_kernels, pack, unpack
+from habana_tf.compiler.packed_recipe import describe_kernels, pack, unpack
+from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.recipe_checks import RecipeError, Tensor, check
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target

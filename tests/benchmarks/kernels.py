@@ -90,7 +90,7 @@ def _step(recipes: str) -> Entry:
 def rows(entry: Entry, rounds: int = ROUNDS) -> list[Row]:
     """What each kernel of a recipe takes."""
     from habana_tf.cli.recipes import contents
-    from habana_tf.compiler.recipe import unpack
+    from habana_tf.compiler.packed_recipe import unpack
 
     recipe = unpack(entry.name, entry.sections)
     seconds = _seconds(recipe, rounds)

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import Kind, Recipe, bind, pack, unpack
+from habana_tf.compiler.packed_recipe import pack, unpack
+from habana_tf.compiler.recipe import Kind, Recipe, bind
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from habana_tf.compiler.recipe import pack, unpack
+from habana_tf.compiler.packed_recipe import pack, unpack
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder, ShapeError
 from habana_tf.ir.dtypes import DType

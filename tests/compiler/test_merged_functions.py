@@ -7,7 +7,7 @@ import pytest
 
 from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.codegen.merged_functions import FEW, merge, shape
-from habana_tf.compiler.recipe import pack, unpack
+from habana_tf.compiler.packed_recipe import pack, unpack
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import target

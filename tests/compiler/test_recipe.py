@@ -14,7 +14,8 @@ from habana_tf._native import _bridge
 from habana_tf.compiler import compressed
 from habana_tf.compiler.codegen.machine import Loaded
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import Recipe, bind, pack, unpack
+from habana_tf.compiler.packed_recipe import pack, unpack
+from habana_tf.compiler.recipe import Recipe, bind
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder

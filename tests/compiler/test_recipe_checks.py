@@ -17,7 +17,8 @@ from habana_tf.cache.entry import Entry, EntryError, decode, encode
 from habana_tf.compiler.code_checks import CodeError, functions
 from habana_tf.compiler.codegen.objects import join, split
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import Recipe, pack, unpack
+from habana_tf.compiler.packed_recipe import pack, unpack
+from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.recipe_checks import RecipeError, check
 from habana_tf.hardware.cpu import target
 from habana_tf.ir.builder import Builder

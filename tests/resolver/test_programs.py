@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import describe_kernels
+from habana_tf.compiler.packed_recipe import describe_kernels
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
 from habana_tf.resolver.programs import Made, Programs, number

@@ -97,7 +97,8 @@ def _section(entry: Entry, section: str) -> Any:
 def edges(entry: Entry) -> list[tuple[int, int]]:
     """(writer, reader): kernels, by number, where the second one works on a buffer that the first one was first to
     touch, in the workspace or an output."""
-    from habana_tf.compiler.recipe import Kind, unpack
+    from habana_tf.compiler.packed_recipe import unpack
+    from habana_tf.compiler.recipe import Kind
 
     if "plan" not in entry.sections:
         return []
@@ -147,7 +148,7 @@ def plan(entry: Entry, sizes: Sequence[int]) -> Plan | None:
     wanted = symbols(entry)
     if len(sizes) != wanted:
         raise CommandError(f"{entry.name} leaves {wanted} sizes open and {len(sizes)} were given: see --sizes", 2)
-    from habana_tf.compiler.recipe import unpack
+    from habana_tf.compiler.packed_recipe import unpack
     from habana_tf.ir import extent
 
     recipe = unpack(entry.name, entry.sections)

@@ -15,7 +15,7 @@ from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import RecipeCache
 from habana_tf.compiler import compressed
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.recipe import pack
+from habana_tf.compiler.packed_recipe import pack
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
