@@ -73,8 +73,8 @@ class Calls {
   }
 
   size_t Repeat(size_t number) {
-    const int64_t blocks = program_.loops[number].blocks;
-    if (blocks == 1 || pool_ == nullptr) {
+    const int64_t blocks = program_.loops[number].calls == 0 ? 0 : program_.loops[number].blocks;
+    if (blocks <= 1 || pool_ == nullptr) {
       for (int64_t block = 0; block < blocks; ++block) Iterate(number, block);
     } else {
       BlocksOf job{this, number, {}};
@@ -107,7 +107,9 @@ class Calls {
   // All iterations of one block.
   void Iterate(size_t number, int64_t block) {
     const Loop& loop = program_.loops[number];
-    for (const Window& w : loop.windows) Place(w, 0, block);
+    for (const Window& w : loop.windows) {
+      if (loop.trips > 0 || w.step == 0) Place(w, 0, block);
+    }
     for (const Carried& value : loop.carried) Move(value.now, value.from);
     for (int64_t t = 0; t < loop.trips; ++t) {
       if (t > 0) {
@@ -130,7 +132,7 @@ class Calls {
 
   void Move(int to, int from) {
     const int64_t nbytes = program_.buffers[static_cast<size_t>(to)].nbytes;
-    if (nbytes > 0) std::memcpy(At(to), At(from), static_cast<size_t>(nbytes));
+    if (nbytes > 0) std::memmove(At(to), At(from), static_cast<size_t>(nbytes));
   }
 
   void One(size_t number) {

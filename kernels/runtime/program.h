@@ -206,7 +206,6 @@ class HABANA_EXPORT Program {
   Status Run(const LaunchArgs& args) const;
 
  private:
-  bool IsCustom(const Call& call) const;
   // What is wrong with the indices of a launch, by the addresses of its buffers; empty if nothing is.
   std::string BadIndex(const std::vector<char*>& bases) const;
 };
