@@ -1,8 +1,15 @@
-"""A recipe as it is stored: a plan in JSON, machine code, constants, and what its kernels are for people."""
+"""A recipe as it is stored: a plan in JSON, machine code, constants, and what its kernels are for people.
+
+A seal says that these parts were made together, for one program: `check` (recipe_checks) sees a plan that cannot be
+right, but not that of another program of the same sizes, nor two buffers of one size in the other's place. It is a
+digest, so that whoever means to lie can make one; against that there are signatures (docs/recipe-cache.md).
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,6 +69,17 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
     return header, sections
 
 
+def seal(program: str, sections: Mapping[str, bytes]) -> str:
+    """What says that the sections of a recipe belong together and to this program, which is named by its digest."""
+    own = hashlib.blake2b(program.encode(), digest_size=16)
+    for name in ("plan", "constants", "object"):
+        data = sections[name]
+        # A plan decides what code works on; the others are megabytes, and the entry has digests of them.
+        own.update(f"\n{name} {len(data)} {zlib.crc32(data)}\n".encode())
+        own.update(data if name == "plan" else b"")
+    return own.hexdigest()
+
+
 def describe_kernels(recipe: Recipe) -> bytes:
     """Its `kernels` as a section."""
     return compressed.put(json.dumps(recipe.kernels, separators=(",", ":")).encode())
@@ -106,6 +124,7 @@ def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
             for buffer, d, origin, argument, bound, count in plan["checks"]
         ],
         described=sections.get("kernels", b""),
+        stored=True,
     )  # fmt: skip
 
 

@@ -111,7 +111,8 @@ class Recipe:
     are dropped. `copies`: (call, input, output) of calls that only copy an input that no later call reads to an
     output; an output that takes over its input's memory is spared it. `in_place`: (input, output) of variables whose
     new value may be written over the old one. It serves sizes for which all `conditions` are at least 0. `loaded` and
-    `data` are what its programs share, made for the first of them; `code` and `constants` are empty from then on."""
+    `data` are what its programs share, made for the first of them; `code` and `constants` are empty from then on.
+    `stored`: it was read from a file, and may be anything that reads as a recipe."""
 
     name: str
     calls: list[KernelCall]
@@ -130,6 +131,7 @@ class Recipe:
     customs: list[CustomCall] = field(default_factory=list)
     checks: list[CheckedIndices] = field(default_factory=list)
     described: bytes = b""
+    stored: bool = False
     _planned: tuple[list[int], tuple[dict[int, int], int, int]] | None = None
 
     def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:

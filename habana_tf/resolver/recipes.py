@@ -19,7 +19,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from habana_tf import settings
 from habana_tf.cache import process_cache
@@ -28,18 +28,23 @@ from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import KnownFailure
 from habana_tf.compiler.code_checks import CodeError
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.packed_recipe import describe_kernels, pack, unpack
-from habana_tf.compiler.recipe import Recipe
+from habana_tf.compiler.packed_recipe import describe_kernels, pack, seal, unpack
+from habana_tf.compiler.recipe import Recipe, TooLarge, bind
 from habana_tf.compiler.recipe_checks import RecipeError, Tensor, check
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent
+from habana_tf.ir.libraries import LibraryError
 from habana_tf.ir.primitives import Node, Program
 
 from . import garbage_collection
 from .keys import program_key, tools
 from .packaged import packaged
 from .provenance import Provenance
+from .request import Request
+
+if TYPE_CHECKING:
+    from habana_tf._native._bridge import Program as Bound
 
 log = logging.getLogger("habana_tf")
 
@@ -61,6 +66,10 @@ class CompileForbidden(RuntimeError):
     tf_code = FAILED_PRECONDITION
 
 
+class Refused(Exception):
+    """A stored recipe cannot be bound, and is forgotten: who asks for it again gets one that is compiled."""
+
+
 @dataclass
 class _Flight:
     """Threads that look for one digest or wait for it."""
@@ -79,6 +88,19 @@ class Memory:
         self._made: OrderedDict[str, tuple[Recipe | str, int]] = OrderedDict()
         self._keys: OrderedDict[str, str] = OrderedDict()
         self._flights: dict[str, _Flight] = {}
+        self._refused: set[str] = set()
+
+    def forget(self, made: Recipe) -> None:
+        """Of a recipe's program no stored recipe is taken from now on."""
+        with self._lock:
+            for program in [p for p, (kept, _) in self._made.items() if kept is made]:
+                self._bytes -= self._made.pop(program)[1]
+                self._refused.add(program)
+
+    def refuses(self, program: str) -> bool:
+        """Whether a stored recipe of a program was forgotten."""
+        with self._lock:
+            return program in self._refused
 
     def find(self, digest: str) -> Recipe | None:
         """The recipe of a key or a program, if it is here. Raises Unfit for one that cannot be compiled."""
@@ -158,6 +180,23 @@ def _tensors(nodes: Sequence[Node]) -> list[Tensor]:
     return [(n.dtype, n.shape) for n in nodes]
 
 
+def bind_recipe(
+    recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, request: Request, goal: Target
+) -> Bound:
+    """The runtime's program for a recipe. Raises Refused, after a warning, where a stored one is none for these sizes:
+    what is over symbols can only be checked in numbers."""
+    try:
+        return bind(recipe, dims, shapes, goal, request.named())
+    except (LibraryError, MemoryError, TooLarge):
+        raise
+    except Exception as why:  # as in `_loaded`
+        if not recipe.stored:
+            raise
+        _memory.forget(recipe)
+        log.warning("the stored recipe of %s is not used (%s): it is compiled again", recipe.name, why)
+        raise Refused from why
+
+
 def get(
     key: Key,
     name: str,
@@ -177,7 +216,7 @@ def get(
         with _memory.alone(key.digest):
             if (found := _memory.find(key.digest)) is None:
                 try:
-                    if (found := packaged()) is None:
+                    if _memory.refuses(key.digest) or (found := packaged()) is None:
                         return _missed(key, name, program_key, compile, fits)
                     _memory.keep(key.digest, key.digest, found)
                     return found, "packaged"
@@ -219,9 +258,13 @@ def _loaded(key: Key, entry: Entry, fits: Callable[[Recipe], None]) -> Recipe | 
     program = str(entry.header.get("program", key.digest))
     made = _memory.find(program)
     if made is None:
+        if _memory.refuses(program):
+            return None
         try:
             made = unpack(entry.name, entry.sections)
             fits(made)
+            if seal(program, entry.sections) != entry.header.get("seal"):
+                raise RecipeError("its parts were not made together")
         except MemoryError:
             raise
         except (RecipeError, CodeError) as why:
@@ -264,7 +307,7 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
     sections: dict[str, bytes] = {}
     if process_cache.keeps():
         header, sections = pack(recipe)
-        header.update(_about(lowered, source, program, takes), memory=_bytes_of(recipe))
+        header.update(_about(lowered, source, program, takes), memory=_bytes_of(recipe), seal=seal(lowered, sections))
         sections.update(source.sections())
     process_cache.store(key, name, header, sections, seconds)
     recipe.kernels.clear()  # `described` has them, in a tenth of the memory

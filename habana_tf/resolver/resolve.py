@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from habana_tf import memory
 from habana_tf.cluster.cluster import content_digest
 from habana_tf.cluster.signature import Signature
-from habana_tf.compiler.recipe import Recipe, TooLarge, bind
+from habana_tf.compiler.recipe import Recipe, TooLarge
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
@@ -31,7 +31,7 @@ from .fallback import FallbackForbidden, interpreted, otherwise
 from .keys import computed, program_key, recipe_key
 from .one_op import one_op
 from .ranged import ranged, ranged_alone
-from .recipes import CompileForbidden, recipe_of, recipe_of_program
+from .recipes import CompileForbidden, Refused, bind_recipe, recipe_of, recipe_of_program
 from .recompilations import Met, history, record, record_one_op
 from .request import Request, TensorMet
 
@@ -49,7 +49,11 @@ def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
     request = Request.met(data, signature)
     try:
         alone = len(request.cluster.nodes) == 1 and request.cluster.nodes[0].op != LOOP
-        return _one_op(request, target()) if alone else _several_ops(request, target())
+        found = _one_op if alone else _several_ops
+        try:
+            return found(request, target())
+        except Refused:
+            return found(request, target())
     except (CompileForbidden, FallbackForbidden, CustomLoweringError, MemoryError, TimeoutError, TooLarge):
         raise
     except Exception as why:
@@ -86,8 +90,8 @@ def _several_ops(request: Request, goal: Target) -> Bound:
             record(known, Met(met, changed, "interpreted", took, reason=str(why)))
             programs.remember(bound, request, None, (), "interpreted", took)
             return bound
+    bound = bind_recipe(recipe, dims, None, request, goal)
     memory.record(_plan(request, recipe, dims))
-    bound = bind(recipe, dims, None, goal, request.named())
     symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
     took = time.perf_counter() - start
     record(known, Met(met, changed, how, took, symbols, reason))
@@ -128,6 +132,6 @@ def _one_op(request: Request, goal: Target) -> Bound:
         programs.remember(bound, request, None, (), "interpreted", time.perf_counter() - start)
         return bound
     record_one_op(op, how)
-    bound = bind(recipe, form.dims, form.shapes, goal, request.named())
+    bound = bind_recipe(recipe, form.dims, form.shapes, request, goal)
     programs.remember(bound, request, recipe, form.dims, how, time.perf_counter() - start)
     return bound

@@ -17,7 +17,7 @@ from habana_tf.cache.entry import Entry, EntryError, decode, encode
 from habana_tf.compiler.code_checks import CodeError, functions
 from habana_tf.compiler.codegen.objects import join, split
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.packed_recipe import pack, unpack
+from habana_tf.compiler.packed_recipe import pack, seal, unpack
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.recipe_checks import RecipeError, check
 from habana_tf.hardware.cpu import target
@@ -124,9 +124,37 @@ TRAINED = """
 """
 
 
-def test_a_stored_recipe_that_lies_is_a_miss_with_a_warning(tmp_path: Path) -> None:
-    """Every recipe of the directory gets work items without number, and a head and digests that fit."""
-    run = functools.partial(python, TRAINED, imported=True, TF_RECIPE_CACHE_PATH=str(tmp_path), timeout=60)
+def _endless(plan: Any) -> bool:
+    """Work items without number."""
+    for call in plan["launches"]:
+        call[2] = 1 << 50
+    return bool(plan["launches"])
+
+
+def _endless_over_symbols(plan: Any) -> bool:
+    """The same where the number of work items is over symbols, so that it is one when the recipe is bound only."""
+    calls = [call for call in plan["launches"] if isinstance(call[2], dict)]
+    for call in calls:
+        call[2] = {"c": 0, "t": [[0, 1 << 50]]}
+    return bool(calls)
+
+
+def _swapped(plan: Any) -> bool:
+    """Two buffers of a call change places."""
+    calls = [call for call in plan["launches"] if len(call[1]) > 1]
+    for call in calls:
+        call[1][:2] = call[1][1::-1]
+    return bool(calls)
+
+
+@pytest.mark.parametrize("lie, sealed, said", [
+    (_endless, False, "work items"), (_endless_over_symbols, True, "work items"), (_swapped, False, "made together"),
+])  # fmt: skip
+def test_a_stored_recipe_that_lies_is_a_miss_with_a_warning(
+    lie: Callable[[Any], bool], sealed: bool, said: str, tmp_path: Path
+) -> None:
+    """Recipes of the directory get another plan, and a head and digests that fit; sealed: also a seal."""
+    run = functools.partial(python, TRAINED, imported=True, TF_RECIPE_CACHE_PATH=str(tmp_path), timeout=120)
     honest = run()
     changed = 0
     for file in (path for path in tmp_path.rglob("*") if path.is_file()):
@@ -135,16 +163,26 @@ def test_a_stored_recipe_that_lies_is_a_miss_with_a_warning(tmp_path: Path) -> N
         except EntryError:
             continue
         plan = json.loads(entry.sections["plan"])
-        for call in plan["launches"]:
-            call[2] = 1 << 50
+        if not lie(plan):
+            continue
         sections = {**entry.sections, "plan": json.dumps(plan).encode()}
-        file.write_bytes(encode(Entry(entry.header, sections)))
+        header = dict(entry.header)
+        if sealed:
+            header["seal"] = seal(header.get("program", entry.digest), sections)
+        file.write_bytes(encode(Entry(header, sections)))
         changed += 1
     assert changed
     lying, again = run(), run()
     assert honest.stdout == lying.stdout == again.stdout
-    assert "work items" in lying.stderr and "compiled again" in lying.stderr
+    assert said in lying.stderr and lying.stderr.count("compiled again") == changed
     assert "compiled again" not in again.stderr  # the new recipe has taken its place
+
+
+def test_a_seal_is_that_of_one_program_and_of_all_its_parts() -> None:
+    sections = _packed()
+    others = [{**sections, name: sections[name] + b" "} for name in ("plan", "object", "constants")]
+    seals = [seal("a", sections), seal("b", sections), *(seal("a", other) for other in others)]
+    assert len(set(seals)) == len(seals)
 
 
 CHECKED = """

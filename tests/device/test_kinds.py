@@ -63,7 +63,7 @@ def counted() -> Iterator[dict[str, set[int]]]:
     from habana_tf.resolver import ranged, recompilations, resolve
 
     served: dict[str, set[int]] = {}
-    bind, record = resolve.bind, resolve.record
+    bind, record = resolve.bind_recipe, resolve.record
     last: dict[int, Any] = {}  # per thread: launches come from several
     kept: list[Any] = []
 
@@ -80,11 +80,11 @@ def counted() -> Iterator[dict[str, set[int]]]:
 
     recompilations.reset()
     ranged.reset()
-    resolve.bind, resolve.record = binding, recording
+    resolve.bind_recipe, resolve.record = binding, recording
     try:
         yield served
     finally:
-        resolve.bind, resolve.record = bind, record
+        resolve.bind_recipe, resolve.record = bind, record
 
 
 def measured(kind: Kind, what: str) -> int:
