@@ -26,6 +26,8 @@ def install() -> None:
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.eager import context
 
+    from ._native import _bridge
+
     original = getattr(pywrap_tfe, "TFE_ContextOptionsSetRunEagerOpAsFunction", None)
     change = getattr(pywrap_tfe, "TFE_ContextSetRunEagerOpAsFunction", None)
     if original is None or change is None:
@@ -35,9 +37,11 @@ def install() -> None:
         )
     if getattr(original, "__module__", None) == __name__:
         return
+    _bridge.forget_eager_context()
 
     def as_function(options: Any, enable: bool) -> None:
         original(options, False)
+        _bridge.forget_eager_context()  # these are the options of another
 
     as_function.__module__ = __name__
     pywrap_tfe.TFE_ContextOptionsSetRunEagerOpAsFunction = as_function

@@ -7,7 +7,9 @@ TensorFlow status: the one in its attribute `tf_code` if it has one, else INTERN
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from . import opdefs
@@ -248,11 +250,22 @@ def _host_arguments(op: str, types: dict[str, int]) -> Iterable[str]:
             yield arg.name
 
 
+def _locks_variables() -> bool:
+    """Whether TensorFlow lets a plugin take its mutex of a variable (`kernels/plugin/updated_variables.h`)."""
+    import tensorflow as tf
+
+    library = ctypes.CDLL(str(Path(tf.__file__).parent / "libtensorflow_framework.so.2"))
+    return hasattr(library, "TF_MaybeLockVariableInputMutexesInOrder")
+
+
 class _Kernels:
     """The kernels TensorFlow has in this process."""
 
     _VARIABLE_OPS = ("ResourceApply", "ResourceSparseApply", "ResourceScatter", "ResourceGather",
                      "ResourceStridedSlice", "ResourceCountUpTo", "Rng", "Stateful")  # fmt: skip
+    _LOCKING = ("AssignAddVariableOp", "AssignSubVariableOp")
+    """Ops whose kernels for any device take TensorFlow's mutex of a variable. Where a plugin cannot take it (TensorFlow
+    from 2.19 on), HPU has kernels of its own, which take the lock that its other updates take."""
 
     def __init__(self, known: Iterable[Any], rows: frozenset[str]) -> None:
         """known: TensorFlow's KernelDefs. rows: the ops of the op table."""
@@ -264,24 +277,25 @@ class _Kernels:
         self._by_op: dict[str, list[Any]] = {}
         self._raw_defaults: dict[str, list[Any]] = {}
         self._defaults: dict[str, list[opdefs.Kernel]] = {}
+        self._ours = () if _locks_variables() else self._LOCKING
         for kernel in known:
             if kernel.label:
                 continue
             op, device = kernel.op, kernel.device_type
             if device != "HPU":
                 self.of_op.setdefault(op, []).append(kernel)
-            if op in rows or op.startswith(self._VARIABLE_OPS):
+            if op in rows or op.startswith((*self._VARIABLE_OPS, *self._ours)):
                 self._by_op.setdefault(op, []).append(kernel)
             if device == "CPU":
                 self.cpu.setdefault(op, []).append(kernel)
             elif device == "GPU":
                 self.gpu.setdefault(op, []).append(kernel)
-            elif device == "DEFAULT":
+            elif device == "DEFAULT" and op not in self._ours:
                 self._raw_defaults.setdefault(op, []).append(kernel)
 
     def variable_ops(self) -> list[str]:
         """Ops that take the handle of a resource variable."""
-        ours = [op for op in sorted(self._by_op) if op.startswith(self._VARIABLE_OPS)]
+        ours = [op for op in sorted(self._by_op) if op.startswith((*self._VARIABLE_OPS, *self._ours))]
         return [op for op in ours if (known := opdefs.facts(op)) is not None and known.handles()]
 
     def has_default(self, op: str, types: dict[str, int]) -> bool:

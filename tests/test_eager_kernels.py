@@ -44,6 +44,22 @@ def test_also_where_ops_ran_before_and_the_context_is_built_again() -> None:
 
 
 @on_hpu
+def test_variables_are_updated_in_the_context_that_there_is() -> None:
+    """Kernels that call TensorFlow know its context, which may be built again."""
+    import tensorflow as tf
+    from tensorflow.python.eager import context
+
+    def update() -> list[float]:
+        v = tf.Variable(tf.zeros([2], tf.float64))  # computed by the CPU on a copy
+        v.scatter_add(tf.IndexedSlices(tf.ones([1], tf.float64), [1]))
+        return v.numpy().tolist()
+
+    for _ in range(3):
+        assert update() == [0.0, 1.0] == update()
+        context._reset_context()
+
+
+@on_hpu
 def test_every_answer_of_eight_threads_is_right() -> None:
     from tests.device.threads_soak import CASES, soak
 

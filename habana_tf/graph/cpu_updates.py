@@ -6,7 +6,7 @@ assigns is given back by `variables.py`, as for an op that HPU computes.
 Why: the variables are on HPU, and an op must be where its variables are; but HPU has no arithmetic for its element
 type. Where it stands it is computed through TensorFlow's eager context (`kernels/plugin/variables.h`), which cannot see
 the variables of a TF1 session. In a function, whose variables are of that context, an op that updates them stays where
-it stands (`in_one_step`) if TensorFlow lets its kernel lock them (`kernels/plugin/updated_variables.h`).
+it stands (`in_one_step`): its kernel locks them (`kernels/plugin/updated_variables.h`).
 
 Invariants: a nameless variable belongs to one run of its node and goes with its last handle. It is made once its
 value is there, so that it is in the loop and the branch of the op.
@@ -43,10 +43,8 @@ def possible(node: Node, taken: Handles) -> bool:
 def in_one_step(node: Node, taken: Handles) -> bool:
     """Whether an op on HPU that updates variables does so in one step where it stands, as in TensorFlow: they are
     arguments of a function, and its kernel can lock them."""
-    from habana_tf._native import _bridge
-
     arguments = all(key is not None and key[0] != "VarHandleOp" for key in taken.values())
-    return arguments and not reads_only(node) and _bridge.updates_variables()
+    return arguments and not reads_only(node)
 
 
 def reads_only(node: Node) -> bool:

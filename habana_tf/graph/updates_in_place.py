@@ -17,8 +17,9 @@ Invariants: others in the graph only read the variable, so there is no order to 
 it waited for the launch waits for, unless that is behind the launch, and who waited for it waits for the launch. In a
 loop that is the next iteration. Read, launch and assignment run under one condition. Who holds a variable's old value
 keeps it: the launch makes a copy then (kernels/plugin/updated_variables.cc). Variables of sizes that are not known and
-in sessions (where one may have no value yet, which TensorFlow would not say as well) stay as they are, as do all in a
-graph that runs Python, and those whose elements an update moves.
+in sessions (where one may have no value yet, which TensorFlow would not say as well) stay as they are, as do those
+whose elements an update moves. In a graph that calls Python, which may update a variable between its read and its
+assignment, only updates by one op are handed over: such an op takes what the variable has when it runs.
 """
 
 from __future__ import annotations
@@ -44,16 +45,13 @@ _MOVES = frozenset({
 
 
 def convert(view: View, flow: Flow) -> dict[str, int]:
-    """Does so for every launch of a graph, where TensorFlow lets it. Gives how many variables each one got, by name."""
-    from habana_tf._native import _bridge
-
+    """Does so for every launch of a graph. Gives how many variables each one got, by name."""
     launches = [n for n in view.alive() if n.op == "HpuLaunch"]
-    if not launches or not settings.HABANA_SIM_UPDATE_IN_PLACE.get() or not _bridge.updates_variables():
-        return {}
-    if any(n.op in PYTHON for n in view.alive()):
+    if not launches or not settings.HABANA_SIM_UPDATE_IN_PLACE.get():
         return {}
     takers = _takers(view)
-    return {launch.name: _hand_over(view, flow, launch, takers) for launch in launches}
+    python = any(n.op in PYTHON for n in view.alive())
+    return {launch.name: _hand_over(view, flow, launch, takers, python) for launch in launches}
 
 
 def _takers(view: View) -> dict[Key, list[Node]]:
@@ -86,9 +84,9 @@ class _Update:
     kept: bool
 
 
-def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node]]) -> int:
+def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node]], python: bool) -> int:
     consumers = view.consumers()
-    found = _found(view, flow, launch, takers, consumers)
+    found = _found(view, flow, launch, takers, consumers, python)
     if not found:
         return 0
     launch.inputs += [u.assign.inputs[0] for u in found]
@@ -110,9 +108,14 @@ def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node
 
 
 def _found(
-    view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node]], consumers: dict[Node, list[Node]]
+    view: View,
+    flow: Flow,
+    launch: Node,
+    takers: dict[Key, list[Node]],
+    consumers: dict[Node, list[Node]],
+    python: bool,
 ) -> list[_Update]:
-    """The variables of a launch that it can be given."""
+    """The variables of a launch that it can be given. python: the graph calls Python, which may update any of them."""
     device_args = len(launch.proto.attr["Tin"].list.type)
     parsed = cluster.parsed(launch.proto.attr["cluster"].s)
     found = []
@@ -124,7 +127,8 @@ def _found(
         if assign is not None:
             kept = any(n is not launch and (read, 0) in n.inputs for n in consumers[read])
             update = _Update(result.assigns, output, read, assign, kept)
-            if _is_in_order(view, flow, launch, update) and (not kept or _only_updates(parsed, update)):
+            alone = not kept and not python
+            if _is_in_order(view, flow, launch, update) and (alone or _only_updates(parsed, update)):
                 found.append(update)
     return _in_order(launch, found, consumers)
 

@@ -181,7 +181,7 @@ NB_MODULE(_bridge, m) {
   m.def(
       "program_number", [](const OwnedProgram& owned) { return owned.program->number; }, nb::arg("program"));
   m.def("program_stats", &ProgramStats, nb::arg("program"));
-  m.def("updates_variables", &UpdatesVariables);
+  m.def("forget_eager_context", &ForgetEagerContext);
   m.def("set_threads", &SetThreads, nb::arg("n"));
   m.def("get_threads", &GetThreads);
   m.def("counters", &CounterValues);

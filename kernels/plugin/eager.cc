@@ -1,5 +1,7 @@
 #include "plugin/eager.h"
 
+#include "runtime/program.h"
+
 namespace habana {
 
 SynchronousOps::SynchronousOps(TFE_Context* context)
@@ -70,6 +72,27 @@ Handle ReadVariable(TFE_Context* context, const char* device, const Handle& vari
   std::vector<Handle> results =
       EagerOp(context, "ReadVariableOp", device, status).Input(variable).Type("dtype", dtype).Run(1);
   return results.empty() ? Handle() : std::move(results[0]);
+}
+
+Status UnreadVariable(TF_Status* status) {
+  Status failed = FromTf(status);
+  failed.message +=
+      " [an op on HPU variables that runs outside a launch reads them through TensorFlow's "
+      "eager context; it cannot see the variables of a TF1 session]";
+  return failed;
+}
+
+Status ValueOf(const Handle& handle, int dtype, DeviceValue* value) {
+  TfStatus status;
+  const int rank = TFE_TensorHandleNumDims(handle.get(), status.get());
+  value->nbytes = DataTypeSize(dtype);
+  for (int d = 0; d < rank; ++d) {
+    value->dims.push_back(TFE_TensorHandleDim(handle.get(), d, status.get()));
+    value->nbytes *= static_cast<size_t>(value->dims.back());
+  }
+  if (value->nbytes > 0)
+    value->data = static_cast<char*>(TFE_TensorHandleDevicePointer(handle.get(), status.get()));
+  return status.ok() ? Status() : FromTf(status.get());
 }
 
 void AssignVariable(TFE_Context* context, const char* device, const Handle& variable, const Handle& value,

@@ -76,6 +76,17 @@ class EagerOp {
 // A variable by its handle.
 Handle ReadVariable(TFE_Context* context, const char* device, const Handle& variable, int dtype,
                     TF_Status* status);
+// What is said of a variable that could not be read.
+Status UnreadVariable(TF_Status* status);
+
+// A tensor on the card. Its memory lives as long as its handle.
+struct DeviceValue {
+  std::vector<int64_t> dims;
+  size_t nbytes = 0;
+  char* data = nullptr;
+};
+Status ValueOf(const Handle& handle, int dtype, DeviceValue* value);
+
 void AssignVariable(TFE_Context* context, const char* device, const Handle& variable, const Handle& value,
                     int dtype, TF_Status* status);
 // A variable without a name; it goes with its last handle.

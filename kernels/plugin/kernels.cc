@@ -5,7 +5,6 @@
 #include "plugin/launch.h"
 #include "plugin/register.h"
 #include "plugin/stock.h"
-#include "plugin/updated_variables.h"
 #include "plugin/variables.h"
 #include "runtime/callbacks.h"
 #include "runtime/late_ops.h"
@@ -21,7 +20,6 @@ void RegisterLaunch() {
                "Thost_out: list(type) >= 0", "cluster: string", "cluster_name: string",
                "num_variables: int >= 0 = 0", "updates: list(int) = []"},
               UnknownShapes});
-  SetUpdatesVariables(UpdatedVariables::Possible());
   RegisterHpuKernel("HpuLaunch", kLaunch, {}, {"host_args", "variables", "host_results"});
 }
 

@@ -14,6 +14,7 @@ namespace {
 struct LaunchKernel {
   ClusterKernel cluster;
   std::vector<int> handles;    // the op's inputs that are variables to be updated
+  std::vector<int> dtypes;     // of these
   std::vector<int> values;     // the cluster's inputs that are these
   std::vector<int> variables;  // by output: which of these it is the new value of, or -1
 
@@ -53,6 +54,15 @@ class Attributes {
     return numbers;
   }
 
+  std::vector<TF_DataType> Types(const char* name) {
+    std::vector<TF_DataType> types(Length(name));
+    if (!types.empty()) {
+      TF_OpKernelConstruction_GetAttrTypeList(ctx_, name, types.data(), static_cast<int>(types.size()),
+                                              status_.get());
+    }
+    return types;
+  }
+
  private:
   TF_OpKernelConstruction* ctx_;
   TfStatus status_;
@@ -68,17 +78,20 @@ void* CreateLaunch(TF_OpKernelConstruction* ctx) {
   const size_t others = attributes.Length("Tin") + attributes.Length("Thost");
   std::vector<int> order(others + count, -1);
   std::vector<int> handles;
+  std::vector<int> dtypes;
   std::vector<int> values;
-  std::vector<int> variables(attributes.Length("Tout") + attributes.Length("Thost_out"), -1);
+  const std::vector<TF_DataType> types = attributes.Types("Tout");
+  std::vector<int> variables(types.size() + attributes.Length("Thost_out"), -1);
   for (size_t k = 0; k < count && attributes.status().ok(); ++k) {
     const auto input = static_cast<size_t>(updates[2 * k]);
     const auto output = static_cast<size_t>(updates[2 * k + 1]);
-    if (input >= order.size() || output >= variables.size()) {
+    if (input >= order.size() || output >= types.size()) {
       TF_SetStatus(attributes.status().get(), TF_INVALID_ARGUMENT,
                    "an HpuLaunch updates a variable that its cluster does not have");
       break;
     }
     handles.push_back(static_cast<int>(others + k));
+    dtypes.push_back(types[output]);
     values.push_back(static_cast<int>(input));
     order[input] = handles.back();
     variables[output] = static_cast<int>(k);
@@ -91,6 +104,7 @@ void* CreateLaunch(TF_OpKernelConstruction* ctx) {
   if (count == 0) order.clear();
   auto* kernel = new LaunchKernel(std::move(cluster), std::move(order));
   kernel->handles = std::move(handles);
+  kernel->dtypes = std::move(dtypes);
   kernel->values = std::move(values);
   kernel->variables = std::move(variables);
   return kernel;
@@ -183,14 +197,13 @@ Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVaria
     if (!given.ok()) return given;
     if (program.outputs[k].nbytes > 0) std::memcpy(memory, data, program.outputs[k].nbytes);
   }
-  variables->Keep();
-  return {};
+  return variables->Keep();
 }
 
 Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
   TF_OpKernelContext* ctx = tensors->ctx();
-  UpdatedVariables variables(tensors, kernel->handles);
-  Status status = Find(*kernel, tensors, &variables, execution);
+  const auto variables = UpdatedVariables::Of(tensors, kernel->handles, kernel->dtypes);
+  Status status = Find(*kernel, tensors, variables.get(), execution);
   if (!status.ok()) return status;
   const Program& program = execution->program();
   const size_t num_outputs = static_cast<size_t>(TF_NumOutputs(ctx));
@@ -207,7 +220,7 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
       if (program.body != nullptr) continue;  // see RunInterpreted
       const bool over = program.outputs[k].over == kernel->values[static_cast<size_t>(variable)];
       char* memory = nullptr;
-      status = GiveVariable(*kernel, k, &variables, ctx, program, over, &memory);
+      status = GiveVariable(*kernel, k, variables.get(), ctx, program, over, &memory);
       if (status.ok()) status = execution->ToMemory(k, memory);
       if (!status.ok()) return status;
       continue;
@@ -221,11 +234,10 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     status = execution->ToOutput(k, static_cast<int>(k), candidates, count);
     if (!status.ok()) return status;
   }
-  if (program.body != nullptr && !variables.empty())
-    return RunInterpreted(*kernel, tensors, &variables, execution);
+  if (program.body != nullptr && !variables->empty())
+    return RunInterpreted(*kernel, tensors, variables.get(), execution);
   status = execution->Run();
-  if (status.ok()) variables.Keep();
-  return status;
+  return status.ok() ? variables->Keep() : status;
 }
 
 template <bool in_place>

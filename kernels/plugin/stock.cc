@@ -54,10 +54,8 @@ void Compute(void* kernel, TF_OpKernelContext* ctx) {
 const KernelFunctions kStockOp{CreateFromNode<StockKernel>, Compute, Destroy<StockKernel>};
 
 Status GetEagerContext(TFE_Context** context) {
-  CallbackScope python;
-  if (!python.status().ok()) return python.status();
   void* found = nullptr;
-  const Status status = python->eager_context(&found);
+  const Status status = EagerContextOfProcess(&found);
   if (!status.ok()) return status;
   if (found == nullptr) {
     return Status(Code::kFailedPrecondition,

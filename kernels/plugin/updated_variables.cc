@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "plugin/copies.h"
+#include "plugin/handle_variables.h"
 #include "tensorflow/c/kernels_experimental.h"
 
 #pragma weak TF_GetInputTensorFromVariable
@@ -22,22 +23,50 @@ void CopyValue(TF_Tensor* dest, TF_Tensor* source) {
   RecordedCopy(EventKind::kOnCard, TF_TensorData(dest), TF_TensorData(source), TF_TensorByteSize(source));
 }
 
-}  // namespace
+// Under TensorFlow's mutexes.
+class MutexVariables : public UpdatedVariables {
+ public:
+  MutexVariables(Tensors* tensors, const std::vector<int>& inputs) : UpdatedVariables(tensors, inputs) {}
+  ~MutexVariables() override { MutexVariables::Unlock(); }
 
-bool UpdatedVariables::Possible() {
-  return TF_GetInputTensorFromVariable != nullptr && TF_MaybeLockVariableInputMutexesInOrder != nullptr &&
-         TF_ReleaseVariableInputLockHolder != nullptr;
-}
+  Status Lock() override;
+  TF_Tensor* value(size_t k) const override { return variables_[k].value.get(); }
+  Status Memory(size_t k, bool over, TF_Tensor** memory) override;
+  Status Keep() override {
+    kept_ = true;
+    return {};
+  }
+  void Yield() override;
+  Status LockAgain(bool* same) override;
+  void Unlock() override;
+
+ private:
+  struct Variable {
+    TensorPtr value;
+    TensorPtr memory;        // the variable's, where that is not the memory of `value`
+    int twin = -1;           // an input before this one that is the same variable
+    bool is_former = false;  // a later one is
+  };
+
+  static void Replace(TF_OpKernelContext* ctx, TF_Tensor* source, TF_Tensor* dest);
+  Status Get(size_t k, Variable* variable);
+  int Twin(size_t k, const TF_Tensor* memory) const;
+  TF_Tensor* FirstRead(size_t k) const;
+
+  TF_VariableInputLockHolder* locks_ = nullptr;
+  std::vector<Variable> variables_;
+  bool kept_ = false;
+};
 
 // TensorFlow hands over both tensors, and wants the one copied to the other. The new value is written there
 // instead.
-void UpdatedVariables::Replace(TF_OpKernelContext* /*ctx*/, TF_Tensor* source, TF_Tensor* dest) {
+void MutexVariables::Replace(TF_OpKernelContext* /*ctx*/, TF_Tensor* source, TF_Tensor* dest) {
   t_replaced.reset(source);
   TF_DeleteTensor(dest);
 }
 
 // Reads variable `k`, which is locked; a value that something else holds leaves it for new memory.
-Status UpdatedVariables::Get(size_t k, Variable* variable) {
+Status MutexVariables::Get(size_t k, Variable* variable) {
   TfStatus status;
   TF_Tensor* value = nullptr;
   t_replaced.reset();
@@ -57,7 +86,7 @@ Status UpdatedVariables::Get(size_t k, Variable* variable) {
 }
 
 // The input before `k` that is the same variable: the one that has this memory now.
-int UpdatedVariables::Twin(size_t k, const TF_Tensor* memory) const {
+int MutexVariables::Twin(size_t k, const TF_Tensor* memory) const {
   for (size_t j = 0; j < k && TF_TensorByteSize(memory) > 0; ++j) {
     const Variable& known = variables_[j];
     const TF_Tensor* has = known.memory != nullptr ? known.memory.get() : known.value.get();
@@ -67,12 +96,12 @@ int UpdatedVariables::Twin(size_t k, const TF_Tensor* memory) const {
 }
 
 // What variable `k` had when it was locked, also where another input is the same variable.
-TF_Tensor* UpdatedVariables::FirstRead(size_t k) const {
+TF_Tensor* MutexVariables::FirstRead(size_t k) const {
   while (variables_[k].twin >= 0) k = static_cast<size_t>(variables_[k].twin);
   return value(k);
 }
 
-Status UpdatedVariables::Lock() {
+Status MutexVariables::Lock() {
   if (inputs_.empty()) return {};
   TfStatus status;
   TF_MaybeLockVariableInputMutexesInOrder(tensors_->ctx(), /*do_lock=*/true, /*sparse=*/false, inputs_.data(),
@@ -96,7 +125,7 @@ Status UpdatedVariables::Lock() {
   return {};
 }
 
-Status UpdatedVariables::Memory(size_t k, bool over, TF_Tensor** memory) {
+Status MutexVariables::Memory(size_t k, bool over, TF_Tensor** memory) {
   Variable& variable = variables_[k];
   if (variable.memory == nullptr && !over && TF_TensorByteSize(variable.value.get()) > 0) {
     Variable again;  // of a value that is held, here by us
@@ -108,7 +137,7 @@ Status UpdatedVariables::Memory(size_t k, bool over, TF_Tensor** memory) {
   return {};
 }
 
-void UpdatedVariables::Yield() {
+void MutexVariables::Yield() {
   if (locks_ == nullptr) return;
   for (Variable& variable : variables_) {
     if (kept_ || variable.memory == nullptr) continue;
@@ -120,7 +149,7 @@ void UpdatedVariables::Yield() {
 }
 
 // The values as they were are held meanwhile: another value has other memory, and so may have the same.
-Status UpdatedVariables::LockAgain(bool* same) {
+Status MutexVariables::LockAgain(bool* same) {
   const std::vector<Variable> before = std::move(variables_);
   const Status status = Lock();
   *same = true;
@@ -131,9 +160,22 @@ Status UpdatedVariables::LockAgain(bool* same) {
   return status;
 }
 
-void UpdatedVariables::Unlock() {
+void MutexVariables::Unlock() {
   Yield();
   variables_.clear();
+}
+
+}  // namespace
+
+bool UpdatedVariables::ByMutex() {
+  return TF_GetInputTensorFromVariable != nullptr && TF_MaybeLockVariableInputMutexesInOrder != nullptr &&
+         TF_ReleaseVariableInputLockHolder != nullptr;
+}
+
+std::unique_ptr<UpdatedVariables> UpdatedVariables::Of(Tensors* tensors, const std::vector<int>& inputs,
+                                                       const std::vector<int>& dtypes) {
+  if (ByMutex()) return std::make_unique<MutexVariables>(tensors, inputs);
+  return std::make_unique<HandleVariables>(tensors, inputs, dtypes);
 }
 
 }  // namespace habana

@@ -1,12 +1,8 @@
 #include "plugin/variables.h"
 
-#include <algorithm>
-#include <array>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <string_view>
 
 #include "plugin/eager.h"
 #include "plugin/executor.h"
@@ -28,47 +24,13 @@ struct VariableKernel {
   explicit VariableKernel(std::string node_def) : plan(std::move(node_def)) {}
 };
 
-// The locks where TensorFlow's own cannot be taken (plugin/updated_variables.h). Variables share them by
-// hash; an op takes those it needs in ascending order.
-class VariableLocks {
- public:
-  void Want(const void* handle, size_t nbytes) {
-    const std::string_view bytes(static_cast<const char*>(handle), nbytes);
-    wanted_.push_back(std::hash<std::string_view>()(bytes) % kLocks);
-  }
-  void Lock() {
-    std::sort(wanted_.begin(), wanted_.end());
-    wanted_.erase(std::unique(wanted_.begin(), wanted_.end()), wanted_.end());
-    for (size_t i : wanted_) Locks()[i].lock();
-    locked_ = true;
-  }
-  void Unlock() {
-    if (!locked_) return;
-    for (size_t i : wanted_) Locks()[i].unlock();
-    locked_ = false;
-  }
-  VariableLocks() = default;
-  ~VariableLocks() { Unlock(); }
-  VariableLocks(const VariableLocks&) = delete;
-  VariableLocks& operator=(const VariableLocks&) = delete;
-
- private:
-  static constexpr size_t kLocks = 64;
-  static std::array<std::mutex, kLocks>& Locks() {
-    static auto* locks = new std::array<std::mutex, kLocks>;
-    return *locks;
-  }
-  std::vector<size_t> wanted_;
-  bool locked_ = false;
-};
-
 // An input of the op: a variable, or a plain tensor in memory this process can read.
 struct OpInput {
   TF_Tensor* tensor = nullptr;
   bool variable = false;
   Handle handle;     // of the variable; for TensorFlow's CPU kernel, of every input
   Handle value;      // of the variable, as last read
-  int updated = -1;  // its number among the variables that the op updates under TensorFlow's locks
+  int updated = -1;  // its number among the variables that the op updates
 };
 
 // The state of one Compute.
@@ -84,7 +46,6 @@ class VariableOp {
     if (!status.ok()) return status;
     GetCounters().variable_ops.fetch_add(1, std::memory_order_relaxed);
     const SynchronousOps synchronous(context_);
-    if (UpdatedVariables::Possible()) return plan_->stock ? StockInOneStep() : InOneStep();
     return plan_->stock ? RunStock() : RunDataflow();
   }
 
@@ -99,7 +60,6 @@ class VariableOp {
       if (!got.ok()) return got;
       input.tensor = tensors_.Keep(std::move(tensor));
       input.variable = TF_TensorType(input.tensor) == TF_RESOURCE;
-      if (input.variable) locks_.Want(TF_TensorData(input.tensor), TF_TensorByteSize(input.tensor));
       if (input.variable || plan_->stock) {
         input.handle = Handle(TFE_NewTensorHandle(ForCpu(input.tensor, &tensors_), status.get()));
         if (!status.ok()) return FromTf(status.get());
@@ -108,26 +68,21 @@ class VariableOp {
     return {};
   }
 
-  // Reads every variable on the card.
+  // Reads every variable on the card; those that are updated only for what TensorFlow says of one that is not
+  // there or has no value, where their locks do not.
   Status ReadAll() {
     TfStatus status;
     for (OpInput& input : inputs_) {
-      if (!input.variable) continue;
-      input.value = ReadVariable(context_, kHpu, input.handle, plan_->dtype, status.get());
-      if (!status.ok()) {
-        Status failed = FromTf(status.get());
-        failed.message +=
-            " [an op on HPU variables that runs outside a launch reads them through TensorFlow's "
-            "eager context; it cannot see the variables of a TF1 session]";
-        return failed;
-      }
+      if (!input.variable || (input.updated >= 0 && !UpdatedVariables::ByMutex())) continue;
+      Handle value = ReadVariable(context_, kHpu, input.handle, plan_->dtype, status.get());
+      if (!status.ok()) return UnreadVariable(status.get());
+      if (input.updated < 0) input.value = std::move(value);
     }
     return {};
   }
 
   // Gives the execution its inputs, with the variables' values as last read.
   Status AddInputs(Execution* execution) {
-    TfStatus status;
     execution->ClearInputs();
     for (int index : kernel_->cluster->order()) {
       const OpInput& input = inputs_[static_cast<size_t>(index)];
@@ -136,51 +91,42 @@ class VariableOp {
         continue;
       }
       if (input.updated >= 0) {
-        execution->AddInput(updated_.value(static_cast<size_t>(input.updated)));
+        execution->AddInput(updated_->value(static_cast<size_t>(input.updated)));
         continue;
       }
-      const int rank = TFE_TensorHandleNumDims(input.value.get(), status.get());
-      std::vector<int64_t> dims;
-      size_t nbytes = DataTypeSize(plan_->dtype);
-      for (int d = 0; d < rank; ++d) {
-        dims.push_back(TFE_TensorHandleDim(input.value.get(), d, status.get()));
-        nbytes *= static_cast<size_t>(dims.back());
-      }
-      void* data = nbytes == 0 ? nullptr : TFE_TensorHandleDevicePointer(input.value.get(), status.get());
-      if (!status.ok()) return FromTf(status.get());
-      execution->AddInput(plan_->dtype, dims, static_cast<char*>(data), nbytes);
+      DeviceValue value;
+      const Status known = ValueOf(input.value, plan_->dtype, &value);
+      if (!known.ok()) return known;
+      execution->AddInput(plan_->dtype, value.dims, value.data, value.nbytes);
     }
     return {};
   }
 
-  // --- under TensorFlow's locks of the variables ---
-
   // Takes note of the inputs that are updated, and reads the other variables. Those that are updated are read
-  // too, for what TensorFlow says of one that is not there or has no value, and again under their locks.
+  // under their locks.
   Status BeginUpdate(const std::vector<int>& updates) {
-    Status status = ReadAll();
     for (int index : updates) {
-      OpInput& input = inputs_[static_cast<size_t>(index)];
-      input.value = Handle();
-      input.updated = static_cast<int>(handles_.size());
+      inputs_[static_cast<size_t>(index)].updated = static_cast<int>(handles_.size());
       handles_.push_back(index);
+      dtypes_.push_back(plan_->dtype);
     }
-    return status;
+    updated_ = UpdatedVariables::Of(&tensors_, handles_, dtypes_);
+    return ReadAll();
   }
 
   // The op's program; with the variables locked when it returns one.
   Status FindLocked(Execution* execution) {
     for (;;) {
-      Status status = updated_.Lock();
+      Status status = updated_->Lock();
       if (status.ok()) status = AddInputs(execution);
       if (!status.ok() || execution->FindKnown()) return status;
-      updated_.Unlock();  // compiling takes the GIL
+      updated_->Unlock();  // compiling takes the GIL
       status = execution->Find();
       if (!status.ok()) return status;
     }
   }
 
-  Status InOneStep() {
+  Status RunDataflow() {
     std::call_once(kernel_->once, [&] { kernel_->cluster = std::make_unique<ClusterKernel>(plan_->info); });
     std::vector<int> updates;
     for (const auto& assign : plan_->assigns) updates.push_back(assign.second);
@@ -188,7 +134,7 @@ class VariableOp {
     Status status = BeginUpdate(updates);
     if (status.ok()) status = FindLocked(&execution);
     if (status.ok()) status = WriteNewValues(&execution);
-    updated_.Unlock();
+    updated_->Unlock();
     return status.ok() ? status : tensors_.Explained(std::move(status), execution.name());
   }
 
@@ -213,8 +159,8 @@ class VariableOp {
       if (status.ok()) status = execution->ToMemory(k, data);
       if (!status.ok()) return status;
     }
-    Status status =
-        interpreted ? RunYielded(&updated_, execution, [&] { return Again(execution); }) : execution->Run();
+    Status status = interpreted ? RunYielded(updated_.get(), execution, [&] { return Again(execution); })
+                                : execution->Run();
     for (size_t i = 0; i < made.size() && status.ok(); ++i) {
       char* memory = nullptr;
       status = Memory(plan_->assigns[i].second, &memory);
@@ -222,12 +168,11 @@ class VariableOp {
         std::memcpy(memory, made[i].second, program.outputs[made[i].first].nbytes);
       }
     }
-    if (status.ok()) updated_.Keep();
-    return status;
+    return status.ok() ? updated_->Keep() : status;
   }
 
   TF_Tensor* Present(int variable) const {
-    return updated_.value(static_cast<size_t>(inputs_[static_cast<size_t>(variable)].updated));
+    return updated_->value(static_cast<size_t>(inputs_[static_cast<size_t>(variable)].updated));
   }
 
   Status Fits(const Program& program, size_t k, int variable) const {
@@ -241,7 +186,7 @@ class VariableOp {
   Status Memory(int variable, char** data) {
     TF_Tensor* memory = nullptr;
     const auto k = static_cast<size_t>(inputs_[static_cast<size_t>(variable)].updated);
-    const Status status = updated_.Memory(k, /*over=*/false, &memory);
+    const Status status = updated_->Memory(k, /*over=*/false, &memory);
     if (status.ok()) *data = static_cast<char*>(TF_TensorData(memory));
     return status;
   }
@@ -259,16 +204,17 @@ class VariableOp {
     return {};
   }
 
-  Status StockInOneStep() {
+  // TensorFlow's own CPU kernel, on copies of the variables.
+  Status RunStock() {
     std::vector<int> updates;
     for (size_t i = 0; i < inputs_.size() && !plan_->read_only; ++i) {
       if (inputs_[i].variable) updates.push_back(static_cast<int>(i));
     }
     Status status = BeginUpdate(updates);
-    if (status.ok()) status = updated_.Lock();
+    if (status.ok()) status = updated_->Lock();
     if (status.ok()) status = UpdateByStock();
-    if (status.ok()) updated_.Keep();
-    updated_.Unlock();
+    if (status.ok()) status = updated_->Keep();
+    updated_->Unlock();
     return status.ok() ? status : tensors_.Explained(std::move(status), plan_->op.op);
   }
 
@@ -281,96 +227,6 @@ class VariableOp {
     if (TF_TensorByteSize(value) > 0)
       std::memcpy(TF_TensorData(copy.get()), TF_TensorData(value), TF_TensorByteSize(value));
     return Handle(TFE_NewTensorHandle(copy.get(), status));
-  }
-
-  // --- under locks of ours ---
-
-  // The op's program for the variables as they are; holds their locks when it returns one.
-  Status Find(Execution* execution) {
-    for (;;) {
-      locks_.Lock();
-      Status status = ReadAll();
-      if (status.ok()) status = AddInputs(execution);
-      if (!status.ok() || execution->FindKnown()) return status;
-      locks_.Unlock();  // compiling takes the GIL
-      status = execution->Find();
-      if (!status.ok()) return status;
-    }
-  }
-
-  // Runs the program and assigns what it gives, with the locks held.
-  Status Update(Execution* execution) {
-    TfStatus status;
-    std::vector<Handle> new_values;
-    for (const auto& [output, variable] : plan_->assigns) {
-      TensorPtr tensor;
-      const Status made =
-          execution->ToTensor(static_cast<size_t>(output), "the new value of a variable", &tensor);
-      if (!made.ok()) return made;
-      // The handle owns the tensor from here on, and with it the variable it is assigned to.
-      TF_Tensor* owned = tensor.release();
-      const std::vector<int64_t> dims = Dims(owned);
-      new_values.emplace_back(TFE_NewTensorHandleFromDeviceMemory(
-          context_, kHpu, TF_TensorType(owned), dims.data(), static_cast<int>(dims.size()),
-          TF_TensorData(owned), TF_TensorByteSize(owned),
-          [](void*, size_t, void* owner) { TF_DeleteTensor(static_cast<TF_Tensor*>(owner)); }, owned,
-          status.get()));
-      if (!status.ok()) return FromTf(status.get());
-    }
-    for (size_t i = 0; i < plan_->results.size(); ++i) {
-      const Status given = execution->ToOutput(static_cast<size_t>(plan_->results[i]), static_cast<int>(i));
-      if (!given.ok()) return given;
-    }
-    const Status ran = execution->program().body == nullptr ? execution->Run() : RunUnlocked(execution);
-    if (!ran.ok()) return ran;
-    for (size_t k = 0; k < new_values.size(); ++k) {
-      const OpInput& variable = inputs_[static_cast<size_t>(plan_->assigns[k].second)];
-      AssignVariable(context_, kHpu, variable.handle, new_values[k], plan_->dtype, status.get());
-      if (!status.ok()) return FromTf(status.get());
-    }
-    return {};
-  }
-
-  // Runs a program that takes the GIL without the locks, until the variables still have the values that it
-  // read.
-  Status RunUnlocked(Execution* execution) {
-    for (;;) {
-      locks_.Unlock();
-      Status status = execution->Run();
-      locks_.Lock();
-      std::vector<Handle> before;
-      for (OpInput& input : inputs_) before.push_back(std::move(input.value));
-      if (status.ok()) status = ReadAll();
-      TfStatus said;
-      bool same = true;
-      for (size_t i = 0; i < inputs_.size() && status.ok(); ++i) {
-        if (!inputs_[i].variable) continue;
-        same = same && TFE_TensorHandleDevicePointer(before[i].get(), said.get()) ==
-                           TFE_TensorHandleDevicePointer(inputs_[i].value.get(), said.get());
-        if (!said.ok()) return FromTf(said.get());
-      }
-      if (!status.ok() || same) return status;
-      status = AddInputs(execution);
-      if (!status.ok()) return status;
-    }
-  }
-
-  Status RunDataflow() {
-    std::call_once(kernel_->once, [&] { kernel_->cluster = std::make_unique<ClusterKernel>(plan_->info); });
-    Execution execution(kernel_->cluster.get(), &tensors_);
-    Status status = Find(&execution);
-    if (status.ok()) status = Update(&execution);
-    locks_.Unlock();
-    return status.ok() ? status : tensors_.Explained(std::move(status), execution.name());
-  }
-
-  // TensorFlow's own CPU kernel, on copies of the variables.
-  Status RunStock() {
-    locks_.Lock();
-    Status status = ReadAll();
-    if (status.ok()) status = UpdateByStock();
-    locks_.Unlock();
-    return status.ok() ? status : tensors_.Explained(std::move(status), plan_->op.op);
   }
 
   Status UpdateByStock() {
@@ -396,10 +252,8 @@ class VariableOp {
     for (size_t i = 0; i < inputs_.size() && !plan_->read_only; ++i) {
       if (!inputs_[i].variable) continue;
       const Handle value = ReadVariable(context_, kCpu, copies[i], plan_->dtype, status.get());
-      if (status.ok() && inputs_[i].updated < 0)
-        AssignVariable(context_, kHpu, inputs_[i].handle, value, plan_->dtype, status.get());
       if (!status.ok()) return FromTf(status.get());
-      const Status written = inputs_[i].updated < 0 ? Status() : Overwrite(static_cast<int>(i), value);
+      const Status written = Overwrite(static_cast<int>(i), value);
       if (!written.ok()) return written;
     }
     return {};
@@ -415,7 +269,7 @@ class VariableOp {
     }
     TF_Tensor* memory = nullptr;
     const auto k = static_cast<size_t>(inputs_[static_cast<size_t>(variable)].updated);
-    const Status given = updated_.Memory(k, /*over=*/true, &memory);
+    const Status given = updated_->Memory(k, /*over=*/true, &memory);
     if (given.ok() && TF_TensorByteSize(memory) > 0)
       std::memcpy(TF_TensorData(memory), TF_TensorData(made.get()), TF_TensorByteSize(memory));
     return given;
@@ -427,9 +281,9 @@ class VariableOp {
   std::shared_ptr<const VariablePlan> plan_;
   Tensors tensors_;
   std::vector<OpInput> inputs_;
-  VariableLocks locks_;
   std::vector<int> handles_;  // the inputs that are updated
-  UpdatedVariables updated_{&tensors_, handles_};
+  std::vector<int> dtypes_;   // of these
+  std::unique_ptr<UpdatedVariables> updated_;
 };
 
 void Compute(void* kernel, TF_OpKernelContext* ctx) {

@@ -79,15 +79,47 @@ Card& TheCard() {
   return *card;
 }
 
-std::atomic<bool> g_updates_variables{false};
+struct KnownContext {
+  std::mutex mutex;  // never held while Python's lock is taken
+  int64_t forgotten = 0;
+};
+
+KnownContext& TheKnownContext() {
+  static auto* known = new KnownContext;
+  return *known;
+}
+
+std::atomic<void*> g_eager_context{nullptr};
 
 }  // namespace
 
 void SetRegistrations(std::vector<Registration> registrations) { Registrations() = std::move(registrations); }
 const std::vector<Registration>& GetRegistrations() { return Registrations(); }
-void SetUpdatesVariables(bool possible) { g_updates_variables.store(possible); }
-bool UpdatesVariables() { return g_updates_variables.load(); }
 void SetCard(const Card& card) { TheCard() = card; }
 const Card& GetCard() { return TheCard(); }
+
+Status EagerContextOfProcess(void** context) {
+  *context = g_eager_context.load(std::memory_order_acquire);
+  if (*context != nullptr && !InForkedChild() && !g_withdrawn.load()) return {};
+  KnownContext& known = TheKnownContext();
+  int64_t forgotten = 0;
+  {
+    std::lock_guard<std::mutex> lock(known.mutex);
+    forgotten = known.forgotten;
+  }
+  CallbackScope python;
+  if (!python.status().ok()) return python.status();
+  const Status status = python->eager_context(context);
+  std::lock_guard<std::mutex> lock(known.mutex);
+  if (status.ok() && forgotten == known.forgotten) g_eager_context.store(*context, std::memory_order_release);
+  return status;
+}
+
+void ForgetEagerContext() {
+  KnownContext& known = TheKnownContext();
+  std::lock_guard<std::mutex> lock(known.mutex);
+  ++known.forgotten;
+  g_eager_context.store(nullptr);
+}
 
 }  // namespace habana

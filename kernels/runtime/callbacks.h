@@ -120,9 +120,10 @@ struct Registration {
 HABANA_EXPORT void SetRegistrations(std::vector<Registration> registrations);
 HABANA_EXPORT const std::vector<Registration>& GetRegistrations();
 
-// Whether launches can update variables where they are, which the plugin sees when TensorFlow loads it.
-HABANA_EXPORT void SetUpdatesVariables(bool possible);
-HABANA_EXPORT bool UpdatesVariables();
+// The user's TFE_Context, kept so that Python's lock is taken for it once. Python forgets it before it makes
+// another context.
+HABANA_EXPORT Status EagerContextOfProcess(void** context);
+HABANA_EXPORT void ForgetEagerContext();
 
 // The card this process simulates, set before TensorFlow loads the plugin.
 struct Card {

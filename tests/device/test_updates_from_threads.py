@@ -72,8 +72,6 @@ def lost(v: Any, pairs: Iterable[tuple[Update, Update]]) -> list[tuple[int, floa
 def all_pairs(dtype: str) -> None:
     import tensorflow as tf
 
-    if not updates_are_locked():
-        return
     with tf.device("/HPU:0"):
         v, moment = tf.Variable(tf.zeros([4], dtype)), tf.Variable(tf.zeros([4], dtype))
         eager = updates(v, moment, tf.ones([4], dtype))
@@ -93,12 +91,6 @@ def traced(update: Update) -> Update:
     return function
 
 
-def updates_are_locked() -> bool:
-    from habana_tf._native import _bridge
-
-    return _bridge.updates_variables()
-
-
 @pytest.mark.rest
 @on_hpu
 def test_of_float32_all_pairs_of_updates_count() -> None:
@@ -115,8 +107,6 @@ def test_of_float64_that_the_cpu_computes_all_pairs_of_updates_count() -> None:
 def test_updates_in_a_map_of_several_threads_count() -> None:
     import tensorflow as tf
 
-    if not updates_are_locked():
-        return
     v, moment = tf.Variable(tf.zeros([4])), tf.Variable(tf.zeros([4]))
     for name, update in updates(v, moment, tf.ones([4])).items():
         v.assign(tf.zeros([4]))
@@ -131,11 +121,59 @@ def test_updates_in_a_map_of_several_threads_count() -> None:
 
 
 @on_hpu
+def test_updates_in_functions_that_call_python_count() -> None:
+    import tensorflow as tf
+
+    def beside_python(update: Update) -> Update:
+        def body() -> None:
+            update()
+            tf.numpy_function(lambda x: x, [tf.constant(1.0)], tf.float32)
+
+        function: Update = tf.function(body)
+        return function
+
+    with tf.device("/HPU:0"):
+        v, moment = tf.Variable(tf.zeros([4])), tf.Variable(tf.zeros([4]))
+        eager = updates(v, moment, tf.ones([4]))
+        wrong = lost(v, [(beside_python(update), eager["assign_add"]) for update in eager.values()])
+        assert not wrong, [(list(eager)[number], value) for number, value in wrong]
+
+
+@on_hpu
+def test_updates_count_where_others_take_the_value_that_was_read() -> None:
+    """Ops that HPU has not take the value from before an update of the same function, or the one behind it."""
+    import tensorflow as tf
+
+    with tf.device("/HPU:0"):
+        v, moment = tf.Variable(tf.zeros([4])), tf.Variable(tf.zeros([4]))
+        eager = updates(v, moment, tf.ones([4]))
+
+        def read_before(update: Update) -> Update:
+            def body() -> Any:
+                old = v.read_value()
+                update()
+                return tf.strings.as_string(old)
+
+            function: Update = tf.function(body)
+            return function
+
+        def read_behind(update: Update) -> Update:
+            def body() -> Any:
+                update()
+                return tf.strings.as_string(v.read_value()), v * 2.0
+
+            function: Update = tf.function(body)
+            return function
+
+        for form in (read_before, read_behind):
+            wrong = lost(v, [(form(update), eager["scatter_nd_add"]) for update in eager.values()])
+            assert not wrong, (form.__name__, [(list(eager)[number], value) for number, value in wrong])
+
+
+@on_hpu
 def test_products_and_extremes_from_threads_are_those_of_all_updates() -> None:
     import tensorflow as tf
 
-    if not updates_are_locked():
-        return
     rows, values = tf.constant([0, 1], tf.int64), tf.constant([2.0, 0.5])
     products, least, greatest = (tf.Variable([1.0, 1.0]) for _ in range(3))
     start = threading.Barrier(THREADS)

@@ -237,7 +237,7 @@ def test_a_function_updates_in_one_step_where_it_can_and_is_reported() -> None:
 
     before = _bridge.counters()["variable_ops"]
     value = step()
-    assert _bridge.counters()["variable_ops"] == before + _bridge.updates_variables()
+    assert _bridge.counters()["variable_ops"] == before + 1
     np.testing.assert_allclose(value.numpy(), [0.8, -1.6])
     np.testing.assert_allclose(v.numpy(), [0.8, -1.6])
     refused = habana_tf.placement_report().graphs[-1].refused
