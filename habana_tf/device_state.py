@@ -1,12 +1,18 @@
-"""Whether this process has the device HPU, and since when: the loader says so, everybody else asks here."""
+"""Whether this process has the device HPU, and since when: the loader says so, everybody else asks here.
+
+Also the error that says why it has not."""
 
 from __future__ import annotations
 
 import time
 
-__all__ = ["is_loaded", "loaded_at", "set_loaded"]
+__all__ = ["LoadError", "is_loaded", "loaded_at", "set_loaded"]
 
 _loaded_at: int | None = None
+
+
+class LoadError(RuntimeError):
+    """HPU could not be made available; the message says what to do."""
 
 
 def is_loaded() -> bool:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from .device_state import LoadError
+
 __all__ = ["install"]
 
 
 def install() -> None:
-    """Changes how TensorFlow's contexts run eager ops, once. Raises RuntimeError where TensorFlow cannot do otherwise
-    than it does."""
+    """Changes how TensorFlow's contexts run eager ops, once. Raises LoadError where TensorFlow cannot."""
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.eager import context
 
@@ -31,9 +32,12 @@ def install() -> None:
     original = getattr(pywrap_tfe, "TFE_ContextOptionsSetRunEagerOpAsFunction", None)
     change = getattr(pywrap_tfe, "TFE_ContextSetRunEagerOpAsFunction", None)
     if original is None or change is None:
-        raise RuntimeError(
-            "this TensorFlow runs every eager op as a function, in which threads take each other's inputs on HPU: "
-            "use TensorFlow 2.15 to 2.21"
+        import tensorflow as tf
+
+        raise LoadError(
+            f"TensorFlow {tf.__version__} runs every eager op as a function, in which threads take each other's inputs "
+            "on HPU, and cannot be told otherwise: install a release from 2.15 to 2.21 "
+            "(pip install 'tensorflow>=2.15,<2.22')"
         )
     if getattr(original, "__module__", None) == __name__:
         return

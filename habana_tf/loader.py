@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from . import device_state, habana_variables, log, settings
-from .device_state import is_loaded
+from .device_state import LoadError, is_loaded
 from .hardware import claim
 from .hardware.cards import Card, cards
 from .version import __version__
@@ -55,10 +55,6 @@ _op_override = True
 """What scripts for Gaudi have set, for those that ask."""
 _under_way: threading.Event | None = None
 """While a thread is loading HPU: what the others wait for. The lock guards this name only."""
-
-
-class LoadError(RuntimeError):
-    """HPU could not be made available; the message says what to do."""
 
 
 def is_op_override_allowed() -> bool:

@@ -43,6 +43,22 @@ def test_also_where_ops_ran_before_and_the_context_is_built_again() -> None:
     )
 
 
+def test_a_tensorflow_that_runs_ops_as_functions_only_is_an_error_that_says_what_to_do() -> None:
+    done = python(
+        """
+        from tensorflow.python import pywrap_tfe
+        del pywrap_tfe.TFE_ContextSetRunEagerOpAsFunction
+        from habana_tf import loader
+        try:
+            loader.load_habana_module()
+        except loader.LoadError as error:
+            print(error)
+        """,
+        imported=True,
+    )
+    assert "threads take each other's inputs" in done.stdout and "pip install 'tensorflow>=2.15,<2.22'" in done.stdout
+
+
 @on_hpu
 def test_variables_are_updated_in_the_context_that_there_is() -> None:
     """Kernels that call TensorFlow know its context, which may be built again."""
