@@ -197,7 +197,7 @@ def _number_of_steps(c: Lowering, start: Any, limit: Any, delta: Any) -> int:
 
 @op("LinSpace", fixed=["num"], T=FLOATS, Tidx=INDEX)
 def lin_space(c: Lowering) -> Node:
-    """start + i * (stop - start) / (num - 1), and exactly stop at the end."""
+    """start + i * (stop - start) / (num - 1), and exactly start and stop at the ends, also where they are infinite."""
     n = scalar_extent(c, "num")
     if not c.at_least(n, 1):
         raise c.error(f"num must be positive, not {n}")
@@ -208,7 +208,8 @@ def lin_space(c: Lowering) -> Node:
     i = b.iota((n,), 0, DType.I32)
     line = b.map("add", start, b.map("mul", b.cast(i, dtype.accumulator), step))
     last = b.map("eq", i, b.expand(b.extent(last_step, DType.I32), (n,)))  # of one element none is
-    return b.cast(b.map("select", last, stop, line), dtype)
+    first = b.map("eq", i, b.const(0, DType.I32, (n,)))
+    return b.cast(b.select(first, start, b.select(last, stop, line)), dtype)
 
 
 @op("OneHot", fixed=["depth"], T=ALL, TI=(DType.U8, DType.I8, *INDEX))

@@ -246,15 +246,15 @@ def projective_transform(c: Lowering) -> Node:
     across = _folded((t[0] * x + t[1] * y + t[2]) / scale, width, mode)
     down = _folded((t[3] * x + t[4] * y + t[5]) / scale, height, mode)
     fill = b.reshape(c.input("fill_value"), ()) if "fill_value" in c.arg_slices else b.const(0, DType.F32)
-    fill = b.cast(b.cast(fill, image.dtype), DType.F32)
+    fill = b.cast(fill, image.dtype)
     which = b.iota(shape, 0, DType.I32)
 
-    def look(row: Value, column: Value) -> Value:
-        """The image's values in float32, `fill` outside."""
+    def look(row: Value, column: Value) -> Node:
+        """The image's values, `fill` outside."""
         inside = row.test("ge", 0).test("and", row.test("le", height - 1))
         inside = inside.test("and", column.test("ge", 0)).test("and", column.test("le", width - 1))
-        seen = b.cast(b.gather(image, [which, _whole(row), _whole(column)], [0, 1, 2]), DType.F32)
-        return Value(b, b.select(_over_channels(c, inside, seen.shape).node, seen, fill))
+        seen = b.gather(image, [which, _whole(row), _whole(column)], [0, 1, 2])
+        return b.select(_over_channels(c, inside, seen.shape).node, seen, fill)
 
     if method == "NEAREST":
         out = look(_away(down), _away(across))
@@ -263,12 +263,13 @@ def projective_transform(c: Lowering) -> Node:
         bottom, right = top + 1, left + 1
 
         def mixed(row: Value) -> Value:
-            first, second = look(row, left), look(row, right)
+            first, second = (Value(b, b.cast(look(row, column), DType.F32)) for column in (left, right))
             kept = first.node.shape
             return _over_channels(c, right - across, kept) * first + _over_channels(c, across - left, kept) * second
 
         upper, lower = mixed(top), mixed(bottom)
         kept = upper.node.shape
-        out = _over_channels(c, bottom - down, kept) * upper + _over_channels(c, down - top, kept) * lower
-    nowhere = _over_channels(c, scale.test("eq", 0), out.node.shape)
-    return b.cast(b.select(nowhere.node, fill, out.node), image.dtype)
+        weighted = _over_channels(c, bottom - down, kept) * upper + _over_channels(c, down - top, kept) * lower
+        out = weighted.done(image.dtype)
+    nowhere = _over_channels(c, scale.test("eq", 0), out.shape)
+    return b.select(nowhere.node, fill, out)

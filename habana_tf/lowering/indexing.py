@@ -6,6 +6,7 @@ gives 0 for it, a scatter leaves it out. A launch that met one says so (`Lowerin
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -109,6 +110,15 @@ def scatter_wide(
     return b.cast(b.scatter(b.cast(base, wide), b.cast(updates, wide), coords, places, kind), dtype)
 
 
+def passed_over(c: Lowering, updates: Node, kind: str) -> Node:
+    """The updates of a greatest or a least with what changes nothing in the place of NaN, as TensorFlow's kernels take
+    them (a NaN that is updated stays)."""
+    if kind not in ("max", "min") or not updates.dtype.is_float:
+        return updates
+    nothing = c.b.const(-math.inf if kind == "max" else math.inf, updates.dtype)
+    return c.b.select(c.b.map("isnan", updates), nothing, updates)
+
+
 def scatter_nd_into(c: Lowering, base: Node, indices: Node, updates: Node, kind: str) -> Node:
     """`base` with updates[i...] put at base[indices[i...]]."""
     coords = coordinates(c, indices, base.shape)
@@ -117,7 +127,7 @@ def scatter_nd_into(c: Lowering, base: Node, indices: Node, updates: Node, kind:
         raise c.error(f"updates must have shape {list(wanted)}")
     if not coords:
         raise c.error("indices address no axis")
-    return scatter_wide(c, base, updates, coords, kind)
+    return scatter_wide(c, base, passed_over(c, updates, kind), coords, kind)
 
 
 @op("ScatterNd", fixed=["shape"], T=ALL, Tindices=WIDE_INDEX)

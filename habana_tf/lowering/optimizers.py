@@ -22,8 +22,8 @@ from .row import FLOATS, INDEX, op
 class Step:
     """What a rule reads: operands by OpDef name, in float32, as formulas (`s.grad * s.lr`); boolean attributes."""
 
-    def __init__(self, c: Lowering, rows: Callable[[Node], Node], slots: Sequence[str]) -> None:
-        self._c, self._rows, self._slots = c, rows, slots
+    def __init__(self, c: Lowering, rows: Callable[[Node], Node], slots: Sequence[str], sparse: bool) -> None:
+        self._c, self._rows, self._slots, self.sparse = c, rows, slots, sparse
 
     def __getattr__(self, name: str) -> Value:
         node = self._c.input(name)
@@ -74,7 +74,7 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
     def lower_dense(step: Rule) -> Callable[[Lowering], Sequence[Node]]:
         def lower(c: Lowering) -> Sequence[Node]:
             _check_dense(c, slots)
-            values = step(Step(c, lambda n: n, slots))
+            values = step(Step(c, lambda n: n, slots, sparse=False))
             return [v.done(c.input(slot).dtype) for v, slot in zip(values, slots, strict=True)]
 
         return lower
@@ -84,7 +84,7 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
             _check_sparse(c, slots)
             indices = c.input("indices")
             c.in_range("indices", indices, c.input(slots[0]).shape[0])
-            values = step(Step(c, lambda n: c.b.gather(n, [indices], [0]), slots))
+            values = step(Step(c, lambda n: c.b.gather(n, [indices], [0]), slots, sparse=True))
             return [
                 c.b.scatter(c.input(slot), v.done(c.input(slot).dtype), [indices], [0], "set")
                 for v, slot in zip(values, slots, strict=True)
@@ -144,6 +144,11 @@ def _moments(s: Step) -> tuple[Value, Value]:
     return s.m + (grad - s.m) * (1.0 - s.beta1), s.v + (grad * grad - s.v) * (1.0 - s.beta2)
 
 
+def _greater(old: Value, new: Value) -> Value:
+    """The greater of two, and the old one where either is NaN."""
+    return new.test("gt", old).where(new, old)
+
+
 def _adam_rate(s: Step) -> Value:
     return s.lr * (1.0 - s.beta2_power).map("sqrt") / (1.0 - s.beta1_power)
 
@@ -158,14 +163,14 @@ def adam(s: Step) -> Sequence[Value]:
 @rule("AdamWithAmsgrad", "var", "m", "v", "vhat")
 def adam_with_amsgrad(s: Step) -> Sequence[Value]:
     m, v = _moments(s)
-    vhat = s.vhat.max(v)
+    vhat = _greater(s.vhat, v)
     return [s.var - m * _adam_rate(s) / (vhat.map("sqrt") + s.epsilon), m, v, vhat]
 
 
 @rule("AdaMax", "var", "m", "v")
 def adamax(s: Step) -> Sequence[Value]:
     m = s.m + (s.grad - s.m) * (1.0 - s.beta1)
-    v = (s.v * s.beta2).max(s.grad.map("abs"))
+    v = _greater(s.v * s.beta2, s.grad.map("abs"))
     return [s.var - s.lr / (1.0 - s.beta1_power) * (m / (v + s.epsilon)), m, v]
 
 
@@ -208,17 +213,22 @@ def adadelta(s: Step) -> Sequence[Value]:
     return [s.var - update * s.lr, accum, s.accum_update * s.rho + update * update * (1.0 - s.rho)]
 
 
+def _average(s: Step, old: Value, new: Value) -> Value:
+    """A moving average as TensorFlow's kernels write it: for single rows in another way, with other infinities."""
+    return old * s.rho + new * (1.0 - s.rho) if s.sparse else old + (new - old) * (1.0 - s.rho)
+
+
 @rule("RMSProp", "var", "ms", "mom", sparse=True)
 def rmsprop(s: Step) -> Sequence[Value]:
-    ms = s.ms + (s.grad * s.grad - s.ms) * (1.0 - s.rho)
+    ms = _average(s, s.ms, s.grad * s.grad)
     mom = s.mom * s.momentum + s.grad * s.lr / (ms + s.epsilon).map("sqrt")
     return [s.var - mom, ms, mom]
 
 
 @rule("CenteredRMSProp", "var", "mg", "ms", "mom", sparse=True)
 def centered_rmsprop(s: Step) -> Sequence[Value]:
-    ms = s.ms + (s.grad * s.grad - s.ms) * (1.0 - s.rho)
-    mg = s.mg + (s.grad - s.mg) * (1.0 - s.rho)
+    ms = _average(s, s.ms, s.grad * s.grad)
+    mg = _average(s, s.mg, s.grad)
     mom = s.mom * s.momentum + s.grad * s.lr / (ms - mg * mg + s.epsilon).map("sqrt")
     return [s.var - mom, mg, ms, mom]
 
@@ -237,6 +247,9 @@ def _ftrl(s: Step, grad: Value) -> Sequence[Value]:
     else:
         linear = s.linear + grad - (root - old_root) / s.lr * s.var
         quadratic, bound = root / s.lr + s.l2 * 2.0, s.l1
+    if s.sparse:  # TensorFlow limits the linear part, which keeps NaN
+        low, high = -bound, linear.test("gt", bound).where(bound, linear)
+        return [(low.test("gt", high).where(low, high) - linear) / quadratic, accum, linear]
     pull = bound * linear.map("sign") - linear
     return [linear.map("abs").test("gt", bound).where(pull / quadratic, 0.0), accum, linear]
 

@@ -54,11 +54,12 @@ def fake_quant_gradient(c: Lowering) -> Sequence[Node]:
     low, high, _ = _numbers(c, least, most)
     nothing = _no_range(least, most)
     below, above = x.test("lt", low), x.test("gt", high)
-    within = below.where(gradient * 0, above.where(gradient * 0, gradient))
+    inside = x.test("ge", low).test("and", x.test("le", high))
+    within = inside.where(gradient, gradient * 0)
     axes = range(x.node.rank)
 
     def total(chosen: Value) -> Node:
-        summed = Value(c.b, c.b.reduce("sum", chosen.where(gradient, 0).node, axes))
+        summed = Value(c.b, c.b.reduce("sum", chosen.where(gradient, gradient * 0).node, axes))
         return nothing.where(summed * 0, summed).done(c.inputs[0].dtype)
 
     return nothing.where(gradient, within).done(c.inputs[0].dtype), total(below), total(above)

@@ -79,7 +79,7 @@ TERMS = 9
 def zeta(x: Value, q: Value) -> Value:
     """Hurwitz' zeta function, the sum over k of (q + k) ** -x, for x > 1."""
     total = power = q.pow(-x)
-    done = like(q, 0).test("ne", 0)
+    done = x.test("eq", INF).test("or", q.test("eq", INF))  # the first term is all of it, or 0
     at = q
     for _ in range(TERMS):
         at = at + 1
@@ -106,7 +106,7 @@ def zeta(x: Value, q: Value) -> Value:
 def polygamma(n: Value, x: Value) -> Value:
     """The n-th derivative of digamma, for whole n; NaN for others."""
     up = n + 1
-    odd = (n * 0.5).test("ne", (n * 0.5).map("floor"))
+    odd = (n * 0.5).test("ne", (n * 0.5).map("floor")).test("or", n.test("eq", INF))
     size = up.map("lgamma").map("exp") * zeta(up, x)
     value = n.test("eq", 0).where(digamma(x), odd.where(size, -size))
     return n.test("eq", n.map("floor")).test("and", n.test("ge", 0)).where(value, NAN)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.primitives import Node
-from .indexing import gather_in_batches, gather_nd, scatter_nd_into, scatter_wide
+from .indexing import gather_in_batches, gather_nd, passed_over, scatter_nd_into, scatter_wide
 from .lowering import Lowering
 from .row import ALL, INDEX, NUMERIC, op
 
@@ -55,7 +55,7 @@ def resource_scatter(c: Lowering) -> Node:
         raise c.error("updates must be a scalar, or have the shape of the indices and then that of a row")
     updates = c.b.expand(updates, wanted)
     c.in_range("indices", indices, x.shape[0])
-    return scatter_wide(c, x, updates, [indices], _kind(c))
+    return scatter_wide(c, x, passed_over(c, updates, _kind(c)), [indices], _kind(c))
 
 
 @op("ResourceScatterNdUpdate", updates=("ref",), T=ALL, Tindices=INDEX)

@@ -82,6 +82,15 @@ def test_projective_transforms(method: str, mode: str) -> None:
                 )  # fmt: skip
 
 
+def test_the_nearest_of_whole_numbers_keeps_all_their_digits() -> None:
+    image, transform = np.arange(1 << 24, (1 << 24) + 12, dtype=np.int32).reshape(1, 3, 4, 1), np.eye(1, 8, dtype=F32)
+    transform[0, 4] = 1
+    call = lambda x, t: raw.ImageProjectiveTransformV3(
+        images=x, transforms=t, output_shape=tf.constant([3, 4]), fill_value=tf.constant(0.0), interpolation="NEAREST"
+    )
+    check(call, image, transform)
+
+
 def test_transforms_that_are_not_one_per_image_are_refused() -> None:
     fn = lambda x, t, s: raw.ImageProjectiveTransformV2(images=x, transforms=t, output_shape=s, interpolation="NEAREST")
     assert "one for each image" in refusal(fn, numbers(3, 4, 4, 1), numbers(2, 8), i32(4, 4))

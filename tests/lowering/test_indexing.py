@@ -99,6 +99,14 @@ def test_tensor_scatter(kind):
     compare()
 
 
+@pytest.mark.parametrize("kind", ["Min", "Max"])
+def test_scatters_of_extremes_pass_over_nan_among_the_updates(kind):
+    x = np.array([[1, np.nan], [2, 3], [4, 5]], F32)
+    updates = np.array([[np.nan, 1], [np.nan, np.nan], [3, np.nan]], F32)
+    fn = getattr(raw, f"TensorScatter{kind}")
+    check(lambda x, i, u: fn(tensor=x, indices=i, updates=u), x, np.array([[0], [1], [1]]), updates)
+
+
 def test_scatters_refuse():
     call = lambda x, i, u: raw.TensorScatterAdd(tensor=x, indices=i, updates=u)
     x = np.zeros((2, 2), F32)

@@ -403,3 +403,10 @@ def test_no_gradient_is_none_at_a_pole(name):
 def test_a_bound_that_is_nan_is_none():
     x, low, high = np.array([1, 2, np.nan, 3], F32), np.array([np.nan, 3, 1, 1], F32), np.array([0, 9, 2, np.nan], F32)
     check(lambda x, a, b: tf.raw_ops.ClipByValue(t=x, clip_value_min=a, clip_value_max=b), x, low, high)
+
+
+@pytest.mark.parametrize("name", ["ReluGrad", "Relu6Grad"])
+def test_a_gradient_that_is_not_finite_is_nan_where_the_unit_is_off(name):
+    gradients = np.array([np.nan, np.inf, -np.inf, -1, 1] * 4, F32)
+    features = np.repeat(np.array([-1, 0, 2, np.nan], F32), 5)
+    check(lambda g, x: getattr(raw, name)(gradients=g, features=x), gradients, features)

@@ -60,7 +60,7 @@ class FloatMath(Lanes):
 
     def _f_sign(self, a: Value) -> Value:
         one = self.intrinsic("copysign", self.f(1.0), a)
-        return self.choose(self.op("fcmp one", a, self.f(0.0)), one, a)
+        return self.choose(self.op("fcmp one", a, self.f(0.0)), one, self.op("fadd", a, self.f(0.0)))  # -0 + 0 is 0
 
     def _f_isnan(self, a: Value) -> Value:
         return self.op("fcmp uno", a, a)
