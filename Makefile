@@ -50,8 +50,8 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench docs lint lint-ruff lint-mypy lint-imports \
-	lint-clang format ir-record ir-compare horovod garden clean distclean
+.PHONY: help demo dev test test-all test-latest test-networks bench docs docs-values lint lint-ruff lint-mypy \
+	lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -106,6 +106,9 @@ ir-compare: $(VENV)/.dev ## Does so again, after the change, and tells what beca
 
 docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
+
+docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
+	$(VENV)/bin/python tests/lowering/special_table.py --write
 
 lint: lint-ruff lint-mypy lint-imports lint-clang ## Checks of style and types
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests import error_place_cases, forked
 from tests.child import environment
+from tests.effort import chosen, some
 from tests.versions import KERAS_3
 
 pytestmark = pytest.mark.skipif(KERAS_3, reason="what Keras 3 traces is left as it is")
@@ -34,14 +35,15 @@ OUTSIDE = (
 
 
 @pytest.fixture(scope="module")
-def cases() -> dict[str, list[dict[str, str]]]:
-    done = forked.run([str(SCRIPT)], environment(), timeout=600)
+def cases(request: pytest.FixtureRequest) -> dict[str, list[dict[str, str]]]:
+    done = forked.run([str(SCRIPT), *chosen(request, "name")], environment(), timeout=600)
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, list[dict[str, str]]] = json.loads(done.stdout.splitlines()[-1])
     return found
 
 
-@pytest.mark.parametrize("name", error_place_cases.CASES)
+@pytest.mark.part
+@pytest.mark.parametrize("name", some(list(error_place_cases.CASES), every=4, first=1))
 def test_an_error_is_told_as_stock_tensorflow_tells_it(cases: dict[str, list[dict[str, str]]], name: str) -> None:
     stock, ours = cases[name]
     assert ours["type"] == stock["type"] != "none"

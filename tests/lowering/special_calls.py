@@ -29,6 +29,9 @@ def _i(*values: Any) -> Any:
     return np.array(values, np.int32)
 
 
+_BOXES = {"boxes": np.float32([[0.1, 0.2, 0.8, 0.9], [0, 0, 1.2, 1]]), "box_ind": _i(0, 1)}
+_TURNED = np.float32([[1, 0.1, -1, 0, 0.9, 0.5, 0, 0]])
+
 CALLS: dict[str, list[Call]] = {
     "LinSpace": [Call({"start": np.float32(1), "stop": np.float32(3), "num": np.int32(5)})],
     "OneHot": [Call({"indices": _i(0), "depth": np.int32(3), "on_value": np.float32(2), "off_value": np.float32(1)})],
@@ -36,13 +39,13 @@ CALLS: dict[str, list[Call]] = {
     "ScatterNd": [Call({"indices": _i([0], [2], [0]), "updates": _f(3, 4), "shape": _i(4, 4)})],
     "TensorScatterMax": [Call({"tensor": _f(4, 5), "indices": _i([0], [2], [0]), "updates": _f(3, 5)})],
     "ReverseSequence": [Call({"input": _f(3, 4, 2), "seq_lengths": _i(2, 4, 1)}, {"seq_dim": 1})],
+    "AdjustHue": [Call({"images": _f(2, 3, 3), "delta": np.float32(0.2)})],
+    "StatelessMultinomial": [Call({"logits": _f(3, 5), "num_samples": np.int32(7), "seed": _i(3, 4)})],
+    "CropAndResize": [Call({"image": _f(2, 4, 5, 3), **_BOXES, "crop_size": _i(3, 3)})],
+    "CropAndResizeGradBoxes": [Call({"grads": _f(2, 3, 3, 3), "image": _f(2, 4, 5, 3), **_BOXES})],
     "CropAndResizeGradImage": [
-        Call({"grads": _f(1, 2, 2, 2), "boxes": np.float32([[0.1, 0.2, 0.8, 0.9]]), "box_ind": _i(0),
-              "image_size": _i(1, 4, 4, 2)}, {"T": 1})
+        Call({"grads": _f(2, 3, 3, 3), **_BOXES, "image_size": _i(2, 4, 5, 3)}, {"T": 1})
     ],
-    "BatchMatrixDiag": [Call({"diagonal": _f(2, 3)})],
-    "BatchMatrixDiagPart": [Call({"input": _f(2, 3, 3)})],
-    "BatchMatrixSetDiag": [Call({"input": _f(2, 3, 3), "diagonal": _f(2, 3)})],
     "MatrixDiagV2": [Call({"diagonal": _f(2, 3), "k": np.int32(0), "num_rows": np.int32(3), "num_cols": np.int32(4),
                            "padding_value": np.float32(1)})],
     "SpaceToBatchND": [Call({"input": _f(2, 4, 3), "block_shape": _i(2), "paddings": _i([1, 1])})],
@@ -66,6 +69,12 @@ CALLS: dict[str, list[Call]] = {
     "Transpose": [Call({"x": _f(3, 5), "perm": _i(1, 0)})],
     "DenseBincount": [Call({"input": _i(0, 2, 2, 1), "size": np.int32(4), "weights": _f(4)}, {"binary_output": False})],
 }  # fmt: skip
+for _transform in ("V2", "V3"):
+    CALLS[f"ImageProjectiveTransform{_transform}"] = [
+        Call({"images": _f(2, 4, 5, 3), "transforms": _TURNED, "output_shape": _i(3, 4), "fill_value": np.float32(0)},
+             {"interpolation": how})
+        for how in ("NEAREST", "BILINEAR")
+    ]  # fmt: skip
 CALLS["SegmentMin"] = CALLS["SegmentMax"]
 CALLS["ParallelDynamicStitch"] = CALLS["DynamicStitch"]
 CALLS["ConjugateTranspose"] = CALLS["Transpose"]
