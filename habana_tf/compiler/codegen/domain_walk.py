@@ -146,8 +146,8 @@ class DomainWalk:
 
     def add(self, accumulators: Sequence[Accumulator], mask: Value | None) -> None:
         """Adds the values at the present point, one accumulator for each reduction; lanes outside of `mask` are not."""
-        for acc, r in zip(accumulators, self.body.reductions, strict=True):
-            value = self.ev.vector_of(r.value)
+        for acc in accumulators:
+            value = self.ev.vector_of(acc.source)
             acc.add(value, self.ev.words(self.position) if acc.is_arg else None, mask)
 
 

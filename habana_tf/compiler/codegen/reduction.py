@@ -34,8 +34,19 @@ def is_number(value: Scalars) -> bool:
     return tested is kept and instead.number == instead.number
 
 
+def beyond(reduction: Reduction) -> tuple[Scalars, float | None]:
+    """What an extreme is looked for in, and the number that the search begins with, None for the kind's own: where all
+    that is not beyond a constant was replaced by it, search the value itself from there, which passes over NaN."""
+    kind, value = str(reduction.node.arg[0]).removeprefix("arg"), reduction.value
+    if value.dtype.is_float and isinstance(value, Apply) and is_number(value):
+        test, kept, instead = value.operands
+        if isinstance(test, Apply) and isinstance(instead, Constant) and test.fn == _BETTER.get(kind):
+            return kept, float(instead.number)
+    return value, None
+
+
 class Accumulator:
-    """The state of one reduction over `ops.lanes` lanes."""
+    """The state of one reduction over `ops.lanes` lanes, of what it adds up (`source`)."""
 
     def __init__(self, ops: Scalar, reduction: Reduction) -> None:
         self.ops = ops
@@ -46,7 +57,9 @@ class Accumulator:
         self.is_arg = reduction.is_arg
         self.rounds = self.kind == "sum" and self.dtype.is_float
         self.may_be_nan = self.dtype.is_float and not is_number(reduction.value)
-        start = ops.constant(literal(identity(self.kind, self.dtype), self.dtype), self.lane)
+        self.source, first = beyond(reduction)
+        first = identity(self.kind, self.dtype) if first is None else first
+        start = ops.constant(literal(first, self.dtype), self.lane)
         self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]
 
     def fresh(self) -> Accumulator:
