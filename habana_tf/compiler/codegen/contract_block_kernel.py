@@ -52,10 +52,11 @@ class BlockKernel(BlockCopies):
             self.configurations = Configurations(fn, [configuration(self.parts, p.amx)])
         sums = self.sums * (blocks.tiles * blocks.panels if self.several else 1)
         self.sums_at, self.sums_bytes = fn.op(f"alloca [{sums} x i8], align 64"), sums
-        self.totals_at = self.sums_at
-        if self._most_blocks() > self._kept_together():
+        self.results_at = self.sums_at
+        self.long = self._most_blocks() > self._kept_together()
+        if self.long:
             self.totals_at = fn.op(f"alloca [{sums} x i8], align 64")
-            self.waiting = fn.op("alloca i64, align 8")
+            self.waiting, self.kept = (fn.op("alloca i64, align 8") for _ in range(2))
         self.reserve_blocks()
         self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
         if p.amx:
@@ -66,18 +67,24 @@ class BlockKernel(BlockCopies):
         return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
 
     def _item(self, place: Place) -> None:
-        long = self.totals_at != self.sums_at
+        fn = self.fn
         if self.several:
-            with self.fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
-                for memory in dict.fromkeys((self.sums_at, self.totals_at)):
-                    self.fn.store(self.vector, "zeroinitializer", at(self.fn, memory, i.index), 16)
-        if long:
-            self.fn.store("i64", "0", self.waiting, 8)
+            self._clear(self.sums_at)
+        if self.long:
+            for counter in (self.waiting, self.kept):
+                fn.store("i64", "0", counter, 8)
         self._sum(place, list(self.blocks.outer))
-        if long:
-            self._keep()
+        if self.long:
+            kept = fn.op(f"icmp ne i64 {fn.load('i64', self.kept, 8)}, 0")
+            with fn.when(kept):
+                self._keep()
+            self.results_at = fn.op(f"select i1 {kept}, ptr {self.totals_at}, ptr {self.sums_at}")
         if self.several:
             self._tiles(place, lambda: self._finish(place))
+
+    def _clear(self, memory: Value) -> None:
+        with self.fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
+            self.fn.store(self.vector, "zeroinitializer", at(self.fn, memory, i.index), 16)
 
     def _tiles(self, place: Place, body: Callable[[], None]) -> None:
         self.loops(place, (*self.blocks.rows, self.p.dims[-1]), body)
@@ -115,11 +122,14 @@ class BlockKernel(BlockCopies):
         self.copy(place, trips)
         units = self.turns(trips)
         self._tiles(place, lambda: self._multiply(place, units))
-        if self.totals_at != self.sums_at:
+        if self.long:
             fn = self.fn
             waiting = fn.integer("add", fn.load("i64", self.waiting, 8), 1)
             fn.store("i64", waiting, self.waiting, 8)
             with fn.when(fn.op(f"icmp eq i64 {waiting}, {self._kept_together()}")):
+                with fn.when(fn.op(f"icmp eq i64 {fn.load('i64', self.kept, 8)}, 0")):
+                    self._clear(self.totals_at)
+                    fn.store("i64", "1", self.kept, 8)
                 self._keep()
                 fn.store("i64", "0", self.waiting, 8)
 
@@ -196,7 +206,7 @@ class BlockKernel(BlockCopies):
             fn.store(vector, total, place, 16)
 
     def _finish(self, place: Place) -> None:
-        fn, t, base = self.fn, self.t, self._sums(place, self.totals_at)
+        fn, t, base = self.fn, self.t, self._sums(place, self.results_at)
         if self.partial:
             self.partial.begin_chunk(self.fn, place.chunk)
 
