@@ -100,8 +100,8 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
                 along(partial(_make, fn, ev, _Update(memory[node], node.dtype, kind, updates, start)))
 
         if sums:
-            others = [ev.number(node.shape[a]) for a in indexed[1:]]
-            own = Places(start, *mine, parts, others, numbers, first, block, along)
+            further = [ev.number(node.shape[a]) for a in indexed[1:]]
+            own = Places(start, *mine, parts, further, numbers, first, block, along)
             sums.run(each.index, own, [ev.number(a.extent) for a in before], partial(update, before))
         else:
             update(before, start, numbers, "0", ev.number(before[0].extent) if before else "")

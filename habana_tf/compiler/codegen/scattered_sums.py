@@ -30,13 +30,13 @@ PART = 32768
 
 
 class Places(NamedTuple):
-    """The places of a work item. start: of index 0 in the result; low, count: along the first indexed axis, one of
+    """The places of a work item. start: of index 0 in the result; low, size: along the first indexed axis, one of
     `parts`; others: extents of the further ones; steps: from one index to the next, in the result. columns: of a place,
     which begin with `first`; along: emits something for each vector of them."""
 
     start: Value
     low: Value
-    count: Value
+    size: Value
     parts: int
     others: Sequence[Value]
     steps: Sequence[Value]
@@ -77,7 +77,7 @@ class ScatteredSums:
         if self.large:
             self.part = at(fn, self.part, fn.integer("mul", item, self.nbytes))
         first, inner = updates[0], self._product(updates[1:])
-        count = self._product([places.count, *places.others])
+        count = self._product([places.size, *places.others])
         room = fn.integer("mul", count, places.columns)
         wanted = self._most(str(UPDATES), fn.integer("mul", count, PASSES * places.parts))
         wanted = self._most(wanted, fn.integer("udiv", fn.integer("mul", first, inner), BLOCKS))
@@ -120,7 +120,7 @@ class ScatteredSums:
                 places.along(lambda: self._add(start, at_part))
                 return
             low = "0" if axis else places.low
-            count = places.others[axis - 1] if axis else places.count
+            count = places.others[axis - 1] if axis else places.size
             with fn.loop(low, fn.integer("add", low, count)) as i, self.ev.scope():
                 moved = (fn.integer("mul", i.index, x[axis]) for x in (places.steps, own))
                 places_from(axis + 1, *(fn.integer("add", x, y) for x, y in zip((start, at_part), moved, strict=True)))
