@@ -27,7 +27,7 @@ from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.primitives import Node, Shape
 from . import spatial
-from .array import constant_shape, extents
+from .array import constant_shape, extents, ints
 from .channels import channels_last
 from .formula import Value, wrap
 from .lowering import Lowering
@@ -208,7 +208,7 @@ def _counts(c: Lowering, axes: Sequence[Axis]) -> Node:
 
 def _with_inputs_as_attributes(c: Lowering) -> Lowering:
     """The same op as its first version, which had window and strides as attributes."""
-    values = {name: [int(n) for n in c.value(name)] for name in ("ksize", "strides")}
+    values = {name: ints(c, name) for name in ("ksize", "strides")}
     if any(len(v) != 4 for v in values.values()):
         raise c.error(f"ksize and strides must have 4 elements: {values}")
     return dataclasses.replace(c, attrs={**c.attrs, **values})

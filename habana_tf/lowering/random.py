@@ -20,7 +20,7 @@ from ..ir.dtypes import DType
 from ..ir.extent import Extent
 from ..ir.primitives import Node
 from . import philox
-from .array import extents, scalar
+from .array import extents, scalar_extent
 from .lowering import Lowering
 from .row import FLOATS, INDEX, op
 
@@ -87,7 +87,7 @@ def random_integers(c: Lowering) -> Node:
 # -- choices --------------------------------------------------------------------------------------------------
 
 
-def _choices(c: Lowering, state: Node, rows: Extent, samples: int) -> Node:
+def _choices(c: Lowering, state: Node, rows: Extent, samples: Extent) -> Node:
     """[rows, samples]: classes drawn with the probabilities whose logarithms, up to a constant, are `logits`.
 
     The class is the first whose running sum of probabilities exceeds a uniform number; results follow each other in
@@ -108,12 +108,12 @@ def _choices(c: Lowering, state: Node, rows: Extent, samples: int) -> Node:
     return b.cast(b.reduce("sum", b.cast(passed, DType.I32), [2]), c.attr("output_dtype", DType.I64))
 
 
-def _samples(c: Lowering) -> tuple[Extent, int]:
+def _samples(c: Lowering) -> tuple[Extent, Extent]:
     logits = c.inputs[0]
     if logits.rank != 2 or logits.shape[1] == 0:
         raise c.error("logits must be [rows, classes] with at least one class")
-    samples = scalar(c, "num_samples")
-    if samples < 0:
+    samples = scalar_extent(c, "num_samples")
+    if not c.at_least(samples):
         raise c.error(f"num_samples must be non-negative, not {samples}")
     return logits.shape[0], samples
 
@@ -122,7 +122,8 @@ def _samples(c: Lowering) -> tuple[Extent, int]:
 def multinomial(c: Lowering) -> Node:
     """Classes drawn from logits, the same as on the CPU as long as one thread does the work there."""
     rows, samples = _samples(c)
-    c.reserve(ext.mul(rows, -(-samples // 4) * 4 * 2 * philox.SAMPLES_PER_RESULT))
+    groups = ext.div(ext.add(samples, 3), 4)
+    c.reserve(ext.mul(ext.mul(rows, groups), 4 * 2 * philox.SAMPLES_PER_RESULT))
     return _choices(c, c.state(), rows, samples)
 
 

@@ -122,6 +122,9 @@ CASES: dict[str, tuple[Callable[[Any, int], Given], Callable[..., Any]]] = {
         lambda rng, k: (np.int32([k + 1, 3]), np.int32([k, 7])), tf.random.stateless_uniform),
     "stateless_categorical": (
         lambda rng, k: (_rows(rng, 2, 5), np.int32(k + 1), np.int32([k, 7])), tf.random.stateless_categorical),
+    "lin_space_alone": (
+        lambda rng, k: (np.float32(k), np.float32(9), np.int32(k + 1)),
+        lambda a, z, n: raw.LinSpace(start=a, stop=z, num=n)),
     # shapes changed
     "reshape": (lambda rng, k: (_rows(rng, 6 * (k + 1)), np.int32([k + 1, 6])), tf.reshape),
     "broadcast_to": (lambda rng, k: (_rows(rng, 1, 3), np.int32([k + 1, 3])), tf.broadcast_to),
@@ -192,6 +195,11 @@ CASES: dict[str, tuple[Callable[[Any, int], Given], Callable[..., Any]]] = {
     "max_pool": (
         lambda rng, k: (_rows(rng, 1, 120, 4, 2), np.int32([1, k + 1, 2, 1])),
         lambda x, s: raw.MaxPoolV2(input=x, ksize=s, strides=[1, 1, 1, 1], padding="VALID")),
+    "max_pool_gradient": (
+        lambda rng, k: (_rows(rng, 1, 70, 4, 2), _rows(rng, 1, 70 - k % 60, 3, 2), np.int32([1, k % 60 + 1, 2, 1])),
+        lambda x, g, s: raw.MaxPoolGradV2(orig_input=x, orig_output=raw.MaxPoolV2(
+            input=x, ksize=s, strides=[1, 1, 1, 1], padding="VALID"), grad=g, ksize=s, strides=[1, 1, 1, 1],
+            padding="VALID")),
     # products of tensors whose sizes change
     "product": (lambda rng, k: _factors(rng, "mk", "kn"), lambda x, y: tf.nn.relu(x @ y + 1.0)),
     "product_alone": (lambda rng, k: _factors(rng, "mk", "kn"), tf.matmul),

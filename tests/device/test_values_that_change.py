@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import tensorflow as tf
 from habana_tf import placement_report
 from habana_tf.cluster import left_to_cpu
 from habana_tf.graph.reasons import Reason
+from habana_tf.lowering import table
 from habana_tf.resolver import recompilations
 from habana_tf.resolver.by_value import MOST_VALUES
 from habana_tf.resolver.ranged import FIRST_PRODUCTS
@@ -24,9 +27,38 @@ MOST_RECIPES = 12
 PRODUCTS = {"product_einsum", "product_of_rows_and_vector", "product_bf16", "product_and_gradients",
             "conv_and_gradients"}  # fmt: skip
 """Cases with products that run eagerly by themselves: of those many shapes have code of their own first."""
-BY_VALUE = {"matrix_diag", "matrix_diag_part", "matrix_set_diag", "max_pool", "range_of_floats", "space_to_batch",
-            "resize_area", "resize_bicubic"}  # fmt: skip
-"""Cases in which each value decides a recipe."""
+BY_VALUE = {"matrix_diag", "matrix_diag_part", "matrix_set_diag", "max_pool", "max_pool_gradient", "range_of_floats",
+            "space_to_batch", "resize_area", "resize_bicubic", "resize_nearest_grad"}  # fmt: skip
+"""Cases in which each value decides a recipe, or the conditions of a range."""
+
+
+WITHOUT_A_CASE = {
+    **dict.fromkeys(("Concat", "ConcatOffset", "CumulativeLogsumexp", "EuclideanNorm", "Mean", "Split"), "an axis"),
+    **dict.fromkeys(("SegmentSumV2", "XlaDynamicSlice"), "TensorFlow has no CPU kernel to compare with"),
+    "MaxPoolGradGradV2": "as MaxPoolGradV2",
+    "Multinomial": "as StatelessMultinomial, but for where its numbers come from",
+    **dict.fromkeys(("StatefulUniform", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulUniformInt",
+                     "StatefulUniformFullInt"), "their stateless kinds are what TensorFlow's generators call"),
+}  # fmt: skip
+"""Rows with fixed inputs, and why no case is theirs. A row for all shapes (`generic`) needs none."""
+
+
+def test_every_row_with_fixed_inputs_has_a_case() -> None:
+    """By its lowering: rows that share one are of one kind."""
+    called: set[str] = set()
+    for make, call in CASES.values():
+        given = [tf.constant(x) for x in make(np.random.default_rng(0), 3)]
+        called |= {op.type for op in tf.function(call).get_concrete_function(*given).graph.get_operations()}
+
+    def lowering(row: Any) -> Any:
+        found = row.lower
+        while isinstance(found, partial):
+            found = found.func
+        return found.__code__
+
+    fixed = [row for row in table.rows().values() if row.fixed and not row.generic]
+    met = {lowering(row) for row in fixed if row.op in called}
+    assert {row.op for row in fixed if lowering(row) not in met} == set(WITHOUT_A_CASE)
 
 
 @contextmanager
