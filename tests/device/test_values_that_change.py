@@ -43,6 +43,7 @@ WITHOUT_A_CASE = {
 """Rows with fixed inputs, and why no case is theirs. A row for all shapes (`generic`) needs none."""
 
 
+@pytest.mark.rest
 def test_every_row_with_fixed_inputs_has_a_case() -> None:
     """By its lowering: rows that share one are of one kind."""
     called: set[str] = set()
