@@ -35,13 +35,17 @@ MOST_VALUES_AND_SIZES = 48
 """The same where sizes change with the values: an op stands in many places of a program, in each with its own."""
 
 
-def left_to_cpu_after(request: Request, earlier: Sequence[Signature], met: Signature) -> Bound | None:
-    """The program that is TensorFlow's, where a cluster had enough recipes of its own. earlier: what those are for."""
-    if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid" or not _by_value(earlier, met):
-        return None
+def had_enough(request: Request, earlier: Sequence[Signature], met: Signature) -> bool:
+    """Whether a cluster had enough recipes of its own for the CPU to run others. earlier: what those are for."""
     cluster = request.cluster
-    if cluster.states or any(n.op == LOOP for n in cluster.nodes):
-        return None
+    if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid" or not _by_value(earlier, met):
+        return False
+    return not cluster.states and all(n.op != LOOP for n in cluster.nodes)
+
+
+def run_on_cpu(request: Request) -> Bound | None:
+    """The program of a cluster that is TensorFlow's; None where TensorFlow refuses what it met."""
+    cluster = request.cluster
     try:
         made = tensorflow_cpu.stock(request.data, request.shapes, request.raw or request.values)
     except tensorflow_cpu.Refused:  # its lowering says why

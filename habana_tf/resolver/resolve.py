@@ -25,8 +25,8 @@ from habana_tf.ir import extent as ext
 from habana_tf.lowering.lowering import CustomLoweringError
 from habana_tf.lowering.table import LOOP
 
-from . import programs
-from .by_value import left_to_cpu_after
+from . import programs, recipes
+from .by_value import had_enough, run_on_cpu
 from .fallback import FallbackForbidden, interpreted, otherwise
 from .keys import computed, program_key, recipe_key
 from .one_op import one_op
@@ -71,7 +71,8 @@ def _several_ops(request: Request, goal: Target) -> Bound:
     parts = computed(cluster, content)
     found, reason = ranged(request, parts, known, met, changed, goal)
     own = [m.signature for m in known.met if not m.range]
-    if found is None and (bound := left_to_cpu_after(request, own, met)) is not None:
+    bound = run_on_cpu(request) if found is None and had_enough(request, own, met) else None
+    if bound is not None:
         took = time.perf_counter() - start
         record(known, Met(met, changed, "cpu", took, reason=reason))
         programs.remember(bound, request, None, (), "cpu", took)
@@ -116,7 +117,9 @@ def _one_op(request: Request, goal: Target) -> Bound:
         form = one_op(request, goal)
         met = Signature.of(request.shapes, request.values)
         found, own = ranged_alone(request, form.program, met, goal) if not form.dims else (None, [])
-        if found is None and (bound := left_to_cpu_after(request, own, met)) is not None:
+        enough = found is None and had_enough(request, own, met)
+        bound = run_on_cpu(request) if enough and recipes.known(form.program, goal) is None else None
+        if bound is not None:  # where other values do not come to one program
             record_one_op(op, "cpu")
             programs.remember(bound, request, None, (), "cpu", time.perf_counter() - start)
             return bound

@@ -92,6 +92,7 @@ CASES: dict[str, tuple[Callable[[Any, int], Given], Callable[..., Any]]] = {
     "slice": (lambda rng, k: (_rows(rng), np.int32([k % 5 + 1, 0]), np.int32([k % 24 + 1, 2])), tf.slice),
     "strided_slice": (lambda rng, k: (_rows(rng, 200, 2), k % 7, k % 7 + k + 1), lambda x, a, z: x[a:z]),
     "strided_slice_one": (lambda rng, k: (_rows(rng, 200, 2), np.int32(k)), lambda x, a: x[a]),
+    "strided_slice_from_back": (lambda rng, k: (_rows(rng, 200, 2), np.int32(-k - 1)), lambda x, a: x[a]),
     "strided_slice_grad": (
         lambda rng, k: (_rows(rng, k + 1, 2), np.int32([200, 2]), np.int32([k % 7]), np.int32([k % 7 + k + 1])),
         lambda x, s, a, z: raw.StridedSliceGrad(shape=s, begin=a, end=z, strides=[1], dy=x)),

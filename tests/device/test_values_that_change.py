@@ -84,7 +84,8 @@ def _wrong(name: str, mode: str, calls: int = 24, most: int = MOST_RECIPES) -> l
     report = recompilations.recompilation_report()
     wrong = []
     for op, how in (*report.one_op.items(), *((c.name, c.counts) for c in report.clusters)):
-        if how.get("compiled", 0) > most or how.get("interpreted", 0):
+        left = how.get("cpu", 0) and name not in BY_VALUE
+        if how.get("compiled", 0) > most or how.get("interpreted", 0) or left:
             wrong.append(f"{name} {mode}: {op} {how}")
     for k, (x, result) in enumerate(zip(given, got, strict=True)):
         with tf.device("/CPU:0"):
