@@ -9,7 +9,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -47,6 +47,18 @@ def run(*arguments: str | Path) -> tuple[int, list[str], str]:
     job = start(*arguments)
     out, err = job.communicate(timeout=300)
     return job.returncode, sorted(out.splitlines()), err
+
+
+@contextlib.contextmanager
+def killed_in_the_end(job: subprocess.Popen[str]) -> Iterator[list[int]]:
+    """Takes the numbers of processes: of a test that fails neither they are left nor the job."""
+    pids: list[int] = []
+    try:
+        yield pids
+    finally:
+        job.kill()
+        for pid in filter(alive, pids):
+            os.kill(pid, signal.SIGKILL)
 
 
 def alive(pid: int) -> bool:
@@ -198,16 +210,12 @@ def test_signals_reach_what_timeout_runs(tmp_path: Path) -> None:
     """)  # fmt: skip
     shell.chmod(0o755)
     job = start("-n", "2", shell, sys.executable, program, tmp_path)
-    pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
-    try:
+    with killed_in_the_end(job) as pids:
+        pids += [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
         job.send_signal(signal.SIGINT)
         _, err = job.communicate(timeout=300)
         assert job.returncode == 0, err
         assert [wait_for(tmp_path / f"{rank}.got", 0.1) for rank in (0, 1)] == [signal.SIGINT] * 2
-    finally:
-        job.kill()
-        for pid in filter(alive, pids):
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_an_ignored_signal_is_ignored_by_the_job(tmp_path: Path) -> None:
@@ -290,8 +298,8 @@ def test_a_third_interrupt_kills_what_runs_on_other_hosts(tmp_path: Path) -> Non
         time.sleep(300)
     """)  # fmt: skip
     job = start("-n", "2", "--nodes", "a,b", "--rsh", shell, "--grace", "120", program, tmp_path)
-    pids = [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
-    try:
+    with killed_in_the_end(job) as pids:
+        pids += [wait_for(tmp_path / "0"), wait_for(tmp_path / "1")]
         for number in (signal.SIGINT, signal.SIGTERM):  # passed on, and asked to end
             job.send_signal(signal.SIGINT)
             assert [wait_for(tmp_path / f"{rank}.{number}") for rank in (0, 1)] == [number] * 2
@@ -299,10 +307,6 @@ def test_a_third_interrupt_kills_what_runs_on_other_hosts(tmp_path: Path) -> Non
         _, err = job.communicate(timeout=60)  # less than the grace
         assert not any(map(alive, pids))
         assert job.returncode == 128 + signal.SIGKILL and "rank 0 on a was ended by SIGKILL" in err, err
-    finally:
-        job.kill()
-        for pid in filter(alive, pids):
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_nothing_outlives_a_killed_launcher(tmp_path: Path) -> None:
@@ -412,8 +416,7 @@ def test_nothing_outlives_an_agent_or_guard(tmp_path: Path, how: str, where: str
     shell.chmod(0o755)
     options = ("--nodes", "a,b", "--rsh", shell) if where == "other hosts" else ()
     job = start("-n", "2", "--grace", "1", *options, program, tmp_path)
-    pids: list[int] = []
-    try:
+    with killed_in_the_end(job) as pids:
         pids += [wait_for(tmp_path / name) for name in ("0", "1")]
         agent, guard = parents(pids[1])
         pids += [wait_for(tmp_path / f"{rank}.{kind}") for rank in "01" for kind in ("child", "session", "orphan")]
@@ -430,27 +433,19 @@ def test_nothing_outlives_an_agent_or_guard(tmp_path: Path, how: str, where: str
             assert job.returncode == code and "rank 1" in err, err
         for pid in pids:
             wait_for_end(pid)
-    finally:
-        job.kill()
-        for pid in filter(alive, pids):
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_nothing_outlives_an_agent_that_is_killed_together_with_its_guard(tmp_path: Path) -> None:
     program = write(tmp_path / "a.py", LEAVES_CHILDREN)
     job = start("-n", "2", "--grace", "1", program, tmp_path)
-    pids = [wait_for(tmp_path / name) for name in ("0", "1", "0.session", "1.session", "1.child", "1.orphan")]
-    try:
+    with killed_in_the_end(job) as pids:
+        pids += [wait_for(tmp_path / name) for name in ("0", "1", "0.session", "1.session", "1.child", "1.orphan")]
         for process in parents(pids[1]):
             os.kill(process, signal.SIGKILL)
         _, err = job.communicate(timeout=300)
         assert "rank 1" in err and job.returncode == 137
         for pid in pids:
             wait_for_end(pid)
-    finally:
-        job.kill()
-        for pid in filter(alive, pids):
-            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
