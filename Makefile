@@ -50,8 +50,8 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench docs docs-values lint lint-ruff lint-mypy \
-	lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
+.PHONY: help demo dev test test-all test-latest test-networks bench sanitize docs docs-values lint lint-ruff \
+	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/\1\t\2/' | expand -t 14
@@ -103,6 +103,11 @@ ir-record: $(VENV)/.dev ## Notes the IR of every program, before a change; ARGS=
 ir-compare: $(VENV)/.dev ## Does so again, after the change, and tells what became another program
 	$(QUIET) $(VENV)/bin/python -m tests.ir_digests record build/ir/after $(ARGS)
 	$(QUIET) $(VENV)/bin/python -m tests.ir_digests compare build/ir/before build/ir/after
+
+sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four threads under ThreadSanitizer (minutes)
+	cmake -S . -B build/thread -G Ninja -DHABANA_SANITIZE=thread -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python
+	cmake --build build/thread
+	$(VENV)/bin/python tests/device/thread_sanitizer.py build/thread
 
 docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md

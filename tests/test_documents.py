@@ -54,6 +54,7 @@ NEVER = {
     "make test-all": "this test is in it",
     "make bench": "measures, for minutes, a machine that nobody else may use",
     'make bench ARGS="--models warmstart"': "measures, as above; tests/benchmarks has its parts",
+    "make sanitize": "builds anew and takes minutes; the script judges itself by a planted race",
     "python tests/benchmarks/examples.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/sum_errors.py": "tests/compiler/test_sum_errors.py holds what it shows",
