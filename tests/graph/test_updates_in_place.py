@@ -378,7 +378,7 @@ def test_one_variable_as_two_arguments() -> None:
     assert (seen == seen[0, 0]).all() and seen[0, 0] in (1, 3, 4)
 
 
-@pytest.mark.skipif(KERAS_3, reason="newer releases of TensorFlow do not let a plugin update variables")
+@pytest.mark.skipif(KERAS_3, reason="newer releases of TensorFlow do not let a plugin write over a variable")
 @on_hpu
 def test_an_optimizer_s_step_needs_no_second_copy_of_its_variables() -> None:
     from habana_tf._native import _bridge
@@ -432,7 +432,6 @@ def test_a_shape_that_does_not_fit_is_an_error_and_changes_nothing() -> None:
         np.testing.assert_array_equal(v.numpy(), np.full((2, 3), 3.0))
 
 
-@pytest.mark.skipif(KERAS_3, reason="newer releases of TensorFlow do not let a plugin update variables")
 def test_it_can_be_turned_off() -> None:
     program = """
 import tensorflow as tf, habana_tf
