@@ -105,5 +105,5 @@ def test_a_dataset_calls_python_from_four_threads() -> None:
 def test_many_answers_of_many_threads() -> None:
     from tests.device.threads_soak import CASES, DATASET, serving, soak
 
-    done, wrong = soak({**CASES, **serving(), "dataset": DATASET}, 12, lambda rounds: rounds < 3)
-    assert set(done.values()) == {12 * 3 * 40} and not +wrong, wrong
+    done, wrong = soak({**CASES, **serving(), "dataset": DATASET}, 12, lambda rounds: rounds < 5, calls=10)
+    assert set(done.values()) == {12 * 5 * 10} and not +wrong, wrong
