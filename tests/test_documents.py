@@ -41,7 +41,7 @@ LATER = {
         "tests within a test, on those sources"
     ),
     'make test ARGS="-k pooling"': "tests within a test",
-    "make test ARGS=tests/cli": "tests within a test",
+    "make test ARGS=tests/ir": "tests within a test",
     "make docs": "writes docs/ops.md, which another test compares with the table",
     "make docs-values": "writes a table of docs/special-values.md, which another test compares with what is computed",
     "make bench ARGS=--help": "builds and installs first",
