@@ -73,7 +73,7 @@ class _Server:
     def __init__(self, path: str) -> None:
         stdin, asks = os.pipe()
         answers, stdout = os.pipe()
-        self.process = forked.Child([__file__, path], environment(), stdin=stdin, stdout=stdout, stderr=2)
+        self.process = forked.Child([__file__, path], environment(), stdin=stdin, stdout=stdout, stderr=2, hpu=True)
         os.close(stdin)
         os.close(stdout)
         self.asks, self.answers = os.fdopen(asks, "w"), os.fdopen(answers)

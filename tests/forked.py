@@ -2,7 +2,8 @@
 
 The import takes seconds of CPU and the tests start some hundred processes. So one process imports TensorFlow, does
 nothing else, and forks a copy of itself for each program; a keeper, forked too, waits for the copy and passes on how
-it ended. There is one such process per set of the variables that are read during the import.
+it ended. There is one such process per set of the variables that are read during the import, and a second one for
+programs that load HPU: a copy of the first that has imported what they import, which takes most of a second.
 
     child = Child(["script.py", "--epochs", "2"], env)   # what would stand behind `python`; -c and -m work as well
     child.wait(timeout=300)
@@ -15,6 +16,7 @@ from __future__ import annotations
 import atexit
 import functools
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -30,14 +32,23 @@ from typing import Any
 _AT_IMPORT = ("PYTHON", "TF_CPP_", "TF_USE_", "TF_ENABLE_ONEDNN", "KERAS_", "OMP_", "OPENBLAS_")
 """Variables that are read before a program begins start with one of these."""
 _LARGEST = 1 << 20
+_OF_HPU = (
+    "habana_tf.loader", "habana_tf.graph.eager", "habana_tf.graph.pipeline", "habana_tf.resolver.resolve",
+    "habana_tf.custom.op", "llvmlite.binding", "llvmlite.ir",
+)  # fmt: skip
+"""These bring nearly all that a program imports until its first launch has run."""
 
 
 class Child:
-    """A running program. Standard streams are file descriptors; without one it is /dev/null."""
+    """A running program. Standard streams are file descriptors; without one it is /dev/null.
+
+    hpu: it finds imported what loading HPU and a launch import. HPU is not loaded.
+    """
 
     def __init__(
         self, arguments: Sequence[str], env: Mapping[str, str], cwd: str | os.PathLike[str] | None = None,
         stdin: int | None = None, stdout: int | None = None, stderr: int | None = None, session: bool = False,
+        hpu: bool = False,
     ) -> None:  # fmt: skip
         self.args = list(arguments)
         self.returncode: int | None = None
@@ -49,7 +60,7 @@ class Child:
         streams = [null if stream is None else stream for stream in (stdin, stdout, stderr)]
         with other:
             early = tuple(sorted((k, v) for k, v in env.items() if k.startswith(_AT_IMPORT)))
-            socket.send_fds(_server(early), [json.dumps(request).encode()], [*streams, other.fileno()])
+            socket.send_fds(_server(early, hpu), [json.dumps(request).encode()], [*streams, other.fileno()])
         os.close(null)
         self.pid = self._told()
 
@@ -101,15 +112,19 @@ def run(
 
 
 @functools.cache
-def _server(early: tuple[tuple[str, str], ...]) -> socket.socket:
+def _server(early: tuple[tuple[str, str], ...], hpu: bool) -> socket.socket:
     """The connection to a process that has imported TensorFlow under these variables."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     env = {k: v for k, v in os.environ.items() if not k.startswith(_AT_IMPORT)} | dict(early)
     with theirs:
-        server = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())], env=env, pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        server: Child | subprocess.Popen[bytes]
+        if hpu:
+            server = Child([__file__, "0", *_OF_HPU], env, stdin=theirs.fileno(), session=True)
+        else:
+            server = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())], env=env, pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
     atexit.register(server.kill)
     return ours
 
@@ -172,6 +187,8 @@ if __name__ == "__main__":
     import tensorflow as tf
 
     _ = tf.keras.layers  # newer releases import Keras when it is first asked for
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()  # a copy does not look for garbage among a million objects, again and again
     _become(_serve(socket.socket(fileno=int(sys.argv[1]))))
