@@ -140,8 +140,8 @@ BUGS = [
     Bug("kernels/runtime/resolver.cc", "(in.nbytes + 7) / 8", "in.nbytes / 8", "tests/device"),
     Bug(
         "kernels/runtime/program_checks.cc",
-        "if (end > outputs[index].nbytes)",
-        "if (end >= outputs[index].nbytes)",
+        "end > program_.outputs[index].nbytes",
+        "end >= program_.outputs[index].nbytes",
         "tests/device/test_launch.py tests/compiler",
     ),
     Bug(

@@ -28,8 +28,8 @@ from tests.versions import KERAS_3, needs_horovod
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ("README.md", "CONTRIBUTING.md")
 PROGRAMS = (
-    "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/", "export",
-    "HABANA_", "HOROVOD_", "TF_",
+    "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/", "build/fuzz/",
+    "export", "HABANA_", "HOROVOD_", "TF_",
 )  # fmt: skip
 
 LATER = {
@@ -59,6 +59,10 @@ NEVER = {
     "python tests/benchmarks/single_ops.py": "measures, as above; tests/benchmarks has its parts",
     "python tests/benchmarks/sum_errors.py": "tests/compiler/test_sum_errors.py holds what it shows",
     'make bench ARGS="--models scaling"': "measures, as above; tests/benchmarks has its parts",
+    ".venv/bin/cmake -S . -B build/fuzz -DHABANA_FUZZ=ON && .venv/bin/cmake --build build/fuzz": (
+        "tests/test_fuzz_programs.py does it"
+    ),
+    "build/fuzz/fuzz_programs 1000000 7": "tests/test_fuzz_programs.py does it with fewer",
     "make ir-record": "compiles all networks; tests/test_ir_digests.py has its parts",
     "make ir-compare": "compiles all networks; tests/test_ir_digests.py has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",

@@ -203,11 +203,15 @@ class Checks {
 
   std::string WrongCall(const Call& call) const {
     if (call.fn == nullptr) return "has no code";
-    if (call.grid < 0 || call.grid > kMostItems || call.grain < 1) return "has no such work items";
+    Checked nbytes(0);
     for (int id : call.buffers) {
       if (Bytes(id) < 0) return "names a missing buffer";
       if (!Placed(id)) return "names a part of a buffer that its loops do not move";
+      nbytes = nbytes + Bytes(id);
     }
+    // More items than bytes never run: there is no memory for what they work on.
+    const bool held = call.grid <= kMostItems || !nbytes.ok() || call.grid <= nbytes.value();
+    if (call.grid < 0 || !held || call.grain < 1) return "has no such work items";
     return call.fn == RunCustom && !IsCustom(call) ? "of a kernel has wrong buffers" : "";
   }
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.codegen import contract_loops, contract_tiling, emit
+from habana_tf.compiler.codegen import contract_results, contract_tiling, emit
 from habana_tf.compiler.codegen.contract import (
     ContractSpec,
     Operand,
@@ -340,8 +340,8 @@ class ScaleAndBias:
 @pytest.mark.parametrize("samples", [2, 16])
 def test_epilogue(samples: int, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the sum in one piece and split; written out per vector and in a loop over the tile."""
-    monkeypatch.setattr(contract_loops, "INLINE", inline)
-    monkeypatch.setattr(contract_loops, "INLINE_LONG", inline)
+    monkeypatch.setattr(contract_results, "INLINE", inline)
+    monkeypatch.setattr(contract_results, "INLINE_LONG", inline)
     case = filter_gradient(samples, 28, 2, 18, 3)
     bias = (0, 0, 0, 1, 0, 0, 0)
     spec = ContractSpec(case.spec.extents, case.spec.a, case.spec.b, case.spec.out, (bias, case.spec.out.strides))

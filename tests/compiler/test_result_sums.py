@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from habana_tf._native import _bridge
 from habana_tf.compiler import fuse
 from habana_tf.compiler.body import Body, Constant, Reduction
-from habana_tf.compiler.codegen import contract_loops, contract_winograd
+from habana_tf.compiler.codegen import contract_results, contract_winograd
 from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, Point, emit_contract
 from habana_tf.compiler.codegen.contract_point import Buffer, Line, StoreResult
 from habana_tf.compiler.codegen.contract_tiles import block_plan
@@ -115,8 +115,8 @@ def test_shapes_of_networks(name: str, dtype: DType, tgt: Target) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["mlp forward", "long odd sum", "filter gradient", "same, positions in one tile"])
 def test_written_out_and_in_a_loop(name: str, packed: bool, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract_loops, "INLINE", inline)
-    monkeypatch.setattr(contract_loops, "INLINE_LONG", inline)
+    monkeypatch.setattr(contract_results, "INLINE", inline)
+    monkeypatch.setattr(contract_results, "INLINE_LONG", inline)
     assert check_sums(SHAPES[name](F32), target(), packed) is not None
 
 

@@ -50,7 +50,7 @@ def install(module: ModuleType) -> None:
 
 
 def _plan(recipe: Any) -> str:
-    from habana_tf.compiler.recipe import pack
+    from habana_tf.compiler.packed_recipe import pack
 
     _, sections = pack(recipe)
     constants = hashlib.sha256(sections["constants"]).hexdigest()
