@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .connected_feeds import connected
 from .data_dependent_sizes import decided_by_data
 from .frames import ROOT, Class, Flow
 from .ops import BOOL, CONTROL_FLOW, INT32, STRUCTURAL, device_type, has_kernel, input_types, on_cpu, output_types
@@ -55,9 +56,10 @@ class Group:
 
 def grow(view: View, flow: Flow, placement: Placement) -> list[Group]:
     """The groups worth a launch. Moves small work for the host to the CPU."""
-    order = view.topological()
-    consumers = view.consumers()
-    exits = view.exits(consumers)
+    with connected(view):
+        order = view.topological()
+        consumers = view.consumers()
+        exits = view.exits(consumers)
     cuts = decided_by_data(order)
     members: dict[Node, Key] = {}
     for node in order:
