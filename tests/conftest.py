@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 
 from tests import installation
@@ -24,6 +25,10 @@ os.environ["TF_CPU_RUNTIME_FALLBACK"] = "forbid"
 # Hypothesis also draws numbers that stand in modules loaded so far: examples would depend on which tests ran before in
 # the same process. Now they depend on its version alone, which pyproject.toml fixes.
 providers._get_local_constants = lambda: providers._local_constants
+
+# No test fails because other work keeps the machine busy.
+settings.register_profile("unhurried", settings(), deadline=None)
+settings.load_profile("unhurried")
 
 HERE = Path(__file__).parent
 FIRST = "keras_coverage", "test_recurrent.py", "test_ways_of_training.py", "test_training.py"

@@ -17,7 +17,7 @@ from habana_tf.cluster import left_to_cpu
 from habana_tf.graph.reasons import Reason
 from habana_tf.lowering import table
 from habana_tf.resolver import recompilations
-from habana_tf.resolver.by_value import MOST_VALUES
+from habana_tf.resolver.by_value import MOST_VALUES, MOST_VALUES_AND_SIZES
 from habana_tf.resolver.ranged import FIRST_PRODUCTS
 from tests.child import on_hpu
 from tests.device.changing_values import CASES
@@ -27,9 +27,12 @@ MOST_RECIPES = 12
 PRODUCTS = {"product_einsum", "product_of_rows_and_vector", "product_bf16", "product_and_gradients",
             "conv_and_gradients"}  # fmt: skip
 """Cases with products that run eagerly by themselves: of those many shapes have code of their own first."""
-BY_VALUE = {"matrix_diag", "matrix_diag_part", "matrix_set_diag", "max_pool", "max_pool_gradient", "range_of_floats",
-            "space_to_batch", "resize_area", "resize_bicubic", "resize_nearest_grad"}  # fmt: skip
+BY_VALUE = {"matrix_diag", "matrix_diag_sized", "matrix_diag_part", "matrix_set_diag", "max_pool", "max_pool_gradient",
+            "range_of_floats", "space_to_batch", "resize_area", "resize_bicubic",
+            "resize_nearest_grad"}  # fmt: skip
 """Cases in which each value decides a recipe, or the conditions of a range."""
+WITH_SIZES = {"matrix_set_diag", "max_pool_gradient"}
+"""Those of them in which each value comes with sizes of its own."""
 
 
 WITHOUT_A_CASE = {
@@ -129,7 +132,7 @@ def test_with_fallbacks_forbidden_each_value_has_its_recipe() -> None:
 @on_hpu
 def test_other_values_need_no_recipe_of_their_own_eagerly() -> None:
     with fallbacks():
-        wrong = [each for name in CASES if name not in PRODUCTS for each in _wrong(name, "eager", 24, _most(name))]
+        wrong = [each for name in CASES if name not in PRODUCTS for each in _wrong(name, "eager", *_calls(name))]
     assert not wrong, wrong
 
 
@@ -137,7 +140,7 @@ def test_other_values_need_no_recipe_of_their_own_eagerly() -> None:
 @on_hpu
 def test_other_values_need_no_recipe_of_their_own_in_a_function() -> None:
     with fallbacks():
-        wrong = [each for name in CASES for each in _wrong(name, "function", 24, _most(name))]
+        wrong = [each for name in CASES for each in _wrong(name, "function", *_calls(name))]
     assert not wrong, wrong
 
 
@@ -150,8 +153,11 @@ def test_products_by_themselves_get_a_range_after_their_first_shapes() -> None:
     assert not wrong, wrong
 
 
-def _most(name: str) -> int:
-    return 24 if name == "matrix_set_diag" else MOST_VALUES if name in BY_VALUE else MOST_RECIPES
+def _calls(name: str) -> tuple[int, int]:
+    """How many calls of a case are made, and how many recipes they may have."""
+    if name in WITH_SIZES:
+        return MOST_VALUES_AND_SIZES + 8, MOST_VALUES_AND_SIZES
+    return 24, MOST_VALUES if name in BY_VALUE else MOST_RECIPES
 
 
 @on_hpu
