@@ -8,6 +8,7 @@ pytest's own process. `on_hpu` runs a test function in a child that has loaded H
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import importlib.util
 import json
@@ -17,7 +18,7 @@ import sys
 import tempfile
 import textwrap
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,17 @@ def on_hpu(test: Callable[[], None]) -> Callable[[], None]:
 
 
 _in_child = False
+
+
+@contextlib.contextmanager
+def fallbacks() -> Iterator[None]:
+    """Within a test in a child: what cannot be compiled, or is better run on the CPU, does so, as for users."""
+    before = os.environ.pop("TF_CPU_RUNTIME_FALLBACK", None)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["TF_CPU_RUNTIME_FALLBACK"] = before
 
 
 def _serve(path: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -19,7 +16,7 @@ from habana_tf.lowering import table
 from habana_tf.resolver import recompilations
 from habana_tf.resolver.by_value import MOST_VALUES, MOST_VALUES_AND_SIZES
 from habana_tf.resolver.ranged import FIRST_PRODUCTS
-from tests.child import on_hpu
+from tests.child import fallbacks, on_hpu
 from tests.device.changing_values import CASES
 
 MOST_RECIPES = 12
@@ -63,17 +60,6 @@ def test_every_row_with_fixed_inputs_has_a_case() -> None:
     fixed = [row for row in table.rows().values() if row.fixed and not row.generic]
     met = {lowering(row) for row in fixed if row.op in called}
     assert {row.op for row in fixed if lowering(row) not in met} == set(WITHOUT_A_CASE)
-
-
-@contextmanager
-def fallbacks() -> Iterator[None]:
-    """Lets what is better run on the CPU do so."""
-    before = os.environ.pop("TF_CPU_RUNTIME_FALLBACK", None)
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.environ["TF_CPU_RUNTIME_FALLBACK"] = before
 
 
 def _wrong(name: str, mode: str, calls: int = 24, most: int = MOST_RECIPES) -> list[str]:

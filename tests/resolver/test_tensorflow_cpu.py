@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from habana_tf.lowering import table
-from tests.child import on_hpu, python
+from tests.child import fallbacks, on_hpu, python
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -3.0]], "f4")
 
@@ -28,12 +27,10 @@ def broken(*ops: str, error: type[Exception] = TypeError) -> Iterator[None]:
     for op, row in rows.items():
         assert row is not None
         table.ROWS[op] = dataclasses.replace(row, lower=fail)
-    before = os.environ.pop("TF_CPU_RUNTIME_FALLBACK", None)
     try:
-        yield
+        with fallbacks():
+            yield
     finally:
-        if before is not None:
-            os.environ["TF_CPU_RUNTIME_FALLBACK"] = before
         table.ROWS.update({op: row for op, row in rows.items() if row is not None})
 
 
