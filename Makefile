@@ -80,13 +80,11 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 # The longest first, so that none runs alone in the end.
-LATEST_TESTS := tests/keras_coverage tests/distribute tests/examples tests/device tests/test_recurrent.py \
+LATEST_TESTS := tests/keras_coverage tests/tensorflow_changes tests/distribute tests/examples tests/device \
 	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_control_flow.py \
 	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
 	tests/graph/test_updates_in_place.py \
-	tests/test_stand_ins.py tests/test_eager_kernels.py tests/test_keras_compat.py tests/test_xla_compat.py tests/test_fork.py tests/test_eager_reads.py \
-	tests/test_function_calls.py \
-	tests/test_aliases.py tests/test_rewriter_config.py tests/timeline tests/habana_frameworks tests/custom \
+	tests/tensorflow_facts/test_stand_ins.py tests/test_aliases.py tests/timeline tests/habana_frameworks tests/custom \
 	tests/clock tests/card tests/prediction
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)

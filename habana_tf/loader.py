@@ -29,6 +29,7 @@ from . import device_state, habana_variables, log, settings
 from .device_state import LoadError, is_loaded
 from .hardware import claim
 from .hardware.cards import Card, cards
+from .tensorflow_changes.context import rebuild
 from .version import __version__
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
     "is_op_override_allowed",
     "load_habana_module",
     "plugin_path",
-    "rebuild_context",
     "set_op_override_allowed",
 ]
 
@@ -112,37 +112,11 @@ def _load() -> None:
         _check_device()
         claim.arm(possible)
         if not started:
-            rebuild_context()  # as at program start-up: collectives and devices can still be configured
-    from . import (
-        eager_executor,
-        eager_kernels,
-        eager_reads,
-        fork,
-        function_calls,
-        keras_compat,
-        keras_recurrent,
-        keras_tracing,
-        keras_updates,
-        own_frames,
-        rewriter_config,
-        strategy_compat,
-        xla_compat,
-    )
+            rebuild()  # as at program start-up: collectives and devices can still be configured
+    from . import tensorflow_changes
     from .custom.op import register_all
 
-    rewriter_config.install()
-    fork.guard()
-    eager_executor.install()
-    eager_kernels.install()
-    eager_reads.install()
-    function_calls.install()
-    strategy_compat.install()
-    keras_compat.install()
-    keras_recurrent.install()
-    keras_tracing.install()
-    keras_updates.install()
-    own_frames.install()
-    xla_compat.install(traced=started)
+    tensorflow_changes.install(started)
     register_all()
     importlib.import_module("habana_tf.graph.pipeline")  # the first step of a program would wait for it
     device_state.set_loaded()
@@ -240,7 +214,7 @@ def _load_plugin(native: Any, possible: tuple[Card, ...]) -> bool:
         except Exception as error:
             raise LoadError(f"TensorFlow did not take the plugin {path}: {error}") from error
         if started:
-            rebuild_context()
+            rebuild()
     return started
 
 
@@ -249,36 +223,6 @@ def _registered() -> bool:
     import tensorflow as tf
 
     return bool(tf.config.list_physical_devices("HPU"))
-
-
-_CARRIED = (
-    "_seed", "_rng", "_config", "_device_policy", "_mirroring_policy", "_default_is_async", "_jit_compile_rewrite",
-    "_server_def", "_set_server_def_retries", "_collective_ops_server_def", "_collective_leader",
-    "_collective_scoped_allocator_enabled_ops", "_collective_use_nccl_communication", "_collective_device_filters",
-    "_coordination_service_config", "_optimizer_jit", "_intra_op_parallelism_threads",
-    "_inter_op_parallelism_threads", "_soft_device_placement", "_log_device_placement", "_operation_timeout_in_ms",
-    "_enable_mlir_graph_optimization", "_optimizer_experimental_options", "_virtual_device_map",
-)  # fmt: skip
-"""What users set on TensorFlow's context: seeds, threads, placement, optimizers, collectives."""
-
-
-def rebuild_context() -> None:
-    """Builds TensorFlow's context again, now with HPU, keeping the user's settings.
-
-    The new context is not started: as in a fresh process, devices and collectives can be configured.
-    """
-    from tensorflow.python.eager import context
-
-    old = context._context
-    hidden = set(old._physical_devices or ()) - set(old._visible_device_list)
-    context._reset_context()
-    new = context.context()
-    for name in _CARRIED:
-        if hasattr(old, name) and (name != "_rng" or old._seed is not None):
-            setattr(new, name, getattr(old, name))
-    new._initialize_physical_devices()
-    hidden_names = {device.name for device in hidden}
-    new._visible_device_list = [d for d in new._physical_devices if d.name not in hidden_names]
 
 
 def _check_device() -> None:

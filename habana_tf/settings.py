@@ -191,22 +191,14 @@ HABANA_SIM_CLUSTER_FUEL: Setting[int] = Setting(
     meaning="Number of clusters to make, to bisect a wrong result; -1 is no limit.",
     key=False,
 )
-HABANA_SIM_KERAS_JIT: Setting[bool] = Setting(
-    "HABANA_SIM_KERAS_JIT",
-    True,
-    *kind.SWITCH,
-    meaning="Have Keras 2 take jit_compile=True, and Keras 3 choose jit_compile=False by itself, while HPU is loaded.",
+HABANA_SIM_CHANGES: Setting[str | None] = Setting(
+    "HABANA_SIM_CHANGES",
+    None,
+    *kind.TEXT,
+    meaning="What is changed in TensorFlow and Keras, to find out which change is to blame: on, off, names separated "
+    "by commas, or -names for all but these (habana-tf info --changes lists them).",
     key=False,
 )
-HABANA_SIM_KERAS_TRACE: Setting[bool] = Setting(
-    "HABANA_SIM_KERAS_TRACE",
-    True,
-    *kind.SWITCH,
-    meaning="Have Keras 2 trace the step of fit once, not twice, its LSTM and GRU as parts of the step, "
-    "and updates of variables once for all.",
-    key=False,
-)
-
 HABANA_SIM_HOROVOD: Setting[bool] = Setting(
     "HABANA_SIM_HOROVOD",
     True,

@@ -31,7 +31,7 @@ settings.register_profile("unhurried", settings(), deadline=None)
 settings.load_profile("unhurried")
 
 HERE = Path(__file__).parent
-FIRST = "keras_coverage", "test_recurrent.py", "test_ways_of_training.py", "test_training.py"
+FIRST = "keras_coverage", "tensorflow_changes", "test_ways_of_training.py", "test_training.py"
 """Files and folders that take minutes and would come late: side by side with others none may be left for the end."""
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from habana_tf import opdefs
 from habana_tf import runtime_hooks as hooks
 from habana_tf.cluster import cluster
+from habana_tf.tensorflow_facts import opdefs
 
 F32, F64, I32, I64 = 1, 2, 3, 9
 

@@ -15,6 +15,9 @@ _PRODUCTS = {"dot": "dot: pairs by one instruction", "widen": "widen: made fp32 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """Declares the command."""
+    parser.add_argument(
+        "--changes", action="store_true", help="instead what is changed in TensorFlow and Keras, and why"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(run=_info)
 
@@ -36,6 +39,8 @@ def _info(arguments: argparse.Namespace) -> int:
     from habana_tf.settings import SettingError
 
     try:
+        if arguments.changes:
+            return _changes(arguments.json)
         facts = _facts()
     except (SettingError, CardError, RankError, IsaError) as error:
         raise CommandError(str(error), 2) from error
@@ -53,6 +58,42 @@ def _info(arguments: argparse.Namespace) -> int:
         *((name, number) for name, number in facts["versions"].items()),
     ]
     print_table(["", ""], rows)
+    return 0
+
+
+def _changes(as_json: bool) -> int:
+    """What `load_habana_module()` replaces in TensorFlow and Keras."""
+    from habana_tf import tensorflow_changes
+
+    groups, chosen = tensorflow_changes.ALL, tensorflow_changes.wanted()
+    if as_json:
+        rows = [
+            {
+                "name": group.name,
+                "made": group in chosen,
+                "kind": group.kind,
+                "only": group.only or None,
+                "without": group.why,
+                "worth": group.worth or None,
+                "targets": [change.target for change in group.changes],
+            }
+            for group in groups
+        ]
+        print_json({"changes": rows})
+        return 0
+    print_table(
+        ["name", "for", "where", "without it", "worth"],
+        [
+            (
+                group.name if group in chosen else f"{group.name} (left out)",
+                group.kind,
+                group.only or "TensorFlow",
+                group.why,
+                group.worth,
+            )
+            for group in groups
+        ],
+    )
     return 0
 
 

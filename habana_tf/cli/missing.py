@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from habana_tf import opdefs
 from habana_tf.cli.families import module_of
 from habana_tf.ir.dtypes import DType
 from habana_tf.lowering.table import FAMILIES, rows
+from habana_tf.tensorflow_facts import opdefs
 
 
 @dataclass(frozen=True)

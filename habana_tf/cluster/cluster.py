@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from .. import opdefs
 from ..ir.dtypes import DType, from_tf
 from ..lowering.row import CUSTOM
 from ..lowering.table import LOOP, lookup
+from ..tensorflow_facts import opdefs
 from .loop_form import Form
 
 T = TypeVar("T")

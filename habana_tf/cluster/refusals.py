@@ -20,11 +20,11 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .. import opdefs
 from ..ir.dtypes import DType
 from ..ir.primitives import Node
 from ..lowering.lowering import LoweringError
 from ..lowering.table import LOOP
+from ..tensorflow_facts import opdefs
 from .lower import Walk
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .. import opdefs
 from ..ir.builder import ShapeError
 from ..ir.conditions import NeedsNumber
 from ..ir.dtypes import DType, from_tf
 from ..ir.primitives import Node
 from ..lowering.lowering import CustomLoweringError, Lowering, LoweringError
 from ..lowering.row import Lower
+from ..tensorflow_facts import opdefs
 from . import shapes as declared
 
 _PACKAGE = str(Path(__file__).parents[1])

@@ -18,11 +18,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import get_args
 
-from .. import device_state, opdefs
+from .. import device_state
 from ..ir import libraries
 from ..lowering.from_library import calling
 from ..lowering.lowering import Lowering
 from ..lowering.row import Bf16List
+from ..tensorflow_facts import opdefs
 from . import shapes as declared
 from . import signature as signatures
 from .checked import output_types

@@ -26,11 +26,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from .. import device_state, opdefs
+from .. import device_state
 from ..ir.dtypes import DType
 from ..lowering.lowering import Lowering
 from ..lowering.row import CUSTOM, ROWS, Bf16List, Generic, Lower, Row
 from ..lowering.table import registrations_of
+from ..tensorflow_facts import opdefs
 from . import shapes as declared
 from . import signature as signatures
 from .checked import checked

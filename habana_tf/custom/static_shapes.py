@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import opdefs
 from ..cluster.cluster import plain
 from ..ir import extent as ext
 from ..ir.builder import Builder
@@ -18,6 +17,7 @@ from ..ir.dtypes import from_tf
 from ..ir.extent import Extent
 from ..lowering.lowering import Lowering, LoweringError
 from ..lowering.row import Row
+from ..tensorflow_facts import opdefs
 
 Known = tuple["int | None", ...]
 

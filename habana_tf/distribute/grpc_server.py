@@ -22,7 +22,7 @@ from typing import Any
 from tensorflow.python.distribute import multi_worker_util
 from tensorflow.python.eager import context
 
-from .. import loader
+from ..tensorflow_changes.context import rebuild
 from .launcher_cluster import ClusterError
 
 __all__ = ["keys", "order", "prepare", "require", "server"]
@@ -44,7 +44,7 @@ def server() -> Any | None:
 def prepare() -> None:
     """Lets the next strategy start a server: TensorFlow takes a cluster only as at program start-up."""
     global _joined
-    loader.rebuild_context()
+    rebuild()
     _joined = 0
     _tokens.clear()
     current = context.context()  # what a strategy without a cluster has set, or one that could not start

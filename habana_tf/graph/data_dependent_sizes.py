@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .. import opdefs
 from ..cluster.cluster import SHAPE_ONLY, loop_origins, parsed
 from ..cluster.loop_form import Form
 from ..ir.dtypes import from_tf
 from ..lowering.table import LOOP, lookup
+from ..tensorflow_facts import opdefs
 from .ops import argument_names, input_types
 from .view import Node, Ref
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from .. import opdefs
-from ..opdefs import BOOL, INT32, RESOURCE, STRING, VARIANT, Argument, Kernel, OpFacts, facts
+from ..tensorflow_facts import opdefs
+from ..tensorflow_facts.opdefs import BOOL, INT32, RESOURCE, STRING, VARIANT, Argument, Kernel, OpFacts, facts
 from .view import Node
 
 __all__ = [

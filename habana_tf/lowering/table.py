@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from .. import opdefs
 from ..ir.dtypes import DType
 from ..ir.primitives import Node
+from ..tensorflow_facts import opdefs
 from . import (
     array,
     bins,

@@ -16,7 +16,7 @@ from typing import Any
 from ..card.cluster_time import UnitTime
 from ..card.lowered import Lowered
 from ..card.step_time import StepTime
-from ..opdefs import facts
+from ..tensorflow_facts.opdefs import facts
 
 PARTS = 2
 """Of a name, that a layer's is made of: the model's and the layer's."""

@@ -84,7 +84,7 @@ def compiler_sources() -> list[Path]:
     """The files whose content is in the recipe key, sorted."""
     rooms = [PACKAGE / room for room in ROOMS]
     found = {path for room in rooms for path in room.rglob("*.py")} - {PACKAGE / name for name in TELL}
-    return sorted([*found, PACKAGE / "hardware" / "cpu.py", PACKAGE / "opdefs.py"])
+    return sorted([*found, PACKAGE / "hardware" / "cpu.py", PACKAGE / "tensorflow_facts" / "opdefs.py"])
 
 
 @functools.cache

@@ -1,5 +1,5 @@
 // The op HpuToHost: what Python reads of a tensor of the card, by the thread that asks
-// (habana_tf/eager_reads.py).
+// (habana_tf/tensorflow_changes/reads.py).
 //
 // TensorFlow's own copy to the host is made by a thread of its event manager, for which the one that asks
 // sleeps: some hundred microseconds for the four bytes of a loss. An op runs on the thread that asks for it.

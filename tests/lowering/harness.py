@@ -25,7 +25,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from habana_tf import opdefs
 from habana_tf._native import _bridge
 from habana_tf.cluster import cluster as clusters
 from habana_tf.cluster.any_shape import Generic, generalize
@@ -40,6 +39,7 @@ from habana_tf.ir.primitives import Program
 from habana_tf.lowering.lowering import LoweringError
 from habana_tf.lowering.table import lookup
 from habana_tf.resolver.key_text import program_text
+from habana_tf.tensorflow_facts import opdefs
 from tests.effort import THOROUGH
 
 Backend = Callable[[Program, Sequence[Any], Sequence[Any]], list[Any]]

@@ -1,0 +1,196 @@
+"""The one way in which an attribute of TensorFlow or Keras gets another value while HPU is loaded.
+
+A `Change` names the attribute and makes the new value of the one it has. Those that belong together are a `Group`: it
+has the reason, what it is worth, and the name that HABANA_SIM_CHANGES knows it by.
+
+Invariants: an attribute is changed once, however often `install` is called, and `undo` gives its value back; a module
+that is not imported yet is changed right after its import; an attribute that is not there is an error where numbers
+depend on it, and elsewhere a line of the log.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from ..device_state import LoadError
+from .after_import import cancel, when_imported
+
+__all__ = ["Change", "ChangeError", "Group", "install", "is_made", "undo"]
+
+_log = logging.getLogger("habana_tf")
+
+
+class ChangeError(LoadError):
+    """TensorFlow has not the attribute that right numbers depend on."""
+
+
+def _nothing(started: bool) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Change:
+    """An attribute, and the new value of it.
+
+    module: the module it is in; that of a package that is not installed is never changed. attribute: its name there,
+    with dots ("Context.config"). make: gives the new value, of the present one.
+    """
+
+    module: str
+    attribute: str
+    make: Callable[[Any], Any]
+
+    @property
+    def target(self) -> str:
+        """What is changed, for people."""
+        return f"{self.module}.{self.attribute}"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Changes that are made or left out together.
+
+    why: what goes wrong, or is slow, without them. worth: what was measured; empty where numbers or errors depend on
+    it. numbers: whether numbers depend on it. only: what has the attributes ("Keras 2"); empty for every TensorFlow.
+    begin: is called after the changes, with whether TensorFlow had run ops before. end: is called before they are
+    undone.
+    """
+
+    name: str
+    why: str
+    changes: tuple[Change, ...]
+    worth: str = ""
+    numbers: bool = False
+    only: str = ""
+    begin: Callable[[bool], None] = _nothing
+    end: Callable[[], None] = lambda: None
+
+    @property
+    def kind(self) -> str:
+        """What it serves: numbers, speed, or users (errors, reports, what a program may ask for)."""
+        return "numbers" if self.numbers else "speed" if self.worth else "users"
+
+
+@dataclass
+class _Made:
+    """What was changed for a group, to be given back: owner, name, value, and whether the owner itself had it."""
+
+    values: list[tuple[Any, str, Any, bool]] = field(default_factory=list)
+    changed: set[Change] = field(default_factory=set)
+
+
+_made: dict[str, _Made] = {}
+
+
+def is_made(group: Group) -> bool:
+    """Whether it is installed."""
+    return group.name in _made
+
+
+def install(group: Group, started: bool = False) -> None:
+    """Makes the changes of a group, or has them made when their modules are imported. A second call does nothing.
+
+    Raises ChangeError where numbers depend on an attribute that is not there.
+    """
+    if group.name in _made:
+        return
+    _made[group.name] = _Made()
+    try:
+        for change in group.changes:
+            if group.numbers:
+                _import(group, change)
+            when_imported(change.module, _changing(group, change))
+        group.begin(started)
+    except BaseException:
+        undo(group)
+        raise
+
+
+def undo(group: Group) -> None:
+    """Gives every attribute of a group its value back."""
+    made = _made.get(group.name)
+    if made is None:
+        return
+    group.end()
+    for change in group.changes:
+        cancel(change.module, _changing(group, change))
+    while made.values:
+        owner, name, value, own = made.values.pop()
+        if own:
+            setattr(owner, name, value)
+        else:
+            delattr(owner, name)
+    del _made[group.name]
+
+
+def missing(groups: Iterable[Group]) -> list[str]:
+    """The targets that are not there, of modules that can be imported; for tests and `habana-tf info --changes`."""
+    found = []
+    for group in groups:
+        for change in group.changes:
+            try:
+                _owner(importlib.import_module(change.module), change)
+            except (ImportError, AttributeError):
+                found.append(change.target)
+    return found
+
+
+def _import(group: Group, change: Change) -> None:
+    try:
+        importlib.import_module(change.module)
+    except ImportError:
+        raise _error(group, change) from None
+
+
+def _error(group: Group, change: Change) -> ChangeError:
+    import tensorflow as tf
+
+    return ChangeError(
+        f"TensorFlow {tf.__version__} has no {change.target}, on which right numbers depend (without, {group.why}): "
+        "install a release from 2.15 to 2.21 (pip install 'tensorflow>=2.15,<2.22'), or leave it out "
+        f"(HABANA_SIM_CHANGES=-{group.name})"
+    )
+
+
+@dataclass(frozen=True)
+class _changing:
+    """Makes a change in its module. Equal for equal changes, so that one that waits can be cancelled."""
+
+    group: Group
+    change: Change
+
+    def __call__(self, module: ModuleType) -> None:
+        group, change = self.group, self.change
+        made = _made[group.name]
+        if change in made.changed:
+            return
+        made.changed.add(change)
+        try:
+            owner, name = _owner(module, change)
+            value = getattr(owner, name)
+        except AttributeError:
+            if group.numbers:
+                raise _error(group, change) from None
+            version = getattr(sys.modules[module.__name__.split(".")[0]], "__version__", "")
+            _log.info(
+                "%s %s: no %s, so %s is left out", module.__name__.split(".")[0], version, change.target, group.name
+            )
+            return
+        made.values.append((owner, name, value, name in vars(owner)))
+        setattr(owner, name, change.make(value))
+
+
+def _owner(module: ModuleType, change: Change) -> tuple[Any, str]:
+    """What has the attribute, and its name there. Raises AttributeError where it is not there."""
+    *path, name = change.attribute.split(".")
+    owner: Any = module
+    for part in path:
+        owner = getattr(owner, part)
+    getattr(owner, name)
+    return owner, name

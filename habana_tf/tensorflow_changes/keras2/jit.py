@@ -1,0 +1,34 @@
+"""Keras 2 takes `jit_compile=True` beside HPU.
+
+Keras 2 refuses it with a warning where TensorFlow has any device of a plugin. While HPU is the only one it is taken, as
+Keras 3 does: what it marks is compiled by HPU (`xla.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..change import Group
+from .packages import ONLY, changes
+
+__all__ = ["JIT"]
+
+
+def _beside_hpu(check: Callable[[bool], bool]) -> Callable[[bool], bool]:
+    """Keras 2's check of `jit_compile=True`, which HPU passes. Keras' optimizers ask it too, but for a GPU as well."""
+
+    def can_jit_compile(warn: bool = False) -> bool:
+        from tensorflow.python import pywrap_tfe
+
+        kinds = {name.rsplit(b":", 2)[-2] for name in pywrap_tfe.TF_ListPluggablePhysicalDevices()}
+        return kinds == {b"HPU"} or check(warn)
+
+    return can_jit_compile
+
+
+JIT = Group(
+    "keras2_jit",
+    "Keras refuses jit_compile=True with a warning, and the attribute reads False",
+    changes("utils.tf_utils", "can_jit_compile", _beside_hpu),
+    only=ONLY,
+)
