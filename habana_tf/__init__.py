@@ -16,7 +16,7 @@ from . import aliases as _aliases
 try:
     import _habana_tf_horovod as _startup  # beside the package where it is installed
 except ImportError:
-    from .startup import _habana_tf_horovod as _startup
+    from .horovod.startup import _habana_tf_horovod as _startup
 
 from .version import __version__
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from .loader import is_op_override_allowed as is_op_override_allowed
     from .loader import load_habana_module as load_habana_module
     from .loader import set_op_override_allowed as set_op_override_allowed
-    from .memory import memory_report as memory_report
     from .prediction.compare import compare as compare
     from .prediction.predict import predict as predict
+    from .resolver.memory import memory_report as memory_report
     from .resolver.recompilations import recompilation_report as recompilation_report
 
 _WHERE = {
@@ -48,7 +48,7 @@ _WHERE = {
     "card_time_report": "clock.report",
     "explain": "graph.explain",
     "placement_report": "graph.report",
-    "memory_report": "memory",
+    "memory_report": "resolver.memory",
     "predict": "prediction.predict",
     "compare": "prediction.compare",
     "recompilation_report": "resolver.recompilations",

@@ -32,16 +32,21 @@ HABANAS = frozenset(
      "synapse_logger_helpers", "sysconfig"}
 )  # fmt: skip
 """What is in `habana_frameworks/tensorflow`."""
+ELSEWHERE = {"bf16_config": "graph.bf16_config"}
+"""Modules that Habana has under a name of its own, and where they are in habana_tf."""
 
 _OURS = "habana_tf."
 _THEIRS = "habana_frameworks.tensorflow."
 
 
 def real_name(name: str) -> str | None:
-    """The real name of a module, given its other name; None for a real name, or a module of another package."""
+    """The real name of a module, given another name; None for a real name, or a module of another package."""
     for here, there, is_theirs in ((_OURS, _THEIRS, True), (_THEIRS, _OURS, False)):
         if name.startswith(here):
             below = name[len(here) :]
+            first, dot, rest = below.partition(".")
+            if first in ELSEWHERE:
+                return f"{_OURS}{ELSEWHERE[first]}{dot}{rest}"
             return there + below if (below.partition(".")[0] in HABANAS) is is_theirs else None
     return None
 

@@ -25,10 +25,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import device_state, habana_variables, log, settings
-from .device_state import LoadError, is_loaded
-from .hardware import claim
+from . import log, settings
+from .hardware import claim, device_state
 from .hardware.cards import Card, cards
+from .hardware.device_state import LoadError, is_loaded
+from .settings import habana as habana_variables
 from .tensorflow_changes.context import rebuild
 from .version import __version__
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from . import settings
-from .escaped import escaped
+from .files.escaped import escaped
 
 __all__ = ["configure", "level"]
 

@@ -111,8 +111,8 @@ def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | Non
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:
     """TensorFlow's placed graph after the graph pass, or None when there is nothing to do."""
-    from . import habana_variables
     from .graph import foreseen_work, pipeline
+    from .settings import habana as habana_variables
 
     foreseen_work.announce_graph(graph)
     habana_variables.announce()  # scripts set some after loading

@@ -55,7 +55,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def without_hpu() -> Iterator[None]:
     """Nothing loads HPU in pytest's own process: all tests that it runs later would run on it."""
-    from habana_tf import device_state  # not before pytest has left the sources
+    from habana_tf.hardware import device_state
 
     before = device_state.is_loaded()
     yield

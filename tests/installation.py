@@ -36,7 +36,7 @@ def out_of_date(root: Path = ROOT, environment: Path | None = None) -> str | Non
     if package != root / "habana_tf":
         for source in sorted((*root.glob("habana_tf/**/*.py"), *root.glob("habana_frameworks/**/*.py"))):
             name = source.relative_to(root)
-            if name.parts[1] == "startup":  # installed beside the package, without what says so
+            if name.parts[1:3] == ("horovod", "startup"):  # installed beside the package, without what says so
                 if name.name == "__init__.py":
                     continue
                 name = Path(name.name)

@@ -180,7 +180,7 @@ def _run(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("root", [OURS, THEIRS])
 def test_as_a_program(root: str) -> None:
-    for module in ("multinode_helpers", "media.habana_dataset", "environment"):
+    for module in ("multinode_helpers", "media.habana_dataset", "files.trust"):
         done = _run("-c", f"""if True:
             import runpy
             names = runpy.run_module("{root}.{module}", run_name="__main__", alter_sys=True)
@@ -204,9 +204,9 @@ def test_importing_stays_light() -> None:
         import sys
         import habana_tf
         names = {each for each in sys.modules if each.startswith(("habana", "_habana"))}
-        assert names <= {"habana_tf", "habana_tf.aliases", "_habana_tf_horovod", "habana_tf.startup",
+        assert names <= {"habana_tf", "habana_tf.aliases", "_habana_tf_horovod", "habana_tf.horovod.startup",
                          "habana_tf.version",
-                         "habana_tf.startup._habana_tf_horovod"}, names
+                         "habana_tf.horovod.startup._habana_tf_horovod"}, names
         import habana_frameworks.tensorflow
         new = {each for each in sys.modules if each.startswith(("habana", "_habana"))} - names
         assert new == {"habana_frameworks", "habana_frameworks.tensorflow"}, new
@@ -241,7 +241,7 @@ def test_threads_that_import_by_both_names_get_one_module() -> None:
         from tests.habana_frameworks import modules
         names = [name for name in modules.HABANAS if name.split(".")[0] in ("media", "sysconfig", "lib_utils",
                  "habana_device", "multinode_helpers", "library_loader", "habana_ops", "setting")]
-        asked = [f"{root}.{name}" for name in [*names, "settings", "trust", "hardware.chips"]
+        asked = [f"{root}.{name}" for name in [*names, "settings", "files.trust", "hardware.chips"]
                  for root in (modules.OURS, modules.THEIRS)]
         got, start = [], threading.Barrier(8)
 

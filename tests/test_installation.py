@@ -45,14 +45,21 @@ def test_pytest_is_started_anywhere(words: list[str], folder: str) -> None:
     assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr
 
 
+STARTUP = "habana_tf/horovod/startup/_start.py"
+
+
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A source tree and an environment in `env` that has a copy of its package."""
-    for name in ("habana_tf/loader.py", "habana_tf/startup/_start.py", "habana_frameworks/tensorflow/__init__.py"):
-        for path in (tmp_path / name, tmp_path / "env" / name.replace("habana_tf/startup/", "")):
+    for name in (
+        "habana_tf/loader.py",
+        STARTUP,
+        "habana_frameworks/tensorflow/__init__.py",
+    ):
+        for path in (tmp_path / name, tmp_path / "env" / name.replace("habana_tf/horovod/startup/", "")):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text("x = 1\n")
-    (tmp_path / "habana_tf/startup/__init__.py").write_text("")  # not installed
+    (tmp_path / "habana_tf/horovod/startup/__init__.py").write_text("")  # not installed
     (tmp_path / "kernels").mkdir()
     (tmp_path / "kernels" / "card.cc").write_text("")
     spec = type("Spec", (), {"origin": str(tmp_path / "env/habana_tf/__init__.py")})
@@ -62,7 +69,11 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_copy_of_the_sources_has_to_be_as_they_are(root: Path) -> None:
     assert out_of_date(root, root / "env") is None
-    for name in ("habana_tf/loader.py", "habana_frameworks/tensorflow/__init__.py", "habana_tf/startup/_start.py"):
+    for name in (
+        "habana_tf/loader.py",
+        "habana_frameworks/tensorflow/__init__.py",
+        STARTUP,
+    ):
         (root / name).write_text("x = 2\n")
         said = out_of_date(root, root / "env")
         assert said is not None and Path(name).name in said and "make dev" in said

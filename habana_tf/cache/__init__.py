@@ -12,7 +12,7 @@ directory and without TensorFlow: `entries`, `verify`, `prune`, `clear`, `health
 `totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see `bundle`); those raise.
 `RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
 
-`key` names the parts of a key, `entry` describes the file, `habana_tf.trust` and `signature` say what is believed,
+`key` names the parts of a key, `entry` describes the file, `files.trust` and `signature` say what is believed,
 `reader` looks into the directory, `listing` at all of it, `disk` is the disk level, `bounds` keeps it small,
 `recipe_cache` is what a process has of it, `counters` counts, `journal` remembers. docs/recipe-cache.md has the format
 and the threat model.
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from habana_tf.cache.reader import ReadOnly as ReadOnly
     from habana_tf.cache.recipe_cache import KnownFailure as KnownFailure
     from habana_tf.cache.recipe_logger import RecipeLogger as RecipeLogger
-    from habana_tf.trust import Refused as Refused
+    from habana_tf.files.trust import Refused as Refused
 
 _NAMES = {
     ".bounds": "Swept",
@@ -82,7 +82,7 @@ _NAMES = {
     ".process_cache": "compiling lookup stats store store_failure",
     ".reader": "NoDirectory NoPath ReadOnly",
     ".recipe_logger": "RecipeLogger",
-    "..trust": "Refused",
+    "..files.trust": "Refused",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 

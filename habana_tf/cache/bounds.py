@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from habana_tf import trust
 from habana_tf.cache import files
-from habana_tf.trust import Policy
+from habana_tf.files import trust
+from habana_tf.files.trust import Policy
 
 __all__ = ["MINIMUM_AGE", "QUARANTINE", "Bounds", "Swept", "sweep", "total_bytes"]
 

@@ -24,11 +24,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-from habana_tf import trust
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import EntryError
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.reader import Options, Reader, ReadOnly, root_of
+from habana_tf.files import trust
 
 __all__ = ["BUNDLE_VERSION", "BundleError", "Exported", "Imported", "export_bundle", "import_bundle", "read_bundle"]
 

@@ -13,7 +13,6 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from habana_tf import trust
 from habana_tf.cache import journal
 from habana_tf.cache.bounds import Swept, sweep, total_bytes
 from habana_tf.cache.disk import Store
@@ -21,6 +20,7 @@ from habana_tf.cache.entry import EntryError
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.lock import LockUnavailable
 from habana_tf.cache.reader import VERSION, Reader, ReadOnly
+from habana_tf.files import trust
 
 __all__ = ["Health", "Verified", "clear", "entries", "file_system", "health", "prune", "verify"]
 

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from habana_tf import trust
 from habana_tf.cache import files
 from habana_tf.cache.bounds import QUARANTINE, Bounds, sweep
 from habana_tf.cache.counters import Stats
@@ -24,8 +23,9 @@ from habana_tf.cache.entry import Entry, EntryError
 from habana_tf.cache.listing import shards, start_of
 from habana_tf.cache.lock import LockUnavailable, byte_lock
 from habana_tf.cache.reader import Options, Reader
-from habana_tf.escaped import escaped
-from habana_tf.trust import Refused
+from habana_tf.files import trust
+from habana_tf.files.escaped import escaped
+from habana_tf.files.trust import Refused
 
 __all__ = ["Note", "Store"]
 

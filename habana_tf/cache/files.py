@@ -13,8 +13,8 @@ import re
 import time
 from contextlib import suppress
 
-from habana_tf import trust
-from habana_tf.trust import Policy
+from habana_tf.files import trust
+from habana_tf.files.trust import Policy
 
 __all__ = [
     "SUFFIX",

@@ -27,12 +27,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from habana_tf import trust
 from habana_tf.cache import files
 from habana_tf.cache.entry import LAST
 from habana_tf.cache.key import Key, understood
 from habana_tf.cache.nearest import Candidate, candidates, nearest
 from habana_tf.cache.reader import Reader
+from habana_tf.files import trust
 
 if TYPE_CHECKING:
     from habana_tf.cache.disk import Store

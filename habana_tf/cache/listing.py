@@ -6,10 +6,10 @@ import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from habana_tf import trust
 from habana_tf.cache import files
 from habana_tf.cache.entry import EntryError, Header, Start, decode_start
-from habana_tf.trust import Policy, Refused
+from habana_tf.files import trust
+from habana_tf.files.trust import Policy, Refused
 
 __all__ = ["Listed", "contents", "entries", "shards", "start_of"]
 

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from habana_tf import trust
 from habana_tf.cache import files
 from habana_tf.cache.entry import EntryError
 from habana_tf.cache.key import Key
 from habana_tf.cache.listing import shards, start_of
-from habana_tf.trust import Policy, Refused
+from habana_tf.files import trust
+from habana_tf.files.trust import Policy, Refused
 
 __all__ = ["Candidate", "candidates", "nearest"]
 

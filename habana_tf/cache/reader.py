@@ -19,12 +19,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from habana_tf import settings, trust
+from habana_tf import settings
 from habana_tf.cache import entry as entry_format
 from habana_tf.cache import files
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.listing import Listed, contents, entries
-from habana_tf.trust import Policy, Refused
+from habana_tf.files import trust
+from habana_tf.files.trust import Policy, Refused
 
 if TYPE_CHECKING:
     from habana_tf.cache.signature import SigningKey

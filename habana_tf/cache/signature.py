@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from habana_tf.cache.entry import signed_bytes
-from habana_tf.trust import Refused
+from habana_tf.files.trust import Refused
 
 __all__ = ["LEAST_BYTES", "MOST_BYTES", "SigningKey"]
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 from habana_tf.cli.output import CommandError
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 _EPILOG = """\
 examples:

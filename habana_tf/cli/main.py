@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 from habana_tf.cli.lazy_parsers import Later, listed
 from habana_tf.cli.output import CommandError
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 from habana_tf.version import __version__
 
 _COMMANDS = (
@@ -71,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _check_environment() -> None:
     """Raises CommandError for a variable of ours that does not exist. Most environments have none at all."""
     if any(name.startswith("HABANA_SIM_") for name in os.environ):
-        from habana_tf import habana_variables, settings
+        from habana_tf import settings
+        from habana_tf.settings import habana as habana_variables
 
         try:
             habana_variables.check()

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 FILE_WIDTH = 200
 """A file or a pipe has no width: lines there are as long as they need to be, up to this."""

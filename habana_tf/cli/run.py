@@ -10,7 +10,7 @@ import sys
 
 from habana_tf.cli.numbers import seconds, whole
 from habana_tf.cli.output import CommandError
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 from habana_tf.launcher.plan import RSH
 
 _EPILOG = """\

@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 import os
 
-from habana_tf import habana_variables, settings
+from habana_tf import settings
 from habana_tf.cli.output import print_json, print_table
+from habana_tf.settings import habana as habana_variables
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

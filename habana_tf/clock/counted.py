@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from habana_tf import device_state
+from habana_tf.hardware import device_state
 
 __all__ = ["Counted", "Launches", "now", "since_loading"]
 

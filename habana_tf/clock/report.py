@@ -18,12 +18,11 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from habana_tf import device_state
+from habana_tf.card.drawn import Drawn
 from habana_tf.card.network import exposed_seconds, sum_seconds
 from habana_tf.card.parameters import FITTED
-from habana_tf.drawn import Drawn
 from habana_tf.graph.report import placement_report
-from habana_tf.hardware import ranks
+from habana_tf.hardware import device_state, ranks
 from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
 

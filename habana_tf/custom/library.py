@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import get_args
 
-from .. import device_state
+from ..hardware import device_state
 from ..ir import libraries
 from ..lowering.from_library import calling
 from ..lowering.lowering import Lowering

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from .. import device_state
+from ..hardware import device_state
 from ..ir.dtypes import DType
 from ..lowering.lowering import Lowering
 from ..lowering.row import CUSTOM, ROWS, Bf16List, Generic, Lower, Row

@@ -25,11 +25,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ..bf16_config import BUILT_IN, Config
 from ..ir.dtypes import DType
 from ..lowering.row import Row
 from ..lowering.table import lookup
 from ..tensorflow_facts import opdefs
+from .bf16_config import BUILT_IN, Config
 from .ops import Argument, argument_names, attr, facts, input_types, output_names, output_types
 from .placement import Placement
 from .view import Node, Ref, View

@@ -10,7 +10,8 @@ import itertools
 import logging
 import os
 
-from .. import settings, trust
+from .. import settings
+from ..files import trust
 from .view import View
 
 _graphs = itertools.count()

@@ -14,7 +14,7 @@ ran on the CPU too. Input pipelines, tables and variables are left out.
 from __future__ import annotations
 
 from ..cluster import left_to_cpu
-from ..device_state import is_loaded
+from ..hardware.device_state import is_loaded
 from ..lowering.table import lookup
 from .ops import RESOURCE, STRING, VARIANT, device_type, facts, kernels
 from .placement import computes

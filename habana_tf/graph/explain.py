@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from ..device_state import is_loaded
+from ..hardware.device_state import is_loaded
 from .rehearsal import RehearsalError, rehearse
 from .report import GraphRecord, PlacementReport, refused_rows, text
 

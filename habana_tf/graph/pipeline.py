@@ -15,9 +15,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import bf16_config, settings
+from .. import settings
 from . import (
     bf16,
+    bf16_config,
     conds_by_shape,
     conds_to_selects,
     constants,

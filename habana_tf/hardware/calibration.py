@@ -25,7 +25,8 @@ import time
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, cast
 
-from habana_tf import settings, trust
+from habana_tf import settings
+from habana_tf.files import trust
 
 __all__ = ["Answer", "Products", "bf16_products", "cpu_model", "directory", "forget", "measure"]
 

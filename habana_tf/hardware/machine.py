@@ -22,7 +22,7 @@ import stat
 import threading
 
 from habana_tf import settings
-from habana_tf.trust import Refused, check
+from habana_tf.files.trust import Refused, check
 
 __all__ = ["MachineError", "directory", "for_claiming", "for_reading"]
 

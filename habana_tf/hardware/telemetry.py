@@ -15,7 +15,7 @@ import sys
 import time
 from dataclasses import dataclass
 
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 from habana_tf.hardware import machine
 
 __all__ = ["Holder", "Telemetry", "held_here", "holder"]

@@ -34,7 +34,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any, TextIO
 
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 from habana_tf.launcher import guard, processes, reach
 
 _NOTE, _MOST_NOTE_BYTES = "checkpoint", 4096

@@ -13,7 +13,8 @@ import os
 import re
 from collections.abc import Sequence
 
-from habana_tf import habana_variables, settings
+from habana_tf import settings
+from habana_tf.settings import habana as habana_variables
 
 __all__ = ["NAME", "carried", "known", "left_here"]
 

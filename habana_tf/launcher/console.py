@@ -18,8 +18,8 @@ import shutil
 from collections.abc import Iterator
 from typing import IO
 
-from habana_tf import trust
-from habana_tf.escaped import escaped
+from habana_tf.files import trust
+from habana_tf.files.escaped import escaped
 
 _CLEAR = "\r\x1b[K"
 _COLOURS = (36, 33, 35, 32, 34, 31)

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any
 
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 from habana_tf.launcher import processes
 from habana_tf.launcher.agent import END, FAILED, KILL
 from habana_tf.launcher.console import Console

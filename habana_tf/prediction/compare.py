@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..drawn import Drawn
+from ..card.drawn import Drawn
 from ..hardware.chips import chips as all_chips
 from .predict import costed, foreseen
 from .prediction import Prediction

@@ -6,8 +6,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from .. import bf16_config, loader, settings
+from .. import loader, settings
 from ..card.step_time import step_time
+from ..graph import bf16_config
 from ..hardware.chips import chip as chip_named
 from ..resolver.garbage_collection import held
 from .foreseen import Foreseen, PredictionError, foresee

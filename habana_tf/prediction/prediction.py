@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from ..card.drawn import Drawn
 from ..card.growth import largest
 from ..card.lowered import Lowered
 from ..card.step_time import StepTime
-from ..drawn import Drawn
 from .foreseen import HostOp
 from .layers import Layer, layers
 

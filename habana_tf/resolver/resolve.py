@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from habana_tf import memory
 from habana_tf.cluster.cluster import content_digest
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe, TooLarge
@@ -24,6 +23,7 @@ from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
 from habana_tf.lowering.lowering import CustomLoweringError
 from habana_tf.lowering.table import LOOP
+from habana_tf.resolver import memory
 
 from . import programs, recipes
 from .by_value import had_enough, run_on_cpu

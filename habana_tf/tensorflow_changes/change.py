@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from ..device_state import LoadError
+from ..hardware.device_state import LoadError
 from .after_import import cancel, when_imported
 
 __all__ = ["Change", "ChangeError", "Group", "install", "is_made", "undo"]

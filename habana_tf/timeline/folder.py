@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from habana_tf import trust
+from habana_tf.files import trust
 
 __all__ = ["SUFFIX", "read", "write"]
 

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf import trust
 from habana_tf.cache import bounds, files, journal, lock
 from habana_tf.cache.bounds import Bounds, Swept, sweep
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, encode
 from habana_tf.cache.reader import VERSION, Options
+from habana_tf.files import trust
 from tests.child import environment
 
 DAY = 86400.0

@@ -19,7 +19,7 @@ from habana_tf.cache.entry import Entry, encode
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.reader import NoDirectory, Options, Reader, ReadOnly
 from habana_tf.cache.recipe_cache import RecipeCache
-from habana_tf.trust import Refused
+from habana_tf.files.trust import Refused
 
 
 @pytest.fixture

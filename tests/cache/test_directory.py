@@ -16,7 +16,7 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.lock import LockUnavailable
 from habana_tf.cache.reader import VERSION, NoDirectory, ReadOnly
 from habana_tf.cache.recipe_cache import RecipeCache
-from habana_tf.trust import Refused
+from habana_tf.files.trust import Refused
 
 
 @pytest.fixture

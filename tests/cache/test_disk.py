@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf import trust
 from habana_tf.cache import journal
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, decode, encode
 from habana_tf.cache.reader import VERSION, Options
+from habana_tf.files import trust
 from tests.versions import as_root
 
 NOBODY = 65534

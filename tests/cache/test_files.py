@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf import trust
 from habana_tf.cache import files
+from habana_tf.files import trust
 
 
 @pytest.fixture

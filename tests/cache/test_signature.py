@@ -19,7 +19,7 @@ from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry, decode, encode, signed_bytes
 from habana_tf.cache.reader import Options
 from habana_tf.cache.signature import SigningKey
-from habana_tf.trust import Refused
+from habana_tf.files.trust import Refused
 from tests.versions import as_root
 
 ONE, OTHER = SigningKey(b"one secret of many"), SigningKey(b"quite another one")

@@ -267,7 +267,7 @@ def test_a_training_step_with_a_kernel_in_it() -> None:
 
     assert float(step()) == 7.5  # (v / 2)^2
     np.testing.assert_allclose(v, [[0.75, 1.5], [2.25, 3.0]])
-    from habana_tf import bf16_config
+    from habana_tf.graph import bf16_config
     from habana_tf.graph.report import placement_report
 
     w = tf.constant(np.eye(2, dtype="f4"))

@@ -225,7 +225,7 @@ def test_keras_trains_with_it() -> None:
 
 @on_hpu
 def test_the_bf16_lists_of_the_package_know_it_and_a_configuration_of_the_user_rules(tmp_path: Any = None) -> None:
-    from habana_tf import bf16_config
+    from habana_tf.graph import bf16_config
     from habana_tf.graph.report import placement_report
 
     w = tf.constant(np.eye(6, dtype="f4"))

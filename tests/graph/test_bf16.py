@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tensorflow.core.framework import graph_pb2
 
-from habana_tf import bf16_config
-from habana_tf.graph import bf16, pipeline, placement, report
+from habana_tf.graph import bf16, bf16_config, pipeline, placement, report
 from habana_tf.graph.bf16 import Why
 from tests.child import on_hpu, python
 from tests.graph.harness import Item, build, cluster_ops, launches, read, run, v1, variable, view

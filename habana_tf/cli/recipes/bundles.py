@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from habana_tf.cli.output import print_json, size
 from habana_tf.cli.recipes.common import action, header, only_match, opened, rows_of
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 if TYPE_CHECKING:
     from habana_tf.cache import Exported, Imported

@@ -27,7 +27,7 @@ from habana_tf.cli.recipes.common import (
     ops_text,
     rows_of,
 )
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 if TYPE_CHECKING:
     from habana_tf.cache import Difference, Listed, Miss

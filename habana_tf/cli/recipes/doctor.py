@@ -6,7 +6,7 @@ import argparse
 
 from habana_tf.cli.output import Styled, print_json, print_table, size
 from habana_tf.cli.recipes.common import action
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 _LITTLE_SPACE = 256 << 20
 

@@ -21,7 +21,7 @@ from habana_tf.cli.recipes.common import (
     rows_of,
     shortened,
 )
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 if TYPE_CHECKING:
     from habana_tf.cache.listing import Listed

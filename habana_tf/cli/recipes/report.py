@@ -10,7 +10,7 @@ from habana_tf.cli.output import CommandError, print_json, size
 from habana_tf.cli.recipes.common import action, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.predicted import predictions
 from habana_tf.cli.recipes.stats import run_json
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from habana_tf.cli.output import CommandError, duration, painted, print_json, size
 from habana_tf.cli.recipes.common import action, age, byte_size, opened
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 
 def declare_verify(parser: argparse.ArgumentParser) -> None:

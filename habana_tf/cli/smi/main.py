@@ -12,14 +12,14 @@ import sys
 import time
 from collections.abc import Sequence
 
-from habana_tf import habana_variables
 from habana_tf.cli.output import CommandError
 from habana_tf.cli.smi import details, fields, network, table
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 from habana_tf.hardware import readings
 from habana_tf.hardware.cards import Card, CardError, cards
 from habana_tf.hardware.machine import MachineError
 from habana_tf.settings import SettingError
+from habana_tf.settings import habana as habana_variables
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.cli.output import CommandError, duration, size
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 _EPILOG = """\
 examples:

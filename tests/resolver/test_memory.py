@@ -7,10 +7,10 @@ from collections import OrderedDict
 
 import pytest
 
-from habana_tf import memory
-from habana_tf.memory import LaunchMemory, MemoryReport, memory_report
+from habana_tf.resolver import memory
+from habana_tf.resolver.memory import LaunchMemory, MemoryReport, memory_report
 
-from .child import python
+from ..child import python
 
 MIB = 1 << 20
 
@@ -28,7 +28,7 @@ def test_it_prints_and_is_json() -> None:
 
 
 def test_without_the_device_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("habana_tf.device_state.is_loaded", lambda: False)
+    monkeypatch.setattr("habana_tf.hardware.device_state.is_loaded", lambda: False)
     with pytest.raises(RuntimeError, match="load_habana_module"):
         memory_report()
 

@@ -1,7 +1,7 @@
 """Tells habana_tf that Horovod's TensorFlow part is being imported: all that runs of habana_tf at the start of Python.
 
 What: a finder that compares each name that is imported with one string. When it is that of Horovod's ops, it hands over
-to `habana_tf.horovod_compat`, which loads HPU if the program wants it, as Habana's own Horovod does.
+to `habana_tf.horovod.changes`, which loads HPU if the program wants it, as Habana's own Horovod does.
 
 Why at the start of every Python (`habana_tf_horovod.pth`): scripts written for Gaudi may import nothing but TensorFlow
 and Horovod, and leave the rest to `hvd.init()`. What says that they want HPU is a variable of Habana's, which they may
@@ -27,11 +27,11 @@ class Finder:
             return None
         in_use = any(module in sys.modules for module in _OURS)
         before = set(sys.modules)
-        from habana_tf import horovod_compat
+        from habana_tf.horovod import changes
 
         _asking = True  # the other finders are asked in there
         try:
-            spec, wanted = horovod_compat.watched(MODULE, in_use)
+            spec, wanted = changes.watched(MODULE, in_use)
         finally:
             _asking = False
         if not wanted:  # as if we had not been here, so that the program's own import of habana_tf is noticed
@@ -46,6 +46,6 @@ def install() -> None:
     if Finder not in sys.meta_path:
         sys.meta_path.insert(0, Finder)
     if MODULE in sys.modules and "habana_tf" in sys.modules:
-        from habana_tf import horovod_compat
+        from habana_tf.horovod import changes
 
-        horovod_compat.adopt()
+        changes.adopt()

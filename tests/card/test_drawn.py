@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from habana_tf.drawn import Drawn
+from habana_tf.card.drawn import Drawn
 
 
 class Report(Drawn):

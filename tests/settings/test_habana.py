@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from habana_tf import habana_variables, settings
+from habana_tf import settings
+from habana_tf.settings import habana as habana_variables
 from tests.child import python
 
 # What scripts for Gaudi set, from Habana's documentation and its public models.

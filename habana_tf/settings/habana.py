@@ -1,4 +1,4 @@
-"""Environment variables of Habana's software beside those of `settings.py`: what of them has no effect here, and why.
+"""Environment variables of Habana's software beside ours: what of them has no effect here, and why.
 
 What: scripts written for Gaudi set them, so each is known by name with a reason, `load_habana_module()` says once in
 one line which of them are set in vain, and `habana-tf settings` lists them apart. A `HABANA_SIM_*` variable is ours
@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Iterable
 
-from . import settings
+from .. import settings
 
 __all__ = ["announce", "asks_for_hpu", "check", "read_by_others", "set_in_vain", "without_effect"]
 

@@ -1,7 +1,7 @@
 """What an environment variable of habana_tf is: a name, a type, a default and a meaning, read and checked on demand.
 
 What: `Setting`, and the parsers of the kinds of values there are, each beside the words that say what it allows.
-`settings.py` declares every variable with them.
+`machine.py` and `program.py` declare every variable with them.
 
 Invariants: parsers get text without blanks at its ends, never empty, and raise ValueError for what is not allowed.
 """

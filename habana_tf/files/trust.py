@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
-from habana_tf.escaped import escaped
+from habana_tf.files.escaped import escaped
 
 __all__ = [
     "OWN",

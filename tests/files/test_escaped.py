@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf import trust
 from habana_tf.cache.disk import Store
 from habana_tf.cli.main import main
-from habana_tf.escaped import escaped
+from habana_tf.files import trust
+from habana_tf.files.escaped import escaped
 from tests.cache.conftest import _make_entry
 from tests.child import environment, python
 

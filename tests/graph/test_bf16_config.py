@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from habana_tf import bf16_config, settings
+from habana_tf import settings
+from habana_tf.graph import bf16_config
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from habana_tf import trust
+from habana_tf.files import trust
 from tests.versions import as_root
 
 

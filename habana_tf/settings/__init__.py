@@ -1,0 +1,52 @@
+"""Every environment variable of habana_tf, declared once: `machine` and `program` have them, `habana` those of others.
+
+What: one module constant per variable, named as the variable itself. `HABANA_SIM_CHIP.get()` reads the
+environment at that moment, checks the text and returns a typed value; nothing is read at import and nothing
+is remembered.
+
+Why: scripts written for Gaudi set variables before or after `load_habana_module()`, in any order, so a value
+must be read where it is used. And a recipe must not be reused under a setting that would have changed it, so
+each variable says whether it is part of the recipe key.
+
+Invariants:
+- an unset or empty variable means its default; aliases are older names, tried in order after the name itself;
+- a value that is not allowed raises `SettingError`, which names the variable and what is allowed;
+- `key=True` puts the value into every recipe key; `key=False` is the exclusion list. A variable that only
+  decides *which* graph is compiled is excluded, because the cluster itself is in the key. Those that the compiler
+  reads all the same are in `resolver.key_text`, with why (today all: a CPU is in the key as the target it comes to).
+"""
+
+from __future__ import annotations
+
+from . import machine, program
+from .environment import Setting as Setting
+from .environment import SettingError as SettingError
+from .environment import shown as shown
+from .machine import *  # noqa: F403  # all of them
+from .program import *  # noqa: F403
+
+
+def declared() -> tuple[Setting[object], ...]:
+    """All settings, in the order of their files."""
+    return tuple(value for file in (machine, program) for value in vars(file).values() if isinstance(value, Setting))
+
+
+def key_parts() -> tuple[tuple[str, str], ...]:
+    """(name, value) of every setting in the recipe key, in their order."""
+    return tuple((setting.name, shown(setting.get())) for setting in declared() if setting.key)
+
+
+def excluded() -> tuple[str, ...]:
+    """Names of the settings that are not in the recipe key."""
+    return tuple(setting.name for setting in declared() if not setting.key)
+
+
+__all__ = [
+    "Setting",
+    "SettingError",
+    "declared",
+    "excluded",
+    "key_parts",
+    "shown",
+    *(setting.name for setting in declared()),
+]
