@@ -307,7 +307,8 @@ def test_threads_load_once_and_none_imports_or_logs_under_the_lock() -> None:
         """
         import logging, sys, threading
         import tensorflow as tf
-        from habana_tf import habana_variables, loader
+        from habana_tf import loader
+        from habana_tf.settings import habana as habana_variables
 
         free = []
 

@@ -92,7 +92,7 @@ def test_quarantine_goes_first_and_counts(filled: list[Path], opened: int, root:
 
 WRITER = """
 import sys
-from habana_tf import trust
+from habana_tf.files import trust
 from habana_tf.cache import files
 write_all = files.write_all
 def half(file, data):
