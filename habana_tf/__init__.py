@@ -11,30 +11,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import aliases as _aliases
+from habana_tf import aliases as _aliases
 
 try:
     import _habana_tf_horovod as _startup  # beside the package where it is installed
 except ImportError:
-    from .horovod.startup import _habana_tf_horovod as _startup
+    from habana_tf.horovod.startup import _habana_tf_horovod as _startup
 
-from .version import __version__
+from habana_tf.version import __version__
 
 if TYPE_CHECKING:
-    from .clock.keras_callback import CardTimeCallback as CardTimeCallback
-    from .clock.report import card_time_report as card_time_report
-    from .custom.library import load_op_library as load_op_library
-    from .custom.op import custom_op as custom_op
-    from .graph.explain import explain as explain
-    from .graph.report import placement_report as placement_report
-    from .loader import is_loaded as is_loaded
-    from .loader import is_op_override_allowed as is_op_override_allowed
-    from .loader import load_habana_module as load_habana_module
-    from .loader import set_op_override_allowed as set_op_override_allowed
-    from .prediction.compare import compare as compare
-    from .prediction.predict import predict as predict
-    from .resolver.memory import memory_report as memory_report
-    from .resolver.recompilations import recompilation_report as recompilation_report
+    from habana_tf.clock.keras_callback import CardTimeCallback as CardTimeCallback
+    from habana_tf.clock.report import card_time_report as card_time_report
+    from habana_tf.custom.library import load_op_library as load_op_library
+    from habana_tf.custom.op import custom_op as custom_op
+    from habana_tf.graph.explain import explain as explain
+    from habana_tf.graph.report import placement_report as placement_report
+    from habana_tf.loader import is_loaded as is_loaded
+    from habana_tf.loader import is_op_override_allowed as is_op_override_allowed
+    from habana_tf.loader import load_habana_module as load_habana_module
+    from habana_tf.loader import set_op_override_allowed as set_op_override_allowed
+    from habana_tf.prediction.compare import compare as compare
+    from habana_tf.prediction.predict import predict as predict
+    from habana_tf.resolver.memory import memory_report as memory_report
+    from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
 
 _WHERE = {
     "load_habana_module": "loader",

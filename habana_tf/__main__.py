@@ -26,7 +26,7 @@ def main(arguments: list[str]) -> None:
         raise SystemExit(f"{kind} needs an argument\n{_USAGE}")
     if kind not in ("-m", "-c") and not os.path.exists(kind):
         raise SystemExit(f"there is no script {kind!r}\n{_USAGE}")
-    from .loader import load_habana_module
+    from habana_tf.loader import load_habana_module
 
     load_habana_module()
     if kind == "-m":

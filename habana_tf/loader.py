@@ -25,13 +25,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import log, settings
-from .hardware import claim, device_state
-from .hardware.cards import Card, cards
-from .hardware.device_state import LoadError, is_loaded
-from .settings import habana as habana_variables
-from .tensorflow_changes.context import rebuild
-from .version import __version__
+from habana_tf import log, settings
+from habana_tf.hardware import claim, device_state
+from habana_tf.hardware.cards import Card, cards
+from habana_tf.hardware.device_state import LoadError, is_loaded
+from habana_tf.settings import habana as habana_variables
+from habana_tf.tensorflow_changes.context import rebuild
+from habana_tf.version import __version__
 
 __all__ = [
     "TESTED",
@@ -114,8 +114,8 @@ def _load() -> None:
         claim.arm(possible)
         if not started:
             rebuild()  # as at program start-up: collectives and devices can still be configured
-    from . import tensorflow_changes
-    from .custom.op import register_all
+    from habana_tf import tensorflow_changes
+    from habana_tf.custom.op import register_all
 
     tensorflow_changes.install(started)
     register_all()
@@ -124,7 +124,7 @@ def _load() -> None:
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's
     habana_variables.announce()
-    from .timeline import process
+    from habana_tf.timeline import process
 
     process.begin()
 
@@ -162,7 +162,7 @@ def _require_tensorflow() -> None:
 def _native() -> Any:
     """The bridge module, set up for this process."""
     try:
-        from ._native import _bridge
+        from habana_tf._native import _bridge
     except ImportError as error:
         here = Path(__file__).parents[1]
         sources = (
@@ -172,7 +172,7 @@ def _native() -> Any:
             f"the native part of habana_tf cannot be loaded ({error}). Python took the package from {here}{sources}. "
             "To build it: pip install . in the source tree, or cmake -S . -B build && cmake --build build"
         ) from error
-    from . import runtime_hooks
+    from habana_tf import runtime_hooks
 
     threads = settings.HABANA_SIM_THREADS.get()
     if threads:
@@ -201,7 +201,7 @@ def _load_plugin(native: Any, possible: tuple[Card, ...]) -> bool:
     from tensorflow.python.eager import context
     from tensorflow.python.framework import load_library
 
-    from . import runtime_hooks
+    from habana_tf import runtime_hooks
 
     path = plugin_path()
     started = context._context is not None and context._context._initialized

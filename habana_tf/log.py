@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 
-from . import settings
-from .files.escaped import escaped
+from habana_tf import settings
+from habana_tf.files.escaped import escaped
 
 __all__ = ["configure", "level"]
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .tensorflow_facts import opdefs
+from habana_tf.tensorflow_facts import opdefs
 
 if TYPE_CHECKING:
-    from ._native._bridge import GraphItem, Program
-    from .tensorflow_facts.registered import Registration
+    from habana_tf._native._bridge import GraphItem, Program
+    from habana_tf.tensorflow_facts.registered import Registration
 
 __all__ = [
     "Info",
@@ -37,21 +37,21 @@ Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
 
 def node_info(node_def: bytes) -> Info:
     """The cluster of one op that runs by itself."""
-    from .cluster import cluster
+    from habana_tf.cluster import cluster
 
     return _info(node_def, cluster.of_node(node_def))
 
 
 def cluster_info(data: bytes) -> Info:
     """What an HpuLaunch must know of its cluster; its inputs are the cluster's, in the same order."""
-    from .cluster import cluster
+    from habana_tf.cluster import cluster
 
     fixed, seeds = cluster.info(data)
     return data, [], fixed, seeds
 
 
 def _info(node_def: bytes, data: bytes) -> Info:
-    from .cluster import cluster
+    from habana_tf.cluster import cluster
 
     parsed = cluster.parsed(data)
     node = _node(node_def)
@@ -73,8 +73,8 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
     ("dataflow", dtype, info, [(result, op input)] to assign, [results] that are the op's outputs), or for an op
     that HPU cannot lower: ("stock", dtype, op, reads only, [(attribute, serialized AttrValue)]).
     """
-    from .cluster import cluster
-    from .lowering import table
+    from habana_tf.cluster import cluster
+    from habana_tf.lowering import table
 
     node = _node(node_def)
     dtype = opdefs.variable_type(node.op, {k: v.type for k, v in node.attr.items()})
@@ -92,7 +92,7 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
 
 def stock_plan(node_def: bytes) -> tuple[str, list[tuple[str, bytes]]]:
     """How TensorFlow's CPU kernel runs an op that stands on HPU."""
-    from .tensorflow_facts import stand_ins
+    from habana_tf.tensorflow_facts import stand_ins
 
     return stand_ins.plan(_node(node_def))
 
@@ -104,15 +104,15 @@ def _takes(row: Any, node: Any) -> bool:
 
 def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | None]]) -> Program:
     """The program that runs a cluster on inputs of these types, shapes and values."""
-    from .resolver import resolve as resolver
+    from habana_tf.resolver import resolve as resolver
 
     return resolver.resolve(data, signature)
 
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:
     """TensorFlow's placed graph after the graph pass, or None when there is nothing to do."""
-    from .graph import foreseen_work, pipeline
-    from .settings import habana as habana_variables
+    from habana_tf.graph import foreseen_work, pipeline
+    from habana_tf.settings import habana as habana_variables
 
     foreseen_work.announce_graph(graph)
     habana_variables.announce()  # scripts set some after loading
@@ -123,7 +123,7 @@ def memory_text() -> str:
     """Bytes in use and in total on the card, for an out-of-memory error."""
     import tensorflow as tf
 
-    from .hardware.chips import chip
+    from habana_tf.hardware.chips import chip
 
     in_use = tf.config.experimental.get_memory_info("HPU:0")["current"]
     return f"{in_use} bytes in use, {chip().hbm_bytes} bytes total"
@@ -131,28 +131,28 @@ def memory_text() -> str:
 
 def profile_start() -> None:
     """A session of TensorFlow's profiler begins."""
-    from .timeline import profiler
+    from habana_tf.timeline import profiler
 
     profiler.start()
 
 
 def profile_stop() -> bytes:
     """It ends: a serialized XSpace."""
-    from .timeline import profiler
+    from habana_tf.timeline import profiler
 
     return profiler.stop()
 
 
 def warn_of_index(text: str) -> None:
     """A launch met an index out of range."""
-    from .resolver import index_checks
+    from habana_tf.resolver import index_checks
 
     index_checks.warn(text)
 
 
 def no_card_text() -> str:
     """The error of a process that found no free card at its first op."""
-    from .hardware import claim
+    from habana_tf.hardware import claim
 
     return claim.none_free()
 
@@ -168,7 +168,7 @@ def eager_context() -> Any:
 
 def registrations() -> list[Registration]:
     """The kernels to register."""
-    from .lowering import table
-    from .tensorflow_facts import registered
+    from habana_tf.lowering import table
+    from habana_tf.tensorflow_facts import registered
 
     return registered.registrations(table.registrations())

@@ -15,7 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .ops.pyramid_roi_align import pyramid_roi_align, pyramid_roi_align_grad_images
+from habana_frameworks.tensorflow.ops.pyramid_roi_align import pyramid_roi_align, pyramid_roi_align_grad_images
 
 __all__ = [
     "habana_gelu",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from .sysconfig import get_lib_dir
+from habana_frameworks.tensorflow.sysconfig import get_lib_dir
 
 __all__ = ["habana_module_path", "libraries_location"]
 

@@ -6,8 +6,7 @@ Here: the functions of `habana_tf.loader`, and `habana_ops`, which needs no load
 
 from __future__ import annotations
 
+from habana_frameworks.tensorflow import habana_ops
 from habana_tf.loader import is_loaded, is_op_override_allowed, load_habana_module, set_op_override_allowed
-
-from . import habana_ops
 
 __all__ = ["habana_ops", "is_loaded", "is_op_override_allowed", "load_habana_module", "set_op_override_allowed"]

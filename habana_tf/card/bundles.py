@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..hardware.chips import Chip
-from ..ir import extent as ext
-from ..ir.primitives import Node, Program
-from .kernels import Unit, in_slices, nbytes, through_views
+from habana_tf.card.kernels import Unit, in_slices, nbytes, through_views
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Program
 
 SLICES = 2
 """Slices of a tensor in SRAM at once: one that is made while the other is read."""

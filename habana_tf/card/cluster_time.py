@@ -12,13 +12,13 @@ import functools
 from dataclasses import dataclass
 from functools import cached_property
 
-from ..hardware.chips import Chip
-from ..ir.primitives import Loop, Node, Op, Program
-from .bundles import bundles, traffic
-from .kernels import Unit, cut
-from .matrix_time import MatrixTime, matrix_time, product
-from .parameters import Parameters
-from .vector_time import vector_seconds
+from habana_tf.card.bundles import bundles, traffic
+from habana_tf.card.kernels import Unit, cut
+from habana_tf.card.matrix_time import MatrixTime, matrix_time, product
+from habana_tf.card.parameters import Parameters
+from habana_tf.card.vector_time import vector_seconds
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir.primitives import Loop, Node, Op, Program
 
 
 @dataclass(frozen=True)

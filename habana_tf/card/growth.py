@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..hardware.chips import Chip
-from ..ir import extent as ext
-from ..ir.primitives import Node, Op
-from .cluster_time import ClusterTime
-from .kernels import nbytes
-from .lowered import Lowered
-from .memory import lifetimes
+from habana_tf.card.cluster_time import ClusterTime
+from habana_tf.card.kernels import nbytes
+from habana_tf.card.lowered import Lowered
+from habana_tf.card.memory import lifetimes
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Op
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..ir import extent as ext
-from ..ir.primitives import Node, Op, Program
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Op, Program
 
 VIEWS = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.WINDOW, Op.CONCAT})
 SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.EXTENT, Op.RANDOM})

@@ -23,9 +23,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir.primitives import Op
-from .cluster_time import ClusterTime, UnitTime
-from .kernels import in_slices
+from habana_tf.card.cluster_time import ClusterTime, UnitTime
+from habana_tf.card.kernels import in_slices
+from habana_tf.ir.primitives import Op
 
 PIECES = 8
 """Slices in which a tensor is handed on. Source: none; a bundle has at least the two that `bundles.SLICES` are about,

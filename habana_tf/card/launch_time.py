@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..cluster.cluster import Cluster
-from ..hardware.chips import Chip
-from .cluster_time import ClusterTime, cluster_time
-from .lowered import Lowered, lowered
-from .parameters import FITTED, Parameters
+from habana_tf.card.cluster_time import ClusterTime, cluster_time
+from habana_tf.card.lowered import Lowered, lowered
+from habana_tf.card.parameters import FITTED, Parameters
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.hardware.chips import Chip
 
 
 def launch_time(

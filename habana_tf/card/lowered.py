@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cluster.cluster import Cluster
-from ..cluster.lower import Walk
-from ..ir.primitives import Node, Program
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.cluster.lower import Walk
+from habana_tf.ir.primitives import Node, Program
 
 
 @dataclass(frozen=True)

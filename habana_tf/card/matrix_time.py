@@ -17,10 +17,10 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..hardware.chips import Chip
-from ..ir import extent as ext
-from ..ir.primitives import Contraction, Node
-from .kernels import VIEWS
+from habana_tf.card.kernels import VIEWS
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Contraction, Node
 
 BF16_BYTES = 2
 

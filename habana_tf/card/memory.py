@@ -12,13 +12,13 @@ them to the last that reads them, in the order of the longest path; what stays i
 
 from __future__ import annotations
 
-from ..hardware.chips import Chip
-from ..ir.primitives import Node
-from .bundles import unwritten
-from .cluster_time import ClusterTime
-from .kernels import nbytes, through_views
-from .lowered import Lowered
-from .roles import Roles
+from habana_tf.card.bundles import unwritten
+from habana_tf.card.cluster_time import ClusterTime
+from habana_tf.card.kernels import nbytes, through_views
+from habana_tf.card.lowered import Lowered
+from habana_tf.card.roles import Roles
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir.primitives import Node
 
 CATEGORIES = ("weights", "optimizer", "gradients", "activations", "workspace", "inputs")
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..hardware.chips import Chip
+from habana_tf.hardware.chips import Chip
 
 BOX = 8
 """Cards in a box (HLS-1, HLS-Gaudi2, DL1)."""

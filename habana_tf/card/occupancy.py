@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from ..hardware.chips import Chip
-from ..ir.primitives import Node
-from .bundles import near, parts, sram_bytes, unwritten
-from .cluster_time import ClusterTime
-from .kernels import nbytes, through_views
-from .lanes import Lanes
-from .lowered import Lowered
+from habana_tf.card.bundles import near, parts, sram_bytes, unwritten
+from habana_tf.card.cluster_time import ClusterTime
+from habana_tf.card.kernels import nbytes, through_views
+from habana_tf.card.lanes import Lanes
+from habana_tf.card.lowered import Lowered
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir.primitives import Node
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ..ir.primitives import Node
-from ..lowering.table import lookup
-from .kernels import Unit, nbytes, through_views
-from .lowered import Lowered
+from habana_tf.card.kernels import Unit, nbytes, through_views
+from habana_tf.card.lowered import Lowered
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.table import lookup
 
 UPDATES = "ResourceApply"
 """What the names of TensorFlow's update ops begin with."""

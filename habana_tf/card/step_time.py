@@ -12,15 +12,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..hardware.chips import Chip
-from .cluster_time import ClusterTime, UnitTime, cluster_time
-from .growth import Growth, growth
-from .kernels import nbytes
-from .lowered import Lowered
-from .memory import CATEGORIES, hbm_by_category
-from .network import exposed_seconds
-from .parameters import FITTED, Parameters
-from .roles import Roles, roles
+from habana_tf.card.cluster_time import ClusterTime, UnitTime, cluster_time
+from habana_tf.card.growth import Growth, growth
+from habana_tf.card.kernels import nbytes
+from habana_tf.card.lowered import Lowered
+from habana_tf.card.memory import CATEGORIES, hbm_by_category
+from habana_tf.card.network import exposed_seconds
+from habana_tf.card.parameters import FITTED, Parameters
+from habana_tf.card.roles import Roles, roles
+from habana_tf.hardware.chips import Chip
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ instructions are issued is fitted (`Parameters.tpc_rate`), and takes up what the
 
 from __future__ import annotations
 
-from ..hardware.chips import Chip
-from ..ir.primitives import Op
-from .kernels import Unit, size
+from habana_tf.card.kernels import Unit, size
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir.primitives import Op
 
 FUNCTION = 10.0
 """Instructions of exp, log, tanh and their like on a vector."""

@@ -9,10 +9,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from habana_tf.clock import counted, report
 from habana_tf.hardware import ranks
 from habana_tf.hardware.chips import chip as chip_named
-
-from . import counted, report
 
 __all__ = ["CardTimeCallback"]
 

@@ -21,13 +21,12 @@ from typing import Any
 from habana_tf.card.drawn import Drawn
 from habana_tf.card.network import exposed_seconds, sum_seconds
 from habana_tf.card.parameters import FITTED
+from habana_tf.clock import predicted
+from habana_tf.clock.counted import Counted, Launches, now, since_loading
 from habana_tf.graph.report import placement_report
 from habana_tf.hardware import device_state, ranks
 from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
-
-from . import predicted
-from .counted import Counted, Launches, now, since_loading
 
 __all__ = ["Between", "CardTimeReport", "LaunchedRecipe", "card_time_report", "reset"]
 
@@ -150,7 +149,7 @@ class CardTimeReport(Drawn):
 
     def tables(self) -> Any:
         """What rich draws."""
-        from .shown import tables
+        from habana_tf.clock.shown import tables
 
         return tables(self)
 

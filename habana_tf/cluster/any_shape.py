@@ -27,10 +27,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..lowering.row import Row
-from .cluster import ClusterNode
+from habana_tf.cluster.cluster import ClusterNode
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.lowering.row import Row
 
 WIDE, FEW = 128, 1 << 20
 """Channels from which a row of symbolic length is as quick as one of known length, and elements up to which it does

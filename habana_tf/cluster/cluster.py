@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from ..ir.dtypes import DType, from_tf
-from ..lowering.row import CUSTOM
-from ..lowering.table import LOOP, lookup
-from ..tensorflow_facts import opdefs
-from .loop_form import Form
+from habana_tf.cluster.loop_form import Form
+from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.lowering.row import CUSTOM
+from habana_tf.lowering.table import LOOP, lookup
+from habana_tf.tensorflow_facts import opdefs
 
 T = TypeVar("T")
 Counts = Callable[[Sequence[Any]], int]

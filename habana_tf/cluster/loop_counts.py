@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.interpreter import constant
-from ..ir.primitives import Node, Rows
+from habana_tf.ir.interpreter import constant
+from habana_tf.ir.primitives import Node, Rows
 
 MOST_TRIPS = 1 << 20
 """What runs more often is not followed."""

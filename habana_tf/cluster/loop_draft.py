@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..ir.builder import Builder
-from ..ir.primitives import Loop, Node, Op, Program, Rows
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.primitives import Loop, Node, Op, Program, Rows
 
 Key = tuple[int, int]
 """(variable, 0), or of a list that is written at positions that are not known (variable, 1) for these."""

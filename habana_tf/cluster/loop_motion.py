@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from ..ir.builder import Builder
-from ..ir.primitives import Contraction, Node, Op, Program, Rows, Scan
-from .loop_draft import Draft, Key
+from habana_tf.cluster.loop_draft import Draft, Key
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.primitives import Contraction, Node, Op, Program, Rows, Scan
 
 _BEHIND = 1 << 20
 """Variables of the draft from here on are tensors that products behind the loop read."""

@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.interpreter import constant
-from ..ir.primitives import Node, Op, Program, Rows
-from ..lowering.lowering import Lowering
-from .cluster import ClusterNode, parsed
-from .loop_counts import Counted, count, steps
-from .loop_draft import Carried, Draft
-from .loop_form import Form
-from .loop_motion import move
+from habana_tf.cluster.cluster import ClusterNode, parsed
+from habana_tf.cluster.loop_counts import Counted, count, steps
+from habana_tf.cluster.loop_draft import Carried, Draft
+from habana_tf.cluster.loop_form import Form
+from habana_tf.cluster.loop_motion import move
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.interpreter import constant
+from habana_tf.ir.primitives import Node, Op, Program, Rows
+from habana_tf.lowering.lowering import Lowering
 
 LowerNode = Callable[..., list[Node]]
 FEW = 16

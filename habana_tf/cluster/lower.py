@@ -8,16 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ir.builder import Builder, ShapeError
-from ..ir.conditions import NeedsNumber, Premises
-from ..ir.extent import Extent, overflow
-from ..ir.primitives import IndexCheck, Node, Program
-from ..lowering.counts import Count
-from ..lowering.lowering import Lowering, LoweringError
-from ..lowering.ranks import LEAST_RANKS, RANKS, WORDS
-from ..lowering.table import LOOP, lookup
-from . import loops
-from .cluster import Cluster, ClusterNode
+from habana_tf.cluster import loops
+from habana_tf.cluster.cluster import Cluster, ClusterNode
+from habana_tf.ir.builder import Builder, ShapeError
+from habana_tf.ir.conditions import NeedsNumber, Premises
+from habana_tf.ir.extent import Extent, overflow
+from habana_tf.ir.primitives import IndexCheck, Node, Program
+from habana_tf.lowering.counts import Count
+from habana_tf.lowering.lowering import Lowering, LoweringError
+from habana_tf.lowering.ranks import LEAST_RANKS, RANKS, WORDS
+from habana_tf.lowering.table import LOOP, lookup
 
 
 class Walk:

@@ -26,10 +26,10 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
-from ..ir import extent as ext
-from ..ir.conditions import hold
-from ..ir.extent import Extent
-from .signature import Number, Signature, Slot
+from habana_tf.cluster.signature import Number, Signature, Slot
+from habana_tf.ir import extent as ext
+from habana_tf.ir.conditions import hold
+from habana_tf.ir.extent import Extent
 
 MOST_SIGNATURES = 16
 """Earlier signatures that are compared with a new one, the latest first."""

@@ -20,15 +20,15 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from ..lowering.lowering import LoweringError
-from ..lowering.table import LOOP
-from ..tensorflow_facts import opdefs
-from .lower import Walk
+from habana_tf.cluster.lower import Walk
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.lowering import LoweringError
+from habana_tf.lowering.table import LOOP
+from habana_tf.tensorflow_facts import opdefs
 
 if TYPE_CHECKING:
-    from .cluster import Cluster, ClusterNode
+    from habana_tf.cluster.cluster import Cluster, ClusterNode
 
 UNIMPLEMENTED = 12
 """TensorFlow's code: here an op that the release no longer has."""
@@ -102,7 +102,7 @@ def refusal(
 
 def _stock(n: ClusterNode, inputs: Sequence[Node], walk: Walk) -> tuple[int, str] | None:
     """Stock TensorFlow's status and text for an op on inputs like these; None if it cannot tell."""
-    from ..ir.interpreter import constant
+    from habana_tf.ir.interpreter import constant
 
     if any(not isinstance(e, int) for x in inputs for e in x.shape):
         return None
@@ -214,7 +214,7 @@ def _variable(value: Any, dtype: DType) -> Any:
 
 def _resources(n: ClusterNode) -> list[bool]:
     """Which inputs of the op are variables, whose values they are in a cluster."""
-    from ..lowering.table import lookup
+    from habana_tf.lowering.table import lookup
 
     row = lookup(n.op)
     names = {*row.variables, *row.updates} if row else set()

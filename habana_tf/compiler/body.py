@@ -27,12 +27,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent, Var
-from ..ir.primitives import Node, Op, Shape
-from .contraction import View
-from .view_indices import Index, Range
+from habana_tf.compiler.contraction import View
+from habana_tf.compiler.view_indices import Index, Range
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, Var
+from habana_tf.ir.primitives import Node, Op, Shape
 
 Guard = tuple[Range, ...]
 """Conditions that hold wherever a value is looked at; outside of them nothing may be read."""

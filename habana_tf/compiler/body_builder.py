@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..ir.primitives import Node, Shape
-from .body import Body, Guard, Load, Reduction, Result, Store, Value, point, seen, to_store
-from .contraction import View
-from .primitive_classes import At, Formula, Inline, OwnKernel, primitive
-from .view_indices import Index
+from habana_tf.compiler.body import Body, Guard, Load, Reduction, Result, Store, Value, point, seen, to_store
+from habana_tf.compiler.contraction import View
+from habana_tf.compiler.primitive_classes import At, Formula, Inline, OwnKernel, primitive
+from habana_tf.compiler.view_indices import Index
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node, Shape
 
 __all__ = ["BodyBuilder", "alone", "contraction", "loop"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..ir.extent import Extent
-from ..ir.primitives import Custom, Node
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Custom, Node
 
 
 @dataclass(frozen=True)

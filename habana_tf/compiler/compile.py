@@ -6,25 +6,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from habana_tf.compiler import in_place
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.codegen.generate import generate
+from habana_tf.compiler.codegen.objects import LARGE, MODULE_BYTES, Objects
+from habana_tf.compiler.describe import describe, describe_copy
+from habana_tf.compiler.loop_blocks import in_blocks
+from habana_tf.compiler.memory_plan import Lifetime, place
+from habana_tf.compiler.recipe import Buffer, CheckedIndices, CustomCall, KernelCall, Kind, LoopCalls, Recipe
+from habana_tf.compiler.rewrite import rewrite
+from habana_tf.compiler.row_blocks import in_row_blocks
+from habana_tf.compiler.schedule import Repeated, Schedule, schedule
+from habana_tf.compiler.streamed_results import mark_streamed
 from habana_tf.hardware.cpu import Target
-
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..ir.interpreter import evaluate
-from ..ir.primitives import Custom, Node, Op, Program, Rows
-from . import in_place
-from .body import Body
-from .code import Call, Code
-from .codegen.generate import generate
-from .codegen.objects import LARGE, MODULE_BYTES, Objects
-from .describe import describe, describe_copy
-from .loop_blocks import in_blocks
-from .memory_plan import Lifetime, place
-from .recipe import Buffer, CheckedIndices, CustomCall, KernelCall, Kind, LoopCalls, Recipe
-from .rewrite import rewrite
-from .row_blocks import in_row_blocks
-from .schedule import Repeated, Schedule, schedule
-from .streamed_results import mark_streamed
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.interpreter import evaluate
+from habana_tf.ir.primitives import Custom, Node, Op, Program, Rows
 
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:

@@ -20,11 +20,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent, nominal
-from ..ir.primitives import Node
-from .view_indices import Unfit
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.primitives import Node
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..ir.linearity import affine, linear
-from ..ir.primitives import Contraction, Node, Op
-from .contraction import ContractSpec, Guard, Operand, View, canonical, guards_in_place
-from .primitive_classes import IndexView, primitive
-from .view_indices import Index, Range, Unfit, strides
+from habana_tf.compiler.contraction import ContractSpec, Guard, Operand, View, canonical, guards_in_place
+from habana_tf.compiler.primitive_classes import IndexView, primitive
+from habana_tf.compiler.view_indices import Index, Range, Unfit, strides
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.linearity import affine, linear
+from habana_tf.ir.primitives import Contraction, Node, Op
 
 
 def whole(node: Node) -> View:

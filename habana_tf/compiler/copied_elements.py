@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..ir import extent as ext
-from ..ir.primitives import Node, Op, Program
-from .contraction_operands import view_of
-from .primitive_classes import primitive
-from .view_indices import strides
+from habana_tf.compiler.contraction_operands import view_of
+from habana_tf.compiler.primitive_classes import primitive
+from habana_tf.compiler.view_indices import strides
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Op, Program
 
 
 @dataclass(frozen=True)

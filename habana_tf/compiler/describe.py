@@ -23,11 +23,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..ir.primitives import Node, Op, Shape
-from .body import Apply, Body
-from .primitive_classes import primitive
+from habana_tf.compiler.body import Apply, Body
+from habana_tf.compiler.primitive_classes import primitive
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node, Op, Shape
 
 _NO_ARITHMETIC = frozenset({"cast", "bitcast", "select", "stored"})
 

@@ -8,8 +8,8 @@ makes x (see `codegen.result_sums`): it is a function of x alone, and its kernel
 
 from __future__ import annotations
 
-from ..ir import extent as ext
-from ..ir.primitives import Node, Op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Op
 
 
 def deviations(node: Node) -> Node | None:

@@ -11,19 +11,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.linearity import linear
-from ..ir.primitives import Node, Op, Shape
-from .body import Body, point
-from .body_builder import BodyBuilder, loop
-from .contraction import canonical
-from .contraction_operands import labels_of, specification
-from .deviations import deviations
-from .primitive_classes import Pass, primitive
-from .split_reductions import split
-from .sums_together import SumsTogether
-from .view_indices import strides
+from habana_tf.compiler.body import Body, point
+from habana_tf.compiler.body_builder import BodyBuilder, loop
+from habana_tf.compiler.contraction import canonical
+from habana_tf.compiler.contraction_operands import labels_of, specification
+from habana_tf.compiler.deviations import deviations
+from habana_tf.compiler.primitive_classes import Pass, primitive
+from habana_tf.compiler.split_reductions import split
+from habana_tf.compiler.sums_together import SumsTogether
+from habana_tf.compiler.view_indices import strides
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.linearity import linear
+from habana_tf.ir.primitives import Node, Op, Shape
 
 MAX_STORES = 10
 MAX_SUMS = 4

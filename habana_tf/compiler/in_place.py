@@ -21,9 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from ..ir.primitives import Node, Op, Program
-from .body import Body, Load, Lookup
-from .code import Code
+from habana_tf.compiler.body import Body, Load, Lookup
+from habana_tf.compiler.code import Code
+from habana_tf.ir.primitives import Node, Op, Program
 
 
 def copied(body: Body) -> tuple[Node, Node] | None:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..ir.extent import nominal
-from ..ir.primitives import Node, Op, Program
-from .contraction import View
-from .contraction_operands import operands as operands_of
-from .contraction_operands import padding_to_copy
-from .primitive_classes import Inline, primitive
+from habana_tf.compiler.contraction import View
+from habana_tf.compiler.contraction_operands import operands as operands_of
+from habana_tf.compiler.contraction_operands import padding_to_copy
+from habana_tf.compiler.primitive_classes import Inline, primitive
+from habana_tf.ir.extent import nominal
+from habana_tf.ir.primitives import Node, Op, Program
 
 CHEAP = 3
 """Scalar operations up to which a value is computed again wherever it is read, unless that is very often."""

@@ -23,8 +23,8 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..ir.builder import Builder
-from ..ir.primitives import Loop, Node, Op, Program, Shape, block_axis
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.primitives import Loop, Node, Op, Program, Shape, block_axis
 
 LEAST = 6
 """Rows of a block at least: a product's tile has about as many, and fewer would read the weights more often."""

@@ -13,12 +13,12 @@ import zlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType, from_label
-from ..ir.extent import Extent
-from ..ir.primitives import Custom, IndexCheck
-from . import compressed
-from .recipe import Buffer, CheckedIndices, CustomCall, KernelCall, Kind, LoopCalls, Recipe
+from habana_tf.compiler import compressed
+from habana_tf.compiler.recipe import Buffer, CheckedIndices, CustomCall, KernelCall, Kind, LoopCalls, Recipe
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType, from_label
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Custom, IndexCheck
 
 
 def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:

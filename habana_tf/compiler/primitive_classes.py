@@ -16,13 +16,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Contraction, Node, Op, Shape, check_complete
-from . import body
-from .body import Constant, Guard, Lookup, Position, Size, Value
-from .view_indices import Index, Range, in_memory_order, reshape_index, strides
+from habana_tf.compiler import body
+from habana_tf.compiler.body import Constant, Guard, Lookup, Position, Size, Value
+from habana_tf.compiler.view_indices import Index, Range, in_memory_order, reshape_index, strides
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Contraction, Node, Op, Shape, check_complete
 
 _DEAR = {
     **dict.fromkeys("div floordiv sqrt".split(), 8),

@@ -14,9 +14,9 @@ every step than compiling for each size is once; if they cannot be read from a c
 
 from __future__ import annotations
 
-from ..ir.builder import Builder
-from ..ir.primitives import Contraction, Node, Op
-from .contraction_operands import has_code, whole
+from habana_tf.compiler.contraction_operands import has_code, whole
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.primitives import Contraction, Node, Op
 
 
 def per_example(node: Node) -> bool:

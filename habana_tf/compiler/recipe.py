@@ -16,15 +16,14 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 from habana_tf import settings
-
-from ..ir import extent as ext
-from ..ir import libraries
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Custom, IndexCheck
-from .codegen.machine import Loaded
-from .codegen.objects import split
-from .memory_plan import Lifetime, place
+from habana_tf.compiler.codegen.machine import Loaded
+from habana_tf.compiler.codegen.objects import split
+from habana_tf.compiler.memory_plan import Lifetime, place
+from habana_tf.ir import extent as ext
+from habana_tf.ir import libraries
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Custom, IndexCheck
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import Program, RecipeData

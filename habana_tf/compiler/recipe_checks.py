@@ -12,12 +12,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from .code_checks import functions
-from .codegen.objects import split
-from .recipe import Kind, LoopCalls, Recipe
+from habana_tf.compiler.code_checks import functions
+from habana_tf.compiler.codegen.objects import split
+from habana_tf.compiler.recipe import Kind, LoopCalls, Recipe
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 
 _LIVE = (Kind.INPUT, Kind.OUTPUT, Kind.WORKSPACE)
 """Buffers that say which calls work on them."""

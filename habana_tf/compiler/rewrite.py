@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..ir.primitives import Node, Op, Program
-from .products_to_reductions import as_loops
+from habana_tf.compiler.products_to_reductions import as_loops
+from habana_tf.ir.primitives import Node, Op, Program
 
 
 def rewrite(program: Program) -> Program:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..ir.primitives import Node, Op, Program
+from habana_tf.ir.primitives import Node, Op, Program
 
 WIDE = 32 << 20
 """Bytes (in fp32) of a product's result from which it does not stay in a cache until it is read again."""

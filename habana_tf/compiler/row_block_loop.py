@@ -15,10 +15,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.primitives import Contraction, Loop, Node, Op, Program, whole
-from .row_block_groups import At, Cuts, Group
+from habana_tf.compiler.row_block_groups import At, Cuts, Group
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program, whole
 
 
 class RowLoop:

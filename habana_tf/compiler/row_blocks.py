@@ -27,9 +27,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from ..ir.primitives import Node, Program
-from .row_block_groups import Group, groups
-from .row_block_loop import RowLoop
+from habana_tf.compiler.row_block_groups import Group, groups
+from habana_tf.compiler.row_block_loop import RowLoop
+from habana_tf.ir.primitives import Node, Program
 
 
 def in_row_blocks(program: Program) -> Program:

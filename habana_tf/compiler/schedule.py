@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ..ir.extent import Extent
-from ..ir.primitives import Custom, Loop, Node, Op, Program, beside
-from .body import Body
-from .body_builder import alone, contraction
-from .contraction import View
-from .fuse import Fusion
-from .in_place import needed_behind, overwrites
-from .kept_values import keep
-from .primitive_classes import OwnKernel, primitive
-from .rewrite import rewrite
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.body_builder import alone, contraction
+from habana_tf.compiler.contraction import View
+from habana_tf.compiler.fuse import Fusion
+from habana_tf.compiler.in_place import needed_behind, overwrites
+from habana_tf.compiler.kept_values import keep
+from habana_tf.compiler.primitive_classes import OwnKernel, primitive
+from habana_tf.compiler.rewrite import rewrite
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Custom, Loop, Node, Op, Program, beside
 
 
 @dataclass

@@ -16,10 +16,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ..ir import extent as ext
-from ..ir.extent import Extent, nominal
-from ..ir.primitives import Node, Op
-from .body import Body, Load, Reduction, point
+from habana_tf.compiler.body import Body, Load, Reduction, point
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.primitives import Node, Op
 
 DOMAIN = 65536
 """Elements from which a reduction is worth splitting."""

@@ -15,10 +15,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from habana_tf.compiler.schedule import Schedule
 from habana_tf.hardware.cpu import Target
-
-from ..ir.primitives import Node, Op, Program
-from .schedule import Schedule
+from habana_tf.ir.primitives import Node, Op, Program
 
 LEAST = 12 << 20
 """Bytes from which on a result is written so. In a step of MobileNetV2 what is won by writing results of 14.7 MB past a

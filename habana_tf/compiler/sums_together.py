@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir import extent as ext
-from ..ir.primitives import Node, Op, Shape
-from .body_builder import BodyBuilder, loop
+from habana_tf.compiler.body_builder import BodyBuilder, loop
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Op, Shape
 
 
 class SumsTogether:

@@ -17,18 +17,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..hardware.cpu import Target
-from ..ir import extent as ext
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.extent import Extent, nominal
-from ..ir.primitives import Contraction, Node, Op, Program
-from ..ir.walk import Form, Inside, Loop, Walk
-from .contraction import ContractSpec, Raw, View, merged
-from .contraction_operands import has_code, labels_of, read, specification, whole
-from .products_to_reductions import as_reduction, per_example
-from .rewrite import rebuild
-from .walked_products import FEW, ITEM
+from habana_tf.compiler.contraction import ContractSpec, Raw, View, merged
+from habana_tf.compiler.contraction_operands import has_code, labels_of, read, specification, whole
+from habana_tf.compiler.products_to_reductions import as_reduction, per_example
+from habana_tf.compiler.rewrite import rebuild
+from habana_tf.compiler.walked_products import FEW, ITEM
+from habana_tf.hardware.cpu import Target
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.primitives import Contraction, Node, Op, Program
+from habana_tf.ir.walk import Form, Inside, Loop, Walk
 
 
 def with_walks(program: Program, target: Target) -> Program:

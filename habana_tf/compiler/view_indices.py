@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..ir.primitives import Node
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
 
 Index = tuple[Extent, ...]
 

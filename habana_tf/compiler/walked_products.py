@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
+from habana_tf.compiler.codegen.contract_narrow import lanes_along
+from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Operand, View, canonical
+from habana_tf.compiler.contraction_operands import specification, view_of
+from habana_tf.compiler.view_indices import Unfit, strides
 from habana_tf.hardware.cpu import Target
-
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.primitives import Node, Op, Program
-from ..ir.walk import DEEP, Form, Inside, Loop, Walk, Window, as_number
-from .codegen.contract_narrow import lanes_along
-from .contraction import Canonical, ContractSpec, Label, Operand, View, canonical
-from .contraction_operands import specification, view_of
-from .view_indices import Unfit, strides
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node, Op, Program
+from habana_tf.ir.walk import DEEP, Form, Inside, Loop, Walk, Window, as_number
 
 MOST = 20_000_000.0
 """Multiply-adds (in vectors) of the largest product that is walked: some milliseconds."""

@@ -7,14 +7,14 @@ What a lowering is written with is here too, so that a program needs one import:
 
 from __future__ import annotations
 
-from ..ir.dtypes import DType
-from ..ir.libraries import LibraryError
-from ..lowering.formula import wrap
-from ..lowering.lowering import Lowering
-from ..lowering.row import ALL, FLOATS, INTS, NUMERIC
-from .library import load_op_library
-from .op import CustomOp, custom_op
-from .signature import CustomOpError
+from habana_tf.custom.library import load_op_library
+from habana_tf.custom.op import CustomOp, custom_op
+from habana_tf.custom.signature import CustomOpError
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.libraries import LibraryError
+from habana_tf.lowering.formula import wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, FLOATS, INTS, NUMERIC
 
 __all__ = [
     "ALL", "FLOATS", "INTS", "NUMERIC", "CustomOp", "CustomOpError", "DType", "LibraryError", "Lowering", "custom_op",

@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from .signature import CustomOpError
+from habana_tf.custom.signature import CustomOpError
 
 FLAGS = ("-shared", "-fPIC", "-O3", "-Wall", "-Wextra", "-fvisibility=hidden", "-ffp-contract=off")
 _CPP = (".cc", ".cpp", ".cxx", ".C")

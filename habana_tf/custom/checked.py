@@ -12,14 +12,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..ir.builder import ShapeError
-from ..ir.conditions import NeedsNumber
-from ..ir.dtypes import DType, from_tf
-from ..ir.primitives import Node
-from ..lowering.lowering import CustomLoweringError, Lowering, LoweringError
-from ..lowering.row import Lower
-from ..tensorflow_facts import opdefs
-from . import shapes as declared
+from habana_tf.custom import shapes as declared
+from habana_tf.ir.builder import ShapeError
+from habana_tf.ir.conditions import NeedsNumber
+from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.lowering import CustomLoweringError, Lowering, LoweringError
+from habana_tf.lowering.row import Lower
+from habana_tf.tensorflow_facts import opdefs
 
 _PACKAGE = str(Path(__file__).parents[1])
 

@@ -27,7 +27,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .signature import CustomOpError
+from habana_tf.custom.signature import CustomOpError
 
 _OURS = frozenset({"habana_tf", "habana_frameworks"})
 _LIBRARIES = frozenset({"numpy", "tensorflow", "keras", "tf_keras", "ml_dtypes", "scipy", "llvmlite"})

@@ -18,17 +18,17 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import get_args
 
-from ..hardware import device_state
-from ..ir import libraries
-from ..lowering.from_library import calling
-from ..lowering.lowering import Lowering
-from ..lowering.row import Bf16List
-from ..tensorflow_facts import opdefs
-from . import shapes as declared
-from . import signature as signatures
-from .checked import output_types
-from .op import CustomOp, Options, define, lower_existing, make
-from .signature import CustomOpError
+from habana_tf.custom import shapes as declared
+from habana_tf.custom import signature as signatures
+from habana_tf.custom.checked import output_types
+from habana_tf.custom.op import CustomOp, Options, define, lower_existing, make
+from habana_tf.custom.signature import CustomOpError
+from habana_tf.hardware import device_state
+from habana_tf.ir import libraries
+from habana_tf.lowering.from_library import calling
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import Bf16List
+from habana_tf.tensorflow_facts import opdefs
 
 
 def load_op_library(path: str | os.PathLike[str]) -> ModuleType:

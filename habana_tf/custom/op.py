@@ -26,17 +26,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from ..hardware import device_state
-from ..ir.dtypes import DType
-from ..lowering.lowering import Lowering
-from ..lowering.row import CUSTOM, ROWS, Bf16List, Generic, Lower, Row
-from ..lowering.table import registrations_of
-from ..tensorflow_facts import opdefs
-from . import shapes as declared
-from . import signature as signatures
-from .checked import checked
-from .content import digest
-from .signature import CustomOpError, Signature
+from habana_tf.custom import shapes as declared
+from habana_tf.custom import signature as signatures
+from habana_tf.custom.checked import checked
+from habana_tf.custom.content import digest
+from habana_tf.custom.signature import CustomOpError, Signature
+from habana_tf.hardware import device_state
+from habana_tf.ir.dtypes import DType
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import CUSTOM, ROWS, Bf16List, Generic, Lower, Row
+from habana_tf.lowering.table import registrations_of
+from habana_tf.tensorflow_facts import opdefs
 
 _lock = threading.RLock()
 _DEFINED: dict[str, CustomOp] = {}
@@ -80,7 +80,7 @@ class CustomOp:
             )
         out = self._call(*args, **kwargs)
         if self.signature is not None:
-            from .static_shapes import refine
+            from habana_tf.custom.static_shapes import refine
 
             refine(self.row, out)
         return out

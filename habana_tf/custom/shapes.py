@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..ir.extent import Extent
-from .signature import CustomOpError, Signature
+from habana_tf.custom.signature import CustomOpError, Signature
+from habana_tf.ir.extent import Extent
 
 _PART = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\[(?P<index>[^\]]*)\])?|(?P<number>\d+)|(?P<unknown>\?)")
 WHOLE_END = 1 << 62

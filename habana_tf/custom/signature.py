@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir.dtypes import DType
-from ..lowering.row import ALL
+from habana_tf.ir.dtypes import DType
+from habana_tf.lowering.row import ALL
 
 
 class CustomOpError(ValueError):

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..cluster.cluster import plain
-from ..ir import extent as ext
-from ..ir.builder import Builder
-from ..ir.conditions import NeedsNumber
-from ..ir.dtypes import from_tf
-from ..ir.extent import Extent
-from ..lowering.lowering import Lowering, LoweringError
-from ..lowering.row import Row
-from ..tensorflow_facts import opdefs
+from habana_tf.cluster.cluster import plain
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.conditions import NeedsNumber
+from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.extent import Extent
+from habana_tf.lowering.lowering import Lowering, LoweringError
+from habana_tf.lowering.row import Row
+from habana_tf.tensorflow_facts import opdefs
 
 Known = tuple["int | None", ...]
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .strategy import HPUStrategy as HPUStrategy
+    from habana_tf.distribute.strategy import HPUStrategy as HPUStrategy
 
 __all__ = ["HPUStrategy"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "HPUStrategy":
-        from .strategy import HPUStrategy
+        from habana_tf.distribute.strategy import HPUStrategy
 
         return HPUStrategy
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -22,8 +22,8 @@ from typing import Any
 from tensorflow.python.distribute import multi_worker_util
 from tensorflow.python.eager import context
 
-from ..tensorflow_changes.context import rebuild
-from .launcher_cluster import ClusterError
+from habana_tf.distribute.launcher_cluster import ClusterError
+from habana_tf.tensorflow_changes.context import rebuild
 
 __all__ = ["keys", "order", "prepare", "require", "server"]
 

@@ -12,8 +12,8 @@ import socket
 import zlib
 from typing import Any
 
-from .. import settings
-from ..hardware.ranks import Ranks, launched
+from habana_tf import settings
+from habana_tf.hardware.ranks import Ranks, launched
 
 __all__ = ["ClusterError", "resolver"]
 

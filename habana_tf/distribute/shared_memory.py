@@ -30,7 +30,7 @@ from tensorflow.python.distribute import collective_util, cross_device_utils
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_library
 
-from ..hardware import machine
+from habana_tf.hardware import machine
 
 __all__ = ["Launcher", "meet"]
 
@@ -77,7 +77,7 @@ def meet(host_launcher: Any, rank: int, size: int, job: str, task: int) -> int |
     host_launcher: TensorFlow's launcher of collectives between the hosts of the workers.
     job, task: what TensorFlow calls this worker; errors name it so. A chief is rank 0, the first worker then rank 1.
     """
-    from .._native import _bridge
+    from habana_tf._native import _bridge
 
     def gather(*numbers: int) -> Any:
         with tf.device("/device:CPU:0"):

@@ -29,8 +29,8 @@ import tensorflow as tf
 from tensorflow.python.distribute import collective_all_reduce_strategy as stock
 from tensorflow.python.distribute import collective_util, distribute_lib
 
-from .. import loader
-from . import grpc_server, launcher_cluster, shared_memory
+from habana_tf import loader
+from habana_tf.distribute import grpc_server, launcher_cluster, shared_memory
 
 __all__ = ["HPUStrategy"]
 

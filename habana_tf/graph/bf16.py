@@ -25,14 +25,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ..ir.dtypes import DType
-from ..lowering.row import Row
-from ..lowering.table import lookup
-from ..tensorflow_facts import opdefs
-from .bf16_config import BUILT_IN, Config
-from .ops import Argument, argument_names, attr, facts, input_types, output_names, output_types
-from .placement import Placement
-from .view import Node, Ref, View
+from habana_tf.graph.bf16_config import BUILT_IN, Config
+from habana_tf.graph.ops import Argument, argument_names, attr, facts, input_types, output_names, output_types
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.ir.dtypes import DType
+from habana_tf.lowering.row import Row
+from habana_tf.lowering.table import lookup
+from habana_tf.tensorflow_facts import opdefs
 
 F32, BF16 = DType.F32.tf_enum, DType.BF16.tf_enum
 _log = logging.getLogger("habana_tf")

@@ -28,13 +28,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
-from ..ir.dtypes import from_tf
-from ..lowering.table import lookup
-from .frames import Flow, analyse, predicate, resolved
-from .ops import FORWARDING, RESOURCE, attr, device_type, input_types, output_types
-from .shapes import Shapes
-from .variable_handles import Key, handle_key
-from .view import Node, Ref, View
+from habana_tf.graph.frames import Flow, analyse, predicate, resolved
+from habana_tf.graph.ops import FORWARDING, RESOURCE, attr, device_type, input_types, output_types
+from habana_tf.graph.shapes import Shapes
+from habana_tf.graph.variable_handles import Key, handle_key
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.ir.dtypes import from_tf
+from habana_tf.lowering.table import lookup
 
 TOTAL = FORWARDING | frozenset({
     "Const", "NoOp", "ReadVariableOp", "Shape", "Size", "Rank", "ExpandDims",

@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from .ops import output_types
-from .view import Node, View
+from habana_tf.graph.ops import output_types
+from habana_tf.graph.view import Node, View
 
 
 @contextmanager

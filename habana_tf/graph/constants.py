@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .frames import ROOT, Class, Flow
-from .placement import Placement
-from .view import Node, View
+from habana_tf.graph.frames import ROOT, Class, Flow
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.view import Node, View
 
 
 def free(view: View, flow: Flow, placement: Placement) -> None:

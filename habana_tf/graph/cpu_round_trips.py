@@ -14,9 +14,9 @@ reading it.
 
 from __future__ import annotations
 
-from .ops import FORWARDING, device_type
-from .placement import Placement
-from .view import View
+from habana_tf.graph.ops import FORWARDING, device_type
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.view import View
 
 
 def bypass(view: View, placement: Placement) -> None:

@@ -17,11 +17,11 @@ value is there, so that it is in the loop and the branch of the op.
 
 from __future__ import annotations
 
-from ..cluster import cluster
-from .frames import Flow
-from .ops import RESOURCE, device_type, facts, has_kernel, input_types, on_cpu, output_types
-from .variable_handles import Handles
-from .view import Node, Ref, View
+from habana_tf.cluster import cluster
+from habana_tf.graph.frames import Flow
+from habana_tf.graph.ops import RESOURCE, device_type, facts, has_kernel, input_types, on_cpu, output_types
+from habana_tf.graph.variable_handles import Handles
+from habana_tf.graph.view import Node, Ref, View
 
 _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 """ResourceHandle::ANONYMOUS_NAME of tensorflow/core/framework/resource_handle.h: each run makes a variable anew."""

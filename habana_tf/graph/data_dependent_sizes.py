@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..cluster.cluster import SHAPE_ONLY, loop_origins, parsed
-from ..cluster.loop_form import Form
-from ..ir.dtypes import from_tf
-from ..lowering.table import LOOP, lookup
-from ..tensorflow_facts import opdefs
-from .ops import argument_names, input_types
-from .view import Node, Ref
+from habana_tf.cluster.cluster import SHAPE_ONLY, loop_origins, parsed
+from habana_tf.cluster.loop_form import Form
+from habana_tf.graph.ops import argument_names, input_types
+from habana_tf.graph.view import Node, Ref
+from habana_tf.ir.dtypes import from_tf
+from habana_tf.lowering.table import LOOP, lookup
+from habana_tf.tensorflow_facts import opdefs
 
 _KNOWN, _GIVEN, _DATA = range(3)
 """Follows from shapes and constants; integers from elsewhere; computed from floating-point or random numbers."""

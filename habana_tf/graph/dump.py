@@ -10,9 +10,9 @@ import itertools
 import logging
 import os
 
-from .. import settings
-from ..files import trust
-from .view import View
+from habana_tf import settings
+from habana_tf.files import trust
+from habana_tf.graph.view import View
 
 _graphs = itertools.count()
 

@@ -13,12 +13,12 @@ ran on the CPU too. Input pipelines, tables and variables are left out.
 
 from __future__ import annotations
 
-from ..cluster import left_to_cpu
-from ..hardware.device_state import is_loaded
-from ..lowering.table import lookup
-from .ops import RESOURCE, STRING, VARIANT, device_type, facts, kernels
-from .placement import computes
-from .reasons import Reason
+from habana_tf.cluster import left_to_cpu
+from habana_tf.graph.ops import RESOURCE, STRING, VARIANT, device_type, facts, kernels
+from habana_tf.graph.placement import computes
+from habana_tf.graph.reasons import Reason
+from habana_tf.hardware.device_state import is_loaded
+from habana_tf.lowering.table import lookup
 
 RAN: set[tuple[str | bytes, str]] = set()
 """The ops that ran eagerly since HPU is loaded, each with the name of its device."""
@@ -29,7 +29,7 @@ def on_cpu() -> dict[str, Reason]:
     name, each with the reason."""
     if not is_loaded():
         return {}
-    from .._native import _bridge
+    from habana_tf._native import _bridge
 
     ran = {(op.decode() if isinstance(op, bytes) else op, device_type(device)) for op, device in tuple(RAN) if device}
     ran |= {(op, "CPU") for op in _bridge.cpu_ops()}

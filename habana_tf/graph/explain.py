@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from ..hardware.device_state import is_loaded
-from .rehearsal import RehearsalError, rehearse
-from .report import GraphRecord, PlacementReport, refused_rows, text
+from habana_tf.graph.rehearsal import RehearsalError, rehearse
+from habana_tf.graph.report import GraphRecord, PlacementReport, refused_rows, text
+from habana_tf.hardware.device_state import is_loaded
 
 
 class ExplainError(RuntimeError):

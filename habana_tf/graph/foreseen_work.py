@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING
 from habana_tf import settings
 from habana_tf.cache import process_cache
 from habana_tf.compiler.codegen import objects
-
-from .products import count, is_product
+from habana_tf.graph.products import count, is_product
 
 if TYPE_CHECKING:
-    from .launch_nodes import LaunchNode
+    from habana_tf.graph.launch_nodes import LaunchNode
 
 __all__ = ["announce", "announce_graph"]
 

@@ -19,8 +19,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .ops import attr
-from .view import Node, Ref, View
+from habana_tf.graph.ops import attr
+from habana_tf.graph.view import Node, Ref, View
 
 Literal = tuple[Node, int, int]
 """Predicate tensor (node, output) and branch; branch -1 for a condition that is one node's own."""

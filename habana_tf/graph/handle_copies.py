@@ -15,9 +15,9 @@ is fetched or keeps its name stays.
 
 from __future__ import annotations
 
-from .ops import RESOURCE, output_types
-from .variable_handles import ENTRIES
-from .view import Node, View
+from habana_tf.graph.ops import RESOURCE, output_types
+from habana_tf.graph.variable_handles import ENTRIES
+from habana_tf.graph.view import Node, View
 
 
 def bypass(view: View) -> int:

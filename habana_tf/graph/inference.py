@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .ops import attr, facts, output_types
-from .shapes import Shape
-from .view import Node, Ref
+from habana_tf.graph.ops import attr, facts, output_types
+from habana_tf.graph.shapes import Shape
+from habana_tf.graph.view import Node, Ref
 
 LARGEST = 4096
 """Elements of a value that is worth computing before the run."""

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ops import device_type, facts, output_names
-from .view import Node, Ref, View
+from habana_tf.graph.ops import device_type, facts, output_names
+from habana_tf.graph.view import Node, Ref, View
 
 _MARK = "_XlaMustCompile"
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})

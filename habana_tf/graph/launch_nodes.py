@@ -21,16 +21,16 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from .. import settings
-from ..cluster import cluster
-from ..ir.dtypes import DType, from_tf
-from ..lowering.row import Row
-from ..lowering.table import LOOP, lookup
-from .frames import Flow
-from .ops import FORWARDING, argument_names, attr, output_names, output_types
-from .partition import Group
-from .variable_handles import handle_key
-from .view import Node, Ref, View
+from habana_tf import settings
+from habana_tf.cluster import cluster
+from habana_tf.graph.frames import Flow
+from habana_tf.graph.ops import FORWARDING, argument_names, attr, output_names, output_types
+from habana_tf.graph.partition import Group
+from habana_tf.graph.variable_handles import handle_key
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.lowering.row import Row
+from habana_tf.lowering.table import LOOP, lookup
 
 
 @dataclass(frozen=True)

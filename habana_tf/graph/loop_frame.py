@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..cluster import cluster
-from ..cluster.loop_form import Slot
-from ..ir.dtypes import from_tf
-from .frames import Flow
-from .loop_lists import LIST_READS
-from .ops import BOOL, FORWARDING, INT32, VARIANT, attr, output_types
-from .placement import Placement
-from .reasons import Reason
-from .shapes import Shapes
-from .view import Node, Ref, View
+from habana_tf.cluster import cluster
+from habana_tf.cluster.loop_form import Slot
+from habana_tf.graph.frames import Flow
+from habana_tf.graph.loop_lists import LIST_READS
+from habana_tf.graph.ops import BOOL, FORWARDING, INT32, VARIANT, attr, output_types
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.reasons import Reason
+from habana_tf.graph.shapes import Shapes
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.ir.dtypes import from_tf
 
 INTEGERS = frozenset({INT32, 9, BOOL})
 _RESIZES = frozenset({
@@ -221,7 +221,7 @@ class LoopFrame:
 
 def _pure(node: Node) -> bool:
     """Whether a node that nobody reads may go."""
-    from .ops import facts
+    from habana_tf.graph.ops import facts
 
     known = facts(node.op)
     return known is not None and not known.stateful

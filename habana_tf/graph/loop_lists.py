@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..cluster.loop_form import Slot
-from .ops import FORWARDING, attr, output_types
-from .view import Node, Ref, View
+from habana_tf.cluster.loop_form import Slot
+from habana_tf.graph.ops import FORWARDING, attr, output_types
+from habana_tf.graph.view import Node, Ref, View
 
 LIST_READS = frozenset({
     "TensorListGetItem", "TensorListSetItem", "TensorListPushBack", "TensorListPopBack", "TensorListLength",

@@ -13,8 +13,8 @@ iteration has begun. An update on a branch whose end no loop variable waits for 
 
 from __future__ import annotations
 
-from .frames import Class, Flow
-from .view import Node, View
+from habana_tf.graph.frames import Class, Flow
+from habana_tf.graph.view import Node, View
 
 
 class Loops:

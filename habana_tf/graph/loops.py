@@ -22,18 +22,18 @@ from collections.abc import Mapping
 
 from tensorflow.python.framework import tensor_util
 
-from ..cluster import cluster
-from ..cluster.loop_form import Form, Slot
-from ..ir.dtypes import DType, from_tf
-from ..lowering.table import LOOP, lookup
-from .frames import Flow
-from .loop_frame import INTEGERS, Left, LoopFrame
-from .loop_lists import LIST_READS, Lists
-from .ops import FORWARDING, INT32, RESOURCE, VARIANT, argument_names, attr, input_types, output_types
-from .placement import Placement
-from .reasons import Reason
-from .shapes import Shapes
-from .view import Node, Ref, View
+from habana_tf.cluster import cluster
+from habana_tf.cluster.loop_form import Form, Slot
+from habana_tf.graph.frames import Flow
+from habana_tf.graph.loop_frame import INTEGERS, Left, LoopFrame
+from habana_tf.graph.loop_lists import LIST_READS, Lists
+from habana_tf.graph.ops import FORWARDING, INT32, RESOURCE, VARIANT, argument_names, attr, input_types, output_types
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.reasons import Reason
+from habana_tf.graph.shapes import Shapes
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.lowering.table import LOOP, lookup
 
 MOST_TRIPS = 65536
 """A loop whose integers are larger might run more often than it is worth following them (see `cluster/loop_counts`)."""

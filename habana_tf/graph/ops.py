@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from ..tensorflow_facts import opdefs
-from ..tensorflow_facts.opdefs import BOOL, INT32, RESOURCE, STRING, VARIANT, Argument, Kernel, OpFacts, facts
-from .view import Node
+from habana_tf.graph.view import Node
+from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow_facts.opdefs import BOOL, INT32, RESOURCE, STRING, VARIANT, Argument, Kernel, OpFacts, facts
 
 __all__ = [
     "BOOL", "CONTROL_FLOW", "FORWARDING", "INT32", "RESOURCE", "STRING", "STRUCTURAL", "VARIANT", "Argument", "OpFacts",

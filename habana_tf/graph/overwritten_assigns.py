@@ -12,12 +12,12 @@ can tell. Who waited for the assignment waits for its value, and for what it wai
 
 from __future__ import annotations
 
-from .frames import ROOT, Flow
-from .ops import RESOURCE, input_types
-from .updates_in_place import vanish, waits_for
-from .variable_handles import PASSED_ON, Key, handle_key
-from .variables import ASKS, PYTHON
-from .view import Node, View
+from habana_tf.graph.frames import ROOT, Flow
+from habana_tf.graph.ops import RESOURCE, input_types
+from habana_tf.graph.updates_in_place import vanish, waits_for
+from habana_tf.graph.variable_handles import PASSED_ON, Key, handle_key
+from habana_tf.graph.variables import ASKS, PYTHON
+from habana_tf.graph.view import Node, View
 
 
 def drop(view: View, flow: Flow) -> int:

@@ -25,14 +25,24 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from .connected_feeds import connected
-from .data_dependent_sizes import decided_by_data
-from .frames import ROOT, Class, Flow
-from .ops import BOOL, CONTROL_FLOW, INT32, STRUCTURAL, device_type, has_kernel, input_types, on_cpu, output_types
-from .placement import Placement
-from .products import is_product
-from .reasons import Reason
-from .view import Node, View
+from habana_tf.graph.connected_feeds import connected
+from habana_tf.graph.data_dependent_sizes import decided_by_data
+from habana_tf.graph.frames import ROOT, Class, Flow
+from habana_tf.graph.ops import (
+    BOOL,
+    CONTROL_FLOW,
+    INT32,
+    STRUCTURAL,
+    device_type,
+    has_kernel,
+    input_types,
+    on_cpu,
+    output_types,
+)
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.products import is_product
+from habana_tf.graph.reasons import Reason
+from habana_tf.graph.view import Node, View
 
 Key = tuple[str, Class]
 

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .. import settings
-from . import (
+from habana_tf import settings
+from habana_tf.graph import (
     bf16,
     bf16_config,
     conds_by_shape,
@@ -39,11 +39,11 @@ from . import (
     updates_in_place,
     variables,
 )
-from .frames import Flow
-from .placement import Placement
-from .reasons import Reason
-from .shapes import Shapes
-from .view import CycleError, View
+from habana_tf.graph.frames import Flow
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.reasons import Reason
+from habana_tf.graph.shapes import Shapes
+from habana_tf.graph.view import CycleError, View
 
 _log = logging.getLogger("habana_tf")
 

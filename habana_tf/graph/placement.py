@@ -22,10 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ..ir.dtypes import from_tf
-from ..lowering.row import Row
-from ..lowering.table import lookup
-from .ops import (
+from habana_tf.graph.ops import (
     CONTROL_FLOW,
     RESOURCE,
     STRING,
@@ -44,8 +41,11 @@ from .ops import (
     output_types,
     stood_in_for,
 )
-from .reasons import Reason
-from .view import Node, View
+from habana_tf.graph.reasons import Reason
+from habana_tf.graph.view import Node, View
+from habana_tf.ir.dtypes import from_tf
+from habana_tf.lowering.row import Row
+from habana_tf.lowering.table import lookup
 
 _BOUNDARY = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "HpuLaunch"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient", "If", "While",

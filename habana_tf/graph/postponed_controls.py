@@ -7,8 +7,8 @@ every path from an update to a visible node remains a path.
 
 from __future__ import annotations
 
-from .frames import ROOT, Flow
-from .view import Node, View
+from habana_tf.graph.frames import ROOT, Flow
+from habana_tf.graph.view import Node, View
 
 JUNCTION_FROM = 4
 """From so many assignments on, a waiting node waits for one NoOp that waits for them."""

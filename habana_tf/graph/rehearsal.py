@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import pipeline
-from .ops import RESOURCE, VARIANT
-from .report import GraphRecord
-from .shapes import Shapes
-from .view import View
+from habana_tf.graph import pipeline
+from habana_tf.graph.ops import RESOURCE, VARIANT
+from habana_tf.graph.report import GraphRecord
+from habana_tf.graph.shapes import Shapes
+from habana_tf.graph.view import View
 
 SPECIALIZED = "_specialized_for_"
 """Stands in the name of a function that TensorFlow's optimizer made for one call, behind the name it had."""

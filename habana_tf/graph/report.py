@@ -14,12 +14,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .bf16 import Conversion, Why
-from .launch_nodes import LaunchNode
-from .ops import device_type
-from .placement import Placement, of_the_host
-from .reasons import Reason
-from .view import View
+from habana_tf.graph.bf16 import Conversion, Why
+from habana_tf.graph.launch_nodes import LaunchNode
+from habana_tf.graph.ops import device_type
+from habana_tf.graph.placement import Placement, of_the_host
+from habana_tf.graph.reasons import Reason
+from habana_tf.graph.view import View
 
 _log = logging.getLogger("habana_tf")
 _lock = threading.Lock()
@@ -250,7 +250,7 @@ def remember(made: GraphRecord) -> None:
 
 def placement_report() -> PlacementReport:
     """Where the ops of every graph of this process run, and why; and which eager ops ran on the CPU."""
-    from . import eager
+    from habana_tf.graph import eager
 
     outside = eager.on_cpu()
     with _lock:

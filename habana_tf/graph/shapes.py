@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .ops import FORWARDING, attr
-from .view import Ref
+from habana_tf.graph.ops import FORWARDING, attr
+from habana_tf.graph.view import Ref
 
 Shape = tuple[int, ...]
 

@@ -17,9 +17,9 @@ or from another element). A list that enters or leaves a function crosses there,
 
 from __future__ import annotations
 
-from .ops import CONTROL_FLOW, VARIANT, attr, device_type, has_kernel, on_cpu, output_types
-from .placement import Placement
-from .view import Node, Ref, View
+from habana_tf.graph.ops import CONTROL_FLOW, VARIANT, attr, device_type, has_kernel, on_cpu, output_types
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.view import Node, Ref, View
 
 _CARRIERS = CONTROL_FLOW | {"Identity"}
 _FLOAT, _BFLOAT16 = 1, 14

@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from .. import settings
-from ..ir.triangles import first_row
-from .ops import attr, output_types
-from .view import Node, View
+from habana_tf import settings
+from habana_tf.graph.ops import attr, output_types
+from habana_tf.graph.view import Node, View
+from habana_tf.ir.triangles import first_row
 
 
 def compute(view: View) -> None:

@@ -27,15 +27,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .. import settings
-from ..cluster import cluster
-from ..lowering.table import lookup
-from .frames import Flow
-from .ops import RESOURCE, output_types
-from .shapes import Shapes
-from .variable_handles import PASSED_ON, Key, handle_key
-from .variables import ASKS, PYTHON
-from .view import Node, Ref, View
+from habana_tf import settings
+from habana_tf.cluster import cluster
+from habana_tf.graph.frames import Flow
+from habana_tf.graph.ops import RESOURCE, output_types
+from habana_tf.graph.shapes import Shapes
+from habana_tf.graph.variable_handles import PASSED_ON, Key, handle_key
+from habana_tf.graph.variables import ASKS, PYTHON
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.lowering.table import lookup
 
 _MOVES = frozenset({
     "ConcatV2", "Gather", "GatherNd", "GatherV2", "MirrorPad", "Pad", "PadV2", "ResourceGather", "ResourceGatherNd",

@@ -6,10 +6,10 @@ that comes another way: its key is None, and it may be any variable's.
 
 from __future__ import annotations
 
-from .frames import Flow
-from .ops import CONTROL_FLOW, RESOURCE, attr, input_types, output_types
-from .placement import Placement
-from .view import Node, Ref
+from habana_tf.graph.frames import Flow
+from habana_tf.graph.ops import CONTROL_FLOW, RESOURCE, attr, input_types, output_types
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.view import Node, Ref
 
 Key = tuple[str, ...]
 Handles = dict[int, "Key | None"]

@@ -29,17 +29,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..cluster import cluster
-from ..lowering.row import Row
-from . import cpu_updates
-from .frames import ROOT, Class, Flow
-from .loop_updates import Loops
-from .ops import argument_names, output_types
-from .placement import Placement
-from .postponed_controls import Debts
-from .reasons import Reason
-from .variable_handles import Handles, Key, accesses
-from .view import Node, Ref, View
+from habana_tf.cluster import cluster
+from habana_tf.graph import cpu_updates
+from habana_tf.graph.frames import ROOT, Class, Flow
+from habana_tf.graph.loop_updates import Loops
+from habana_tf.graph.ops import argument_names, output_types
+from habana_tf.graph.placement import Placement
+from habana_tf.graph.postponed_controls import Debts
+from habana_tf.graph.reasons import Reason
+from habana_tf.graph.variable_handles import Handles, Key, accesses
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.lowering.row import Row
 
 PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 """They run Python, which may do anything to any variable."""

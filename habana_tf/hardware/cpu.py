@@ -21,8 +21,7 @@ from enum import IntEnum
 from typing import Literal
 
 from habana_tf import settings
-
-from .calibration import Answer, Products, bf16_products
+from habana_tf.hardware.calibration import Answer, Products, bf16_products
 
 __all__ = ["BF16_PART", "Host", "Isa", "IsaError", "Target", "TileEngine", "common_targets", "host", "target"]
 

@@ -25,8 +25,8 @@ from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
-from .. import log, settings
-from ..settings import habana as habana_variables
+from habana_tf import log, settings
+from habana_tf.settings import habana as habana_variables
 
 __all__ = ["adopt", "watched"]
 
@@ -89,7 +89,7 @@ def _load() -> None:
     if _tried or not _enabled():
         return
     _tried = True
-    from .. import loader
+    from habana_tf import loader
 
     if loader.is_loaded():
         return
@@ -119,7 +119,7 @@ def _broadcast_(original: Callable[..., Any]) -> Callable[..., Any]:
     def broadcast_(variables: Any, root_rank: Any, name: str | None = None, **kwargs: Any) -> Any:
         from tensorflow.python.ops import resource_variable_ops
 
-        from .. import loader
+        from habana_tf import loader
 
         variables = list(variables)
         resources = all(resource_variable_ops.is_resource_variable(each) for each in variables)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from . import extent as ext
-from . import triangles
-from .dtypes import DType
-from .extent import Extent
-from .primitives import (
+from habana_tf.ir import extent as ext
+from habana_tf.ir import triangles
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import (
     BINARY,
     COMPARE,
     REDUCTIONS,
@@ -89,7 +89,7 @@ class Builder:
         matrix (the mask of causal attention, say) a comparison of positions."""
         import numpy as np
 
-        from .dtypes import from_label
+        from habana_tf.ir.dtypes import from_label
 
         array = np.asarray(array, order="C")  # unlike ascontiguousarray, leaves a scalar a scalar
         dtype = from_label(array.dtype.name)

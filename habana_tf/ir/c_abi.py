@@ -10,7 +10,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .dtypes import DType
+from habana_tf.ir.dtypes import DType
 
 ABI = 1
 MAX_RANK = 8

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from . import extent as ext
-from .extent import Expr, Extent
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Expr, Extent
 
 
 class NeedsNumber(Exception):

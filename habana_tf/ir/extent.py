@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 
-from .expression import (
+from habana_tf.ir.expression import (
     Atom,
     Div,
     Expr,

@@ -24,12 +24,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from . import extent as ext
-from . import libraries, symbolic_values, walk
-from .conditions import Premises
-from .dtypes import DType
-from .primitives import Loop, Node, Op, Program, beside, block_axis, check_complete
-from .scalar_functions import apply_scalar
+from habana_tf.ir import extent as ext
+from habana_tf.ir import libraries, symbolic_values, walk
+from habana_tf.ir.conditions import Premises
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Loop, Node, Op, Program, beside, block_axis, check_complete
+from habana_tf.ir.scalar_functions import apply_scalar
 
 LARGEST_CONSTANT = 65536
 """Elements; `constant` does not evaluate tensors larger than this."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from . import c_abi
-from .primitives import Custom, Node
+from habana_tf.ir import c_abi
+from habana_tf.ir.primitives import Custom, Node
 
 
 class LibraryError(ValueError):

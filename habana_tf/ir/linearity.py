@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .extent import Atom, Div, Extent, Mod, Prod, Sym, Var, add, factors_of, mul, of, product
+from habana_tf.ir.extent import Atom, Div, Extent, Mod, Prod, Sym, Var, add, factors_of, mul, of, product
 
 __all__ = ["affine", "linear", "mentions", "stride_of"]
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
-from . import extent as ext
-from .dtypes import DType
-from .extent import Extent
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 
 Shape = tuple[Extent, ...]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import DType
+from habana_tf.ir.dtypes import DType
 
 
 def apply_scalar(fn: str, out: DType, types: Sequence[DType], src: Sequence[Any]) -> Any:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from . import extent as ext
-from .conditions import NeedsNumber, Premises
-from .extent import Extent
-from .primitives import COMPARE, Node, Op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.conditions import NeedsNumber, Premises
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import COMPARE, Node, Op
 
 _MOVES = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.CONCAT})
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, Literal
 
-from . import extent as ext
-from .extent import Extent
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
 
 DEEP = 2048
 """The most inner steps of a padded product: a row in the padding reads zeros, of which the code has so many."""

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import extent as ext
-from ..ir.builder import broadcast_shapes
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node, Shape
-from .lowering import Lowering
-from .row import ALL, FLOATS, INDEX, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import broadcast_shapes
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node, Shape
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, FLOATS, INDEX, op
 
 # -- what the lowerings of arguments share --------------------------------------------------------------------
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from .array import insert_axis, scalar_extent
-from .indexing import scatter_wide
-from .lowering import Lowering
-from .row import INDEX, NUMERIC, op
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.array import insert_axis, scalar_extent
+from habana_tf.lowering.indexing import scatter_wide
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import INDEX, NUMERIC, op
 
 COUNTS = (DType.F32, DType.I32, DType.I64)
 

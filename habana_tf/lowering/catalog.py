@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.dtypes import DType
-from .row import ALL, FLOATS, INTS, NUMERIC, Row
-from .table import rows
+from habana_tf.ir.dtypes import DType
+from habana_tf.lowering.row import ALL, FLOATS, INTS, NUMERIC, Row
+from habana_tf.lowering.table import rows
 
 _GROUPS = {ALL: "all", NUMERIC: "numeric", INTS: "integer", FLOATS: "float"}
 

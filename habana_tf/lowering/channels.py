@@ -14,9 +14,9 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 
-from ..ir.primitives import Node
-from .lowering import Lowering
-from .row import Lower
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import Lower
 
 _PER_AXIS = ("strides", "dilations", "ksize")
 

@@ -8,12 +8,12 @@ less the range, and the third goes from the one to the other:
 
 from __future__ import annotations
 
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from .array import static_slice
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import FLOATS, op
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.array import static_slice
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, op
 
 
 def _channels(c: Lowering, x: Node) -> tuple[Value, Value, Value]:

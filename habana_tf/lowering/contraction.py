@@ -18,16 +18,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import chain
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Contraction, Node
-from . import spatial
-from .array import extents, size_of
-from .channels import channels_last
-from .lowering import Lowering
-from .row import FLOATS, op
-from .spatial import Axis
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Contraction, Node
+from habana_tf.lowering import spatial
+from habana_tf.lowering.array import extents, size_of
+from habana_tf.lowering.channels import channels_last
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, op
+from habana_tf.lowering.spatial import Axis
 
 # -- matrix products ------------------------------------------------------------------------------------------
 

@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node, Shape
-from .array import constant_shape, extents, static_slice
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import INDEX, INTS, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node, Shape
+from habana_tf.lowering.array import constant_shape, extents, static_slice
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import INDEX, INTS, op
 
 CROP_TYPES = (DType.F32, *(d for d in INTS if d not in (DType.U32, DType.U64)))
 TRANSFORM_TYPES = (DType.F32, DType.U8, *INDEX)

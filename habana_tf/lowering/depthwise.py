@@ -9,15 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from . import spatial
-from .array import size_of
-from .channels import channels_last
-from .contraction import input_shape
-from .lowering import Lowering
-from .row import FLOATS, op
-from .spatial import Axis
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import spatial
+from habana_tf.lowering.array import size_of
+from habana_tf.lowering.channels import channels_last
+from habana_tf.lowering.contraction import input_shape
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, op
+from habana_tf.lowering.spatial import Axis
 
 
 def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> list[Axis]:

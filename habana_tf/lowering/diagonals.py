@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..ir import extent as ext
-from ..ir.conditions import Premises
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from .array import extents, ints
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import ALL, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.conditions import Premises
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.array import extents, ints
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, op
 
 
 def row_minus_column(c: Lowering, shape: Sequence[Extent]) -> Node:

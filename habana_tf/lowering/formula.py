@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Union
 
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
 
 Operand = Union["Value", float]
 

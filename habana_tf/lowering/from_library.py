@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..ir import c_abi
-from ..ir.dtypes import DType
-from ..ir.libraries import Kernel
-from ..ir.primitives import Custom, Node
-from .lowering import Lowering
+from habana_tf.ir import c_abi
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.libraries import Kernel
+from habana_tf.ir.primitives import Custom, Node
+from habana_tf.lowering.lowering import Lowering
 
 Shapes = Callable[[Lowering], Sequence[Sequence[int]]]
 

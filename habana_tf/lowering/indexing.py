@@ -11,15 +11,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ..ir import extent as ext
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from . import counts
-from .array import axis_of, constant_shape, extents, scalar, scalar_extent, static_slice
-from .lowering import Lowering
-from .row import ALL, FLOATS, INDEX, INTS, NUMERIC, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import counts
+from habana_tf.lowering.array import axis_of, constant_shape, extents, scalar, scalar_extent, static_slice
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 
 WIDE_INDEX = (DType.I16, *INDEX)
 PICKED = 16

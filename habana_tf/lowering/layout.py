@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from .array import extents, ints, static_slice
-from .lowering import Lowering
-from .row import ALL, INDEX, NUMERIC, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.array import extents, ints, static_slice
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, INDEX, NUMERIC, op
 
 # -- padding --------------------------------------------------------------------------------------------------
 

@@ -6,13 +6,13 @@ a kernel there cannot raise (TensorFlow's CPU kernel does). A launch that met on
 
 from __future__ import annotations
 
-from ..ir.builder import broadcast_shapes
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from .formula import Value, wrap
-from .lowering import Lowering
-from .nn import shifted_exponentials
-from .row import FLOATS, INDEX, op
+from habana_tf.ir.builder import broadcast_shapes
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.nn import shifted_exponentials
+from habana_tf.lowering.row import FLOATS, INDEX, op
 
 
 @op("SoftmaxCrossEntropyWithLogits", T=FLOATS)

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..ir.builder import Builder
-from ..ir.conditions import NeedsNumber, Premises
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import IndexCheck, Node
-from .row import Row
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.conditions import NeedsNumber, Premises
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import IndexCheck, Node
+from habana_tf.lowering.row import Row
 
 
 class LoweringError(Exception):
@@ -88,7 +88,7 @@ class Lowering:
 
     def known(self, node: Node) -> Any | None:
         """The value of a node if it is known at compile time, else None."""
-        from ..ir.interpreter import constant
+        from habana_tf.ir.interpreter import constant
 
         return constant(node, self.fixed, self.premises)
 

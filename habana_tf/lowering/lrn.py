@@ -7,10 +7,10 @@ dx[j]   = dy[j] * norm[j] ** -beta - 2 alpha beta x[j] * the sum over |i - j| <=
 
 from __future__ import annotations
 
-from ..ir.primitives import Node
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import FLOATS, op
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, op
 
 
 def _around(c: Lowering, x: Value) -> Value:

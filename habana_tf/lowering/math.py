@@ -10,11 +10,11 @@ from collections.abc import Callable
 from functools import reduce
 from operator import add
 
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import ALL, FLOATS, INTS, NUMERIC, op
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, FLOATS, INTS, NUMERIC, op
 
 SIGNED = (*FLOATS, DType.I8, DType.I16, DType.I32, DType.I64)
 

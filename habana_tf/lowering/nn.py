@@ -5,10 +5,10 @@ bfloat16 is computed in float32 and rounded once.
 
 from __future__ import annotations
 
-from ..ir.primitives import Node
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import FLOATS, op
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, op
 
 
 def _channel_axis(c: Lowering, x: Node) -> int:

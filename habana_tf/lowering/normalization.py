@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from .channels import channels_last
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import FLOATS, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.channels import channels_last
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, op
 
 
 def _channels(c: Lowering, x: Node) -> tuple[list[int], Value | float]:

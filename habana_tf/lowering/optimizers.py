@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir.dtypes import DType
-from ..ir.primitives import Node, Shape
-from .formula import Value
-from .lowering import Lowering
-from .row import FLOATS, INDEX, op
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node, Shape
+from habana_tf.lowering.formula import Value
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, INDEX, op
 
 
 class Step:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from ..ir import extent as ext
-from ..ir.primitives import Node
-from . import spatial
-from .lowering import Lowering
-from .row import ALL, NUMERIC, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import spatial
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, NUMERIC, op
 
 
 @op("ExtractImagePatches", T=ALL)

@@ -15,11 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..ir import extent as ext
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
 
 SAMPLES_PER_RESULT = 256
 """Blocks of 128 bits that TensorFlow reserves for each result of an op."""

@@ -22,18 +22,18 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node, Shape
-from . import spatial
-from .array import constant_shape, extents, ints
-from .channels import channels_last
-from .formula import Value, wrap
-from .lowering import Lowering
-from .reduction import LARGEST
-from .row import FLOATS, INDEX, op
-from .spatial import Axis
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node, Shape
+from habana_tf.lowering import spatial
+from habana_tf.lowering.array import constant_shape, extents, ints
+from habana_tf.lowering.channels import channels_last
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.reduction import LARGEST
+from habana_tf.lowering.row import FLOATS, INDEX, op
+from habana_tf.lowering.spatial import Axis
 
 LOWEST = float("-inf")
 FEW = 9

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir.primitives import Node
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import op
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import op
 
 
 def _numbers(c: Lowering, least: Value, most: Value) -> tuple[Value, Value, Value]:

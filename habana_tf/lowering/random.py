@@ -14,15 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from ..ir import extent as ext
-from ..ir.builder import Builder
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from . import philox
-from .array import extents, scalar_extent
-from .lowering import Lowering
-from .row import FLOATS, INDEX, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import philox
+from habana_tf.lowering.array import extents, scalar_extent
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, INDEX, op
 
 INTEGERS = (DType.I32, DType.I64, DType.U32, DType.U64)
 PHILOX = 1

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from .array import axis_of, ints, scalar
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import ALL, FLOATS, INDEX, NUMERIC, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.array import axis_of, ints, scalar
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, FLOATS, INDEX, NUMERIC, op
 
 
 def _axes(c: Lowering) -> list[int]:

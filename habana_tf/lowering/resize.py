@@ -23,14 +23,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Contraction, Node, Shape
-from .array import extents, size_of
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import FLOATS, INTS, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Contraction, Node, Shape
+from habana_tf.lowering.array import extents, size_of
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, INTS, op
 
 TYPES = (*FLOATS, *(d for d in INTS if d not in (DType.U32, DType.U64)))
 H, W = 1, 2

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..ir.dtypes import DType
+from habana_tf.ir.dtypes import DType
 
 if TYPE_CHECKING:
-    from ..ir.primitives import Node
+    from habana_tf.ir.primitives import Node
 
 Lower = Callable[..., "Node | Sequence[Node]"]
 """A lowering: takes the `lowering.Lowering` of the op at hand."""

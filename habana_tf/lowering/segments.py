@@ -14,14 +14,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from . import counts
-from .array import extents, scalar_extent, static_slice
-from .indexing import gather_axis, scatter_wide
-from .lowering import Lowering
-from .row import FLOATS, INDEX, NUMERIC, op
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import counts
+from habana_tf.lowering.array import extents, scalar_extent, static_slice
+from habana_tf.lowering.indexing import gather_axis, scatter_wide
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, INDEX, NUMERIC, op
 
 
 def _lowest(dtype: DType, highest: bool = False) -> float | int:

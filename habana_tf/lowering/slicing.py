@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..ir import extent as ext
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node, Op
-from .array import axis_of, extents, ints, static_slice
-from .lowering import Lowering
-from .row import ALL, INDEX, op
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node, Op
+from habana_tf.lowering.array import axis_of, extents, ints, static_slice
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, INDEX, op
 
 
 def at_run_time(node: Node) -> bool:

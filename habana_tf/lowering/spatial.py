@@ -18,13 +18,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..ir import extent as ext
-from ..ir.builder import Builder
-from ..ir.extent import Extent
-from ..ir.primitives import Node
+from habana_tf.ir import extent as ext
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
 
 if TYPE_CHECKING:
-    from .lowering import Lowering
+    from habana_tf.lowering.lowering import Lowering
 
 
 @dataclass(frozen=True)

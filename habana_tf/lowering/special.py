@@ -11,12 +11,12 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from ..ir.builder import broadcast_shapes
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from .formula import Value, wrap
-from .lowering import Lowering
-from .row import FLOATS, op
+from habana_tf.ir.builder import broadcast_shapes
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import FLOATS, op
 
 NAN, INF = math.nan, math.inf
 EPSILON = 2.0**-24

@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from ..ir.dtypes import DType
-from ..ir.primitives import Node
-from ..tensorflow_facts import opdefs
-from . import (
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering import (
     array,
     bins,
     color,
@@ -42,7 +41,8 @@ from . import (
     variables,
     xla,
 )
-from .row import CUSTOM, ROWS, Row
+from habana_tf.lowering.row import CUSTOM, ROWS, Row
+from habana_tf.tensorflow_facts import opdefs
 
 _MODULES = (
     array, bins, color, contraction, crops, depthwise, diagonals, indexing, layout, loss, lrn, math, nn,

@@ -7,12 +7,12 @@ strides of a slice are run-time inputs.
 
 from __future__ import annotations
 
-from ..ir.dtypes import DType
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from .indexing import gather_in_batches, gather_nd, passed_over, scatter_nd_into, scatter_wide
-from .lowering import Lowering
-from .row import ALL, INDEX, NUMERIC, op
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.indexing import gather_in_batches, gather_nd, passed_over, scatter_nd_into, scatter_wide
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, INDEX, NUMERIC, op
 
 
 @op("AssignAddVariableOp", updates=("resource",), dtype=NUMERIC)

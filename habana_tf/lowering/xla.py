@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..ir import extent as ext
-from ..ir.extent import Extent
-from ..ir.primitives import Node
-from .array import extents
-from .lowering import Lowering
-from .row import ALL, INDEX, op
-from .slicing import Cut, cut_out, element, put_in
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
+from habana_tf.lowering.array import extents
+from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.row import ALL, INDEX, op
+from habana_tf.lowering.slicing import Cut, cut_out, element, put_in
 
 
 def _cuts(c: Lowering, shape: Sequence[Extent], starts: Node, sizes: Sequence[Extent]) -> list[Cut]:

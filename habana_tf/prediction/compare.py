@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..card.drawn import Drawn
-from ..hardware.chips import chips as all_chips
-from .predict import costed, foreseen
-from .prediction import Prediction
-from .traced import as_specs, batch_of, with_batch
+from habana_tf.card.drawn import Drawn
+from habana_tf.hardware.chips import chips as all_chips
+from habana_tf.prediction.predict import costed, foreseen
+from habana_tf.prediction.prediction import Prediction
+from habana_tf.prediction.traced import as_specs, batch_of, with_batch
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Comparison(Drawn):
 
     def tables(self) -> Any:
         """What rich draws."""
-        from .report import comparison
+        from habana_tf.prediction.report import comparison
 
         return comparison(self.rows)
 

@@ -10,18 +10,18 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..card.kernels import nbytes
-from ..card.lowered import Lowered, lowered
-from ..cluster import cluster as clusters
-from ..cluster.cluster import Cluster
-from ..graph.ops import output_types
-from ..graph.rehearsal import rehearse
-from ..graph.report import GraphRecord
-from ..graph.shapes import Shape, Shapes
-from ..graph.view import Node, Ref, View
-from ..ir import extent as ext
-from ..ir.dtypes import from_tf
-from ..lowering.table import lookup
+from habana_tf.card.kernels import nbytes
+from habana_tf.card.lowered import Lowered, lowered
+from habana_tf.cluster import cluster as clusters
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.graph.ops import output_types
+from habana_tf.graph.rehearsal import rehearse
+from habana_tf.graph.report import GraphRecord
+from habana_tf.graph.shapes import Shape, Shapes
+from habana_tf.graph.view import Node, Ref, View
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import from_tf
+from habana_tf.lowering.table import lookup
 
 QUIET = frozenset(
     "Arg _Arg _Retval Const Placeholder VarHandleOp ReadVariableOp AssignVariableOp NoOp Identity IdentityN Shape "

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ..card.cluster_time import UnitTime
-from ..card.lowered import Lowered
-from ..card.step_time import StepTime
-from ..tensorflow_facts.opdefs import facts
+from habana_tf.card.cluster_time import UnitTime
+from habana_tf.card.lowered import Lowered
+from habana_tf.card.step_time import StepTime
+from habana_tf.tensorflow_facts.opdefs import facts
 
 PARTS = 2
 """Of a name, that a layer's is made of: the model's and the layer's."""

@@ -6,14 +6,14 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
-from .. import loader, settings
-from ..card.step_time import step_time
-from ..graph import bf16_config
-from ..hardware.chips import chip as chip_named
-from ..resolver.garbage_collection import held
-from .foreseen import Foreseen, PredictionError, foresee
-from .prediction import Prediction
-from .traced import as_specs, batch_of, traced
+from habana_tf import loader, settings
+from habana_tf.card.step_time import step_time
+from habana_tf.graph import bf16_config
+from habana_tf.hardware.chips import chip as chip_named
+from habana_tf.prediction.foreseen import Foreseen, PredictionError, foresee
+from habana_tf.prediction.prediction import Prediction
+from habana_tf.prediction.traced import as_specs, batch_of, traced
+from habana_tf.resolver.garbage_collection import held
 
 PRODUCTS = frozenset("Einsum BatchMatMulV3 Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2 Erf".split())
 """What is in bf16 for `precision="bf16"` besides Habana's full list: products that the list does not know because

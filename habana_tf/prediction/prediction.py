@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from ..card.drawn import Drawn
-from ..card.growth import largest
-from ..card.lowered import Lowered
-from ..card.step_time import StepTime
-from .foreseen import HostOp
-from .layers import Layer, layers
+from habana_tf.card.drawn import Drawn
+from habana_tf.card.growth import largest
+from habana_tf.card.lowered import Lowered
+from habana_tf.card.step_time import StepTime
+from habana_tf.prediction.foreseen import HostOp
+from habana_tf.prediction.layers import Layer, layers
 
 
 @dataclass(frozen=True)
@@ -165,6 +165,6 @@ class Prediction(Drawn):
 
     def tables(self) -> Any:
         """What rich draws."""
-        from .report import tables
+        from habana_tf.prediction.report import tables
 
         return tables(self)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ..loader import load_habana_module
-from .foreseen import PredictionError
-from .predict import predict
-from .prediction import Prediction
+from habana_tf.loader import load_habana_module
+from habana_tf.prediction.foreseen import PredictionError
+from habana_tf.prediction.predict import predict
+from habana_tf.prediction.prediction import Prediction
 
 KERAS_BATCH = 32
 """Examples per batch where `fit` gets arrays and no batch_size (Keras' documentation)."""

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from .foreseen import PredictionError
-from .weightless import without_values
+from habana_tf.prediction.foreseen import PredictionError
+from habana_tf.prediction.weightless import without_values
 
 MOMENTUM = 0.9
 """Of the optimizer that "momentum" names, and that is taken where nothing is asked for."""

@@ -18,10 +18,9 @@ from habana_tf import settings
 from habana_tf.cluster import left_to_cpu
 from habana_tf.cluster.signature import Number, Signature
 from habana_tf.lowering.table import LOOP
-
-from . import tensorflow_cpu
-from .fallback import called
-from .request import Request
+from habana_tf.resolver import tensorflow_cpu
+from habana_tf.resolver.fallback import called
+from habana_tf.resolver.request import Request
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import Program as Bound

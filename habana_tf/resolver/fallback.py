@@ -18,9 +18,8 @@ from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
 from habana_tf.lowering.lowering import LoweringError
-
-from . import index_checks, tensorflow_cpu
-from .request import Request
+from habana_tf.resolver import index_checks, tensorflow_cpu
+from habana_tf.resolver.request import Request
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import Program as Bound

@@ -15,8 +15,7 @@ from typing import Any
 from habana_tf import settings
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Program
-
-from .provenance import Provenance
+from habana_tf.resolver.provenance import Provenance
 
 log = logging.getLogger("habana_tf")
 

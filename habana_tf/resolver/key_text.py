@@ -17,8 +17,7 @@ from typing import Any
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Expr
 from habana_tf.ir.primitives import Loop, Node, Program
-
-from .provenance import Provenance
+from habana_tf.resolver.provenance import Provenance
 
 LEFT_OUT: dict[type, dict[str, str]] = {
     Program: {},

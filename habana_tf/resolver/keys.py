@@ -21,9 +21,8 @@ from habana_tf.cluster.cluster import Cluster, custom_content
 from habana_tf.hardware.cpu import BF16_PART, Target
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
+from habana_tf.resolver.key_text import names, program_text
 from habana_tf.version import __version__
-
-from .key_text import names, program_text
 
 PACKAGE = Path(__file__).parent.parent
 ROOMS = ("ir", "lowering", "cluster", "compiler")

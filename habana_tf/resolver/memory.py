@@ -102,13 +102,13 @@ def _last(table: OrderedDict[Any, Any], key: object, value: object, most: int) -
 
 def memory_report() -> MemoryReport:
     """The memory of this process's card. Raises RuntimeError when the device is not loaded."""
-    from ..hardware.device_state import is_loaded
+    from habana_tf.hardware.device_state import is_loaded
 
     if not is_loaded():
         raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
     import tensorflow as tf
 
-    from ..hardware.chips import chip
+    from habana_tf.hardware.chips import chip
 
     known = tf.config.experimental.get_memory_info("HPU:0")
     with _lock:

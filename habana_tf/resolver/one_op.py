@@ -17,9 +17,8 @@ from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.primitives import Program
 from habana_tf.lowering.table import lookup
-
-from .provenance import Provenance
-from .request import Request
+from habana_tf.resolver.provenance import Provenance
+from habana_tf.resolver.request import Request
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,9 @@ from habana_tf.cluster import cluster as clusters
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.packed_recipe import pack
 from habana_tf.hardware.cpu import Target, common_targets
-
-from .one_op import one_op
-from .packaged import packaged_key
-from .request import Request
+from habana_tf.resolver.one_op import one_op
+from habana_tf.resolver.packaged import packaged_key
+from habana_tf.resolver.request import Request
 
 if TYPE_CHECKING:
     import numpy as np

@@ -25,9 +25,8 @@ from habana_tf.compiler.recipe import Recipe
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
-
-from .key_text import program_text
-from .keys import sources_version, target_parts
+from habana_tf.resolver.key_text import program_text
+from habana_tf.resolver.keys import sources_version, target_parts
 
 log = logging.getLogger("habana_tf")
 

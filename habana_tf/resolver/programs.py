@@ -20,14 +20,12 @@ from habana_tf.cluster.cluster import parse
 from habana_tf.compiler import compressed
 from habana_tf.compiler.recipe import Kind
 from habana_tf.ir import extent as ext
-
-from .provenance import Provenance
+from habana_tf.resolver.provenance import Provenance
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import Program as Bound
     from habana_tf.compiler.recipe import Buffer, Recipe
-
-    from .request import Request
+    from habana_tf.resolver.request import Request
 
 MOST_PROGRAMS = 4096
 MOST_BYTES = 64 << 20

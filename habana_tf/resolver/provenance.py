@@ -19,19 +19,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from habana_tf import settings
-
-from ..cluster.cluster import Cluster, parse
-from ..cluster.lower import lower
-from ..compiler import compressed
-from ..compiler.copied_elements import copied
-from ..compiler.packed_recipe import pack_extent, unpack_extent
-from ..compiler.symbolic_products import with_walks
-from ..compiler.walked_products import walked
-from ..hardware.cpu import Target
-from ..ir.dtypes import from_label
-from ..ir.extent import Extent
-from ..ir.primitives import Program
-from ..lowering.counts import Count
+from habana_tf.cluster.cluster import Cluster, parse
+from habana_tf.cluster.lower import lower
+from habana_tf.compiler import compressed
+from habana_tf.compiler.copied_elements import copied
+from habana_tf.compiler.packed_recipe import pack_extent, unpack_extent
+from habana_tf.compiler.symbolic_products import with_walks
+from habana_tf.compiler.walked_products import walked
+from habana_tf.hardware.cpu import Target
+from habana_tf.ir.dtypes import from_label
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Program
+from habana_tf.lowering.counts import Count
 
 MOST_SCOPES = 8
 

@@ -25,11 +25,10 @@ from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber, hold
 from habana_tf.ir.primitives import Op, Program
 from habana_tf.lowering.lowering import LoweringError
-
-from . import keys, recipes
-from .provenance import Provenance
-from .recompilations import Change, History
-from .request import Request
+from habana_tf.resolver import keys, recipes
+from habana_tf.resolver.provenance import Provenance
+from habana_tf.resolver.recompilations import Change, History
+from habana_tf.resolver.request import Request
 
 log = logging.getLogger("habana_tf")
 

@@ -36,12 +36,11 @@ from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.libraries import LibraryError
 from habana_tf.ir.primitives import Node, Program
-
-from . import garbage_collection
-from .keys import program_key, tools
-from .packaged import packaged
-from .provenance import Provenance
-from .request import Request
+from habana_tf.resolver import garbage_collection
+from habana_tf.resolver.keys import program_key, tools
+from habana_tf.resolver.packaged import packaged
+from habana_tf.resolver.provenance import Provenance
+from habana_tf.resolver.request import Request
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import Program as Bound

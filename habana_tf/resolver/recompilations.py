@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ..cluster.signature import Number, Signature, Slot
+from habana_tf.cluster.signature import Number, Signature, Slot
 
 log = logging.getLogger("habana_tf")
 

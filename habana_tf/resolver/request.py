@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from habana_tf.cluster.cluster import parsed
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.ir.extent import LARGEST
-
-from ..cluster.cluster import parsed
-from ..lowering.counts import Count
-from .provenance import Provenance
+from habana_tf.lowering.counts import Count
+from habana_tf.resolver.provenance import Provenance
 
 TensorMet = tuple[int, tuple[int, ...], bytes | None]
 """An input that a launch met: TensorFlow's type number, its shape, and its value where that fixes a shape."""

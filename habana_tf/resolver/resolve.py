@@ -23,17 +23,15 @@ from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
 from habana_tf.lowering.lowering import CustomLoweringError
 from habana_tf.lowering.table import LOOP
-from habana_tf.resolver import memory
-
-from . import programs, recipes
-from .by_value import had_enough, run_on_cpu
-from .fallback import FallbackForbidden, interpreted, otherwise
-from .keys import computed, program_key, recipe_key
-from .one_op import one_op
-from .ranged import ranged, ranged_alone
-from .recipes import CompileForbidden, Refused, bind_recipe, recipe_of, recipe_of_program
-from .recompilations import Met, history, record, record_one_op
-from .request import Request, TensorMet
+from habana_tf.resolver import memory, programs, recipes
+from habana_tf.resolver.by_value import had_enough, run_on_cpu
+from habana_tf.resolver.fallback import FallbackForbidden, interpreted, otherwise
+from habana_tf.resolver.keys import computed, program_key, recipe_key
+from habana_tf.resolver.one_op import one_op
+from habana_tf.resolver.ranged import ranged, ranged_alone
+from habana_tf.resolver.recipes import CompileForbidden, Refused, bind_recipe, recipe_of, recipe_of_program
+from habana_tf.resolver.recompilations import Met, history, record, record_one_op
+from habana_tf.resolver.request import Request, TensorMet
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import Program as Bound

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..cluster.cluster import Cluster, ClusterNode, parsed, variable_type
-from ..lowering.table import lookup
-from ..tensorflow_facts import opdefs
+from habana_tf.cluster.cluster import Cluster, ClusterNode, parsed, variable_type
+from habana_tf.lowering.table import lookup
+from habana_tf.tensorflow_facts import opdefs
 
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 """TensorFlow's name of a resource that nothing else finds."""

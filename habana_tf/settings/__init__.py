@@ -18,12 +18,12 @@ Invariants:
 
 from __future__ import annotations
 
-from . import machine, program
-from .environment import Setting as Setting
-from .environment import SettingError as SettingError
-from .environment import shown as shown
-from .machine import *  # noqa: F403  # all of them
-from .program import *  # noqa: F403
+from habana_tf.settings import machine, program
+from habana_tf.settings.environment import Setting as Setting
+from habana_tf.settings.environment import SettingError as SettingError
+from habana_tf.settings.environment import shown as shown
+from habana_tf.settings.machine import *  # noqa: F403  # all of them
+from habana_tf.settings.program import *  # noqa: F403
 
 
 def declared() -> tuple[Setting[object], ...]:

@@ -13,7 +13,7 @@ import logging
 import os
 from collections.abc import Iterable
 
-from .. import settings
+from habana_tf import settings
 
 __all__ = ["announce", "asks_for_hpu", "check", "read_by_others", "set_in_vain", "without_effect"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from . import environment as kind
-from .environment import Setting
+from habana_tf.settings import environment as kind
+from habana_tf.settings.environment import Setting
 
 # --- the machine that is simulated ---
 

@@ -7,10 +7,21 @@ from __future__ import annotations
 
 import logging
 
-from .. import settings
-from . import change, context, eager_kernels, fork, functions, keras3, reads, strategies, tracebacks, xla
-from .change import ChangeError, Group
-from .keras2 import jit, recurrent, tracing, updates
+from habana_tf import settings
+from habana_tf.tensorflow_changes import (
+    change,
+    context,
+    eager_kernels,
+    fork,
+    functions,
+    keras3,
+    reads,
+    strategies,
+    tracebacks,
+    xla,
+)
+from habana_tf.tensorflow_changes.change import ChangeError, Group
+from habana_tf.tensorflow_changes.keras2 import jit, recurrent, tracing, updates
 
 __all__ = ["ALL", "ChangeError", "install", "undo", "wanted"]
 

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any
 
-from ..hardware.device_state import LoadError
-from .after_import import cancel, when_imported
+from habana_tf.hardware.device_state import LoadError
+from habana_tf.tensorflow_changes.after_import import cancel, when_imported
 
 __all__ = ["Change", "ChangeError", "Group", "install", "is_made", "undo"]
 

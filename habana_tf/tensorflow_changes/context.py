@@ -28,7 +28,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from .change import Change, Group
+from habana_tf.tensorflow_changes.change import Change, Group
 
 __all__ = ["OPTIMIZERS", "SYNCHRONOUS", "quiet", "rebuild"]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .change import Change, Group
+from habana_tf.tensorflow_changes.change import Change, Group
 
 __all__ = ["EAGER_KERNELS", "EAGER_REPORT"]
 
@@ -26,7 +26,7 @@ _PLACE = "tensorflow.python.pywrap_tfe"
 
 
 def _never(original: Callable[[Any, bool], None]) -> Callable[[Any, bool], None]:
-    from .._native import _bridge
+    from habana_tf._native import _bridge
 
     def as_function(options: Any, enable: bool) -> None:
         original(options, False)
@@ -40,7 +40,7 @@ def _set_present(as_function: bool) -> None:
     from tensorflow.python import pywrap_tfe
     from tensorflow.python.eager import context
 
-    from .._native import _bridge
+    from habana_tf._native import _bridge
 
     _bridge.forget_eager_context()
     if context._context is not None and context._context._initialized:
@@ -63,7 +63,7 @@ EAGER_KERNELS = Group(
 def _noting_fast(fast: Callable[..., Any]) -> Callable[..., Any]:
     from tensorflow.python.framework.ops import EagerTensor
 
-    from ..graph.eager import RAN
+    from habana_tf.graph.eager import RAN
 
     note = RAN.add
 
@@ -79,7 +79,7 @@ def _noting_fast(fast: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
-    from ..graph.eager import RAN
+    from habana_tf.graph.eager import RAN
 
     def TFE_Py_Execute(context: Any, device: Any, op: Any, *rest: Any) -> Any:
         results = plain(context, device, op, *rest)

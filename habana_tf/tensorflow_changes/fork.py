@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from .change import Change, Group, install, is_made
+from habana_tf.tensorflow_changes.change import Change, Group, install, is_made
 
 __all__ = ["FORK", "TEXT", "ForkError"]
 

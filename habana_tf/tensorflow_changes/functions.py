@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .change import Change, Group
+from habana_tf.tensorflow_changes.change import Change, Group
 
 __all__ = ["FUNCTION_CALLS"]
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from .change import Change, Group
+from habana_tf.tensorflow_changes.change import Change, Group
 
 __all__ = ["LARGEST", "READS"]
 

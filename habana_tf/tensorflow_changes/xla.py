@@ -25,7 +25,7 @@ import logging
 import weakref
 from typing import Any
 
-from .change import Change, Group
+from habana_tf.tensorflow_changes.change import Change, Group
 
 __all__ = ["XLA", "lands_on_hpu"]
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from . import opdefs, stand_ins
-from .opdefs import INT32, RESOURCE
+from habana_tf.tensorflow_facts import opdefs, stand_ins
+from habana_tf.tensorflow_facts.opdefs import INT32, RESOURCE
 
 __all__ = ["Registration", "registrations"]
 

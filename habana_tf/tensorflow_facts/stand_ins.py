@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import opdefs
-from .opdefs import RESOURCE, STRING, VARIANT
+from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow_facts.opdefs import RESOURCE, STRING, VARIANT
 
 __all__ = ["NeedsTheGraphPass", "NotOnHpu", "needs_its_state", "plan", "select", "used"]
 

@@ -11,8 +11,7 @@ import time
 from pathlib import Path
 
 from habana_tf.hardware import ranks
-
-from .record import Recording
+from habana_tf.timeline.record import Recording
 
 __all__ = ["Capture", "CaptureError", "file_of_rank", "file_of_step"]
 
@@ -50,7 +49,7 @@ class Capture:
 
     def end(self, path: str | Path) -> Path:
         """Writes it. Raises CaptureError where none runs, and OSError."""
-        from . import chrome, part
+        from habana_tf.timeline import chrome, part
 
         with self._lock:
             recording, self._recording = self._recording, None

@@ -25,8 +25,7 @@ from habana_tf.hardware.chips import Chip
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.lowering.lowering import LoweringError
 from habana_tf.resolver.programs import Made
-
-from .intervals import Bundle, CardLaunch, Interval, Result, Use, unpredicted
+from habana_tf.timeline.intervals import Bundle, CardLaunch, Interval, Result, Use, unpredicted
 
 __all__ = ["basis", "card_launch", "label"]
 

@@ -28,8 +28,7 @@ from typing import Any
 from habana_tf.card.network import FUSION_BYTES, sum_seconds
 from habana_tf.card.parameters import FITTED
 from habana_tf.hardware.chips import Chip, chip
-
-from .record import Kind
+from habana_tf.timeline.record import Kind
 
 __all__ = ["ROWS", "Launched", "Transfer", "bundle_rows", "clocks", "unpredicted"]
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from . import card_clock
-from .record import Kind
+from habana_tf.timeline import card_clock
+from habana_tf.timeline.record import Kind
 
 __all__ = ["MOST_INTERVALS", "aligned", "trace"]
 

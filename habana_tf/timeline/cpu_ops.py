@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from . import profiler, xspace
+from habana_tf.timeline import profiler, xspace
 
 __all__ = ["CpuOps"]
 

@@ -25,9 +25,8 @@ from typing import Any
 from habana_tf.hardware import ranks
 from habana_tf.hardware.chips import Chip, chip
 from habana_tf.resolver import programs
-
-from .card import basis, card_launch, label
-from .record import Kind, Record
+from habana_tf.timeline.card import basis, card_launch, label
+from habana_tf.timeline.record import Kind, Record
 
 __all__ = ["described", "make"]
 

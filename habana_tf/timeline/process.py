@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from habana_tf import settings
-
-from .record import Recording
+from habana_tf.timeline.record import Recording
 
 if TYPE_CHECKING:
-    from .cpu_ops import CpuOps
+    from habana_tf.timeline.cpu_ops import CpuOps
 
 __all__ = ["begin", "file_of_profile"]
 
@@ -35,7 +34,7 @@ def begin() -> None:
         return
     _recording = Recording()
     if settings.HABANA_SIM_TRACE_CPU.get():
-        from .cpu_ops import CpuOps
+        from habana_tf.timeline.cpu_ops import CpuOps
 
         _cpu_ops = CpuOps()
     atexit.register(_finish)
@@ -52,7 +51,7 @@ def _finish() -> None:
     recording, _recording = _recording, None
     if recording is None:
         return
-    from . import (
+    from habana_tf.timeline import (
         chrome,
         folder,
         part,

@@ -6,7 +6,7 @@ import functools
 import re
 from pathlib import Path
 
-from .record import Recording
+from habana_tf.timeline.record import Recording
 
 __all__ = ["last_begin", "start", "stop"]
 
@@ -35,8 +35,7 @@ def stop() -> bytes:
     if recording is None:
         return b""
     from habana_tf.hardware.chips import chip
-
-    from . import part, xspace
+    from habana_tf.timeline import part, xspace
 
     made = part.make(recording.read())
     recording.stop()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .record import Kind
+from habana_tf.timeline.record import Kind
 
 __all__ = ["Kernel", "Program", "Totals", "by_path", "programs", "totals"]
 

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from . import card_clock
-from .protobuf import integer, message, text
-from .record import Kind
+from habana_tf.timeline import card_clock
+from habana_tf.timeline.protobuf import integer, message, text
+from habana_tf.timeline.record import Kind
 
 __all__ = ["CARD_PLANE", "HOST_PLANE", "HPU_PLANE", "space"]
 

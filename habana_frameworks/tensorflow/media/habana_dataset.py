@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ..py_synapse_logger import NotSimulated
+from habana_frameworks.tensorflow.py_synapse_logger import NotSimulated
 
 __all__ = ["HabanaDataset"]
 

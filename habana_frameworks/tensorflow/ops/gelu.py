@@ -11,7 +11,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..habana_ops import habana_gelu as _op
+from habana_frameworks.tensorflow.habana_ops import habana_gelu as _op
 
 __all__ = ["habana_gelu"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..habana_ops import habana_instance_norm
+from habana_frameworks.tensorflow.habana_ops import habana_instance_norm
 
 __all__ = ["HabanaInstanceNormalization"]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..habana_ops import habana_layer_norm, habana_layer_norm_grad
+from habana_frameworks.tensorflow.habana_ops import habana_layer_norm, habana_layer_norm_grad
 
 __all__ = ["HabanaLayerNormalization"]
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir import extent as ext
-from ...ir.extent import Atom, Expr, Extent, Var
-from ...ir.linearity import mentions
-from ..body import variables
+from habana_tf.compiler.body import variables
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Atom, Expr, Extent, Var
+from habana_tf.ir.linearity import mentions
 
 
 @dataclass(frozen=True)

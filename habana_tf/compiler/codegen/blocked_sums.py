@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ...ir.extent import Extent, nominal
-from .domain_walk import restore
-from .emit import Function, Value
-from .reduction import Accumulator
+from habana_tf.compiler.codegen.domain_walk import restore
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.ir.extent import Extent, nominal
 
 BLOCK = 256
 """Additions to one register in a block. Of equal terms forty units of the last place are lost in each of the two or

@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import struct
 
-from .emit import Value
-from .float_math import FloatMath
-from .lanes import float_literal
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.float_math import FloatMath
+from habana_tf.compiler.codegen.lanes import float_literal
 
 QUARTER = math.pi / 2
 

@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from ...ir import extent as ext
-from ...ir.extent import Atom, Extent, Var, nominal
-from ..body import Value as BodyValue
-from .axes import Axis
-from .blocked_sums import summing_loop
-from .domain_walk import WIDEST, DomainWalk, restore
-from .emit import Value
-from .evaluator import Guard, Val
-from .interior import Interior, interior
-from .reduction import Accumulator
-from .small_axes import TURNS, beside, dependent, numel, places
-from .wide_sums import WideSums, cut, pays
+from habana_tf.compiler.body import Value as BodyValue
+from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.blocked_sums import summing_loop
+from habana_tf.compiler.codegen.domain_walk import WIDEST, DomainWalk, restore
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.evaluator import Guard, Val
+from habana_tf.compiler.codegen.interior import Interior, interior
+from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.codegen.small_axes import TURNS, beside, dependent, numel, places
+from habana_tf.compiler.codegen.wide_sums import WideSums, cut, pays
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Atom, Extent, Var, nominal
 
 ROWS = 64
 """Rows of images from which on each is one work item."""

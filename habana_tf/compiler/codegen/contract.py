@@ -23,21 +23,28 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from habana_tf.compiler.codegen.contract_block_kernel import BlockKernel
+from habana_tf.compiler.codegen.contract_kernels import (
+    ContractionCall,
+    MainKernel,
+    Source,
+    pack_call,
+    reach,
+    reduce_call,
+    spread_call,
+)
+from habana_tf.compiler.codegen.contract_narrow_kernel import NarrowKernel, pack_columns
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
+from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups, plan
+from habana_tf.compiler.codegen.contract_winograd import Winograd, winograd
+from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.winograd_gradient import gradient_calls
+from habana_tf.compiler.codegen.winograd_kernels import convolution_calls
+from habana_tf.compiler.contraction import Canonical, ContractSpec, Guard, Operand, accepts_guards, canonical
 from habana_tf.hardware.cpu import Target
-
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent
-from ..contraction import Canonical, ContractSpec, Guard, Operand, accepts_guards, canonical
-from .contract_block_kernel import BlockKernel
-from .contract_kernels import ContractionCall, MainKernel, Source, pack_call, reach, reduce_call, spread_call
-from .contract_narrow_kernel import NarrowKernel, pack_columns
-from .contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
-from .contract_tiles import Plan, in_groups, plan
-from .contract_winograd import Winograd, winograd
-from .result_sums import ResultSums
-from .winograd_gradient import gradient_calls
-from .winograd_kernels import convolution_calls
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent
 
 __all__ = [
     "Buffer",

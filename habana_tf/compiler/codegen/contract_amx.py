@@ -22,10 +22,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .contract_micro import KLoop
-from .emit import Function, Loop, Value
-from .turns import DEPTH, block_turns, in_blocks, repeat
-from .vector_memory import at
+from habana_tf.compiler.codegen.contract_micro import KLoop
+from habana_tf.compiler.codegen.emit import Function, Loop, Value
+from habana_tf.compiler.codegen.turns import DEPTH, block_turns, in_blocks, repeat
+from habana_tf.compiler.codegen.vector_memory import at
 
 SUMS, A, B = 0, 4, 6
 """First register of the sums, of a, and of b (two, used in turn)."""

@@ -11,17 +11,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from ...ir.extent import nominal
-from ..contraction import Canonical, Label, Operand
-from .contract_block_pack import Across, Along, BlockPacker, Groups, Limit
-from .contract_blocks import slots
-from .contract_loops import Place
-from .contract_results import TileResults
-from .contract_tiles import Plan
-from .contract_tiling import Dim, points
-from .emit import Value
-from .turns import repeat
-from .vector_memory import at
+from habana_tf.compiler.codegen.contract_block_pack import Across, Along, BlockPacker, Groups, Limit
+from habana_tf.compiler.codegen.contract_blocks import slots
+from habana_tf.compiler.codegen.contract_loops import Place
+from habana_tf.compiler.codegen.contract_results import TileResults
+from habana_tf.compiler.codegen.contract_tiles import Plan
+from habana_tf.compiler.codegen.contract_tiling import Dim, points
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.turns import repeat
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.contraction import Canonical, Label, Operand
+from habana_tf.ir.extent import nominal
 
 STEP = 4
 """Units of the sum that copies are filled up to with zeros: what a turn of the inner loop takes at most."""

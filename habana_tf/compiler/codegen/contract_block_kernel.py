@@ -14,18 +14,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..contraction import Canonical, Label
-from .contract_amx import Configurations, TileProducts, configuration, groups, release
-from .contract_block_copies import BlockCopies, Trips
-from .contract_kernels import ContractionCall
-from .contract_loops import Place, TileLoops
-from .contract_micro import Accumulation, KLoop, Micro
-from .contract_point import Buffer, Epilogue, StorePartial
-from .contract_tiles import Plan
-from .contract_tiling import points
-from .emit import Value
-from .turns import DEPTH
-from .vector_memory import at
+from habana_tf.compiler.codegen.contract_amx import Configurations, TileProducts, configuration, groups, release
+from habana_tf.compiler.codegen.contract_block_copies import BlockCopies, Trips
+from habana_tf.compiler.codegen.contract_kernels import ContractionCall
+from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial
+from habana_tf.compiler.codegen.contract_tiles import Plan
+from habana_tf.compiler.codegen.contract_tiling import points
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.turns import DEPTH
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.contraction import Canonical, Label
 
 MANY = 256
 """Blocks of a sum that are added up one after the other."""

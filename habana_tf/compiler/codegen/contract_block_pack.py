@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ...ir.dtypes import DType
-from .contract_pack import transpose
-from .emit import Function, Value
-from .turns import repeat
-from .vector_memory import at, widen
+from habana_tf.compiler.codegen.contract_pack import transpose
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.turns import repeat
+from habana_tf.compiler.codegen.vector_memory import at, widen
+from habana_tf.ir.dtypes import DType
 
 
 @dataclass(frozen=True)

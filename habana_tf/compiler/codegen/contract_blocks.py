@@ -20,9 +20,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.extent import nominal
-from ..contraction import Canonical, Label
-from .contract_tiling import Dim, Tiling, points, steps_over
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, points, steps_over
+from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.ir.extent import nominal
 
 STEPS = 256
 """Words along the sum in a block."""

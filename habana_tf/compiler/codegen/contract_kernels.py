@@ -6,21 +6,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ...ir import extent as ext
-from ...ir.extent import Extent, nominal
-from ..contraction import Canonical, Label
-from .contract_amx import Configurations, Group, TileProducts, configuration, groups, release
-from .contract_loops import Place, TileLoops
-from .contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
-from .contract_pack import SPREAD, PanelPacker, spread
-from .contract_padding import guarded
-from .contract_point import Buffer, Epilogue, StorePartial, Tile
-from .contract_results import TileResults
-from .contract_tiles import Plan, in_groups
-from .contract_tiling import Dim
-from .emit import Function, Value
-from .turns import DEPTH, repeat
-from .vector_memory import at, masked_load
+from habana_tf.compiler.codegen.contract_amx import Configurations, Group, TileProducts, configuration, groups, release
+from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
+from habana_tf.compiler.codegen.contract_pack import SPREAD, PanelPacker, spread
+from habana_tf.compiler.codegen.contract_padding import guarded
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, Tile
+from habana_tf.compiler.codegen.contract_results import TileResults
+from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups
+from habana_tf.compiler.codegen.contract_tiling import Dim
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.turns import DEPTH, repeat
+from habana_tf.compiler.codegen.vector_memory import at, masked_load
+from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent, nominal
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,17 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
-from ...ir import extent as ext
-from ...ir.extent import Extent
-from ..contraction import Canonical, Label
-from .contract_point import Epilogue
-from .contract_tiles import Plan
-from .contract_tiling import Dim
-from .emit import Function, Value
-from .index_evaluator import extent_value
-from .result_sums import ResultSums
-from .turns import DEPTH
-from .vector_memory import at
+from habana_tf.compiler.codegen.contract_point import Epilogue
+from habana_tf.compiler.codegen.contract_tiles import Plan
+from habana_tf.compiler.codegen.contract_tiling import Dim
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.index_evaluator import extent_value
+from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.turns import DEPTH
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
 
 
 @dataclass

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ...ir.extent import Extent
-from .emit import LINE, Function, Value, everywhere, first_lanes
-from .turns import block_turns, summing_turns
-from .vector_memory import at, masked_load, widen
+from habana_tf.compiler.codegen.emit import LINE, Function, Value, everywhere, first_lanes
+from habana_tf.compiler.codegen.turns import block_turns, summing_turns
+from habana_tf.compiler.codegen.vector_memory import at, masked_load, widen
+from habana_tf.ir.extent import Extent
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
 STRIDED = 512

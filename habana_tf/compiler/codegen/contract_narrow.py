@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from typing import Literal
 
+from habana_tf.compiler.codegen.contract_tiling import Tiling, points, split_rows
+from habana_tf.compiler.contraction import Canonical
 from habana_tf.hardware.cpu import Target
-
-from ..contraction import Canonical
-from .contract_tiling import Tiling, points, split_rows
 
 Lanes = Literal["columns", "sum", "rows"]
 

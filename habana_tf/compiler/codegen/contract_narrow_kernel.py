@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent, nominal
-from ..contraction import Canonical
-from .contract_kernels import ContractionCall, pack_outer
-from .contract_loops import Place, TileLoops
-from .contract_micro import SIZE, STRIDED, Accumulation, KLoop, Micro, body_of
-from .contract_pack import transpose
-from .contract_padding import guarded
-from .contract_point import Buffer, Epilogue, StorePartial
-from .contract_results import TileResults
-from .contract_tiles import Plan
-from .emit import Function, Value
-from .vector_memory import at
+from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_outer
+from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_micro import SIZE, STRIDED, Accumulation, KLoop, Micro, body_of
+from habana_tf.compiler.codegen.contract_pack import transpose
+from habana_tf.compiler.codegen.contract_padding import guarded
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial
+from habana_tf.compiler.codegen.contract_results import TileResults
+from habana_tf.compiler.codegen.contract_tiles import Plan
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.contraction import Canonical
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
 
 AHEAD = 32
 """Steps of the sum that vectors of rows are fetched ahead: no hardware does it from page to page."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir.dtypes import DType
-from ..contraction import Label
-from .emit import BYTES, Function, Value
-from .turns import repeat
-from .vector_memory import at, masked_load, widen
+from habana_tf.compiler.codegen.emit import BYTES, Function, Value
+from habana_tf.compiler.codegen.turns import repeat
+from habana_tf.compiler.codegen.vector_memory import at, masked_load, widen
+from habana_tf.compiler.contraction import Label
+from habana_tf.ir.dtypes import DType
 
 
 class PanelPacker:

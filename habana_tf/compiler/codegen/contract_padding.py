@@ -17,12 +17,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..contraction import Guard, Label
-from .contract_loops import Place, TileLoops
-from .contract_micro import KLoop
-from .contract_tiling import row_starts
-from .emit import Value
-from .vector_memory import at
+from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_micro import KLoop
+from habana_tf.compiler.codegen.contract_tiling import row_starts
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.contraction import Guard, Label
 
 
 def guarded(

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent, nominal
-from ...ir.primitives import Node
-from ..contraction import Canonical, Label
-from ..view_indices import Unfit
-from .emit import Function, Value, first_lanes
-from .index_evaluator import extent_value
-from .result_sums import ResultSums
-from .vector_memory import masked_store, narrow
+from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
+from habana_tf.compiler.codegen.index_evaluator import extent_value
+from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.vector_memory import masked_store, narrow
+from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.primitives import Node
 
 Buffer = str | tuple[str, int] | Node
 """What a kernel works on: "a", "b" or "out", ("temp", i), or what the epilogue asks for."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ...ir import extent as ext
-from ..contraction import Canonical, Label
-from .contract_loops import Place, TileLoops
-from .contract_point import Epilogue, Line, Point, Tile
-from .contract_tiling import points
-from .emit import LINE, Function, Value
-from .turns import repeat
-from .vector_memory import at
+from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_point import Epilogue, Line, Point, Tile
+from habana_tf.compiler.codegen.contract_tiling import points
+from habana_tf.compiler.codegen.emit import LINE, Function, Value
+from habana_tf.compiler.codegen.turns import repeat
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.ir import extent as ext
 
 INLINE = 480
 """Instructions of epilogue that one tile may have inline."""

@@ -27,17 +27,16 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from habana_tf.compiler.codegen.contract_blocks import Blocks, cut
+from habana_tf.compiler.codegen.contract_micro import STRIDED, short_runs
+from habana_tf.compiler.codegen.contract_narrow import Lanes, lanes_along, narrow_tiling
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
+from habana_tf.compiler.codegen.emit import LINE
+from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
 from habana_tf.hardware.cpu import Target, TileEngine
-
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent, nominal
-from ..contraction import Canonical, Label, guards_in_place, packable
-from .contract_blocks import Blocks, cut
-from .contract_micro import STRIDED, short_runs
-from .contract_narrow import Lanes, lanes_along, narrow_tiling
-from .contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
-from .emit import LINE
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
 
 L2 = 1 << 20
 """Bytes of second-level cache per core that tiles are made for."""

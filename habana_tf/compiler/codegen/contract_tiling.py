@@ -13,11 +13,10 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.hardware.cpu import Target, TileEngine
-
-from ...ir import extent as ext
-from ...ir.extent import Extent, nominal
-from ..contraction import Canonical, Label
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent, nominal
 
 REPEATED = 1 / 12
 """The part of all rows that compact code may compute twice to save a second form of tile."""

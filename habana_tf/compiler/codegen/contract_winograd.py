@@ -25,15 +25,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from habana_tf.compiler.codegen.contract_tiles import SHORT
+from habana_tf.compiler.codegen.contract_tiling import Tiling, points
+from habana_tf.compiler.contraction import Canonical, ContractSpec, Guard, Label, canonical
+from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
-
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent, nominal
-from ..contraction import Canonical, ContractSpec, Guard, Label, canonical
-from ..view_indices import Unfit
-from .contract_tiles import SHORT
-from .contract_tiling import Tiling, points
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
 
 TAP = 3
 """Points of the filter along each axis."""

@@ -11,16 +11,16 @@ from __future__ import annotations
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ...ir import extent as ext
-from ...ir.extent import Extent, nominal
-from ..body import Load
-from .axes import Axis, slope
-from .contract_pack import transpose
-from .domain_walk import DomainWalk
-from .emit import Value, first_lanes
-from .evaluator import Guard, Val
-from .lanes import memory_type, register_type
-from .vector_memory import at
+from habana_tf.compiler.body import Load
+from habana_tf.compiler.codegen.axes import Axis, slope
+from habana_tf.compiler.codegen.contract_pack import transpose
+from habana_tf.compiler.codegen.domain_walk import DomainWalk
+from habana_tf.compiler.codegen.emit import Value, first_lanes
+from habana_tf.compiler.codegen.evaluator import Guard, Val
+from habana_tf.compiler.codegen.lanes import memory_type, register_type
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent, nominal
 
 ITEMS = 64
 """Work items from which on one has several squares side by side, whose lines of memory follow each other."""

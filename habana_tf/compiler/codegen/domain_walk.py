@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ...ir import extent as ext
-from ...ir.extent import Extent, nominal
-from ...ir.linearity import stride_of
-from ...ir.primitives import Node
-from ..body import Body, point
-from .axes import Axis, merge, places_of
-from .emit import Function, Value, first_lanes
-from .evaluator import Evaluator, Val
-from .reduction import Accumulator
+from habana_tf.compiler.body import Body, point
+from habana_tf.compiler.codegen.axes import Axis, merge, places_of
+from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
+from habana_tf.compiler.codegen.evaluator import Evaluator, Val
+from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.linearity import stride_of
+from habana_tf.ir.primitives import Node
 
 ITEM = 4096
 """Elements that a work item should at least have."""

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from habana_tf.compiler.body import Body, Load, Result
+from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.codegen.contract import Buffer, Point, emit_contract
+from habana_tf.compiler.codegen.contract_point import Line
+from habana_tf.compiler.codegen.emit import LINE, Function, Value
+from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
+from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.contraction_operands import labels_of, specification
+from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
-
-from ...ir.extent import Extent, Var
-from ...ir.linearity import linear
-from ...ir.primitives import Contraction, Node
-from ..body import Body, Load, Result
-from ..code import Call, Code
-from ..contraction_operands import labels_of, specification
-from ..view_indices import Unfit
-from .contract import Buffer, Point, emit_contract
-from .contract_point import Line
-from .emit import LINE, Function, Value
-from .evaluator import Evaluator, Guard, Val
-from .result_sums import ResultSums
+from habana_tf.ir.extent import Extent, Var
+from habana_tf.ir.linearity import linear
+from habana_tf.ir.primitives import Contraction, Node
 
 
 def emit_contraction(body: Body, name: str, target: Target, compact: bool = False) -> Code:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from ...ir.primitives import Node
-from ..body import Apply, Body, Constant, Load, Lookup, Position, Result, Size, Value, Within
-from ..code import Code
+from habana_tf.compiler.body import Apply, Body, Constant, Load, Lookup, Position, Result, Size, Value, Within
+from habana_tf.compiler.code import Code
+from habana_tf.ir.primitives import Node
 
 
 class _Tensors:

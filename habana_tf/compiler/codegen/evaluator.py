@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Atom, Extent, Var
-from ...ir.primitives import Node
-from .. import body
-from ..body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
-from ..view_indices import Range, Unfit, strides
-from .emit import LINE, Function
-from .emit import Value as Register
-from .index_evaluator import IndexEvaluator
-from .lanes import literal, memory_type, register_type
+from habana_tf.compiler import body
+from habana_tf.compiler.body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
+from habana_tf.compiler.codegen.emit import LINE, Function
+from habana_tf.compiler.codegen.emit import Value as Register
+from habana_tf.compiler.codegen.index_evaluator import IndexEvaluator
+from habana_tf.compiler.codegen.lanes import literal, memory_type, register_type
+from habana_tf.compiler.view_indices import Range, Unfit, strides
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Atom, Extent, Var
+from habana_tf.ir.primitives import Node
 
 
 class Val(NamedTuple):

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import functools
 
-from ..view_indices import Unfit
-from .emit import Value
-from .lanes import Lanes, number_of
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.lanes import Lanes, number_of
+from habana_tf.compiler.view_indices import Unfit
 
 _LIBRARY = {"lgamma": "lgammaf"}
 _INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "rint": "rint", "trunc": "trunc"}

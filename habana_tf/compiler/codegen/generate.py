@@ -7,19 +7,18 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.codegen.emit import module
+from habana_tf.compiler.codegen.epilogue import emit_contraction, plain
+from habana_tf.compiler.codegen.equal_bodies import form, with_tensors
+from habana_tf.compiler.codegen.loops import emit_loop
+from habana_tf.compiler.codegen.merged_functions import merge, shape
+from habana_tf.compiler.codegen.own_kernels import emit_single
+from habana_tf.compiler.schedule import Foreign, Repeated, Schedule
 from habana_tf.hardware.cpu import Target
-
-from ...ir.extent import Extent
-from ...ir.primitives import Node
-from ..body import Body
-from ..code import Call, Code
-from ..schedule import Foreign, Repeated, Schedule
-from .emit import module
-from .epilogue import emit_contraction, plain
-from .equal_bodies import form, with_tensors
-from .loops import emit_loop
-from .merged_functions import merge, shape
-from .own_kernels import emit_single
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
 
 FEW = 6
 """Kernels of an op by itself."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ...ir import extent as ext
-from ...ir.extent import Atom, Expr, Extent, Var
-from ...ir.linearity import stride_of
-from .emit import Function
-from .emit import Value as Register
-from .scalar import Scalar
+from habana_tf.compiler.codegen.emit import Function
+from habana_tf.compiler.codegen.emit import Value as Register
+from habana_tf.compiler.codegen.scalar import Scalar
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Atom, Expr, Extent, Var
+from habana_tf.ir.linearity import stride_of
 
 
 def extent_value(fn: Function, e: Extent) -> Register:

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ...ir import extent as ext
-from ...ir.extent import Extent
-from ...ir.linearity import stride_of
-from ..body import Body, Load, Lookup, Within
-from ..view_indices import Range
-from .axes import Axis
+from habana_tf.compiler.body import Body, Load, Lookup, Within
+from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.view_indices import Range
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.linearity import stride_of
 
 
 @dataclass(frozen=True)

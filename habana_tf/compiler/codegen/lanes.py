@@ -10,8 +10,8 @@ import math
 import re
 import struct
 
-from ...ir.dtypes import DType
-from .emit import Function, Value, everywhere
+from habana_tf.compiler.codegen.emit import Function, Value, everywhere
+from habana_tf.ir.dtypes import DType
 
 
 def register_type(dtype: DType) -> str:

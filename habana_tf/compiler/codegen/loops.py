@@ -13,15 +13,15 @@ The order of every sum depends on shapes only, never on the number of threads.
 
 from __future__ import annotations
 
-from ...ir.primitives import Node
-from ..body import Body
-from ..code import Call, Code
-from .column_sums import ColumnSums
-from .crossed_maps import CrossedMap
-from .domain_walk import WIDEST, DomainWalk
-from .emit import Function
-from .map_loops import MapLoop
-from .row_sums import RowSums
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.code import Call, Code
+from habana_tf.compiler.codegen.column_sums import ColumnSums
+from habana_tf.compiler.codegen.crossed_maps import CrossedMap
+from habana_tf.compiler.codegen.domain_walk import WIDEST, DomainWalk
+from habana_tf.compiler.codegen.emit import Function
+from habana_tf.compiler.codegen.map_loops import MapLoop
+from habana_tf.compiler.codegen.row_sums import RowSums
+from habana_tf.ir.primitives import Node
 
 
 def emit_loop(

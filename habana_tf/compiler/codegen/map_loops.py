@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from ...ir import extent as ext
-from ...ir.extent import Extent
-from .axes import Axis
-from .domain_walk import ITEM, DomainWalk
-from .emit import Value
-from .evaluator import Guard
+from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.domain_walk import ITEM, DomainWalk
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.evaluator import Guard
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
 
 CHUNK = 8192
 """Longest stretch of the vector axis in one work item."""

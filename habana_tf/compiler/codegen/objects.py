@@ -28,10 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from habana_tf import settings
+from habana_tf.compiler.codegen.machine import compile_ir
+from habana_tf.compiler.codegen.worker import IDLE
 from habana_tf.hardware.cpu import Target
-
-from .machine import compile_ir
-from .worker import IDLE
 
 log = logging.getLogger("habana_tf")
 

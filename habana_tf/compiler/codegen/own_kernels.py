@@ -6,19 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
-from ...ir import extent as ext
-from ...ir.primitives import Node, Op, check_complete
-from ..body import Body
-from ..code import Call, Code, Work
-from ..primitive_classes import PRIMITIVES, OwnKernel
-from .blocked_sums import BLOCK, block_end, cut, few
-from .emit import Function, Value
-from .evaluator import Evaluator, Val
-from .lanes import register_type
-from .philox import blocks
-from .product import emit_product
-from .scatter import emit_scatter
-from .sort import emit_sort
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.code import Call, Code, Work
+from habana_tf.compiler.codegen.blocked_sums import BLOCK, block_end, cut, few
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.evaluator import Evaluator, Val
+from habana_tf.compiler.codegen.lanes import register_type
+from habana_tf.compiler.codegen.philox import blocks
+from habana_tf.compiler.codegen.product import emit_product
+from habana_tf.compiler.codegen.scatter import emit_scatter
+from habana_tf.compiler.codegen.sort import emit_sort
+from habana_tf.compiler.primitive_classes import PRIMITIVES, OwnKernel
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Op, check_complete
 
 Memory = Mapping[Node, int]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .emit import Function, Value, everywhere
+from habana_tf.compiler.codegen.emit import Function, Value, everywhere
 
 _M = (0xD2511F53, 0xCD9E8D57)
 _W = (0x9E3779B9, 0xBB67AE85)

@@ -19,15 +19,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ...ir.extent import Expr, Extent, Sym
-from ...ir.primitives import Node
-from ...ir.walk import DEEP, Loop, Walk
-from ..body import Body
-from ..code import Work
-from .emit import Function, Value
-from .index_evaluator import extent_value
-from .turns import DEPTH, summing_turns
-from .vector_memory import at
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.code import Work
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.index_evaluator import extent_value
+from habana_tf.compiler.codegen.turns import DEPTH, summing_turns
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.ir.extent import Expr, Extent, Sym
+from habana_tf.ir.primitives import Node
+from habana_tf.ir.walk import DEEP, Loop, Walk
 
 POINTER = 8
 """Bytes of an entry of a table on the stack."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-from ...ir.dtypes import DType
-from ..body import Apply, Constant, Reduction
-from ..body import Value as Scalars
-from .emit import Value
-from .lanes import literal, register_type
-from .scalar import Scalar
+from habana_tf.compiler.body import Apply, Constant, Reduction
+from habana_tf.compiler.body import Value as Scalars
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.lanes import literal, register_type
+from habana_tf.compiler.codegen.scalar import Scalar
+from habana_tf.ir.dtypes import DType
 
 POSITION = "i32"
 """The type in which argmax and argmin carry positions."""

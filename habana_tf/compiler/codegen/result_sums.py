@@ -22,14 +22,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...ir.extent import Extent
-from ...ir.primitives import Node
-from ..body import Reduction
-from .blocked_sums import block_end, cut
-from .emit import BYTES, Function, Value
-from .lanes import Lanes, memory_type
-from .scalar import Scalar
-from .vector_memory import at
+from habana_tf.compiler.body import Reduction
+from habana_tf.compiler.codegen.blocked_sums import block_end, cut
+from habana_tf.compiler.codegen.emit import BYTES, Function, Value
+from habana_tf.compiler.codegen.lanes import Lanes, memory_type
+from habana_tf.compiler.codegen.scalar import Scalar
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.ir.extent import Extent
+from habana_tf.ir.primitives import Node
 
 SHARE = 16384
 """Numbers that a thread adds up at least."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from ...ir import extent as ext
-from ...ir.extent import Extent, nominal
-from .axes import Axis
-from .blocked_sums import add_up, summing_loop
-from .domain_walk import DomainWalk
-from .emit import Value
-from .evaluator import Evaluator, Guard, Val
-from .reduction import Accumulator
+from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.blocked_sums import add_up, summing_loop
+from habana_tf.compiler.codegen.domain_walk import DomainWalk
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
+from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent, nominal
 
 LONG = 8
 """Operations at a point that take longer than to add what comes of them, so that one accumulator will do."""

@@ -6,11 +6,11 @@ goes from one type to another, and from registers to memory.
 
 from __future__ import annotations
 
-from ...ir.dtypes import DType
-from ..view_indices import Unfit
-from .circular_math import CircularMath
-from .emit import Value
-from .lanes import float_literal, memory_type, register_type
+from habana_tf.compiler.codegen.circular_math import CircularMath
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.lanes import float_literal, memory_type, register_type
+from habana_tf.compiler.view_indices import Unfit
+from habana_tf.ir.dtypes import DType
 
 _INT_BINARY = frozenset({"add", "sub", "mul", "and", "or", "xor"})
 _INT_COMPARE = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})

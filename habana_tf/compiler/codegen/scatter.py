@@ -13,20 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent, nominal
-from ...ir.linearity import stride_of
-from ...ir.primitives import Node
-from ..body import Body
-from ..body import Value as BodyValue
-from ..code import Work
-from ..view_indices import strides
-from .axes import Axis, merge, places_of
-from .emit import Function, Value, first_lanes
-from .evaluator import Evaluator, Guard, Val
-from .lanes import memory_type, register_type
-from .scattered_sums import Places, ScatteredSums, part_size
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.body import Value as BodyValue
+from habana_tf.compiler.code import Work
+from habana_tf.compiler.codegen.axes import Axis, merge, places_of
+from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
+from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
+from habana_tf.compiler.codegen.lanes import memory_type, register_type
+from habana_tf.compiler.codegen.scattered_sums import Places, ScatteredSums, part_size
+from habana_tf.compiler.view_indices import strides
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.linearity import stride_of
+from habana_tf.ir.primitives import Node
 
 VECTORS = 4
 """Vectors of an update that a work item makes, at most."""

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ...ir.extent import Extent
-from .emit import Function, Value
-from .evaluator import Evaluator
-from .vector_memory import at, masked_load, masked_store
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.evaluator import Evaluator
+from habana_tf.compiler.codegen.vector_memory import at, masked_load, masked_store
+from habana_tf.ir.extent import Extent
 
 UPDATES = 1024
 """In a block, at least; and its places eight times, so that what is done between blocks does not show."""

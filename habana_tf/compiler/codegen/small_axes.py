@@ -11,10 +11,10 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from ...ir.extent import Extent, Var
-from ...ir.linearity import mentions
-from ..body import Body, Load, Lookup, Position, Value, Within
-from .axes import Axis
+from habana_tf.compiler.body import Body, Load, Lookup, Position, Value, Within
+from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.ir.extent import Extent, Var
+from habana_tf.ir.linearity import mentions
 
 TURNS = 9
 """Points that are written out."""

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from ...ir import extent as ext
-from ...ir.dtypes import DType
-from ...ir.extent import Extent, nominal
-from ...ir.primitives import Node
-from ..body import Body
-from ..code import Work
-from .emit import Function, Value
-from .evaluator import Evaluator
-from .lanes import register_type
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.code import Work
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.evaluator import Evaluator
+from habana_tf.compiler.codegen.lanes import register_type
+from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.primitives import Node
 
 WORTH = 4
 """How many times as many elements as are wanted there must be for it to be worth leaving the others out."""

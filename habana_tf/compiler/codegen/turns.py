@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from .emit import Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value
 
 DEPTH = 1024
 """Steps of a sum in a block. A tile has some 24 sums, which take some 50 cycles to add to those of the blocks before,

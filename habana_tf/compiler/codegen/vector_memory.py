@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .emit import BYTES, Function, Value, everywhere
+from habana_tf.compiler.codegen.emit import BYTES, Function, Value, everywhere
 
 
 def masked_load(fn: Function, element: str, lanes: int, pointer: Value, mask: str | None) -> Value:

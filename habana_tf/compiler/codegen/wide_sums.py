@@ -14,16 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
-from ...ir import extent as ext
-from ...ir.extent import nominal
-from ..body import Body, Reduction
-from .axes import Axis
-from .blocked_sums import block_end
-from .blocked_sums import cut as blocks
-from .emit import BYTES, Function, Value
-from .evaluator import Evaluator, Guard
-from .lanes import register_type
-from .reduction import Accumulator
+from habana_tf.compiler.body import Body, Reduction
+from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.blocked_sums import block_end
+from habana_tf.compiler.codegen.blocked_sums import cut as blocks
+from habana_tf.compiler.codegen.emit import BYTES, Function, Value
+from habana_tf.compiler.codegen.evaluator import Evaluator, Guard
+from habana_tf.compiler.codegen.lanes import register_type
+from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import nominal
 
 COLUMNS = 2048
 """Columns whose sums wait at most."""

@@ -10,16 +10,16 @@ See `contract_winograd` for the algorithm and the words. In memory, words of 32 
 
 from __future__ import annotations
 
-from .contract_kernels import ContractionCall
-from .contract_micro import KLoop
-from .contract_point import Buffer, Epilogue, Point, Tile
-from .contract_winograd import ELEMENTS, TAP, Winograd
-from .emit import Value
-from .index_evaluator import extent_value
-from .turns import DEPTH
-from .vector_memory import at
-from .winograd_kernels import Temp, WinogradKernel
-from .winograd_transforms import Patches, filter_back
+from habana_tf.compiler.codegen.contract_kernels import ContractionCall
+from habana_tf.compiler.codegen.contract_micro import KLoop
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile
+from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, TAP, Winograd
+from habana_tf.compiler.codegen.emit import Value
+from habana_tf.compiler.codegen.index_evaluator import extent_value
+from habana_tf.compiler.codegen.turns import DEPTH
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.codegen.winograd_kernels import Temp, WinogradKernel
+from habana_tf.compiler.codegen.winograd_transforms import Patches, filter_back
 
 
 def gradient_calls(

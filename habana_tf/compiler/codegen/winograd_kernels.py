@@ -14,19 +14,19 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 
-from ...ir import extent as ext
-from ...ir.extent import Extent
-from .contract_kernels import ContractionCall, pack_call
-from .contract_loops import TileLoops
-from .contract_micro import Accumulation, KLoop, Micro
-from .contract_point import Buffer, Epilogue, Point, Tile
-from .contract_tiles import Plan
-from .contract_winograd import ELEMENTS, OUT, TAP, Winograd
-from .emit import Function, Value
-from .index_evaluator import extent_value
-from .result_sums import ResultSums
-from .vector_memory import at
-from .winograd_transforms import Arithmetic, Patches, filter_, place_of, result
+from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_call
+from habana_tf.compiler.codegen.contract_loops import TileLoops
+from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile
+from habana_tf.compiler.codegen.contract_tiles import Plan
+from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, OUT, TAP, Winograd
+from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.index_evaluator import extent_value
+from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.codegen.winograd_transforms import Arithmetic, Patches, filter_, place_of, result
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent
 
 GRAIN = 64
 """Channels of a panel that a thread transforms at least."""

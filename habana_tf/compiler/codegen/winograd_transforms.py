@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...ir.dtypes import DType
-from .contract_winograd import IN, OUT, Axis, Winograd
-from .emit import Function, Value, everywhere
-from .vector_memory import at, widen
+from habana_tf.compiler.codegen.contract_winograd import IN, OUT, Axis, Winograd
+from habana_tf.compiler.codegen.emit import Function, Value, everywhere
+from habana_tf.compiler.codegen.vector_memory import at, widen
+from habana_tf.ir.dtypes import DType
 
 Along = Callable[["Arithmetic", Sequence[Value]], list[Value]]
 """A matrix of the algorithm times a column."""

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
 
-from ... import settings
+from habana_tf import settings
 
 __all__ = ["BUILT_IN", "Config", "ConfigError", "Rule", "active", "built_in", "dump", "parse", "using"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..change import Group
-from .packages import ONLY, changes
+from habana_tf.tensorflow_changes.change import Group
+from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
 __all__ = ["JIT"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..change import Change
+from habana_tf.tensorflow_changes.change import Change
 
 __all__ = ["ONLY", "changes"]
 

@@ -17,8 +17,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from ..change import Group
-from .packages import ONLY, changes
+from habana_tf.tensorflow_changes.change import Group
+from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
 __all__ = ["RECURRENT"]
 

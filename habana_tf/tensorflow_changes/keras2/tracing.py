@@ -24,8 +24,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from ..change import Group
-from .packages import ONLY, changes
+from habana_tf.tensorflow_changes.change import Group
+from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
 __all__ = ["TRACING"]
 

@@ -29,8 +29,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..change import Group
-from .packages import ONLY, changes
+from habana_tf.tensorflow_changes.change import Group
+from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
 __all__ = ["UPDATES"]
 
