@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from .shapes import CLASSES, pictures
+from common.shapes import CLASSES, pictures
 
 Wanted = tuple[np.ndarray, np.ndarray]
 """Boxes float32 [objects, 4], (top, left, bottom, right) in parts of the picture, and classes int32 [objects]."""

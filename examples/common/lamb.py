@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .lars import measured
+from common.lars import measured
 
 
 class LAMB(tf.keras.optimizers.Optimizer):

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from .start import Run
+from common.start import Run
 
 
 class Trainer:

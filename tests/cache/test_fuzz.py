@@ -30,8 +30,7 @@ from habana_tf.cache.entry import Entry, EntryError, decode, decode_start, encod
 from habana_tf.cache.nearest import Candidate, candidates
 from habana_tf.cache.reader import VERSION, Options
 from habana_tf.cli.output import duration, moment
-
-from .conftest import _make_entry
+from tests.cache.conftest import _make_entry
 
 ORIGINAL = _make_entry()
 GOOD = encode(ORIGINAL)

@@ -14,8 +14,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Node, Program
-
-from ..compiler.running import check_range
+from tests.compiler.running import check_range
 
 F, BF = DType.F32, DType.BF16
 S, T = ext.sym(0), ext.sym(1)

@@ -24,8 +24,7 @@ from habana_tf.compiler.contraction import Canonical, canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType
-
-from .contraction_cases import (
+from tests.compiler.contraction_cases import (
     BF16,
     F32,
     SHAPES,

@@ -19,8 +19,7 @@ from habana_tf.compiler.codegen.contract_tiles import plan
 from habana_tf.compiler.contraction import canonical
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType
-
-from . import contraction_cases as shapes
+from tests.compiler import contraction_cases as shapes
 
 BF16 = DType.BF16
 AMX = Target(Isa.AMX, True, "sapphirerapids", "")

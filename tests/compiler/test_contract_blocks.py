@@ -16,8 +16,7 @@ from habana_tf.compiler.contraction import canonical
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, target
 from habana_tf.ir.dtypes import DType
-
-from .contraction_cases import (
+from tests.compiler.contraction_cases import (
     BF16,
     F32,
     SHAPES,
@@ -30,7 +29,7 @@ from .contraction_cases import (
     padded_convolution,
     run,
 )
-from .test_contract import KINDS, named
+from tests.compiler.test_contract import KINDS, named
 
 NETWORKS = [
     "tall weights are packed",

@@ -15,8 +15,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
-
-from .running import check, check_range
+from tests.compiler.running import check, check_range
 
 QUICK = settings(
     max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

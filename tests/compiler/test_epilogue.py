@@ -14,8 +14,7 @@ from habana_tf.hardware.cpu import target
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Node, Op, Program
-
-from .running import check
+from tests.compiler.running import check
 
 F32 = DType.F32
 MATMUL = Contraction(a=(0, 1), b=(1, 2), out=(0, 2))

@@ -12,8 +12,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder, ShapeError
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
-
-from .running import check, check_range
+from tests.compiler.running import check, check_range
 
 PRODUCT = Contraction((0, 1), (1, 2), (0, 2))
 FORWARD, BACKWARD = (0, 1), (4, -1)

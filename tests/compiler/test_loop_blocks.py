@@ -18,8 +18,7 @@ from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program
-
-from .running import compiled
+from tests.compiler.running import compiled
 
 F32 = DType.F32
 STEPS, INPUTS, UNITS = 7, 5, 24

@@ -17,8 +17,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node, Program
-
-from .running import check, check_range, compiled
+from tests.compiler.running import check, check_range, compiled
 
 QUICK = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]

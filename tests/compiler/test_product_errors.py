@@ -18,11 +18,10 @@ from habana_tf.compiler.contraction import canonical
 from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
+from tests.compiler import contraction_cases as shapes
+from tests.compiler.contraction_cases import BF16, F32, Case
+from tests.compiler.sum_cases import PRODUCTS, UNIT
 from tests.effort import quickly
-
-from . import contraction_cases as shapes
-from .contraction_cases import BF16, F32, Case
-from .sum_cases import PRODUCTS, UNIT
 
 PAIRS = 30
 """As PRODUCTS, of products of pairs, which a step adds to a sum one after the other: a block of them loses 390."""

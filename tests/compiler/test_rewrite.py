@@ -8,8 +8,7 @@ from habana_tf.compiler.rewrite import rewrite
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
-
-from .running import check
+from tests.compiler.running import check
 
 
 def test_outputs_that_are_inputs_or_stand_twice_become_copies() -> None:

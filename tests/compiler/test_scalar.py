@@ -10,8 +10,7 @@ import pytest
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import BINARY, UNARY, Program
-
-from .running import check, compiled
+from tests.compiler.running import check, compiled
 
 INTS = [d for d in DType if d.is_int]
 CASTS = [d for d in DType if d not in (DType.F16, DType.F64)]

@@ -14,8 +14,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Op, Program
-
-from .running import check_range, compiled
+from tests.compiler.running import check_range, compiled
 
 KINDS: dict[str, Any] = {
     "set": None, "add": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum, "min": np.minimum,

@@ -12,8 +12,7 @@ from habana_tf.compiler.schedule import AGAIN, Schedule, schedule
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program
-
-from .running import check
+from tests.compiler.running import check
 
 F = DType.F32
 

@@ -11,8 +11,7 @@ from habana_tf.hardware.cpu import target
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node, Program
-
-from .running import check, compiled
+from tests.compiler.running import check, compiled
 
 F = DType.F32
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
-
-from .running import compiled
+from tests.compiler.running import compiled
 
 TYPES = [DType.F32, DType.BF16, DType.I8, DType.U8, DType.I32, DType.U32, DType.I64, DType.U64, DType.BOOL]
 

@@ -14,8 +14,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
-
-from .running import check, check_range, compiled
+from tests.compiler.running import check, check_range, compiled
 
 
 def _bodies(program: Program) -> list[Body]:

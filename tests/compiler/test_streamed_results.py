@@ -13,8 +13,7 @@ from habana_tf.hardware.cpu import Isa, Target, common_targets
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program
-
-from .running import check
+from tests.compiler.running import check
 
 F32, BF16 = DType.F32, DType.BF16
 PRODUCT = Contraction((0, 1), (1, 2), (0, 2))

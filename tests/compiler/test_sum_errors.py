@@ -12,9 +12,8 @@ import pytest
 from habana_tf._native import _bridge
 from habana_tf.ir import interpreter
 from habana_tf.ir.dtypes import DType
+from tests.compiler.sum_cases import NUMBERS, Sum, beside, lost, made, product, reduced, run, scanned, scattered, square
 from tests.effort import quickly, some
-
-from .sum_cases import NUMBERS, Sum, beside, lost, made, product, reduced, run, scanned, scattered, square
 
 SUMS: dict[str, Sum] = {
     "all": reduced(1_000_003, axes=(0,)),

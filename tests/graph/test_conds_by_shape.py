@@ -10,8 +10,7 @@ from tensorflow.core.framework import graph_pb2
 
 from habana_tf.graph import conds_by_shape, pipeline
 from habana_tf.graph.shapes import Shapes
-
-from .harness import Item, build, inferred, launches, read, run, v1, variable, view
+from tests.graph.harness import Item, build, inferred, launches, read, run, v1, variable, view
 
 FEED = {"x": np.array([[1.0, -2.0, 3.0], [0.5, 4.0, -1.0]], "f4"), "p": True}
 VALUES = {"v": [1.0, 2.0]}

@@ -9,8 +9,7 @@ import tensorflow as tf
 from habana_tf.graph import conds_to_selects, frames
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import View
-
-from .harness import Item, build, inferred, inputs, read, run, v1, variable, view
+from tests.graph.harness import Item, build, inferred, inputs, read, run, v1, variable, view
 
 
 def converted(make: Callable[[], object], cpu: tuple[str, ...] = (), preserve: tuple[str, ...] = ()) -> View:

@@ -3,8 +3,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from habana_tf.graph import constants
-
-from .harness import build, inputs, prepared, v1
+from tests.graph.harness import build, inputs, prepared, v1
 
 
 def test_what_a_constant_waits_for_moves_to_its_users() -> None:

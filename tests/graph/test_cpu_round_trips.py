@@ -3,8 +3,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from habana_tf.graph import cpu_round_trips
-
-from .harness import build, inputs, prepared, v1
+from tests.graph.harness import build, inputs, prepared, v1
 
 
 def test_hpu_reads_past_a_copy_on_the_cpu() -> None:

@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from habana_tf.graph.data_dependent_sizes import decided_by_data
 from habana_tf.graph.view import View
-
-from .harness import build, v1
+from tests.graph.harness import build, v1
 
 
 def cuts(make: Callable[[], object]) -> set[tuple[str, str]]:

@@ -8,8 +8,7 @@ from google.protobuf import text_format
 from tensorflow.core.framework import graph_pb2
 
 from habana_tf.graph import pipeline
-
-from .harness import Item, build, v1
+from tests.graph.harness import Item, build, v1
 
 
 def dumps(level: str | None, where: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -8,8 +8,7 @@ from tensorflow.core.framework import graph_pb2
 
 from habana_tf.graph import handle_copies, pipeline
 from habana_tf.graph.view import View
-
-from .harness import Item, build, inferred, inputs, launches, run, v1, variable
+from tests.graph.harness import Item, build, inferred, inputs, launches, run, v1, variable
 
 raw = tf.raw_ops
 

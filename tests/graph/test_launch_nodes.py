@@ -10,8 +10,7 @@ from tensorflow.core.framework import graph_pb2
 from habana_tf.cluster import cluster
 from habana_tf.graph import launch_nodes, partition, pipeline
 from habana_tf.graph.view import View
-
-from .harness import CPU, HPU, Item, build, cluster_ops, launches, prepared, read, v1, variable
+from tests.graph.harness import CPU, HPU, Item, build, cluster_ops, launches, prepared, read, v1, variable
 
 
 def encapsulated(

@@ -8,8 +8,7 @@ import tensorflow as tf
 from habana_tf.graph import variables
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.view import View
-
-from .harness import build, inputs, prepared, run, v1, variable
+from tests.graph.harness import build, inputs, prepared, run, v1, variable
 
 
 def converted(make: Callable[[], object]) -> tuple[View, dict[str, Reason | None]]:
@@ -90,8 +89,7 @@ def test_no_update_is_lost() -> None:
         tf.identity(last[1], "y")
 
     from habana_tf.graph import pipeline
-
-    from .harness import Item, graph_pb2
+    from tests.graph.harness import Item, graph_pb2
 
     graph = build(make)
     out = pipeline.optimize(graph.SerializeToString(), Item(preserve=["w/u"], fetch=["y"]))

@@ -3,8 +3,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from habana_tf.graph import ops
-
-from .harness import build, v1, view
+from tests.graph.harness import build, v1, view
 
 
 def test_types_and_arguments_of_lists() -> None:

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from habana_tf.graph import overwritten_assigns, variables
-
-from .harness import build, inputs, prepared, read, v1, variable
+from tests.graph.harness import build, inputs, prepared, read, v1, variable
 
 raw = tf.raw_ops
 

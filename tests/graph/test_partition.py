@@ -6,8 +6,7 @@ import tensorflow as tf
 
 from habana_tf.graph import ops, partition
 from habana_tf.graph.reasons import Reason
-
-from .harness import build, prepared, v1
+from tests.graph.harness import build, prepared, v1
 
 
 def grown(make: Callable[[], object], cpu: tuple[str, ...] = ()) -> list[list[str]]:

@@ -12,8 +12,7 @@ from tensorflow.core.framework import graph_pb2
 
 from habana_tf.graph import pipeline
 from habana_tf.graph.view import View
-
-from .harness import Item, build, inferred, read, run, v1, variable
+from tests.graph.harness import Item, build, inferred, read, run, v1, variable
 
 VARIABLES = ("v0", "v1", "v2")
 FEED = {"x": np.array([1.0, -2.0], "f4"), "p": True, "q": False}

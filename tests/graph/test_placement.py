@@ -5,8 +5,7 @@ import tensorflow as tf
 
 from habana_tf.graph import ops, placement
 from habana_tf.graph.reasons import Reason
-
-from .harness import build, inputs, read, v1, variable, view
+from tests.graph.harness import build, inputs, read, v1, variable, view
 
 
 def reasons(make: object, *settings: str, cpu: tuple[str, ...] = ()) -> tuple[dict[str, Reason | None], dict[str, str]]:

@@ -9,8 +9,7 @@ import tensorflow as tf
 
 from habana_tf.graph import pipeline, report
 from habana_tf.graph.reasons import Reason
-
-from .harness import Item, build, v1
+from tests.graph.harness import Item, build, v1
 
 
 @pytest.fixture(autouse=True)

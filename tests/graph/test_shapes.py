@@ -3,8 +3,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from habana_tf.graph.shapes import Shapes
-
-from .harness import Item, build, read, v1, variable, view
+from tests.graph.harness import Item, build, read, v1, variable, view
 
 
 def test_tensorflow_answers_first_and_handles_tell_their_variables() -> None:

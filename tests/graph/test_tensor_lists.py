@@ -7,8 +7,7 @@ import tensorflow as tf
 from habana_tf.graph import placement, tensor_lists
 from habana_tf.graph.ops import device_type
 from habana_tf.graph.view import View
-
-from .harness import build, inputs, v1, view
+from tests.graph.harness import build, inputs, v1, view
 
 
 def stayed(make: Callable[[], object], cpu: tuple[str, ...] = (), preserve: tuple[str, ...] = ()) -> View:

@@ -7,8 +7,7 @@ import tensorflow as tf
 from habana_tf.graph import placement, variables
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.view import View
-
-from .harness import build, inputs, prepared, read, v1, variable
+from tests.graph.harness import build, inputs, prepared, read, v1, variable
 
 
 def converted(make: Callable[[], object], preserve: tuple[str, ...] = ()) -> tuple[View, placement.Placement]:

@@ -6,8 +6,7 @@ import pytest
 import tensorflow as tf
 
 from habana_tf.graph.view import View, natural
-
-from .harness import build, inputs, v1, view
+from tests.graph.harness import build, inputs, v1, view
 
 
 def chain() -> None:

@@ -9,8 +9,7 @@ import pytest
 
 from habana_tf.resolver import memory
 from habana_tf.resolver.memory import LaunchMemory, MemoryReport, memory_report
-
-from ..child import python
+from tests.child import python
 
 MIB = 1 << 20
 
