@@ -1,7 +1,7 @@
-"""An eager op runs its kernel at once, instead of a function made of that one op.
+"""Runs the kernel of an eager op directly, instead of a function that has this one op.
 
-What: TensorFlow wraps each eager op in a function and runs that. Its C API can turn this off, and it is turned off, for
-the context there is and for those to come.
+What: TensorFlow wraps each eager op in a function and runs that. Its C API has a switch for this, which is turned off
+for the present context and for later ones.
 
 Why: inputs in host memory (int32 tensors, strings, axes, shapes, paddings) and the op itself are on two devices, so the
 function has two parts, and a tensor goes from one to the other through a rendezvous. All functions made so share one

@@ -1,7 +1,6 @@
 // TF_InitKernel: the ops HpuLaunch, HpuCollectiveReduce and HpuToHost, the HPU kernels that the op table asks
 // for, and later those of ops that the program defines.
 #include "plugin/collective.h"
-#include "plugin/host_reads.h"
 #include "plugin/launch.h"
 #include "plugin/register.h"
 #include "plugin/stock.h"
@@ -48,7 +47,6 @@ extern "C" __attribute__((visibility("default"))) void TF_InitKernel() {
   using namespace habana;  // the list of what is registered
   RegisterLaunch();
   RegisterCollective();
-  RegisterHostReads();
   for (const Registration& row : GetRegistrations()) {
     const int priority = row.kind == Registration::Kind::kStock ? kStockPriority : 0;
     RegisterHpuKernel(row.op, FunctionsOf(row.kind), row.types, row.host, priority);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -119,6 +120,12 @@ def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> None
     monkeypatch.setenv("HABANA_SIM_CHANGES", text)
     with pytest.raises(SettingError, match="info --changes"):
         tensorflow_changes.wanted()
+
+
+def test_the_page_lists_them_all() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "tensorflow-changes.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (numbers|users|speed) \| ([^|]+) \|", page, re.MULTILINE)
+    assert rows == [(group.name, group.kind, group.only or "TensorFlow") for group in tensorflow_changes.ALL]
 
 
 @on_hpu

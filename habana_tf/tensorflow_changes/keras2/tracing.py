@@ -1,8 +1,8 @@
-"""Keras 2's `fit` traces its step once while HPU is loaded; by itself it traces it twice.
+"""Creates optimizer slots and metrics before Keras 2 traces the step of `fit`, so that the step is traced once.
 
-What: a `tf.function` whose first trace makes variables is traced again without making them. Keras 2 makes its
-optimizer's slots and its metrics in that first trace, so every `fit` pays twice for what takes most of a first step.
-Here they are made right before the step is traced, as Keras would make them: same names, same order, same values.
+What: TensorFlow traces a `tf.function` a second time if the first trace created variables. Keras 2 creates the slots
+of its optimizer and its metrics in the first trace, so every `fit` traces its step twice, which is most of the time
+of a first step. Here they are created right before the step is traced: same names, same order, same values.
 
 Seeds of dropout are drawn while tracing, and the trace that counts is Keras' second one. Where a model has such seeds,
 its forward pass is traced by itself first, which draws what Keras' first trace would have drawn: the numbers of a
@@ -173,5 +173,6 @@ TRACING = Group(
         for kind in ("train", "test")
         for change in changes("engine.training", f"Model.make_{kind}_function", partial(_prepared, kind))
     ),
+    worth="without it the first step of mobilenetv2 and bert takes 1.2 times as long, of mlp 1.3 times",
     only=ONLY,
 )

@@ -1,7 +1,7 @@
-"""Keras 2's optimizers trace their update once for all variables while HPU is loaded; by themselves once for each.
+"""Traces the update of a Keras 2 optimizer once, as a function that is called for every variable.
 
-What: in a `tf.function` Keras adds the ops of an update, thirty for Adam, for one variable after the other, which is
-most of what it takes to trace the step of a deep network. Here the update is traced once, aside, with placeholders for
+What: in a `tf.function` Keras adds the ops of an update, thirty for Adam, for each variable anew, which is most of the
+time it takes to trace the step of a deep network. Here the update is traced once, aside, with placeholders for
 a variable, its slots and its gradient. Ops that depend on none of these (the corrected learning rate) come into the
 step once; the rest becomes a function that is called for every variable, and that TensorFlow inlines before HPU sees
 the graph.
@@ -231,5 +231,6 @@ UPDATES = Group(
         *changes("optimizers.optimizer", "Optimizer._distributed_apply_gradients_fn", _applying),
         *changes("optimizers.optimizer", "Optimizer._update_step", _updating),
     ),
+    worth="without it the first step of mobilenetv2 and bert takes 1.3 times as long",
     only=ONLY,
 )

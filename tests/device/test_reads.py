@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 
-from habana_tf.tensorflow_changes.reads import LARGEST
 from tests.child import on_hpu, python
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (3,), (2, 5), (0,), (3, 0, 2), (7, 1, 3)]
@@ -13,13 +12,6 @@ DTYPES = [
     tf.float32, tf.float64, tf.bfloat16, tf.float16, tf.bool, tf.int8, tf.uint8, tf.int16, tf.uint16, tf.int32,
     tf.uint32, tf.int64, tf.uint64, tf.complex64, tf.complex128,
 ]  # fmt: skip
-
-
-def _copies() -> tuple[int, int]:
-    from habana_tf._native import _bridge
-
-    found = _bridge.counters()
-    return found["host_copies"], found["host_copy_bytes"]
 
 
 def _on_card(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
@@ -56,31 +48,7 @@ def test_python_s_own_numbers() -> None:
 
 
 @on_hpu
-def test_a_variable_is_read_by_one_op() -> None:
-    from tensorflow.python.framework import op_callbacks
-
-    ran: list[str] = []
-
-    def note(kind: str, *_: object, **__: object) -> None:
-        ran.append(kind.decode() if isinstance(kind, bytes) else kind)
-
-    for dtype in (tf.int64, tf.float32, tf.bfloat16):
-        v = tf.Variable([[1, 2], [3, 4]], dtype=dtype)
-        before = _copies()[0]
-        op_callbacks.add_op_callback(note)
-        try:
-            ran.clear()
-            read = v.numpy()
-        finally:
-            op_callbacks.remove_op_callback(note)
-        assert ran == ["ReadVariableOp"] and _copies()[0] == before + 1
-        v.assign_add(tf.ones_like(v))  # of which the numbers know nothing
-        assert read.tolist() == [[1, 2], [3, 4]] and v.numpy().tolist() == [[2, 3], [4, 5]]
-        assert read.dtype == dtype.as_numpy_dtype
-
-
-@on_hpu
-def test_a_variable_that_reads_in_its_own_way_is_left_to_it() -> None:
+def test_a_variable_within_a_tape_and_a_trace() -> None:
     with tf.GradientTape() as tape:  # which sees no step between: numbers have no gradient
         v = tf.Variable(2.0)
         y = v * v.numpy()
@@ -95,18 +63,6 @@ def test_a_variable_that_reads_in_its_own_way_is_left_to_it() -> None:
         return tf.identity(v)
 
     assert float(inside()) == 5.0
-
-
-@on_hpu
-def test_a_read_is_counted_and_larger_ones_are_left_to_tensorflow() -> None:
-    words = LARGEST // 4
-    for n in (1, words, words + 1):
-        x = tf.ones((n,)) * 3.0
-        count, nbytes = _copies()
-        assert (x.numpy() == 3).all()
-        assert _copies() == (count + 1, nbytes + 4 * n)
-        x.numpy()
-        assert _copies()[0] == count + (2 if n <= words else 1), "TensorFlow keeps what it has copied"
 
 
 @on_hpu
