@@ -21,18 +21,18 @@ except ImportError:
 from habana_tf.version import __version__
 
 if TYPE_CHECKING:
-    from habana_tf.clock.keras_callback import CardTimeCallback as CardTimeCallback
-    from habana_tf.clock.report import card_time_report as card_time_report
+    from habana_tf.card.clock.keras_callback import CardTimeCallback as CardTimeCallback
+    from habana_tf.card.clock.report import card_time_report as card_time_report
     from habana_tf.custom.library import load_op_library as load_op_library
     from habana_tf.custom.op import custom_op as custom_op
+    from habana_tf.dry_run.compare import compare as compare
+    from habana_tf.dry_run.predict import predict as predict
     from habana_tf.graph.explain import explain as explain
     from habana_tf.graph.report import placement_report as placement_report
     from habana_tf.loader import is_loaded as is_loaded
     from habana_tf.loader import is_op_override_allowed as is_op_override_allowed
     from habana_tf.loader import load_habana_module as load_habana_module
     from habana_tf.loader import set_op_override_allowed as set_op_override_allowed
-    from habana_tf.prediction.compare import compare as compare
-    from habana_tf.prediction.predict import predict as predict
     from habana_tf.resolver.memory import memory_report as memory_report
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
 
@@ -44,13 +44,13 @@ _WHERE = {
     "HabanaEstimator": "habana_estimator",
     "custom_op": "custom.op",
     "load_op_library": "custom.library",
-    "CardTimeCallback": "clock.keras_callback",
-    "card_time_report": "clock.report",
+    "CardTimeCallback": "card.clock.keras_callback",
+    "card_time_report": "card.clock.report",
     "explain": "graph.explain",
     "placement_report": "graph.report",
     "memory_report": "resolver.memory",
-    "predict": "prediction.predict",
-    "compare": "prediction.compare",
+    "predict": "dry_run.predict",
+    "compare": "dry_run.compare",
     "recompilation_report": "resolver.recompilations",
 }
 _MODULES = {"bf16_config", "cache", "custom", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}

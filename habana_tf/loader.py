@@ -124,7 +124,7 @@ def _load() -> None:
     if log.level() <= logging.INFO:
         print(_summary(possible, native.host_memory()[0]), file=sys.stderr, flush=True)  # stdout is the program's
     habana_variables.announce()
-    from habana_tf.timeline import process
+    from habana_tf.card.timeline import process
 
     process.begin()
 

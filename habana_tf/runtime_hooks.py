@@ -131,14 +131,14 @@ def memory_text() -> str:
 
 def profile_start() -> None:
     """A session of TensorFlow's profiler begins."""
-    from habana_tf.timeline import profiler
+    from habana_tf.card.timeline import profiler
 
     profiler.start()
 
 
 def profile_stop() -> bytes:
     """It ends: a serialized XSpace."""
-    from habana_tf.timeline import profiler
+    from habana_tf.card.timeline import profiler
 
     return profiler.stop()
 

@@ -45,7 +45,7 @@ LATER = {
     "make docs": "writes docs/ops.md, which another test compares with the table",
     "make docs-values": "writes a table of docs/special-values.md, which another test compares with what is computed",
     "make bench ARGS=--help": "builds and installs first",
-    "habana-tf predict examples/train_digits.py": "tests/prediction/test_script.py predicts a smaller script",
+    "habana-tf predict examples/train_digits.py": "tests/dry_run/test_script.py predicts a smaller script",
 }
 NEVER = {
     "make test": "this test is in it",

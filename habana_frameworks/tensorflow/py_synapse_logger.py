@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from habana_tf.timeline.capture import Capture
+    from habana_tf.card.timeline.capture import Capture
 
 __all__ = ["NotSimulated", "command", "put_log", "start_hw_profile", "stop_hw_profile"]
 
@@ -28,7 +28,7 @@ class NotSimulated(NotImplementedError):
 def _the_capture() -> Capture:
     global _capture
     if _capture is None:
-        from habana_tf.timeline.capture import Capture
+        from habana_tf.card.timeline.capture import Capture
 
         _capture = Capture()
     return _capture
@@ -59,7 +59,7 @@ def command(text: str) -> None:
 
 
 def _write() -> None:
-    from habana_tf.timeline.capture import file_of_rank
+    from habana_tf.card.timeline.capture import file_of_rank
 
     path = _the_capture().end(_file or file_of_rank())
     _log.info("the capture is in %s; ui.perfetto.dev shows it", path)

@@ -17,7 +17,7 @@ from typing import Any
 import tensorflow as tf
 
 from habana_tf import settings
-from habana_tf.timeline.capture import Capture, file_of_rank, file_of_step
+from habana_tf.card.timeline.capture import Capture, file_of_rank, file_of_step
 
 __all__ = ["SynapseLoggerHook", "synapse_logger_init"]
 

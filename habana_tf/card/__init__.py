@@ -1,5 +1,9 @@
-"""What a real card would do with a lowered cluster: time per engine, memory, the network of several cards.
+"""What a real card would do: `model` computes it, `prediction`, `clock` and `timeline` ask the model.
 
-Computed from the cluster, never from the CPU's kernels: a card fuses and slices otherwise. `docs/fidelity.md` holds the
-model against published figures.
+    model        how long a card takes for one lowered cluster or a step, engine by engine, and the memory it needs
+    prediction   the answer to `predict()`: a step that did not run
+    clock        the card's time, added up over the launches of a process that runs
+    timeline     when each engine of the card works, beside when this host did
+
+docs/what-a-card-would-do.md says when to use which.
 """

@@ -39,8 +39,8 @@ def _run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"there is no file {arguments.script}", 2)
     if arguments.cards < 1:
         raise CommandError(f"--cards {arguments.cards}: at least one card works on a step", 2)
-    from habana_tf.prediction.foreseen import PredictionError
-    from habana_tf.prediction.script import predict_script
+    from habana_tf.dry_run.foreseen import PredictionError
+    from habana_tf.dry_run.script import predict_script
 
     sys.path.insert(0, os.path.dirname(os.path.abspath(arguments.script)))  # as `python SCRIPT` has it
     try:

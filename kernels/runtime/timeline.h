@@ -19,7 +19,7 @@
 
 namespace habana {
 
-// habana_tf/timeline/record.py has the same numbers.
+// habana_tf/card/timeline/record.py has the same numbers.
 enum class EventKind : int32_t {
   kLaunch = 0,      // subject: number of the program; detail: kernel calls that it made
   kKernelCall = 1,  // subject: number of the program; detail: number of the call in it
@@ -42,7 +42,7 @@ struct Event {
   int32_t threads;
   int32_t hbm;  // of a launch: MiB of simulated HBM that TensorFlow has taken by its end
 };
-static_assert(sizeof(Event) == 40, "habana_tf/timeline/record.py reads this layout");
+static_assert(sizeof(Event) == 40, "habana_tf/card/timeline/record.py reads this layout");
 
 constexpr int kChunkEvents = 2048;
 constexpr int64_t kMostChunks = 512;  // a million events, 42 MB

@@ -59,7 +59,7 @@ def on_hpu() -> bool:
 def launches() -> int:
     if not on_hpu():
         return 0
-    from habana_tf.clock import counted
+    from habana_tf.card.clock import counted
 
     return counted.now().launches
 

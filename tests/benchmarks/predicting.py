@@ -20,8 +20,8 @@ that the network is compiled with."""
 def one(network: str, batch: int, optimizer: str) -> None:
     """Prints what one prediction took."""
     import habana_tf
-    from habana_tf.prediction.weightless import without_values
-    from tests.card.networks import NETWORKS
+    from habana_tf.dry_run.weightless import without_values
+    from tests.card.model.networks import NETWORKS
 
     habana_tf.load_habana_module()
     with without_values():

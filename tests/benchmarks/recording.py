@@ -43,7 +43,7 @@ def measured(model: str, pairs: int, seconds: float) -> str:
     import tensorflow as tf
 
     import habana_tf
-    from habana_tf.timeline.record import Recording
+    from habana_tf.card.timeline.record import Recording
     from tests.benchmarks import models
 
     habana_tf.load_habana_module()

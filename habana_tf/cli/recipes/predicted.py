@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
-    from habana_tf.clock.predicted import Predicted
+    from habana_tf.card.clock.predicted import Predicted
 
 NOTE = "predicted: one launch, kernels fused and sliced as the card would; docs/fidelity.md says how near that comes"
 
@@ -34,7 +34,7 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, Predicted
         import tensorflow  # noqa: F401  # whether it can be
     except ImportError as error:
         return {}, f"it takes TensorFlow, which cannot be imported: {error}"
-    from habana_tf.clock.predicted import of_cluster
+    from habana_tf.card.clock.predicted import of_cluster
     from habana_tf.hardware.chips import chips
     from habana_tf.resolver.provenance import Provenance
 

@@ -38,8 +38,8 @@ from habana_tf.cli.recipes.predicted import NOTE, as_json, predictions
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
     from habana_tf.cache.listing import Listed
+    from habana_tf.card.clock.predicted import Predicted
     from habana_tf.cli.recipes import contents
-    from habana_tf.clock.predicted import Predicted
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
                 "kernels", "flops", "scopes", "takes", "failure", "signature"}  # fmt: skip

@@ -54,7 +54,7 @@ def _run(arguments: argparse.Namespace) -> int:
         folder = os.path.dirname(os.path.abspath(path))
         if not os.access(folder, os.W_OK):
             raise CommandError(f"{path}: {folder} is no folder that can be written to", 2)
-    from habana_tf.timeline import folder
+    from habana_tf.card.timeline import folder
 
     with tempfile.TemporaryDirectory(prefix="habana-tf-trace-") as where:
         code = _ran(command, where, arguments.cpu_ops)
@@ -89,8 +89,8 @@ def _interruptible() -> None:
 
 
 def _write(parts: list[dict[str, Any]], outputs: dict[str, str | None]) -> None:
-    from habana_tf.timeline import chrome
-    from habana_tf.timeline.record import Kind
+    from habana_tf.card.timeline import chrome
+    from habana_tf.card.timeline.record import Kind
 
     launches = sum(e[3] == Kind.LAUNCH for p in parts for t in p["threads"] for e in t["events"])
     seconds = max((p["end"] - p["begin"]) / 1e9 for p in parts)

@@ -17,9 +17,9 @@ import pytest
 from habana_tf.cli.trace.page import spans
 from habana_tf.cli.trace.page.page import page
 from habana_tf.hardware.chips import chips
+from tests.card.timeline.parts import part
 from tests.cli.recipes.browser import Browser
 from tests.cli.recipes.conftest import browser as browser
-from tests.timeline.parts import part
 
 EVIL = "</script><script>document.title='run'</script>"
 

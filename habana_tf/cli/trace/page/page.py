@@ -8,14 +8,14 @@ import time
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from habana_tf.card.timeline import card_clock, summary
+from habana_tf.card.timeline.record import Kind
 from habana_tf.cli.output import brief, moment, operations, size
 from habana_tf.cli.recipes.page.markup import Markup, joined, tag
 from habana_tf.cli.trace.page import flame, memory, roofline, spans
 from habana_tf.cli.trace.page.script import SCRIPT
 from habana_tf.cli.trace.page.style import STYLE
 from habana_tf.hardware.chips import Chip, chips
-from habana_tf.timeline import card_clock, summary
-from habana_tf.timeline.record import Kind
 
 __all__ = ["page"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log10
 
+from habana_tf.card.timeline.summary import Program
 from habana_tf.cli.output import brief, operations, size
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
 from habana_tf.hardware.chips import Chip
-from habana_tf.timeline.summary import Program
 
 _WIDTH, _HEIGHT = 380, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 34

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from habana_tf.card.timeline import chrome, summary
 from habana_tf.cli.output import brief
 from habana_tf.cli.recipes.page.markup import Markup
-from habana_tf.timeline import chrome, summary
 
 __all__ = ["MOST_SPANS", "embedded"]
 

@@ -1,0 +1,259 @@
+"""`card_time_report()`: what the card would have taken for what this process launched, and what the host did between.
+
+The clock of the card is not kept while the program runs: native code counts launches per program, and their predicted
+times are added up here, when somebody asks.
+
+    launches        predicted: each program's launches x its time on the card
+    sums, waiting   predicted: sums of gradients between the processes of a job, and waiting for the slowest of them
+    copies          predicted: bytes between host and card, over PCIe, beside the launches
+    between         measured here: what this host did between launches, by name as far as it is known
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from habana_tf.card.clock import predicted
+from habana_tf.card.clock.counted import Counted, Launches, now, since_loading
+from habana_tf.card.drawn import Drawn
+from habana_tf.card.model.network import exposed_seconds, sum_seconds
+from habana_tf.card.model.parameters import FITTED
+from habana_tf.graph.report import placement_report
+from habana_tf.hardware import device_state, ranks
+from habana_tf.hardware.chips import Chip
+from habana_tf.hardware.chips import chip as chip_named
+
+__all__ = ["Between", "CardTimeReport", "LaunchedRecipe", "card_time_report", "reset"]
+
+REST = "all else: Python, input pipelines, ops that TensorFlow runs on the CPU by itself, waiting"
+COPIES = "copies between host and card"
+MIXED = "(programs that went long ago)"
+
+
+@dataclass(frozen=True)
+class LaunchedRecipe:
+    """A recipe with the shapes it was launched for. launches: how many; host_seconds: they took on this host.
+
+    each: predicted seconds of one launch on the card, None where `why` says why nothing is predicted. what: what it
+    computes, by its ops. inputs: shapes of what is no variable. share: of the predicted time of all launches. bound:
+    what most of its time goes to: MME, TPC, memory or launch.
+    """
+
+    number: int
+    name: str
+    what: str
+    inputs: tuple[tuple[int, ...], ...]
+    launches: int
+    host_seconds: float
+    each: float | None
+    share: float
+    bound: str
+    why: str
+
+    @property
+    def seconds(self) -> float:
+        """Predicted, of all launches; 0 where nothing is."""
+        return (self.each or 0.0) * self.launches
+
+
+@dataclass(frozen=True)
+class Between:
+    """What the host did between launches. count: how often, None where that is not known; seconds: as measured here."""
+
+    name: str
+    count: int | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class CardTimeReport(Drawn):
+    """The clock of a card. `print(report)` shows tables; a notebook shows them too. Times are seconds.
+
+    chip, cards: whose time it is. recipes: those that were launched, the costliest first.
+    sums: predicted, of gradients between cards: what this process summed with others, or where that was not ours to do
+    (Horovod), or there was one process only, what stays of it behind the backward pass.
+    waiting: predicted, for the slowest card. copies: predicted, between host and card.
+    window: measured, from the beginning to the end of the last launch. between: measured, what the host did in it
+    outside launches. on_cpu: (op, how many nodes) that graphs of this process leave to the CPU.
+    counted: the reading behind it.
+    """
+
+    chip: str
+    cards: int
+    recipes: tuple[LaunchedRecipe, ...]
+    sums: float
+    waiting: float
+    copies: float
+    window: float
+    between: tuple[Between, ...]
+    on_cpu: tuple[tuple[str, int], ...]
+    counted: Counted = field(repr=False)
+
+    @cached_property
+    def launch_seconds(self) -> float:
+        """Predicted, of all launches."""
+        return sum(r.seconds for r in self.recipes)
+
+    @property
+    def seconds(self) -> float:
+        """The card's time: launches, sums and waiting, or the copies where they take longer: they go on meanwhile. What
+        the host does between launches is not in it, because a card goes on with what was launched before."""
+        return max(self.launch_seconds + self.sums + self.waiting, self.copies)
+
+    @property
+    def launches(self) -> int:
+        return sum(r.launches for r in self.recipes)
+
+    @property
+    def not_predicted(self) -> int:
+        """Launches without a prediction, which count as no time."""
+        return sum(r.launches for r in self.recipes if r.each is None)
+
+    @property
+    def between_seconds(self) -> float:
+        """Measured, of the host between launches."""
+        return sum(b.seconds for b in self.between)
+
+    @property
+    def clock_seconds(self) -> float:
+        """The card's time and all that the host did between launches: if the card waited for every bit of it."""
+        return self.seconds + self.between_seconds
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        recipes = [
+            {**asdict(r), "inputs": [list(shape) for shape in r.inputs], "seconds": r.seconds} for r in self.recipes
+        ]
+        return {
+            "chip": self.chip,
+            "cards": self.cards,
+            "seconds": self.seconds,
+            "clock_seconds": self.clock_seconds,
+            "launches": self.launches,
+            "launch_seconds": self.launch_seconds,
+            "not_predicted": self.not_predicted,
+            "sums": self.sums,
+            "waiting": self.waiting,
+            "copies": self.copies,
+            "window": self.window,
+            "between_seconds": self.between_seconds,
+            "between": [asdict(b) for b in self.between],
+            "on_cpu": [{"op": op, "count": count} for op, count in self.on_cpu],
+            "recipes": recipes,
+        }
+
+    def tables(self) -> Any:
+        """What rich draws."""
+        from habana_tf.card.clock.shown import tables
+
+        return tables(self)
+
+
+_lock = threading.Lock()
+_from: Counted | None = None
+"""What had been counted at the last `reset`."""
+
+
+def card_time_report(
+    chip: str | None = None, cards: int | None = None, since: CardTimeReport | Counted | None = None
+) -> CardTimeReport:
+    """What a card would have taken for the launches of this process, and what the host did between them.
+
+    chip: "gaudi", "gaudi2" or "gaudi3", by default what HABANA_SIM_CHIP says. cards: of the job, by default as many as
+    the launcher started processes; they change what sums and waiting take. since: an earlier report, to count from
+    there; by default from the loading of HPU, or the last `reset`.
+
+    Each program's prediction is computed when it is first asked for (some milliseconds; seconds for a large training
+    step) and then known. Raises RuntimeError where HPU is not loaded, ValueError for an unknown chip or a number of
+    cards below 1.
+    """
+    if not device_state.is_loaded():
+        raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
+    on = chip_named(chip)
+    if cards is not None and cards < 1:
+        raise ValueError(f"cards={cards}: at least one card works on a step")
+    with _lock:
+        before = _from
+    if since is not None:
+        before = since.counted if isinstance(since, CardTimeReport) else since
+    return of(now().after(before or since_loading()), on, cards or _cards())
+
+
+def reset() -> None:
+    """Reports count from now on."""
+    global _from
+    counted = now()
+    with _lock:
+        _from = counted
+
+
+def of(counted: Counted, chip: Chip, cards: int) -> CardTimeReport:
+    """The report on what was counted."""
+    known = {number: predicted.launch(number, chip) for number in counted.programs}
+    whole = sum((known[p.number].time.seconds or 0.0) * p.launches for p in counted.programs.values())
+    recipes = sorted(
+        (_recipe(p, known[p.number], whole) for p in counted.programs.values()),
+        key=lambda r: (-r.seconds, -r.launches, r.number),
+    )
+    c = Counter(counted.counters)
+    if c["sums"]:  # a sum of the average size takes the average time
+        sums = c["sums"] * sum_seconds(chip, c["sum_bytes"] // c["sums"], cards, FITTED.launch)
+    else:  # not summed by us, or not at all: what the gradients of these launches would take
+        alone = {k: exposed_seconds(chip, e.time.gradients, cards, FITTED.launch)[1] for k, e in known.items()}
+        sums = sum(alone[p.number] * p.launches for p in counted.programs.values())
+    return CardTimeReport(
+        chip.name,
+        cards,
+        tuple(recipes),
+        sums,
+        whole * FITTED.skew * math.log2(cards),
+        c["host_copy_bytes"] / chip.pcie_bandwidth + 2 * c["card_copy_bytes"] / chip.hbm_bandwidth,
+        counted.window,
+        tuple(_between(counted)),
+        tuple(_on_cpu()),
+        counted,
+    )
+
+
+def _cards() -> int:
+    launched = ranks.launched()
+    return 1 if launched is None else launched.size
+
+
+def _recipe(p: Launches, known: predicted.Explained, whole: float) -> LaunchedRecipe:
+    time = known.time
+    share = (time.seconds or 0.0) * p.launches / whole if whole else 0.0
+    name = p.name or MIXED
+    return LaunchedRecipe(
+        p.number, name, known.what, known.inputs, p.launches, p.seconds, time.seconds, share, time.bound, time.why
+    )
+
+
+def _between(counted: Counted) -> list[Between]:
+    """What is known of the time between launches by name, the longest first, and the rest of it."""
+    c = Counter(counted.counters)
+    named = [
+        Between("recipes: compiling, or reading them from the cache", c["resolutions"], c["resolve_nanoseconds"] / 1e9),
+        Between("the graph pass", c["optimize_calls"], c["optimize_nanoseconds"] / 1e9),
+        Between(COPIES, c["host_copies"], c["host_copy_nanoseconds"] / 1e9),
+        Between("copies on the card", c["card_copies"], c["card_copy_nanoseconds"] / 1e9),
+        Between("sums between processes, waiting for them included", c["sums"], c["sum_nanoseconds"] / 1e9),
+        *(Between(f"{op}, on the CPU", count, seconds) for op, (count, seconds) in counted.cpu_ops.items()),
+    ]
+    known = sorted((b for b in named if b.count), key=lambda b: -b.seconds)
+    rest = counted.window - counted.launched_seconds - sum(b.seconds for b in known)
+    return [*known, Between(REST, None, max(0.0, rest))]
+
+
+def _on_cpu() -> list[tuple[str, int]]:
+    """Ops that graphs leave to the CPU, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for (op, _, on_cpu), n in placement_report().totals.items():
+        if on_cpu:
+            counts[op] += n
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))

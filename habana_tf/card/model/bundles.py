@@ -1,0 +1,116 @@
+"""Bundles: a product with the kernels behind it, cut into slices that are handed on in SRAM.
+
+What: a kernel belongs to the bundle that began last of all those that it reads from. So one that reads results of
+products belongs to the last of these products, what follows it goes with it, and a kernel of the backward pass that
+takes a gradient belongs to that gradient's bundle, whatever it reads of the forward pass. Kernels that wait for no
+product are bundles of their own.
+
+    conv -> sums for batch norm         the sums read slices of the result in SRAM as they are made
+    sums -> (y - mean) * scale          same bundle; y is read again when all of it is summed: from HBM, if it is large
+    scores = q k^T -> softmax           sums over rows: scores never leave SRAM
+    dy = g w^T -> sums of dy and dy y   dy from SRAM; y, a result of the forward pass, from HBM, as in all that follows
+
+What a bundle's product hands to a kernel of the bundle costs no HBM traffic. It is written, once, if anybody reads it
+from HBM, or it leaves the launch. Slices are along the batch or the rows, so that a bundle fits whatever its tensors'
+size; `SLICES` of them are in SRAM at once (double buffering). What a card cannot have there, and reads from HBM:
+
+- what another bundle made, as it may have been long ago;
+- its own product's result in a kernel that waits for what was made of all of it (sums over rows far apart, sorts,
+  scans): the first slices are gone when the last one comes, unless all slices fit;
+- a tensor of which even one row does not fit;
+- what a kernel made: kernels between which slices could go on are taken to be one kernel already.
+
+A kernel that reads nothing but its own bundle is taken to work with it, even if its result is wanted much later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from habana_tf.card.model.kernels import Unit, in_slices, nbytes, through_views
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Program
+
+SLICES = 2
+"""Slices of a tensor in SRAM at once: one that is made while the other is read."""
+
+
+def bundles(units: list[Unit]) -> list[int]:
+    """For each unit the index of the unit that its bundle began with."""
+    maker = {n: unit.index for unit in units for n in unit.results}
+    home: list[int] = []
+    for unit in units:
+        begun = {home[maker[t]] for t in unit.loads if t in maker}
+        if unit.product or not begun:
+            home.append(unit.index)
+        else:  # what waits for no product can be done before all products
+            home.append(max(begun, key=lambda first: (units[first].product, first)))
+    return home
+
+
+def parts(units: list[Unit], home: list[int], starts: Sequence[float], seconds: Sequence[float]) -> list[int]:
+    """For each unit the index of the first unit of the part of its bundle that it works in: what is handed on with
+    hardly a wait. A unit that begins later behind the others than it works for, as one may whose result only the
+    backward pass reads, begins a part of its own. starts, seconds: of each unit."""
+    maker = {n: unit.index for unit in units for n in unit.results}
+    ends = [at + took for at, took in zip(starts, seconds, strict=True)]
+    out = list(range(len(units)))
+    for unit in units:
+        made = [maker[t] for t in unit.loads if t in maker and home[maker[t]] == home[unit.index]]
+        last = max(made, key=lambda k: (ends[k], k), default=unit.index)
+        if starts[unit.index] <= ends[last] + seconds[unit.index]:
+            out[unit.index] = out[last]
+    return out
+
+
+def room(chip: Chip) -> int:
+    """Bytes of SRAM for one slice of a tensor."""
+    return (chip.sram_bytes - chip.sram_reserved_bytes) // SLICES
+
+
+def near(chip: Chip, units: list[Unit], home: list[int]) -> list[set[Node]]:
+    """For each unit the tensors that it reads in SRAM, where its bundle's product put them."""
+    maker = {n: unit for unit in units for n in unit.results}
+    waits: list[bool] = []  # for what was made of all of its product's result
+    out: list[set[Node]] = []
+    for unit in units:
+        made = [(t, maker[t]) for t in unit.loads if t in maker and home[maker[t].index] == home[unit.index]]
+        waits.append(any(waits[m.index] or not in_slices(t) for t, m in made))
+        out.append({t for t, m in made if m.product and _stays(chip, t, waits[-1])})
+    return out
+
+
+def _stays(chip: Chip, n: Node, whole: bool) -> bool:
+    """Whether a tensor can be in SRAM for its reader, all of it or slice by slice."""
+    return nbytes(n) <= SLICES * room(chip) if whole else _row(n) <= room(chip)
+
+
+def unwritten(chip: Chip, program: Program, units: list[Unit], home: list[int]) -> set[Node]:
+    """The tensors that HBM never sees: results of products that all their readers have in SRAM."""
+    inside = near(chip, units, home)
+    fetched = {t for unit in units for t in unit.loads if t not in inside[unit.index]}
+    leaving = {seen.tensor for n in program.outputs for seen in through_views(n)}
+    return {t for u in units if u.product for t in u.stores if t not in leaving and t not in fetched}
+
+
+def traffic(chip: Chip, program: Program, units: list[Unit], home: list[int]) -> list[int]:
+    """For each unit the bytes it moves to and from HBM."""
+    inside, stays = near(chip, units, home), unwritten(chip, program, units, home)
+    return [
+        sum(bytes_ for tensor, bytes_ in unit.loads.items() if tensor not in inside[unit.index])
+        + sum(bytes_ for tensor, bytes_ in unit.stores.items() if tensor not in stays)
+        for unit in units
+    ]
+
+
+def sram_bytes(chip: Chip, n: Node) -> int:
+    """Bytes of SRAM that a tensor takes while it is handed on: all of it, or else `SLICES` slices, as large as whole
+    rows of it can be."""
+    return min(nbytes(n), SLICES * (room(chip) // max(_row(n), 1) * _row(n)))
+
+
+def _row(n: Node) -> int:
+    """Bytes of the smallest slice along the first axis that has several entries."""
+    rows = next((ext.nominal(e) for e in n.shape if ext.nominal(e) > 1), 1)
+    return nbytes(n) // rows

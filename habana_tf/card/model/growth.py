@@ -1,0 +1,90 @@
+"""How the memory of a launch grows with the batch, told from one batch: for the largest one that fits.
+
+What: a tensor grows with the batch or does not. What is computed from variables alone does not (weights cast to bf16),
+nor what has the sizes of a variable (a weight's gradient, what an optimizer makes of it). Both kinds are summed at
+every moment, because the peak moves: with few examples it is in the update of the weights, with many at the end of the
+forward pass. One example tells less than several: without its axis of the batch a tensor may look like a variable, so
+axes of one count then, and a gradient without those of its weight is taken to grow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from habana_tf.card.model.cluster_time import ClusterTime
+from habana_tf.card.model.kernels import nbytes
+from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.model.memory import lifetimes
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir import extent as ext
+from habana_tf.ir.primitives import Node, Op
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Bytes of HBM. always: (those that stay as they are, those that grow) of variables and inputs; moments: the same
+    of all other tensors, when each unit works."""
+
+    always: tuple[int, int]
+    moments: tuple[tuple[int, int], ...]
+
+    def nbytes(self, times: float) -> float:
+        """At the peak, with so many times the batch."""
+        fixed, growing = self.always
+        return fixed + growing * times + max((f + g * times for f, g in self.moments), default=0.0)
+
+
+def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
+    """Of a launch."""
+    made = {k: lowered.made[-1, k] for k in range(len(lowered.cluster.inputs))}
+    variables = {made[k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
+    always = [0, 0]
+    for k, arg in enumerate(lowered.cluster.inputs):
+        always[not arg.variable] += 0 if arg.host else nbytes(made[k])
+    growing = _growing(lowered, variables)
+    moments, alive = lifetimes(chip, lowered, time)
+    change = [[0, 0] for _ in range(moments + 2)]
+    for tensor, (first, last) in alive.items():
+        change[first][tensor in growing] += nbytes(tensor)
+        change[last + 1][tensor in growing] -= nbytes(tensor)
+    now = [0, 0]
+    out = []
+    for fixed, more in change[:moments]:
+        now = [now[0] + fixed, now[1] + more]
+        out.append((now[0], now[1]))
+    return Growth((always[0], always[1]), tuple(out))
+
+
+def largest(growths: Sequence[Growth], batch: int, room: int) -> int:
+    """The most examples for which all launches of a step fit so many bytes, if they are known for a batch; 0 if none
+    does, and the batch itself if nothing grows."""
+
+    def fits(examples: int) -> bool:
+        return sum(g.nbytes(examples / batch) for g in growths) <= room
+
+    if not any(g.always[1] or any(more for _, more in g.moments) for g in growths):
+        return batch if fits(batch) else 0
+    least, most = 0, 1
+    while fits(most):
+        least, most = most, 2 * most
+    while most - least > 1:
+        middle = (least + most) // 2
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    return least
+
+
+def _growing(lowered: Lowered, variables: set[Node]) -> set[Node]:
+    """The tensors that grow with the batch: what comes of data, or is random, but for what looks like a variable."""
+    of_data: set[Node] = {n for n in lowered.program.inputs if n not in variables}
+    least = 0 if any(n.shape and n.shape[0] == 1 for n in of_data) else 1
+    sizes = {_sizes(n, least) for n in variables}
+    for n in lowered.program.nodes():
+        if n.op is Op.RANDOM or any(source in of_data for source in n.src):
+            of_data.add(n)
+    return {n for n in of_data if _sizes(n, least) not in sizes}
+
+
+def _sizes(n: Node, least: int) -> tuple[int, ...]:
+    """A shape, however it is turned; without axes of at most so many entries."""
+    return tuple(sorted(size for size in map(ext.nominal, n.shape) if size > least))

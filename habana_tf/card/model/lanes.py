@@ -1,0 +1,201 @@
+"""When each engine of a card works during a launch: units of work put on lanes, one lane per engine.
+
+What: `ClusterTime` says how long a launch takes, not when what happens. Here the unit that can begin first is put on
+its lane, of several the one with the longest path behind it, and so on; but no more of the two engines' work lies side
+by side than the model hides. So that this is no burst at the beginning, no unit has more of its time beside the other
+engine than a share, the least one that does.
+
+    MME  |conv1      |      |dX          |dW         |
+    TPC         |sums|relu    |    |sums   |sums|
+
+A product or a kernel hands its result on in slices (`PIECES` of them): who reads it begins behind the first and ends
+behind the last. Sums over rows far apart, scans, sorts and loops hand on only when they are done.
+
+Invariants: no two units overlap on one lane; no unit begins before what it reads (its first slice) is there, or ends
+before the last slice of that is there and its own last slice of work is done; at every moment some engine works; the
+last unit ends when the launch does. The engines' overlap adds up to `ClusterTime.hidden`: where the graph does not have
+so much that can lie side by side, all units are drawn shorter by the same factor (`Lanes.drawn`), and that is said.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from habana_tf.card.model.cluster_time import ClusterTime, UnitTime
+from habana_tf.card.model.kernels import in_slices
+from habana_tf.ir.primitives import Op
+
+PIECES = 8
+"""Slices in which a tensor is handed on. Source: none; a bundle has at least the two that `bundles.SLICES` are about,
+and with more of them only the first and the last become shorter."""
+_STEPS = 9
+"""Halvings in the search for the least share: to a five-hundredth."""
+_LOOK = 3
+"""Units that are looked at for what comes next, of those with the longest paths and of those that are there first."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """starts, seconds: of each unit, by its index. overlap: seconds in which both engines work. drawn: what the units'
+    own seconds were multiplied by; less than 1 only where the model hides more than the graph lets lie side by side."""
+
+    starts: list[float]
+    seconds: list[float]
+    overlap: float
+    drawn: float
+
+
+class _Lane:
+    """An engine's units in order of time, and how long it has worked at any moment."""
+
+    def __init__(self) -> None:
+        self.free = 0.0
+        self.edges: list[float] = []
+        """Beginnings and ends in turn."""
+        self._worked: list[float] = []
+
+    def add(self, start: float, seconds: float) -> None:
+        before = self._worked[-1] if self._worked else 0.0
+        self.edges += (start, start + seconds)
+        self._worked += (before, before + seconds)
+        self.free = start + seconds
+
+    def worked(self, at: float) -> float:
+        """Seconds of work before a moment."""
+        k = bisect_right(self.edges, at) - 1
+        if k < 0:
+            return 0.0
+        return self._worked[k] + (at - self.edges[k] if k % 2 == 0 else 0.0)
+
+    def beside(self, start: float, seconds: float) -> float:
+        """Seconds of work within a span."""
+        return self.worked(start + seconds) - self.worked(start)
+
+    def last(self, seconds: float) -> float:
+        """The moment after which so many seconds of work are left; the beginning if there are less."""
+        before = (self._worked[-1] if self._worked else 0.0) - seconds
+        k = bisect_left(self._worked, before)
+        return self.edges[k] - (self._worked[k] - before) if 0 < k < len(self.edges) else 0.0
+
+
+def lanes(time: ClusterTime) -> Lanes:
+    """The units of a launch on their lanes."""
+    reads = _reads(time.units)
+    behind = _behind(time.units, reads)
+    enough = time.hidden * (1 - 1e-9)
+    starts, overlap = _placed(time.units, reads, behind, 1.0, time.hidden)
+    if overlap < enough:
+        whole = sum(u.seconds for u in time.units) - overlap
+        drawn = time.seconds / whole
+        return Lanes([at * drawn for at in starts], [u.seconds * drawn for u in time.units], overlap * drawn, drawn)
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        share = (low + high) / 2
+        tried, reached = _placed(time.units, reads, behind, share, time.hidden)
+        if reached < enough:
+            low = share
+        else:
+            high, starts, overlap = share, tried, reached
+    return Lanes(starts, [u.seconds for u in time.units], overlap, 1.0)
+
+
+def _behind(units: Sequence[UnitTime], reads: Sequence[Sequence[tuple[int, bool]]]) -> list[float]:
+    """Seconds of the longest path from each unit's beginning to the end."""
+    out = [u.seconds for u in units]
+    for u in reversed(units):  # each comes behind all that it reads
+        for maker, _ in reads[u.unit.index]:
+            out[maker] = max(out[maker], units[maker].seconds + out[u.unit.index])
+    return out
+
+
+def _there(
+    index: int, reads: Sequence[Sequence[tuple[int, bool]]], starts: Sequence[float], seconds: Sequence[float]
+) -> float:
+    """From when on a unit can work without running out of what it reads."""
+    at = 0.0
+    for maker, sliced in reads[index]:
+        end = starts[maker] + seconds[maker]
+        if sliced:
+            end -= (1 - 1 / PIECES) * min(seconds[maker], seconds[index])
+        at = max(at, end)
+    return at
+
+
+def _reads(units: Sequence[UnitTime]) -> list[list[tuple[int, bool]]]:
+    """For each unit, by index, the units that it reads from, and whether slice by slice."""
+    maker = {n: u.unit.index for u in units for n in u.unit.results}
+    out: list[list[tuple[int, bool]]] = [[] for _ in units]
+    for u in units:
+        whole = any(n.op not in (Op.MAP, Op.REDUCE, Op.CONTRACT) for n in u.unit.inside)
+        out[u.unit.index] = [(maker[t], not whole and in_slices(t)) for t in u.unit.loads if t in maker]
+    return out
+
+
+def _placed(
+    units: Sequence[UnitTime], reads: Sequence[Sequence[tuple[int, bool]]], behind: Sequence[float], share: float,
+    most: float,
+) -> tuple[list[float], float]:  # fmt: skip
+    """Starts by index, and how long both engines work. behind: see `_behind`; share: of a unit, that may lie beside the
+    other engine's work; most: seconds of all together."""
+    starts, seconds = [0.0] * len(units), [u.seconds for u in units]
+    readers: list[list[int]] = [[] for _ in units]
+    for index, makers in enumerate(reads):
+        for maker, _ in makers:
+            readers[maker].append(index)
+    missing = [len(makers) for makers in reads]
+    there = [0.0] * len(units)
+    engines = {True: _Lane(), False: _Lane()}
+    waiting: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    able: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
+    for index, count in enumerate(missing):
+        if not count:
+            insort(able[units[index].unit.product], (-behind[index], index))
+    total = 0.0
+    for _ in units:
+        best: tuple[float, float, int] | None = None
+        for product, lane in engines.items():
+            while waiting[product] and waiting[product][0][0] <= lane.free:
+                _, index = waiting[product].pop(0)
+                insort(able[product], (-behind[index], index))
+            for _, index in (*able[product][:_LOOK], *waiting[product][:_LOOK]):
+                earliest, took = max(lane.free, there[index]), seconds[index]
+                if best is None or earliest <= best[0]:
+                    at = _first(engines[not product], earliest, took, min(share * took, most - total))
+                    best = min(best or (at, -behind[index], index), (at, -behind[index], index))
+        assert best is not None, "a unit reads what only comes behind it"
+        at, _, index = best
+        product = units[index].unit.product
+        for those, key in ((able[product], -behind[index]), (waiting[product], there[index])):
+            if (k := bisect_left(those, (key, index))) < len(those) and those[k] == (key, index):
+                del those[k]
+        total += engines[not product].beside(at, seconds[index])
+        engines[product].add(at, seconds[index])
+        starts[index] = at
+        for reader in readers[index]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                there[reader] = _there(reader, reads, starts, seconds)
+                insort(waiting[units[reader].unit.product], (there[reader], reader))
+    return starts, total
+
+
+def _first(other: _Lane, earliest: float, seconds: float, allowed: float) -> float:
+    """A moment from which a span of so many seconds has no more than `allowed` beside it, and so much if there is so
+    much; the first such moment, or nearly."""
+    beside = other.beside(earliest, seconds)
+    if beside <= allowed:
+        return earliest
+    at = other.last(allowed)
+    if at + seconds >= other.free:  # what lies beside it from there on is all that is left
+        return max(at, earliest)
+    k = bisect_right(other.edges, earliest)
+    at = earliest
+    later = set(other.edges[k:]) | {edge - seconds for edge in other.edges[k:]}
+    for moment in sorted(m for m in later if m > earliest):
+        then = other.beside(moment, seconds)
+        if then <= allowed:  # in between it changes steadily
+            return at + (moment - at) * (beside - allowed) / (beside - then)
+        at, beside = moment, then
+    return max(at, other.free)

@@ -1,0 +1,93 @@
+"""What a cluster needs of HBM on a card, by category, at the moment when it needs most.
+
+What: variables are there all the time, once: a card updates them in place. Tensors are there from the unit that makes
+them to the last that reads them, in the order of the longest path; what stays in SRAM inside a bundle needs no HBM.
+
+    weights, optimizer   variables by their role
+    gradients            tensors that an update takes
+    activations          tensors that wait for a later unit, as those that the backward pass reads again
+    workspace            what the unit at work reads for the last time, and writes
+    inputs               what is fed
+"""
+
+from __future__ import annotations
+
+from habana_tf.card.model.bundles import unwritten
+from habana_tf.card.model.cluster_time import ClusterTime
+from habana_tf.card.model.kernels import nbytes, through_views
+from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.model.roles import Roles
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir.primitives import Node
+
+CATEGORIES = ("weights", "optimizer", "gradients", "activations", "workspace", "inputs")
+
+
+def hbm_by_category(chip: Chip, lowered: Lowered, time: ClusterTime, roles: Roles) -> dict[str, int]:
+    """Bytes per category at the peak."""
+    out = dict.fromkeys(CATEGORIES, 0)
+    for k, arg in enumerate(lowered.cluster.inputs):
+        node = lowered.made[-1, k]
+        category = "weights" if node in roles.weights else "optimizer" if node in roles.state else "inputs"
+        out[category] += 0 if arg.host else nbytes(node)
+    gradients = set(roles.gradients)
+    for tensor, category in _alive_at_peak(chip, lowered, time):
+        out["gradients" if tensor in gradients else category] += nbytes(tensor)
+    return out
+
+
+def _in_sram(chip: Chip, lowered: Lowered, time: ClusterTime) -> set[Node]:
+    """The tensors that need no HBM: read by their own bundle only, with no unit of another one in between."""
+    home = [u.bundle for u in time.units]
+    last = {tensor: u.unit.index for u in time.units for tensor in u.unit.loads}
+    maker = {tensor: u.unit.index for u in time.units for tensor in u.unit.stores}
+    found = unwritten(chip, lowered.program, [u.unit for u in time.units], home)
+    return {t for t in found if len({*home[maker[t] : last[t] + 1]}) == 1}
+
+
+def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[int, dict[Node, tuple[int, int]]]:
+    """(how many units work one after the other; of each tensor in HBM the places of the first and the last of them that
+    it is there for). Variables are not among them, and their new values neither."""
+    finished = time.finished
+    in_sram = _in_sram(chip, lowered, time)
+    order = sorted(range(len(time.units)), key=lambda k: (finished[k], k))
+    place = {index: at for at, index in enumerate(order)}
+    updated = {
+        seen.tensor
+        for ref, arg in zip(lowered.cluster.outputs, lowered.cluster.results, strict=True)
+        if arg.variable
+        for seen in through_views(lowered.made[ref])
+    }
+    last: dict[Node, int] = {}
+    for u in time.units:
+        for tensor in u.unit.loads:
+            last[tensor] = max(last.get(tensor, 0), place[u.unit.index])
+    leaving = {seen.tensor for n in lowered.program.outputs for seen in through_views(n)}
+    born: dict[Node, int] = {}
+    for u in time.units:
+        for tensor in u.unit.stores:
+            if tensor in updated or tensor in in_sram:
+                continue
+            born[tensor] = place[u.unit.index]
+            if tensor in leaving:
+                last[tensor] = len(order)
+    return len(order), {t: (at, last.get(t, at)) for t, at in born.items()}
+
+
+def _alive_at_peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> list[tuple[Node, str]]:
+    """The tensors in HBM at the peak, each with its category."""
+    moments, alive = lifetimes(chip, lowered, time)
+    steps = [0] * (moments + 2)
+    for tensor, (first, last) in alive.items():
+        steps[first] += nbytes(tensor)
+        steps[last + 1] -= nbytes(tensor)
+    now = best = peak = 0
+    for at, change in enumerate(steps[:moments]):
+        now += change
+        if now > best:
+            best, peak = now, at
+    return [
+        (t, "workspace" if peak in (first, last) else "activations")
+        for t, (first, last) in alive.items()
+        if first <= peak <= last
+    ]

@@ -1,0 +1,1 @@
+"""The answer to `predict()`: time, memory and costliest layers of one step, as data and as tables."""

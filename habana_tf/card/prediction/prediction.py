@@ -1,0 +1,178 @@
+"""A prediction: how long a step takes on so many cards of a chip, where the time goes, and what memory it needs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from habana_tf.card.drawn import Drawn
+from habana_tf.card.model.growth import largest
+from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.model.step_time import StepTime
+from habana_tf.card.prediction.layers import Layer, layers
+
+
+@dataclass(frozen=True)
+class HostOp:
+    """An op that would run on the CPU. nbytes: of its inputs and outputs that cross to or from the card."""
+
+    op: str
+    name: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Prediction(Drawn):
+    """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip.
+
+    print(it) shows tables; a notebook shows them too. `layers` are sorted, the costliest first. Times are seconds,
+    sizes bytes.
+    """
+
+    batch: int
+    precision: str
+    step: StepTime = field(repr=False)
+    launched: tuple[Lowered, ...] = field(repr=False)
+    host: tuple[HostOp, ...] = field(repr=False)
+
+    @property
+    def chip(self) -> str:
+        return self.step.chip.name
+
+    @property
+    def cards(self) -> int:
+        return self.step.cards
+
+    @property
+    def step_seconds(self) -> float:
+        """Of one step."""
+        return self.step.seconds
+
+    @property
+    def examples_per_second(self) -> float:
+        """Of all cards together."""
+        return self.batch * self.cards / self.step.seconds if self.step.seconds else 0.0
+
+    @property
+    def launches(self) -> int:
+        """Recipes that are launched in one step."""
+        return len(self.launched)
+
+    @property
+    def memory(self) -> dict[str, int]:
+        """HBM of one card by category: weights, optimizer, gradients, activations, workspace, inputs."""
+        return dict(self.step.memory)
+
+    @property
+    def hbm_bytes(self) -> int:
+        """HBM that one card needs, what its firmware keeps included."""
+        return self.step.hbm_bytes + self.step.chip.idle_memory_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether that is no more than the card has."""
+        return self.hbm_bytes <= self.step.chip.hbm_bytes
+
+    def largest_batch(self) -> int:
+        """Examples per card that fit, told from what grows with the batch and what does not (`card.model.growth`). A
+        prediction for that batch needs as much memory within 3 % (tests/card/model/test_growth.py)."""
+        return largest(self.step.growth, self.batch, self.step.chip.hbm_bytes - self.step.chip.idle_memory_bytes)
+
+    @cached_property
+    def engines(self) -> dict[str, float]:
+        """Share of the step in which each is at work: MME, TPC, HBM (what products and kernels read and write), DMA
+        (copies between host and card), network."""
+        whole = self.step.seconds or 1.0
+        units = self.step.units
+        return {
+            "MME": sum(u.busy for u in units if u.unit.product) / whole,
+            "TPC": sum(u.busy for u in units if not u.unit.product) / whole,
+            "HBM": sum(u.memory for u in units) / whole,
+            "DMA": self.step.copies / whole,
+            "network": self.step.network / whole,
+        }
+
+    @property
+    def mme_utilisation(self) -> float:
+        """Operations of products, of those that the matrix engines could do in bf16 in the time of the step."""
+        flops = sum(u.flops for u in self.step.units)
+        return flops / (self.step.chip.peak_bf16_flops * self.step.seconds) if self.step.seconds else 0.0
+
+    @cached_property
+    def parts(self) -> dict[str, float]:
+        """The step's seconds: products, kernels, less what is hidden, the network alone, waiting for other cards."""
+        return {
+            "products (MME)": sum(c.matrix for c in self.step.clusters),
+            "kernels (TPC)": sum(c.vector for c in self.step.clusters),
+            "done side by side": -sum(c.hidden for c in self.step.clusters),
+            "network alone": self.step.network_alone,
+            "waiting for cards": self.step.waiting,
+            "feeding": self.step.seconds - self.step.launches - self.step.network_alone - self.step.waiting,
+        }
+
+    @cached_property
+    def layers(self) -> list[Layer]:
+        """Where the launches' time goes, the costliest first."""
+        return layers(self.step, self.launched)
+
+    @property
+    def host_ops(self) -> list[dict[str, Any]]:
+        """Ops that would run on the CPU: {op, count, nbytes}. Their copies are in the step; their own time is not: it
+        depends on the host."""
+        counts = Counter(h.op for h in self.host)
+        return [
+            {"op": op, "count": n, "nbytes": sum(h.nbytes for h in self.host if h.op == op)}
+            for op, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        ]
+
+    @property
+    def not_counted(self) -> list[str]:
+        """What a real step has besides, and `step_seconds` has not."""
+        out = ["the host's own work: its input pipeline, Python, and compiling recipes before the first step"]
+        if self.host:
+            out.append(f"the time of {len(self.host)} ops on the CPU; their copies to and from the card are counted")
+        return out
+
+    @property
+    def advice(self) -> list[str]:
+        """What would make the step faster, beyond single layers."""
+        out = []
+        if not self.fits:
+            out.append(f"a batch of {self.largest_batch()} at most fits the card's HBM")
+        large = [row for row in self.host_ops if row["nbytes"] > 1 << 20]
+        if large:
+            out.append(f"ops on the CPU, which wait for the card's results: {', '.join(row['op'] for row in large)}")
+        if self.launches > 1:
+            out.append(f"one cluster instead of {self.launches}: see habana_tf.explain() for what stands between them")
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values."""
+        return {
+            "chip": self.chip,
+            "cards": self.cards,
+            "batch": self.batch,
+            "precision": self.precision,
+            "step_seconds": self.step_seconds,
+            "examples_per_second": self.examples_per_second,
+            "hbm_bytes": self.hbm_bytes,
+            "fits": self.fits,
+            "largest_batch": self.largest_batch(),
+            "launches": self.launches,
+            "mme_utilisation": self.mme_utilisation,
+            "engines": dict(self.engines),
+            "parts": dict(self.parts),
+            "memory": self.memory,
+            "layers": [layer.to_dict() for layer in self.layers],
+            "host_ops": self.host_ops,
+            "not_counted": self.not_counted,
+            "advice": self.advice,
+        }
+
+    def tables(self) -> Any:
+        """What rich draws."""
+        from habana_tf.card.prediction.report import tables
+
+        return tables(self)

@@ -1,0 +1,76 @@
+"""One capture at a time that a program begins and ends itself, written as Chrome trace events when it ends.
+
+Habana's `py_synapse_logger` and `synapse_logger_helpers` are this, under their names.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+
+from habana_tf.card.timeline.record import Recording
+from habana_tf.hardware import ranks
+
+__all__ = ["Capture", "CaptureError", "file_of_rank", "file_of_step"]
+
+_MOST_MARKS = 10_000
+
+
+class CaptureError(RuntimeError):
+    """A capture is ended that was not begun."""
+
+
+class Capture:
+    """What is recorded between `begin` and `end`, with marks."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._recording: Recording | None = None
+        self._marks: list[tuple[str, int]] = []
+
+    @property
+    def running(self) -> bool:
+        """Whether it was begun and not ended."""
+        return self._recording is not None
+
+    def begin(self) -> None:
+        """Begins it anew: what was recorded before is thrown away."""
+        with self._lock:
+            if self._recording is not None:
+                self._recording.stop()
+            self._recording, self._marks = Recording(), []
+
+    def mark(self, text: str) -> None:
+        """A mark at this moment; of more than ten thousand the first are kept. Nothing where no capture runs."""
+        if self._recording is not None and len(self._marks) < _MOST_MARKS:
+            self._marks.append((text, time.monotonic_ns()))
+
+    def end(self, path: str | Path) -> Path:
+        """Writes it. Raises CaptureError where none runs, and OSError."""
+        from habana_tf.card.timeline import chrome, part
+
+        with self._lock:
+            recording, self._recording = self._recording, None
+            if recording is None:
+                raise CaptureError(f"{path}: no capture was begun that could be written")
+            made = part.make(recording.read(), marks=self._marks)
+            recording.stop()
+        Path(path).write_text(json.dumps(chrome.trace([made]), separators=(",", ":")))
+        return Path(path)
+
+
+def _rank() -> int:
+    found = ranks.launched()
+    return 0 if found is None else found.rank
+
+
+def file_of_rank() -> str:
+    """What Habana called the log of a rank."""
+    return f"worker{_rank()}.local.synapse_log"
+
+
+def file_of_step(step: int) -> str:
+    """What Habana called the log of one step of a rank."""
+    return f"worker_{_rank()}_step_{step}.local.synapse_log"

@@ -1,0 +1,116 @@
+"""What a card would do during a launch, by the model of `habana_tf/card`: the one place where the timeline asks it.
+
+`card_launch` is asked once per program when a timeline is written, never while something runs. The cluster is lowered
+for the sizes of the launch and cut into a card's units of work; the recipe's kernels, which this host runs, play no
+part. So an interpreted program has a prediction too. Where the cluster cannot be lowered (TensorFlow runs it on the
+CPU) nothing is predicted, and the reason is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from habana_tf.card.model.bundles import parts
+from habana_tf.card.model.cluster_time import ClusterTime, UnitTime
+from habana_tf.card.model.kernels import nbytes, through_views
+from habana_tf.card.model.lanes import Lanes, lanes
+from habana_tf.card.model.launch_time import launch_time
+from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.model.occupancy import in_use
+from habana_tf.card.model.parameters import FITTED
+from habana_tf.card.model.vector_time import operations
+from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, Result, Use, unpredicted
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.hardware.chips import Chip
+from habana_tf.ir.conditions import NeedsNumber
+from habana_tf.lowering.lowering import LoweringError
+from habana_tf.resolver.programs import Made
+
+__all__ = ["basis", "card_launch", "label"]
+
+_PRODUCTS = ("Conv", "MatMul", "Einsum")
+_MOST_OPS = 12
+"""Of a kernel's ops that are named."""
+
+
+def card_launch(made: Made, chip: Chip) -> CardLaunch:
+    """What `chip` does in one launch of a program."""
+    try:
+        lowered, time = launch_time(chip, made.provenance().cluster, made.shapes, made.values)
+    except (LoweringError, NeedsNumber) as error:
+        return unpredicted(f"its cluster cannot be lowered: {error}")
+    on = lanes(time)
+    cluster = lowered.cluster
+    part = parts([u.unit for u in time.units], [u.bundle for u in time.units], on.starts, on.seconds)
+    numbers = {first: k for k, first in enumerate(dict.fromkeys(part))}
+    intervals = tuple(
+        _interval(cluster, u, numbers[first], on.starts[u.unit.index], on.seconds[u.unit.index])
+        for u, first in zip(time.units, part, strict=True)
+    )
+    return CardLaunch(
+        time.seconds,
+        on.overlap,
+        on.drawn,
+        tuple(sorted(intervals, key=lambda x: (x.start, x.engine))),
+        tuple(_bundle(cluster, time, on, [k for k, of in enumerate(part) if of == first]) for first in numbers),
+        tuple(Use(each.at, each.hbm, each.sram) for each in in_use(chip, lowered, time, on)),
+        _results(lowered, time, on),
+    )
+
+
+def _interval(cluster: Cluster, u: UnitTime, bundle: int, start: float, seconds: float) -> Interval:
+    op, name = _origin(cluster, u.unit.origin)
+    inside = sorted({n.origin for n in u.unit.inside if n.origin >= 0})[:_MOST_OPS]
+    ops = tuple(" ".join(_origin(cluster, k)) for k in inside)
+    flops = u.flops or operations(u.unit)
+    return Interval(u.engine, start, seconds, name, op, ops, bundle, u.bound, flops, u.hbm_bytes)
+
+
+def _origin(cluster: Cluster, index: int) -> tuple[str, str]:
+    """Type and name of an op of the cluster, by index."""
+    if not 0 <= index < len(cluster.nodes):
+        return "inputs", "inputs"
+    return cluster.nodes[index].op, cluster.nodes[index].name
+
+
+def _bundle(cluster: Cluster, time: ClusterTime, on: Lanes, members: Sequence[int]) -> Bundle:
+    """members: its units, by index."""
+    start = min(on.starts[k] for k in members)
+    end = max(on.starts[k] + on.seconds[k] for k in members)
+    named = next((k for k in members if time.units[k].unit.product), members[0])
+    return Bundle(start, end - start, _origin(cluster, time.units[named].unit.origin)[1])
+
+
+def _results(lowered: Lowered, time: ClusterTime, on: Lanes) -> tuple[Result, ...]:
+    """What leaves the launch for others: gradients among it, if others sum them."""
+    maker = {n: u.unit.index for u in time.units for n in u.unit.results}
+    out = []
+    for ref, arg in zip(lowered.cluster.outputs, lowered.cluster.results, strict=True):
+        if arg.variable:
+            continue
+        node = lowered.made[ref]
+        makers = [maker[seen.tensor] for seen in through_views(node) if seen.tensor in maker]
+        at = max((on.starts[k] + on.seconds[k] for k in makers), default=0.0)
+        out.append(Result(at, nbytes(node)))
+    return tuple(out)
+
+
+def basis(chip: Chip) -> str:
+    """What the predictions rest on, as a sentence for people."""
+    return (
+        f"Products take the time of {chip.name}'s matrix engines, or of their bytes at {chip.hbm_bandwidth / 1e12:g} "
+        f"TB/s if that is longer, kernels that of its vector processors; of the shorter of both "
+        f"{FITTED.hidden * 100:g}% is hidden, and each piece of work begins {FITTED.launch * 1e6:g} µs after the last "
+        "(docs/fidelity.md)."
+    )
+
+
+def label(row: dict[str, Any], ops: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Type and name of the op that a kernel of this host is called after: the product it computes, else the last of its
+    ops, to which the others lead, else what it does. ops: type and name of the cluster's ops."""
+    mine = [ops[k] for k in row["ops"]]
+    products = [op for op in mine if any(word in op[0] for word in _PRODUCTS)]
+    if row["engine"] == "MME" and products:
+        return products[-1]  # it may read a view that an earlier product made first
+    return mine[-1] if mine else (str(row["does"]), str(row["does"]))

@@ -1,0 +1,184 @@
+"""Parts as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+
+Each rank has two processes. "host" is real: a row per thread of the host, with launches, the kernel calls in them,
+compilations, graph passes, copies, sums with other ranks, ops on the CPU. "card" is predicted: the launches, a row per
+engine, the bundles, and counters for SRAM and HBM. The card has a clock of its own, because it is faster than the host
+(`card_clock`), that of all ranks; it begins when the first of them began to record.
+
+Ranks have one clock: those of one host share CLOCK_MONOTONIC, hosts are put together by the time of day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from habana_tf.card.timeline import card_clock
+from habana_tf.card.timeline.record import Kind
+
+__all__ = ["MOST_INTERVALS", "aligned", "trace"]
+
+MOST_INTERVALS = 200_000
+"""Predicted intervals of a rank that are drawn; launches after them are drawn as a whole."""
+
+_PHASES = {
+    Kind.GRAPH_PASS: ("graph pass", "compile"),
+    Kind.TO_CARD: ("copy host to HPU", "copy"),
+    Kind.FROM_CARD: ("copy HPU to host", "copy"),
+    Kind.ON_CARD: ("copy on HPU", "copy"),
+    Kind.SUM: ("sum with other ranks", "wait"),
+}
+_WORDS = {"compiled": "compile", "cache": "load from cache", "packaged": "load from package", "known": "bind",
+          "interpreted": "prepare to interpret", "forgotten": "resolve"}  # fmt: skip
+
+
+def trace(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The JSON object format of Chrome's trace events. Times are microseconds from the beginning of the first rank."""
+    offsets = aligned(parts)
+    events: list[dict[str, Any]] = []
+    for number, (part, offset, does) in enumerate(zip(parts, offsets, card_clock.clocks(parts), strict=True)):
+        host, card = 2 * number + 1, 2 * number + 2
+        who = f"rank {part['rank']}: " if part["size"] > 1 or len(parts) > 1 else ""
+        events += _named(host, f"{who}host, pid {part['pid']} on {part['host']}", 2 * number)
+        events += _named(card, f"{who}{part['chip']} as predicted, in its own clock", 2 * number + 1)
+        events.extend(_host(part, offset, host))
+        events.extend(_card(part, does, card))
+    return {
+        "traceEvents": events,
+        "displayTimeUnit": "ms",
+        "otherData": {
+            "ranks": [{k: p[k] for k in ("rank", "pid", "host", "command", "chip", "dropped")} for p in parts],
+            "basis of predictions": parts[0]["basis"] if parts else "",
+            "not predicted": {name: why for p in parts for name, why in card_clock.unpredicted(p).items()},
+        },
+    }
+
+
+def aligned(parts: Sequence[dict[str, Any]]) -> list[int]:
+    """Per part what its nanoseconds begin at, so that all have one clock whose zero is where the first began."""
+    offsets: dict[str, int] = {}
+    for part in parts:
+        clock = part["clock"]
+        offsets.setdefault(clock["boot"], clock["realtime"] - clock["monotonic"])
+    zero = min((p["begin"] + offsets[p["clock"]["boot"]] for p in parts), default=0)
+    return [zero - offsets[p["clock"]["boot"]] for p in parts]
+
+
+def _named(pid: int, name: str, order: int) -> list[dict[str, Any]]:
+    return [
+        {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}},
+        {"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": {"sort_index": order}},
+    ]
+
+
+def _row(pid: int, tid: int, name: str, order: int) -> list[dict[str, Any]]:
+    return [
+        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}},
+        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": order}},
+    ]
+
+
+def _span(pid: int, tid: int, name: str, kind: str, start: float, length: float, **args: Any) -> dict[str, Any]:
+    """start, length: nanoseconds."""
+    event = {"ph": "X", "pid": pid, "tid": tid, "name": name, "cat": kind, "ts": round(start / 1e3, 6),
+             "dur": round(max(length, 0) / 1e3, 6)}  # fmt: skip
+    return {**event, "args": args} if args else event
+
+
+def _host(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]:
+    kernels = {number: _by_call(program["kernels"]) for number, program in part["programs"].items()}
+    for order, thread in enumerate(part["threads"]):
+        yield from _row(pid, thread["id"], f"{thread['name']} {thread['id']}", order)
+        for start, end, subject, kind, detail, threads, hbm in thread["events"]:
+            program = part["programs"].get(str(subject), {"name": "a program", "how": "forgotten", "kernels": []})
+            at, length = start - zero, end - start
+            if kind == Kind.LAUNCH:
+                about = {"kernel calls": detail, "threads": threads}
+                yield _span(pid, thread["id"], program["name"], "launch", at, length, **about)
+                if hbm:
+                    taken = {"taken by TensorFlow": hbm << 20}
+                    yield {"ph": "C", "pid": pid, "name": "HBM in bytes", "ts": round((end - zero) / 1e3, 3),
+                           "args": taken}  # fmt: skip
+            elif kind == Kind.KERNEL_CALL:
+                row = kernels.get(str(subject), {}).get(detail)
+                name = f"call {detail}" if row is None else row["name"]
+                yield _span(pid, thread["id"], name, "kernel", at, length, threads=threads, **_work(row))
+            elif kind == Kind.RESOLVE:
+                name = f"{_WORDS[program['how']]} {program['name']}"
+                yield _span(pid, thread["id"], name, "compile", at, length)
+            elif kind == Kind.CPU_OP:
+                name = part["ops"].get(str(subject), "an op")
+                yield _span(pid, thread["id"], f"{name} on the CPU", "cpu", at, length)
+            else:
+                name, what = _PHASES[Kind(kind)]
+                yield _span(pid, thread["id"], name, what, at, length, bytes=subject)
+    rows = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in part["cpu"]))}
+    for name, k in rows.items():
+        yield from _row(pid, 1_000_000_000 + k, f"TensorFlow: {name}", 1000 + k)
+    for name, op, start, end in part["cpu"]:
+        yield _span(pid, 1_000_000_000 + rows[name], op, "cpu", start - zero, end - start)
+    for name, when in part["marks"]:
+        yield {"ph": "i", "pid": pid, "tid": 0, "name": name, "ts": round((when - zero) / 1e3, 3), "s": "p"}
+
+
+def _by_call(kernels: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """A program's kernels by the number of their calls."""
+    return {k: row for row in kernels for k in range(row["calls"][0], sum(row["calls"]))}
+
+
+def _work(row: dict[str, Any] | None) -> dict[str, Any]:
+    if row is None:
+        return {}
+    return {"engine on a card": row["engine"], "does": row["does"], "shape": row["shape"], "flops": row["flops"],
+            "bytes": row["bytes"], "ops": row["ops"]}  # fmt: skip
+
+
+def _card(
+    part: dict[str, Any], does: Sequence[card_clock.Launched | card_clock.Transfer], pid: int
+) -> Iterator[dict[str, Any]]:
+    used: set[str] = set()
+
+    def row(name: str, more: int = 0) -> Iterator[dict[str, Any]]:
+        known = f"{name} {more + 1}" if more else name
+        if known not in used:
+            used.add(known)
+            tid = _tid(name, more)
+            yield from _row(pid, tid, known, tid)
+
+    drawn = 0
+    for each in does:
+        at = each.at * 1e9
+        if isinstance(each, card_clock.Transfer):
+            yield from row(each.row)
+            kind = "NIC" if each.row == card_clock.WIRE else "DMA"
+            yield _span(pid, _tid(each.row), each.name, kind, at, each.seconds * 1e9, bytes=each.nbytes)
+            continue
+        yield from row("launches")
+        name, card = part["programs"].get(each.program, {"name": "a program"})["name"], each.card
+        if card is None or card["why"]:
+            why = card["why"] if card else "nothing is known of it any more"
+            yield _span(pid, _tid("launches"), f"{name} is not predicted", "unpredicted", at, 0.0, why=why)
+            continue
+        about = {"both engines work (ms)": round(card["hidden"] * 1e3, 6)}
+        if card["drawn"] < 1:
+            about["units are drawn shorter by"] = round(1 - card["drawn"], 4)
+        yield _span(pid, _tid("launches"), name, "launch", at, card["seconds"] * 1e9, **about)
+        drawn += len(card["intervals"])
+        if drawn <= MOST_INTERVALS:
+            for x in card["intervals"]:
+                yield from row(x["engine"])
+                yield _span(pid, _tid(x["engine"]), x["name"], x["engine"], at + x["start"] * 1e9, x["seconds"] * 1e9,
+                            op=x["op"], flops=x["flops"], bytes=x["nbytes"], bound=x["bound"],
+                            bundle=card["bundles"][x["bundle"]]["name"], ops=x["ops"])  # fmt: skip
+            for x, more in zip(card["bundles"], card_clock.bundle_rows(card["bundles"]), strict=True):
+                yield from row("bundles", more)
+                yield _span(pid, _tid("bundles", more), x["name"], "bundle", at + x["start"] * 1e9, x["seconds"] * 1e9)
+            for x in card["use"]:
+                for what, value in (("SRAM in bytes", x["sram"]), ("HBM in bytes", x["hbm"])):
+                    yield {"ph": "C", "pid": pid, "name": what, "ts": round(at / 1e3 + x["at"] * 1e6, 6),
+                           "args": {"in use": value}}  # fmt: skip
+
+
+def _tid(row: str, more: int = 0) -> int:
+    """A row's number, which is its place too. more: of the rows for bundles, which are the last."""
+    return 1 + card_clock.ROWS.index(row) + more

@@ -1,0 +1,89 @@
+"""The timeline of one process as plain data: what it recorded, explained, and what the card would do.
+
+A part is JSON data, so that each rank of a job can leave its own (`folder`), and one command puts them together:
+
+    rank, size, pid, host, command, chip, tensorflow, horovod    who it was; horovod: whether that was loaded
+    clock       {"monotonic", "realtime", "boot"}, begin, end: nanoseconds, see `record.Clock`
+    threads     [{"id", "hash", "name", "events": [[start, end, subject, kind, detail, threads, hbm], ...]}]
+    programs    {number: {"name", "how", "seconds", "kernels": [...], "hbm": [...], "card": {...} or null}}: of "card"
+                see `intervals.CardLaunch`; null where nothing is known of the program any more
+    ops         {number: name} of ops on the CPU
+    cpu         [[thread, name, start, end], ...] of TensorFlow's own profiler, where it was asked for
+    marks       [[name, time], ...] set by the program
+    dropped     events for which there was no memory
+    basis       what the predictions rest on
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from habana_tf.card.timeline.card import basis, card_launch, label
+from habana_tf.card.timeline.record import Kind, Record
+from habana_tf.hardware import ranks
+from habana_tf.hardware.chips import Chip, chip
+from habana_tf.resolver import programs
+
+__all__ = ["described", "make"]
+
+
+def make(
+    record: Record, cpu: Sequence[tuple[str, str, int, int]] = (), marks: Sequence[tuple[str, int]] = ()
+) -> dict[str, Any]:
+    """The part of this process. cpu: (thread, name, start, end) in nanoseconds of the record's clock; marks: (name,
+    time)."""
+    card = chip()
+    launched = ranks.launched()
+    numbers = sorted({e.subject for e in record.events(Kind.LAUNCH)} | {e.subject for e in record.events(Kind.RESOLVE)})
+    return {
+        "rank": 0 if launched is None else launched.rank,
+        "size": 1 if launched is None else launched.size,
+        "pid": os.getpid(),
+        "host": platform.node(),
+        "command": " ".join(sys.argv),
+        "chip": card.name,
+        "horovod": "horovod.tensorflow.mpi_ops" in sys.modules,
+        "tensorflow": getattr(sys.modules.get("tensorflow"), "__version__", ""),
+        "clock": {"monotonic": record.clock.monotonic, "realtime": record.clock.realtime, "boot": record.clock.boot},
+        "begin": record.begin,
+        "end": record.end,
+        "threads": [
+            {"id": t.id, "hash": t.hash, "name": t.name, "events": [list(e) for e in t.events]} for t in record.threads
+        ],
+        "programs": {str(n): described(n, record.programs.get(n, ""), card) for n in numbers if n},
+        "ops": {str(n): name for n, name in record.ops.items()},
+        "cpu": [list(each) for each in cpu],
+        "marks": [list(each) for each in marks],
+        "dropped": record.dropped,
+        "basis": basis(card),
+    }
+
+
+def described(number: int, name: str, on: Chip) -> dict[str, Any]:
+    """A program with its kernels, the HBM it holds and what the card would do. Without kernels where it is interpreted,
+    or was resolved so long ago that nothing is known of it: then "how" is "forgotten"."""
+    made = programs.find(number)
+    if made is None:
+        return {"name": name, "how": "forgotten", "seconds": 0.0, "kernels": [], "hbm": [], "card": None}
+    ops = made.ops()
+    kernels = [
+        {
+            "name": name, "op": type_, "engine": row["engine"], "does": row["does"], "shape": row["shape"],
+            "fused": row["fused"], "ops": [" ".join(ops[k]) for k in row["ops"]],
+            "flops": row["flops"], "bytes": row["bytes"], "times": row.get("times", 1), "calls": row["launches"],
+        }
+        for row in made.kernels()
+        for type_, name in [label(row, ops)]
+    ]  # fmt: skip
+    return {
+        "name": made.name,
+        "how": made.how,
+        "seconds": made.seconds,
+        "kernels": kernels,
+        "hbm": made.hbm(),
+        "card": card_launch(made, on).to_dict(),
+    }

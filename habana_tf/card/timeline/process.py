@@ -1,0 +1,69 @@
+"""The timeline of this whole process, from the loading of HPU to its end: `habana-tf trace`, HABANA_PROFILE.
+
+Under `habana-tf trace` the process leaves a part in the folder that HABANA_SIM_TRACE_PARTS names, and the command makes
+one file of all. With HABANA_PROFILE the process writes a file of Chrome trace events itself, called as Habana's was.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from habana_tf import settings
+from habana_tf.card.timeline.record import Recording
+
+if TYPE_CHECKING:
+    from habana_tf.card.timeline.cpu_ops import CpuOps
+
+__all__ = ["begin", "file_of_profile"]
+
+_log = logging.getLogger("habana_tf")
+_recording: Recording | None = None
+_cpu_ops: CpuOps | None = None
+
+
+def begin() -> None:
+    """Starts the timeline of the process, if it is wanted and not under way; it is written when the process ends."""
+    global _recording, _cpu_ops
+    wanted = settings.HABANA_SIM_TRACE_PARTS.get() is not None or settings.HABANA_PROFILE.get() == "on"
+    if not wanted or _recording is not None:
+        return
+    _recording = Recording()
+    if settings.HABANA_SIM_TRACE_CPU.get():
+        from habana_tf.card.timeline.cpu_ops import CpuOps
+
+        _cpu_ops = CpuOps()
+    atexit.register(_finish)
+
+
+def file_of_profile() -> Path:
+    """Where HABANA_PROFILE writes: default_profiling_<pid>.json in the working directory."""
+    return Path(f"default_profiling_{os.getpid()}.json")
+
+
+def _finish() -> None:
+    """Writes what there is. Trouble is said and not raised: the program itself is done."""
+    global _recording
+    recording, _recording = _recording, None
+    if recording is None:
+        return
+    from habana_tf.card.timeline import chrome, folder, part
+
+    try:
+        record = recording.read()
+        ops = _cpu_ops.stop() if _cpu_ops is not None else []
+        mine = part.make(record, ops)
+        recording.stop()
+        parts = settings.HABANA_SIM_TRACE_PARTS.get()
+        if parts is not None:
+            folder.write(mine, parts)
+            return
+        path = file_of_profile()
+        path.write_text(json.dumps(chrome.trace([mine]), separators=(",", ":")))
+        _log.info("HABANA_PROFILE: the timeline of this process is in %s; ui.perfetto.dev shows it", path.resolve())
+    except OSError as error:
+        _log.warning("the timeline of this process could not be written: %s", error)

@@ -1,0 +1,131 @@
+"""Sums over a part: launches and time by program, by kernel what it took here, by unit what it takes on the card."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from habana_tf.card.timeline.record import Kind
+
+__all__ = ["Kernel", "Program", "Totals", "by_path", "programs", "totals"]
+
+
+@dataclass
+class Kernel:
+    """A kernel in all launches of its program, on this host. row: see `part`. calls: how often it was called;
+    host_seconds: that took in all."""
+
+    row: dict[str, Any]
+    calls: int = 0
+    host_seconds: float = 0.0
+
+
+@dataclass
+class Program:
+    """launches, host_seconds: of all launches. card: the prediction of one (see `intervals.CardLaunch`); None where
+    its program was forgotten. kernels: what this host ran; the card's units are in `card`."""
+
+    number: int
+    name: str
+    launches: int = 0
+    host_seconds: float = 0.0
+    card: dict[str, Any] | None = None
+    kernels: list[Kernel] = field(default_factory=list)
+
+    @property
+    def card_seconds(self) -> float:
+        """Of all launches, on the card; 0 where nothing is predicted."""
+        return self.launches * (self.card["seconds"] if self.card else 0.0)
+
+    @property
+    def units(self) -> list[dict[str, Any]]:
+        """The card's units of work in a launch, see `intervals.Interval`."""
+        return self.card["intervals"] if self.card else []
+
+    @property
+    def drawn(self) -> float:
+        """What the units' own seconds were multiplied by, see `intervals.CardLaunch`."""
+        return float(self.card["drawn"]) if self.card else 1.0
+
+    def by_host(self) -> dict[tuple[str, ...], float]:
+        """Seconds on this host of all launches, by path: see `by_path`."""
+        return by_path((k.row["name"], k.row["engine"], k.row["ops"], k.host_seconds) for k in self.kernels)
+
+    def by_card(self) -> dict[tuple[str, ...], float]:
+        """Seconds of the card's engines in all launches, by path: see `by_path`."""
+        return by_path((u["name"], u["engine"], u["ops"], u["seconds"] * self.launches) for u in self.units)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Host seconds by kind of event; launches may overlap on several threads. seconds: of the whole recording."""
+
+    seconds: float
+    by_kind: Mapping[Kind, float]
+    counts: Mapping[Kind, int]
+
+
+def totals(part: dict[str, Any]) -> Totals:
+    """Of a part."""
+    seconds: Counter[Kind] = Counter()
+    counts: Counter[Kind] = Counter()
+    for thread in part["threads"]:
+        for start, end, _, kind, *_ in thread["events"]:
+            seconds[Kind(kind)] += end - start
+            counts[Kind(kind)] += 1
+    by_kind = {kind: n / 1e9 for kind, n in seconds.items()}
+    return Totals((part["end"] - part["begin"]) / 1e9, by_kind, counts)
+
+
+def programs(part: dict[str, Any]) -> list[Program]:
+    """The programs that were launched, by how long they take the card and then took the host, the longest first."""
+    found: dict[int, Program] = {}
+    times: dict[int, Counter[int]] = {}
+    calls: dict[int, Counter[int]] = {}
+    for thread in part["threads"]:
+        for start, end, subject, kind, detail, *_ in thread["events"]:
+            if kind == Kind.LAUNCH:
+                known = part["programs"].get(str(subject), {})
+                program = found.setdefault(
+                    subject, Program(subject, known.get("name", "a program"), card=known.get("card"))
+                )
+                program.launches += 1
+                program.host_seconds += (end - start) / 1e9
+            elif kind == Kind.KERNEL_CALL:
+                times.setdefault(subject, Counter())[detail] += end - start
+                calls.setdefault(subject, Counter())[detail] += 1
+    for number, program in found.items():
+        for row in part["programs"].get(str(number), {}).get("kernels", []):
+            mine = range(row["calls"][0], sum(row["calls"]))
+            most = max((calls.get(number, Counter())[k] for k in mine), default=0)
+            took = sum(times.get(number, Counter())[k] for k in mine) / 1e9
+            program.kernels.append(Kernel(row, most, took))
+    return sorted(found.values(), key=lambda p: (-p.card_seconds, -p.host_seconds))
+
+
+def by_path(work: Iterable[tuple[str, str, Iterable[str], float]]) -> dict[tuple[str, ...], float]:
+    """Seconds by the path of an op's name: ("forward" or "backward" or "update", scope, ..., op). An op under
+    gradient_tape/ is of the backward pass; one that assigns and is no product is of the update, and so is what stands
+    with such ops in an outermost scope without products: an optimizer's.
+
+    work: the op's name, the engine, type and name of all ops in it, and the seconds, of each kernel or unit.
+    """
+    rows = []
+    for name, engine, ops, seconds in work:
+        # A product may have the update of a statistic or of its weights fused to it; it is called after the product.
+        assigns = engine != "MME" and any(
+            "Assign" in op.split(" ", 1)[0] or "ResourceApply" in op for op in ops
+        )  # fmt: skip
+        backward = name.startswith(("gradient_tape/", "gradients/"))
+        path = tuple(name.removeprefix("gradient_tape/").removeprefix("gradients/").split("/"))
+        rows.append((backward, assigns, engine, path, seconds))
+    scopes = {path[0] for _, assigns, _, path, _ in rows if assigns and len(path) > 1}
+    scopes -= {path[0] for _, _, engine, path, _ in rows if engine == "MME"}
+    found: dict[tuple[str, ...], float] = {}
+    for backward, assigns, _, path, seconds in rows:
+        pass_ = "backward" if backward else "update" if assigns or path[0] in scopes else "forward"
+        whole = (pass_, *path)
+        found[whole] = found.get(whole, 0.0) + seconds
+    return found

@@ -1,0 +1,85 @@
+"""`predict()`: how fast a function or a model would be on a Gaudi, before anything runs."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from typing import Any
+
+from habana_tf import loader, settings
+from habana_tf.card.model.step_time import step_time
+from habana_tf.card.prediction.prediction import Prediction
+from habana_tf.dry_run.foreseen import Foreseen, PredictionError, foresee
+from habana_tf.dry_run.traced import as_specs, batch_of, traced
+from habana_tf.graph import bf16_config
+from habana_tf.hardware.chips import chip as chip_named
+from habana_tf.resolver.garbage_collection import held
+
+PRODUCTS = frozenset("Einsum BatchMatMulV3 Conv3D Conv3DBackpropInputV2 Conv3DBackpropFilterV2 Erf".split())
+"""What is in bf16 for `precision="bf16"` besides Habana's full list: products that the list does not know because
+Habana's own models have none of them, and what Keras makes its GELU of."""
+
+
+def predict(
+    fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
+    optimizer: Any = None, by_host: bool = False,
+) -> Prediction:  # fmt: skip
+    """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
+    makes an optimizer's and metrics' variables from, and nothing large stays allocated.
+
+    fn_or_model: a function, which is predicted as it is, or a Keras model, whose training step is: forward, loss,
+    gradients, the optimizer's update, and with several cards the sum of gradients. inputs: the function's arguments, or
+    x and y as for `fit`, for one card: arrays, tensors, `tf.TensorSpec`s, shapes (of fp32), or one `tf.data.Dataset`.
+    All sizes must be known, the batch too.
+
+    chip: "gaudi", "gaudi2" or "gaudi3", by default what HABANA_SIM_CHIP says. cards: 1, or several, eight to a box.
+    precision: "bf16", with products and what stands beside them in bf16 (TF_BF16_CONVERSION, where it is set, says
+    which ops), or "fp32". A model with a policy of mixed precision is what its policy says in both.
+    optimizer: Keras' name of one, or an object, instead of the compiled one; "momentum" is SGD with it. A model that is
+    not compiled, or gets no y, trains on a loss of ours: cross entropy where an output's last axis has several
+    entries, else the mean of squares; without an optimizer by momentum. by_host: cards of different boxes talk over
+    the hosts' network instead of their own ports.
+
+    Loads HPU (`load_habana_module`) if that was not done: TensorFlow says then what runs on it. The model's weights
+    may be anywhere, and are not touched.
+
+    Raises PredictionError for inputs that leave a size open, and ValueError for an unknown chip, precision or number
+    of cards.
+    """
+    known = chip_named(chip)
+    if cards < 1:
+        raise ValueError(f"cards={cards}: at least one card works on a step")
+    specs = as_specs(inputs)
+    batch, found = foreseen(fn_or_model, specs, precision, optimizer)
+    return costed(found, batch, known.name, cards, precision, by_host)
+
+
+def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer: Any) -> tuple[int, Foreseen]:
+    """What a step would launch, and its batch: all that does not depend on the chip or the cards."""
+    import tensorflow as tf
+
+    if not tf.executing_eagerly():
+        raise PredictionError("predict() traces functions by itself: call it outside tf.function and graph mode")
+    if not specs:
+        raise PredictionError("predict(model, x, y): give the inputs, as arrays, tf.TensorSpecs or shapes")
+    loader.load_habana_module()
+    with _precision(precision), held:  # tracing makes objects by the hundred thousand, hardly any of them garbage
+        return batch_of(specs), foresee(traced(fn_or_model, specs, optimizer))
+
+
+def costed(found: Foreseen, batch: int, chip: str, cards: int, precision: str, by_host: bool = False) -> Prediction:
+    """The prediction for what was foreseen."""
+    copied = found.fed + sum(h.nbytes for h in found.host)
+    step = step_time(chip_named(chip), found.launches, cards, copied, by_host)
+    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host))
+
+
+def _precision(precision: str) -> AbstractContextManager[None]:
+    if precision == "fp32":
+        return bf16_config.using(None)
+    if precision != "bf16":
+        raise ValueError(f"precision={precision!r}: it is 'bf16' or 'fp32'")
+    if settings.TF_BF16_CONVERSION.get() != "off":
+        return nullcontext()
+    full = bf16_config.built_in("full")
+    return bf16_config.using(replace(full, source="predict", allow=full.allow | PRODUCTS))

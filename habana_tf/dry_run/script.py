@@ -1,0 +1,83 @@
+"""A script run up to its first `fit` step, which is predicted instead of trained.
+
+Keras' `fit` is another function for the time: it takes the model and one batch of what it was given, and ends the
+script. What the script does before (reading data, building the model) is done.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from habana_tf.card.prediction.prediction import Prediction
+from habana_tf.dry_run.foreseen import PredictionError
+from habana_tf.dry_run.predict import predict
+from habana_tf.loader import load_habana_module
+
+KERAS_BATCH = 32
+"""Examples per batch where `fit` gets arrays and no batch_size (Keras' documentation)."""
+
+
+class _Reached(BaseException):
+    """The script came to `fit`. No Exception: scripts catch those."""
+
+    def __init__(self, model: Any, data: tuple[Any, ...]) -> None:
+        super().__init__("fit was reached")
+        self.model, self.data = model, data
+
+
+def predict_script(
+    path: str, arguments: Sequence[str] = (), chip: str | None = None, cards: int = 1, precision: str = "bf16"
+) -> Prediction:
+    """The prediction of the first training step of a script that calls `fit`; arguments as for `predict`.
+
+    path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`.
+    """
+    load_habana_module()
+    before, places = list(sys.argv), list(sys.path)
+    sys.argv = [path, *arguments]
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # modules beside a script are found, as Python has it
+    try:
+        with _fit(_reach):
+            runpy.run_path(path, run_name="__main__")
+    except _Reached as reached:
+        return predict(reached.model, *reached.data, chip=chip, cards=cards, precision=precision)
+    except SystemExit as ended:
+        raise PredictionError(f"{path} ended with {ended.code!r} before it called fit") from ended
+    finally:
+        sys.argv, sys.path[:] = before, places
+    raise PredictionError(f"{path} ended without calling fit: call habana_tf.predict() on its train step instead")
+
+
+@contextmanager
+def _fit(instead: Callable[..., Any]) -> Iterator[None]:
+    import tensorflow as tf
+
+    before = tf.keras.Model.fit
+    tf.keras.Model.fit = instead
+    try:
+        yield
+    finally:
+        tf.keras.Model.fit = before
+
+
+def _reach(model: Any, x: Any = None, y: Any = None, batch_size: int | None = None, *_: Any, **more: Any) -> None:
+    raise _Reached(model, _batch(x, y, more.get("sample_weight"), batch_size or KERAS_BATCH))
+
+
+def _batch(x: Any, y: Any, weights: Any, batch: int) -> tuple[Any, ...]:
+    """The specs of one batch of what `fit` got."""
+    import tensorflow as tf
+
+    if y is None and not hasattr(x, "shape") and not isinstance(x, (dict, list, tuple)):
+        first = x[0] if hasattr(x, "__getitem__") else next(iter(x))
+        return tuple(first) if isinstance(first, (tuple, list)) else (first,)
+
+    def cut(array: Any) -> Any:
+        return tf.TensorSpec([min(batch, array.shape[0]), *array.shape[1:]], array.dtype)
+
+    return tuple(tf.nest.map_structure(cut, part) for part in (x, y, weights) if part is not None)

@@ -1,0 +1,65 @@
+"""Vector instructions of kernels, counted by hand: vectors of 256 bytes are 64 fp32 or 128 bf16."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from habana_tf.card.model.kernels import Unit, cut
+from habana_tf.card.model.vector_time import instructions, operations, vector_seconds
+from habana_tf.hardware.chips import chip
+from habana_tf.ir.builder import Builder
+from habana_tf.ir.dtypes import DType
+from habana_tf.ir.primitives import Node
+from tests.card.model.programs import cluster
+
+ROWS, WIDTH = 1024, 512
+VECTORS = ROWS * WIDTH // 64
+"""Of fp32."""
+
+
+def kernel(make: Callable[[Builder, Node, Node], Node], dtype: DType = DType.F32) -> Unit:
+    """The one kernel of what is made of two tensors."""
+    b = Builder()
+    made = make(b, b.input((ROWS, WIDTH), dtype), b.input((ROWS, WIDTH), dtype))
+    (unit,) = cut(cluster(b, [made], [0]).program, {made})
+    return unit
+
+
+@pytest.mark.parametrize(
+    "make, each",
+    [
+        (lambda b, x, y: b.map("add", x, y), 0.5),
+        (lambda b, x, y: b.map("max", x, y), 1.0),
+        (lambda b, x, y: b.map("div", x, y), 5.0),
+        (lambda b, x, y: b.map("exp", x), 10.0),
+        (lambda b, x, y: b.map("exp", b.map("mul", b.map("add", x, y), y)), 11.0),
+        (lambda b, x, y: b.reduce("sum", b.map("mul", x, y), (1,)), 1.0),  # a sum of products is one
+    ],
+)
+def test_instructions_of_fp32(make: Callable[[Builder, Node, Node], Node], each: float) -> None:
+    assert instructions(chip("gaudi2"), kernel(make)) == pytest.approx(each * VECTORS)
+
+
+def test_bf16_has_twice_as_many_in_a_vector_but_functions_are_fp32() -> None:
+    plain = kernel(lambda b, x, y: b.map("max", x, y), DType.BF16)
+    function = kernel(lambda b, x, y: b.map("tanh", x), DType.BF16)
+    assert instructions(chip("gaudi2"), plain) == pytest.approx(VECTORS / 2)
+    assert instructions(chip("gaudi2"), function) == pytest.approx(10 * VECTORS)
+
+
+def test_changes_of_type_cost_nothing() -> None:
+    unit = kernel(lambda b, x, y: b.cast(x, DType.BF16))
+    assert instructions(chip("gaudi2"), unit) == 0.0 and operations(unit) == 0
+
+
+def test_time_is_that_of_all_processors() -> None:
+    unit = kernel(lambda b, x, y: b.map("max", x, y))
+    assert vector_seconds(chip("gaudi"), unit) == pytest.approx(VECTORS / (8 * 1.9e9))
+    assert vector_seconds(chip("gaudi3"), unit) == pytest.approx(VECTORS / (64 * 2e9))
+
+
+def test_operations_are_one_per_element_and_function() -> None:
+    unit = kernel(lambda b, x, y: b.reduce("sum", b.map("exp", b.map("mul", x, y)), (1,)))
+    assert operations(unit) == 3 * ROWS * WIDTH

@@ -1,0 +1,71 @@
+"""What people see of a prediction, from one made by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from habana_tf.card.model.growth import Growth
+from habana_tf.card.model.step_time import StepTime
+from habana_tf.card.prediction.prediction import HostOp, Prediction
+from habana_tf.hardware.chips import chip
+
+GB = 10**9
+MEMORY = {"weights": 2 * GB, "optimizer": 4 * GB, "gradients": 2 * GB, "activations": 6 * GB, "workspace": GB,
+          "inputs": GB}  # fmt: skip
+
+
+def prediction(cards: int = 8, copies: float = 0.0, host: tuple[HostOp, ...] = ()) -> Prediction:
+    """100 ms of launches, 4 ms of network that is waited for, 2 ms of waiting for cards."""
+    step = StepTime(chip("gaudi2"), cards, [], 0.100, 0.010, 0.004, 0.002, copies, dict(MEMORY))
+    return Prediction(32, "bf16", step, (), host)
+
+
+def test_the_first_line_is_the_answer() -> None:
+    """8 cards x 32 examples in 106 ms."""
+    first = str(prediction()).splitlines()[0]
+    assert first == "8 x gaudi2, batch 32 each, bf16: 106.00 ms a step, 2,415 examples/s"
+
+
+def test_parts_of_the_step_and_of_memory() -> None:
+    shown = str(prediction())
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
+    assert ["network alone", "4.00"] in rows and ["waiting for cards", "2.00"] in rows
+    assert ["feeding", "0.00"] not in rows, "what is nothing is left out"
+    assert ["optimizer", "4.00"] in rows and ["activations", "6.00"] in rows
+    idle = chip("gaudi2").idle_memory_bytes
+    assert ["all, with firmware: fits", f"{(16 * GB + idle) / GB:.2f}"] in rows
+
+
+def test_a_step_that_waits_for_its_data_says_so() -> None:
+    rows = str(prediction(copies=0.206)).splitlines()
+    assert "206.00 ms a step" in rows[0]
+    assert any("feeding" in row and "100.00" in row for row in rows)
+
+
+def test_what_does_not_fit_says_so_and_how_much_would() -> None:
+    """8 GB stay, 202 GB are for 32 examples."""
+    found = prediction()
+    found.step.memory["activations"] = 200 * GB
+    found = replace(found, step=replace(found.step, growth=(Growth((8 * GB, GB), ((0, 201 * GB),)),)))
+    shown = str(found)
+    assert "does NOT fit" in shown
+    room = chip("gaudi2").hbm_bytes - chip("gaudi2").idle_memory_bytes - 8 * GB
+    most = int(room / (202 * GB / 32))
+    assert f"largest batch that fits: {most}" in shown and f"a batch of {most} at most" in shown
+
+
+def test_the_host_s_ops_are_named_and_said_not_to_be_counted() -> None:
+    host = (HostOp("Unique", "a", 1 << 21), HostOp("Unique", "b", 1 << 21), HostOp("Where", "c", 0))
+    found = prediction(host=host)
+    shown = str(found)
+    assert "2 x Unique, 4,194,304 bytes" in shown and "1 x Where" in shown
+    assert "not counted: the time of 3 ops on the CPU; their copies" in shown
+    assert found.to_dict()["not_counted"] == found.not_counted and len(found.not_counted) == 2
+    assert str(prediction()).count("not counted: the host's own work") == 1
+    assert len(prediction().not_counted) == 1
+    assert "ops on the CPU, which wait for the card's results: Unique" in shown
+
+
+def test_a_page_shows_the_same_and_no_markup_of_names() -> None:
+    found = replace(prediction(), precision="<i>")
+    assert "<i>" not in found._repr_html_() and "&lt;i&gt;" in found._repr_html_()

@@ -1,0 +1,49 @@
+"""Rows of a comparison: every combination, and the best that fits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from habana_tf.dry_run.compare import Comparison
+from tests.card.prediction.test_report import GB, prediction
+from tests.child import on_hpu
+
+
+def test_the_best_of_those_that_fit() -> None:
+    small, large, huge = prediction(1), prediction(8), prediction(64)
+    huge.step.memory["activations"] = 500 * GB
+    assert Comparison((small, large, huge)).best() is large
+    assert Comparison((huge,)).best() is huge, "none fits"
+
+
+def test_a_line_for_each_and_plain_data() -> None:
+    rows = Comparison((prediction(1), prediction(8)))
+    assert len(rows) == 2 and [row.cards for row in rows] == [1, 8]
+    shown = [line for line in str(rows).splitlines() if "gaudi2" in line]
+    assert len(shown) == 2 and "2,415" in shown[1]
+    assert [row["cards"] for row in rows.to_dict()] == [1, 8]
+    assert "2,415" in rows._repr_html_()
+
+
+@on_hpu
+def test_every_combination_once_in_order() -> None:
+    import tensorflow as tf
+
+    import habana_tf
+
+    traces = []
+
+    def f(x: Any) -> Any:
+        traces.append(x.shape[0])
+        return tf.tanh(x) * 2.0
+
+    rows = list(
+        habana_tf.compare(
+            f, (8, 64), chips=["gaudi", "gaudi3"], batches=[8, 16], cards=[1, 2], precisions=["bf16", "fp32"]
+        )
+    )
+    assert traces == [8, 16, 8, 16], "traced once for each batch and precision"
+    keys = [(r.precision, r.batch, r.chip, r.cards) for r in rows]
+    assert keys == [
+        (p, b, c, n) for p in ("bf16", "fp32") for b in (8, 16) for c in ("gaudi", "gaudi3") for n in (1, 2)
+    ]
