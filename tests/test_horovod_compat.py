@@ -215,9 +215,9 @@ def test_nothing_but_a_string_is_compared_at_the_start_of_python() -> None:
     script = """
         import sys
         import _habana_tf_horovod as start
-        assert start.Finder in sys.meta_path and "habana_tf" not in sys.modules
+        assert start.HorovodFinder in sys.meta_path and "habana_tf" not in sys.modules
         before = set(sys.modules)
-        assert start.Finder.find_spec("horovod") is None and start.Finder.find_spec("tensorflow") is None
+        assert start.HorovodFinder.find_spec("horovod") is None and start.HorovodFinder.find_spec("tensorflow") is None
         assert set(sys.modules) == before
     """
     python(script)

@@ -6,15 +6,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from habana_tf.card.drawn import Drawn
 from habana_tf.card.prediction.prediction import Prediction
+from habana_tf.card.tabular_report import TabularReport
 from habana_tf.dry_run.predict import costed, foreseen
 from habana_tf.dry_run.traced import as_specs, batch_of, with_batch
 from habana_tf.hardware.chips import chips as all_chips
 
 
 @dataclass(frozen=True)
-class Comparison(Drawn):
+class Comparison(TabularReport):
     """Predictions in the order in which they were asked for. print(it) shows a table; iterate for its rows."""
 
     rows: tuple[Prediction, ...]

@@ -1,7 +1,7 @@
-"""What a function would launch, and what it would leave to the host: clusters lowered for the sizes they will meet.
+"""What a function would launch and what it would leave to the host, without running it: lowered clusters with sizes.
 
-The pass is rehearsed (see `graph.rehearsal`); sizes come from TensorFlow's shape inference of the placed graph, and
-from the lowered program where a launch is fed by another one. Nothing runs.
+The graph pass is rehearsed (see `graph.rehearsal`). Sizes come from TensorFlow's shape inference of the placed graph,
+and from the lowered program where one launch feeds another.
 """
 
 from __future__ import annotations

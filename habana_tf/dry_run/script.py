@@ -1,7 +1,7 @@
-"""A script run up to its first `fit` step, which is predicted instead of trained.
+"""Runs a script up to its first `fit`, and predicts that training step instead of training.
 
-Keras' `fit` is another function for the time: it takes the model and one batch of what it was given, and ends the
-script. What the script does before (reading data, building the model) is done.
+Keras' `fit` is replaced meanwhile: the replacement takes the model and one batch of the data, and ends the script. What
+the script does before (reading data, building the model) is done.
 """
 
 from __future__ import annotations

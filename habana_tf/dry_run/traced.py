@@ -1,8 +1,8 @@
-"""What is predicted, as a traced function: a function as it is, a Keras model as its training step.
+"""Traces what is to be predicted: a function as it is, a Keras model as its training step.
 
-A compiled model trains with its own loss and a copy of its optimizer, so that the model is left as it was. Without
-targets, or not compiled, it trains on a loss of ours, which costs what a usual one does: cross entropy of classes where
-an output has several entries in its last axis, else the mean of squares.
+A compiled model trains with its own loss and a copy of its optimizer, so that the model is left unchanged. Without
+targets, or not compiled, it trains on a loss that costs as much as a usual one: cross entropy where an output's last
+axis has several entries, else the mean of squares.
 """
 
 from __future__ import annotations

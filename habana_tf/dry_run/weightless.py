@@ -1,7 +1,7 @@
 """Variables without values: a training step can be traced on them, and they take no memory.
 
-A variable of TensorFlow is a handle with a type and a shape; only assigning gives it memory. Small ones (counters,
-rates, metrics) are made as they are, because Python code may read them.
+A TensorFlow variable is a handle with a type and a shape; only assigning gives it memory. Small ones (counters, rates,
+metrics) get their values, because Python code may read them.
 """
 
 from __future__ import annotations

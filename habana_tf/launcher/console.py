@@ -25,7 +25,7 @@ _CLEAR = "\r\x1b[K"
 _COLOURS = (36, 33, 35, 32, 34, 31)
 
 
-class Line:
+class TerminalLine:
     """A line as a terminal would show it: carriage returns and backspaces move back, text overwrites."""
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class Console:
         self._streams = {"out": out, "err": err}
         self._tty = out.isatty()
         self._digits = len(str(count - 1))
-        self._lines: dict[tuple[int, str], Line] = {}
+        self._lines: dict[tuple[int, str], TerminalLine] = {}
         self._progress = ""
         self._files: dict[int, IO[bytes]] = {}
         self._names: dict[int, str] = {}
@@ -76,7 +76,7 @@ class Console:
     def feed(self, rank: int, stream: str, data: bytes) -> None:
         """Takes what a rank wrote to `stream` ("out" or "err"); empty data is its end."""
         self._log(rank, data)
-        line = self._lines.setdefault((rank, stream), Line())
+        line = self._lines.setdefault((rank, stream), TerminalLine())
         for text, redrawn in line.feed(data, final=not data):
             if rank == 0 or not redrawn:
                 if rank == 0:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from habana_tf.launcher.console import Console, Line
+from habana_tf.launcher.console import Console, TerminalLine
 
 
 class Terminal(io.StringIO):
@@ -113,7 +113,7 @@ def test_a_file_of_an_earlier_job_is_replaced(tmp_path: Path) -> None:
 def test_text_in_any_pieces(text: str, data: st.DataObject) -> None:
     encoded = (text + "\n").encode()
     cuts = sorted(data.draw(st.lists(st.integers(0, len(encoded)))))
-    line, got = Line(), []
+    line, got = TerminalLine(), []
     for begin, end in zip([0, *cuts], [*cuts, len(encoded)], strict=True):
         got += list(line.feed(encoded[begin:end]))
     assert got == [(text.rstrip(), False)]

@@ -1,1 +1,1 @@
-"""Simulated time while a program runs: the clock of the card, to which each launch adds its predicted time."""
+"""The card's time while a program runs: what its launches so far would have taken; see docs/card-time.md."""

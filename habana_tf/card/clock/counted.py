@@ -1,7 +1,7 @@
-"""What native code counted of this process: launches of each program, and what was done between launches.
+"""What native code counted in this process: launches of each program, and what was done between launches.
 
-A launch adds to counters of its own program and knows nothing of a clock (kernels/runtime/launched.h). All else is done
-when somebody asks, with the differences of two readings.
+A launch only adds to counters of its program (kernels/runtime/launched.h). A report is made of the difference of two
+readings.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from habana_tf.hardware import device_state
 
-__all__ = ["Counted", "Launches", "now", "since_loading"]
+__all__ = ["LaunchCounts", "Launches", "now", "since_loading"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Launches:
 
 
 @dataclass(frozen=True)
-class Counted:
+class LaunchCounts:
     """begin, at: from when to when, in nanoseconds of CLOCK_MONOTONIC. programs: by number. counters: the runtime's, by
     name (kernels/runtime/counters.h). cpu_ops: op -> (how many, seconds) that TensorFlow's CPU kernels ran for HPU."""
 
@@ -38,7 +38,7 @@ class Counted:
     counters: Mapping[str, int] = field(default_factory=dict)
     cpu_ops: Mapping[str, tuple[int, float]] = field(default_factory=dict)
 
-    def after(self, before: Counted) -> Counted:
+    def after(self, before: LaunchCounts) -> LaunchCounts:
         """What was counted from the end of an earlier reading on."""
         programs = {}
         earlier = _merged(before.programs, self.programs)
@@ -56,7 +56,7 @@ class Counted:
             known, spent = before.cpu_ops.get(op, (0, 0.0))
             if count > known:
                 cpu_ops[op] = count - known, seconds - spent
-        return Counted(before.at, self.at, programs, counters, cpu_ops)
+        return LaunchCounts(before.at, self.at, programs, counters, cpu_ops)
 
     @property
     def launches(self) -> int:
@@ -86,7 +86,7 @@ def _merged(before: Mapping[int, Launches], known: Mapping[int, Launches]) -> di
     return out
 
 
-def now() -> Counted:
+def now() -> LaunchCounts:
     """All that was counted since HPU was loaded."""
     from habana_tf._native import _bridge
 
@@ -96,10 +96,10 @@ def now() -> Counted:
     }
     cpu_ops = {op: (count, nanoseconds / 1e9) for op, (count, nanoseconds) in _bridge.cpu_ops().items()}
     at = time.monotonic_ns()
-    return Counted(device_state.loaded_at() or at, at, programs, _bridge.counters(), cpu_ops)
+    return LaunchCounts(device_state.loaded_at() or at, at, programs, _bridge.counters(), cpu_ops)
 
 
-def since_loading() -> Counted:
+def since_loading() -> LaunchCounts:
     """A reading of the moment when HPU was loaded: nothing was counted before it."""
     begin = device_state.loaded_at() or time.monotonic_ns()
-    return Counted(begin, begin)
+    return LaunchCounts(begin, begin)

@@ -1,7 +1,7 @@
-"""The card's time of one launch of a program, computed when it is first asked for and remembered per chip.
+"""The card's time of one launch of a program: computed when first asked for, then remembered per chip.
 
-What a program was made of is in `resolver.programs`; it is lowered again and costed by `card.model.launch_time`. Where
-that cannot be done the answer says why, and the launch counts as not predicted.
+The program's cluster comes from `resolver.programs`; it is lowered again and timed by `card.model.launch_time`. Where
+that fails, the answer says why, and the launch counts as not predicted.
 """
 
 from __future__ import annotations

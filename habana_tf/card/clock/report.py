@@ -1,11 +1,11 @@
-"""`card_time_report()`: what the card would have taken for what this process launched, and what the host did between.
+"""`card_time_report()`: how long a card would have taken for this process's launches, and what the host did between.
 
-The clock of the card is not kept while the program runs: native code counts launches per program, and their predicted
-times are added up here, when somebody asks.
+No clock runs while the program does: native code counts launches per program, and this module multiplies the counts
+with predicted times when it is asked.
 
-    launches        predicted: each program's launches x its time on the card
+    launches        predicted: launches of each program x its time on the card
     sums, waiting   predicted: sums of gradients between the processes of a job, and waiting for the slowest of them
-    copies          predicted: bytes between host and card, over PCIe, beside the launches
+    copies          predicted: bytes between host and card, over PCIe, at the same time as launches
     between         measured here: what this host did between launches, by name as far as it is known
 """
 
@@ -19,10 +19,10 @@ from functools import cached_property
 from typing import Any
 
 from habana_tf.card.clock import predicted
-from habana_tf.card.clock.counted import Counted, Launches, now, since_loading
-from habana_tf.card.drawn import Drawn
+from habana_tf.card.clock.counted import LaunchCounts, Launches, now, since_loading
 from habana_tf.card.model.network import exposed_seconds, sum_seconds
 from habana_tf.card.model.parameters import FITTED
+from habana_tf.card.tabular_report import TabularReport
 from habana_tf.graph.report import placement_report
 from habana_tf.hardware import device_state, ranks
 from habana_tf.hardware.chips import Chip
@@ -71,7 +71,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class CardTimeReport(Drawn):
+class CardTimeReport(TabularReport):
     """The clock of a card. `print(report)` shows tables; a notebook shows them too. Times are seconds.
 
     chip, cards: whose time it is. recipes: those that were launched, the costliest first.
@@ -92,7 +92,7 @@ class CardTimeReport(Drawn):
     window: float
     between: tuple[Between, ...]
     on_cpu: tuple[tuple[str, int], ...]
-    counted: Counted = field(repr=False)
+    counted: LaunchCounts = field(repr=False)
 
     @cached_property
     def launch_seconds(self) -> float:
@@ -155,12 +155,12 @@ class CardTimeReport(Drawn):
 
 
 _lock = threading.Lock()
-_from: Counted | None = None
+_from: LaunchCounts | None = None
 """What had been counted at the last `reset`."""
 
 
 def card_time_report(
-    chip: str | None = None, cards: int | None = None, since: CardTimeReport | Counted | None = None
+    chip: str | None = None, cards: int | None = None, since: CardTimeReport | LaunchCounts | None = None
 ) -> CardTimeReport:
     """What a card would have taken for the launches of this process, and what the host did between them.
 
@@ -192,7 +192,7 @@ def reset() -> None:
         _from = counted
 
 
-def of(counted: Counted, chip: Chip, cards: int) -> CardTimeReport:
+def of(counted: LaunchCounts, chip: Chip, cards: int) -> CardTimeReport:
     """The report on what was counted."""
     known = {number: predicted.launch(number, chip) for number in counted.programs}
     whole = sum((known[p.number].time.seconds or 0.0) * p.launches for p in counted.programs.values())
@@ -234,7 +234,7 @@ def _recipe(p: Launches, known: predicted.Explained, whole: float) -> LaunchedRe
     )
 
 
-def _between(counted: Counted) -> list[Between]:
+def _between(counted: LaunchCounts) -> list[Between]:
     """What is known of the time between launches by name, the longest first, and the rest of it."""
     c = Counter(counted.counters)
     named = [

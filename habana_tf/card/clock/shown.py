@@ -1,4 +1,4 @@
-"""A report on the card's time for people: tables for a terminal, and the same in a notebook."""
+"""A report on the card's time as tables, for a terminal and for a notebook."""
 
 from __future__ import annotations
 

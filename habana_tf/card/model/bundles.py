@@ -1,26 +1,25 @@
-"""Bundles: a product with the kernels behind it, cut into slices that are handed on in SRAM.
+"""Bundles: a product with the kernels that take its result from SRAM, slice by slice.
 
-What: a kernel belongs to the bundle that began last of all those that it reads from. So one that reads results of
-products belongs to the last of these products, what follows it goes with it, and a kernel of the backward pass that
-takes a gradient belongs to that gradient's bundle, whatever it reads of the forward pass. Kernels that wait for no
-product are bundles of their own.
+A kernel belongs to the bundle that began last of all that it reads from: one that reads several products belongs to the
+last of these, and a kernel of the backward pass belongs to the bundle of the gradient that it reads, whatever it reads
+of the forward pass. A kernel that reads no product begins a bundle of its own.
 
     conv -> sums for batch norm         the sums read slices of the result in SRAM as they are made
-    sums -> (y - mean) * scale          same bundle; y is read again when all of it is summed: from HBM, if it is large
+    sums -> (y - mean) * scale          same bundle; y is read again after it was summed: from HBM, if it is large
     scores = q k^T -> softmax           sums over rows: scores never leave SRAM
-    dy = g w^T -> sums of dy and dy y   dy from SRAM; y, a result of the forward pass, from HBM, as in all that follows
+    dy = g w^T -> sums of dy and dy y   dy from SRAM; y, a result of the forward pass, from HBM
 
-What a bundle's product hands to a kernel of the bundle costs no HBM traffic. It is written, once, if anybody reads it
-from HBM, or it leaves the launch. Slices are along the batch or the rows, so that a bundle fits whatever its tensors'
-size; `SLICES` of them are in SRAM at once (double buffering). What a card cannot have there, and reads from HBM:
+What a kernel takes from its own bundle's product costs no HBM traffic. The product is written to HBM, once, if another
+bundle reads it or it leaves the launch. Slices are along the batch or the rows, so that tensors of any size fit; SRAM
+holds `SLICES` of them at once (double buffering). These are read from HBM:
 
-- what another bundle made, as it may have been long ago;
-- its own product's result in a kernel that waits for what was made of all of it (sums over rows far apart, sorts,
-  scans): the first slices are gone when the last one comes, unless all slices fit;
-- a tensor of which even one row does not fit;
-- what a kernel made: kernels between which slices could go on are taken to be one kernel already.
+- what another bundle made;
+- the own product's result in a kernel that must wait for all of it (after sums over rows far apart, sorts, scans),
+  unless all slices fit, because the first slices are gone by then;
+- a tensor of which not even one row fits;
+- what a kernel made, because kernels that could exchange slices were fused into one before.
 
-A kernel that reads nothing but its own bundle is taken to work with it, even if its result is wanted much later.
+A kernel that reads only its own bundle is assumed to run with it, even if its result is needed much later.
 """
 
 from __future__ import annotations

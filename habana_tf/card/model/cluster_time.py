@@ -1,9 +1,9 @@
 """How long a card takes for one lowered cluster, engine by engine.
 
-    seconds of a unit     the longest of its engine's work and its HBM traffic, and the pause between two launches
-    seconds of a cluster  MME units + TPC units - a share of the shorter of the two that is hidden behind the longer
+    seconds of a unit     the longer of its engine's work and its HBM traffic, and the pause between two launches
+    seconds of a cluster  MME units + TPC units - a share of the shorter of the two, which overlaps with the longer
 
-The order of units for what depends on it (when gradients are there, what is in memory) is that of the longest path.
+Where the order of units matters (when gradients are ready, what is in memory), it is the order of the longest path.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class ClusterTime:
 
 
 @dataclass(frozen=True)
-class Work:
+class UnitWork:
     """What a unit is for a chip, whatever the parameters: seconds of its engine (for a kernel at one instruction per
     cycle, none for a loop), bytes of HBM, operations of products."""
 
@@ -94,7 +94,7 @@ class Work:
 
 
 @functools.lru_cache(maxsize=32)
-def work(chip: Chip, program: Program, results: frozenset[Node]) -> tuple[Work, ...]:
+def work(chip: Chip, program: Program, results: frozenset[Node]) -> tuple[UnitWork, ...]:
     """The units of a lowered cluster whose extents are numbers. results: what its ops give."""
     units = cut(program, set(results))
     home = bundles(units)
@@ -102,14 +102,14 @@ def work(chip: Chip, program: Program, results: frozenset[Node]) -> tuple[Work, 
     return tuple(_work(chip, u, home[u.index], moved[u.index]) for u in units)
 
 
-def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int) -> Work:
+def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int) -> UnitWork:
     first = unit.results[0]
     if unit.product:
         p = product(first)
         matrix = matrix_time(chip, p)
-        return Work(unit, bundle, matrix.seconds, hbm_bytes, p.flops, matrix)
+        return UnitWork(unit, bundle, matrix.seconds, hbm_bytes, p.flops, matrix)
     seconds = 0.0 if first.op is Op.LOOP else vector_seconds(chip, unit)
-    return Work(unit, bundle, seconds, hbm_bytes, 0, None)
+    return UnitWork(unit, bundle, seconds, hbm_bytes, 0, None)
 
 
 def cluster_time(chip: Chip, program: Program, results: frozenset[Node], parameters: Parameters) -> ClusterTime:
@@ -120,7 +120,7 @@ def cluster_time(chip: Chip, program: Program, results: frozenset[Node], paramet
     return ClusterTime(timed, parameters.hidden * min(matrix, vector))
 
 
-def _timed(chip: Chip, w: Work, parameters: Parameters) -> UnitTime:
+def _timed(chip: Chip, w: UnitWork, parameters: Parameters) -> UnitTime:
     first, flops = w.unit.results[0], w.flops
     if first.op is Op.LOOP:
         busy, flops = _loop(chip, first, parameters)

@@ -1,10 +1,10 @@
-"""How the memory of a launch grows with the batch, told from one batch: for the largest one that fits.
+"""How the HBM of a launch grows with the batch, computed from one batch: it tells the largest batch that fits.
 
-What: a tensor grows with the batch or does not. What is computed from variables alone does not (weights cast to bf16),
-nor what has the sizes of a variable (a weight's gradient, what an optimizer makes of it). Both kinds are summed at
-every moment, because the peak moves: with few examples it is in the update of the weights, with many at the end of the
-forward pass. One example tells less than several: without its axis of the batch a tensor may look like a variable, so
-axes of one count then, and a gradient without those of its weight is taken to grow.
+A tensor either grows with the batch or does not. These do not grow: what is computed from variables alone (weights
+cast to bf16), and what has the shape of a variable (a weight's gradient, what an optimizer computes of it). Both kinds
+are summed for every moment, because the peak moves: with few examples it is at the update of the weights, with many at
+the end of the forward pass. In a batch of one, the batch axis has size one like any other: then axes of one count as
+sizes too, and a gradient whose shape differs from its weight's in them counts as growing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A lowered cluster cut into the work of a card's engines: products for the MME, kernels for the TPC.
 
-What: every CONTRACT is a product. All else becomes kernels as Habana's graph compiler makes them: each op of TensorFlow
-is one kernel (what an op computes on its way is in no memory), neighbours that walk the same elements are fused into
-one, and views cost nothing.
+Every CONTRACT is a product. Everything else becomes kernels, as Habana's graph compiler makes them: each TensorFlow op
+is one kernel, whose intermediate values are not in memory; neighbours over the same elements are fused into one kernel;
+views cost nothing.
 
     y = conv(x)      product            reads x, w; writes y
     BatchNorm        sums over y        kernel, reads y                   a sum over rows far apart ends a kernel
@@ -10,7 +10,7 @@ one, and views cost nothing.
     Relu             max(z, 0)                                           /
     Softmax          one kernel: rows of its sums fit the TPC's local memory
 
-Invariants: units are in an order in which each comes behind all that it reads.
+Invariant: each unit comes after all units that it reads from.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def in_slices(n: Node) -> bool:
     return n.op in (Op.MAP, Op.CONTRACT) or (n.op is Op.REDUCE and in_rows(n))
 
 
-class Cut:
+class _Cutter:
     """A program being cut into units. results: the nodes that ops of the cluster give."""
 
     def __init__(self, program: Program, results: set[Node]) -> None:
@@ -233,4 +233,4 @@ class Cut:
 
 def cut(program: Program, results: set[Node]) -> list[Unit]:
     """The units of a lowered cluster all of whose extents are numbers. results: what ops of the cluster give."""
-    return Cut(program, results).run()
+    return _Cutter(program, results).run()

@@ -1,4 +1,4 @@
-"""The card's time of one launch of a cluster: what a run and a recipe ask, which know a cluster and its shapes."""
+"""The card's time of one launch of a cluster, for callers that know a cluster and the shapes of its inputs."""
 
 from __future__ import annotations
 

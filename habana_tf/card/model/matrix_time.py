@@ -1,11 +1,11 @@
-"""How long the MME takes for a product: the geometry formulas of Habana's cost model.
+"""How long the MME takes for a product, by the geometry formulas of Habana's cost model.
 
     cycles = tiles of rows x tiles of columns x batch x max(common dimension, roll-up)
 
-What: every CONTRACT is brought to rows x columns x common dimension. A convolution has a row per position and sums over
-kernel and channels; its filter's gradient has a row per weight of a filter and sums over positions. The arrays are
-arranged as it suits a product best, and may split its sum, or a batch, where the chip can. Groups of a convolution lie
-side by side, with zeros between them, as far as that is faster.
+Every CONTRACT is brought to rows x columns x common dimension. A convolution has a row per position and sums over
+kernel and channels; the gradient of its filter has a row per weight of a filter and sums over positions. The arrays are
+arranged in the way that is fastest for the product, and may split its sum or its batch where the chip can. Groups of a
+convolution lie side by side, with zeros between them, as long as that is faster.
 
 Source: Habana's open graph compiler, `engine_cost_model.cpp` and `mme_brain.cpp` (MIT); see `docs/fidelity.md`.
 """

@@ -1,12 +1,12 @@
-"""What a cluster needs of HBM on a card, by category, at the moment when it needs most.
+"""The HBM that a cluster needs on a card, by category, at its peak.
 
-What: variables are there all the time, once: a card updates them in place. Tensors are there from the unit that makes
-them to the last that reads them, in the order of the longest path; what stays in SRAM inside a bundle needs no HBM.
+Variables are there all the time, once: a card updates them in place. Tensors are there from the unit that makes them to
+the last one that reads them, in the order of the longest path; what stays in SRAM within a bundle needs no HBM.
 
-    weights, optimizer   variables by their role
+    weights, optimizer   variables, by role
     gradients            tensors that an update takes
-    activations          tensors that wait for a later unit, as those that the backward pass reads again
-    workspace            what the unit at work reads for the last time, and writes
+    activations          tensors that wait for a later unit, such as those that the backward pass reads again
+    workspace            what the current unit writes, or reads for the last time
     inputs               what is fed
 """
 

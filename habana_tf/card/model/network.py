@@ -1,15 +1,15 @@
-"""How long the cards of a job take to sum their gradients, and how much of it the step waits for.
+"""How long the cards of a job take to sum their gradients, and how much of that the step waits for.
 
-What: every card of a box is linked to every other; a sum is a reduce-scatter and an all-gather over all links at once.
-Boxes of eight: each card then has an eighth of the sum, and sums it with the cards in its place in the other boxes over
-the ports that leave the box, in a ring. Gradients wait in buffers until one is full (Horovod's fusion), in the order in
-which the backward pass makes them, and go out while it goes on.
+Every card of a box is linked to every other; a sum is a reduce-scatter and an all-gather over all links at once. With
+several boxes of eight, each card then has an eighth of the sum, and adds it to that of the cards in the same position
+of the other boxes, in a ring over the ports that leave the box. Gradients are collected in buffers (Horovod's tensor
+fusion) in the order in which the backward pass makes them, and are sent while it goes on.
 
     in a box of n      2 * bytes / n / (ports per peer * port)                             seconds
     over m boxes       2 * (m - 1) / m * (bytes / 8) / (ports that leave * port)
     by the host        the same over its own network, `HOST_BANDWIDTH` for the box, shared by eight cards
 
-Ports run at line rate; what waiting for each other costs is `Parameters.skew`.
+Ports run at line rate; `Parameters.skew` is what cards lose by waiting for each other.
 """
 
 from __future__ import annotations

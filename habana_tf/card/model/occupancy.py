@@ -1,9 +1,9 @@
-"""What a launch has in HBM and in SRAM at every moment.
+"""The bytes of HBM and SRAM that a launch uses at every moment, on the schedule of its engines.
 
-What: a tensor is there from the beginning of the unit that makes it to the end of the last that reads it, on the lanes
-of `lanes`. In HBM: the cluster's inputs all the time (a card updates variables in place, so what they become takes no
-room of its own), tensors that leave the cluster until its end, and all others but those that HBM never sees. In SRAM:
-what is handed on inside bundles, in slices, for as long as the part of the bundle works that made it.
+A tensor is held from the beginning of the unit that makes it to the end of the last unit that reads it. In HBM: the
+cluster's inputs all the time (a card updates variables in place, so their new values take no memory of their own),
+tensors that leave the cluster until its end, and all others except those that HBM never sees. In SRAM: the slices that
+are handed on within a bundle, while the part of the bundle that made them works.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from habana_tf.card.model.bundles import near, parts, sram_bytes, unwritten
 from habana_tf.card.model.cluster_time import ClusterTime
+from habana_tf.card.model.engine_schedule import EngineSchedule
 from habana_tf.card.model.kernels import nbytes, through_views
-from habana_tf.card.model.lanes import Lanes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.primitives import Node
@@ -29,7 +29,7 @@ class InUse:
     sram: int
 
 
-def in_use(chip: Chip, lowered: Lowered, time: ClusterTime, on: Lanes) -> list[InUse]:
+def in_use(chip: Chip, lowered: Lowered, time: ClusterTime, on: EngineSchedule) -> list[InUse]:
     """The moments at which it changes, in order; the first is the beginning."""
     units = [u.unit for u in time.units]
     home = [u.bundle for u in time.units]

@@ -1,5 +1,4 @@
-"""The numbers of the model that no data sheet has: all of them, fitted to the published rows in `docs/fidelity.md`,
-within what is possible for a card.
+"""The four numbers of the model that no data sheet has, fitted to the published rows in `docs/fidelity.md`.
 
 Everything else that the model knows of a chip is in `hardware.chips`, with its source.
 """

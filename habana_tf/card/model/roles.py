@@ -1,8 +1,8 @@
-"""What the variables and tensors of a training step are: weights, gradients, state of the optimizer.
+"""The roles of a training step's variables and tensors: weights, gradients, state of the optimizer.
 
-What: an update op of TensorFlow names its arguments: the variable, its gradient, and the rest, which is state. Where
-an optimizer is made of plain ops (Keras' own since 2.11) a variable that a product reads, or any other op that is no
-update, is a weight as soon as the cluster assigns it and another assigned variable has its shape; the others are state.
+An update op of TensorFlow names its arguments: the variable, its gradient, and state. An optimizer that is made of
+plain ops (Keras' own since 2.11) names none. Then a variable that a product reads, or that several units read, is a
+weight, and every other one is state.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A training step on one card or many: launches, what the host feeds, the sum of gradients, waiting.
+"""The time of a training step on one card or several: launches, feeding by the host, the sum of gradients, waiting.
 
 seconds   launches, one after the other
-        + the network, as far as it works after the last gradient
-        + a share of the launches for each doubling of the cards: they wait for the slowest
-or what the host needs to feed the card over PCIe meanwhile, if that is longer
+        + the network, for as long as it works after the last gradient
+        + a share of the launches for each doubling of the cards, which wait for the slowest
+or the time to feed the card over PCIe, if that is longer
 """
 
 from __future__ import annotations

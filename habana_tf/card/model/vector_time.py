@@ -1,10 +1,10 @@
-"""How long the TPCs take for a kernel: vector instructions, a vector of 256 bytes each.
+"""How long the TPCs take for a kernel, by counting its vector instructions of 256 bytes.
 
-What: an operation of the primitives is so many instructions per vector; a vector holds 64 elements of fp32 or 128 of
-bf16. Sums of products are one instruction (multiply-add), so each of the two is half. Changes of type come with loads
-and stores. Functions are computed in fp32 from tables and polynomials: some ten instructions, as are random numbers; a
-division or a root is half of that. These are counted from the shape of such code, not measured: the one rate at which
-instructions are issued is fitted (`Parameters.tpc_rate`), and takes up what they are wrong by in common.
+A vector holds 64 elements of fp32 or 128 of bf16. Each primitive operation counts as so many instructions per vector:
+an addition and a multiplication half a one each (multiply-add), a change of type none (it comes with load or store), a
+function some ten (computed in fp32 from tables and polynomials), random numbers as many, a division or a root half of
+that. The counts come from the structure of such code and are not measured. `Parameters.tpc_rate`, the fitted rate at
+which instructions are issued, absorbs their common error.
 """
 
 from __future__ import annotations

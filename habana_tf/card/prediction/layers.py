@@ -1,8 +1,8 @@
-"""Where a predicted step's time goes, layer by layer, what bounds each, and what would help.
+"""Where a predicted step's time goes, layer by layer: what bounds each layer, and what would make it faster.
 
-A layer is what the names of TensorFlow's ops share: `gradient_tape/` in front and the op's own name behind are left
-out, and what is called after a type of op ("sgd/Mul_2" is of "sgd"); two parts of the rest are kept. The time of a unit
-counts for the layer of its first result; what engines hide behind each other is taken off all units alike.
+A layer is a common prefix of op names: without a leading `gradient_tape/`, without the op's own name at the end or a
+type of op ("sgd/Mul_2" belongs to "sgd"), at most two parts. A unit's time counts for the layer of its first result.
+The overlap of both engines is taken off all units in proportion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A prediction: how long a step takes on so many cards of a chip, where the time goes, and what memory it needs."""
+"""A prediction: how long a step takes on so many cards of a chip, where the time goes, and how much memory it needs."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from habana_tf.card.drawn import Drawn
 from habana_tf.card.model.growth import largest
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.step_time import StepTime
 from habana_tf.card.prediction.layers import Layer, layers
+from habana_tf.card.tabular_report import TabularReport
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class HostOp:
 
 
 @dataclass(frozen=True)
-class Prediction(Drawn):
+class Prediction(TabularReport):
     """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip.
 
     print(it) shows tables; a notebook shows them too. `layers` are sorted, the costliest first. Times are seconds,

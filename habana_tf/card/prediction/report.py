@@ -1,4 +1,4 @@
-"""A prediction for people: tables for a terminal, and the same in a notebook."""
+"""A prediction as tables, for a terminal and for a notebook."""
 
 from __future__ import annotations
 

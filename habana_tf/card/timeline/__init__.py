@@ -1,1 +1,1 @@
-"""When what ran: the launches of this process in the host's clock, and what a card would do in its own."""
+"""When what ran: launches by the host's clock, and what a card would do by its own clock; see docs/timeline.md."""

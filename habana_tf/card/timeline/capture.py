@@ -1,6 +1,6 @@
-"""One capture at a time that a program begins and ends itself, written as Chrome trace events when it ends.
+"""One capture at a time, begun and ended by the program, and written as Chrome trace events when it ends.
 
-Habana's `py_synapse_logger` and `synapse_logger_helpers` are this, under their names.
+Habana's `py_synapse_logger` and `synapse_logger_helpers` use it.
 """
 
 from __future__ import annotations

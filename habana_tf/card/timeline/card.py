@@ -1,9 +1,9 @@
-"""What a card would do during a launch, by the model of `habana_tf/card`: the one place where the timeline asks it.
+"""What a card would do during a launch, by `card.model`.
 
-`card_launch` is asked once per program when a timeline is written, never while something runs. The cluster is lowered
-for the sizes of the launch and cut into a card's units of work; the recipe's kernels, which this host runs, play no
-part. So an interpreted program has a prediction too. Where the cluster cannot be lowered (TensorFlow runs it on the
-CPU) nothing is predicted, and the reason is kept.
+`card_launch` is called once per program when a timeline is written, never while a program runs. The cluster is lowered
+for the sizes of the launch and cut into the card's units of work; the kernels that ran on this host do not matter, so
+that an interpreted program has a prediction too. A cluster that cannot be lowered (TensorFlow ran it on the CPU) has
+none, and the reason is kept.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 
 from habana_tf.card.model.bundles import parts
 from habana_tf.card.model.cluster_time import ClusterTime, UnitTime
+from habana_tf.card.model.engine_schedule import EngineSchedule, engine_schedule
 from habana_tf.card.model.kernels import nbytes, through_views
-from habana_tf.card.model.lanes import Lanes, lanes
 from habana_tf.card.model.launch_time import launch_time
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.occupancy import in_use
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.model.vector_time import operations
-from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, Result, Use, unpredicted
+from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult, Use, unpredicted
 from habana_tf.cluster.cluster import Cluster
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.conditions import NeedsNumber
@@ -40,7 +40,7 @@ def card_launch(made: Made, chip: Chip) -> CardLaunch:
         lowered, time = launch_time(chip, made.provenance().cluster, made.shapes, made.values)
     except (LoweringError, NeedsNumber) as error:
         return unpredicted(f"its cluster cannot be lowered: {error}")
-    on = lanes(time)
+    on = engine_schedule(time)
     cluster = lowered.cluster
     part = parts([u.unit for u in time.units], [u.bundle for u in time.units], on.starts, on.seconds)
     numbers = {first: k for k, first in enumerate(dict.fromkeys(part))}
@@ -74,7 +74,7 @@ def _origin(cluster: Cluster, index: int) -> tuple[str, str]:
     return cluster.nodes[index].op, cluster.nodes[index].name
 
 
-def _bundle(cluster: Cluster, time: ClusterTime, on: Lanes, members: Sequence[int]) -> Bundle:
+def _bundle(cluster: Cluster, time: ClusterTime, on: EngineSchedule, members: Sequence[int]) -> Bundle:
     """members: its units, by index."""
     start = min(on.starts[k] for k in members)
     end = max(on.starts[k] + on.seconds[k] for k in members)
@@ -82,7 +82,7 @@ def _bundle(cluster: Cluster, time: ClusterTime, on: Lanes, members: Sequence[in
     return Bundle(start, end - start, _origin(cluster, time.units[named].unit.origin)[1])
 
 
-def _results(lowered: Lowered, time: ClusterTime, on: Lanes) -> tuple[Result, ...]:
+def _results(lowered: Lowered, time: ClusterTime, on: EngineSchedule) -> tuple[LaunchResult, ...]:
     """What leaves the launch for others: gradients among it, if others sum them."""
     maker = {n: u.unit.index for u in time.units for n in u.unit.results}
     out = []
@@ -92,7 +92,7 @@ def _results(lowered: Lowered, time: ClusterTime, on: Lanes) -> tuple[Result, ..
         node = lowered.made[ref]
         makers = [maker[seen.tensor] for seen in through_views(node) if seen.tensor in maker]
         at = max((on.starts[k] + on.seconds[k] for k in makers), default=0.0)
-        out.append(Result(at, nbytes(node)))
+        out.append(LaunchResult(at, nbytes(node)))
     return tuple(out)
 
 

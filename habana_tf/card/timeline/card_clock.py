@@ -1,22 +1,20 @@
-"""What the cards of a job would do, in a clock of their own: launches, copies over PCIe, sums with other ranks.
+"""What the cards of a job would do, on a clock of their own: launches, copies over PCIe, sums with other ranks.
 
-What: events of each host in the order in which they began, each as long as the model of the card says. The hosts' own
-time is not in it: a card waits for nothing but what it needs. All cards begin together.
+The events are those of each host, in the order in which they began, each as long as the card's model says. The host's
+own time is left out: a card waits only for what it needs. All cards begin at zero.
 
-    launches          one after the other; behind the copies to the card and the sums that the host had before them
-    copies to it      over PCIe, while the launch before them works: what a launch is fed is there in time if it can be
-    copies from it    behind the launch before them
-    sums              by the card's ports (`card.model.network`), in buffers as Horovod has them; a sum of a result
-                      begins as soon as that is there, within the launch that makes it, if one of its size is among the
-                      results; the first of each rank begin together, when the last rank is there, and so on
+    launches          one after the other; each waits for the copies to the card and the sums that precede it
+    copies to it      over PCIe, during the launch before; a launch waits for them if they take longer
+    copies from it    after the launch that precedes them
+    sums              over the card's ports (`card.model.network`), in buffers as Horovod has them. A sum begins when a
+                      result of its size is ready, even within a launch; the n-th sum begins when all ranks are ready
 
-Horovod's sums are made by the host here, and the record knows the copies for them only. So in a process that has loaded
-Horovod and is one of several, what leaves the card and comes back in the same size between two launches is such a sum,
-and a card copies neither: it has its own network.
+Horovod's sums run on the host here, and the record has only the copies for them. So in a process that has loaded
+Horovod and is one of several, a tensor that leaves the card and comes back with the same size between two launches
+counts as a sum, and its two copies do not count, because a card has its own network.
 
-Copies in one direction are one after the other, and sums are. A step is so as long as its launches or as its copies,
-whichever are longer, and what of the network is behind its last gradient: as `predict` has it, but for what cards that
-do the same wait for each other.
+Copies in one direction follow each other, and so do sums. A step takes as long as its launches or its copies, whichever
+are longer, plus the network after the last gradient. That is `predict`'s result without the wait for slower cards.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from typing import Any
 
 from habana_tf.card.model.network import FUSION_BYTES, sum_seconds
 from habana_tf.card.model.parameters import FITTED
-from habana_tf.card.timeline.record import Kind
+from habana_tf.card.timeline.record import EventKind
 from habana_tf.hardware.chips import Chip, chip
 
 __all__ = ["ROWS", "Launched", "Transfer", "bundle_rows", "clocks", "unpredicted"]
@@ -93,14 +91,14 @@ class _Clock:
         self.results = [(each["nbytes"], made.at + each["at"]) for each in found]
         return made
 
-    def copy(self, kind: Kind, nbytes: int) -> Transfer:
+    def copy(self, kind: EventKind, nbytes: int) -> Transfer:
         row, earliest, name, seconds = {
-            Kind.TO_CARD: (IN, self.began, "copy to the card", nbytes / self.on.pcie_bandwidth),
-            Kind.FROM_CARD: (OUT, self.done, "copy from the card", nbytes / self.on.pcie_bandwidth),
-            Kind.ON_CARD: (OUT, self.done, "copy on the card", 2 * nbytes / self.on.hbm_bandwidth),
+            EventKind.TO_CARD: (IN, self.began, "copy to the card", nbytes / self.on.pcie_bandwidth),
+            EventKind.FROM_CARD: (OUT, self.done, "copy from the card", nbytes / self.on.pcie_bandwidth),
+            EventKind.ON_CARD: (OUT, self.done, "copy on the card", 2 * nbytes / self.on.hbm_bandwidth),
         }[kind]
         made = self._transfer(row, earliest, seconds, name, nbytes)
-        if kind != Kind.FROM_CARD:
+        if kind != EventKind.FROM_CARD:
             self.needed = max(self.needed, made.at + seconds)
         return made
 
@@ -156,17 +154,17 @@ def clocks(parts: Sequence[dict[str, Any]]) -> list[list[Launched | Transfer]]:
 
 def _rank(part: dict[str, Any]) -> _Steps:
     clock = _Clock(chip(part["chip"]), part["size"])
-    kinds = {Kind.LAUNCH, Kind.TO_CARD, Kind.FROM_CARD, Kind.ON_CARD, Kind.SUM}
+    kinds = {EventKind.LAUNCH, EventKind.TO_CARD, EventKind.FROM_CARD, EventKind.ON_CARD, EventKind.SUM}
     found = sorted((e[0], e[3], e[2]) for t in part["threads"] for e in t["events"] if e[3] in kinds)
     if part["horovod"] and clock.cards > 1:
         found = _with_sums(found)
     for _, kind, subject in found:
-        if kind == Kind.LAUNCH:
+        if kind == EventKind.LAUNCH:
             yield from clock.flush()
             program = part["programs"].get(str(subject))
             yield clock.launch(str(subject), program and program["card"])
-        elif kind != Kind.SUM:
-            yield clock.copy(Kind(kind), subject)
+        elif kind != EventKind.SUM:
+            yield clock.copy(EventKind(kind), subject)
         elif clock.cards > 1:
             clock.sum(subject)
     yield from clock.flush()
@@ -177,12 +175,12 @@ def _with_sums(found: Sequence[tuple[int, int, int]]) -> list[tuple[int, int, in
     out = list(found)
     left: dict[int, list[int]] = {}
     for k, (start, kind, subject) in enumerate(found):
-        if kind == Kind.LAUNCH:
+        if kind == EventKind.LAUNCH:
             left = {}
-        elif kind == Kind.FROM_CARD:
+        elif kind == EventKind.FROM_CARD:
             left.setdefault(subject, []).append(k)
-        elif kind == Kind.TO_CARD and left.get(subject):
-            out[left[subject].pop(0)] = start, Kind.SUM, subject
+        elif kind == EventKind.TO_CARD and left.get(subject):
+            out[left[subject].pop(0)] = start, EventKind.SUM, subject
             out[k] = start, -1, subject
     return [event for event in out if event[1] >= 0]
 

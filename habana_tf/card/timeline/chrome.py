@@ -1,11 +1,11 @@
-"""Parts as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+"""Timelines as Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
-Each rank has two processes. "host" is real: a row per thread of the host, with launches, the kernel calls in them,
-compilations, graph passes, copies, sums with other ranks, ops on the CPU. "card" is predicted: the launches, a row per
-engine, the bundles, and counters for SRAM and HBM. The card has a clock of its own, because it is faster than the host
-(`card_clock`), that of all ranks; it begins when the first of them began to record.
+Each rank has two processes. "host" is real: a row per thread, with launches, the kernel calls in them, compilations,
+graph passes, copies, sums with other ranks, ops on the CPU. "card" is predicted: the launches, a row per engine, the
+bundles, and counters for SRAM and HBM. The cards have a clock of their own, because they are faster than the hosts
+(`card_clock`); it begins when the first rank began to record.
 
-Ranks have one clock: those of one host share CLOCK_MONOTONIC, hosts are put together by the time of day.
+All ranks share one clock: those of one host by CLOCK_MONOTONIC, hosts among each other by the time of day.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from habana_tf.card.timeline import card_clock
-from habana_tf.card.timeline.record import Kind
+from habana_tf.card.timeline.record import EventKind
 
 __all__ = ["MOST_INTERVALS", "aligned", "trace"]
 
@@ -22,11 +22,11 @@ MOST_INTERVALS = 200_000
 """Predicted intervals of a rank that are drawn; launches after them are drawn as a whole."""
 
 _PHASES = {
-    Kind.GRAPH_PASS: ("graph pass", "compile"),
-    Kind.TO_CARD: ("copy host to HPU", "copy"),
-    Kind.FROM_CARD: ("copy HPU to host", "copy"),
-    Kind.ON_CARD: ("copy on HPU", "copy"),
-    Kind.SUM: ("sum with other ranks", "wait"),
+    EventKind.GRAPH_PASS: ("graph pass", "compile"),
+    EventKind.TO_CARD: ("copy host to HPU", "copy"),
+    EventKind.FROM_CARD: ("copy HPU to host", "copy"),
+    EventKind.ON_CARD: ("copy on HPU", "copy"),
+    EventKind.SUM: ("sum with other ranks", "wait"),
 }
 _WORDS = {"compiled": "compile", "cache": "load from cache", "packaged": "load from package", "known": "bind",
           "interpreted": "prepare to interpret", "forgotten": "resolve"}  # fmt: skip
@@ -92,25 +92,25 @@ def _host(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]
         for start, end, subject, kind, detail, threads, hbm in thread["events"]:
             program = part["programs"].get(str(subject), {"name": "a program", "how": "forgotten", "kernels": []})
             at, length = start - zero, end - start
-            if kind == Kind.LAUNCH:
+            if kind == EventKind.LAUNCH:
                 about = {"kernel calls": detail, "threads": threads}
                 yield _span(pid, thread["id"], program["name"], "launch", at, length, **about)
                 if hbm:
                     taken = {"taken by TensorFlow": hbm << 20}
                     yield {"ph": "C", "pid": pid, "name": "HBM in bytes", "ts": round((end - zero) / 1e3, 3),
                            "args": taken}  # fmt: skip
-            elif kind == Kind.KERNEL_CALL:
+            elif kind == EventKind.KERNEL_CALL:
                 row = kernels.get(str(subject), {}).get(detail)
                 name = f"call {detail}" if row is None else row["name"]
                 yield _span(pid, thread["id"], name, "kernel", at, length, threads=threads, **_work(row))
-            elif kind == Kind.RESOLVE:
+            elif kind == EventKind.RESOLVE:
                 name = f"{_WORDS[program['how']]} {program['name']}"
                 yield _span(pid, thread["id"], name, "compile", at, length)
-            elif kind == Kind.CPU_OP:
+            elif kind == EventKind.CPU_OP:
                 name = part["ops"].get(str(subject), "an op")
                 yield _span(pid, thread["id"], f"{name} on the CPU", "cpu", at, length)
             else:
-                name, what = _PHASES[Kind(kind)]
+                name, what = _PHASES[EventKind(kind)]
                 yield _span(pid, thread["id"], name, what, at, length, bytes=subject)
     rows = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in part["cpu"]))}
     for name, k in rows.items():

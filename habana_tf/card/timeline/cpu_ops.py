@@ -1,6 +1,6 @@
-"""What TensorFlow runs on the CPU between the launches, by its own profiler.
+"""The ops that TensorFlow runs on the CPU between the launches, from TensorFlow's own profiler.
 
-TensorFlow has one profiler session per process: while this one runs, the program can start none.
+TensorFlow allows one profiler session per process: while this one runs, the program can start none.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A folder in which the processes of a job leave their parts, each in a file of its own."""
+"""A folder in which each process of a job leaves its part of the timeline, as a file."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What a prediction of a launch is: engines at work, one interval per unit, and what is in memory meanwhile."""
+"""The prediction of one launch as data: the intervals in which engines work, bundles, memory in use, results."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Bundle", "CardLaunch", "Interval", "Result", "Use", "unpredicted"]
+__all__ = ["Bundle", "CardLaunch", "Interval", "LaunchResult", "Use", "unpredicted"]
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Use:
 
 
 @dataclass(frozen=True)
-class Result:
+class LaunchResult:
     """A result that leaves the launch and is no variable's new value: its bytes, and when it is there."""
 
     at: float
@@ -61,8 +61,8 @@ class CardLaunch:
     """One launch of a program on a card.
 
     seconds: of all of it. hidden: of these, in which two engines work. drawn: what the model's seconds of each unit
-    were multiplied by to be drawn (see `card.model.lanes`). why: where nothing can be predicted, the reason; then
-    `seconds` is 0 and all else is empty.
+    were multiplied by to be drawn (see `card.model.engine_schedule`). why: where nothing can be predicted, the reason;
+    then `seconds` is 0 and all else is empty.
     """
 
     seconds: float
@@ -71,7 +71,7 @@ class CardLaunch:
     intervals: tuple[Interval, ...] = ()
     bundles: tuple[Bundle, ...] = ()
     use: tuple[Use, ...] = ()
-    results: tuple[Result, ...] = ()
+    results: tuple[LaunchResult, ...] = ()
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,17 +1,17 @@
-"""The timeline of one process as plain data: what it recorded, explained, and what the card would do.
+"""The timeline of one process as plain data ("a part"): what was recorded, explained, and what the card would do.
 
-A part is JSON data, so that each rank of a job can leave its own (`folder`), and one command puts them together:
+A part is JSON data: each rank of a job writes its own (`folder`), and one command puts them together:
 
-    rank, size, pid, host, command, chip, tensorflow, horovod    who it was; horovod: whether that was loaded
+    rank, size, pid, host, command, chip, tensorflow, horovod    which process; horovod: whether that was loaded
     clock       {"monotonic", "realtime", "boot"}, begin, end: nanoseconds, see `record.Clock`
     threads     [{"id", "hash", "name", "events": [[start, end, subject, kind, detail, threads, hbm], ...]}]
     programs    {number: {"name", "how", "seconds", "kernels": [...], "hbm": [...], "card": {...} or null}}: of "card"
-                see `intervals.CardLaunch`; null where nothing is known of the program any more
+                see `intervals.CardLaunch`; null where the program is no longer known
     ops         {number: name} of ops on the CPU
     cpu         [[thread, name, start, end], ...] of TensorFlow's own profiler, where it was asked for
     marks       [[name, time], ...] set by the program
     dropped     events for which there was no memory
-    basis       what the predictions rest on
+    basis       the assumptions of the predictions, as a sentence
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.card.timeline.card import basis, card_launch, label
-from habana_tf.card.timeline.record import Kind, Record
+from habana_tf.card.timeline.record import EventKind, Record
 from habana_tf.hardware import ranks
 from habana_tf.hardware.chips import Chip, chip
 from habana_tf.resolver import programs
@@ -38,7 +38,9 @@ def make(
     time)."""
     card = chip()
     launched = ranks.launched()
-    numbers = sorted({e.subject for e in record.events(Kind.LAUNCH)} | {e.subject for e in record.events(Kind.RESOLVE)})
+    numbers = sorted(
+        {e.subject for e in record.events(EventKind.LAUNCH)} | {e.subject for e in record.events(EventKind.RESOLVE)}
+    )
     return {
         "rank": 0 if launched is None else launched.rank,
         "size": 1 if launched is None else launched.size,

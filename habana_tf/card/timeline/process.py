@@ -1,7 +1,8 @@
-"""The timeline of this whole process, from the loading of HPU to its end: `habana-tf trace`, HABANA_PROFILE.
+"""The timeline of a whole process, from the loading of HPU to its end: for `habana-tf trace` and for HABANA_PROFILE.
 
-Under `habana-tf trace` the process leaves a part in the folder that HABANA_SIM_TRACE_PARTS names, and the command makes
-one file of all. With HABANA_PROFILE the process writes a file of Chrome trace events itself, called as Habana's was.
+Under `habana-tf trace` the process writes its part to the folder that HABANA_SIM_TRACE_PARTS names, and the command
+makes one file of all parts. With HABANA_PROFILE the process itself writes a file of Chrome trace events, named as
+Habana's was.
 """
 
 from __future__ import annotations

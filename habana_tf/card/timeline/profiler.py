@@ -1,4 +1,4 @@
-"""What native code asks of Python for TensorFlow's profiler (kernels/plugin/profiler.cc): a session begins and ends."""
+"""Callbacks for TensorFlow's profiler (kernels/plugin/profiler.cc): a session begins, and a session ends."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Protocol buffers on the wire, as much of them as an XSpace needs: numbers, text, messages.
+"""Writes protocol buffers, as much of the format as an XSpace needs: numbers, text, messages.
 
-TensorFlow has moved the module of XSpace's messages from release to release, and some wheels have none: so the few
-kinds of fields are written here, as the format's public description says. A field is its number and kind, then its
-value; messages and text have their length in front.
+TensorFlow has moved the Python module of XSpace's messages from release to release, and some wheels have none. A field
+is written as its number and kind, then its value; messages and text have their length in front.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the runtime recorded, as Python sees it: events by thread, with the clock they are in.
+"""Switches the runtime's recording on and off, and reads what it recorded: events by thread.
 
-The record itself is native (kernels/runtime/timeline.h): launches, kernel calls, programs asked for, graph passes,
-copies, sums between processes, ops on the CPU. Here it is switched on and off, and read.
+The record is native (kernels/runtime/timeline.h): launches, kernel calls, programs asked for, graph passes, copies,
+sums between processes, ops on the CPU.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Clock", "Event", "Kind", "Record", "Recording", "Thread"]
+__all__ = ["Clock", "EventKind", "Record", "Recording", "Thread", "TimelineEvent"]
 
 _EVENT = struct.Struct("=qqqiiii")
 """`Event` of kernels/runtime/timeline.h."""
 
 
-class Kind(IntEnum):
+class EventKind(IntEnum):
     """What an event is; the numbers are the runtime's."""
 
     LAUNCH = 0
@@ -34,7 +34,7 @@ class Kind(IntEnum):
     CPU_OP = 8
 
 
-class Event(NamedTuple):
+class TimelineEvent(NamedTuple):
     """Times are nanoseconds of CLOCK_MONOTONIC.
 
     subject: of a launch, a kernel call or a program asked for the program's number; of an op on the CPU the number of
@@ -59,7 +59,7 @@ class Thread:
     id: int
     hash: int
     name: str
-    events: tuple[Event, ...]
+    events: tuple[TimelineEvent, ...]
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Record:
     ops: dict[int, str] = field(default_factory=dict)
     dropped: int = 0
 
-    def events(self, kind: Kind) -> list[Event]:
+    def events(self, kind: EventKind) -> list[TimelineEvent]:
         """All of one kind, by their start."""
         return sorted(e for thread in self.threads for e in thread.events if e.kind == kind)
 
@@ -128,7 +128,7 @@ class Recording:
             raise ValueError("this recording was stopped, and what it recorded is gone: read it before")
         threads, programs, ops, dropped = _bridge.read_record(self.begin)
         found = tuple(
-            Thread(id_, other, name, tuple(map(Event._make, _EVENT.iter_unpack(data))))
+            Thread(id_, other, name, tuple(map(TimelineEvent._make, _EVENT.iter_unpack(data))))
             for id_, other, name, data in threads
         )
         return Record(self.begin, time.monotonic_ns(), self.clock, found, programs, ops, dropped)

@@ -1,4 +1,4 @@
-"""Sums over a part: launches and time by program, by kernel what it took here, by unit what it takes on the card."""
+"""Totals of a part: launches and time by program, host time by kernel, predicted time by unit of work."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from habana_tf.card.timeline.record import Kind
+from habana_tf.card.timeline.record import EventKind
 
-__all__ = ["Kernel", "Program", "Totals", "by_path", "programs", "totals"]
+__all__ = ["KernelTotals", "ProgramTotals", "Totals", "by_path", "programs", "totals"]
 
 
 @dataclass
-class Kernel:
+class KernelTotals:
     """A kernel in all launches of its program, on this host. row: see `part`. calls: how often it was called;
     host_seconds: that took in all."""
 
@@ -23,7 +23,7 @@ class Kernel:
 
 
 @dataclass
-class Program:
+class ProgramTotals:
     """launches, host_seconds: of all launches. card: the prediction of one (see `intervals.CardLaunch`); None where
     its program was forgotten. kernels: what this host ran; the card's units are in `card`."""
 
@@ -32,7 +32,7 @@ class Program:
     launches: int = 0
     host_seconds: float = 0.0
     card: dict[str, Any] | None = None
-    kernels: list[Kernel] = field(default_factory=list)
+    kernels: list[KernelTotals] = field(default_factory=list)
 
     @property
     def card_seconds(self) -> float:
@@ -63,37 +63,37 @@ class Totals:
     """Host seconds by kind of event; launches may overlap on several threads. seconds: of the whole recording."""
 
     seconds: float
-    by_kind: Mapping[Kind, float]
-    counts: Mapping[Kind, int]
+    by_kind: Mapping[EventKind, float]
+    counts: Mapping[EventKind, int]
 
 
 def totals(part: dict[str, Any]) -> Totals:
     """Of a part."""
-    seconds: Counter[Kind] = Counter()
-    counts: Counter[Kind] = Counter()
+    seconds: Counter[EventKind] = Counter()
+    counts: Counter[EventKind] = Counter()
     for thread in part["threads"]:
         for start, end, _, kind, *_ in thread["events"]:
-            seconds[Kind(kind)] += end - start
-            counts[Kind(kind)] += 1
+            seconds[EventKind(kind)] += end - start
+            counts[EventKind(kind)] += 1
     by_kind = {kind: n / 1e9 for kind, n in seconds.items()}
     return Totals((part["end"] - part["begin"]) / 1e9, by_kind, counts)
 
 
-def programs(part: dict[str, Any]) -> list[Program]:
+def programs(part: dict[str, Any]) -> list[ProgramTotals]:
     """The programs that were launched, by how long they take the card and then took the host, the longest first."""
-    found: dict[int, Program] = {}
+    found: dict[int, ProgramTotals] = {}
     times: dict[int, Counter[int]] = {}
     calls: dict[int, Counter[int]] = {}
     for thread in part["threads"]:
         for start, end, subject, kind, detail, *_ in thread["events"]:
-            if kind == Kind.LAUNCH:
+            if kind == EventKind.LAUNCH:
                 known = part["programs"].get(str(subject), {})
                 program = found.setdefault(
-                    subject, Program(subject, known.get("name", "a program"), card=known.get("card"))
+                    subject, ProgramTotals(subject, known.get("name", "a program"), card=known.get("card"))
                 )
                 program.launches += 1
                 program.host_seconds += (end - start) / 1e9
-            elif kind == Kind.KERNEL_CALL:
+            elif kind == EventKind.KERNEL_CALL:
                 times.setdefault(subject, Counter())[detail] += end - start
                 calls.setdefault(subject, Counter())[detail] += 1
     for number, program in found.items():
@@ -101,7 +101,7 @@ def programs(part: dict[str, Any]) -> list[Program]:
             mine = range(row["calls"][0], sum(row["calls"]))
             most = max((calls.get(number, Counter())[k] for k in mine), default=0)
             took = sum(times.get(number, Counter())[k] for k in mine) / 1e9
-            program.kernels.append(Kernel(row, most, took))
+            program.kernels.append(KernelTotals(row, most, took))
     return sorted(found.values(), key=lambda p: (-p.card_seconds, -p.host_seconds))
 
 

@@ -1,17 +1,16 @@
-"""A part as an XSpace, the form of TensorFlow's profiler: what TensorBoard's profile plugin shows.
+"""A part as an XSpace, the format of TensorFlow's profiler, for TensorBoard's profile plugin.
 
-Three planes:
-- The HPU as recorded. TensorBoard's tools know devices by the beginning of their names, "/device:GPU:" and
-  "/device:TPU:", and beside those draw none; so it is called "/device:GPU:0 is /device:HPU:0 ...". A line per thread of
-  the host: launches, their kernel calls in them, copies, compilations. A kernel call has the name and type of its op
-  (`tf_op`), by which overview page and op statistics count it.
-- "/device:GPU:1 is ... as predicted": the launches, a line per engine of the card, and its bundles. It has a clock of
-  its own (`card_clock`). Its events have no `tf_op` and belong to no step, so that the tools draw them and count none
-  of them again.
-- "/host:CUPTI", which TensorFlow merges into the threads of its own host plane: the launches once more, so that what a
-  launch did belongs to the step of the program that it was made in (`correlation_id`).
+It has three planes:
+- The HPU as recorded. TensorBoard's tools know devices only by the prefixes "/device:GPU:" and "/device:TPU:"; so it is
+  called "/device:GPU:0 is /device:HPU:0 ...". It has a line per thread of the host, with launches, their kernel calls,
+  copies and compilations. A kernel call has the name and type of its op (`tf_op`), by which overview page and op
+  statistics count it.
+- "/device:GPU:1 is ... as predicted": the launches, a line per engine of the card, and its bundles, on a clock of their
+  own (`card_clock`). Its events have no `tf_op` and belong to no step, so that the tools draw but do not count them.
+- "/host:CUPTI", which TensorFlow merges into the threads of its own host plane: the launches once more, so that what
+  a launch did belongs to the program's step in which it was made (`correlation_id`).
 
-Format: xplane.proto of TensorFlow; numbers of fields stand beside what they are in the functions below.
+Format: xplane.proto of TensorFlow; field numbers stand beside their meaning in the functions below.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 
 from habana_tf.card.timeline import card_clock
 from habana_tf.card.timeline.protobuf import integer, message, text
-from habana_tf.card.timeline.record import Kind
+from habana_tf.card.timeline.record import EventKind
 
 __all__ = ["CARD_PLANE", "HOST_PLANE", "HPU_PLANE", "space"]
 
@@ -30,11 +29,11 @@ CARD_PLANE = "/device:GPU:1 is "
 HOST_PLANE = "/host:CUPTI"
 
 _NAMES = {
-    Kind.TO_CARD: "MEMCPYHtoD",  # the tools know copies by these names
-    Kind.FROM_CARD: "MEMCPYDtoH",
-    Kind.ON_CARD: "MEMCPYDtoD",
-    Kind.GRAPH_PASS: "graph pass",
-    Kind.SUM: "sum with other ranks",
+    EventKind.TO_CARD: "MEMCPYHtoD",  # the tools know copies by these names
+    EventKind.FROM_CARD: "MEMCPYDtoH",
+    EventKind.ON_CARD: "MEMCPYDtoD",
+    EventKind.GRAPH_PASS: "graph pass",
+    EventKind.SUM: "sum with other ranks",
 }
 
 
@@ -118,7 +117,7 @@ def _correlated(part: dict[str, Any]) -> list[tuple[dict[str, Any], list[tuple[i
         mine: list[tuple[int, Sequence[int]]] = []
         until = -1
         for event in _sorted(thread["events"]):
-            if event[3] == Kind.LAUNCH:
+            if event[3] == EventKind.LAUNCH:
                 number += 1
                 until = event[1]
             mine.append((number if event[0] < until else 0, event))
@@ -142,19 +141,19 @@ def _hpu(part: dict[str, Any], began: int, bandwidth: int, memory: int) -> _Plan
             stats: dict[str, int | str] = {"threads": threads}
             if launch:
                 stats |= {"correlation_id": launch, "device_id": 0}
-            if kind == Kind.LAUNCH:
+            if kind == EventKind.LAUNCH:
                 number = plane.kind(("launch", subject), f"launch {program['name']}")
-            elif kind == Kind.KERNEL_CALL:
+            elif kind == EventKind.KERNEL_CALL:
                 row = rows.get(str(subject), {}).get(detail)
                 number = _kernel(plane, subject, detail, row)
                 if row is not None:
                     stats["tf_op"] = f"{row['name']}:{row['op']}"
-            elif kind == Kind.RESOLVE:
+            elif kind == EventKind.RESOLVE:
                 number = plane.kind(("resolve", subject), f"{program.get('how', 'forgotten')} {program['name']}")
-            elif kind == Kind.CPU_OP:
+            elif kind == EventKind.CPU_OP:
                 number = plane.kind(("cpu", subject), f"{part['ops'][str(subject)]} on the CPU")
             else:
-                number = plane.kind(kind, _NAMES[Kind(kind)])
+                number = plane.kind(kind, _NAMES[EventKind(kind)])
                 stats["bytes"] = subject
             made.append(plane.event(number, (start - part["begin"]) * 1000, (end - start) * 1000, **stats))
         plane.line(thread["id"], f"{thread['name']} {thread['id']}", began, made)
@@ -208,7 +207,7 @@ def _host(part: dict[str, Any], began: int, wide: bool) -> _Plane:
     for thread, events in _correlated(part):
         made = []
         for launch, (start, end, subject, kind, *_) in events:
-            if kind == Kind.LAUNCH:
+            if kind == EventKind.LAUNCH:
                 name = part["programs"].get(str(subject), {"name": "a program"})["name"]
                 number = plane.kind(subject, f"launch {name}")
                 stats = {"correlation_id": launch, "device_id": 0}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Op:
+class ClusterOp:
     """An op of the cluster. inputs: (op's index or -1 for the cluster's inputs, output). kernels: who computes it."""
 
     type: str
@@ -37,7 +37,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Plan:
+class MemoryPlan:
     """The workspace of a launch. launches: how many kernel calls it has, as JSON names them; peak: most bytes alive."""
 
     launches: int
@@ -70,14 +70,14 @@ def graph(entry: Entry) -> dict[str, Any]:
     return _section(entry, "graph") or {"inputs": [], "ops": [], "outputs": []}
 
 
-def ops(entry: Entry) -> list[Op]:
+def ops(entry: Entry) -> list[ClusterOp]:
     """The cluster's ops in their order."""
     makers: dict[int, list[int]] = {}
     for number, kernel in enumerate(kernels(entry)):
         for index in kernel["ops"]:
             makers.setdefault(index, []).append(number)
     return [
-        Op(type_, name, tuple((op, output) for op, output in inputs), tuple(makers.get(k, ())))
+        ClusterOp(type_, name, tuple((op, output) for op, output in inputs), tuple(makers.get(k, ())))
         for k, (type_, name, inputs) in enumerate(graph(entry)["ops"])
     ]
 
@@ -138,7 +138,7 @@ def _inner(atom: list[Any]) -> list[Any]:
     return [atom[1]]
 
 
-def plan(entry: Entry, sizes: Sequence[int]) -> Plan | None:
+def plan(entry: Entry, sizes: Sequence[int]) -> MemoryPlan | None:
     """The memory plan with the open sizes set; None for an entry without one.
 
     Raises CommandError when not as many sizes are given as are open.
@@ -158,4 +158,4 @@ def plan(entry: Entry, sizes: Sequence[int]) -> Plan | None:
         for number, offset in offsets.items()
         for buffer in [recipe.buffers[number]]
     ]
-    return Plan(len(recipe.calls), tuple(blocks), total, peak)
+    return MemoryPlan(len(recipe.calls), tuple(blocks), total, peak)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
     from habana_tf.cache.listing import Listed
     from habana_tf.cache.reader import Reader
-    from habana_tf.cli.recipes.page.page import Drawn
+    from habana_tf.cli.recipes.page.page import PicturedRecipe
 
 _EXAMPLE_SIZE = 32
 """Drawn for where nothing says what sizes a recipe meets."""
@@ -61,15 +61,15 @@ def _report(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _drawn(reader: Reader, rows: Sequence[Listed], most: int, quick: bool) -> tuple[list[Drawn], list[Listed]]:
+def _drawn(reader: Reader, rows: Sequence[Listed], most: int, quick: bool) -> tuple[list[PicturedRecipe], list[Listed]]:
     """The recipes of several ops that were used last, and those of them that turn out to be damaged."""
     from habana_tf.cache import EntryError, Refused
     from habana_tf.cli.recipes import contents
-    from habana_tf.cli.recipes.page.page import Drawn
+    from habana_tf.cli.recipes.page.page import PicturedRecipe
 
     several = [row for row in rows if op_count(row) > 1 and "failure" not in header(row)]
     chosen = sorted(several, key=lambda row: -row.last_used)[: max(most, 0)]
-    drawn: list[Drawn] = []
+    drawn: list[PicturedRecipe] = []
     bad: list[Listed] = []
     for row in chosen:
         try:
@@ -80,7 +80,7 @@ def _drawn(reader: Reader, rows: Sequence[Listed], most: int, quick: bool) -> tu
         if contents.kernels(entry):
             sizes, why = _sizes(entry, row, several)
             times = ({}, "") if quick else predictions(entry, sizes)
-            drawn.append(Drawn(row, entry, sizes, why, *times))
+            drawn.append(PicturedRecipe(row, entry, sizes, why, *times))
     return drawn, bad
 
 

@@ -180,7 +180,7 @@ def _number(value: int | str, form: Any) -> str:
     return str(form(value)) if isinstance(value, int) else value
 
 
-def _print_plan(entry: Entry, plan: contents.Plan | None) -> None:
+def _print_plan(entry: Entry, plan: contents.MemoryPlan | None) -> None:
     from habana_tf.cli.recipes import contents
 
     if plan is None:

@@ -90,9 +90,9 @@ def _interruptible() -> None:
 
 def _write(parts: list[dict[str, Any]], outputs: dict[str, str | None]) -> None:
     from habana_tf.card.timeline import chrome
-    from habana_tf.card.timeline.record import Kind
+    from habana_tf.card.timeline.record import EventKind
 
-    launches = sum(e[3] == Kind.LAUNCH for p in parts for t in p["threads"] for e in t["events"])
+    launches = sum(e[3] == EventKind.LAUNCH for p in parts for t in p["threads"] for e in t["events"])
     seconds = max((p["end"] - p["begin"]) / 1e9 for p in parts)
     ranks = f"{len(parts)} rank{'s' if len(parts) > 1 else ''}"
     for form, path in outputs.items():

@@ -15,7 +15,7 @@ _OURS = ("habana_tf", "habana_frameworks")
 _asking = False
 
 
-class Finder:
+class HorovodFinder:
     """A finder of one module."""
 
     # Without the type of its result, which would have to be imported: hence the exception for mypy.
@@ -43,8 +43,8 @@ class Finder:
 
 def install() -> None:
     """Puts the finder before the others, once. A Horovod that is imported already is seen to now."""
-    if Finder not in sys.meta_path:
-        sys.meta_path.insert(0, Finder)
+    if HorovodFinder not in sys.meta_path:
+        sys.meta_path.insert(0, HorovodFinder)
     if MODULE in sys.modules and "habana_tf" in sys.modules:
         from habana_tf.horovod import changes
 

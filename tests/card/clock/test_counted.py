@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from habana_tf.card.clock.counted import Counted, Launches
+from habana_tf.card.clock.counted import LaunchCounts, Launches
 from tests.child import on_hpu
 
 SECOND = 10**9
 
 
-def reading(at: int, *programs: Launches, copies: int = 0, sorts: int = 0) -> Counted:
+def reading(at: int, *programs: Launches, copies: int = 0, sorts: int = 0) -> LaunchCounts:
     cpu_ops = {"Sort": (sorts, 0.5 * sorts)} if sorts else {}
-    return Counted(0, at, {p.number: p for p in programs}, {"host_copies": copies}, cpu_ops)
+    return LaunchCounts(0, at, {p.number: p for p in programs}, {"host_copies": copies}, cpu_ops)
 
 
 def test_the_difference_of_two_readings() -> None:

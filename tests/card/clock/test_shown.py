@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from habana_tf.card.clock.counted import Counted
+from habana_tf.card.clock.counted import LaunchCounts
 from habana_tf.card.clock.report import Between, CardTimeReport, LaunchedRecipe
 from habana_tf.card.clock.shown import MOST, duration
 
@@ -17,7 +17,7 @@ def recipe(number: int, each: float | None, launches: int = 2, why: str = "") ->
 def report(*recipes: LaunchedRecipe) -> CardTimeReport:
     between = (Between("the graph pass", 3, 0.25), Between("all else", None, 1.5))
     return CardTimeReport(
-        "gaudi2", 1, recipes, 0.0, 0.0, 0.0, 3.0, between, (("Unique", 2), ("Where", 1)), Counted(0, 0)
+        "gaudi2", 1, recipes, 0.0, 0.0, 0.0, 3.0, between, (("Unique", 2), ("Where", 1)), LaunchCounts(0, 0)
     )
 
 

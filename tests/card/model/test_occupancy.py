@@ -6,7 +6,7 @@ import pytest
 
 from habana_tf.card.model.bundles import parts
 from habana_tf.card.model.cluster_time import cluster_time
-from habana_tf.card.model.lanes import Lanes, lanes
+from habana_tf.card.model.engine_schedule import EngineSchedule, engine_schedule
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.occupancy import InUse, in_use
 from habana_tf.hardware.chips import Chip, chip
@@ -15,9 +15,9 @@ from habana_tf.ir.dtypes import DType
 from tests.card.model.programs import MATMUL, MIB, PLAIN, cluster, product_and_relu
 
 
-def used(lowered: Lowered, on: Chip) -> tuple[list[InUse], Lanes, float]:
+def used(lowered: Lowered, on: Chip) -> tuple[list[InUse], EngineSchedule, float]:
     time = cluster_time(on, lowered.program, frozenset(lowered.made.values()), PLAIN)
-    placed = lanes(time)
+    placed = engine_schedule(time)
     return in_use(on, lowered, time, placed), placed, time.seconds
 
 
@@ -65,7 +65,7 @@ def test_a_late_reader_of_the_same_bundle_is_a_part_of_its_own() -> None:
     short = b.map("abs", b.slice(y, (0, 0), (1024, 1024)))
     lowered = cluster(b, [y, z, b.contract(z, w, MATMUL), short], [2, 3])
     time = cluster_time(chip("gaudi2"), lowered.program, frozenset(lowered.made.values()), PLAIN)
-    placed = lanes(time)
+    placed = engine_schedule(time)
     units = [u.unit for u in time.units]
     maker = {n: u.index for u in units for n in u.results}
     home = [u.bundle for u in time.units]

@@ -13,14 +13,14 @@ from tests.child import on_hpu
 
 def _programs(work: Any) -> list[Any]:
     """What the runtime launched while some work was done, with all that is known of it."""
-    from habana_tf.card.timeline.record import Kind, Recording
+    from habana_tf.card.timeline.record import EventKind, Recording
     from habana_tf.resolver import programs
 
     recording = Recording()
     work()
     record = recording.read()
     recording.stop()
-    return [programs.find(n) for n in dict.fromkeys(e.subject for e in record.events(Kind.LAUNCH))]
+    return [programs.find(n) for n in dict.fromkeys(e.subject for e in record.events(EventKind.LAUNCH))]
 
 
 def _step() -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from habana_tf._native import _bridge
-from habana_tf.card.timeline.record import Kind, Record, Recording
+from habana_tf.card.timeline.record import EventKind, Record, Recording
 
 
 def program(name: str) -> _bridge.Program:
@@ -24,7 +24,7 @@ def launch(made: _bridge.Program, times: int) -> None:
 
 
 def launches(record: Record) -> int:
-    return len(record.events(Kind.LAUNCH))
+    return len(record.events(EventKind.LAUNCH))
 
 
 def test_launches_are_recorded_while_somebody_does_and_only_then() -> None:
@@ -37,7 +37,7 @@ def test_launches_are_recorded_while_somebody_does_and_only_then() -> None:
     record = recording.read()
     recording.stop()
     launch(made, 7)
-    found = record.events(Kind.LAUNCH)
+    found = record.events(EventKind.LAUNCH)
     assert len(found) == 5 and record.dropped == 0
     assert all(before <= e.start <= e.end <= after for e in found)
     assert {record.programs[e.subject] for e in found} == {"here"}
@@ -113,8 +113,8 @@ def test_calls_are_in_their_launch(monkeypatch: pytest.MonkeyPatch) -> None:
     record = recording.read()
     recording.stop()
     (thread,) = record.threads
-    outer = [e for e in thread.events if e.kind == Kind.LAUNCH]
-    calls = [e for e in thread.events if e.kind == Kind.KERNEL_CALL]
+    outer = [e for e in thread.events if e.kind == EventKind.LAUNCH]
+    calls = [e for e in thread.events if e.kind == EventKind.KERNEL_CALL]
     assert len(outer) == 3 and len(recipe.calls) > 1
     for e in outer:
         mine = [c for c in calls if e.start <= c.start and c.end <= e.end]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from habana_tf.card.timeline import summary
-from habana_tf.card.timeline.record import Kind
+from habana_tf.card.timeline.record import EventKind
 from tests.card.timeline.parts import CARD, KERNELS, part
 
 
 def test_kinds() -> None:
     sums = summary.totals(part())
     assert sums.seconds == pytest.approx(5e-3)
-    assert sums.by_kind[Kind.LAUNCH] == pytest.approx(2e-3) and sums.counts[Kind.LAUNCH] == 2
-    assert sums.by_kind[Kind.RESOLVE] == pytest.approx(1e-3)
+    assert sums.by_kind[EventKind.LAUNCH] == pytest.approx(2e-3) and sums.counts[EventKind.LAUNCH] == 2
+    assert sums.by_kind[EventKind.RESOLVE] == pytest.approx(1e-3)
 
 
 def test_programs_and_their_kernels() -> None:

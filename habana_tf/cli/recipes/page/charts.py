@@ -14,7 +14,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 28
 
 
 @dataclass(frozen=True)
-class Made:
+class CreatedRecipe:
     """A recipe as it came. Times in seconds."""
 
     name: str
@@ -35,7 +35,7 @@ class RunCounts:
     saved: float
 
 
-def compile_times(made: Sequence[Made]) -> Markup:
+def compile_times(made: Sequence[CreatedRecipe]) -> Markup:
     """A bar per recipe in the order in which they came; the height is its compile time."""
     top = max((m.compile_seconds for m in made), default=0.0) or 1.0
     step = (_WIDTH - _LEFT - _RIGHT) / max(len(made), 1)
@@ -47,7 +47,7 @@ def compile_times(made: Sequence[Made]) -> Markup:
     return _chart("compile time of each recipe in order of creation", _axis(top, duration), bars, _ends(made))
 
 
-def growth(made: Sequence[Made]) -> Markup:
+def growth(made: Sequence[CreatedRecipe]) -> Markup:
     """The sum of the file sizes of what is there now, over the time of creation."""
     if not made:
         return _chart("size over time", _axis(1, size), [], [])
@@ -109,9 +109,9 @@ def _axis(top: float, form: Callable[[float], str], binary: bool = False) -> lis
     return marks
 
 
-def _ends(things: Sequence[Made | RunCounts]) -> list[Markup]:
+def _ends(things: Sequence[CreatedRecipe | RunCounts]) -> list[Markup]:
     """The times at both ends."""
-    times = [t.created if isinstance(t, Made) else t.began for t in things]
+    times = [t.created if isinstance(t, CreatedRecipe) else t.began for t in things]
     if not times:
         return [tag("text", "nothing yet", x=_WIDTH / 2, y=_HEIGHT / 2, text_anchor="middle", class_="label")]
     ends = [tag("text", moment(times[0]), x=_LEFT, y=_HEIGHT - 10, class_="label")]

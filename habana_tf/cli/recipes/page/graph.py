@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.cli.output import brief, operations, size
-from habana_tf.cli.recipes.contents import Op
+from habana_tf.cli.recipes.contents import ClusterOp
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
 
 _WIDTH = 1120
@@ -21,7 +21,7 @@ _LETTER = 5.9
 _MOST_ROWS = 400
 
 
-def picture(kernels: Sequence[dict[str, Any]], ops: Sequence[Op], edges: Sequence[tuple[int, int]]) -> Markup:
+def picture(kernels: Sequence[dict[str, Any]], ops: Sequence[ClusterOp], edges: Sequence[tuple[int, int]]) -> Markup:
     """edges: (writer, reader), kernels by number."""
     shown = kernels[:_MOST_ROWS]
     shapes = [_arc(a, b) for a, b in edges if b < len(shown)]
@@ -50,7 +50,7 @@ def _arc(a: int, b: int) -> Markup:
 
 
 def _row(
-    number: int, kernel: dict[str, Any], ops: Sequence[Op], totals: dict[str, int | None], most: dict[str, int]
+    number: int, kernel: dict[str, Any], ops: Sequence[ClusterOp], totals: dict[str, int | None], most: dict[str, int]
 ) -> list[Markup]:
     top = 4 + number * _ROW
     engine = kernel["engine"]
@@ -72,7 +72,7 @@ def _row(
     return [*shapes, *_pills([ops[k] for k in kernel["ops"]], top), *_shares(kernel, totals, most, top)]
 
 
-def _pills(ops: Sequence[Op], top: float) -> list[Markup]:
+def _pills(ops: Sequence[ClusterOp], top: float) -> list[Markup]:
     """The ops of a kernel side by side, as many as there is room for."""
     shapes: list[Markup] = []
     x = float(_OPS_AT)

@@ -25,7 +25,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 @dataclass(frozen=True)
-class Drawn:
+class PicturedRecipe:
     """A recipe with pictures. sizes: of its open sizes, those that its memory plan is drawn for, and its
     time is predicted for; why: where from. times: by chip, what a launch is predicted to take; no_times: why not."""
 
@@ -46,13 +46,17 @@ class Facts:
     unusable: Sequence[Listed]
     totals: Counts
     runs: Sequence[charts.RunCounts]
-    drawn: Sequence[Drawn]
+    drawn: Sequence[PicturedRecipe]
 
 
 def page(facts: Facts) -> str:
     """The whole document."""
     rows = sorted(facts.rows, key=lambda row: header(row)["created"])
-    made = [charts.Made(o["name"], o["created"], o["compile_seconds"], r.file_bytes) for r in rows for o in [header(r)]]
+    made = [
+        charts.CreatedRecipe(o["name"], o["created"], o["compile_seconds"], r.file_bytes)
+        for r in rows
+        for o in [header(r)]
+    ]
     head = tag(
         "head",
         Markup('<meta charset="utf-8">'),
@@ -139,7 +143,7 @@ def _line(row: Listed, drawn: set[str]) -> Markup:
     )
 
 
-def _recipe(drawn: Drawn) -> Markup:
+def _recipe(drawn: PicturedRecipe) -> Markup:
     entry, of = drawn.entry, header(drawn.row)
     kernels, ops = contents.kernels(entry), contents.ops(entry)
     lazy = sum(not op.kernels for op in ops)
@@ -180,7 +184,7 @@ def _recipe(drawn: Drawn) -> Markup:
     return tag("section", *parts)
 
 
-def _predicted(drawn: Drawn) -> str:
+def _predicted(drawn: PicturedRecipe) -> str:
     if drawn.no_times:
         return f"nothing: {drawn.no_times}"
     times = [f"{chip} {brief(p.seconds or 0.0)} (bound by {p.bound})" for chip, p in drawn.times.items()]

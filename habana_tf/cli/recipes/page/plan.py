@@ -6,7 +6,7 @@ A rectangle is a buffer, as wide as the calls it lives through and as high as it
 from __future__ import annotations
 
 from habana_tf.cli.output import size
-from habana_tf.cli.recipes.contents import Block, Plan
+from habana_tf.cli.recipes.contents import Block, MemoryPlan
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
 
 _WIDTH, _HEIGHT = 1120, 300
@@ -14,7 +14,7 @@ _LEFT, _BOTTOM, _TOP = 78, 24, 8
 _COLOURS = 6
 
 
-def picture(plan: Plan) -> Markup:
+def picture(plan: MemoryPlan) -> Markup:
     """The plan of a launch."""
     total, calls = max(plan.total, 1), max(plan.launches, 1)
     column = (_WIDTH - _LEFT) / calls

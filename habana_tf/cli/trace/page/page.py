@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from habana_tf.card.timeline import card_clock, summary
-from habana_tf.card.timeline.record import Kind
+from habana_tf.card.timeline.record import EventKind
 from habana_tf.cli.output import brief, moment, operations, size
 from habana_tf.cli.recipes.page.markup import Markup, joined, tag
 from habana_tf.cli.trace.page import flame, memory, roofline, spans
@@ -63,18 +63,18 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
     return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
-def _tiles(part: dict[str, Any], found: Sequence[summary.Program]) -> Markup:
+def _tiles(part: dict[str, Any], found: Sequence[summary.ProgramTotals]) -> Markup:
     sums = summary.totals(part)
     by = sums.by_kind
-    compiling = by.get(Kind.RESOLVE, 0.0) + by.get(Kind.GRAPH_PASS, 0.0)
-    copying = sum(by.get(kind, 0.0) for kind in (Kind.TO_CARD, Kind.FROM_CARD, Kind.ON_CARD))
+    compiling = by.get(EventKind.RESOLVE, 0.0) + by.get(EventKind.GRAPH_PASS, 0.0)
+    copying = sum(by.get(kind, 0.0) for kind in (EventKind.TO_CARD, EventKind.FROM_CARD, EventKind.ON_CARD))
     tiles = [
-        (f"{sums.counts.get(Kind.LAUNCH, 0):,}", f"launches of {len(found)} programs"),
-        (brief(by.get(Kind.LAUNCH, 0.0)), "in launches on this host"),
+        (f"{sums.counts.get(EventKind.LAUNCH, 0):,}", f"launches of {len(found)} programs"),
+        (brief(by.get(EventKind.LAUNCH, 0.0)), "in launches on this host"),
         (brief(sum(p.card_seconds for p in found)), f"on {part['chip']}, as predicted"),
         (brief(compiling), "in graph passes and for recipes"),
         (brief(copying), "copying to and from HPU"),
-        *([(brief(by[Kind.SUM]), "in sums with other ranks")] if Kind.SUM in by else []),
+        *([(brief(by[EventKind.SUM]), "in sums with other ranks")] if EventKind.SUM in by else []),
     ]
     return tag("div", *(tag("div", tag("b", a), tag("span", b), class_="tile") for a, b in tiles), class_="tiles")
 
@@ -102,7 +102,7 @@ def _clock(number: int, caption: str) -> Markup:
     )
 
 
-def _program(found: Sequence[summary.Program], chip: Chip) -> list[Markup]:
+def _program(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Markup]:
     """Layers and memory of the costliest program, beside the roofline of all."""
     program = found[0]
     per = program.host_seconds / program.launches
@@ -132,7 +132,7 @@ def _program(found: Sequence[summary.Program], chip: Chip) -> list[Markup]:
     ]
 
 
-def _every_unit(found: Sequence[summary.Program], chip: Chip) -> list[Markup]:
+def _every_unit(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Markup]:
     """What the card spends its time with."""
     rows = sorted(((p, u) for p in found for u in p.units), key=lambda x: -x[1]["seconds"] * x[0].launches)
     names = ("op", "engine", "launches", "of a launch", "together", "operations", "HBM", "bound by")
@@ -145,7 +145,7 @@ def _every_unit(found: Sequence[summary.Program], chip: Chip) -> list[Markup]:
     return _table(f"On {chip.name}", said, names, set(names[2:7]), lines)
 
 
-def _every_kernel(found: Sequence[summary.Program]) -> list[Markup]:
+def _every_kernel(found: Sequence[summary.ProgramTotals]) -> list[Markup]:
     """What this host spent its time with."""
     rows = sorted(((p, k) for p in found for k in p.kernels), key=lambda x: -x[1].host_seconds)
     names = ("op", "engine on a card", "shape", "calls", "all calls", "operations", "bytes")

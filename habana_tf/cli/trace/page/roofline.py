@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import log10
 
-from habana_tf.card.timeline.summary import Program
+from habana_tf.card.timeline.summary import ProgramTotals
 from habana_tf.cli.output import brief, operations, size
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
 from habana_tf.hardware.chips import Chip
@@ -16,7 +16,7 @@ _MOST = 500
 """Units that are drawn, the costliest."""
 
 
-def picture(programs: Sequence[Program], chip: Chip) -> Markup:
+def picture(programs: Sequence[ProgramTotals], chip: Chip) -> Markup:
     """Units of work with operations and HBM traffic, as dots whose area is their predicted time in all launches."""
     every = [
         (u["flops"], u["nbytes"], u["seconds"] / p.drawn, u["seconds"] * p.launches, u)

@@ -1,20 +1,20 @@
-"""When each engine of a card works during a launch: units of work put on lanes, one lane per engine.
+"""When each engine of a card works during a launch: a list schedule of the units of work on two engines, MME and TPC.
 
-What: `ClusterTime` says how long a launch takes, not when what happens. Here the unit that can begin first is put on
-its lane, of several the one with the longest path behind it, and so on; but no more of the two engines' work lies side
-by side than the model hides. So that this is no burst at the beginning, no unit has more of its time beside the other
-engine than a share, the least one that does.
+`ClusterTime` says how long a launch takes and how much of both engines' work overlaps (`hidden`), but not when. Here
+units are scheduled one after the other: next is the one that can begin first, of several the one with the longest path
+behind it. Both engines work at the same time for no longer than the model says. To spread that overlap over the
+launch, each unit may have at most a share of its own time beside the other engine; the least share that reaches the
+overlap is found by bisection.
 
     MME  |conv1      |      |dX          |dW         |
     TPC         |sums|relu    |    |sums   |sums|
 
-A product or a kernel hands its result on in slices (`PIECES` of them): who reads it begins behind the first and ends
-behind the last. Sums over rows far apart, scans, sorts and loops hand on only when they are done.
+A product or a kernel hands its result on in `PIECES` slices: a reader begins after the first slice and ends after the
+last. A sum over rows far apart, a scan, a sort or a loop hands its result on when it is done.
 
-Invariants: no two units overlap on one lane; no unit begins before what it reads (its first slice) is there, or ends
-before the last slice of that is there and its own last slice of work is done; at every moment some engine works; the
-last unit ends when the launch does. The engines' overlap adds up to `ClusterTime.hidden`: where the graph does not have
-so much that can lie side by side, all units are drawn shorter by the same factor (`Lanes.drawn`), and that is said.
+Invariants: units of one engine do not overlap; no unit begins before the first slice of what it reads, or ends before
+the last; some engine works at every moment; the last unit ends when the launch does. Where the graph allows less
+overlap than the model assumes, all units are shortened by one factor, `EngineSchedule.drawn`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LOOK = 3
 
 
 @dataclass(frozen=True)
-class Lanes:
+class EngineSchedule:
     """starts, seconds: of each unit, by its index. overlap: seconds in which both engines work. drawn: what the units'
     own seconds were multiplied by; less than 1 only where the model hides more than the graph lets lie side by side."""
 
@@ -47,7 +47,7 @@ class Lanes:
     drawn: float
 
 
-class _Lane:
+class _Engine:
     """An engine's units in order of time, and how long it has worked at any moment."""
 
     def __init__(self) -> None:
@@ -80,8 +80,8 @@ class _Lane:
         return self.edges[k] - (self._worked[k] - before) if 0 < k < len(self.edges) else 0.0
 
 
-def lanes(time: ClusterTime) -> Lanes:
-    """The units of a launch on their lanes."""
+def engine_schedule(time: ClusterTime) -> EngineSchedule:
+    """The schedule of a launch's units."""
     reads = _reads(time.units)
     behind = _behind(time.units, reads)
     enough = time.hidden * (1 - 1e-9)
@@ -89,7 +89,9 @@ def lanes(time: ClusterTime) -> Lanes:
     if overlap < enough:
         whole = sum(u.seconds for u in time.units) - overlap
         drawn = time.seconds / whole
-        return Lanes([at * drawn for at in starts], [u.seconds * drawn for u in time.units], overlap * drawn, drawn)
+        return EngineSchedule(
+            [at * drawn for at in starts], [u.seconds * drawn for u in time.units], overlap * drawn, drawn
+        )
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
         share = (low + high) / 2
@@ -98,7 +100,7 @@ def lanes(time: ClusterTime) -> Lanes:
             low = share
         else:
             high, starts, overlap = share, tried, reached
-    return Lanes(starts, [u.seconds for u in time.units], overlap, 1.0)
+    return EngineSchedule(starts, [u.seconds for u in time.units], overlap, 1.0)
 
 
 def _behind(units: Sequence[UnitTime], reads: Sequence[Sequence[tuple[int, bool]]]) -> list[float]:
@@ -146,7 +148,7 @@ def _placed(
             readers[maker].append(index)
     missing = [len(makers) for makers in reads]
     there = [0.0] * len(units)
-    engines = {True: _Lane(), False: _Lane()}
+    engines = {True: _Engine(), False: _Engine()}
     waiting: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
     able: dict[bool, list[tuple[float, int]]] = {True: [], False: []}
     for index, count in enumerate(missing):
@@ -181,7 +183,7 @@ def _placed(
     return starts, total
 
 
-def _first(other: _Lane, earliest: float, seconds: float, allowed: float) -> float:
+def _first(other: _Engine, earliest: float, seconds: float, allowed: float) -> float:
     """A moment from which a span of so many seconds has no more than `allowed` beside it, and so much if there is so
     much; the first such moment, or nearly."""
     beside = other.beside(earliest, seconds)

@@ -1,4 +1,4 @@
-"""Units on their lanes: what must hold of any launch, and moments worked out by hand."""
+"""The schedule of a launch's units: what must hold of any launch, and moments worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from habana_tf.card.model.cluster_time import ClusterTime, cluster_time
+from habana_tf.card.model.engine_schedule import PIECES, EngineSchedule, engine_schedule
 from habana_tf.card.model.kernels import in_slices
-from habana_tf.card.model.lanes import PIECES, Lanes, lanes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.parameters import FITTED, Parameters
 from habana_tf.hardware.chips import Chip, chip, chips
@@ -30,7 +30,7 @@ def overlap(spans: list[tuple[float, float]], others: list[tuple[float, float]])
     return sum(max(0.0, min(a[1], b[1]) - max(a[0], b[0])) for a, b in pairs)
 
 
-def check(time: ClusterTime, on: Lanes) -> None:
+def check(time: ClusterTime, on: EngineSchedule) -> None:
     """What the module's docstring says."""
     exact = {"rel": 1e-9, "abs": 1e-15}
     tiny = 1e-9 * time.seconds
@@ -62,7 +62,7 @@ def check(time: ClusterTime, on: Lanes) -> None:
 def test_a_kernel_begins_while_its_product_works(known: Chip) -> None:
     for rows in (64, 4096, 65536):
         time = timed(product_and_relu(rows), FITTED, known)
-        on = lanes(time)
+        on = engine_schedule(time)
         check(time, on)
         product, kernel = time.units
         assert on.drawn == 1.0 and on.starts[0] == 0.0
@@ -71,7 +71,7 @@ def test_a_kernel_begins_while_its_product_works(known: Chip) -> None:
 
 def test_nothing_hidden_is_one_after_the_other() -> None:
     time = timed(product_and_relu(), replace(PLAIN, hidden=0.0))
-    on = lanes(time)
+    on = engine_schedule(time)
     assert on.starts == [0.0, pytest.approx(time.units[0].seconds)] and on.overlap == 0.0
 
 
@@ -83,7 +83,7 @@ def test_what_waits_for_a_whole_sum_lies_beside_nothing() -> None:
     total = b.reshape(b.reduce("sum", x, (0,)), (1, 1024))
     lowered = cluster(b, [total, b.contract(total, w, MATMUL)], [1])
     time = timed(lowered)
-    on = lanes(time)
+    on = engine_schedule(time)
     check(time, on)
     assert on.overlap == 0.0 and 0.5 < on.drawn < 1.0
     assert on.drawn == pytest.approx(time.seconds / (time.matrix + time.vector))
@@ -100,7 +100,7 @@ def test_work_that_depends_on_nothing_fills_the_other_lane() -> None:
     kernels = [b.map("exp", b.input((64, 512 + 128 * k), DType.F32)) for k in range(4)]
     lowered = cluster(b, [*products[1:], *kernels], [2, 3, 4, 5, 6])
     time = timed(lowered, replace(PLAIN, hidden=1.0))
-    on = lanes(time)
+    on = engine_schedule(time)
     check(time, on)
     assert time.vector < time.matrix == pytest.approx(time.seconds) and on.drawn == 1.0
 
@@ -114,7 +114,7 @@ def test_no_burst_at_the_beginning() -> None:
         y = b.map("tanh", b.contract(y, b.input((1024, 1024), DType.BF16), MATMUL))
         ops += [y.src[0], y]
     time = timed(cluster(b, ops, [15]), FITTED)
-    on = lanes(time)
+    on = engine_schedule(time)
     check(time, on)
     spans = [(at, at + took) for at, took in zip(on.starts, on.seconds, strict=True)]
     halves = [overlap([s for s in spans[0::2] if lo <= s[0] < hi], spans[1::2])
@@ -148,7 +148,7 @@ def test_a_training_step_in_fp32_and_bf16() -> None:
         for known, parameters in itertools.product(chips(), (FITTED, replace(FITTED, launch=0.0))):
             for lowered in found.launches:
                 time = timed(lowered, parameters, known)
-                check(time, lanes(time))
+                check(time, engine_schedule(time))
         assert any(len(x.cluster.nodes) > 50 for x in found.launches)
 
 
@@ -162,7 +162,7 @@ def test_published_networks() -> None:
         for lowered in fidelity.launches(network, batch):
             for known in chips():
                 time = timed(lowered, FITTED, known)
-                on = lanes(time)
+                on = engine_schedule(time)
                 check(time, on)
                 least = 0.98 if (network, known.name) == ("EfficientNet-B0", "gaudi") else 1.0  # docs/timeline.md
                 assert on.drawn >= least, (network, known.name)

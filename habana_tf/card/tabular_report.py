@@ -1,4 +1,4 @@
-"""What reports of tables have in common: printed, in a notebook, by rich, as JSON."""
+"""What reports that consist of tables have in common: `print`, notebooks, rich and JSON."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from abc import abstractmethod
 from html import escape
 from typing import Any
 
-__all__ = ["Drawn"]
+__all__ = ["TabularReport"]
 
 WIDTH = 120
 
 
-class Drawn:
+class TabularReport:
     """A report that is drawn by rich. Who has one says its `tables`, and what it is as data."""
 
     @abstractmethod

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
-from habana_tf.card.drawn import Drawn
+from habana_tf.card.tabular_report import TabularReport
 
 
-class Report(Drawn):
+class Report(TabularReport):
     def tables(self) -> Any:
         from rich.table import Table
 
