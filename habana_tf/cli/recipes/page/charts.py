@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log2, log10
 
 from habana_tf.cli.output import duration, moment, size
-from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
+from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
 
 _WIDTH, _HEIGHT = 370, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 28
@@ -44,13 +44,14 @@ def compile_times(made: Sequence[CreatedRecipe]) -> Markup:
              f"{m.name}: {duration(m.compile_seconds)}, {moment(m.created)}")
         for k, m in enumerate(made)
     ]  # fmt: skip
-    return _chart("compile time of each recipe in order of creation", _axis(top, duration), bars, _ends(made))
+    label = "compile time of each recipe in order of creation"
+    return svg(_WIDTH, _HEIGHT, *_axis(top, duration), *bars, *_ends(made), label=label)
 
 
 def growth(made: Sequence[CreatedRecipe]) -> Markup:
     """The sum of the file sizes of what is there now, over the time of creation."""
     if not made:
-        return _chart("size over time", _axis(1, size), [], [])
+        return svg(_WIDTH, _HEIGHT, *_axis(1, size), label="size over time")
     first, last = made[0].created, made[-1].created
     span = (last - first) or 1.0
     total = sum(m.file_bytes for m in made)
@@ -67,7 +68,8 @@ def growth(made: Sequence[CreatedRecipe]) -> Markup:
     line = " ".join(f"{x:.1f},{_y(y):.1f}" for x, y in points)
     area = f"{_LEFT},{_y(0):.1f} {line} {_WIDTH - _RIGHT},{_y(0):.1f}"
     shapes = [tag("polygon", points=area, class_="area"), tag("polyline", points=line, class_="line"), *marks]
-    return _chart("size of the recipes over time", _axis(total, size, binary=True), shapes, _ends(made))
+    axis = _axis(total, size, binary=True)
+    return svg(_WIDTH, _HEIGHT, *axis, *shapes, *_ends(made), label="size of the recipes over time")
 
 
 def history(runs: Sequence[RunCounts]) -> Markup:
@@ -81,7 +83,8 @@ def history(runs: Sequence[RunCounts]) -> Markup:
                 f"{duration(run.spent)} spent, {duration(run.saved)} saved")  # fmt: skip
         bars.append(_bar(x, step, 0, run.hits / top, "hit", text))
         bars.append(_bar(x, step, run.hits / top, run.misses / top, "miss", text))
-    return _chart("hits and misses of each run", _axis(top, lambda n: f"{n:.3g}"), bars, _ends(runs))
+    axis = _axis(top, lambda n: f"{n:.3g}")
+    return svg(_WIDTH, _HEIGHT, *axis, *bars, *_ends(runs), label="hits and misses of each run")
 
 
 def _bar(x: float, step: float, start: float, height: float, kind: str, text: str) -> Markup:
@@ -100,11 +103,10 @@ def _axis(top: float, form: Callable[[float], str], binary: bool = False) -> lis
     raw = top / 4
     power = 10.0 ** floor(log10(raw))
     step = 2.0 ** ceil(log2(raw)) if binary else next(power * m for m in (1, 2, 5, 10) if power * m >= raw)
-    marks, value = [], 0.0
+    marks: list[Markup] = []
+    value = 0.0
     while value <= top * 1.0001:
-        y = _y(value / top)
-        marks.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y, y2=y, class_="grid"))
-        marks.append(tag("text", form(value), x=_LEFT - 6, y=y + 4, text_anchor="end", class_="label"))
+        marks += level(form(value), _y(value / top), _LEFT, _WIDTH - _RIGHT)
         value += step
     return marks
 
@@ -120,7 +122,3 @@ def _ends(things: Sequence[CreatedRecipe | RunCounts]) -> list[Markup]:
             tag("text", moment(times[-1]), x=_WIDTH - _RIGHT, y=_HEIGHT - 10, text_anchor="end", class_="label")
         )
     return ends
-
-
-def _chart(label: str, axis: list[Markup], shapes: list[Markup], ends: list[Markup]) -> Markup:
-    return svg(_WIDTH, _HEIGHT, *axis, *shapes, *ends, label=label)

@@ -12,7 +12,7 @@ from habana_tf.cli.output import brief, duration, moment, operations, size
 from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text, plain, shortened, tensors
 from habana_tf.cli.recipes.page import charts, graph, plan
-from habana_tf.cli.recipes.page.markup import Markup, joined, tag
+from habana_tf.cli.recipes.page.markup import Markup, document, figure, joined, table, tag, tiles
 from habana_tf.cli.recipes.page.style import STYLE
 from habana_tf.hardware.chips import chip
 from habana_tf.hardware.roofline import said
@@ -57,37 +57,30 @@ def page(facts: Facts) -> str:
         for r in rows
         for o in [header(r)]
     ]
-    head = tag(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
-        Markup('<meta name="viewport" content="width=device-width">'),
-        tag("title", f"Recipes in {facts.root}"),
-        tag("style", Markup(STYLE)),
-    )
-    body = tag(
-        "body",
+    return document(
+        f"Recipes in {facts.root}",
+        STYLE,
+        _POLICY,
         tag("h1", "Recipe cache"),
         tag("p", f"{facts.root}, {moment(time.time())}", class_="quiet"),
         _tiles(facts),
         tag(
             "div",
-            _figure("Compile time of each recipe, oldest first", charts.compile_times(made)),
-            _figure("Size of what is there, by time of creation", charts.growth(made)),
-            _figure("Hits (green) and misses (red) of each run in the journal", charts.history(facts.runs)),
+            figure("Compile time of each recipe, oldest first", charts.compile_times(made)),
+            figure("Size of what is there, by time of creation", charts.growth(made)),
+            figure("Hits (green) and misses (red) of each run in the journal", charts.history(facts.runs)),
             class_="charts",
         ),
         tag("h2", "Recipes"),
         *_tables(facts),
         *(_recipe(drawn) for drawn in facts.drawn),
     )
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
 def _tiles(facts: Facts) -> Markup:
     t = facts.totals
     asked = t.disk_hits + t.misses
-    tiles = [
+    return tiles([
         (str(len(facts.rows)), "recipes"),
         (size(sum(row.file_bytes for row in facts.rows)), "on disk"),
         (str(len(facts.runs)), "runs in the journal"),
@@ -95,12 +88,7 @@ def _tiles(facts: Facts) -> Markup:
         (duration(t.compile_seconds), f"spent on {t.compiled} compilations"),
         (duration(t.saved_seconds), "saved"),
         (str(t.corrupt + t.refused + len(facts.unusable)), "damaged or not believed"),
-    ]
-    return tag("div", *(tag("div", tag("b", a), tag("span", b), class_="tile") for a, b in tiles), class_="tiles")
-
-
-def _figure(caption: str, picture: Markup) -> Markup:
-    return tag("figure", tag("figcaption", caption), picture)
+    ])  # fmt: skip
 
 
 def _tables(facts: Facts) -> list[Markup]:
@@ -121,8 +109,7 @@ def _tables(facts: Facts) -> list[Markup]:
 
 def _table(lines: Sequence[Markup]) -> Markup:
     names = ("name", "key", "ops", "inputs", "kernels", "size", "compile time", "last use")
-    heading = tag("tr", *(tag("th", name, class_="n" if name in ("size", "compile time") else None) for name in names))
-    return tag("div", tag("table", tag("thead", heading), tag("tbody", *lines)), class_="wide")
+    return table(names, ("size", "compile time"), lines)
 
 
 def _line(row: Listed, drawn: set[str]) -> Markup:
@@ -171,7 +158,7 @@ def _recipe(drawn: PicturedRecipe) -> Markup:
     parts = [
         tag("h2", of["name"], tag("small", f" {of['digest'][:KEY_DIGITS]}"), id=of["digest"][:KEY_DIGITS]),
         listed,
-        _figure(became, tag("div", graph.picture(kernels, ops, contents.edges(entry)), class_="tall")),
+        figure(became, tag("div", graph.picture(kernels, ops, contents.edges(entry)), class_="tall")),
     ]
     if memory is not None and memory.blocks:
         values = ", ".join(f"s{k} = {n}" for k, n in enumerate(drawn.sizes))
@@ -180,7 +167,7 @@ def _recipe(drawn: PicturedRecipe) -> Markup:
             f"The workspace over {memory.launches} kernel calls: {len(memory.blocks)} buffers in {size(memory.total)}, "
             f"at most {size(memory.peak)} alive at once (line).{drawn_for}"
         )
-        parts.append(_figure(caption, plan.picture(memory)))
+        parts.append(figure(caption, plan.picture(memory)))
     return tag("section", *parts)
 
 

@@ -6,8 +6,8 @@ A rectangle is a buffer, as wide as the calls it lives through and as high as it
 from __future__ import annotations
 
 from habana_tf.cli.output import size
-from habana_tf.cli.recipes.contents import Block, MemoryPlan
-from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
+from habana_tf.cli.recipes.contents import MemoryPlan
+from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
 
 _WIDTH, _HEIGHT = 1120, 300
 _LEFT, _BOTTOM, _TOP = 78, 24, 8
@@ -23,23 +23,17 @@ def picture(plan: MemoryPlan) -> Markup:
     def y(offset: float) -> float:
         return _TOP + high * (1 - offset / total)
 
-    shapes = []
+    shapes: list[Markup] = []
     for k in range(5):
         at = total * k / 4
-        shapes.append(tag("line", x1=_LEFT, x2=_WIDTH, y1=y(at), y2=y(at), class_="grid"))
-        shapes.append(tag("text", size(at), x=_LEFT - 6, y=y(at) + 4, text_anchor="end", class_="label"))
+        shapes += level(size(at), y(at), _LEFT, _WIDTH)
     for number, block in enumerate(sorted(plan.blocks, key=lambda b: (b.first, b.offset))):
+        about = f"{size(block.nbytes)} at offset {block.offset}, alive from kernel call {block.first} to {block.last}"
         shapes.append(
-            tag(
-                "rect",
-                tip(_text(block)),
-                x=_LEFT + block.first * column,
-                y=y(block.offset + block.nbytes),
-                width=(block.last - block.first + 1) * column,
-                height=max(high * block.nbytes / total, 0.5),
-                class_=f"buffer b{number % _COLOURS}",
-            )
-        )
+            tag("rect", tip(about), x=_LEFT + block.first * column, y=y(block.offset + block.nbytes),
+                width=(block.last - block.first + 1) * column, height=max(high * block.nbytes / total, 0.5),
+                class_=f"buffer b{number % _COLOURS}")
+        )  # fmt: skip
     alive = plan.alive()
     line = " ".join(
         f"{_LEFT + (k + end) * column:.1f},{y(n):.1f}" for k, n in enumerate(alive) for end in (0, 1)
@@ -50,9 +44,3 @@ def picture(plan: MemoryPlan) -> Markup:
         x = _LEFT + (k + 0.5) * column
         shapes.append(tag("text", str(k), x=x, y=_HEIGHT - 8, text_anchor="middle", class_="label"))
     return svg(_WIDTH, _HEIGHT, *shapes, label="buffers of the workspace over the kernel calls")
-
-
-def _text(block: Block) -> str:
-    return (
-        f"{size(block.nbytes)} at offset {block.offset}, alive from kernel call {block.first} to {block.last}"
-    )  # fmt: skip

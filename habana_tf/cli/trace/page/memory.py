@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.cli.output import brief, size
-from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
+from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
 
 _WIDTH, _HEIGHT = 380, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 10, 12, 34
@@ -28,11 +28,9 @@ def picture(card: dict[str, Any], memory: str, room: int) -> Markup:
     def y(held: float) -> float:
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - held / top)
 
-    shapes = []
+    shapes: list[Markup] = []
     for k in range(5):
-        shapes.append(tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y(top * k / 4), y2=y(top * k / 4), class_="grid"))
-        shapes.append(tag("text", size(top * k / 4), x=_LEFT - 4, y=y(top * k / 4) + 3, text_anchor="end",
-                          class_="label"))  # fmt: skip
+        shapes += level(size(top * k / 4), y(top * k / 4), _LEFT, _WIDTH - _RIGHT)
         shapes.append(tag("text", brief(end * k / 4) if k else "0", x=x(end * k / 4), y=_HEIGHT - _BOTTOM + 13,
                           text_anchor="end" if k == 4 else "middle", class_="label"))  # fmt: skip
     until = [at for at, _ in changes[1:]] + [end]

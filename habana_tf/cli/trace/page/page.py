@@ -11,7 +11,7 @@ from typing import Any
 from habana_tf.card.timeline import card_clock, summary
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.cli.output import brief, moment, operations, size
-from habana_tf.cli.recipes.page.markup import Markup, joined, tag
+from habana_tf.cli.recipes.page.markup import Markup, document, figure, joined, table, tag, tiles
 from habana_tf.cli.trace.page import flame, memory, roofline, spans
 from habana_tf.cli.trace.page.script import SCRIPT
 from habana_tf.cli.trace.page.style import STYLE
@@ -33,16 +33,10 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
     found = summary.programs(first)
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-    head = tag(
-        "head",
-        Markup('<meta charset="utf-8">'),
-        Markup(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
-        Markup('<meta name="viewport" content="width=device-width">'),
-        tag("title", f"Timeline of {first['command']}"),
-        tag("style", Markup(STYLE)),
-    )
-    body = tag(
-        "body",
+    return document(
+        f"Timeline of {first['command']}",
+        STYLE,
+        policy,
         tag("h1", "Timeline"),
         tag("p", f"{first['command']}, {moment(time.time())}. {spans.said(parts)}.", class_="quiet"),
         _tiles(first, found),
@@ -60,7 +54,6 @@ def page(parts: Sequence[dict[str, Any]]) -> str:
         spans.embedded(parts),
         tag("script", Markup(SCRIPT)),
     )  # fmt: skip
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en") + "\n"
 
 
 def _tiles(part: dict[str, Any], found: Sequence[summary.ProgramTotals]) -> Markup:
@@ -68,15 +61,14 @@ def _tiles(part: dict[str, Any], found: Sequence[summary.ProgramTotals]) -> Mark
     by = sums.by_kind
     compiling = by.get(EventKind.RESOLVE, 0.0) + by.get(EventKind.GRAPH_PASS, 0.0)
     copying = sum(by.get(kind, 0.0) for kind in (EventKind.TO_CARD, EventKind.FROM_CARD, EventKind.ON_CARD))
-    tiles = [
+    return tiles([
         (f"{sums.counts.get(EventKind.LAUNCH, 0):,}", f"launches of {len(found)} programs"),
         (brief(by.get(EventKind.LAUNCH, 0.0)), "in launches on this host"),
         (brief(sum(p.card_seconds for p in found)), f"on {part['chip']}, as predicted"),
         (brief(compiling), "in graph passes and for recipes"),
         (brief(copying), "copying to and from HPU"),
         *([(brief(by[EventKind.SUM]), "in sums with other ranks")] if EventKind.SUM in by else []),
-    ]
-    return tag("div", *(tag("div", tag("b", a), tag("span", b), class_="tile") for a, b in tiles), class_="tiles")
+    ])  # fmt: skip
 
 
 def _unpredicted(parts: Sequence[dict[str, Any]]) -> list[Markup]:
@@ -116,10 +108,10 @@ def _program(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Markup]
         said += f", {brief(card['seconds'])} on {chip.name} as predicted"
         said += f"; for {brief(card['hidden'])} of these MME and TPC both work."
         charts = [
-            _figure(f"Layers, by the time that {chip.name}'s engines take, as predicted",
+            figure(f"Layers, by the time that {chip.name}'s engines take, as predicted",
                     flame.picture(program.by_card(), program.launches)),
-            _figure("HBM in use: inputs, variables, tensors", memory.picture(card, "hbm", chip.hbm_bytes)),
-            _figure("SRAM in use: slices handed on within bundles", memory.picture(card, "sram", chip.sram_bytes)),
+            figure("HBM in use: inputs, variables, tensors", memory.picture(card, "hbm", chip.hbm_bytes)),
+            figure("SRAM in use: slices handed on within bundles", memory.picture(card, "sram", chip.sram_bytes)),
         ]  # fmt: skip
     here = flame.picture(program.by_host(), program.launches)
     caption = f"Roofline of all units of work on {chip.name}; a larger dot takes longer there"
@@ -127,8 +119,8 @@ def _program(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Markup]
         tag("h2", "The costliest launch"),
         tag("p", said),
         *charts[:1],
-        _figure("Layers, by the time their kernels took on this host", here),
-        tag("div", *charts[1:], _figure(caption, roofline.picture(found, chip)), class_="charts"),
+        figure("Layers, by the time their kernels took on this host", here),
+        tag("div", *charts[1:], figure(caption, roofline.picture(found, chip)), class_="charts"),
     ]
 
 
@@ -169,14 +161,5 @@ def _table(
     if not rows:
         return []
     side = ["n" if name in right else None for name in names]
-    heading = tag("tr", *(tag("th", name, class_=each) for name, each in zip(names, side, strict=True)))
     lines = [tag("tr", *(tag("td", text, class_=each) for text, each in zip(row, side, strict=True))) for row in rows]
-    return [
-        tag("h2", title),
-        tag("p", said, class_="quiet"),
-        tag("div", tag("table", tag("thead", heading), tag("tbody", *lines)), class_="wide"),
-    ]
-
-
-def _figure(caption: str, picture: Markup) -> Markup:
-    return tag("figure", tag("figcaption", caption), picture)
+    return [tag("h2", title), tag("p", said, class_="quiet"), table(names, right, lines)]

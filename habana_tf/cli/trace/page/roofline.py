@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import log10
 
 from habana_tf.card.timeline.summary import ProgramTotals
 from habana_tf.cli.output import brief, operations, size
-from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
+from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
 from habana_tf.hardware.chips import Chip
 
 _WIDTH, _HEIGHT = 380, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 34
 _MOST = 500
 """Units that are drawn, the costliest."""
+_Scale = Callable[[float], float]
+"""From a value to its place on the page."""
 
 
 def picture(programs: Sequence[ProgramTotals], chip: Chip) -> Markup:
@@ -56,22 +58,16 @@ def picture(programs: Sequence[ProgramTotals], chip: Chip) -> Markup:
     return svg(_WIDTH, _HEIGHT, *shapes, label="operations per second over operations per byte of every unit of work")
 
 
-def _grid(x: object, y: object, low: float, high: float, bottom: float, top: float) -> list[Markup]:
+def _grid(x: _Scale, y: _Scale, low: float, high: float, bottom: float, top: float) -> list[Markup]:
     shapes: list[Markup] = []
-    assert callable(x) and callable(y)
     for power in range(-3, 7):
         if low <= 10.0**power <= high:
-            shapes.append(
-                tag("line", x1=x(10.0**power), x2=x(10.0**power), y1=_TOP, y2=_HEIGHT - _BOTTOM, class_="grid")
-            )
-            shapes.append(tag("text", f"{10.0**power:g}", x=x(10.0**power), y=_HEIGHT - _BOTTOM + 13,
+            at = x(10.0**power)
+            shapes.append(tag("line", x1=at, x2=at, y1=_TOP, y2=_HEIGHT - _BOTTOM, class_="grid"))
+            shapes.append(tag("text", f"{10.0**power:g}", x=at, y=_HEIGHT - _BOTTOM + 13,
                               text_anchor="middle", class_="label"))  # fmt: skip
     for power in range(6, 17):
         if bottom <= 10.0**power <= top:
-            shapes.append(
-                tag("line", x1=_LEFT, x2=_WIDTH - _RIGHT, y1=y(10.0**power), y2=y(10.0**power), class_="grid")
-            )
-            shapes.append(tag("text", f"{operations(10.0**power)}/s", x=_LEFT - 4, y=y(10.0**power) + 3,
-                              text_anchor="end", class_="label"))  # fmt: skip
+            shapes += level(f"{operations(10.0**power)}/s", y(10.0**power), _LEFT, _WIDTH - _RIGHT)
     shapes.append(tag("text", "operations per byte", x=_WIDTH / 2, y=_HEIGHT - 6, text_anchor="middle", class_="label"))
     return shapes
