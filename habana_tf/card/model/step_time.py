@@ -18,7 +18,7 @@ from habana_tf.card.model.kernels import nbytes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.memory import CATEGORIES, hbm_by_category
 from habana_tf.card.model.network import exposed_seconds
-from habana_tf.card.model.parameters import FITTED, Parameters
+from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.model.roles import Roles, roles
 from habana_tf.hardware.chips import Chip
 
@@ -53,9 +53,8 @@ class StepTime:
 
 
 def step_time(
-    chip: Chip, launches: Sequence[Lowered], cards: int = 1, copied: int = 0, by_host: bool = False,
-    parameters: Parameters = FITTED,
-) -> StepTime:  # fmt: skip
+    chip: Chip, launches: Sequence[Lowered], cards: int = 1, copied: int = 0, by_host: bool = False
+) -> StepTime:
     """The step that launches these clusters in order, on so many cards each.
 
     copied: bytes that cross PCIe in a step. by_host: see `network.sum_seconds`.
@@ -64,7 +63,7 @@ def step_time(
     memory = dict.fromkeys(CATEGORIES, 0)
     start = 0.0
     for lowered in launches:
-        time = cluster_time(chip, lowered.program, frozenset(lowered.made.values()), parameters)
+        time = cluster_time(chip, lowered.program, frozenset(lowered.made.values()), FITTED)
         found = roles(lowered, [u.unit for u in time.units])
         ready += gradient_times(time, found, start)
         for category, bytes_ in hbm_by_category(chip, lowered, time, found).items():
@@ -73,8 +72,8 @@ def step_time(
         clusters.append(time)
         grown.append(growth(chip, lowered, time))
         start += time.seconds
-    busy, alone = exposed_seconds(chip, ready, cards, parameters.launch, by_host)
-    waiting = start * parameters.skew * math.log2(cards)
+    busy, alone = exposed_seconds(chip, ready, cards, FITTED.launch, by_host)
+    waiting = start * FITTED.skew * math.log2(cards)
     return StepTime(
         chip, cards, clusters, start, busy, alone, waiting, copied / chip.pcie_bandwidth, memory, tuple(grown)
     )
