@@ -51,7 +51,7 @@ def describe(body: Body, times: int = 1) -> dict[str, Any]:
     }
 
 
-def describe_copy(body: Body, source: Node, times: int = 1) -> dict[str, Any]:
+def describe_copy(body: Body, source: Node, times: int) -> dict[str, Any]:
     """The row of a copy of an operand that is made for a product in a loop, before the first iteration."""
     nbytes = ext.mul(source.numel, 2 * source.dtype.bytes)
     return {

@@ -61,7 +61,6 @@ class Primitive(ABC):
 
     engine = "TPC"
     is_view = False  # its elements are those of its sources
-    one_to_one = False  # each element of its source stands in it once
     in_pieces = False  # several loops store a part of it each
 
     def __init_subclass__(cls, of: Op | None = None) -> None:
@@ -225,8 +224,6 @@ class _Gather(Inline, of=Op.GATHER):
 
 
 class _Reshape(IndexView, of=Op.RESHAPE):
-    one_to_one = True
-
     def needs_in_memory(self, node: Node) -> Sequence[Node]:
         return node.src if in_memory_order(node) else ()
 
@@ -243,8 +240,6 @@ class _Expand(IndexView, of=Op.EXPAND):
 
 
 class _Permute(IndexView, of=Op.PERMUTE):
-    one_to_one = True
-
     def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
         return tuple(i for _, i in sorted(zip(node.arg, index, strict=True))), ()
 

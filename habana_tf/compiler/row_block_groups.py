@@ -301,13 +301,13 @@ def _is_small(group: Group, node: Node) -> bool:
 
 def _give(group: Group, at: At) -> bool:
     """Makes it an input, if it can be."""
-    good = _can_be_given(group, at)
+    good = _can_be_given(at)
     if good:
         group.inputs[at] = None
     return good
 
 
-def _can_be_given(group: Group, at: At) -> bool:
+def _can_be_given(at: At) -> bool:
     node, cuts = at
     if not all(isinstance(n, int) for n in node.shape):
         return False
@@ -319,7 +319,7 @@ def _fits(group: Group, end: Node, wide: int, cuts: Cuts) -> bool:
     """Takes an end in, if its other operand can be given and its result has more than one row."""
     group.ends[end] = wide, cuts
     other, result = group.end_cuts(end)
-    good = _can_be_given(group, (end.src[1 - wide], other)) and (
+    good = _can_be_given((end.src[1 - wide], other)) and (
         result[-1] is not None or any(n != 1 for k, n in enumerate(end.shape) if k not in result)
     )
     if not good:

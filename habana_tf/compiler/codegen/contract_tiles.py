@@ -233,7 +233,7 @@ def _pays(c: Canonical, target: Target) -> bool:
     return 1 + COPY * (1 / min(rows, SIDE) + 1 / min(columns, SIDE)) < target.strided_rows
 
 
-def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: bool = False) -> Plan:
+def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: bool) -> Plan:
     """The cut of a contraction whose lanes do not run along columns; dot: whether bf16 is multiplied in pairs where
     lanes run along the sum."""
     t, rows, depth = narrow_tiling(c, target, lanes), points(c.m), points(c.k)
