@@ -219,7 +219,7 @@ class _Behind:
                 self.rows[key] = row, rows
                 del draft.stacked[key]
         for k, added in sums.items():
-            if added.op is Op.CONTRACT and all(self._varies(s, core) for s in added.src):
+            if added.op is Op.CONTRACT and all(self._varies(s) for s in added.src):
                 cut = self._cut(added.src[0], core) and self._cut(added.src[1], core)
             else:
                 cut = added.op is Op.REDUCE and added.arg[0] == "sum" and self._cut(added, core)
@@ -250,7 +250,7 @@ class _Behind:
             return None
         return None if value.inner in Program([], [*others, added]).nodes() else added
 
-    def _varies(self, node: Node, core: Collection[Node]) -> bool:
+    def _varies(self, node: Node) -> bool:
         """Whether a node is another one in each iteration."""
         sliced = {inner for _, inner, _ in self.draft.sliced}
         states = {v.inner for v in self.draft.carried.values()}
