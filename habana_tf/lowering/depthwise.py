@@ -27,11 +27,11 @@ def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Ex
     return spatial.axes_of(c, x_shape[1:3], [size_of(c, n, "the shape of the filter") for n in w_shape[:2]])
 
 
-def _per_channel(c: Lowering, w: Node, axes: Sequence[Axis], lead: int) -> Node:
-    """w[KH, KW, C, M] as float32 [1 x lead, C, M, K..] without kernel axes of size 1."""
+def _per_channel(c: Lowering, w: Node, axes: Sequence[Axis]) -> Node:
+    """w[KH, KW, C, M] as float32 [1, 1, 1, C, M, K..] without kernel axes of size 1."""
     k = [a.kernel for a in axes if a.kernel > 1]
     w = c.b.permute(c.b.reshape(w, [*k, *w.shape[2:]]), [len(k), len(k) + 1, *range(len(k))])
-    return c.b.reshape(c.b.cast(w, w.dtype.accumulator), [1] * lead + list(w.shape))
+    return c.b.reshape(c.b.cast(w, w.dtype.accumulator), [1, 1, 1, *w.shape])
 
 
 def _with_multiplier(c: Lowering, view: Node, m: int) -> Node:
@@ -51,7 +51,7 @@ def depthwise(c: Lowering) -> Node:
     if 0 in shape[1:]:
         return c.b.const(0, x.dtype, shape)
     view = _with_multiplier(c, spatial.windows(c.b, x, axes), 1)
-    terms = c.b.binary("mul", view, _per_channel(c, w, axes, 3))
+    terms = c.b.binary("mul", view, _per_channel(c, w, axes))
     return c.b.cast(c.b.reshape(c.b.reduce("sum", terms, range(5, terms.rank)), shape), x.dtype)
 
 
@@ -73,7 +73,7 @@ def depthwise_input_gradient(c: Lowering) -> Node:
         return c.b.const(0, dy.dtype, shape)
     view = _with_multiplier(c, spatial.spread(c.b, dy, axes), _filter(w)[1])
     turned = c.b.reverse(w, (0, 1))
-    terms = c.b.binary("mul", view, _per_channel(c, turned, axes, 3))
+    terms = c.b.binary("mul", view, _per_channel(c, turned, axes))
     return c.b.cast(c.b.reduce("sum", terms, range(4, terms.rank)), dy.dtype)
 
 

@@ -100,14 +100,11 @@ def gather_nd(c: Lowering) -> Node:
 # -- scatters -------------------------------------------------------------------------------------------------
 
 
-def scatter_wide(
-    c: Lowering, base: Node, updates: Node, coords: Sequence[Node], kind: str, axes: Sequence[int] | None = None
-) -> Node:
+def scatter_wide(c: Lowering, base: Node, updates: Node, coords: Sequence[Node], kind: str) -> Node:
     """SCATTER over the leading axes; sums of short floats are kept in float32 and rounded once."""
     b, dtype = c.b, base.dtype
     wide = dtype if kind == "set" else dtype.accumulator
-    places = range(len(coords)) if axes is None else axes
-    return b.cast(b.scatter(b.cast(base, wide), b.cast(updates, wide), coords, places, kind), dtype)
+    return b.cast(b.scatter(b.cast(base, wide), b.cast(updates, wide), coords, range(len(coords)), kind), dtype)
 
 
 def passed_over(c: Lowering, updates: Node, kind: str) -> Node:

@@ -15,10 +15,10 @@ from habana_tf.lowering.row import ALL, INDEX, NUMERIC, op
 # -- padding --------------------------------------------------------------------------------------------------
 
 
-def _paddings(c: Lowering, which: str = "paddings") -> list[tuple[Extent, Extent]]:
-    flat, rank = extents(c, which), c.inputs[0].rank
+def _paddings(c: Lowering) -> list[tuple[Extent, Extent]]:
+    flat, rank = extents(c, "paddings"), c.inputs[0].rank
     if len(flat) != 2 * rank or not all(c.at_least(p) for p in flat):
-        raise c.error(f"{which} must be {rank} pairs of non-negative numbers")
+        raise c.error(f"paddings must be {rank} pairs of non-negative numbers")
     return list(zip(flat[::2], flat[1::2], strict=True))
 
 
