@@ -8,8 +8,6 @@ from abc import abstractmethod
 from html import escape
 from typing import Any
 
-__all__ = ["TabularReport"]
-
 WIDTH = 120
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-__all__ = ["MOST", "seconds", "whole"]
-
 MOST = 2**31 - 1
 """Of what is only counted or compared."""
 

@@ -13,8 +13,6 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
 
-__all__ = ["BodyBuilder", "alone", "contraction", "loop"]
-
 
 @dataclass(eq=False)
 class BodyBuilder:

@@ -6,8 +6,6 @@ characters as Python writes them, so that a message is what it says and no more.
 
 from __future__ import annotations
 
-__all__ = ["escaped"]
-
 
 def escaped(text: object, keep: str = "") -> str:
     """`text` with what is not printable (control characters, line ends, halves of surrogate pairs) written as

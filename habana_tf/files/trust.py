@@ -29,21 +29,6 @@ from typing import NamedTuple
 
 from habana_tf.files.escaped import escaped
 
-__all__ = [
-    "OWN",
-    "Policy",
-    "Refused",
-    "check",
-    "directory",
-    "file_mode",
-    "hand_over",
-    "opened_to_read",
-    "read_all",
-    "regular_file",
-    "replaced",
-    "root_directory",
-]
-
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: opening a pipe must not block
 _ACL = "system.posix_acl_access"

@@ -21,8 +21,6 @@ from habana_tf.graph.products import count, is_product
 if TYPE_CHECKING:
     from habana_tf.graph.launch_nodes import LaunchNode
 
-__all__ = ["announce", "announce_graph"]
-
 
 def announce_graph(graph_def: bytes) -> None:
     """Starts what helps to compile a graph, unless the recipe cache may have its launches."""

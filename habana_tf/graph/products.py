@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["count", "is_product"]
-
 _PRODUCTS = frozenset({"MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum"})
 _OP = re.compile(rb"\x12([\x04-\x7f])(\w*(?:MatMul|Einsum|Conv)\w*)")
 """A NodeDef's field `op`, of a name that may be a product's: the field's tag, the length, the name."""

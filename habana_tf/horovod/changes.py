@@ -28,8 +28,6 @@ from typing import Any
 from habana_tf import log, settings
 from habana_tf.settings import habana as habana_variables
 
-__all__ = ["adopt", "watched"]
-
 _log = logging.getLogger(__name__)
 _OPS = "horovod.tensorflow.mpi_ops"
 _MPI_PLACE = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from habana_tf.ir.extent import Atom, Div, Extent, Mod, Prod, Sym, Var, add, factors_of, mul, of, product
 
-__all__ = ["affine", "linear", "mentions", "stride_of"]
-
 
 def stride_of(e: Extent, v: Var) -> int | None:
     """The constant by which `e` grows per step of `v` (0: not at all); None when it is not a constant."""

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from habana_tf import settings
 from habana_tf.settings import habana as habana_variables
 
-__all__ = ["NAME", "carried", "known", "left_here"]
-
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """What a shell takes for the name of a variable."""
 

@@ -11,8 +11,6 @@ import os
 import signal
 import time
 
-__all__ = ["adopt_orphans", "below", "clear", "die_by", "signal_all"]
-
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _LAST_SECONDS = 3.0

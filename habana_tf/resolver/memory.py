@@ -14,8 +14,6 @@ from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["LaunchMemory", "MemoryReport", "memory_report", "record"]
-
 _lock = threading.Lock()
 _plans: OrderedDict[str, OrderedDict[tuple[int, int, int], LaunchMemory]] = OrderedDict()
 """Per cluster, the one met last at the end, its last plans by bytes of inputs, outputs and workspace."""

@@ -13,24 +13,6 @@ from functools import cache
 from itertools import product
 from typing import Any, TypeVar
 
-__all__ = [
-    "LAST_C_TYPE",
-    "STAND_IN",
-    "Argument",
-    "Kernel",
-    "OpFacts",
-    "all_kernels",
-    "facts",
-    "forget",
-    "kernel",
-    "kernels",
-    "known",
-    "python_function",
-    "remembered",
-    "tell",
-    "variable_type",
-]
-
 INT32, STRING, INT64, BOOL, RESOURCE, VARIANT = 3, 7, 9, 10, 20, 21
 """TensorFlow's numbers of element types."""
 

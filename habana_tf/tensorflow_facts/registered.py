@@ -14,8 +14,6 @@ from typing import Any
 from habana_tf.tensorflow_facts import opdefs, stand_ins
 from habana_tf.tensorflow_facts.opdefs import INT32, RESOURCE
 
-__all__ = ["Registration", "registrations"]
-
 Registration = tuple[str, list[tuple[str, int]], list[str], str]
 """(op, [(type attribute, type)], arguments in host memory, kind). kind: "op", "in_place" (its output may be an input's
 buffer), "variable" (works on variables) or "stock" (`stand_ins.py`)."""

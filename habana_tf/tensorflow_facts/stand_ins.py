@@ -22,8 +22,6 @@ from typing import Any
 from habana_tf.tensorflow_facts import opdefs
 from habana_tf.tensorflow_facts.opdefs import RESOURCE, STRING, VARIANT
 
-__all__ = ["NeedsTheGraphPass", "NotOnHpu", "needs_its_state", "plan", "select", "used"]
-
 _NONE = ("_", "Xla", "Nccl", "Cudnn", "Collective", "TRT", "Anonymous")
 """Ops that are no program's to place (made by TensorFlow itself), or whose work is another device's; anonymous
 iterators are made by eager code only, which finds a device by itself."""

@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 
 from habana_tf.hardware import device_state
 
-__all__ = ["LaunchCounts", "Launches", "now", "since_loading"]
-
 
 @dataclass(frozen=True)
 class Launches:

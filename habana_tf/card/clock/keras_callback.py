@@ -13,8 +13,6 @@ from habana_tf.card.clock import counted, report
 from habana_tf.hardware import ranks
 from habana_tf.hardware.chips import chip as chip_named
 
-__all__ = ["CardTimeCallback"]
-
 _log = logging.getLogger("habana_tf")
 
 

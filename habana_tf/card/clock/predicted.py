@@ -17,8 +17,6 @@ from habana_tf.hardware.chips import Chip
 if TYPE_CHECKING:
     from habana_tf.cluster.cluster import Cluster
 
-__all__ = ["FORGOTTEN", "Explained", "Predicted", "launch", "of_cluster"]
-
 MOST = 65536
 """Predictions that are remembered, those asked for last."""
 MOST_SCOPES = 2

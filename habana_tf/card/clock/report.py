@@ -28,8 +28,6 @@ from habana_tf.hardware import device_state, ranks
 from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
 
-__all__ = ["Between", "CardTimeReport", "LaunchedRecipe", "card_time_report", "reset"]
-
 REST = "all else: Python, input pipelines, ops that TensorFlow runs on the CPU by itself, waiting"
 COPIES = "copies between host and card"
 MIXED = "(programs that went long ago)"

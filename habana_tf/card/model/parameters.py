@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["FITTED", "Parameters"]
-
 
 @dataclass(frozen=True)
 class Parameters:

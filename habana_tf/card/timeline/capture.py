@@ -13,8 +13,6 @@ from pathlib import Path
 from habana_tf.card.timeline.record import Recording
 from habana_tf.hardware import ranks
 
-__all__ = ["Capture", "CaptureError", "file_of_rank", "file_of_step"]
-
 _MOST_MARKS = 10_000
 
 

@@ -27,8 +27,6 @@ from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.lowering.lowering import LoweringError
 from habana_tf.resolver.programs import Made
 
-__all__ = ["basis", "card_launch", "label"]
-
 _PRODUCTS = ("Conv", "MatMul", "Einsum")
 _MOST_OPS = 12
 """Of a kernel's ops that are named."""

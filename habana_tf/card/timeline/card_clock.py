@@ -28,8 +28,6 @@ from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.timeline.record import EventKind
 from habana_tf.hardware.chips import Chip, chip
 
-__all__ = ["ROWS", "Launched", "Transfer", "bundle_rows", "clocks", "unpredicted"]
-
 IN, OUT, WIRE = "DMA to the card", "DMA from the card", "NIC"
 ROWS = ("launches", "MME", "TPC", IN, OUT, WIRE, "bundles")
 """Rows of a card. Bundles that overlap have more rows of that name."""

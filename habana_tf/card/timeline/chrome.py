@@ -16,8 +16,6 @@ from typing import Any
 from habana_tf.card.timeline import card_clock
 from habana_tf.card.timeline.record import EventKind
 
-__all__ = ["MOST_INTERVALS", "aligned", "trace"]
-
 MOST_INTERVALS = 200_000
 """Predicted intervals of a rank that are drawn; launches after them are drawn as a whole."""
 

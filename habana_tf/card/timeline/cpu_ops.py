@@ -12,8 +12,6 @@ from typing import Any
 
 from habana_tf.card.timeline import profiler, xspace
 
-__all__ = ["CpuOps"]
-
 _HOST = "/host:CPU"
 _MESSAGES = ("tensorflow.tsl.profiler.protobuf.xplane_pb2", "tensorflow.core.profiler.protobuf.xplane_pb2")
 """Where releases of TensorFlow have XSpace's messages."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from habana_tf.files import trust
 
-__all__ = ["SUFFIX", "read", "write"]
-
 SUFFIX = ".part.json"
 
 

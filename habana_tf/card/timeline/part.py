@@ -28,8 +28,6 @@ from habana_tf.hardware import ranks
 from habana_tf.hardware.chips import Chip, chip
 from habana_tf.resolver import programs
 
-__all__ = ["described", "make"]
-
 
 def make(
     record: Record, cpu: Sequence[tuple[str, str, int, int]] = (), marks: Sequence[tuple[str, int]] = ()

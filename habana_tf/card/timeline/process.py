@@ -20,8 +20,6 @@ from habana_tf.card.timeline.record import Recording
 if TYPE_CHECKING:
     from habana_tf.card.timeline.cpu_ops import CpuOps
 
-__all__ = ["begin", "file_of_profile"]
-
 _log = logging.getLogger("habana_tf")
 _recording: Recording | None = None
 _cpu_ops: CpuOps | None = None

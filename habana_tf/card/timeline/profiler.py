@@ -8,8 +8,6 @@ from pathlib import Path
 
 from habana_tf.card.timeline.record import Recording
 
-__all__ = ["last_begin", "start", "stop"]
-
 _recording: Recording | None = None
 _begin = 0
 

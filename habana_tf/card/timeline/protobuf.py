@@ -6,8 +6,6 @@ is written as its number and kind, then its value; messages and text have their 
 
 from __future__ import annotations
 
-__all__ = ["integer", "message", "text"]
-
 _VARINT, _BYTES = 0, 2
 
 

@@ -14,8 +14,6 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["Clock", "EventKind", "Record", "Recording", "Thread", "TimelineEvent"]
-
 _EVENT = struct.Struct("=qqqiiii")
 """`Event` of kernels/runtime/timeline.h."""
 

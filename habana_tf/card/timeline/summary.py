@@ -9,8 +9,6 @@ from typing import Any
 
 from habana_tf.card.timeline.record import EventKind
 
-__all__ = ["KernelTotals", "ProgramTotals", "Totals", "by_path", "programs", "totals"]
-
 
 @dataclass
 class KernelTotals:

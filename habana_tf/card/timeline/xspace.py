@@ -22,8 +22,6 @@ from habana_tf.card.timeline import card_clock
 from habana_tf.card.timeline.protobuf import integer, message, text
 from habana_tf.card.timeline.record import EventKind
 
-__all__ = ["CARD_PLANE", "HOST_PLANE", "HPU_PLANE", "space"]
-
 HPU_PLANE = "/device:GPU:0 is /device:HPU:0"
 CARD_PLANE = "/device:GPU:1 is "
 HOST_PLANE = "/host:CUPTI"

@@ -17,8 +17,6 @@ from habana_tf.cli.trace.page.script import SCRIPT
 from habana_tf.cli.trace.page.style import STYLE
 from habana_tf.hardware.chips import Chip, chips
 
-__all__ = ["page"]
-
 _MOST_ROWS = 40
 _MOST_REASONS = 5
 _LEGEND = (("launch", "launch"), ("kernel", "kernel call"), ("compile", "compile, load, graph pass"), ("copy", "copy"),

@@ -10,8 +10,6 @@ from habana_tf.card.timeline import chrome, summary
 from habana_tf.cli.output import brief
 from habana_tf.cli.recipes.page.markup import Markup
 
-__all__ = ["MOST_SPANS", "embedded"]
-
 MOST_SPANS = 60_000
 """Of a clock: the first ones are drawn; a page with more is slow to open."""
 _SAME = 2e-6
