@@ -10,7 +10,8 @@ from habana_tf.compiler import in_place
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code
 from habana_tf.compiler.codegen.generate import generate
-from habana_tf.compiler.codegen.objects import LARGE, MODULE_BYTES, Objects
+from habana_tf.compiler.codegen.objects import Objects
+from habana_tf.compiler.costs import MODULE_IR_BYTES, WORKER_PRODUCTS
 from habana_tf.compiler.describe import describe, describe_copy
 from habana_tf.compiler.loop_blocks import in_blocks
 from habana_tf.compiler.memory_plan import Lifetime, place
@@ -33,8 +34,8 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     plan = schedule(program)
     mark_streamed(plan, program, target)
     products = sum(kernel.is_contraction for kernel in plan.flat())
-    with Objects(target, large=products >= LARGE) as objects:
-        generated = generate(plan, target, objects.add, MODULE_BYTES)
+    with Objects(target, large=products >= WORKER_PRODUCTS) as objects:
+        generated = generate(plan, target, objects.add, MODULE_IR_BYTES)
         emitted = _Emitted(_Layout(program), generated.codes, list(plan.flat()))
         emitted.spared = in_place.joined(_outputs(program, plan), emitted.kernels, generated.codes)
         emitted.layout.join(emitted.spared)

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from habana_tf.compiler.product_costs import DOT_CONTIGUOUS, DOT_TERMS, GUARDED_WINDOW
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -196,15 +197,9 @@ def _one_column(labels: Sequence[Label], lane: Label) -> bool:
     if lane.kind not in ("m", "n") or any(x.kind not in (lane.kind, "k") for x in labels):
         return False
     steps = [(x.extent, x.a if lane.kind == "m" else x.b) for x in labels if x.kind == "k"]
-    contiguous = any(step == 1 and isinstance(n, int) and n >= CONTIGUOUS for n, step in steps)
+    contiguous = any(step == 1 and isinstance(n, int) and n >= DOT_CONTIGUOUS for n, step in steps)
     apart = lane.a if lane.kind == "m" else lane.b
-    return contiguous and apart != 1 and ext.nominal(ext.product(n for n, _ in steps)) >= SUMMED
-
-
-CONTIGUOUS, SUMMED = 16, 64
-"""Elements side by side, and terms altogether, from which on lanes run along a sum where there is one column."""
-WINDOW = 8
-"""The largest extent of a guarded k label: each of its points is written out in code."""
+    return contiguous and apart != 1 and ext.nominal(ext.product(n for n, _ in steps)) >= DOT_TERMS
 
 
 def accepts_guards(spec: ContractSpec) -> bool:
@@ -237,7 +232,7 @@ def guards_in_place(c: Canonical) -> bool:
         k, m = sorted(labels, key=lambda x: x.kind)
         if not isinstance(k.extent, int) or not isinstance(m.extent, int):
             return False
-        if k in tied or k.extent > WINDOW or k.guards[number] < 0 or len(k.sources) + len(m.sources) > 2:
+        if k in tied or k.extent > GUARDED_WINDOW or k.guards[number] < 0 or len(k.sources) + len(m.sources) > 2:
             return False
         if m.a * k.guards[number] != k.a * m.guards[number]:
             return False

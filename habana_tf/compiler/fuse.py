@@ -15,6 +15,14 @@ from habana_tf.compiler.body import Body, point
 from habana_tf.compiler.body_builder import BodyBuilder, loop
 from habana_tf.compiler.contraction import canonical
 from habana_tf.compiler.contraction_operands import labels_of, specification
+from habana_tf.compiler.costs import (
+    EPILOGUE_OPERATIONS,
+    EPILOGUE_SUMS,
+    FUSED_CANDIDATES,
+    FUSED_STORES,
+    SUMMED_ELEMENTS,
+    TINY_ELEMENTS,
+)
 from habana_tf.compiler.deviations import deviations
 from habana_tf.compiler.primitive_classes import Pass, primitive
 from habana_tf.compiler.split_reductions import split
@@ -24,18 +32,6 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.linearity import linear
 from habana_tf.ir.primitives import Node, Op, Shape
-
-MAX_STORES = 10
-MAX_SUMS = 4
-"""Sums beside a product: each has registers."""
-LEAST = 65536
-"""Elements of a product's result from which on its sums are not left to a kernel of their own."""
-MAX_EPILOGUE = 40
-"""Scalar operations in a contraction's epilogue; more makes its code too long."""
-TINY = 4096
-"""Elements below which unrelated kernels of one domain are fused to save kernel calls. Parts of a whole are not: many
-that are alike have one function (see `merged_functions`)."""
-CANDIDATES = 12
 
 
 @dataclass(eq=False)
@@ -112,7 +108,7 @@ class Fusion:
         """The latest group that can take `me` in, or None. One that makes what a part of a whole reads comes first:
         a product's result would be read from memory elsewhere."""
         found = None
-        for g in reversed(self._by_domain.get(me.body.domain, [])[-CANDIDATES:]):
+        for g in reversed(self._by_domain.get(me.body.domain, [])[-FUSED_CANDIDATES:]):
             bit = 1 << g.number
             if any(b != g.number and self.groups[b].ancestors & bit for b in me.before):
                 continue
@@ -201,17 +197,17 @@ def _fits(g: Group, me: Group) -> bool:
         return False
     if k.is_contraction:
         return (
-            follows and len(k.stores) + len(new.stores) <= 4 and k.work + new.work <= MAX_EPILOGUE
+            follows and len(k.stores) + len(new.stores) <= 4 and k.work + new.work <= EPILOGUE_OPERATIONS
             and _affine(new) and (not new.reductions or _summable(k, new))
         )  # fmt: skip
     if any(r.deviations for r in new.reductions):
         return False
-    if len(k.outputs) + len(new.outputs) > MAX_STORES:
+    if len(k.outputs) + len(new.outputs) > FUSED_STORES:
         return False
     if k.reductions and new.reductions and k.axes != new.axes:
         return False
     numel = ext.product(new.domain)
-    return follows or shares or (isinstance(numel, int) and numel <= TINY and not (g.shifted or me.shifted))
+    return follows or shares or (isinstance(numel, int) and numel <= TINY_ELEMENTS and not (g.shifted or me.shifted))
 
 
 def _summable(product: Body, new: Body) -> bool:
@@ -224,11 +220,11 @@ def _summable(product: Body, new: Body) -> bool:
     """
     domain, node = product.domain, product.core
     assert node is not None
-    if new.axes != tuple(range(len(domain) - 1)) or len(product.reductions) + len(new.reductions) > MAX_SUMS:
+    if new.axes != tuple(range(len(domain) - 1)) or len(product.reductions) + len(new.reductions) > EPILOGUE_SUMS:
         return False
     if not all(isinstance(n, int) for s in (node, *node.src) for n in s.shape):
         return False
-    if ext.nominal(ext.product(domain)) < LEAST:
+    if ext.nominal(ext.product(domain)) < SUMMED_ELEMENTS:
         return False
     there = {*product.outputs, product.core, *product.reads}
     if any(n not in there and ext.nominal(n.numel) > ext.nominal(domain[-1]) for n in new.reads):

@@ -14,29 +14,20 @@ from dataclasses import dataclass
 from habana_tf.compiler.contraction import View
 from habana_tf.compiler.contraction_operands import operands as operands_of
 from habana_tf.compiler.contraction_operands import padding_to_copy
+from habana_tf.compiler.costs import (
+    CACHE_BYTES,
+    CACHED_BYTES,
+    CHEAP_OPERATIONS,
+    KERNEL_OPERATIONS,
+    MEMORY_BYTES,
+    MOST_OPERATIONS,
+    MOST_SOURCES,
+    MOST_VIEWS,
+    OFTEN_READ,
+)
 from habana_tf.compiler.primitive_classes import Inline, primitive
 from habana_tf.ir.extent import nominal
 from habana_tf.ir.primitives import Node, Op, Program
-
-CHEAP = 3
-"""Scalar operations up to which a value is computed again wherever it is read, unless that is very often."""
-OFTEN = 64
-"""Readings of an element that are very often."""
-KERNEL = 1 << 19
-"""Scalar operations that take several times as long as to begin a kernel."""
-MOST_VIEWS = 32
-"""Views between a value and the memory it is read from: each makes the index longer, and the code."""
-MOST_OPERATIONS = 160
-"""Scalar operations up to which a value may be computed again: all its readers have the code of all of them."""
-MOST_SOURCES = 6
-"""Tensors that such a value may be computed from."""
-MEMORY = 3 / 16
-"""Bytes that a core reads from memory or writes to it in the time of an operation on one number: 3 bytes a cycle, of a
-core that works on 16 numbers in each."""
-CACHE = 24 / 16
-"""The same where the bytes are still in the core's cache."""
-CACHED = 1 << 18
-"""Bytes of a tensor that stays there from one kernel to the next."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,7 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
     each reader but the first repeats its operations and reads what it is made of.
     """
     again = readings - 1
-    if again <= 0 or f.operations <= CHEAP and not _pays_a_kernel(n, f, again):
+    if again <= 0 or f.operations <= CHEAP_OPERATIONS and not _pays_a_kernel(n, f, again):
         return False
     if len(f.sources) > MOST_SOURCES or f.operations > MOST_OPERATIONS:
         return True
@@ -103,13 +94,15 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
     size = _bytes(n)
     sources = sum(min(_bytes(s), nominal(n.numel) * s.dtype.bytes) for s in f.sources)
     moved = (2 + readings) * size - again * sources
-    return again * nominal(n.numel) * f.operations > moved / (CACHE if cached or size <= CACHED else MEMORY)
+    return again * nominal(n.numel) * f.operations > moved / (
+        CACHE_BYTES if cached or size <= CACHED_BYTES else MEMORY_BYTES
+    )
 
 
 def _pays_a_kernel(n: Node, f: _Formula, again: float) -> bool:
     """Whether a few operations are repeated so often (for every row of images a channel's) that a kernel that makes
     them once is nothing beside it. What was turned round would lie in memory as its readers do not want it."""
-    return again >= OFTEN and not f.turned and again * nominal(n.numel) * (f.operations - 1) >= KERNEL
+    return again >= OFTEN_READ and not f.turned and again * nominal(n.numel) * (f.operations - 1) >= KERNEL_OPERATIONS
 
 
 def _bytes(n: Node) -> int:

@@ -23,16 +23,9 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
+from habana_tf.compiler.costs import LOOP_ROWS_LEAST, LOOP_ROWS_MOST, LOOP_SHARED_BYTES
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.primitives import Loop, Node, Op, Program, Shape, block_axis
-
-LEAST = 6
-"""Rows of a block at least: a product's tile has about as many, and fewer would read the weights more often."""
-MOST = 16
-"""Rows of a block at most: with more there are too few blocks to share, and values leave the first-level cache."""
-SHARED = 1 << 20
-"""Bytes of what all rows have in common, up to which it stays in a core's second-level cache from one iteration to the
-next; larger weights are read less often by all rows at once."""
 
 At = tuple[Node, int | None]
 """A node of the body: a block of it along an axis, or all of it."""
@@ -70,7 +63,7 @@ def _blocked(loop: Loop) -> tuple[Loop, tuple[int, ...]]:
     if not all(isinstance(n, int) for node in nodes for n in node.shape):
         return loop, as_it_is
     found = _Rows(loop, rows, size)
-    if not found.follow() or found.shared_bytes() > SHARED:
+    if not found.follow() or found.shared_bytes() > LOOP_SHARED_BYTES:
         return loop, as_it_is
     return found.build()
 
@@ -89,7 +82,7 @@ def _block(rows: int | None) -> int | None:
     """How many rows a block has; None if they are too few, or cannot be cut evenly."""
     if rows is None:
         return None
-    return max((n for n in range(LEAST, min(MOST, rows // 2) + 1) if rows % n == 0), default=None)
+    return max((n for n in range(LOOP_ROWS_LEAST, min(LOOP_ROWS_MOST, rows // 2) + 1) if rows % n == 0), default=None)
 
 
 class _Rows:

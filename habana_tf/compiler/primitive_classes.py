@@ -18,20 +18,12 @@ from dataclasses import dataclass, field
 
 from habana_tf.compiler import body
 from habana_tf.compiler.body import Constant, Guard, Lookup, Position, Size, Value
+from habana_tf.compiler.costs import VECTOR_OPERATIONS
 from habana_tf.compiler.view_indices import Index, Range, in_memory_order, reshape_index, strides
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Node, Op, Shape, check_complete
-
-_DEAR = {
-    **dict.fromkeys("div floordiv sqrt".split(), 8),
-    **dict.fromkeys("rsqrt exp log log1p expm1 tanh sigmoid".split(), 20),
-    **dict.fromkeys("erf erfc asin acos atan atan2 cosh".split(), 40),
-    **dict.fromkeys("sin cos tan sinh asinh acosh atanh".split(), 80),
-    **dict.fromkeys("lgamma pow floormod truncmod".split(), 400),
-}
-"""What a function of a vector takes in additions, where that is more than one; the last row are calls per lane."""
 
 At = tuple[Node, Index, Guard]
 """A node at an index, looked at under conditions only."""
@@ -195,7 +187,7 @@ class _Map(Inline, of=Op.MAP):
     def cost(self, node: Node, sources: int) -> int:
         if node.arg == "cast" and node.src[0].dtype is DType.BF16 and node.dtype is DType.F32:
             return sources  # a shift while it is loaded: a copy in fp32 has twice the bytes to read
-        return sources + _DEAR.get(node.arg, 1)
+        return sources + VECTOR_OPERATIONS.get(node.arg, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
         return [(s, index, guard) for s in node.src], lambda args: body.apply(node.arg, node.dtype, args)

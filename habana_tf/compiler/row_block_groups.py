@@ -6,26 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from habana_tf.compiler.costs import (
+    SCORES_BLOCK_BYTES,
+    SCORES_BYTES,
+    SCORES_HANDED_BYTES,
+    SCORES_HEADS,
+    SCORES_OPERAND_RATIO,
+    SCORES_RATIO,
+    SCORES_ROWS,
+)
 from habana_tf.ir.primitives import Node, Op, Program
-
-WIDE = 32 << 20
-"""Bytes (in fp32) of a product's result from which it does not stay in a cache until it is read again."""
-RATIO = 2
-"""How much larger it is than what it is made of, at least."""
-HEADS = 4
-"""Blocks that threads can share, at least."""
-SHARE = 4
-"""A tensor in memory with a value for each row and column has to be so much smaller than the wide values: a mask that
-all heads have in common is."""
-
-HANDED = 96 << 20
-"""Bytes of a wide value up to which a later group is handed it: reading it took a quarter of the time of making it
-anew. Larger ones are made anew, so that memory grows with the rows and not with their square."""
-BLOCK = 4 << 20
-"""Bytes that the wide values of a block may have in fp32. They do not all stay in a core's second-level cache, but in
-the share of the next one that a core has; blocks of half the rows make products that are a tenth slower."""
-LEAST = 16
-"""Rows of a block at least: a vector of the widest kind."""
 
 Cuts = tuple[int | None, ...]
 """The axes of a node that are cut: for each axis of blocks which of its axes that is, and for the rows; None where it
@@ -121,7 +111,7 @@ def _is_wide(n: Node) -> bool:
     if not all(isinstance(size, int) for s in (n, *n.src) for size in s.shape):
         return False
     size = _numel(n)
-    return size * 4 >= WIDE and size >= RATIO * sum(map(_numel, n.src))
+    return size * 4 >= SCORES_BYTES and size >= SCORES_RATIO * sum(map(_numel, n.src))
 
 
 class _Search:
@@ -167,7 +157,7 @@ class _Search:
         sizes = dict(zip(own, _sizes(end.src[wide]), strict=True))
         batch = [x for x in own if x in other and x in spec.out and sizes[x] > 1]
         heads = math.prod(sizes[x] for x in batch)
-        if heads < HEADS:
+        if heads < SCORES_HEADS:
             return None
         for row in (x for x in own if x in spec.out and x not in other and sizes[x] > 1):
             columns = math.prod(n for x, n in sizes.items() if x not in (*batch, row))
@@ -175,7 +165,7 @@ class _Search:
             cuts = _places(own, [*batch, row])
             if self._follow(group, end, (end.src[wide], cuts)) and _fits(group, end, wide, cuts):
                 group.block = _rows_of_block(group)
-                if group.block >= min(LEAST, group.rows) and self._can_run(group):
+                if group.block >= min(SCORES_ROWS, group.rows) and self._can_run(group):
                     return group
         return None
 
@@ -191,7 +181,7 @@ class _Search:
                 self._left[at] = group
         for end, (wide, cuts) in group.ends.items():
             node = end.src[wide]
-            if _numel(node) * node.dtype.bytes <= HANDED:
+            if _numel(node) * node.dtype.bytes <= SCORES_HANDED_BYTES:
                 self._left[node, cuts] = group
 
     def _joins(self, group: Group, end: Node) -> bool:
@@ -289,14 +279,14 @@ def _is_number(node: Node) -> bool:
 
 def _rows_of_block(group: Group) -> int:
     """How many rows are made at a time: as many as fit, and in whole vectors if that can be."""
-    most = max(LEAST, BLOCK // (4 * group.columns * (1 + group.products())))
+    most = max(SCORES_ROWS, SCORES_BLOCK_BYTES // (4 * group.columns * (1 + group.products())))
     fitting = [n for n in range(1, min(most, group.rows) + 1) if group.rows % n == 0]
-    return max(fitting, key=lambda n: (n % LEAST == 0, n))
+    return max(fitting, key=lambda n: (n % SCORES_ROWS == 0, n))
 
 
 def _is_small(group: Group, node: Node) -> bool:
     sizes = [n if isinstance(n, int) else 0 for n in node.shape]
-    return math.prod(sizes) * SHARE <= math.prod(group.batch) * group.rows * group.columns
+    return math.prod(sizes) * SCORES_OPERAND_RATIO <= math.prod(group.batch) * group.rows * group.columns
 
 
 def _give(group: Group, at: At) -> bool:

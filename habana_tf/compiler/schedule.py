@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.body_builder import alone, contraction
 from habana_tf.compiler.contraction import View
+from habana_tf.compiler.costs import COPIED_TRIPS
 from habana_tf.compiler.fuse import Fusion
 from habana_tf.compiler.in_place import needed_behind, overwrites
 from habana_tf.compiler.kept_values import keep
@@ -90,10 +91,6 @@ def _foreign(node: Node, nodes: list[Node]) -> Foreign:
     return Foreign((), core=node, results=results)
 
 
-AGAIN = 4
-"""Iterations from which on a copy of what all of them read pays."""
-
-
 def _mark_steady(plan: Schedule, shared: set[Node]) -> None:
     """Says of the products of a loop which of their operands all iterations share."""
     for k, kernel in enumerate(plan.kernels):
@@ -117,7 +114,7 @@ def _repeated(node: Node, nodes: list[Node]) -> Repeated:
     program = rewrite(loop.body)
     results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
     plan = schedule(program, cached=loop.blocks > 1)
-    if loop.trips >= AGAIN:
+    if loop.trips >= COPIED_TRIPS:
         _mark_steady(plan, {n for k, n in enumerate(program.inputs) if loop.is_shared(k)})
     return Repeated((), core=node, loop=loop, program=program, plan=plan, sources=node.src, results=results)
 

@@ -17,20 +17,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from habana_tf.compiler.body import Body, Load, Reduction, point
+from habana_tf.compiler.costs import (
+    MANY_WORK_ITEMS,
+    SPLIT_ELEMENTS,
+    SPLIT_FEW_POINTS,
+    SPLIT_PART_LONG,
+    SPLIT_PART_SHORT,
+)
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node, Op
-
-DOMAIN = 65536
-"""Elements from which a reduction is worth splitting."""
-ITEMS = 64
-"""Work items that one loop should have, and parts that are made at most."""
-FEW = 7
-"""Points of a kept axis that are no work items of their own: a filter's taps in one direction."""
-SHORT = 8
-"""Elements that each sum of a part should have at least."""
-LONG = 64
-"""The same where another axis is cut already: there are some parts, and more are worth less."""
 
 
 def split(body: Body) -> list[Body]:
@@ -44,12 +40,12 @@ def split(body: Body) -> list[Body]:
     items = nominal(ext.product(n for k, n in enumerate(domain) if k in kept and k not in lanes and not _beside(n)))
     results = nominal(ext.product(domain[k] for k in kept))
     elements = nominal(ext.product(domain))
-    if elements < DOMAIN or items >= ITEMS:
+    if elements < SPLIT_ELEMENTS or items >= MANY_WORK_ITEMS:
         return [body]
     cuts: dict[int, int] = {}
     for axis in body.axes:
         n, made = domain[axis], math.prod(cuts.values())
-        most = min(ITEMS, elements // ((LONG if cuts else SHORT) * results)) // made
+        most = min(MANY_WORK_ITEMS, elements // ((SPLIT_PART_LONG if cuts else SPLIT_PART_SHORT) * results)) // made
         parts = _divisor(n, most) if isinstance(n, int) else 1
         if parts >= (2 if cuts else 4):
             cuts[axis] = parts
@@ -58,7 +54,7 @@ def split(body: Body) -> list[Body]:
 
 def _beside(n: Extent) -> bool:
     """Whether the points of an axis may all have their sums in registers of one work item, as a filter's taps have."""
-    return isinstance(n, int) and n <= FEW
+    return isinstance(n, int) and n <= SPLIT_FEW_POINTS
 
 
 def _cut(body: Body, cuts: Mapping[int, int]) -> list[Body]:

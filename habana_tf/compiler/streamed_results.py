@@ -15,13 +15,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from habana_tf.compiler.costs import STREAMED_BYTES
 from habana_tf.compiler.schedule import Schedule
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.primitives import Node, Op, Program
-
-LEAST = 12 << 20
-"""Bytes from which on a result is written so. In a step of MobileNetV2 what is won by writing results of 14.7 MB past a
-cache of 32 MB is twice what reading them takes longer; of 7 MB it is less."""
 
 
 def mark_streamed(plan: Schedule, program: Program, target: Target) -> None:
@@ -40,4 +37,4 @@ def mark_streamed(plan: Schedule, program: Program, target: Target) -> None:
 
 
 def _large(n: Node) -> bool:
-    return n.op is not Op.SCATTER and isinstance(n.numel, int) and n.numel * n.dtype.bytes >= LEAST
+    return n.op is not Op.SCATTER and isinstance(n.numel, int) and n.numel * n.dtype.bytes >= STREAMED_BYTES

@@ -17,28 +17,22 @@ from typing import Literal
 from habana_tf.compiler.codegen.contract_narrow import lanes_along
 from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Operand, View, canonical
 from habana_tf.compiler.contraction_operands import specification, view_of
+from habana_tf.compiler.product_costs import (
+    SHALLOW_CHANNELS,
+    SHALLOW_WORK,
+    WALKED_APART_WORK,
+    WALKED_FEW_ROWS,
+    WALKED_ITEM_WORK,
+    WALKED_NARROW_WORK,
+    WALKED_WINDOWS,
+    WALKED_WORK,
+)
 from habana_tf.compiler.view_indices import Unfit, strides
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node, Op, Program
 from habana_tf.ir.walk import DEEP, Form, Inside, Loop, Walk, Window, as_number
-
-MOST = 20_000_000.0
-"""Multiply-adds (in vectors) of the largest product that is walked: some milliseconds."""
-MOST_APART = 1_000_000.0
-"""The same where columns are gathered, which takes twice as long."""
-MOST_NARROW = 2_000_000.0
-"""The same of so few columns that code of its own has lanes along something else, and takes a fourth of the time."""
-SHALLOW, MOST_SHALLOW = 8, 500_000.0
-"""Channels below which a window is walked in so short steps that code of its own takes a third of the time or less, and
-the most multiply-adds (in vectors) of such a one."""
-ITEM = 40_000.0
-"""Multiply-adds (in vectors) that a work item should have at least: some ten microseconds."""
-FEW = 4
-"""Rows below which a tile is one row, but wider."""
-WINDOWS = 256
-"""The most windows of a product: each is a line of a table."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +120,7 @@ def _walk(c: Canonical, target: Target) -> Walk | None:
     guards = _guards(c, rows, around)
     columns = c.columns
     turns = _points(around)
-    if guards is None or len(batch) > 2 or turns > WINDOWS or (channels and columns < lanes // 2):
+    if guards is None or len(batch) > 2 or turns > WALKED_WINDOWS or (channels and columns < lanes // 2):
         return None
     steps = Loop() if depth is None else _loop(depth)
     deep = 1 if depth is None else _points([depth])
@@ -139,11 +133,11 @@ def _walk(c: Canonical, target: Target) -> Walk | None:
     row_tiles = -(-_points(rows) // form.rows)
     tiles = _points(batch) * panels * row_tiles
     work = tiles * form.rows * form.vectors * turns * float(deep)
-    narrow, shallow = lanes_along(c, target, False) != "columns", not channels and turns > 1 and deep < SHALLOW
-    most = MOST_APART if form.lanes == "apart" else MOST_NARROW if narrow else MOST
-    if work > (min(most, MOST_SHALLOW) if shallow else most):
+    narrow, shallow = lanes_along(c, target, False) != "columns", not channels and turns > 1 and deep < SHALLOW_CHANNELS
+    most = WALKED_APART_WORK if form.lanes == "apart" else WALKED_NARROW_WORK if narrow else WALKED_WORK
+    if work > (min(most, SHALLOW_WORK) if shallow else most):
         return None
-    share = -(-tiles // max(1, min(tiles, round(work / ITEM))))
+    share = -(-tiles // max(1, min(tiles, round(work / WALKED_ITEM_WORK))))
     return Walk(
         form, _pair(batch), _pair(rows), _loop(c.lane), steps, guards, (c.a.offset, c.b.offset), row_tiles, panels,
         tiles, share, -(-tiles // share), turns, tuple(_windows(c, around, rows)),
@@ -181,7 +175,7 @@ def _form(rows: int, lanes: Literal["columns", "apart", "channels"], count: int)
     """The tile: rows by vectors of sums that stay in registers. count: lanes of a vector."""
     if lanes == "channels":
         return Form(4, 4 if count > 8 else 2, lanes)
-    if rows < FEW:
+    if rows < WALKED_FEW_ROWS:
         return Form(1, 4, lanes)
     return Form(14 if count > 8 else 6, 2, lanes)
 

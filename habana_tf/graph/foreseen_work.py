@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from habana_tf import settings
 from habana_tf.cache import process_cache
 from habana_tf.compiler.codegen import objects
+from habana_tf.compiler.costs import WORKER_PRODUCTS
 from habana_tf.graph.products import count, is_product
 
 if TYPE_CHECKING:
@@ -34,5 +35,5 @@ def announce(launches: Iterable[LaunchNode]) -> None:
         return
     for launch in launches:
         products = sum(times for op, times in launch.ops.items() if is_product(op))
-        if products >= objects.LARGE and not process_cache.has(launch.name):
+        if products >= WORKER_PRODUCTS and not process_cache.has(launch.name):
             objects.expect(products)

@@ -84,7 +84,7 @@ def test_networks_in_compact_code(name: str, dtype: DType) -> None:
 
 def test_compact_code_has_one_form_of_row_tile(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the code of the fastest, for the loss of three rows in a hundred."""
-    monkeypatch.setattr(contract_tiling, "FORM", 0.0)
+    monkeypatch.setattr(contract_tiling, "TILE_FORM_WORK", 0.0)
     case = matmul(101, 96, 576)
     tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
     usual, compact = (emit_contract(case.spec, tgt, "kernel", compact=c) for c in (False, True))
@@ -339,8 +339,8 @@ class ScaleAndBias:
 @pytest.mark.parametrize("samples", [2, 16])
 def test_epilogue(samples: int, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the sum in one piece and split; written out per vector and in a loop over the tile."""
-    monkeypatch.setattr(contract_results, "INLINE", inline)
-    monkeypatch.setattr(contract_results, "INLINE_LONG", inline)
+    monkeypatch.setattr(contract_results, "INLINE_EPILOGUE", inline)
+    monkeypatch.setattr(contract_results, "LONG_SUM_EPILOGUE", inline)
     case = filter_gradient(samples, 28, 2, 18, 3)
     bias = (0, 0, 0, 1, 0, 0, 0)
     spec = ContractSpec(case.spec.extents, case.spec.a, case.spec.b, case.spec.out, (bias, case.spec.out.strides))

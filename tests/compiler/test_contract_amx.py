@@ -207,7 +207,7 @@ def test_blocks_of_a_sum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sums of three steps are added up, where blocks usually have many more."""
     registers = emulate(monkeypatch)
     for module in (turns, contract_amx, contract_kernels):
-        monkeypatch.setattr(module, "DEPTH", 3)
+        monkeypatch.setattr(module, "SUM_STEPS", 3)
     CASES[name]().check(AMX)
     assert not registers.errors and registers.products
 
@@ -216,7 +216,7 @@ def test_blocks_of_a_sum(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["sum in blocks", "split sum in blocks", "filter gradient"])
 def test_totals_of_several_blocks_of_packed_operands(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     registers = emulate(monkeypatch)
-    monkeypatch.setattr(contract_block_kernel, "DEPTH", 20)
+    monkeypatch.setattr(contract_block_kernel, "SUM_STEPS", 20)
     case = PACKED[name]()
     case.check(AMX)
     case.check(AMX, symbol=len(case.spec.extents) - 3 if name == "filter gradient" else None)

@@ -116,9 +116,9 @@ def test_rows_of_symbolic_number(rows: int, dtype: DType) -> None:
 @pytest.mark.parametrize("tgt", TARGETS, ids=named)
 def test_blocks_of_all_three_kinds(tgt: Target, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several of rows, of columns and of the sum, whose last ones are shorter."""
-    monkeypatch.setattr(contract_blocks, "STEPS", 64)
-    monkeypatch.setattr(contract_blocks, "ROWS", 8 << 10)
-    monkeypatch.setattr(contract_blocks, "COLUMNS", 8 << 10)
+    monkeypatch.setattr(contract_blocks, "BLOCK_STEPS", 64)
+    monkeypatch.setattr(contract_blocks, "BLOCK_ROW_BYTES", 8 << 10)
+    monkeypatch.setattr(contract_blocks, "BLOCK_COLUMN_BYTES", 8 << 10)
     for case in (matmul(100, 90, 330), matmul(100, 90, 331, ta=True, tb=True, dtype=BF16)):
         code = case.check(tgt, packed=True)
         assert code.plan is not None and code.plan.blocks and code.plan.blocks.split

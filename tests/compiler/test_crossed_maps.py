@@ -27,7 +27,7 @@ TYPES = [DType.F32, DType.BF16, DType.I32, DType.U8, DType.I64, DType.BOOL]
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops of few points count."""
-    monkeypatch.setattr(crossed_maps, "LEAST", 1)
+    monkeypatch.setattr(crossed_maps, "CROSSED_POINTS", 1)
 
 
 @pytest.fixture

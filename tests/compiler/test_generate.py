@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from habana_tf.compiler.codegen.generate import SMALLER, generate
+from habana_tf.compiler import costs
+from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import target
 from habana_tf.ir.builder import Builder
@@ -25,4 +26,4 @@ def test_the_first_and_the_last_modules_are_small() -> None:
     generate(plan, target(), texts.append, most)
     whole = [len(text) >= most for text in texts]
     assert not whole[0] and any(whole) and not any(whole[-4:])
-    assert all(len(text) >= most // SMALLER for text in texts[:-1])
+    assert all(len(text) >= most // costs.SMALL_MODULE for text in texts[:-1])

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from habana_tf._native import _bridge
-from habana_tf.compiler.loop_blocks import SHARED, in_blocks
+from habana_tf.compiler import costs
+from habana_tf.compiler.loop_blocks import in_blocks
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.hardware.cpu import target
@@ -354,7 +355,7 @@ def test_weights_larger_than_a_core_s_cache_are_read_by_all_rows_at_once() -> No
         b = Builder()
         return Program(b.inputs, b.loop(loop, [b.input(n.shape, F32) for n in (x, w)]))
 
-    fits = int((SHARED // 4) ** 0.5)
+    fits = int((costs.LOOP_SHARED_BYTES // 4) ** 0.5)
     assert _blocks(program(fits)) == [2]
     assert _blocks(program(fits + 1)) == [1]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from habana_tf.compiler import costs
 from habana_tf.compiler.codegen.generate import generate
-from habana_tf.compiler.codegen.merged_functions import FEW, merge, shape
+from habana_tf.compiler.codegen.merged_functions import merge, shape
 from habana_tf.compiler.packed_recipe import pack, unpack
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
@@ -44,14 +45,14 @@ def taken_apart(axis: int) -> Program:
 
 
 def test_only_what_differs_is_a_constant() -> None:
-    made = merge([body(16, k) for k in range(FEW + 1)])
-    assert [constants for _, constants in made] == [(k,) for k in range(FEW + 1)]
+    made = merge([body(16, k) for k in range(costs.MERGED_FUNCTIONS + 1)])
+    assert [constants for _, constants in made] == [(k,) for k in range(costs.MERGED_FUNCTIONS + 1)]
     (text,) = {text for text, _ in made}
     assert "%v0, 16\n" in text and "%v1, %c0\n" in text and text.count("load i64, ptr") == 1
 
 
 def test_a_few_stay_as_they_are() -> None:
-    bodies = [body(16, k) for k in range(FEW)]
+    bodies = [body(16, k) for k in range(costs.MERGED_FUNCTIONS)]
     assert merge(bodies) == [(text, ()) for text in bodies]
 
 
@@ -80,4 +81,4 @@ def test_many_parts_of_one(axis: int) -> None:
 
 
 def test_few_parts_have_known_numbers() -> None:
-    assert functions(stacked(0, parts=FEW)) == FEW
+    assert functions(stacked(0, parts=costs.MERGED_FUNCTIONS)) == costs.MERGED_FUNCTIONS

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from habana_tf.compiler import costs
 from habana_tf.compiler.codegen import machine, objects
 from habana_tf.compiler.codegen.machine import Loaded, compile_ir
 from habana_tf.compiler.codegen.objects import Objects, Worker, WorkerFailed, join, split
@@ -75,9 +76,9 @@ def test_all_objects_are_linked_together() -> None:
 def test_a_linker_goes_with_the_last_of_what_it_linked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "_numbers", itertools.count(1 << 20))  # what other tests linked has linkers of its own
     code = compile_ir(MODULES[0], target())
-    loaded = [Loaded([code], ["f0"], target()) for _ in range(3 * machine._GENERATION)]
-    first, second, third = (weakref.ref(loaded[k * machine._GENERATION]._library.linker) for k in range(3))
-    last = loaded[machine._GENERATION]
+    loaded = [Loaded([code], ["f0"], target()) for _ in range(3 * costs.LINKED_LIBRARIES)]
+    first, second, third = (weakref.ref(loaded[k * costs.LINKED_LIBRARIES]._library.linker) for k in range(3))
+    last = loaded[costs.LINKED_LIBRARIES]
     del loaded
     gc.collect()
     assert first() is None and second() is not None and third() is not None, (
@@ -173,10 +174,10 @@ def test_workers_that_are_expected_start_before_there_is_a_recipe_and_are_taken(
             super().__init__()
             started.append(self)
 
-    objects.expect(objects.LARGE - 1, Counted)
+    objects.expect(costs.WORKER_PRODUCTS - 1, Counted)
     assert not objects.idle._coming, "a small program"
-    objects.expect(3 * objects.LARGE, Counted)
-    objects.expect(objects.LARGE, Counted)
+    objects.expect(3 * costs.WORKER_PRODUCTS, Counted)
+    objects.expect(costs.WORKER_PRODUCTS, Counted)
     coming = list(objects.idle._coming)
     assert len(coming) == 2, "three processes, this one among them"
     with Objects(target(), large=True, start=Counted) as made:
@@ -190,16 +191,16 @@ def test_workers_that_are_expected_start_before_there_is_a_recipe_and_are_taken(
 
 
 def test_a_worker_that_has_ended_is_not_counted_on() -> None:
-    objects.expect(objects.LARGE)
+    objects.expect(costs.WORKER_PRODUCTS)
     (first,) = objects.idle._coming
     first._process.kill()
     first._process.wait()
-    objects.expect(objects.LARGE)
+    objects.expect(costs.WORKER_PRODUCTS)
     assert objects.idle._coming[0] is not first and len(objects.idle._coming) == 1
 
 
 def test_expected_workers_that_nobody_took_end_with_the_process() -> None:
-    objects.expect(objects.LARGE)
+    objects.expect(costs.WORKER_PRODUCTS)
     (worker,) = objects.idle._coming
     objects.idle.close()
     assert not worker.usable and not objects.idle._coming
@@ -220,7 +221,7 @@ def test_a_worker_that_is_free_takes_a_module_while_others_are_written(monkeypat
 @pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_an_expected_worker_that_does_not_start_costs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, logger="habana_tf"):
-        objects.expect(objects.LARGE, Late)
+        objects.expect(costs.WORKER_PRODUCTS, Late)
         assert split(compiled(Late)) == [compile_ir(ir, target()) for ir in MODULES]
         for thread in threading.enumerate():
             if thread.name == "habana_tf compiler":

@@ -115,8 +115,8 @@ def test_shapes_of_networks(name: str, dtype: DType, tgt: Target) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("name", ["mlp forward", "long odd sum", "filter gradient", "same, positions in one tile"])
 def test_written_out_and_in_a_loop(name: str, packed: bool, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(contract_results, "INLINE", inline)
-    monkeypatch.setattr(contract_results, "INLINE_LONG", inline)
+    monkeypatch.setattr(contract_results, "INLINE_EPILOGUE", inline)
+    monkeypatch.setattr(contract_results, "LONG_SUM_EPILOGUE", inline)
     assert check_sums(SHAPES[name](F32), target(), packed) is not None
 
 
@@ -131,8 +131,8 @@ def test_many_rows_are_grouped(rows: int) -> None:
 @pytest.mark.parametrize("columns", [16, 36, 200])
 @pytest.mark.parametrize("size", [7, 12])
 def test_winograd(size: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LEAST_CHANNELS", "LEAST_TILES", "LEAST_SAVED", "LEAST_WORK"):
-        monkeypatch.setattr(contract_winograd, name, 1)
+    for name in ("CHANNELS", "TILES", "SAVED", "WORK"):
+        monkeypatch.setattr(contract_winograd, f"WINOGRAD_{name}", 1)
     code = check_sums(shapes.padded_convolution(3, size, 32, columns, 3, 1, 1, 1, size, F32), target())
     assert code is not None and code.plan is None
     gradient = check_sums(shapes.filter_gradient(8, 16, 32, 32, 3), target())
@@ -195,7 +195,7 @@ def test_statistics_join_the_product(rows: tuple[int, ...], dtype: DType) -> Non
 
 def test_sums_are_of_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of rounded numbers where the product is stored in bf16: the mean of what is normalized by them is 0."""
-    monkeypatch.setattr(fuse, "LEAST", 1)
+    monkeypatch.setattr(fuse, "SUMMED_ELEMENTS", 1)
     b = Builder()
     program = Program(b.inputs, normalized(b, product(b, (2,), 7, 64, BF16)))
     first, *_ = kernels(program)
@@ -210,7 +210,7 @@ def test_sums_are_of_what_is_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     dtype=st.sampled_from([F32, BF16]),
 )  # fmt: skip
 def test_any_size(rows: int, depth: int, columns: int, dtype: DType) -> None:
-    before, fuse.LEAST = fuse.LEAST, 1
+    before, fuse.SUMMED_ELEMENTS = fuse.SUMMED_ELEMENTS, 1
     try:
         b = Builder()
         y = product(b, (rows,), depth, columns, dtype)
@@ -222,7 +222,7 @@ def test_any_size(rows: int, depth: int, columns: int, dtype: DType) -> None:
         near = 1e-2 if dtype is F32 else 5e-2  # a bf16 product that is not stored is not rounded
         check(program, arrays(program), rtol=near, atol=near * max(1, rows) ** 0.5)
     finally:
-        fuse.LEAST = before
+        fuse.SUMMED_ELEMENTS = before
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["read by the mask", "read by the sum alone"])

@@ -42,9 +42,9 @@ def threads() -> Iterator[Callable[[int], None]]:
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small tensors count as wide, blocks are small, and nothing wide is handed over."""
-    monkeypatch.setattr(row_block_groups, "HANDED", 0)
-    monkeypatch.setattr(row_block_groups, "WIDE", 1)
-    monkeypatch.setattr(row_block_groups, "BLOCK", 1 << 15)
+    monkeypatch.setattr(row_block_groups, "SCORES_HANDED_BYTES", 0)
+    monkeypatch.setattr(row_block_groups, "SCORES_BYTES", 1)
+    monkeypatch.setattr(row_block_groups, "SCORES_BLOCK_BYTES", 1 << 15)
 
 
 def _product(b: Builder, text: str, x: Node, y: Node) -> Node:
@@ -160,14 +160,14 @@ def test_probabilities_that_are_not_too_large_are_handed_over(
     arrays = _arrays(program)
     again = compiled(program, arrays)[0]
     batch, rows, heads, _, columns = SIZES
-    monkeypatch.setattr(row_block_groups, "HANDED", batch * rows * heads * columns * dtype.bytes)
+    monkeypatch.setattr(row_block_groups, "SCORES_HANDED_BYTES", batch * rows * heads * columns * dtype.bytes)
     first, second = _loops(program)
     assert len(first.stacked) == 2 and second.trips == first.trips
     assert sum(n.op is Op.CONTRACT for n in second.body.nodes()) == 4
     got, _ = compiled(program, arrays)
     _close(got, _in_float64(program, arrays, mask), 2e-6 if dtype is F32 else 3e-2)
     assert got[0].tobytes() == again[0].tobytes()  # whichever way, the same probabilities are multiplied
-    monkeypatch.setattr(row_block_groups, "HANDED", batch * rows * heads * columns * dtype.bytes - 1)
+    monkeypatch.setattr(row_block_groups, "SCORES_HANDED_BYTES", batch * rows * heads * columns * dtype.bytes - 1)
     second = _loops(program)[1]
     assert sum(n.op is Op.CONTRACT for n in second.body.nodes()) == 5
 
@@ -184,7 +184,7 @@ def test_probabilities_that_are_not_too_large_are_handed_over(
 @example((4, 37, 1, 5, 41), "given", BF16, 1 << 40)
 @example((3, 9, 4, 2, 25), "", BF16, 0)  # scores that are rounded in one loop only: probabilities added up to 1.02
 def test_any_sizes(sizes: tuple[int, int, int, int, int], mask: str, dtype: DType, handed: int) -> None:
-    row_block_groups.HANDED = handed  # the fixture puts it back
+    row_block_groups.SCORES_HANDED_BYTES = handed  # the fixture puts it back
     program = _attention(sizes, dtype, mask)
     arrays = _arrays(program, sum(sizes))
     got, _ = compiled(program, arrays)
@@ -236,10 +236,10 @@ def _workspace(rows: int) -> int:
 
 
 def test_memory_grows_with_the_rows_and_not_their_square(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(row_block_groups, "BLOCK", 1 << 16)
+    monkeypatch.setattr(row_block_groups, "SCORES_BLOCK_BYTES", 1 << 16)
     short, long = _workspace(256), _workspace(1024)
     assert long < 4.2 * short
-    monkeypatch.setattr(row_block_groups, "WIDE", 1 << 40)
+    monkeypatch.setattr(row_block_groups, "SCORES_BYTES", 1 << 40)
     assert _workspace(1024) > 4 * long
 
 
@@ -256,7 +256,7 @@ def test_too_few_heads_are_left() -> None:
 def test_loops_do_not_wait_for_each_other(handed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two attentions in a row, whose scores come from elsewhere: what the first one's output is made of and what its
     values' gradient is made of lie on either side of what the second one is made of."""
-    monkeypatch.setattr(row_block_groups, "HANDED", handed)
+    monkeypatch.setattr(row_block_groups, "SCORES_HANDED_BYTES", handed)
     b = Builder()
     rows, heads, width = 64, 4, 16
     q, k, other_q, other_k, v, do = (b.input((rows, heads, width), F32) for _ in range(6))
@@ -281,9 +281,9 @@ def test_loops_do_not_wait_for_each_other(handed: int, monkeypatch: pytest.Monke
 def test_what_fits_the_cache_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     batch, rows, heads, _, columns = SIZES
     size = batch * rows * heads * columns * 4
-    monkeypatch.setattr(row_block_groups, "WIDE", size)
+    monkeypatch.setattr(row_block_groups, "SCORES_BYTES", size)
     assert len(_loops(_attention())) == 2
-    monkeypatch.setattr(row_block_groups, "WIDE", size + 1)
+    monkeypatch.setattr(row_block_groups, "SCORES_BYTES", size + 1)
     assert _loops(_attention()) == []
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from habana_tf.compiler import costs
 from habana_tf.compiler.codegen import scatter, scattered_sums
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
@@ -67,7 +68,7 @@ def test_any_axes(
 @pytest.mark.parametrize("kind", ["set", "add"])
 def test_parts_of_the_result(isa: str, columns: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each item makes the updates to its own rows, of as many parts as there are rows at most."""
-    monkeypatch.setattr(scatter, "LEAST", 1)
+    monkeypatch.setattr(scatter, "SCATTER_NUMBERS", 1)
     for rows in (1, 3, 50):
         check([rows, columns], [200], [0], kind, DType.F32)
         check([rows, 3, columns], [20, 7], [0], kind, DType.F32)
@@ -90,12 +91,12 @@ def test_sizes_that_are_not_known(axes: list[int]) -> None:
     check_range(Program(b.inputs, [b.scatter(x, u, places, axes, "add")]), [[1], [7], [32], [100], [0]])
 
 
-@pytest.mark.parametrize("part", [scattered_sums.PART, 20])
+@pytest.mark.parametrize("part", [costs.SUMMED_NUMBERS, 20])
 def test_blocks_of_updates(isa: str, part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of few updates, whose sums are on the stack or, where they are more than `part`, in memory."""
-    monkeypatch.setattr(scatter, "LEAST", 1)
-    for name, value in {"UPDATES": 3, "PASSES": 0, "BLOCKS": 5, "PART": part}.items():
-        monkeypatch.setattr(scattered_sums, name, value)
+    monkeypatch.setattr(scatter, "SCATTER_NUMBERS", 1)
+    for name, value in {"UPDATES": 3, "PASSES": 0, "BLOCKS": 5, "NUMBERS": part}.items():
+        monkeypatch.setattr(scattered_sums, f"SUMMED_{name}", value)
     for shape, lead, axes in (
         ([3], [50], [0]), ([7, 5], [41], [0]), ([5, 70], [9, 4], [0]), ([3, 4, 33], [30], [0, 1]),
         ([3, 4], [30], [0, 1]), ([4, 6, 3], [20], [1]), ([2, 3, 4, 17], [50], [0, 2]), ([9, 130], [17], [0]),
@@ -104,11 +105,11 @@ def test_blocks_of_updates(isa: str, part: int, monkeypatch: pytest.MonkeyPatch)
     check([5, 70], [50], [0], "sub", DType.F32)
 
 
-@pytest.mark.parametrize("part", [scattered_sums.PART, 20])
+@pytest.mark.parametrize("part", [costs.SUMMED_NUMBERS, 20])
 def test_blocks_of_updates_of_a_number_that_is_not_known(part: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """There are none where the running kernel finds that a stack has no room for the sums."""
-    for name, value in {"UPDATES": 3, "PASSES": 0, "PART": part}.items():
-        monkeypatch.setattr(scattered_sums, name, value)
+    for name, value in {"UPDATES": 3, "PASSES": 0, "NUMBERS": part}.items():
+        monkeypatch.setattr(scattered_sums, f"SUMMED_{name}", value)
     b, n = Builder(), ext.sym(0)
     x, u, rows = b.input((n, 5), DType.F32), b.input((n, 3, 5), DType.F32), b.input((n, 3), DType.I32)
     check_range(Program(b.inputs, [b.scatter(x, u, [rows], [0], "add")]), [[1], [7], [40], [0]])

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from habana_tf.compiler import costs
 from habana_tf.compiler.rewrite import rewrite
-from habana_tf.compiler.schedule import AGAIN, Schedule, schedule
+from habana_tf.compiler.schedule import Schedule, schedule
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program
@@ -251,7 +252,7 @@ def test_weights_that_all_iterations_share_are_packed_before_the_first(
     program = _products(9, rows, transposed=transposed)
     assert _agree(program) == ["copy", "contract"]
     assert _agree(_products(9, rows, DType.BF16, transposed), 3e-2)[0] == "copy"
-    assert "copy" not in _agree(_products(AGAIN - 1, rows, transposed=transposed))
+    assert "copy" not in _agree(_products(costs.COPIED_TRIPS - 1, rows, transposed=transposed))
     assert "copy" not in _agree(_products(9, 1, transposed=transposed))
 
 

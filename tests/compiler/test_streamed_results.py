@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from habana_tf.compiler import streamed_results
+from habana_tf.compiler import costs, streamed_results
 from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.compile import prepared
 from habana_tf.compiler.schedule import schedule
@@ -44,7 +44,7 @@ def _product(rows: int, depth: int, columns: int) -> Program:
 
 
 def test_only_what_no_cache_holds_is_written_past_them() -> None:
-    large = streamed_results.LEAST // 4 // 1024
+    large = costs.STREAMED_BYTES // 4 // 1024
     for program, past in [(_sum(large, 1024), True), (_sum(large - 1, 1024), False), (_sum(large, 1024, BF16), False)]:
         text = _text(program)
         assert ("!nontemporal" in text) == past and ("sfence()" in text) == past
@@ -52,14 +52,14 @@ def test_only_what_no_cache_holds_is_written_past_them() -> None:
 
 def test_targets_that_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of eight bytes an element the portable target's vectors are half a line too."""
-    monkeypatch.setattr(streamed_results, "LEAST", 0)
+    monkeypatch.setattr(streamed_results, "STREAMED_BYTES", 0)
     for dtype in (F32, DType.I64):
         assert "!nontemporal" not in _text(_sum(64, 64, dtype), PORTABLE)
         assert "!nontemporal" in _text(_sum(64, 64, dtype), AVX2)
 
 
 def test_new_values_of_variables_and_results_in_loops_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_results, "LEAST", 0)
+    monkeypatch.setattr(streamed_results, "STREAMED_BYTES", 0)
     plain = _sum(64, 64)
     assert "!nontemporal" in _text(plain)
     assert "!nontemporal" not in _text(Program(plain.inputs, plain.outputs, updates=[(0, 0)]))
@@ -76,7 +76,7 @@ def test_new_values_of_variables_and_results_in_loops_are_not(monkeypatch: pytes
 @pytest.mark.parametrize("dtype", [F32, BF16])
 def test_maps_and_reductions(columns: int, dtype: DType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that begin at lines of memory, and rows that do not: a store that were not aligned would end the process."""
-    monkeypatch.setattr(streamed_results, "LEAST", 0)
+    monkeypatch.setattr(streamed_results, "STREAMED_BYTES", 0)
     b = Builder()
     x, y = b.input((7, 9, columns), dtype), b.input((7, 9, columns), dtype)
     both = b.map("mul", b.map("add", x, y), x)
@@ -90,7 +90,7 @@ def test_maps_and_reductions(columns: int, dtype: DType, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("columns", [16, 48, 80, 100, 512])
 @pytest.mark.parametrize("rows", [1, 13, 64])
 def test_products(rows: int, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streamed_results, "LEAST", 0)
+    monkeypatch.setattr(streamed_results, "STREAMED_BYTES", 0)
     rng = np.random.default_rng(rows)
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((rows, 24), (24, columns))]
     check(_product(rows, 24, columns), arrays, atol=1e-5)

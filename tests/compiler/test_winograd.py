@@ -42,8 +42,8 @@ pytestmark = pytest.mark.skipif(not VECTORS, reason="a CPU with AVX2 or AVX-512 
 
 @pytest.fixture
 def however_small(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("LEAST_CHANNELS", "LEAST_TILES", "LEAST_SUMS", "LEAST_SAVED", "LEAST_WORK"):
-        monkeypatch.setattr(contract_winograd, name, 1)
+    for name in ("CHANNELS", "TILES", "GRADIENT_TILES", "SAVED", "WORK"):
+        monkeypatch.setattr(contract_winograd, f"WINOGRAD_{name}", 1)
 
 
 def image_convolution(

@@ -149,14 +149,14 @@ def _primitives(entry: Entry) -> str:
 def _modules(entry: Entry) -> list[str]:
     """The LLVM IR, module by module."""
     from habana_tf.compiler.codegen.generate import generate
-    from habana_tf.compiler.codegen.objects import MODULE_BYTES
     from habana_tf.compiler.compile import prepared
+    from habana_tf.compiler.costs import MODULE_IR_BYTES
     from habana_tf.compiler.schedule import schedule
     from habana_tf.hardware.cpu import target
 
     modules: list[str] = []
     goal = target()
-    generate(schedule(prepared(_program(entry))), goal, modules.append, MODULE_BYTES)
+    generate(schedule(prepared(_program(entry))), goal, modules.append, MODULE_IR_BYTES)
     return modules
 
 

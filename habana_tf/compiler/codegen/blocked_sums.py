@@ -20,25 +20,18 @@ from contextlib import contextmanager
 from habana_tf.compiler.codegen.domain_walk import restore
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.costs import SUM_BLOCK, SUM_LEVELS
 from habana_tf.ir.extent import Extent, nominal
-
-BLOCK = 256
-"""Additions to one register in a block. Of equal terms forty units of the last place are lost in each of the two or
-three levels; shorter blocks lose less, and what is done between them, twenty cycles or so, shows."""
-
-
-LEVELS = 2
-"""Of blocks, of a loop whose length is known at run time only: enough for 256 ** 3 turns."""
 
 
 def cut(turns: Extent, adds: int = 1) -> list[int]:
     """Turns of the blocks that a loop has, outermost first; each turn adds so many terms to a register. Of a size known
     at run time only there are LEVELS at least."""
     sizes: list[int] = []
-    size = max(1, BLOCK // max(adds, 1))
-    while nominal(turns) > size or (not isinstance(turns, int) and len(sizes) < LEVELS):
+    size = max(1, SUM_BLOCK // max(adds, 1))
+    while nominal(turns) > size or (not isinstance(turns, int) and len(sizes) < SUM_LEVELS):
         sizes.insert(0, size)
-        size *= BLOCK
+        size *= SUM_BLOCK
     return sizes
 
 
@@ -62,7 +55,7 @@ def add_up(
     """As `summing_loop`, with a loop of its own for what one block holds, if only the running kernel knows that: beside
     a few turns the blocks around them show. The body, given the index, is then emitted twice."""
     if not isinstance(turns, int) and any(a.rounds for a in sums):
-        after = few(fn, start, stop, step * BLOCK)
+        after = few(fn, start, stop, step * SUM_BLOCK)
         with _blocks(fn, start, after, step, sums, ()) as index:
             body(index)
         start = after

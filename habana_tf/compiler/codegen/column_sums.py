@@ -15,26 +15,23 @@ from typing import NamedTuple
 from habana_tf.compiler.body import Value as BodyValue
 from habana_tf.compiler.codegen.axes import Axis
 from habana_tf.compiler.codegen.blocked_sums import summing_loop
-from habana_tf.compiler.codegen.domain_walk import WIDEST, DomainWalk, restore
+from habana_tf.compiler.codegen.domain_walk import DomainWalk, restore
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.evaluator import Guard, Val
 from habana_tf.compiler.codegen.interior import Interior, interior
 from habana_tf.compiler.codegen.reduction import Accumulator
-from habana_tf.compiler.codegen.small_axes import TURNS, beside, dependent, numel, places
+from habana_tf.compiler.codegen.small_axes import beside, dependent, numel, places
 from habana_tf.compiler.codegen.wide_sums import WideSums, cut, pays
+from habana_tf.compiler.costs import (
+    PLACE_VECTORS,
+    WINDOW_GUARDED,
+    WINDOW_ROW_ITEMS,
+    WINDOW_STRIPS,
+    WRITTEN_OUT_POINTS,
+    window_sum_registers,
+)
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Atom, Extent, Var, nominal
-
-ROWS = 64
-"""Rows of images from which on each is one work item."""
-STRIPS = (2, 3)
-"""Points of a row whose windows are summed up at a time: more read from more lines at once, and take longer."""
-GUARDED = 4
-"""How many times as long as the shortest a point takes that is guarded."""
-PLACES = 2
-"""Vectors of columns side by side where places in a few rows are found: more are more code, and no faster."""
-REGISTERS = 24
-"""Vectors of sums that stay in registers, of a CPU with the widest vectors; the others have half as many."""
 
 
 class _Strip(NamedTuple):
@@ -71,10 +68,12 @@ class ColumnSums:
         if isinstance(n, int):
             side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
         finds_places = any(r.is_arg for r in self.body.reductions)
-        side = min(side, self._most_beside(), PLACES if finds_places and numel(inner) <= TURNS else side)
+        side = min(
+            side, self._most_beside(), PLACE_VECTORS if finds_places and numel(inner) <= WRITTEN_OUT_POINTS else side
+        )
         if points > 1:
             taken = points * (2 if finds_places else 1)
-            side = max(1, min(side, (REGISTERS if self.lanes >= WIDEST else REGISTERS // 2) // taken))
+            side = max(1, min(side, window_sum_registers(self.lanes) // taken))
         width = side * self.lanes
         tiles = ext.div(ext.add(n, width - 1), width)
         masked = not (isinstance(n, int) and n % width == 0)
@@ -127,7 +126,7 @@ class ColumnSums:
         they read, and all of them their factors. Each sum has the order that it has by itself."""
         n, whole = self.vector.extent, middle.stop - middle.first
         # w windows of three columns read w + 2 columns together; what is left over is guarded
-        width = min(STRIPS, key=lambda w: whole // w * (w + 2) + whole % w * GUARDED)
+        width = min(WINDOW_STRIPS, key=lambda w: whole // w * (w + 2) + whole % w * WINDOW_GUARDED)
         first = Var(f"{row.var.name}s", row.extent)
         taps: list[dict[Atom, Extent]] = [{v: int(k) for v, k in tap.items()} for tap in places(inner)]
         points: list[dict[Atom, Extent]] = [{row.var: ext.add(ext.of(first), k)} for k in range(width)]
@@ -157,10 +156,10 @@ class ColumnSums:
     def _row_of_windows(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> tuple[Axis, Interior] | None:
         """An image's row, and its middle, where windows need no guard: it is walked by one work item, if there are
         enough of them."""
-        if self.compact or not outer or numel(inner) > TURNS:
+        if self.compact or not outer or numel(inner) > WRITTEN_OUT_POINTS:
             return None
         items = nominal(ext.product(a.extent for a in outer[:-1]))
-        middle = interior(self.body, outer[-1], inner, self.vector) if items >= ROWS else None
+        middle = interior(self.body, outer[-1], inner, self.vector) if items >= WINDOW_ROW_ITEMS else None
         return (outer[-1], middle) if middle else None
 
     def _set_beside(self, axes: list[Axis], outer: Sequence[Axis]) -> list[Axis]:
@@ -227,7 +226,7 @@ class ColumnSums:
 
     def _accumulate(self, inner: Sequence[Axis], sums: Sequence[Accumulator], add: Callable[[], None]) -> None:
         """Loops over the reduced axes `inner`, with `sums` in registers; `add` adds a point to them."""
-        if inner and not self.compact and numel(inner) <= TURNS:
+        if inner and not self.compact and numel(inner) <= WRITTEN_OUT_POINTS:
             for place in places(inner):
                 with self.ev.scope():
                     self.ev.vars.update(place)
@@ -240,7 +239,7 @@ class ColumnSums:
             def point() -> None:
                 self._accumulate(rest, sums, add)
 
-            if numel(rest) <= TURNS:
+            if numel(rest) <= WRITTEN_OUT_POINTS:
                 small = [*self.beside, *rest]  # which `point` writes out
                 middle = None if self.compact else interior(self.body, inner[0], small, self.vector)
                 self._walk(inner[0], middle, sums, point, adds)

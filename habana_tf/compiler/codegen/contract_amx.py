@@ -9,7 +9,7 @@ per group (rows x pairs), one of packed b per vector (pairs x 16 columns), and o
 The sums end in memory, from where the epilogue takes them.
 
 A product of registers adds up its `depth` pairs by themselves and adds what they come to to the sum: a step is one
-addition. More than DEPTH steps are taken in blocks, whose sums are added up in memory (see `blocked_sums`).
+addition. More than SUM_STEPS steps are taken in blocks, whose sums are added up in memory (see `blocked_sums`).
 
 The kernel must be allowed to use AMX first (`hardware.cpu.host` asks the system for it).
 """
@@ -24,8 +24,9 @@ from itertools import pairwise
 
 from habana_tf.compiler.codegen.contract_micro import KLoop
 from habana_tf.compiler.codegen.emit import Function, Loop, Value
-from habana_tf.compiler.codegen.turns import DEPTH, block_turns, in_blocks, repeat
+from habana_tf.compiler.codegen.turns import block_turns, in_blocks, repeat
 from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.product_costs import SUM_STEPS
 
 SUMS, A, B = 0, 4, 6
 """First register of the sums, of a, and of b (two, used in turn)."""
@@ -119,7 +120,7 @@ class TileProducts:
         """Sums over `loops` (the last one steps `depth` pairs) to `target`, row by row of `vectors` * 16 sums. add: to
         what is there."""
         self.target = target
-        blocks = self.spare and math.prod(x.turns for x in loops) > DEPTH
+        blocks = self.spare and math.prod(x.turns for x in loops) > SUM_STEPS
         if blocks:
             with self._each() as i:
                 self.fn.store(VECTOR, "zeroinitializer", at(self.fn, target, i.index), 16)

@@ -21,10 +21,8 @@ from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label, Operand
+from habana_tf.compiler.product_costs import FILLED_UNITS
 from habana_tf.ir.extent import nominal
-
-STEP = 4
-"""Units of the sum that copies are filled up to with zeros: what a turn of the inner loop takes at most."""
 
 Trips = list[int | Value]
 
@@ -54,10 +52,10 @@ class BlockCopies(TileResults):
     def reserve_blocks(self) -> None:
         """To be called at the function's entry."""
         fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
-        lines = self.most_units // p.amx if p.amx else self.most_units + t.lanes + STEP
+        lines = self.most_units // p.amx if p.amx else self.most_units + t.lanes + FILLED_UNITS
         self.a_line, self.b_line = slots(t, p.amx) * (64 if p.amx else 4), t.width * 4
         self.a_tile = -(-lines * self.a_line // 64) * 64
-        self.b_panel = (self.most_units + t.lanes + STEP) * self.b_line
+        self.b_panel = (self.most_units + t.lanes + FILLED_UNITS) * self.b_line
         # A copy's last vectors may go past it, by less than a step of all rows.
         sizes = self.a_tile * blocks.tiles + self.a_line + 64, self.b_panel * blocks.panels
         self.rows_at, self.columns_at = (fn.op(f"alloca [{n} x i8], align 64") for n in sizes)

@@ -23,12 +23,9 @@ from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePar
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_tiling import points
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.turns import DEPTH
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
-
-MANY = 256
-"""Blocks of a sum that are added up one after the other."""
+from habana_tf.compiler.product_costs import SUM_BLOCKS, SUM_STEPS
 
 
 class BlockKernel(BlockCopies):
@@ -139,14 +136,14 @@ class BlockKernel(BlockCopies):
         split, steps = self.blocks.split, self.blocks.steps
         count = 1
         for label in (*self.blocks.outer, *([split] if split else [])):
-            n = label.extent if isinstance(label.extent, int) else (MANY + 1) * steps
+            n = label.extent if isinstance(label.extent, int) else (SUM_BLOCKS + 1) * steps
             chunk = next((d.size for d in self.p.dims if d.kind == "chunk" and d.label is label), n)
             count *= -(-min(n, chunk) // (steps if label is split else 1))
         return count
 
     def _kept_together(self) -> int:
         """Blocks whose sums are added up one after the other: each is an addition, or in tile registers many."""
-        return max(1, DEPTH * self.p.amx // self.most_units) if self.p.amx else MANY
+        return max(1, SUM_STEPS * self.p.amx // self.most_units) if self.p.amx else SUM_BLOCKS
 
     def _keep(self) -> None:
         """Adds the sums to the totals, and begins new ones."""

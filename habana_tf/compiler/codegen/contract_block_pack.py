@@ -18,6 +18,7 @@ from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import at, widen
+from habana_tf.compiler.product_costs import COPY_AHEAD
 from habana_tf.ir.dtypes import DType
 
 
@@ -68,10 +69,6 @@ class Along:
     trip: int | Value
     line: int
     multiple: int = 1
-
-
-AHEAD = 8
-"""Steps of the sum that are fetched ahead of the copy: no hardware does it from page to page."""
 
 
 class BlockPacker:
@@ -268,7 +265,7 @@ class BlockPacker:
                 own = fn.op(f"and <{lanes} x i1> {own}, {mask}")
             return self._line(at(fn, p, k * row), lanes, own or mask)
 
-        fn.prefetch(at(fn, p, (units + AHEAD) * row))
+        fn.prefetch(at(fn, p, (units + COPY_AHEAD) * row))
         words = [self._word(line, u) for u in range(units)]
         if self.depth:
             words = transpose(fn, "i32", words + ["zeroinitializer"] * (lanes - units))

@@ -22,18 +22,9 @@ from dataclasses import dataclass
 
 from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, points, steps_over
 from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.compiler.costs import MANY_WORK_ITEMS
+from habana_tf.compiler.product_costs import BLOCK_COLUMN_BYTES, BLOCK_ROW_BYTES, BLOCK_STEPS, BLOCK_SUM_BYTES
 from habana_tf.ir.extent import nominal
-
-STEPS = 256
-"""Words along the sum in a block."""
-ROWS = 192 << 10
-"""Bytes of packed rows in a block."""
-COLUMNS = 192 << 10
-"""Bytes of packed columns in a block."""
-SUMS = 192 << 10
-"""Bytes of sums between blocks."""
-ITEMS = 64
-"""Work items wanted in a call that is long enough to share."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +55,7 @@ def along_sum(c: Canonical, dot: bool, unit: int) -> tuple[tuple[Label, ...], La
 
     unit: steps of the last label that are done at once.
     """
-    most, inside, whole = STEPS * (2 if dot else 1), 1, []  # type: int, int, list[Label]
+    most, inside, whole = BLOCK_STEPS * (2 if dot else 1), 1, []  # type: int, int, list[Label]
     for place in reversed(range(len(c.k))):
         label = c.k[place]
         n = label.extent
@@ -88,10 +79,10 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     outer, split, steps, whole = along_sum(c, dot, unit)
     last = nominal(whole[-1].extent) if whole else steps
     turns = points(whole) * steps // last * -(-last // unit)  # of the inner loop's instructions
-    panels = max(1, min(t.panels, COLUMNS // (turns * max(1, amx) * t.width * 4)))
-    most = ROWS // (turns * slots(t, amx) * (64 if amx else 4))
+    panels = max(1, min(t.panels, BLOCK_COLUMN_BYTES // (turns * max(1, amx) * t.width * 4)))
+    most = BLOCK_ROW_BYTES // (turns * slots(t, amx) * (64 if amx else 4))
     if outer or split is not None:
-        most = min(most, SUMS // (t.rows * panels * t.width * 4))
+        most = min(most, BLOCK_SUM_BYTES // (t.rows * panels * t.width * 4))
     tiles_wanted = max(1, most)
     loops = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     if t.split:
@@ -100,7 +91,7 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     tiles = math.prod(nominal(d.count) for d in loops)
     # Fewer rows in a block where there would be too few items, but enough to pay for packing the columns.
     enough = max(1, min(tiles_wanted, -(-128 // t.rows)))
-    tiles_wanted = max(enough, min(tiles_wanted, tiles * items // ITEMS))
+    tiles_wanted = max(enough, min(tiles_wanted, tiles * items // MANY_WORK_ITEMS))
     panels = -(-t.panels // -(-t.panels // panels))
     inner: list[Dim] = []
     front: list[Dim] = []

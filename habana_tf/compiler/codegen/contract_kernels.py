@@ -9,16 +9,17 @@ from dataclasses import dataclass, replace
 from habana_tf.compiler.codegen.contract_amx import Configurations, Group, TileProducts, configuration, groups, release
 from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
-from habana_tf.compiler.codegen.contract_pack import SPREAD, PanelPacker, spread
+from habana_tf.compiler.codegen.contract_pack import PanelPacker, spread
 from habana_tf.compiler.codegen.contract_padding import guarded
 from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, Tile
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups
 from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.turns import DEPTH, repeat
+from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import at, masked_load
 from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.compiler.product_costs import SPREAD_ELEMENTS, SUM_STEPS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
 
@@ -145,7 +146,7 @@ class MainKernel(TileResults):
         for dim in self.p.dims:
             if dim.kind == "chunk":
                 place.chunk_label = dim.label
-        return math.prod(self.most(place, x) for x in self.c.k) // (2 * self.p.amx) > DEPTH
+        return math.prod(self.most(place, x) for x in self.c.k) // (2 * self.p.amx) > SUM_STEPS
 
     def _distances(self, size: int) -> tuple[int, ...]:
         """The tile's rows: bytes in a from the first."""
@@ -259,7 +260,7 @@ def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable
     spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
     count = high - low + 1
     buffer = temp(count * 4)
-    return ContractionCall(fn, (source, buffer), -(-count // SPREAD), 4)
+    return ContractionCall(fn, (source, buffer), -(-count // SPREAD_ELEMENTS), 4)
 
 
 def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> ContractionCall:

@@ -17,9 +17,9 @@ from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
-from habana_tf.compiler.codegen.turns import DEPTH
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.compiler.product_costs import SUM_STEPS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 
@@ -144,7 +144,7 @@ class TileLoops:
         """Indices that these may be, at most; of a size known at run time only, as many as are no longer few."""
         if label is place.chunk_label:
             return next(d.size for d in self.p.dims if d.kind == "chunk")
-        return label.extent if isinstance(label.extent, int) else DEPTH + 1
+        return label.extent if isinstance(label.extent, int) else SUM_STEPS + 1
 
     def _positive(self, x: Value) -> Value:
         """x, or 0 if that is negative."""

@@ -10,7 +10,7 @@ Rows lie at constant byte distances from the tile's first one, so every address 
 are taken in the order of the k loops, one product after the other (pairs of products for bf16 dot instructions,
 which also flush denormals).
 
-Long sums are taken in blocks of DEPTH steps, whose sums are added up: see `blocked_sums` for the reason.
+Long sums are taken in blocks of SUM_STEPS steps, whose sums are added up: see `blocked_sums` for the reason.
 
 Element formats in memory: "f32"; "bf16", widened when loaded; "pair", two bf16 that are neighbours along the innermost
 k label, in one 32-bit word.
@@ -23,25 +23,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from habana_tf.compiler.codegen.emit import LINE, Function, Value, everywhere, first_lanes
+from habana_tf.compiler.codegen.emit import Function, Value, everywhere, first_lanes
 from habana_tf.compiler.codegen.turns import block_turns, summing_turns
 from habana_tf.compiler.codegen.vector_memory import at, masked_load, widen
+from habana_tf.compiler.costs import CACHE_LINE
+from habana_tf.compiler.product_costs import (
+    COMPACT_TURN_WORK,
+    NEAR_TURN_WORK,
+    STRIDED_BYTES,
+    STRIDED_RUN,
+    TURN_WORK,
+    UNROLLED_WORK,
+)
 from habana_tf.ir.extent import Extent
 
 SIZE = {"f32": 4, "bf16": 2, "pair": 4}
-STRIDED = 512
-"""Bytes from one step of the sum to the next from which on a row is read in strides."""
-RUN = 64
-"""Steps of one stride after which hardware fetches the next lines by itself."""
-UNROLLED = 96
-"""Multiply-adds of the largest k nest that is written out without a loop."""
-BODY = 64
-"""Multiply-adds that one turn of the innermost loop should have at least, where each step reads another line of a. With
-40 such a product took an eighth longer (the weight gradient of a BERT's layer of 1024), with one step a turn half."""
-NEAR_BODY = 40
-"""The same where steps are neighbours in a: more makes code, which LLVM takes its time for, and none of it faster."""
-COMPACT_BODY = 20
-"""The same in compact code: one step of a usual tile, which has 24 to 28."""
 
 
 @dataclass(frozen=True)
@@ -85,14 +81,14 @@ def short_runs(trips: Sequence[Extent | Value], step: int) -> bool:
     """Whether a sum over these loops walks a row in strides (of `step` bytes in the innermost), but none for long: so
     is an image under the gradient of a filter. No hardware foresees where the next line is."""
     last = trips[-1]
-    return len(trips) > 1 and abs(step) >= STRIDED and isinstance(last, int) and last <= RUN
+    return len(trips) > 1 and abs(step) >= STRIDED_BYTES and isinstance(last, int) and last <= STRIDED_RUN
 
 
 def body_of(step: int, compact: bool) -> int:
     """Multiply-adds of a turn, for a step of so many bytes in a."""
     if compact:
-        return COMPACT_BODY
-    return NEAR_BODY if abs(step) < LINE else BODY
+        return COMPACT_TURN_WORK
+    return NEAR_TURN_WORK if abs(step) < CACHE_LINE else TURN_WORK
 
 
 @dataclass(frozen=True)
@@ -109,7 +105,7 @@ class Micro:
     """What of a meets b's vectors: one element, in all lanes; a vector for each of them; or one vector."""
     b_padded: bool = False
     """b may be read past the last valid lane (it is packed)."""
-    body: int = BODY
+    body: int = TURN_WORK
     """Multiply-adds of a turn."""
     ahead: int = 0
     """Bytes in a from what a step reads to the line that it asks for, so that it is there in time; 0: none."""
@@ -160,8 +156,8 @@ class Accumulation:
             return acc
         work = step = len(rows) * self.micro.vectors
         for x in loops:
-            work *= x.trip + (x.rest > 0) if isinstance(x.trip, int) else UNROLLED + 1
-        unroll = work <= UNROLLED
+            work *= x.trip + (x.rest > 0) if isinstance(x.trip, int) else UNROLLED_WORK + 1
+        unroll = work <= UNROLLED_WORK
         if not unroll and (not isinstance(trip, int) or trip > 1):
             turns, body = trip, 1
             if not inner and isinstance(trip, int):
@@ -224,7 +220,7 @@ class Accumulation:
                 self.fn.prefetch(at(self.fn, a, row.distance + micro.ahead))
         stride = micro.lanes * SIZE[micro.b_format]
         if micro.b_ahead:
-            for v in range(0, micro.vectors, max(1, LINE // stride)):
+            for v in range(0, micro.vectors, max(1, CACHE_LINE // stride)):
                 self.fn.prefetch(at(self.fn, b, v * stride + micro.b_ahead))
         columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]
         for row in rows:

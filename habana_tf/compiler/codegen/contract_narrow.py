@@ -16,29 +16,30 @@ from typing import Literal
 
 from habana_tf.compiler.codegen.contract_tiling import Tiling, points, split_rows
 from habana_tf.compiler.contraction import Canonical
+from habana_tf.compiler.product_costs import (
+    NARROW_COLUMNS,
+    NARROW_ROW_VECTORS,
+    NARROW_ROWS,
+    NARROW_SUM_VECTORS,
+    NARROW_SUMS,
+)
 from habana_tf.hardware.cpu import Target
 
 Lanes = Literal["columns", "sum", "rows"]
-
-MOST = 12
-"""Columns beyond which lanes along them are full enough, of 16."""
-DEEP = 4
-"""Vectors of the sum from which on it is worth adding up the lanes of each in the end."""
-ROWS = 12
-"""Rows of a tile beyond which nothing is gained."""
-WIDE = 8
-"""Vectors of rows of a tile beyond which nothing is gained."""
-SUMS = 8
-"""Columns from which on one vector of rows gives a CPU sums enough to add to, and there is one square to turn over."""
 
 
 def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
     """What lanes run along. dot: whether bf16 is multiplied in pairs."""
     lanes, full = target.lanes, c.columns / target.lanes
-    if c.lane in c.batch or not c.k or not c.m or full > MOST / 16 or (c.lane and points(c.m) < lanes):
+    if c.lane in c.batch or not c.k or not c.m or full > NARROW_COLUMNS / 16 or (c.lane and points(c.m) < lanes):
         return "columns"
     last, row = c.k[-1], c.m[-1]
-    if last.a == 1 and isinstance(last.extent, int) and not any(last.guards) and points(c.k) >= DEEP * lanes:
+    if (
+        last.a == 1
+        and isinstance(last.extent, int)
+        and not any(last.guards)
+        and points(c.k) >= NARROW_SUM_VECTORS * lanes
+    ):
         step = lanes * (2 if dot else 1)
         if last.extent / (-(-last.extent // step) * step) > full:
             return "sum"
@@ -53,9 +54,10 @@ def narrow_tiling(c: Canonical, target: Target, lanes: Lanes) -> Tiling:
     """The register tile: sums for each row and column along the sum, for vectors of rows and each column along rows."""
     columns, registers = c.columns, target.vector_registers
     if lanes == "sum":
-        most = max(1, min(ROWS, (registers - 2) // columns - 1))
+        most = max(1, min(NARROW_ROWS, (registers - 2) // columns - 1))
         return Tiling(*split_rows(c, most, False), 1, 1, target.lanes, columns)
-    row, most = c.m[-1], 1 if columns >= SUMS else max(1, min(WIDE, (registers - 2) // (columns + 1)))
+    row, beside = c.m[-1], min(NARROW_ROW_VECTORS, (registers - 2) // (columns + 1))
+    most = 1 if columns >= NARROW_SUMS else max(1, beside)
     assert isinstance(row.extent, int)
     whole, rest = divmod(row.extent, target.lanes)
     tiles = next((whole // v for v in range(most, most // 2, -1) if not rest and whole % v == 0), 0)

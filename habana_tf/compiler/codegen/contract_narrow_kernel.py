@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_outer
 from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
-from habana_tf.compiler.codegen.contract_micro import SIZE, STRIDED, Accumulation, KLoop, Micro, body_of
+from habana_tf.compiler.codegen.contract_micro import SIZE, Accumulation, KLoop, Micro, body_of
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.contract_padding import guarded
 from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial
@@ -15,14 +15,10 @@ from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical
+from habana_tf.compiler.product_costs import NARROW_AHEAD, NARROW_FETCHING, STRIDED_BYTES
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
-
-AHEAD = 32
-"""Steps of the sum that vectors of rows are fetched ahead: no hardware does it from page to page."""
-FETCHING = 3
-"""Columns from which on there is time to ask for the next tile's rows: with two it took longer, not shorter."""
 
 
 class NarrowKernel(TileResults):
@@ -80,7 +76,7 @@ class NarrowKernel(TileResults):
     def _next_tile(self, size: int) -> int:
         """Elements in a to what the next tile reads at the same step; 0 where it is better not asked for yet."""
         split = self.t.split
-        wanted = self.p.streams and split is not None and len(self.c.k) == 1 and self.c.columns >= FETCHING
+        wanted = self.p.streams and split is not None and len(self.c.k) == 1 and self.c.columns >= NARROW_FETCHING
         return split.a * size if wanted and split else 0
 
     def _along_rows(self, place: Place, size: int) -> list[Value]:
@@ -97,7 +93,7 @@ class NarrowKernel(TileResults):
         vectors = -(-size // lanes)
         micro = Micro(
             lanes, columns, vectors, size - (vectors - 1) * lanes, one, many, body=body_of(0, self.p.compact),
-            b_ahead=loops[-1].b * AHEAD if self.p.streams and abs(loops[-1].b) >= STRIDED else 0,
+            b_ahead=loops[-1].b * NARROW_AHEAD if self.p.streams and abs(loops[-1].b) >= STRIDED_BYTES else 0,
         )  # fmt: skip
         sums = Accumulation(fn, micro).run(loops, b, a)
         rows = []

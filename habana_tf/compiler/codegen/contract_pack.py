@@ -16,6 +16,7 @@ from habana_tf.compiler.codegen.emit import BYTES, Function, Value
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import at, masked_load, widen
 from habana_tf.compiler.contraction import Label
+from habana_tf.compiler.product_costs import SPREAD_ELEMENTS
 from habana_tf.ir.dtypes import DType
 
 
@@ -303,10 +304,6 @@ def _fenced(fn: Function, element: str, lanes: int, value: Value) -> Value:
     return value if element == "float" else fn.op(f"bitcast {floats} {value} to {vector}")
 
 
-SPREAD = 8192
-"""Elements that one work item of `spread` turns into words."""
-
-
 def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> None:
     """Emits: word[e - low] = (a[e], a[e + step]) for e in [low, high]; the second is undefined if not in there.
 
@@ -334,8 +331,8 @@ def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> N
             fn.store("i32", word, fn.offset(words, "i32", e.index), 4)
 
     with fn.loop("%begin", "%end") as item:
-        start = fn.integer("mul", item.index, SPREAD)
-        stop = fn.minimum(fn.integer("add", start, SPREAD), str(count))
+        start = fn.integer("mul", item.index, SPREAD_ELEMENTS)
+        stop = fn.minimum(fn.integer("add", start, SPREAD_ELEMENTS), str(count))
         first = clamp(str(valid_from), start, stop)
         last = clamp(str(valid_to), first, stop)
         last = fn.integer("add", first, fn.op(f"and i64 {fn.integer('sub', last, first)}, {-lanes}"))

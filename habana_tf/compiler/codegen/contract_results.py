@@ -11,24 +11,19 @@ from collections.abc import Callable, Mapping, Sequence
 from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
 from habana_tf.compiler.codegen.contract_point import Epilogue, Line, Point, Tile
 from habana_tf.compiler.codegen.contract_tiling import points
-from habana_tf.compiler.codegen.emit import LINE, Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.compiler.costs import CACHE_LINE
+from habana_tf.compiler.product_costs import (
+    FETCH_LEVEL,
+    FETCHED_VECTORS,
+    INLINE_EPILOGUE,
+    LONG_SUM_EPILOGUE,
+    LONG_SUM_STEPS,
+)
 from habana_tf.ir import extent as ext
-
-INLINE = 480
-"""Instructions of epilogue that one tile may have inline."""
-LONG = 128
-"""Steps of a sum beside which it costs nothing that could be measured to have the epilogue in a loop."""
-INLINE_LONG = 96
-"""Instructions of epilogue inline behind so long a sum: of a tile that is stored as it is, not more."""
-FETCH_LEVEL = 2
-"""The cache that an epilogue's memory is asked into. A tile of an optimizer's tensors is a hundred lines, more than a
-core waits for at its first level: the sums' own reads would stand behind them. Into the second level Adam's step on a
-gradient of [784, 512] in bf16 took 0.98 ms instead of 1.12, from memory (Zen 4)."""
-FETCHED = 32
-"""Vectors of the largest tile whose epilogue's memory is asked for beforehand: of the tile engine's, rows are long."""
 
 
 class TileResults(TileLoops):
@@ -51,8 +46,9 @@ class TileResults(TileLoops):
         for."""
         terms = ext.product(label.extent for label in self.c.k)
         steps = terms // 2 if isinstance(terms, int) and self.p.dot else terms
-        long = isinstance(steps, int) and steps >= LONG
-        most = INLINE_LONG if long or self.p.lanes == "rows" else INLINE  # of a square's rows there are enough to loop
+        long = isinstance(steps, int) and steps >= LONG_SUM_STEPS
+        looped = long or self.p.lanes == "rows"  # of a square's rows there are enough to loop
+        most = LONG_SUM_EPILOGUE if looped else INLINE_EPILOGUE
         return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
 
     def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
@@ -85,10 +81,10 @@ class TileResults(TileLoops):
         """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken: in loops
         over its rows and their lines, since written out that is more code than the sums."""
         points = self.points(Tile(self.fn, self.c, dict(place.starts)), size, vectors, active)
-        if len(points) > FETCHED:
+        if len(points) > FETCHED_VECTORS:
             return
         walks = [(label.key, count, 1) for label, count in self.row_labels(size)]
-        per_line = max(1, LINE // (4 * self.t.lanes))
+        per_line = max(1, CACHE_LINE // (4 * self.t.lanes))
         if self.c.lane and vectors > per_line:
             walks.append((self.c.lane.key, -(-vectors // per_line), per_line * self.t.lanes))
         lines = out.lines(self.fn, points[0])

@@ -28,54 +28,29 @@ import math
 from dataclasses import dataclass, replace
 
 from habana_tf.compiler.codegen.contract_blocks import Blocks, cut
-from habana_tf.compiler.codegen.contract_micro import STRIDED, short_runs
+from habana_tf.compiler.codegen.contract_micro import short_runs
 from habana_tf.compiler.codegen.contract_narrow import Lanes, lanes_along, narrow_tiling
 from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
-from habana_tf.compiler.codegen.emit import LINE
 from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
+from habana_tf.compiler.costs import CACHE_LINE, L1_SPAN, L1_WAYS, L2_BYTES, MANY_WORK_ITEMS, WORK_ITEMS
+from habana_tf.compiler.product_costs import (
+    COMPACT_WORK,
+    COPY_BLOCK_SIDE,
+    COPY_WORK,
+    ITEM_WORK,
+    PACKED_ONCE_ROWS,
+    PAIRED_ROWS,
+    RESIDENT_BYTES,
+    STACK_BYTES,
+    STRIDED_BYTES,
+    SUMMED_ITEM_ROWS,
+    TALL_TILE_VECTORS,
+    WIDENED_AGAIN,
+)
 from habana_tf.hardware.cpu import Target, TileEngine
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
-
-L2 = 1 << 20
-"""Bytes of second-level cache per core that tiles are made for."""
-STACK = 160 << 10
-"""Largest packed panel that an item keeps on its stack."""
-ITEMS = 16
-"""Work items wanted in a call that is long enough to share."""
-MANY = 64
-"""Work items wanted in a call that is long enough for all of them to be of SHARE or more, so that many processors have
-work. Panels are packed beforehand then: in items of fewer rows each would be packed too often."""
-READ = 2
-"""Panels that an element of a in bf16 meets, up to which each widens it anew. A copy in fp32 saves the others that, but
-is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
-MET = 4
-"""Rows from which on a panel that was packed beforehand is read faster than b as it lies."""
-MANY_ROWS = 24
-"""Rows from which on b is worth packing in pairs for them alone."""
-WIDEST = 2
-"""Vectors of a tile where a is packed: tall tiles, since a row costs no more for being one of many."""
-WAYS = 8
-"""Lines of one place in the first-level cache."""
-PAGE = 4096
-"""Bytes after which lines have the same place in the first-level cache: 64 places of 64 bytes. Rows that are a large
-power of two apart share few places, and a panel of them does not stay in the cache however small it is."""
-RESIDENT = L2 // 4
-"""Bytes that a panel of b, and the lines of a that a row tile meets, may have together for the lines to be there still
-when the next tile comes, where no hardware fetches them ahead. Weight gradients of convolutions with a stride took up
-to twice as long when there were more."""
-COPY = 28
-"""Multiply-adds (in vectors) in the time of which a vector is copied, from a line that no hardware fetched ahead: it
-took 12 on a CPU that does one of them a cycle, and waits as long where two are done; and some to be sure."""
-SIDE = 192
-"""Rows, and columns, that a block of a large product has at least."""
-SHORT = 16_000_000.0
-"""Multiply-adds (in vectors) up to which a product may be compact: about 3 milliseconds."""
-TOGETHER = 128
-"""Rows that a work item makes at least where columns are added up, if MANY are left."""
-SHARE = 400_000.0
-"""Multiply-adds (in vectors) below which a work item is not made smaller: about 100 microseconds."""
 
 
 @dataclass(frozen=True)
@@ -116,9 +91,9 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     batch = points(x for x in c.batch if x is not c.lane)
     symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     engine = target.tile_engine
-    dot = _paired(c, rows, depth, MET if once else MANY_ROWS)
+    dot = _paired(c, rows, depth, PACKED_ONCE_ROWS if once else PAIRED_ROWS)
     amx = _amx(c, engine) if dot and engine and c.lane else 0
-    compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= SHORT
+    compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= COMPACT_WORK
     if packable(c) and (not guards_in_place(c) or (dot and engine and not amx)):
         return block_plan(c, target, compact)
     lanes: Lanes = "columns" if amx else lanes_along(c, target, dot and target.bf16_products == "dot")
@@ -137,8 +112,8 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     a_bytes = elements * c.a.dtype.bytes
     panel = depth * t.width * (2 if dot else 4)
     step = min((abs(x.b) for x in c.k), default=0) * size
-    tall = step >= 512 and rows >= 96 and (panel > (16 << 10) or depth > WAYS * (PAGE // math.gcd(step, PAGE)))
-    once = once and rows >= MET and bool(c.k) and not symbolic
+    tall = step >= 512 and rows >= 96 and (panel > (16 << 10) or depth > L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN)))
+    once = once and rows >= PACKED_ONCE_ROWS and bool(c.k) and not symbolic
     packed = must_pack or ((tall or once) and depth > 0 and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
@@ -153,10 +128,10 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     chunk, cut = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work, 4 * t.width)
     head = [chunk] if chunk else []
     chunks = nominal(cut)
-    often = rows * depth * t.panels > READ * elements
-    widen = c.a.dtype is DType.BF16 and not dot and often and work > SHARE / 4 and not symbolic
+    often = rows * depth * t.panels > WIDENED_AGAIN * elements
+    widen = c.a.dtype is DType.BF16 and not dot and often and work > ITEM_WORK / 4 and not symbolic
     if not packed:
-        if b_bytes // chunks <= L2 // 2:
+        if b_bytes // chunks <= L2_BYTES // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
         else:
             dims = head + lead + panel_dim + outer_m + row_dim
@@ -169,7 +144,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     front: list[Dim] = []
     enough = 256
     items = chunks * outer_count * t.panels
-    while items < ITEMS and inner:
+    while items < WORK_ITEMS and inner:
         first = inner[0]
         per = rows // turns(front)
         count = nominal(first.count)
@@ -177,21 +152,21 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
             front.append(inner.pop(0))
             items *= count
             continue
-        blocks = min(count, max(1, per // enough), -(-ITEMS // items))
+        blocks = min(count, max(1, per // enough), -(-WORK_ITEMS // items))
         if blocks > 1 and first.kind == "rows":
             length = -(-count // blocks)
             blocks = -(-count // length)
             front.append(Dim("block", steps_over(first.count, length), first.label, length, "rows"))
             items *= blocks
         break
-    fits = depth // chunks * t.width * (2 if dot else 4) <= STACK
+    fits = depth // chunks * t.width * (2 if dot else 4) <= STACK_BYTES
     fits = fits and (not c.k or isinstance(c.k[0].extent, int) or chunk is not None)
-    if fits and (items >= max(ITEMS // 2, min(work / SHARE, MANY)) or work < SHARE):
+    if fits and (items >= max(WORK_ITEMS // 2, min(work / ITEM_WORK, MANY_WORK_ITEMS)) or work < ITEM_WORK):
         dims = head + lead + front + panel_dim + inner
         count = len(head + lead + front + panel_dim)
         result = Plan(t, tuple(dims), count, 1, "item", dot, widen, cut, amx, compact)
         return replace(result, grain=_grain(nominal(result.grid), work))
-    if b_bytes // chunks <= L2 // 2:
+    if b_bytes // chunks <= L2_BYTES // 2:
         dims = head + lead + outer_m + row_dim + panel_dim
     else:
         dims = head + lead + panel_dim + outer_m + row_dim
@@ -207,7 +182,7 @@ def in_groups(p: Plan) -> Plan:
     (place,) = rows
     dim = p.dims[place]
     assert isinstance(dim.count, int)
-    length = max(1, min(TOGETHER // p.tiling.rows, nominal(p.grid) // MANY, dim.count))
+    length = max(1, min(SUMMED_ITEM_ROWS // p.tiling.rows, nominal(p.grid) // MANY_WORK_ITEMS, dim.count))
     if length == 1:
         return p
     dims[place] = Dim("block", -(-dim.count // length), dim.label, length, "rows")
@@ -228,9 +203,12 @@ def _pays(c: Canonical, target: Target) -> bool:
     Of a block, each row that is copied meets as many columns as that has, and each column as many rows."""
     rows, columns, depth = points(c.m), c.columns, points(c.k)
     batch = points(x for x in (*c.batch, *c.n) if x is not c.lane)
-    if min(abs(x.a) for x in c.k) * c.a.dtype.bytes < STRIDED or rows * columns / target.lanes * depth * batch < SHARE:
+    if (
+        min(abs(x.a) for x in c.k) * c.a.dtype.bytes < STRIDED_BYTES
+        or rows * columns / target.lanes * depth * batch < ITEM_WORK
+    ):
         return False
-    return 1 + COPY * (1 / min(rows, SIDE) + 1 / min(columns, SIDE)) < target.strided_rows
+    return 1 + COPY_WORK * (1 / min(rows, COPY_BLOCK_SIDE) + 1 / min(columns, COPY_BLOCK_SIDE)) < target.strided_rows
 
 
 def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: bool) -> Plan:
@@ -249,17 +227,19 @@ def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: 
     chunk, count = _chunks(c, unit, depth, outer * turns(inner), rows * c.columns * outer, nbytes, work)
     dims = ([chunk] if chunk else []) + lead + inner + panel
     pack = "call" if lanes == "sum" else "none"
-    return _finish(Plan(t, tuple(dims), 0, 1, pack, dot, False, count, 0, compact, None, lanes, nbytes > L2), work)
+    return _finish(
+        Plan(t, tuple(dims), 0, 1, pack, dot, False, count, 0, compact, None, lanes, nbytes > L2_BYTES), work
+    )
 
 
 def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     """The cut of a contraction that packs both operands."""
     engine, rows, depth = target.tile_engine, points(c.m), points(c.k)
-    dot = _paired(c, rows, depth, MANY_ROWS)
+    dot = _paired(c, rows, depth, PAIRED_ROWS)
     c = _fullest(c, engine) if dot and engine else c
     amx = _filled(c.k[-1], engine) if dot and engine else 0
     dot = dot and (amx > 0 or target.bf16_products == "dot")
-    t = amx_tiling(c, engine, compact, True) if amx and engine else tiling(c, target, compact, WIDEST)
+    t = amx_tiling(c, engine, compact, True) if amx and engine else tiling(c, target, compact, TALL_TILE_VECTORS)
     unit = 2 * max(amx, 1) if dot else 1
     lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
     outer = turns(lead)
@@ -322,12 +302,12 @@ def _chunks(
     """A split of the outermost k label; None if the sum is better left whole. panel: bytes of a panel of b per step.
     packed: copies of both operands take care of guards and of what is no whole step."""
     wanted = 1
-    if tiles < ITEMS:
-        wanted = min(-(-ITEMS // tiles), depth // 256, int(work / (SHARE / 8)))
+    if tiles < WORK_ITEMS:
+        wanted = min(-(-WORK_ITEMS // tiles), depth // 256, int(work / (ITEM_WORK / 8)))
     if not packed and c.k and short_runs([x.extent for x in c.k], c.k[-1].a * c.a.dtype.bytes):
-        wanted = max(wanted, min(-(-depth // unit * (panel + LINE) // RESIDENT), depth // 256))
-    if nbytes > L2 and depth >= 2048:
-        by_cache = -(-nbytes // (L2 // 2))
+        wanted = max(wanted, min(-(-depth // unit * (panel + CACHE_LINE) // RESIDENT_BYTES), depth // 256))
+    if nbytes > L2_BYTES and depth >= 2048:
+        by_cache = -(-nbytes // (L2_BYTES // 2))
         wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
     label = c.k[0] if c.k else None
     if wanted <= 1 or label is None or (any(label.guards) and not packed):
@@ -345,7 +325,7 @@ def _chunks(
 def _finish(p: Plan, work: float) -> Plan:
     """Chooses how much of the loop order is the grid."""
     count, grid = 0, 1
-    while count < len(p.dims) and (grid < ITEMS or work / grid > SHARE):
+    while count < len(p.dims) and (grid < WORK_ITEMS or work / grid > ITEM_WORK):
         grid *= nominal(p.dims[count].count)
         count += 1
     return replace(p, grid_dims=count, grain=_grain(grid, work))
@@ -353,4 +333,4 @@ def _finish(p: Plan, work: float) -> Plan:
 
 def _grain(grid: int, work: float) -> int:
     """Work items a thread should have at least: some ten microseconds."""
-    return max(1, min(grid, math.ceil(SHARE / 10 * grid / max(work, 1.0))))
+    return max(1, min(grid, math.ceil(ITEM_WORK / 10 * grid / max(work, 1.0))))

@@ -14,20 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from habana_tf.compiler.contraction import Canonical, Label
+from habana_tf.compiler.product_costs import COMPACT_REPEATED, COMPACT_SLOWER, LEAST_TILE_ROWS, TILE_FORM_WORK
 from habana_tf.hardware.cpu import Target, TileEngine
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
-
-REPEATED = 1 / 12
-"""The part of all rows that compact code may compute twice to save a second form of tile."""
-SLOWER = 0.04
-"""How much longer a product may take, as a part of its time, for less code: of a small one the first step is waited
-for, but there are many steps."""
-FORM = 400_000.0
-"""Multiply-adds (in vectors) that more code must save to be worth it: a tenth of a millisecond a step, where LLVM takes
-five to ten for a form of tile once."""
-FEWEST = 3
-"""Rows of a tile below which it reads more than it multiplies."""
 
 
 @dataclass(frozen=True)
@@ -136,7 +126,7 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
         found.append((cost * outer, code, tile))
     least = min(cost for cost, _, _ in found)
     product = points(c.m) * points(c.k) * points(x for x in (*c.batch, *c.n) if x is not c.lane) * needed
-    slower = SLOWER if compact else min(SLOWER, FORM / max(1, product))
+    slower = COMPACT_SLOWER if compact else min(COMPACT_SLOWER, TILE_FORM_WORK / max(1, product))
     return min((x for x in found if x[0] <= least * (1 + slower)), key=lambda x: (x[1], x[0]))[2]
 
 
@@ -150,7 +140,7 @@ def _forms(c: Canonical, target: Target, widest: int) -> Iterator[tuple[int, int
         last = c.m[-1].extent if c.m else 1
         if isinstance(last, int) and last > most:
             even = next((n for n in range(most, 0, -1) if last % n == 0), 1)
-            if FEWEST <= even < most:
+            if LEAST_TILE_ROWS <= even < most:
                 yield vectors, even
 
 
@@ -171,7 +161,7 @@ def split_rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...
         tiles = -(-n // size)
         size = -(-n // tiles)
         again = tiles * size - n
-        return tuple(whole), label, size, tiles, tiles if compact and again <= n * REPEATED else tiles - again
+        return tuple(whole), label, size, tiles, tiles if compact and again <= n * COMPACT_REPEATED else tiles - again
     return tuple(whole), None, 1, 1, 1
 
 

@@ -25,9 +25,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from habana_tf.compiler.codegen.contract_tiles import SHORT
 from habana_tf.compiler.codegen.contract_tiling import Tiling, points
 from habana_tf.compiler.contraction import Canonical, ContractSpec, Guard, Label, canonical
+from habana_tf.compiler.costs import WORK_ITEMS
+from habana_tf.compiler.product_costs import (
+    COMPACT_WORK,
+    TALL_TILE_VECTORS,
+    WINOGRAD_BLOCK,
+    WINOGRAD_BLOCK_TILES,
+    WINOGRAD_CHANNELS,
+    WINOGRAD_GRADIENT_BLOCK,
+    WINOGRAD_GRADIENT_STEPS,
+    WINOGRAD_GRADIENT_TILES,
+    WINOGRAD_SAVED,
+    WINOGRAD_TILES,
+    WINOGRAD_WORK,
+)
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
@@ -41,30 +54,6 @@ OUT = 2
 IN = OUT + TAP - 1
 """Points of the image that a tile reads along each axis."""
 ELEMENTS = IN * IN
-LEAST_CHANNELS = 16
-"""Channels, and columns, from which on the transformations are a small part."""
-LEAST_TILES = 96
-"""Tiles from which on transforming the filter is a small part."""
-LEAST_SUMS = 192
-"""Tiles from which on transforming a filter's gradient back is a small part."""
-LEAST_WORK = 2_000_000
-"""Multiply-adds (in vectors) of the definition from which on what is saved pays for more code: about half a
-millisecond."""
-LEAST_SAVED = 1.6
-"""Multiplications of the definition for one here, from which on it is faster. Tiles that reach over the edge cost as
-much as others: of 7 x 7 results 1.7 remain of 2.25, of 5 x 5 less than pays."""
-BLOCK = 128
-"""Channels in a block of results, and columns: 16 elements of some 28 tiles by as many are a quarter of a megabyte."""
-TILES = 28
-"""Tiles in a block of results, at most: as many as read a panel of the filter while it is in the first-level cache."""
-SIDE = 64
-"""Channels in a block of a filter's gradient, and columns: 16 elements of as many by as many, again."""
-STEPS = 32
-"""Tiles in a block of a filter's gradient."""
-ITEMS = 16
-"""Work items wanted."""
-VECTORS = 2
-"""Vectors of a register tile: tall tiles, since a row costs no more for being one of many."""
 
 
 @dataclass(frozen=True)
@@ -160,8 +149,8 @@ def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winog
         found = _convolution(c, gradient, inner, outer, target)
         if found:
             work = points(c.m) * points(c.k) * found.tiling.panels * found.tiling.vectors
-            enough = nominal(found.total) >= (LEAST_SUMS if gradient else LEAST_TILES)
-            return found if enough and work > (SHORT if compact else LEAST_WORK) else None
+            enough = nominal(found.total) >= (WINOGRAD_GRADIENT_TILES if gradient else WINOGRAD_TILES)
+            return found if enough and work > (COMPACT_WORK if compact else WINOGRAD_WORK) else None
     return None
 
 
@@ -186,12 +175,12 @@ def _convolution(
     images = [x for x in outer if x not in [axis.out for axis in found]]
     if len(images) > 1:
         return None
-    if channel.extent % lanes or min(channel.extent, c.columns) < LEAST_CHANNELS:
+    if channel.extent % lanes or min(channel.extent, c.columns) < WINOGRAD_CHANNELS:
         return None
     if gradient and (c.lane is None or c.lane.b != 1 or c.columns % lanes):
         return None
     down, across = sorted(found, key=lambda x: -abs(x.tap.a))
-    if down.saved * across.saved < LEAST_SAVED:
+    if down.saved * across.saved < WINOGRAD_SAVED:
         return None
     image = images[0] if images else None
     made = Winograd(c, gradient, image, channel, down, across, _tiling(c, lanes), 0, 0, 0, 0)
@@ -217,7 +206,7 @@ def _axis(c: Canonical, tap: Label, outer: Sequence[Label]) -> Axis | None:
 def _tiling(c: Canonical, lanes: int) -> Tiling:
     """Panels of columns."""
     vectors = -(-c.columns // lanes)
-    wide = min(vectors, VECTORS)
+    wide = min(vectors, TALL_TILE_VECTORS)
     return Tiling((), None, 1, 1, 1, wide, -(-vectors // wide), lanes, c.columns)
 
 
@@ -229,18 +218,19 @@ def _evenly(n: int, most: int, unit: int = 1) -> int:
 def _cut(w: Winograd, target: Target) -> Winograd:
     t = w.tiling
     rows = target.register_tiles[t.vectors]
-    panels = _evenly(t.panels, BLOCK // t.width)
+    panels = _evenly(t.panels, WINOGRAD_BLOCK // t.width)
     tiles = nominal(w.total)
-    groups = max(1, min(TILES // rows, tiles * -(-t.panels // panels) // (ITEMS * rows)))
+    groups = max(1, min(WINOGRAD_BLOCK_TILES // rows, tiles * -(-t.panels // panels) // (WORK_ITEMS * rows)))
     w = replace(w, c=replace(w.c, k=(w.down.tap, w.across.tap, w.channel)))
-    return replace(w, rows=rows, tiles=groups * rows, channels=_evenly(w.depth, BLOCK, t.lanes), panels=panels)
+    return replace(w, rows=rows, tiles=groups * rows, channels=_evenly(w.depth, WINOGRAD_BLOCK, t.lanes), panels=panels)
 
 
 def _cut_gradient(w: Winograd, target: Target) -> Winograd:
     t = w.tiling
     most = target.register_tiles[t.vectors]
-    channels, panels = _evenly(w.depth, SIDE, t.lanes), _evenly(t.panels, SIDE // t.width)
+    channels = _evenly(w.depth, WINOGRAD_GRADIENT_BLOCK, t.lanes)
+    panels = _evenly(t.panels, WINOGRAD_GRADIENT_BLOCK // t.width)
     rows = -(-channels // -(-channels // most))
-    w = replace(w, rows=rows, channels=channels, panels=panels, tiles=STEPS)
+    w = replace(w, rows=rows, channels=channels, panels=panels, tiles=WINOGRAD_GRADIENT_STEPS)
     items = w.channel_blocks * w.column_blocks
-    return replace(w, chunks=max(1, min(-(-ITEMS // items), nominal(w.blocks) // 2)))
+    return replace(w, chunks=max(1, min(-(-WORK_ITEMS // items), nominal(w.blocks) // 2)))

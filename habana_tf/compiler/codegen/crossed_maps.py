@@ -19,17 +19,9 @@ from habana_tf.compiler.codegen.emit import Value, first_lanes
 from habana_tf.compiler.codegen.evaluator import Guard, Val
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
 from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.costs import CROSSED_POINTS, CROSSED_SQUARES, CROSSED_TENSORS, MANY_WORK_ITEMS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
-
-ITEMS = 64
-"""Work items from which on one has several squares side by side, whose lines of memory follow each other."""
-SIDE = 4
-"""So many, at most."""
-MOST = 4
-"""Tensors read across: each has a square on the stack."""
-LEAST = 1 << 16
-"""Points of a loop from which on it is worth three times the code; over sizes that are not known it is."""
 
 
 @dataclass
@@ -46,7 +38,7 @@ class CrossedMap:
         vector, found = walk.vector, {}  # type: Axis | None, dict[Axis, list[Load]]
         points = ext.product(a.extent for a in walk.axes)
         assert vector is not None
-        if nominal(vector.extent) < walk.lanes or (isinstance(points, int) and points < LEAST):
+        if nominal(vector.extent) < walk.lanes or (isinstance(points, int) and points < CROSSED_POINTS):
             return None
         for v in walk.body.values:
             if not isinstance(v, Load) or v.guard or register_type(v.dtype) not in ("float", "i32"):
@@ -59,7 +51,7 @@ class CrossedMap:
         if not found:
             return None
         across, loads = max(found.items(), key=lambda item: len(item[1]))
-        return cls(walk, across, loads) if len(loads) <= MOST else None
+        return cls(walk, across, loads) if len(loads) <= CROSSED_TENSORS else None
 
     def emit(self, outer: list[Axis]) -> tuple[Extent, int]:
         """Writes the function; its grid and grain."""
@@ -67,7 +59,7 @@ class CrossedMap:
         assert walk.vector is not None
         n, rows = walk.vector.extent, self.across.extent
         rest = [a for a in outer if a is not self.across]
-        side = next((k for k in (SIDE, 2) if nominal(self._chunks(rest, k * lanes)) >= ITEMS), 1)
+        side = next((k for k in (CROSSED_SQUARES, 2) if nominal(self._chunks(rest, k * lanes)) >= MANY_WORK_ITEMS), 1)
         chunks = self._chunks([], side * lanes)
         self.stacks = [fn.op(f"alloca [{lanes * lanes * 4} x i8], align 64") for _ in self.loads]
         grid, loops, items, grain = walk.grid(rest, ext.mul(side * lanes, n), chunks)

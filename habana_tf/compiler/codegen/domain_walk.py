@@ -10,20 +10,11 @@ from habana_tf.compiler.codegen.axes import Axis, merge, places_of
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
 from habana_tf.compiler.codegen.evaluator import Evaluator, Val
 from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.costs import ITEM_ELEMENTS, SPARSE_VECTOR, THREAD_ELEMENTS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.linearity import stride_of
 from habana_tf.ir.primitives import Node
-
-ITEM = 4096
-"""Elements that a work item should at least have."""
-GRAIN = 16384
-"""Elements that are worth waking a second thread for."""
-FEW = 4
-"""How many times an axis of few points would go into a vector."""
-WIDEST = 16
-"""fp32 lanes of the widest vectors. CPUs that have these have twice as many of them as others, and load and store some
-lanes of a vector of any type as quickly as all."""
 
 
 class DomainWalk:
@@ -83,7 +74,7 @@ class DomainWalk:
         """Where the last axis has few points (the channels of images), the axis along which what is read lies, to be
         scattered over the results: of the last one most lanes would be empty."""
         last = self.axes[-1].extent
-        if not isinstance(last, int) or last * FEW > lanes:
+        if not isinstance(last, int) or last * SPARSE_VECTOR > lanes:
             return None
         loads = list(self.body.offsets())
         along = {a: sum(stride_of(e, a.var) == 1 for e in loads) for a in self.axes[:-1] if nominal(a.extent) >= lanes}
@@ -98,13 +89,13 @@ class DomainWalk:
         loops: list[Axis] = []
         grid = list(outer)
         while grid and isinstance(work, int) and isinstance(grid[-1].extent, int) and chunks == 1:
-            if work >= ITEM or work * grid[-1].extent > 4 * ITEM:
+            if work >= ITEM_ELEMENTS or work * grid[-1].extent > 4 * ITEM_ELEMENTS:
                 break
             loops.insert(0, grid[-1])
             work = work * grid.pop().extent
         items = ext.mul(ext.product(a.extent for a in grid), chunks)
-        each = work if isinstance(work, int) else ITEM
-        return grid, loops, items, max(1, -(-GRAIN // max(each, 1)))
+        each = work if isinstance(work, int) else ITEM_ELEMENTS
+        return grid, loops, items, max(1, -(-THREAD_ELEMENTS // max(each, 1)))
 
     def decode(self, item: Value, grid: Sequence[Axis]) -> None:
         """Sets the grid axes' variables from the number of a work item."""

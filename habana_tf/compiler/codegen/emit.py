@@ -18,8 +18,6 @@ Value = str
 
 BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
 """Size of an element in memory by its LLVM type."""
-LINE = 64
-"""Bytes that come from memory together."""
 
 
 def suffix(lane: str) -> str:

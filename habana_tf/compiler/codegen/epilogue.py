@@ -8,10 +8,11 @@ from habana_tf.compiler.body import Body, Load, Result
 from habana_tf.compiler.code import Call, Code
 from habana_tf.compiler.codegen.contract import Buffer, Point, emit_contract
 from habana_tf.compiler.codegen.contract_point import Line
-from habana_tf.compiler.codegen.emit import LINE, Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.contraction_operands import labels_of, specification
+from habana_tf.compiler.costs import CACHE_LINE
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent, Var
@@ -133,7 +134,7 @@ class FusedEpilogue:
 class _PointEvaluator(Evaluator):
     """An evaluator whose index variables are the labels of a contraction at one vector of its result."""
 
-    STREAMED = (LINE,)  # two halves of a line are stored far from each other
+    STREAMED = (CACHE_LINE,)  # two halves of a line are stored far from each other
 
     def __init__(self, fn: Function, buffers: Mapping[Node, int], point: Point, epilogue: FusedEpilogue) -> None:
         super().__init__(fn, buffers, point.lanes, Var("lanes", point.lanes))

@@ -13,10 +13,11 @@ from typing import ClassVar, NamedTuple
 
 from habana_tf.compiler import body
 from habana_tf.compiler.body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
-from habana_tf.compiler.codegen.emit import LINE, Function
+from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.emit import Value as Register
 from habana_tf.compiler.codegen.index_evaluator import IndexEvaluator
 from habana_tf.compiler.codegen.lanes import literal, memory_type, register_type
+from habana_tf.compiler.costs import CACHE_LINE
 from habana_tf.compiler.view_indices import Range, Unfit, strides
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -45,7 +46,7 @@ class Evaluator(IndexEvaluator):
     buffers: for each node kept in memory, the number of its buffer in the kernel's list.
     """
 
-    STREAMED: ClassVar[Collection[int]] = (LINE // 2, LINE)
+    STREAMED: ClassVar[Collection[int]] = (CACHE_LINE // 2, CACHE_LINE)
     """Bytes of the vectors that are stored past the caches where they are to be: two halves of a line follow each other
     in loops."""
 

@@ -15,20 +15,11 @@ from habana_tf.compiler.codegen.equal_bodies import form, with_tensors
 from habana_tf.compiler.codegen.loops import emit_loop
 from habana_tf.compiler.codegen.merged_functions import merge, shape
 from habana_tf.compiler.codegen.own_kernels import emit_single
+from habana_tf.compiler.costs import LAST_KERNELS, ONE_OP_KERNELS, ONE_PRODUCT_COPIES, SMALL_MODULE
 from habana_tf.compiler.schedule import Foreign, Repeated, Schedule
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-
-FEW = 6
-"""Kernels of an op by itself."""
-COPIES = 2
-"""Operands of a product that may have to be brought into another form in memory."""
-SMALLER = 3
-"""How many times smaller the first module is, which a worker process waits for, and are those of the last kernels: in
-the end one process waits for the other's module."""
-LAST = 0.4
-"""The part of all kernels that are the last ones."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
     known: dict[Hashable, tuple[Code, list[Node]]] = {}
     kernels = list(plan.flat())
     for number, kernel in enumerate(kernels):
-        functions.small |= number >= len(kernels) * (1 - LAST)
+        functions.small |= number >= len(kernels) * (1 - LAST_KERNELS)
         if isinstance(kernel, Foreign):
             codes.append((_foreign(kernel), 0))
             continue
@@ -127,7 +118,7 @@ class _Functions:
                 self._size += len(body)
             self.calls.append(replace(call, name=name, ir="", constants=constants))
         self._alike = []
-        if self._size >= (self._most // SMALLER if self.small else self._most):
+        if self._size >= (self._most // SMALL_MODULE if self.small else self._most):
             self._flush()
 
     def _flush(self) -> None:
@@ -139,7 +130,7 @@ def _one_product(plan: Schedule) -> bool:
     """Whether this is a product by itself, as an eager op is. There is nothing that it holds up but its caller, who
     waits for its code too: that is compact."""
     products = [k for k in plan.kernels if k.is_contraction]
-    return len(products) == 1 and plain(products[0]) and len(plan.kernels) <= len(products) + COPIES
+    return len(products) == 1 and plain(products[0]) and len(plan.kernels) <= len(products) + ONE_PRODUCT_COPIES
 
 
 def _generic(plan: Schedule) -> bool:
@@ -147,7 +138,7 @@ def _generic(plan: Schedule) -> bool:
     by the first."""
     domains = [k.domain for k in plan.kernels if k.is_loop]
     sizes = [n for domain in domains for n in domain if isinstance(n, int)]
-    return bool(domains) and len(plan.kernels) <= FEW and all(n == 1 for n in sizes)
+    return bool(domains) and len(plan.kernels) <= ONE_OP_KERNELS and all(n == 1 for n in sizes)
 
 
 def _emit(body: Body, target: Target, lanes: int, compact: bool) -> Code:

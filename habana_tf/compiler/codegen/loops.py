@@ -17,10 +17,11 @@ from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code
 from habana_tf.compiler.codegen.column_sums import ColumnSums
 from habana_tf.compiler.codegen.crossed_maps import CrossedMap
-from habana_tf.compiler.codegen.domain_walk import WIDEST, DomainWalk
+from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.map_loops import MapLoop
 from habana_tf.compiler.codegen.row_sums import RowSums
+from habana_tf.compiler.costs import WIDEST_LANES
 from habana_tf.ir.primitives import Node
 
 
@@ -33,7 +34,7 @@ def emit_loop(
     lanes: fp32 lanes of a vector register. bf16: the CPU rounds to bfloat16 in one instruction.
     """
     fn = Function(name, bf16)
-    walk = DomainWalk(fn, body, memory, len(nodes), lanes, compact and lanes >= WIDEST)
+    walk = DomainWalk(fn, body, memory, len(nodes), lanes, compact and lanes >= WIDEST_LANES)
     outer = [a for a in walk.axes if a is not walk.vector and not a.reduced]
     inner = [a for a in walk.axes if a is not walk.vector and a.reduced]
     if walk.vector is None or walk.vector.reduced:

@@ -16,6 +16,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from habana_tf.compiler.costs import LINKED_LIBRARIES
+
 if TYPE_CHECKING:
     from habana_tf.hardware.cpu import Target  # a quarter of the time that a worker takes to start
 
@@ -84,8 +86,6 @@ def _linker(target: Target, generation: int) -> Any:
 
 
 _numbers = itertools.count()
-_GENERATION = 32
-"""Libraries of one linker. It takes a millisecond and 110 KiB to make one."""
 
 
 class Loaded:
@@ -112,7 +112,7 @@ class Loaded:
             for name in functions:
                 builder.export_symbol(name)
             number = next(_numbers)
-            linker = _linker(target, number // _GENERATION)
+            linker = _linker(target, number // LINKED_LIBRARIES)
             self._library = builder.link(linker, f"recipe{number}")
             self._library.linker = linker  # as an attribute of what it made it goes after that, never before
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from contextlib import ExitStack
 
 from habana_tf.compiler.codegen.axes import Axis
-from habana_tf.compiler.codegen.domain_walk import ITEM, DomainWalk
+from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.evaluator import Guard
+from habana_tf.compiler.costs import ITEM_ELEMENTS, ITEM_STRETCH
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
-
-CHUNK = 8192
-"""Longest stretch of the vector axis in one work item."""
 
 
 class MapLoop:
@@ -26,8 +24,8 @@ class MapLoop:
 
     def emit(self, outer: list[Axis]) -> tuple[Extent, int]:
         n = self.vector.extent
-        chunked = not isinstance(n, int) or n > 2 * CHUNK or (not outer and n >= 2 * ITEM)
-        size = ITEM if not outer and isinstance(n, int) else CHUNK
+        chunked = not isinstance(n, int) or n > 2 * ITEM_STRETCH or (not outer and n >= 2 * ITEM_ELEMENTS)
+        size = ITEM_ELEMENTS if not outer and isinstance(n, int) else ITEM_STRETCH
         chunks = ext.div(ext.add(n, size - 1), size) if chunked else 1
         grid, loops, items, grain = self.walk.grid(outer, size if chunked else n, chunks)
         with self.fn.loop("%begin", "%end") as each, self.ev.scope():

@@ -16,11 +16,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-FEW = 4
-"""Functions that are not worth merging: known numbers make better code."""
-
-LONG = 8000
-"""Characters of a function that is not looked at: it takes longer, and long ones are hardly ever alike."""
+from habana_tf.compiler.costs import MERGED_CHARACTERS, MERGED_FUNCTIONS
 
 _NUMBER = re.compile(r"(add nsw i64 %v\d+, |getelementptr inbounds \w+, ptr %v\d+, i64 )(-?\d+)$", re.MULTILINE)
 _ENTRY = "entry:\n"
@@ -36,7 +32,7 @@ class Shape:
 
 def shape(body: str) -> Shape:
     """The body of a function (from its parameters on) as text that others may share."""
-    if len(body) > LONG or "ptr %dims" in body:
+    if len(body) > MERGED_CHARACTERS or "ptr %dims" in body:
         return Shape(body, ())
     numbers = tuple(int(found[2]) for found in _NUMBER.finditer(body))
     return Shape(_NUMBER.sub(r"\1", body), numbers)
@@ -45,7 +41,7 @@ def shape(body: str) -> Shape:
 def merge(bodies: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:
     """Per function of one shape its body and its constants: the same body for all if they are many."""
     numbers = [shape(body).numbers for body in bodies]
-    if len(set(numbers)) <= FEW:
+    if len(set(numbers)) <= MERGED_FUNCTIONS:
         return [(body, ()) for body in bodies]
     differ = [len(set(column)) > 1 for column in zip(*numbers, strict=True)]
     place = iter(range(len(differ)))

@@ -30,19 +30,14 @@ from typing import Any
 from habana_tf import settings
 from habana_tf.compiler.codegen.machine import compile_ir
 from habana_tf.compiler.codegen.worker import IDLE
+from habana_tf.compiler.costs import WORKER_PROCESSES, WORKER_PRODUCTS
 from habana_tf.hardware.cpu import Target
 
 log = logging.getLogger("habana_tf")
 
-MODULE_BYTES = 64 << 10
-"""IR of a module that is worth sending to another process."""
-MOST_WORKERS = 7
 HANDOVER = 0.001
 """Seconds that the code generator waits at most for a free worker to take a new module. Without, the worker's thread
 gets Python's lock when the generator has had it for `sys.getswitchinterval`, five milliseconds."""
-LARGE = 6
-"""Products of a program that takes long enough to compile for a worker process to start meanwhile: of a product there
-are 50 KB of IR, and LLVM takes 20 ms for it."""
 
 
 def join(objects: Iterable[bytes]) -> bytes:
@@ -204,12 +199,12 @@ idle = _Idle()
 def processes() -> int:
     """Processes that compile a recipe, this one included."""
     wanted = settings.HABANA_SIM_COMPILE_PROCESSES.get()
-    return wanted or min(len(os.sched_getaffinity(0)), MOST_WORKERS + 1)
+    return wanted or min(len(os.sched_getaffinity(0)), WORKER_PROCESSES + 1)
 
 
 def expect(products: int, start: Callable[[], Worker] = Worker) -> None:
     """Says that a program with so many products will soon be compiled: workers start meanwhile, if it is large."""
-    idle.expect(min(processes() - 1, products // LARGE), start)
+    idle.expect(min(processes() - 1, products // WORKER_PRODUCTS), start)
 
 
 class Objects:

@@ -8,7 +8,7 @@ from functools import reduce
 
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code, Work
-from habana_tf.compiler.codegen.blocked_sums import BLOCK, block_end, cut, few
+from habana_tf.compiler.codegen.blocked_sums import block_end, cut, few
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator, Val
 from habana_tf.compiler.codegen.lanes import register_type
@@ -16,6 +16,7 @@ from habana_tf.compiler.codegen.philox import blocks
 from habana_tf.compiler.codegen.product import emit_product
 from habana_tf.compiler.codegen.scatter import emit_scatter
 from habana_tf.compiler.codegen.sort import emit_sort
+from habana_tf.compiler.costs import SUM_BLOCK
 from habana_tf.compiler.primitive_classes import PRIMITIVES, OwnKernel
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node, Op, check_complete
@@ -111,7 +112,7 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
         size = node.shape[scan.axis]
         rounds = node.dtype.is_float and scan.kind == "sum"
         if rounds and not isinstance(size, int):  # beside a few numbers the blocks around them show
-            first = few(fn, "0", n, BLOCK)
+            first = few(fn, "0", n, SUM_BLOCK)
             line("0", first, (), [])
         line(first, n, cut(size) if rounds else (), [])
     return Work(ext.product(node.shape[a] for a in others), 64)

@@ -23,18 +23,15 @@ from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Work
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
-from habana_tf.compiler.codegen.turns import DEPTH, summing_turns
+from habana_tf.compiler.codegen.turns import summing_turns
 from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.product_costs import SUM_STEPS, WALKED_AHEAD, WINDOW_BLOCK
 from habana_tf.ir.extent import Expr, Extent, Sym
 from habana_tf.ir.primitives import Node
 from habana_tf.ir.walk import DEEP, Loop, Walk
 
 POINTER = 8
 """Bytes of an entry of a table on the stack."""
-AHEAD = 12
-"""Steps of depth from a vector's prefetch to its use."""
-AROUND = 256
-"""Windows whose sums are a block, of those that are not in a table: there may be millions."""
 ZEROS = f"@zeros = internal global [{DEEP} x float] zeroinitializer, align 64"
 
 
@@ -98,7 +95,7 @@ class _Product:
             return [after, *self._steps(fn.offset(b, "float", window[1]), sums, masks)]
 
         table = ("i64", "0") if walk.around else ("ptr", fn.offset("%dims", "i64", str(walk.table)))
-        blocks = AROUND if walk.around else 0
+        blocks = WINDOW_BLOCK if walk.around else 0
         self._store(summing_turns(fn, self.number(walk.turns), blocks, [table], zeros, turn)[1:], count, masks)
 
     def _around(self, turn: Value) -> list[Value]:
@@ -152,12 +149,12 @@ class _Product:
         def turn(state: list[Value], sums: list[Value]) -> list[Value]:
             far, near = state
             if self.height > 1 and not self.apart:
-                self._prefetch(near, fn.integer("mul", step_b, AHEAD))
+                self._prefetch(near, fn.integer("mul", step_b, WALKED_AHEAD))
             after = self._multiplied(far, near, sums, masks)
             return [fn.integer("add", far, step_a), fn.offset(near, "float", step_b), *after]
 
         state, line = [("i64", "0"), ("ptr", b)], [(self.vector, x) for x in sums]
-        return summing_turns(fn, self.number(walk.depth.extent), DEPTH, state, line, turn)[2:]
+        return summing_turns(fn, self.number(walk.depth.extent), SUM_STEPS, state, line, turn)[2:]
 
     def _prefetch(self, near: Value, ahead: Value) -> None:
         """Asks for the vectors of a later step: they lie a row of b apart, which the CPU foresees within a page only.

@@ -28,11 +28,9 @@ from habana_tf.compiler.codegen.emit import BYTES, Function, Value
 from habana_tf.compiler.codegen.lanes import Lanes, memory_type
 from habana_tf.compiler.codegen.scalar import Scalar
 from habana_tf.compiler.codegen.vector_memory import at
+from habana_tf.compiler.costs import THREAD_ADDITIONS
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-
-SHARE = 16384
-"""Numbers that a thread adds up at least."""
 
 
 class _Plain:
@@ -212,7 +210,7 @@ class ResultSums:
             for r, pointer, k in zip(self.reductions, pointers, self._of, strict=True):
                 value = states[k][self.kinds[k].result if r.deviations else 0]
                 _store(fn, r.node, value, pointer, column, self.lanes, mask)
-        grain = max(1, SHARE // (self.parts * self.lines * self.lanes))
+        grain = max(1, THREAD_ADDITIONS // (self.parts * self.lines * self.lanes))
         return Total(fn, tuple(r.node for r in self.reductions), vectors, min(vectors, grain))
 
     def _joined(

@@ -14,13 +14,9 @@ from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
 from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.costs import LONG_OPERATIONS, SUMMED_VECTORS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
-
-LONG = 8
-"""Operations at a point that take longer than to add what comes of them, so that one accumulator will do."""
-SIDE = 4
-"""Vectors of a row that are taken in a turn, each with an accumulator of its own."""
 
 
 class RowSums:
@@ -74,7 +70,7 @@ class RowSums:
         step = self._step(n)
         turns = self._turns(n)
         if step > self.lanes:
-            side = [[a.fresh() for a in sums] for _ in range(SIDE - 1)]
+            side = [[a.fresh() for a in sums] for _ in range(SUMMED_VECTORS - 1)]
             every = [*sums, *(a for s in side for a in s)]
             done = self.fn.integer("sub", stop, self.fn.integer("urem", stop, step))
             with summing_loop(self.fn, "0", done, step, every, turns) as index:
@@ -83,7 +79,7 @@ class RowSums:
                         self.ev.vars[self.vector.var] = self.fn.integer("add", index, k * self.lanes)
                         self.walk.add(accumulators, None)
                         self.walk.store_all()
-            turns = SIDE
+            turns = SUMMED_VECTORS
             for a, b, c, d in zip(sums, *side, strict=True):
                 b.combine(c)
                 a.combine(d)
@@ -114,7 +110,7 @@ class RowSums:
                 self.walk.add(sums, mask)
                 self.walk.store_all()
 
-        if self.body.work < LONG:
+        if self.body.work < LONG_OPERATIONS:
             add_up(self.fn, "0", stop, self.lanes, sums, turns, add)
         else:
             with summing_loop(self.fn, "0", stop, self.lanes, sums, turns) as index:
@@ -122,9 +118,9 @@ class RowSums:
 
     def _step(self, n: Extent) -> int:
         """Numbers of a row that a turn of its loop takes."""
-        long = not isinstance(n, int) or n >= SIDE * self.lanes
+        long = not isinstance(n, int) or n >= SUMMED_VECTORS * self.lanes
         plain = self.compact and not isinstance(n, int)
-        return self.lanes * (SIDE if long and not plain and self.body.work < LONG else 1)
+        return self.lanes * (SUMMED_VECTORS if long and not plain and self.body.work < LONG_OPERATIONS else 1)
 
     def _turns(self, n: Extent) -> Extent:
         """Turns of a row's loop, at most: terms that it adds to a register."""

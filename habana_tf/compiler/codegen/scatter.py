@@ -21,21 +21,13 @@ from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
 from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
 from habana_tf.compiler.codegen.scattered_sums import Places, ScatteredSums, part_size
+from habana_tf.compiler.costs import SCATTER_NUMBERS, SCATTER_PARTS, SCATTER_VECTORS, WORK_ITEMS
 from habana_tf.compiler.view_indices import strides
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.linearity import stride_of
 from habana_tf.ir.primitives import Node
-
-VECTORS = 4
-"""Vectors of an update that a work item makes, at most."""
-PARTS = 2
-"""Parts of the first indexed axis per vector of an update: passing over one takes about a fourth of making a vector."""
-ITEMS = 16
-"""Work items wanted."""
-LEAST = 8192
-"""Numbers in all updates below which they are not worth passing over more than once."""
 
 
 def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
@@ -54,13 +46,13 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     before, others = [a for a in axes if a.reduced], [a for a in axes if not a.reduced]
     inner = others.pop() if others and stride_of(place, others[-1].var) == 1 else None
     columns = inner.extent if inner else 1
-    block = min(max(columns, 1), VECTORS * lanes) if isinstance(columns, int) else VECTORS * lanes
+    block = min(max(columns, 1), SCATTER_VECTORS * lanes) if isinstance(columns, int) else SCATTER_VECTORS * lanes
     blocks = ext.div(ext.add(columns, block - 1), block)
     depth = ext.product(a.extent for a in before)
     items = ext.mul(ext.product(a.extent for a in others), blocks)
     parts = 1
-    if inner and nominal(depth) * nominal(columns) >= LEAST:
-        wanted = min(PARTS * -(-block // lanes), -(-ITEMS // max(1, nominal(items))))
+    if inner and nominal(depth) * nominal(columns) >= SCATTER_NUMBERS:
+        wanted = min(SCATTER_PARTS * -(-block // lanes), -(-WORK_ITEMS // max(1, nominal(items))))
         parts = max(1, min(wanted, nominal(node.shape[indexed[0]])))
     ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, lanes, inner.var if inner else None)
     ev.written = {memory[node]}

@@ -5,9 +5,9 @@
                                      for each place:    result[place] += part[place],   part[place] = 0
 
 Each work item has a part, its places by its columns: on its stack, or in memory if it is large and there are many
-updates for each place. A place meets UPDATES of them in a block, or PASSES for each of the places if that is more: as
-many additions are made one after the other. There are no blocks, and one chain of additions, where sizes are known at
-run time only and the part is too large for a stack. What is in a block depends on sizes only.
+updates for each place. A place meets SUMMED_UPDATES of them in a block, or SUMMED_PASSES for each of the places if
+that is more: as many additions are made one after the other. There are no blocks, and one chain of additions, where
+sizes are known at run time only and the part is too large for a stack. What is in a block depends on sizes only.
 """
 
 from __future__ import annotations
@@ -18,15 +18,8 @@ from typing import NamedTuple
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.vector_memory import at, masked_load, masked_store
+from habana_tf.compiler.costs import SUMMED_BLOCKS, SUMMED_NUMBERS, SUMMED_PASSES, SUMMED_UPDATES
 from habana_tf.ir.extent import Extent
-
-UPDATES = 1024
-"""In a block, at least; and its places eight times, so that what is done between blocks does not show."""
-PASSES = 16
-BLOCKS = 2048
-"""Blocks, at most: both chains of additions grow with the root of the number of updates from here on."""
-PART = 32768
-"""Numbers of a part on the stack, at most: 128 KiB."""
 
 
 class Places(NamedTuple):
@@ -47,12 +40,12 @@ class Places(NamedTuple):
 
 def part_size(updates: Extent, places: Extent, columns: int) -> int:
     """Numbers that an item's part has, at most, for so many updates and at most so many places; 0 for no blocks."""
-    if isinstance(updates, int) and updates <= UPDATES:
+    if isinstance(updates, int) and updates <= SUMMED_UPDATES:
         return 0
     if not isinstance(places, int):
-        return PART
+        return SUMMED_NUMBERS
     size = places * columns
-    return size if size <= PART or (isinstance(updates, int) and updates >= PASSES * places) else 0
+    return size if size <= SUMMED_NUMBERS or (isinstance(updates, int) and updates >= SUMMED_PASSES * places) else 0
 
 
 class ScatteredSums:
@@ -62,7 +55,7 @@ class ScatteredSums:
     def __init__(self, fn: Function, ev: Evaluator, buffer: int, size: int, temp: int) -> None:
         self.fn, self.ev, self.buffer, self.size = fn, ev, buffer, size
         self.nbytes = (-(-size // 16) + 1) * 64  # and room behind it for a vector
-        self.large = size > PART
+        self.large = size > SUMMED_NUMBERS
         self.part = fn.buffer(temp) if self.large else fn.op(f"alloca [{self.nbytes} x i8], align 64")
         self.result = ev.pointer(buffer)
         self.blocks: Value = "false"
@@ -79,8 +72,8 @@ class ScatteredSums:
         first, inner = updates[0], self._product(updates[1:])
         count = self._product([places.size, *places.others])
         room = fn.integer("mul", count, places.columns)
-        wanted = self._most(str(UPDATES), fn.integer("mul", count, PASSES * places.parts))
-        wanted = self._most(wanted, fn.integer("udiv", fn.integer("mul", first, inner), BLOCKS))
+        wanted = self._most(str(SUMMED_UPDATES), fn.integer("mul", count, SUMMED_PASSES * places.parts))
+        wanted = self._most(wanted, fn.integer("udiv", fn.integer("mul", first, inner), SUMMED_BLOCKS))
         turns = self._most(fn.integer("udiv", wanted, self._most(inner, "1")), "1")
         several = fn.op(f"icmp sgt i64 {first}, {turns}")
         self.blocks = fn.op(f"and i1 {several}, {fn.op(f'icmp sle i64 {room}, {self.size}')}")

@@ -13,16 +13,14 @@ from collections.abc import Iterator, Sequence
 
 from habana_tf.compiler.body import Body, Load, Lookup, Position, Value, Within
 from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.costs import WRITTEN_OUT_POINTS
 from habana_tf.ir.extent import Extent, Var
 from habana_tf.ir.linearity import mentions
-
-TURNS = 9
-"""Points that are written out."""
 
 
 def numel(axes: Sequence[Axis]) -> int:
     """How many points axes have; more than are ever written out where one has a size that is not a number."""
-    return math.prod(a.extent if isinstance(a.extent, int) else TURNS + 1 for a in axes)
+    return math.prod(a.extent if isinstance(a.extent, int) else WRITTEN_OUT_POINTS + 1 for a in axes)
 
 
 def places(axes: Sequence[Axis]) -> Iterator[dict[Var, str]]:
@@ -37,7 +35,7 @@ def beside(body: Body, outer: Sequence[Axis], inner: Sequence[Axis]) -> list[Axi
     each point of its other axes, `inner`."""
     chosen: list[Axis] = []
     for axis in reversed(outer):
-        if numel([*chosen, axis]) <= TURNS:
+        if numel([*chosen, axis]) <= WRITTEN_OUT_POINTS:
             chosen.insert(0, axis)
     apart, summed = dependent(body, chosen), dependent(body, inner)
     loads = [v for v in body.values if isinstance(v, Load)]

@@ -20,17 +20,11 @@ from habana_tf.compiler.code import Work
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.lanes import register_type
+from habana_tf.compiler.costs import SORT_SELECTS, SORT_STRETCH, SORT_WORDS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node
-
-WORTH = 4
-"""How many times as many elements as are wanted there must be for it to be worth leaving the others out."""
-SORTED = 256
-"""Words that are merged together at least."""
-STRETCH = 64
-"""Elements that are compared before it is seen whether there is room for more."""
 
 
 def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
@@ -38,7 +32,7 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
     (x,), places = body.inputs, body.variables
     axis, descending, first = node.arg.axis, node.arg.descending, node.arg.first
     n = node.src[0].shape[axis]
-    few = first if first is not None and nominal(n) >= WORTH * first else None
+    few = first if first is not None and nominal(n) >= SORT_SELECTS * first else None
     bits = 64 if x.dtype.bits > 32 else 32
     word = f"i{2 * bits}"
     others = [a for a in range(node.rank) if a != axis]
@@ -136,7 +130,7 @@ class _Least:
 
     def __init__(self, fn: Function, word: str, few: int) -> None:
         self.few = few
-        self.room = max(2 * few, SORTED) + STRETCH
+        self.room = max(2 * few, SORT_WORDS) + SORT_STRETCH
         self._count, self._bound = (fn.op(f"alloca {type_}, align 16") for type_ in ("i64", word))
 
     def find(self, ev: Evaluator, words: _Words, element: Callable[[Value], Value], length: Value) -> Value:
@@ -144,8 +138,8 @@ class _Least:
         fn, word = words.fn, words.word
         fn.store("i64", "0", self._count, 8)
         fn.store(word, "-1", self._bound, words.bytes)
-        with fn.loop("0", length, STRETCH) as stretch, ev.scope():
-            stop = fn.minimum(fn.integer("add", stretch.index, STRETCH), length)
+        with fn.loop("0", length, SORT_STRETCH) as stretch, ev.scope():
+            stop = fn.minimum(fn.integer("add", stretch.index, SORT_STRETCH), length)
             bound = fn.load(word, self._bound, words.bytes)
             with fn.loop(stretch.index, stop, 1, [("i64", fn.load("i64", self._count, 8))]) as loop, ev.scope():
                 (count,) = loop.carried
@@ -155,7 +149,7 @@ class _Least:
                 loop.next = [fn.integer("add", count, fn.op(f"zext i1 {less} to i64"))]
             (count,) = loop.results
             fn.store("i64", count, self._count, 8)
-            with fn.when(fn.less(str(self.room - STRETCH), count)):
+            with fn.when(fn.less(str(self.room - SORT_STRETCH), count)):
                 self._leave_out(words, count)
         return words.merge(fn.load("i64", self._count, 8))
 

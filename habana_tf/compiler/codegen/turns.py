@@ -7,10 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from habana_tf.compiler.codegen.emit import Function, Value
-
-DEPTH = 1024
-"""Steps of a sum in a block. A tile has some 24 sums, which take some 50 cycles to add to those of the blocks before,
-half a per cent of a block; most products of networks are no deeper."""
+from habana_tf.compiler.product_costs import SUM_STEPS
 
 
 @dataclass
@@ -44,9 +41,9 @@ def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) 
 
 
 def block_turns(most: int, steps: int) -> int:
-    """Turns of a loop in a block of DEPTH steps of a sum, of which each turn takes so many. 0 for no blocks: the loop,
-    of `most` turns, is no longer than one, or the loops inside it have them."""
-    return DEPTH // steps if steps <= DEPTH and most * steps > DEPTH else 0
+    """Turns of a loop in a block of SUM_STEPS, of which each turn takes so many. 0 for no blocks: the loop, of `most`
+    turns, is no longer than one, or the loops inside it have them."""
+    return SUM_STEPS // steps if steps <= SUM_STEPS and most * steps > SUM_STEPS else 0
 
 
 def in_blocks(

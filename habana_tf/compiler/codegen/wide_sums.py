@@ -22,18 +22,9 @@ from habana_tf.compiler.codegen.emit import BYTES, Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator, Guard
 from habana_tf.compiler.codegen.lanes import register_type
 from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.costs import MANY_WORK_ITEMS, WIDE_COLUMNS, WIDE_ITEM_COLUMNS, WIDE_ROWS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import nominal
-
-COLUMNS = 2048
-"""Columns whose sums wait at most."""
-LEAST = 1024
-"""Columns that a work item should have, so that it walks memory as it lies: by halves of rows of 512 it takes twice as
-long."""
-ITEMS = 64
-"""Work items wanted in a call that is long enough to share."""
-DEPTH = 32
-"""Rows from which on this pays."""
 
 
 class WideSums:
@@ -147,7 +138,7 @@ def pays(body: Body, inner: Sequence[Axis]) -> bool:
     """Whether a body's sums can wait in memory, and are long enough to."""
     return (
         bool(body.reductions)
-        and nominal(ext.product(a.extent for a in inner)) >= DEPTH
+        and nominal(ext.product(a.extent for a in inner)) >= WIDE_ROWS
         and all(register_type(r.value.dtype) in BYTES and not r.is_arg for r in body.reductions)
     )
 
@@ -157,5 +148,7 @@ def cut(columns: int, lanes: int, items: int, points: int = 1) -> int:
 
     points: sums of each column.
     """
-    parts = max(-(-columns * points // COLUMNS), min(-(-ITEMS // max(items, 1)), columns // LEAST))
+    parts = max(
+        -(-columns * points // WIDE_COLUMNS), min(-(-MANY_WORK_ITEMS // max(items, 1)), columns // WIDE_ITEM_COLUMNS)
+    )
     return -(-columns // (parts * lanes)) * lanes

@@ -16,10 +16,10 @@ from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, T
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
-from habana_tf.compiler.codegen.turns import DEPTH
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.codegen.winograd_kernels import Temp, WinogradKernel
 from habana_tf.compiler.codegen.winograd_transforms import Patches, filter_back
+from habana_tf.compiler.product_costs import SUM_STEPS
 
 
 def gradient_calls(
@@ -45,7 +45,7 @@ class _Sums(WinogradKernel):
         image, results, sums = (
             self.room(x) for x in (ELEMENTS * w.tiles * self.row, ELEMENTS * w.tiles * self.line, size)
         )
-        deep = DEPTH // w.tiles * w.tiles  # tiles whose sums are added up by themselves
+        deep = SUM_STEPS // w.tiles * w.tiles  # tiles whose sums are added up by themselves
         long = not isinstance(w.blocks, int) or w.blocks // w.chunks * w.tiles > deep
         totals = self.room(size) if long else sums
         zeros = self.room(max(self.row, self.line))

@@ -25,13 +25,9 @@ from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.codegen.winograd_transforms import Arithmetic, Patches, filter_, place_of, result
+from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_TURN
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
-
-GRAIN = 64
-"""Channels of a panel that a thread transforms at least."""
-UNROLLED = 2
-"""Steps of the sum in a turn: channels, or tiles of a gradient, come in multiples of it."""
 
 Temp = Callable[[Extent], Buffer]
 """Makes a workspace of some bytes."""
@@ -70,7 +66,7 @@ def _filters(w: Winograd, name: str, source: Buffer, target: Buffer) -> Contract
             taps = [fn.load(m.type, at(fn, p, k * plane), 4) for k in range(TAP * TAP)]
             for number, value in enumerate(m.both(taps, filter_)):
                 fn.store(m.type, value, at(fn, q, number * t.panels * plane), 4)
-    return ContractionCall(fn, (source, target), t.panels * w.depth, GRAIN)
+    return ContractionCall(fn, (source, target), t.panels * w.depth, WINOGRAD_THREAD_CHANNELS)
 
 
 class WinogradKernel(TileLoops):
@@ -113,8 +109,10 @@ class WinogradKernel(TileLoops):
         micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
         places = [at(fn, sums, i * self.line + v * t.lanes * 4) for i in range(len(rows)) for v in range(vectors)]
         start = [fn.load(self.m.type, x, 4) for x in places] if add else None
-        turns = loop.trip // UNROLLED if isinstance(loop.trip, int) else fn.integer("udiv", loop.trip, UNROLLED)
-        loops = [KLoop(turns, loop.a * UNROLLED, loop.b * UNROLLED), KLoop(UNROLLED, loop.a, loop.b)]
+        turns = (
+            loop.trip // WINOGRAD_TURN if isinstance(loop.trip, int) else fn.integer("udiv", loop.trip, WINOGRAD_TURN)
+        )
+        loops = [KLoop(turns, loop.a * WINOGRAD_TURN, loop.b * WINOGRAD_TURN), KLoop(WINOGRAD_TURN, loop.a, loop.b)]
         for place, value in zip(places, Accumulation(fn, micro).run(loops, a, b, start), strict=True):
             fn.store(self.m.type, value, place, 4)
 
