@@ -37,6 +37,14 @@ ITEM_STRETCH = 8192
 """Elements of the vector axis in one work item, at most."""
 THREAD_ELEMENTS = 16384
 """Elements that are worth waking a second thread for."""
+THREAD_SORTED = 1024
+"""Elements that a thread sorts at least."""
+THREAD_RANDOM_VECTORS = 256
+"""Vectors of random numbers that a thread makes at least."""
+THREAD_SCANS = 64
+"""Scans that a thread does at least."""
+THREAD_SCATTERS = 64
+"""Work items of a scatter that a thread does at least, where nothing is known of the number of updates."""
 THREAD_ADDITIONS = 16384
 """Numbers that a thread adds up at least."""
 
@@ -86,6 +94,8 @@ TINY_ELEMENTS = 4096
 that are alike have one function (see `merged_functions`)."""
 EPILOGUE_OPERATIONS = 40
 """Scalar operations in a contraction's epilogue; more makes its code too long."""
+EPILOGUE_STORES = 4
+"""Results that a product and its epilogue write, at most: the tile of sums leaves no more registers for addresses."""
 EPILOGUE_SUMS = 4
 """Sums beside a product: each has registers."""
 SUMMED_ELEMENTS = 65536

@@ -17,6 +17,7 @@ from habana_tf.compiler.contraction import canonical
 from habana_tf.compiler.contraction_operands import labels_of, specification
 from habana_tf.compiler.costs import (
     EPILOGUE_OPERATIONS,
+    EPILOGUE_STORES,
     EPILOGUE_SUMS,
     FUSED_CANDIDATES,
     FUSED_STORES,
@@ -197,7 +198,7 @@ def _fits(g: Group, me: Group) -> bool:
         return False
     if k.is_contraction:
         return (
-            follows and len(k.stores) + len(new.stores) <= 4 and k.work + new.work <= EPILOGUE_OPERATIONS
+            follows and len(k.stores) + len(new.stores) <= EPILOGUE_STORES and k.work + new.work <= EPILOGUE_OPERATIONS
             and _affine(new) and (not new.reductions or _summable(k, new))
         )  # fmt: skip
     if any(r.deviations for r in new.reductions):

@@ -5,7 +5,7 @@ Work is counted in multiply-adds of whole vectors, whatever their width: a core 
 
 from __future__ import annotations
 
-from habana_tf.compiler.costs import L2_BYTES
+from habana_tf.compiler.costs import L2_BYTES, WIDEST_LANES
 
 # -- which way a product is computed --------------------------------------------------------------------------------
 
@@ -27,6 +27,10 @@ GUARDED_WINDOW = 8
 """The largest extent of a guarded k label: each of its points is written out in code."""
 PAIRED_ROWS = 24
 """Rows from which on b is worth packing in pairs for them alone."""
+PAIRED_STEPS = 8
+"""Steps of the sum from which on it is."""
+PAIRED_LAST = 4
+"""Steps of the last label of the sum from which on it is: an odd one is filled up."""
 PACKED_ONCE_ROWS = 4
 """Rows from which on a panel that was packed beforehand is read faster than b as it lies."""
 WIDENED_AGAIN = 2
@@ -42,6 +46,12 @@ COPY_BLOCK_SIDE = 192
 
 ITEM_WORK = 400_000.0
 """Multiply-adds below which a work item is not made smaller: about 100 microseconds."""
+THREAD_WORK = 40_000.0
+"""Multiply-adds that are worth a thread's while: some ten microseconds."""
+THREAD_PARTIAL_SUMS = 32768
+"""Sums of chunks that a thread adds up at least."""
+PACKED_WORDS = 32768
+"""Words of b that a work item packs at least."""
 SUMMED_ITEM_ROWS = 128
 """Rows that a work item makes at least where columns are added up, if MANY_WORK_ITEMS are left."""
 SPREAD_ELEMENTS = 8192
@@ -55,6 +65,19 @@ LEAST_TILE_ROWS = 3
 """Rows of a tile below which it reads more than it multiplies."""
 STACK_BYTES = 160 << 10
 """Bytes of the largest packed panel that an item keeps on its stack."""
+TALL_ROWS = 96
+"""Rows from which on b is worth packing because its rows are far apart, and a panel of it would not stay in the
+first-level cache from one row tile to the next."""
+L1_PANEL_BYTES = 16 << 10
+"""Bytes of a panel that stays there: half of the smallest first-level cache."""
+PANEL_ROWS = 256
+"""Rows that meet a panel at least for packing it to pay, where every work item packs its own."""
+LOAD_WORK = 0.8
+"""Multiply-adds in the time of a load, where a step of the sum does little else: about one of each is begun a cycle."""
+LOAD_BESIDE = 0.15
+"""What a load takes beside multiply-adds that there are enough of to hide it."""
+STEP_WORK = 5
+"""Multiply-adds in the time of the shortest step: sums have to wait for those of the step before."""
 RESIDENT_BYTES = L2_BYTES // 4
 """Bytes that a panel of b, and the lines of a that a row tile meets, may have together for the lines to be there still
 when the next tile comes, where no hardware fetches them ahead. Weight gradients of convolutions with a stride took up
@@ -80,6 +103,12 @@ SUM_STEPS = 1024
 half a per cent of a block; most products of networks are no deeper."""
 SUM_BLOCKS = 256
 """Blocks of a sum, of copies, that are added up one after the other."""
+CHUNK_STEPS = 256
+"""Steps of the sum that a chunk of it has at least; twice as many where chunks are made for the cache's sake."""
+SPLIT_STEPS = 2048
+"""Steps from which on the sum is cut in chunks because a and b are far larger than the second-level cache."""
+MOST_CHUNKS = 64
+"""Chunks of a sum, at most: each has a copy of the result in memory."""
 STRIDED_BYTES = 512
 """Bytes from one step of the sum to the next from which on a row is read in strides."""
 STRIDED_RUN = 64
@@ -130,8 +159,12 @@ BLOCK_COLUMN_BYTES = 192 << 10
 """Bytes of packed columns in a block."""
 BLOCK_SUM_BYTES = 192 << 10
 """Bytes of sums between blocks."""
+BLOCK_ROWS = 128
+"""Rows of a block at least, for packing the columns to pay."""
 FILLED_UNITS = 4
 """Units of the sum that copies are filled up to with zeros: what a turn of the inner loop takes at most."""
+SHORT_STEP_WORK = 16
+"""Multiply-adds of a unit up to which a turn takes so many of them, and else half."""
 
 # -- Winograd's algorithm -------------------------------------------------------------------------------------------
 
@@ -156,6 +189,8 @@ WINOGRAD_GRADIENT_STEPS = 32
 """Tiles in a block of a filter's gradient."""
 WINOGRAD_THREAD_CHANNELS = 64
 """Channels of a panel that a thread transforms at least."""
+WINOGRAD_THREAD_COLUMNS = 2048
+"""Columns of a filter's gradient that a thread transforms back at least, those of all its channels together."""
 WINOGRAD_TURN = 2
 """Steps of the sum in a turn: channels, or tiles of a gradient, come in multiples of it."""
 
@@ -171,11 +206,14 @@ SHALLOW_CHANNELS = 8
 """Channels below which a window is walked in so short steps that code of its own takes a third of the time or less."""
 SHALLOW_WORK = 500_000.0
 """Multiply-adds of the largest product with such a window that is walked."""
-WALKED_ITEM_WORK = 40_000.0
-"""Multiply-adds that a work item should have at least: some ten microseconds."""
 WALKED_FEW_ROWS = 4
 """Rows below which a tile is one row, but wider."""
 WALKED_WINDOWS = 256
 """Windows of a product, at most: each is a line of a table."""
 WINDOW_BLOCK = 256
 """Windows whose sums are a block, of those that are not in a table: there may be millions."""
+
+
+def walked_rows(lanes: int) -> int:
+    """Rows of a tile of two vectors whose sums stay in registers."""
+    return 14 if lanes >= WIDEST_LANES else 6

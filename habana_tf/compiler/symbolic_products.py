@@ -19,16 +19,17 @@ from dataclasses import replace
 
 from habana_tf.compiler.contraction import ContractSpec, Raw, View, merged
 from habana_tf.compiler.contraction_operands import has_code, labels_of, read, specification, whole
-from habana_tf.compiler.product_costs import WALKED_FEW_ROWS, WALKED_ITEM_WORK
+from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
 from habana_tf.compiler.products_to_reductions import as_reduction, per_example
 from habana_tf.compiler.rewrite import rebuild
+from habana_tf.compiler.walked_products import tile_form
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Contraction, Node, Op, Program
-from habana_tf.ir.walk import Form, Inside, Loop, Walk
+from habana_tf.ir.walk import Inside, Loop, Walk
 
 
 def with_walks(program: Program, target: Target) -> Program:
@@ -112,13 +113,12 @@ def _walk(labels: Sequence[Raw], offsets: tuple[Extent, Extent], target: Target)
     batch = [*(_loop(x) for x in of["n"] if x is not lane), *rows[:-2]]
     outer, inner = [*[Loop()] * (2 - len(rows)), *rows[-2:]]
     count = ext.mul(outer.extent, inner.extent)
-    few = isinstance(count, int) and count < WALKED_FEW_ROWS
-    form = Form(1, 4, "columns") if few else Form(14 if target.lanes > 8 else 6, 2, "columns")
+    form = tile_form(count if isinstance(count, int) else WALKED_FEW_ROWS, "columns", target.lanes)
     panels = _parts(lane.extent, form.vectors * target.lanes)
     row_tiles = _parts(count, form.rows)
     tiles = ext.product([*(x.extent for x in batch), panels, row_tiles])
     turns = ext.product(x.extent for x in around)
-    share = max(1, round(WALKED_ITEM_WORK / (form.rows * form.vectors * nominal(turns) * nominal(depth.extent))))
+    share = max(1, round(THREAD_WORK / (form.rows * form.vectors * nominal(turns) * nominal(depth.extent))))
     return Walk(
         form, tuple(batch) or (Loop(),), (outer, inner), _loop(lane), depth, (Inside(), Inside()), offsets, row_tiles,
         panels, tiles, share, _parts(tiles, share), turns, around=tuple(around) or (Loop(),),

@@ -17,15 +17,17 @@ from typing import Literal
 from habana_tf.compiler.codegen.contract_narrow import lanes_along
 from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Operand, View, canonical
 from habana_tf.compiler.contraction_operands import specification, view_of
+from habana_tf.compiler.costs import WIDEST_LANES
 from habana_tf.compiler.product_costs import (
     SHALLOW_CHANNELS,
     SHALLOW_WORK,
+    THREAD_WORK,
     WALKED_APART_WORK,
     WALKED_FEW_ROWS,
-    WALKED_ITEM_WORK,
     WALKED_NARROW_WORK,
     WALKED_WINDOWS,
     WALKED_WORK,
+    walked_rows,
 )
 from habana_tf.compiler.view_indices import Unfit, strides
 from habana_tf.hardware.cpu import Target
@@ -126,7 +128,7 @@ def _walk(c: Canonical, target: Target) -> Walk | None:
     deep = 1 if depth is None else _points([depth])
     if c.a.guards and (steps.a not in (0, 1) or deep > DEEP):  # rows in the padding read zeros side by side
         return None
-    form = _form(_points(rows), "channels" if channels else "columns" if c.lane.b == 1 else "apart", lanes)
+    form = tile_form(_points(rows), "channels" if channels else "columns" if c.lane.b == 1 else "apart", lanes)
     if form.lanes == "apart" and form.rows == 1:  # each element gathered would be used once
         return None
     panels = -(-columns // (form.vectors * lanes))
@@ -137,7 +139,7 @@ def _walk(c: Canonical, target: Target) -> Walk | None:
     most = WALKED_APART_WORK if form.lanes == "apart" else WALKED_NARROW_WORK if narrow else WALKED_WORK
     if work > (min(most, SHALLOW_WORK) if shallow else most):
         return None
-    share = -(-tiles // max(1, min(tiles, round(work / WALKED_ITEM_WORK))))
+    share = -(-tiles // max(1, min(tiles, round(work / THREAD_WORK))))
     return Walk(
         form, _pair(batch), _pair(rows), _loop(c.lane), steps, guards, (c.a.offset, c.b.offset), row_tiles, panels,
         tiles, share, -(-tiles // share), turns, tuple(_windows(c, around, rows)),
@@ -171,13 +173,13 @@ def _windows(c: Canonical, around: list[Label], rows: list[Label]) -> Iterator[W
         yield Window(sum(x.a * i for x, i in pairs), sum(x.b * i for x, i in pairs), (moves[0], moves[1]))
 
 
-def _form(rows: int, lanes: Literal["columns", "apart", "channels"], count: int) -> Form:
+def tile_form(rows: int, lanes: Literal["columns", "apart", "channels"], count: int) -> Form:
     """The tile: rows by vectors of sums that stay in registers. count: lanes of a vector."""
     if lanes == "channels":
-        return Form(4, 4 if count > 8 else 2, lanes)
+        return Form(4, 4 if count >= WIDEST_LANES else 2, lanes)
     if rows < WALKED_FEW_ROWS:
         return Form(1, 4, lanes)
-    return Form(14 if count > 8 else 6, 2, lanes)
+    return Form(walked_rows(count), 2, lanes)
 
 
 def _loop(x: Label) -> Loop:

@@ -290,7 +290,8 @@ def test_what_fits_the_cache_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 @on_hpu
 def test_keras_attention_and_its_gradients_are_those_of_stock_tensorflow() -> None:
     for masked, policy, handed in itertools.product([False, True], ["float32", "mixed_bfloat16"], [0, 1 << 40]):
-        with mock.patch.multiple(row_block_groups, HANDED=handed, WIDE=1, BLOCK=1 << 15):
+        small = {"SCORES_HANDED_BYTES": handed, "SCORES_BYTES": 1, "SCORES_BLOCK_BYTES": 1 << 15}
+        with mock.patch.multiple(row_block_groups, **small):
             _compare_with_stock(masked, policy, rows=40 + 8 * masked + 16 * (handed > 0))
 
 

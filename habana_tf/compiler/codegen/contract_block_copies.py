@@ -21,7 +21,7 @@ from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label, Operand
-from habana_tf.compiler.product_costs import FILLED_UNITS
+from habana_tf.compiler.product_costs import FILLED_UNITS, SHORT_STEP_WORK
 from habana_tf.ir.extent import nominal
 
 Trips = list[int | Value]
@@ -235,7 +235,7 @@ class BlockCopies(TileResults):
     def body(self) -> int:
         """Units that a turn of the inner loop takes."""
         work = self.t.rows * self.t.vectors
-        return 4 if work <= 16 else 2
+        return FILLED_UNITS if work <= SHORT_STEP_WORK else FILLED_UNITS // 2
 
     def tile(self, place: Place) -> Value:
         """The number of a row tile within its block."""

@@ -23,7 +23,13 @@ from dataclasses import dataclass
 from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, points, steps_over
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS
-from habana_tf.compiler.product_costs import BLOCK_COLUMN_BYTES, BLOCK_ROW_BYTES, BLOCK_STEPS, BLOCK_SUM_BYTES
+from habana_tf.compiler.product_costs import (
+    BLOCK_COLUMN_BYTES,
+    BLOCK_ROW_BYTES,
+    BLOCK_ROWS,
+    BLOCK_STEPS,
+    BLOCK_SUM_BYTES,
+)
 from habana_tf.ir.extent import nominal
 
 
@@ -90,7 +96,7 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     items = math.prod(nominal(d.count) for d in head) * -(-t.panels // panels)
     tiles = math.prod(nominal(d.count) for d in loops)
     # Fewer rows in a block where there would be too few items, but enough to pay for packing the columns.
-    enough = max(1, min(tiles_wanted, -(-128 // t.rows)))
+    enough = max(1, min(tiles_wanted, -(-BLOCK_ROWS // t.rows)))
     tiles_wanted = max(enough, min(tiles_wanted, tiles * items // MANY_WORK_ITEMS))
     panels = -(-t.panels // -(-t.panels // panels))
     inner: list[Dim] = []

@@ -19,7 +19,8 @@ from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import at, masked_load
 from habana_tf.compiler.contraction import Canonical, Label
-from habana_tf.compiler.product_costs import SPREAD_ELEMENTS, SUM_STEPS
+from habana_tf.compiler.costs import MANY_WORK_ITEMS, THREAD_ELEMENTS
+from habana_tf.compiler.product_costs import PACKED_WORDS, SPREAD_ELEMENTS, SUM_STEPS, THREAD_PARTIAL_SUMS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
 
@@ -206,7 +207,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[
     outer = pack_outer(c)
     panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
     words = nominal(panels) * nominal(_panel_bytes(c, p)) // 4
-    blocks = max(1, min(words // 32768, 64))
+    blocks = max(1, min(words // PACKED_WORDS, MANY_WORK_ITEMS))
     dims = [Dim("label", x.extent, x) for x in outer]
     if c.lane:
         dims.append(Dim("panels", p.tiling.panels, c.lane))
@@ -236,7 +237,7 @@ class _PackKernel(TileLoops):
 
         self.items(lambda place: self.variants(place, (False, True), pack))
         words = math.prod(nominal(x.extent) for x in (*pack_outer(c), *c.k)) * c.columns
-        return ContractionCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * 16384 // words))
+        return ContractionCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * THREAD_ELEMENTS // words))
 
 
 def reach(c: Canonical) -> tuple[int, int]:
@@ -267,7 +268,7 @@ def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: 
     """Adds the chunks' partial sums in order and runs the epilogue."""
     dims = tuple(d for d in p.dims if d.kind not in ("chunk", "block"))
     grid_dims, grid = 0, 1
-    while grid_dims < len(dims) and grid < 64:
+    while grid_dims < len(dims) and grid < MANY_WORK_ITEMS:
         grid *= nominal(dims[grid_dims].count)
         grid_dims += 1
     whole = replace(p, dims=dims, grid_dims=grid_dims, pack="none", dot=False, chunks=1)
@@ -314,5 +315,5 @@ class _ReduceKernel(TileResults):
 
         self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile), out)
         grid = nominal(p.grid)
-        share = max(1, grid * 32768 // (nominal(chunks) * nominal(partial.size)))
+        share = max(1, grid * THREAD_PARTIAL_SUMS // (nominal(chunks) * nominal(partial.size)))
         return ContractionCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, grid))

@@ -15,6 +15,7 @@ from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical
+from habana_tf.compiler.costs import THREAD_ELEMENTS
 from habana_tf.compiler.product_costs import NARROW_AHEAD, NARROW_FETCHING, STRIDED_BYTES
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -209,5 +210,5 @@ def pack_columns(
             fn.store(stored, value, fn.offset(target, stored, to), 4 if widens else size)
     items = ext.product(x.extent for x in labels)
     buffer = temp(ext.mul(items, vectors * c.columns * p.tiling.lanes * 4))
-    share = max(1, 16384 // (vectors * c.columns * steps))
+    share = max(1, THREAD_ELEMENTS // (vectors * c.columns * steps))
     return ContractionCall(fn, (source, buffer), items, min(share, max(1, nominal(items))))

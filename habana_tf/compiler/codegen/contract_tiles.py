@@ -34,17 +34,27 @@ from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, 
 from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
 from habana_tf.compiler.costs import CACHE_LINE, L1_SPAN, L1_WAYS, L2_BYTES, MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import (
+    BLOCK_ROWS,
+    CHUNK_STEPS,
     COMPACT_WORK,
     COPY_BLOCK_SIDE,
     COPY_WORK,
     ITEM_WORK,
+    L1_PANEL_BYTES,
+    MOST_CHUNKS,
     PACKED_ONCE_ROWS,
+    PAIRED_LAST,
     PAIRED_ROWS,
+    PAIRED_STEPS,
+    PANEL_ROWS,
     RESIDENT_BYTES,
+    SPLIT_STEPS,
     STACK_BYTES,
     STRIDED_BYTES,
     SUMMED_ITEM_ROWS,
+    TALL_ROWS,
     TALL_TILE_VECTORS,
+    THREAD_WORK,
     WIDENED_AGAIN,
 )
 from habana_tf.hardware.cpu import Target, TileEngine
@@ -112,7 +122,8 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     a_bytes = elements * c.a.dtype.bytes
     panel = depth * t.width * (2 if dot else 4)
     step = min((abs(x.b) for x in c.k), default=0) * size
-    tall = step >= 512 and rows >= 96 and (panel > (16 << 10) or depth > L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN)))
+    kept = panel <= L1_PANEL_BYTES and depth <= L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN))
+    tall = step >= STRIDED_BYTES and rows >= TALL_ROWS and not kept
     once = once and rows >= PACKED_ONCE_ROWS and bool(c.k) and not symbolic
     packed = must_pack or ((tall or once) and depth > 0 and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
@@ -142,17 +153,16 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
     inner: list[Dim] = outer_m + row_dim
     front: list[Dim] = []
-    enough = 256
     items = chunks * outer_count * t.panels
     while items < WORK_ITEMS and inner:
         first = inner[0]
         per = rows // turns(front)
         count = nominal(first.count)
-        if first.kind == "label" and per // count >= enough:
+        if first.kind == "label" and per // count >= PANEL_ROWS:
             front.append(inner.pop(0))
             items *= count
             continue
-        blocks = min(count, max(1, per // enough), -(-WORK_ITEMS // items))
+        blocks = min(count, max(1, per // PANEL_ROWS), -(-WORK_ITEMS // items))
         if blocks > 1 and first.kind == "rows":
             length = -(-count // blocks)
             blocks = -(-count // length)
@@ -244,7 +254,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
     outer = turns(lead)
     work = float(rows * t.panels * t.vectors * depth * outer)
-    parts = -(-rows // 128) * -(-c.columns // 192) * outer
+    parts = -(-rows // BLOCK_ROWS) * -(-c.columns // COPY_BLOCK_SIDE) * outer
     chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)
     blocks, dims, grid_dims = cut(c, t, dot, amx, [*([chunk] if chunk else []), *lead])
     halves = DType.BF16 in (c.a.dtype, c.b.dtype)
@@ -283,7 +293,7 @@ def _paired(c: Canonical, rows: int, depth: int, least: int) -> bool:
     if not c.k or c.lane in c.batch:
         return False
     last = c.k[-1].extent
-    return rows >= least and depth >= 8 and isinstance(last, int) and last >= 4
+    return rows >= least and depth >= PAIRED_STEPS and isinstance(last, int) and last >= PAIRED_LAST
 
 
 def _amx(c: Canonical, engine: TileEngine) -> int:
@@ -303,16 +313,16 @@ def _chunks(
     packed: copies of both operands take care of guards and of what is no whole step."""
     wanted = 1
     if tiles < WORK_ITEMS:
-        wanted = min(-(-WORK_ITEMS // tiles), depth // 256, int(work / (ITEM_WORK / 8)))
+        wanted = min(-(-WORK_ITEMS // tiles), depth // CHUNK_STEPS, int(work / (ITEM_WORK / 8)))
     if not packed and c.k and short_runs([x.extent for x in c.k], c.k[-1].a * c.a.dtype.bytes):
-        wanted = max(wanted, min(-(-depth // unit * (panel + CACHE_LINE) // RESIDENT_BYTES), depth // 256))
-    if nbytes > L2_BYTES and depth >= 2048:
+        wanted = max(wanted, min(-(-depth // unit * (panel + CACHE_LINE) // RESIDENT_BYTES), depth // CHUNK_STEPS))
+    if nbytes > L2_BYTES and depth >= SPLIT_STEPS:
         by_cache = -(-nbytes // (L2_BYTES // 2))
-        wanted = max(wanted, min(by_cache, depth // 512, max(1, nbytes // (16 * results))))
+        wanted = max(wanted, min(by_cache, depth // (2 * CHUNK_STEPS), max(1, nbytes // (16 * results))))
     label = c.k[0] if c.k else None
     if wanted <= 1 or label is None or (any(label.guards) and not packed):
         return None, 1
-    wanted = min(1 << (wanted - 1).bit_length(), 64)
+    wanted = min(1 << (wanted - 1).bit_length(), MOST_CHUNKS)
     size = -(-nominal(label.extent) // wanted)
     if len(c.k) == 1 and unit > 1:
         if not packed and (not isinstance(label.extent, int) or label.extent % unit):
@@ -333,4 +343,4 @@ def _finish(p: Plan, work: float) -> Plan:
 
 def _grain(grid: int, work: float) -> int:
     """Work items a thread should have at least: some ten microseconds."""
-    return max(1, min(grid, math.ceil(ITEM_WORK / 10 * grid / max(work, 1.0))))
+    return max(1, min(grid, math.ceil(THREAD_WORK * grid / max(work, 1.0))))

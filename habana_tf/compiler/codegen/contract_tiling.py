@@ -14,7 +14,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from habana_tf.compiler.contraction import Canonical, Label
-from habana_tf.compiler.product_costs import COMPACT_REPEATED, COMPACT_SLOWER, LEAST_TILE_ROWS, TILE_FORM_WORK
+from habana_tf.compiler.product_costs import (
+    COMPACT_REPEATED,
+    COMPACT_SLOWER,
+    LEAST_TILE_ROWS,
+    LOAD_BESIDE,
+    LOAD_WORK,
+    STEP_WORK,
+    TILE_FORM_WORK,
+)
 from habana_tf.hardware.cpu import Target, TileEngine
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
@@ -104,7 +112,7 @@ def turns(dims: Iterable[Dim]) -> int:
 
 def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4) -> Tiling:
     """The tile with the least code of those whose estimated time per k step, over the whole result, is little more than
-    the least: by what the code costs once (`FORM`), or `SLOWER` in compact code and at most."""
+    the least: by what the code costs once (`TILE_FORM_WORK`), or `COMPACT_SLOWER` in compact code and at most."""
     lanes = target.lanes
     needed = -(-c.columns // lanes)
     found: list[tuple[float, int, Tiling]] = []
@@ -120,7 +128,7 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
             for v, count in ((vectors, panels - 1), (tile.tail_vectors, 1)):
                 work = rows * whole * v
                 loads = v + rows * whole * (v if c.lane in c.batch else 1)
-                cost += tiles * count * (max(work, 0.8 * loads, 5) + 0.15 * loads + 1)
+                cost += tiles * count * (max(work, LOAD_WORK * loads, STEP_WORK) + LOAD_BESIDE * loads + 1)
         second = panels > 1 and (tile.tail_vectors, tile.tail_active) != (vectors, lanes)
         code = sum(tile.sizes) * whole * (vectors + second * tile.tail_vectors)
         found.append((cost * outer, code, tile))

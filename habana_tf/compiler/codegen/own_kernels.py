@@ -16,7 +16,7 @@ from habana_tf.compiler.codegen.philox import blocks
 from habana_tf.compiler.codegen.product import emit_product
 from habana_tf.compiler.codegen.scatter import emit_scatter
 from habana_tf.compiler.codegen.sort import emit_sort
-from habana_tf.compiler.costs import SUM_BLOCK
+from habana_tf.compiler.costs import SUM_BLOCK, THREAD_RANDOM_VECTORS, THREAD_SCANS
 from habana_tf.compiler.primitive_classes import PRIMITIVES, OwnKernel
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node, Op, check_complete
@@ -56,7 +56,7 @@ def _random(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) ->
             steps = "<" + ", ".join(f"i64 {k}" for k in range(words)) + ">"
             mask = fn.op(f"icmp slt <{words} x i64> {steps}, {limit}")
             fn.masked_store("i32", words, flat, address, mask)
-    return Work(ext.div(ext.add(n, words - 1), words), 256)
+    return Work(ext.div(ext.add(n, words - 1), words), THREAD_RANDOM_VECTORS)
 
 
 def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
@@ -115,7 +115,7 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
             first = few(fn, "0", n, SUM_BLOCK)
             line("0", first, (), [])
         line(first, n, cut(size) if rounds else (), [])
-    return Work(ext.product(node.shape[a] for a in others), 64)
+    return Work(ext.product(node.shape[a] for a in others), THREAD_SCANS)
 
 
 EMITTERS: dict[Op, Callable[[Function, Body, Node, Memory, int], Work]] = {

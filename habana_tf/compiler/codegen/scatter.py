@@ -21,7 +21,14 @@ from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
 from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
 from habana_tf.compiler.codegen.scattered_sums import Places, ScatteredSums, part_size
-from habana_tf.compiler.costs import SCATTER_NUMBERS, SCATTER_PARTS, SCATTER_VECTORS, WORK_ITEMS
+from habana_tf.compiler.costs import (
+    SCATTER_NUMBERS,
+    SCATTER_PARTS,
+    SCATTER_VECTORS,
+    THREAD_ELEMENTS,
+    THREAD_SCATTERS,
+    WORK_ITEMS,
+)
 from habana_tf.compiler.view_indices import strides
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -97,7 +104,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
             sums.run(each.index, own, [ev.number(a.extent) for a in before], partial(update, before))
         else:
             update(before, start, numbers, "0", ev.number(before[0].extent) if before else "")
-    share = max(1, 16384 // max(depth, 1)) if isinstance(depth, int) else 64
+    share = max(1, THREAD_ELEMENTS // max(depth, 1)) if isinstance(depth, int) else THREAD_SCATTERS
     grid = ext.mul(items, parts)
     return Work(grid, share, (ext.mul(grid, sums.nbytes),) if sums and sums.large else ())
 

@@ -20,7 +20,7 @@ from habana_tf.compiler.code import Work
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.lanes import register_type
-from habana_tf.compiler.costs import SORT_SELECTS, SORT_STRETCH, SORT_WORDS
+from habana_tf.compiler.costs import SORT_SELECTS, SORT_STRETCH, SORT_WORDS, THREAD_SORTED
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
@@ -73,7 +73,7 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
             position = fn.op(f"trunc {word} {found} to i32")
             fn.store("i32", position, fn.offset(ev.pointer(memory[node]), "i32", at), 4)
     space = ext.mul(rows, ext.mul(room, words.bytes))
-    grain = max(1, 1024 // max(nominal(n), 1))
+    grain = max(1, THREAD_SORTED // max(nominal(n), 1))
     return Work(rows, grain, (space, space))
 
 

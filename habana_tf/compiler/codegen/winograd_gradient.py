@@ -19,7 +19,7 @@ from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.codegen.winograd_kernels import Temp, WinogradKernel
 from habana_tf.compiler.codegen.winograd_transforms import Patches, filter_back
-from habana_tf.compiler.product_costs import SUM_STEPS
+from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
 
 
 def gradient_calls(
@@ -159,4 +159,6 @@ class _Gradient(WinogradKernel):
                     w.channel.key: channel.index, lane.key: column.index,
                 }  # fmt: skip
                 out.vector(fn, Point(value, t.lanes, t.lanes, Tile(fn, self.c, starts), {}))
-        return ContractionCall(fn, (sums, *out.buffers), w.depth, max(1, min(w.depth, 2048 // t.columns)))
+        return ContractionCall(
+            fn, (sums, *out.buffers), w.depth, max(1, min(w.depth, WINOGRAD_THREAD_COLUMNS // t.columns))
+        )
