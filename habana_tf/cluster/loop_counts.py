@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from habana_tf.ir.interpreter import constant
+from habana_tf.ir.constant_folding import constant
 from habana_tf.ir.primitives import Node, Rows
 
 MOST_TRIPS = 1 << 20

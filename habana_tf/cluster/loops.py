@@ -22,9 +22,9 @@ from habana_tf.cluster.loop_draft import Carried, Draft
 from habana_tf.cluster.loop_form import Form
 from habana_tf.cluster.loop_motion import move
 from habana_tf.ir.builder import Builder
+from habana_tf.ir.constant_folding import constant
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.interpreter import constant
 from habana_tf.ir.primitives import Node, Op, Program, Rows
 from habana_tf.lowering.lowering import Lowering
 

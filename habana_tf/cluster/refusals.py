@@ -102,7 +102,7 @@ def refusal(
 
 def _stock(n: ClusterNode, inputs: Sequence[Node], walk: Walk) -> tuple[int, str] | None:
     """Stock TensorFlow's status and text for an op on inputs like these; None if it cannot tell."""
-    from habana_tf.ir.interpreter import constant
+    from habana_tf.ir.constant_folding import constant
 
     if any(not isinstance(e, int) for x in inputs for e in x.shape):
         return None

@@ -1,24 +1,24 @@
-"""What a kernel computes, resolved: its body. Everything after scheduling reads bodies and never the tensor graph.
+"""The body of a kernel: its scalar computation at one point of its iteration domain, with all views resolved.
 
-A kernel works on every point x0, x1, ... of its domain. Its body is what happens at one point: loads (which buffer,
-at which offset, under which conditions), scalar functions of them, and what is stored or reduced. There are no views
-in it: a permutation, a window or a padding is only another offset and another condition (`body_builder` makes it so).
+Everything after scheduling reads bodies and never the tensor graph. A body has loads (which buffer, at which offset,
+under which guard), scalar functions of them, stores and reductions. Views are folded into the offsets and guards of
+loads (`body_builder`).
 
     y = exp(pad(transpose(x)))      domain [5, 9]
-                                    v0 = load x[5 * x1 + x0 - 5]   while 0 <= x1 - 1 < 7
-                                    v1 = v0 inside of that range, else 0
+                                    v0 = load x[5 * x1 + x0 - 5]   if 0 <= x1 - 1 < 7
+                                    v1 = v0 if 0 <= x1 - 1 < 7 else 0
                                     v2 = exp v1
                                     y[9 * x0 + x1] = v2
 
-A *core* is what a loop over points cannot say: a contraction (the body is its epilogue, and begins with its result), a
-sort, a scan, a scatter or random words (the body is what they read at a point).
+A *core* is a computation that is no loop over points: a contraction (the body is its epilogue and starts from its
+result), a sort, a scan, a scatter or random numbers (the body is their input at a point).
 
-A short float (bfloat16) is in float32 registers, and what is added, multiplied and so on keeps float32's digits until
-it is stored. Where digits beyond its type would show (a comparison with what was stored, a sort, TensorFlow's Cast) the
-body rounds it first: see `seen`.
+16-bit floats are held in float32 registers, and arithmetic keeps float32's precision until a value is stored. Where
+the excess precision could be observed (a comparison with a stored value, a sort, TensorFlow's Cast) the value is
+rounded first: see `seen`.
 
-Offsets are in elements, as expressions over the variables of the domain (see `ir.extent`). Values are compared by
-identity; within a body equal ones are one.
+Offsets count elements and are expressions of the domain's variables (see `ir.extent`). Values are compared by identity
+and shared within a body.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from habana_tf.compiler.view_indices import Index, Range
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, Var
-from habana_tf.ir.primitives import Node, Op, Shape
+from habana_tf.ir.primitives import Node, Op, Shape, postorder
 
 Guard = tuple[Range, ...]
-"""Conditions that hold wherever a value is looked at; outside of them nothing may be read."""
+"""A predicate, the conjunction of index ranges: memory may be read only where it holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,22 +44,24 @@ class Value:
 
     dtype: DType
     digits: DType | None = field(default=None, kw_only=True)
-    """The float type whose digits do for it, where that is not its own: a shorter one if it is known to have no more,
-    float32 if a short float has not been rounded yet."""
+    """The precision if it is not that of `dtype`: a shorter type's if the value is exact in that, float32's if a 16-bit
+    float has not been rounded yet."""
 
     @property
     def fits(self) -> DType:
-        """The float type whose digits do for it; other types fit themselves."""
+        """The shortest known type that represents the value exactly."""
         return self.digits or self.dtype
 
     @property
     def args(self) -> tuple[Value, ...]:
-        """The values it is made of."""
+        """Its operands."""
         return ()
 
 
 @dataclass(frozen=True, eq=False)
 class Constant(Value):
+    """A compile-time number."""
+
     number: bool | int | float
 
 
@@ -79,7 +81,7 @@ class Position(Value):
 
 @dataclass(frozen=True, eq=False)
 class Load(Value):
-    """An element of a tensor in memory. as_stored: its place is known as an index of the tensor, not in memory only."""
+    """An element of a tensor in memory. as_stored: the offset is that of the tensor's own index, not of a reshape's."""
 
     node: Node
     offset: Extent
@@ -89,9 +91,9 @@ class Load(Value):
 
 @dataclass(frozen=True, eq=False)
 class Lookup(Value):
-    """The element of a tensor at indices that are values themselves, along `axes`; 0 where one is out of range.
+    """A gathered element: `coords` are its indices along `axes`; 0 where one is out of range.
 
-    offset: where the element is along the other axes.
+    offset: the element's offset along the other axes.
     """
 
     node: Node
@@ -113,7 +115,7 @@ _CHOOSING = frozenset({"select", "max", "min", "neg", "abs"})
 
 @dataclass(frozen=True, eq=False)
 class Apply(Value):
-    """A scalar function of values (see `ir.primitives`); `apply` makes it."""
+    """A scalar function of values (see `ir.primitives`), made by `apply`."""
 
     fn: str
     operands: tuple[Value, ...]
@@ -124,17 +126,17 @@ class Apply(Value):
 
     @property
     def data(self) -> DType:
-        """The element type it computes with."""
+        """The element type of its data operands."""
         return self.operands[1 if self.fn == "select" else 0].dtype
 
     @property
     def is_free(self) -> bool:
-        """Whether it is a cast that changes nothing: a short float is in a register as float32 is."""
+        """Whether it is a cast without code: 16-bit floats and float32 have the same registers."""
         return self.fn == "cast" and self.dtype.accumulator is self.operands[0].dtype.accumulator is DType.F32
 
 
 def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Value:
-    """A function of values, with those rounded of which it would see too many digits."""
+    """A scalar function of values; rounds operands whose excess precision the function could observe."""
     if fn == "stored":
         return seen(operands[0])
     if fn in _OBSERVING:
@@ -151,12 +153,12 @@ def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Value:
 
 
 def seen(v: Value) -> Value:
-    """A value as it is once it is stored: with no more digits than its type has."""
+    """A value rounded to its type, as it would be after a store and a load."""
     return Apply(v.dtype, "stored", (v,)) if v.dtype.is_short and v.fits is not v.dtype else v
 
 
 def to_store(v: Value) -> Value:
-    """What to write for a value: what it is before it is rounded to its type, since storing does that."""
+    """The value to store, without a final rounding to its type, which the store does."""
     dtype = v.dtype
     while dtype.is_short and isinstance(v, Apply) and (v.is_free or v.fn == "stored" and v.dtype is dtype):
         v = v.operands[0]
@@ -164,7 +166,7 @@ def to_store(v: Value) -> Value:
 
 
 def _digits(values: Sequence[Value]) -> DType:
-    """The float type whose digits do for one of some values, whichever it is."""
+    """The precision of a choice among values."""
     dtype = values[0].dtype
     found = {v.fits for v in values if not (isinstance(v, Constant) and v.number in (0, 1, -1))} or {dtype}
     return found.pop() if len(found) == 1 else dtype.accumulator
@@ -172,7 +174,7 @@ def _digits(values: Sequence[Value]) -> DType:
 
 @dataclass(frozen=True, eq=False)
 class Within(Value):
-    """`inside` where all ranges hold, else `outside`; `within` makes it."""
+    """`inside` where all ranges hold, else `outside` (padding); made by `within`."""
 
     ranges: Guard
     inside: Value
@@ -184,13 +186,13 @@ class Within(Value):
 
 
 def within(ranges: Guard, inside: Value, outside: Value) -> Within:
-    """A value where all ranges hold, else another of its type."""
+    """Selects between two values by index ranges."""
     return Within(inside.dtype, ranges, inside, outside, digits=_digits((inside, outside)))
 
 
 @dataclass(frozen=True, eq=False)
 class Result(Value):
-    """What the core gives at the point, in its accumulator's digits."""
+    """The core's result at the point, in its accumulator's precision."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +206,8 @@ class Store:
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """`value` is reduced into `node`, a REDUCE over the body's axes. deviations: what is summed up is not the value but
-    the square of its distance from its mean over these axes."""
+    """Reduces `value` into `node`, a REDUCE over the body's axes. deviations: the sum of squared deviations of the
+    value from its mean over these axes."""
 
     value: Value
     node: Node
@@ -213,18 +215,20 @@ class Reduction:
 
     @property
     def is_arg(self) -> bool:
-        """Whether what is kept is where the extreme is, beside the extreme."""
+        """Whether it is an argmax or argmin, which keeps an index beside the extreme."""
         return str(self.node.arg[0]).startswith("arg")
 
 
 @dataclass(frozen=True, eq=False)
 class Body:
-    """axes: those of the domain that its reductions run over. core: the primitive that has a kernel of its own, if it
-    is one; operands: what a contraction reads; steady: which of these are the same in all iterations of the loop it is
-    in, so that a copy that is made for it is made once; inputs: what another core reads at a point; updates: whether it
-    works on what is in its result already; overwritten: what it needs after it may have written over it (see
-    `in_place`); streamed: what it writes past the caches (see `streamed_results`). through: the nodes it computes and
-    the views it reads through, for people."""
+    """A kernel's computation, see the module's docstring.
+
+    axes: those of the domain that its reductions run over. core: see the module's docstring. operands: of a
+    contraction; steady: which of them are invariant in the loop around the kernel, so that they are packed once.
+    inputs: of other cores, at a point. updates: the core modifies its result in place. overwritten: tensors read after
+    they may have been overwritten (see `in_place`). streamed: results written with non-temporal stores (see
+    `streamed_results`). through: for reports, the nodes it computes and the views it folds.
+    """
 
     domain: Shape
     stores: tuple[Store, ...] = ()
@@ -241,7 +245,7 @@ class Body:
 
     @property
     def variables(self) -> list[Var]:
-        """Of the domain's axes."""
+        """The loop variables of the domain's axes."""
         return variables(self.domain)
 
     @property
@@ -250,36 +254,25 @@ class Body:
 
     @property
     def is_loop(self) -> bool:
-        """Whether it is a loop over its domain and no more."""
+        """Whether it is a plain loop over its domain, without a core."""
         return self.core is None
 
     @property
     def outputs(self) -> list[Node]:
-        """The tensors it writes, in order, each as often as it is written."""
+        """The tensors it writes, once per store or reduction, in order."""
         own = [self.core] if self.core is not None and not self.is_contraction else []
         return [*own, *(s.target for s in self.stores), *(r.node for r in self.reductions)]
 
     @cached_property
     def values(self) -> list[Value]:
-        """All values, each after those it is made of."""
-        roots = [*self.inputs, *(s.value for s in self.stores), *(r.value for r in self.reductions)]
-        done: dict[Value, None] = {}
-        stack: list[tuple[Value, bool]] = [(v, False) for v in reversed(roots)]
-        while stack:
-            v, ready = stack.pop()
-            if v in done:
-                continue
-            if ready:
-                done[v] = None
-            else:
-                stack.append((v, True))
-                stack.extend((a, False) for a in reversed(v.args))
-        return list(done)
+        """All values in topological order, operands first."""
+        stored = (*(s.value for s in self.stores), *(r.value for r in self.reductions))
+        return postorder((*self.inputs, *stored), lambda v: v.args)
 
     @cached_property
     def reads(self) -> dict[Node, set[Extent | None]]:
-        """The tensors it reads, in order of first use, each with the offsets of its loads; None among them where the
-        place is known at run time only, or is not an index of the tensor."""
+        """The tensors it reads in order of first use, each with the offsets of its loads; None among them for an offset
+        known at run time only, or not that of an index of the tensor."""
         found: dict[Node, set[Extent | None]] = {v.base: set() for v in self.operands}
         if self.core is not None and self.updates:
             found[self.core] = {None}
@@ -297,19 +290,19 @@ class Body:
 
     @cached_property
     def loaded_first(self) -> list[Load]:
-        """What is loaded before anything is stored: it may be written over and is needed after that."""
+        """Loads to make before any store: their memory is overwritten and their values are needed afterwards."""
         return [v for v in self.values if isinstance(v, Load) and v.node in self.overwritten]
 
     def loaded(self) -> list[Node]:
-        """The tensors that its values are loaded from, in order of first use."""
+        """The tensors that it loads elements of, in order of first use."""
         return list(dict.fromkeys(v.node for v in self.values if isinstance(v, Load | Lookup)))
 
     def offsets(self) -> Iterator[Extent]:
-        """Where its values are loaded from; of a lookup what does not depend on values."""
+        """The offsets of its loads; of lookups, the part that does not depend on values."""
         return (v.offset for v in self.values if isinstance(v, Load | Lookup))
 
     def conditions(self) -> Iterator[Extent]:
-        """Index expressions that decide a value: positions, and what ranges are about."""
+        """Index expressions that determine values: positions, and the expressions of ranges."""
         for v in self.values:
             if isinstance(v, Position):
                 yield v.index
@@ -317,11 +310,11 @@ class Body:
                 yield from (r.value for r in v.ranges)
 
     def without(self, targets: set[Node]) -> Body:
-        """It, not storing these."""
+        """The body without stores to some targets."""
         return replace(self, stores=tuple(s for s in self.stores if s.target not in targets))
 
     def over(self, places: dict[ext.Atom, Extent]) -> Body:
-        """It, with variables of the domain replaced."""
+        """The body with variables of the domain substituted."""
         if not places:
             return self
         known: dict[Extent, Extent] = {}
@@ -361,10 +354,10 @@ class Body:
 
 
 def variables(domain: Sequence[Extent]) -> list[Var]:
-    """A variable per axis."""
+    """A loop variable per axis."""
     return [Var(f"x{k}", n) for k, n in enumerate(domain)]
 
 
 def point(domain: Sequence[Extent]) -> Index:
-    """The index of a point of a domain, by its variables."""
+    """The index of a point of a domain: its variables."""
     return tuple(map(ext.of, variables(domain)))

@@ -1,4 +1,4 @@
-"""Program to recipe: rewrite, schedule, generate, compile, and lay out the buffers."""
+"""The compiler's driver, from program to recipe: rewrite, schedule, generate code, compile it, assign buffers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from habana_tf.ir.primitives import Custom, Node, Op, Program, Rows
 
 
 def compile_program(program: Program, name: str, target: Target) -> Recipe:
-    """The recipe of a program. Raises views.Unfit for one that code generation cannot take."""
+    """Compiles a program to a recipe. Raises Unfit if code generation does not support it."""
     outputs = [(n.dtype, n.shape) for n in program.results]
     program = prepared(program)
     plan = schedule(program)
@@ -63,12 +63,12 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
 
 
 def prepared(program: Program) -> Program:
-    """A program as it is scheduled: simplified, its loops and its attention in blocks."""
+    """The program after all rewrites that precede scheduling."""
     return in_row_blocks(in_blocks(rewrite(program)))
 
 
 def _outputs(program: Program, plan: Schedule) -> set[Node]:
-    """Of a program and of the loops in it."""
+    """The outputs of a program and of the loops in it."""
     found = set(program.outputs)
     for kernel in plan.kernels:
         if isinstance(kernel, Repeated):
@@ -78,7 +78,7 @@ def _outputs(program: Program, plan: Schedule) -> set[Node]:
 
 @dataclass
 class _Emitted:
-    """The calls of a schedule, in order. codes, kernels: of all kernels, those in loops among them.
+    """Collects the kernel calls of a schedule. codes, kernels: of all kernels, also those in loops.
 
     copies: (call, input that it copies, output); see `Recipe`.
     """
@@ -94,10 +94,10 @@ class _Emitted:
     copies: list[tuple[int, Node, int]] = field(default_factory=list)
     _done: int = 0
     _early: dict[int, dict[int, int]] = field(default_factory=dict)
-    """By the number of a kernel: the buffers of temporaries that were made before its loop."""
+    """By the number of a kernel: the buffers of temporaries that were hoisted out of its loop."""
 
     def add(self, plan: Schedule, times: int = 1) -> None:
-        """The calls of the kernels of a schedule, which is made so many times."""
+        """Adds the calls of a schedule's kernels, which run `times` times per launch."""
         for kernel in plan.kernels:
             if isinstance(kernel, Repeated):
                 self._repeat(kernel, times)
@@ -110,7 +110,7 @@ class _Emitted:
         return [(at, int(source.arg), output) for at, source, output in self.copies if last[source] == at]
 
     def checks(self, program: Program) -> list[CheckedIndices]:
-        """Where the runtime finds what it checks when all calls are made."""
+        """The buffers of the indices that the runtime checks after the last call."""
         found = zip(program.checked, program.checks, strict=True)
         checks = [CheckedIndices(self.layout.number(node), node.dtype, check) for node, check in found]
         self.layout.used([c.buffer for c in checks], max(0, len(self.made) - 1))
@@ -135,7 +135,7 @@ class _Emitted:
         self.rows.append({**describe(kernel, times), "launches": [first, len(self.made) - first]})
 
     def _custom(self, kernel: Body, spec: Custom) -> tuple[int, int]:
-        """The buffers of what a kernel in C is called with, and of its errors."""
+        """The buffers of a custom kernel's arguments and of its errors."""
         assert kernel.core is not None
         inputs = tuple((n.dtype, tuple(ext.evaluate(e, []) for e in n.shape)) for n in kernel.core.src)
         self.customs.append(CustomCall(spec, inputs))
@@ -148,7 +148,7 @@ class _Emitted:
         return numbers
 
     def _before(self, plan: Schedule, times: int) -> list[int]:
-        """The calls of a loop's kernels that need to be made once only. Gives the buffers of what they make."""
+        """Hoists loop-invariant calls of a loop's kernels; gives the buffers of their results."""
         made: list[int] = []
         at = self._done
         for kernel in plan.kernels:
@@ -174,7 +174,7 @@ class _Emitted:
         return made
 
     def _repeat(self, kernel: Repeated, times: int) -> None:
-        """The calls of a loop. What it works on lives as long as the loop, from its first call to its last."""
+        """Adds a loop. Its buffers are live from its first call to its last."""
         loop, body, layout = kernel.loop, kernel.program, self.layout
         outer = [layout.number(n) for n in kernel.sources]
         for k, (inner, source) in enumerate(zip(body.inputs, outer, strict=True)):
@@ -191,15 +191,15 @@ class _Emitted:
         for k, (inner, source) in enumerate(zip(body.inputs, outer[: len(body.inputs)], strict=True)):
             blocks = loop.blocks if loop.apart and loop.apart[k] else 1
             if k < loop.carried:
-                now = layout.temporary(_bytes(inner))
+                now = layout.temporary(inner.nbytes)
                 added = in_place.adds_up(kernel.plan.kernels, inner, body.outputs[k])
-                then = now if added else layout.temporary(_bytes(inner))
+                then = now if added else layout.temporary(inner.nbytes)
                 layout.give(inner, now)
                 layout.give(body.outputs[k], then)
                 whole = source, results.get(k, -1)
                 if blocks > 1:
-                    parts = [(layout.part(n, _bytes(inner)) if n >= 0 else n) for n in whole]
-                    windows += [(n, 0, 0, _bytes(inner)) for n in parts if n >= 0]
+                    parts = [(layout.part(n, inner.nbytes) if n >= 0 else n) for n in whole]
+                    windows += [(n, 0, 0, inner.nbytes) for n in parts if n >= 0]
                     whole = parts[0], parts[1]
                 carried.append((now, then, *whole))
                 held += [now, then]
@@ -210,8 +210,8 @@ class _Emitted:
         for k, (inner, rows) in enumerate(zip(body.outputs[loop.carried :], loop.stacked, strict=True), loop.carried):
             if k in results:
                 windows.append(self._window(inner, results[k], rows, loop.blocks))
-            else:  # nobody reads it
-                layout.give(inner, layout.temporary(_bytes(inner)))
+            else:  # unused
+                layout.give(inner, layout.temporary(inner.nbytes))
         self.add(kernel.plan, times * loop.trips * loop.blocks)
         calls = first, max(first, len(self.made) - 1)
         for call in calls:
@@ -223,7 +223,7 @@ class _Emitted:
         )  # fmt: skip
 
     def _window(self, inner: Node, whole: int, rows: Rows, blocks: int) -> Placed:
-        nbytes = _bytes(inner)
+        nbytes = inner.nbytes
         row = ext.mul(nbytes, blocks)
         number = self.layout.window(inner, whole, nbytes)
         return number, ext.mul(row, rows[0]), ext.mul(row, rows[1]), nbytes if blocks > 1 else 0
@@ -233,12 +233,8 @@ Placed = tuple[int, Extent, Extent, Extent]
 """A window of a loop: its buffer, and where it is; see `LoopCalls`."""
 
 
-def _bytes(node: Node) -> Extent:
-    return ext.mul(node.numel, node.dtype.bytes)
-
-
 class _Layout:
-    """Gives every node in memory, and every temporary, its buffer."""
+    """Assigns buffers to nodes in memory and to temporaries, and records their live ranges."""
 
     def __init__(self, program: Program) -> None:
         self.constants = bytearray()
@@ -250,16 +246,16 @@ class _Layout:
         self._blocks: int | None = None
 
     def join(self, values: Mapping[Node, Node]) -> None:
-        """Gives each value the buffer of the node that is made of it."""
+        """Lets each key share the buffer of its value, which overwrites it."""
         self._joined = dict(values)
 
     def taken_over(self, source: Node, target: Node) -> int | None:
-        """The number of an output that begins as a copy of an input, whose memory it might take over."""
+        """The number of an output that starts as a copy of an input and could take over its memory."""
         given = source.op is Op.INPUT and not isinstance(source.arg, tuple)
         return self._outputs.get(self._home(target)) if given else None
 
     def life(self, node: Node) -> tuple[int, int]:
-        """The first and the last call that work on a node; -1 if none does."""
+        """A node's live range: the first and the last call that use it; -1 if none does."""
         return self._life.get(self._numbers.get(self._home(node), -1), (-1, -1))
 
     def number(self, node: Node) -> int:
@@ -269,38 +265,38 @@ class _Layout:
         return self._numbers[node]
 
     def _home(self, node: Node) -> Node:
-        """The node whose buffer a node has."""
+        """The node whose buffer a node shares."""
         while node in self._joined:
             node = self._joined[node]
         return node
 
     def give(self, node: Node, number: int) -> None:
-        """Says which buffer a node has."""
+        """Assigns a buffer to a node."""
         self._numbers[node] = number
 
     def window(self, node: Node, whole: int, nbytes: Extent) -> int:
-        """The buffer of a node that is a part of another buffer."""
+        """Makes the buffer of a node that is a part of another buffer."""
         self._numbers[node] = self._add(Kind.WINDOW, whole, nbytes)
         return self._numbers[node]
 
     def part(self, whole: int, nbytes: Extent) -> int:
-        """A part of another buffer that is no node."""
+        """Makes a buffer that is a part of another one."""
         return self._add(Kind.WINDOW, whole, nbytes)
 
     def temporary(self, nbytes: Extent) -> int:
         return self._add(*self._working(nbytes))
 
     def custom(self, number: int) -> tuple[int, int]:
-        """The buffers that a call of a kernel in C has besides its tensors."""
+        """The buffers of a custom kernel's call besides its tensors."""
         return self._add(Kind.CUSTOM, number, 0), self._add(Kind.ERRORS, 0, 0)
 
     def begin_blocks(self) -> None:
-        """From here on the workspace is that of a loop's blocks, which are at work at the same time."""
-        assert self._blocks is None, "a loop in blocks has no loop in it"
+        """Begins a loop in blocks, which run concurrently: each has its own part of the workspace."""
+        assert self._blocks is None, "a loop in blocks contains no loops"
         self._blocks = self._add(Kind.WORKSPACE, 0, 0)
 
     def end_blocks(self, blocks: int, calls: tuple[int, int]) -> list[Placed]:
-        """Lays out a block's part of the workspace. Gives where what is in it is; calls: the loop's first and last."""
+        """Lays out a block's workspace; gives its windows. calls: the loop's first and last."""
         arena = self._blocks
         assert arena is not None
         self._blocks = None
@@ -315,7 +311,7 @@ class _Layout:
         return (Kind.WORKSPACE, 0, nbytes) if self._blocks is None else (Kind.WINDOW, self._blocks, nbytes)
 
     def used(self, numbers: tuple[int, ...] | list[int], call: int) -> None:
-        """Notes that a call works on these buffers."""
+        """Extends the live ranges of buffers to a call."""
         for n in numbers:
             first, last = self._life.get(n, (call, call))
             self._life[n] = (min(first, call), max(last, call))
@@ -328,7 +324,7 @@ class _Layout:
         return len(self._made) - 1
 
     def _place(self, node: Node) -> tuple[Kind, int, Extent]:
-        nbytes = ext.mul(node.numel, node.dtype.bytes)
+        nbytes = node.nbytes
         if node in self._outputs:
             return Kind.OUTPUT, self._outputs[node], nbytes
         if node.op is Op.INPUT:

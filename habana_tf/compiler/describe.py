@@ -1,26 +1,24 @@
-"""What a kernel does, for people: its row in the recipe's manifest.
+"""Describes kernels for reports: each kernel's row in the recipe's manifest.
 
     engine    MME for contractions, TPC for the rest
     does      contract, map, reduce, or the primitive's name
-    shape     what it runs over; a size known at run time only is text
-    fused     how often each scalar function stands in it
-    ops       the cluster's ops it computes, wholly or in part, by index; equal computations are done once, and count
-              for the op that came first; constants, shapes and views of inputs are no work
-    outputs   how many tensors it writes
+    shape     its iteration domain; symbolic sizes are text
+    fused     the number of times that each scalar function occurs
+    ops       the indices of the cluster's ops that it computes, wholly or in part; a shared computation counts for the
+              first op; constants, shapes and views of inputs are no work
+    outputs   the number of tensors it writes
     flops     floating-point operations of one launch: two per multiply-add of a contraction, one per element for each
-              scalar function of floating-point numbers (whatever its price), each term of a reduction or a scan, and
-              each update of a scatter that computes
-    bytes     what it touches: the sizes of the tensors it reads and writes, each once and whole
+              scalar function of floats (whatever its cost), each term of a reduction or a scan, and each arithmetic
+              update of a scatter
+    bytes     the sizes of the tensors that it reads and writes, each counted once
+    times     how often it runs in one launch, if it is in a loop; flops and bytes are totals
 
-    times     how often it is made in one launch, if it is in a loop; flops and bytes are those of all times
-
-Counts follow from the kernel's body alone. A size known at run time only is an expression of the symbols.
+Counts follow from the kernel's body. Symbolic sizes make them expressions of the symbols.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
 from habana_tf.compiler.body import Apply, Body
@@ -33,7 +31,7 @@ _NO_ARITHMETIC = frozenset({"cast", "bitcast", "select", "stored"})
 
 
 def describe(body: Body, times: int = 1) -> dict[str, Any]:
-    """The row of a kernel that is made so many times in a launch, as JSON data."""
+    """The row, as JSON data, of a kernel that runs `times` times per launch."""
     core, reduces = body.core, [r.node for r in body.reductions]
     fused = Counter([*(v.fn for v in body.values if isinstance(v, Apply)), *(n.arg[0] for n in reduces)])
     origins = dict.fromkeys((*body.through, *body.outputs, *([core] if core is not None else [])))
@@ -52,7 +50,7 @@ def describe(body: Body, times: int = 1) -> dict[str, Any]:
 
 
 def describe_copy(body: Body, source: Node, times: int) -> dict[str, Any]:
-    """The row of a copy of an operand that is made for a product in a loop, before the first iteration."""
+    """The row of the packing of a loop-invariant operand, which is hoisted out of the loop."""
     nbytes = ext.mul(source.numel, 2 * source.dtype.bytes)
     return {
         "engine": "TPC",
@@ -68,7 +66,7 @@ def describe_copy(body: Body, source: Node, times: int) -> dict[str, Any]:
 
 
 def engine(body: Body) -> str:
-    """Which engine of a Gaudi would run it."""
+    """The engine of a Gaudi that would run it."""
     return "TPC" if body.core is None else primitive(body.core).engine
 
 
@@ -82,8 +80,11 @@ def flops(body: Body) -> Extent:
 
 
 def touched(body: Body) -> Extent:
-    """Bytes of the tensors that it reads and writes."""
-    return _total(ext.mul(n.numel, n.dtype.bytes) for n in dict.fromkeys((*body.reads, *body.outputs)))
+    """The sizes in bytes of the tensors that it reads and writes."""
+    total: Extent = 0
+    for n in dict.fromkeys((*body.reads, *body.outputs)):
+        total = ext.add(total, n.nbytes)
+    return total
 
 
 def _shape(body: Body) -> Shape:
@@ -91,7 +92,7 @@ def _shape(body: Body) -> Shape:
 
 
 def _constant(node: Node) -> bool:
-    """Whether a node is a constant or a view of constants, which ops share: it is nobody's work."""
+    """Whether a node is a constant or a view of constants, which is no work of an op."""
     seen = {node}
     stack = [node]
     while stack:
@@ -101,13 +102,6 @@ def _constant(node: Node) -> bool:
         stack.extend(s for s in n.src if s not in seen)
         seen.update(n.src)
     return True
-
-
-def _total(sizes: Iterable[Extent]) -> Extent:
-    out: Extent = 0
-    for n in sizes:
-        out = ext.add(out, n)
-    return out
 
 
 def _plain(extent: Extent) -> int | str:

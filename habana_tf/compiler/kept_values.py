@@ -1,9 +1,9 @@
-"""Which values are kept in memory: every other one is recomputed in the kernels that read it.
+"""Chooses which values are materialized in memory; all others are recomputed in the kernels that use them.
 
-Kept are what has a kernel of its own (reductions, contractions...), what leaves the program, what contractions and
-gathers read, random states, what a reshape across symbolic sizes reads, and elementwise values that are quicker to
-read than to compute again: `_worth_memory` compares bytes with operations. So a tensor less its mean is computed by
-whoever reads it, from the tensor, and a root per channel once.
+Kept are results of kernels of their own (reductions, contractions...), outputs, operands of contractions and gathers,
+random states, sources of reshapes across symbolic sizes, and elementwise values that are cheaper to load than to
+recompute: `_worth_memory` compares memory traffic with operations. So x - mean(x) is recomputed by each user, and a
+square root per channel is computed once.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from habana_tf.compiler.costs import (
 )
 from habana_tf.compiler.primitive_classes import Inline, primitive
 from habana_tf.ir.extent import nominal
-from habana_tf.ir.primitives import Node, Op, Program
+from habana_tf.ir.primitives import Node, Op, Program, users_of
 
 
 @dataclass(frozen=True)
 class _Formula:
-    """How a value that is not kept is computed: operations for one element, the tensors it reads, views between, and
-    whether one of these changes the order of axes."""
+    """The cost of recomputing a value: operations per element, the tensors it reads, the longest chain of views, and
+    whether one of them permutes axes."""
 
     operations: int
     sources: frozenset[Node]
@@ -44,16 +44,13 @@ class _Formula:
 def keep(
     program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]], cached: bool = False
 ) -> set[Node]:
-    """The kept nodes of a program. `operands` gets, for each contraction, its operands as strided views. cached: all
-    that it works on is made small enough to stay in the core's cache."""
+    """The kept nodes of a program. operands: receives the strided views of each contraction's operands. cached: the
+    program's working set fits into the core's cache."""
     kept = {n for n in nodes if primitive(n).in_memory(n)}
     kept.update(program.outputs)
-    users: dict[Node, list[Node]] = {}
-    for n in nodes:
-        for s in n.src:
-            users.setdefault(s, []).append(n)
+    users = users_of(nodes)
     copied = padding_to_copy([n for n in nodes if n.op is Op.CONTRACT], kept)
-    for n in nodes:  # what must be in memory for its reader's sake
+    for n in nodes:  # required in memory by a user
         if n.op is Op.CONTRACT:
             operands[n] = operands_of(n, kept, copied)
             kept.update(v.base for v in operands[n])
@@ -79,10 +76,10 @@ def keep(
 
 
 def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cached: bool) -> bool:
-    """Whether to write a value and read it is quicker than to compute it wherever it is read.
+    """Whether storing and loading a value is faster than recomputing it at each use.
 
-    Written, it is moved twice (a line of memory is read before it is written) and once for each reader; computed again,
-    each reader but the first repeats its operations and reads what it is made of.
+    Stored, its bytes are moved twice (a store first fetches the cache line) and once per use; recomputed, each use but
+    the first repeats the operations and reads the sources.
     """
     again = readings - 1
     if again <= 0 or f.operations <= CHEAP_OPERATIONS and not _pays_a_kernel(n, f, again):
@@ -90,9 +87,9 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
     if len(f.sources) > MOST_SOURCES or f.operations > MOST_OPERATIONS:
         return True
     if any(u.op is Op.WINDOW and primitive(u).repeats(u) for u in users):
-        return True  # of elements that windows share, a guess of how often is not worth its risk
-    size = _bytes(n)
-    sources = sum(min(_bytes(s), nominal(n.numel) * s.dtype.bytes) for s in f.sources)
+        return True  # overlapping windows: the number of uses per element is only an estimate
+    size = nominal(n.numel) * n.dtype.bytes
+    sources = sum(s.dtype.bytes * min(nominal(s.numel), nominal(n.numel)) for s in f.sources)
     moved = (2 + readings) * size - again * sources
     return again * nominal(n.numel) * f.operations > moved / (
         CACHE_BYTES if cached or size <= CACHED_BYTES else MEMORY_BYTES
@@ -100,17 +97,13 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
 
 
 def _pays_a_kernel(n: Node, f: _Formula, again: float) -> bool:
-    """Whether a few operations are repeated so often (for every row of images a channel's) that a kernel that makes
-    them once is nothing beside it. What was turned round would lie in memory as its readers do not want it."""
+    """Whether a cheap value is recomputed so often (one per channel, for every pixel) that a kernel of its own pays.
+    Not behind a permutation, after which its layout would not suit its users."""
     return again >= OFTEN_READ and not f.turned and again * nominal(n.numel) * (f.operations - 1) >= KERNEL_OPERATIONS
 
 
-def _bytes(n: Node) -> int:
-    return nominal(n.numel) * n.dtype.bytes
-
-
 def _readings(nodes: list[Node], users: Mapping[Node, list[Node]]) -> dict[Node, float]:
-    """How often each element of a node is read if it is inlined, looking through views. nodes: sources first."""
+    """The number of uses of each element of a node if it is inlined, through views. nodes: sources first."""
     found: dict[Node, float] = {}
     for n in reversed(nodes):
         found[n] = 0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from habana_tf.compiler.products_to_reductions import as_loops
-from habana_tf.ir.primitives import Node, Op, Program
+from habana_tf.ir.primitives import Node, Op, Program, with_sources
 
 
 def rewrite(program: Program) -> Program:
@@ -37,8 +37,5 @@ def rebuild(program: Program, change: Callable[[Node], Node]) -> Program:
     """The program with `change` applied to every node, sources first."""
     made: dict[Node, Node] = {}
     for node in program.nodes():
-        src = tuple(made[s] for s in node.src)
-        same = all(a is b for a, b in zip(src, node.src, strict=True))
-        made[node] = change(node if same else replace(node, src=src))
-    outputs = [made[n] for n in program.outputs]
-    return replace(program, outputs=outputs)
+        made[node] = change(with_sources(node, tuple(made[s] for s in node.src)))
+    return replace(program, outputs=[made[n] for n in program.outputs])

@@ -15,7 +15,7 @@ from habana_tf.compiler.costs import (
     SCORES_RATIO,
     SCORES_ROWS,
 )
-from habana_tf.ir.primitives import Node, Op, Program
+from habana_tf.ir.primitives import Node, Op, Program, users_of
 
 Cuts = tuple[int | None, ...]
 """The axes of a node that are cut: for each axis of blocks which of its axes that is, and for the rows; None where it
@@ -77,10 +77,7 @@ def groups(program: Program) -> list[Group]:
     if not wide:
         return []
     found = _Search(nodes, wide).groups()
-    users: dict[Node, list[Node]] = {}
-    for n in nodes:
-        for s in n.src:
-            users.setdefault(s, []).append(n)
+    users = users_of(nodes)
     while True:  # without a group others may have to leave what they share with it in memory
         ends = {end for group in found for end in group.ends}
         read = (n for n in wide if any(u not in wide and u not in ends for u in users.get(n, ())))

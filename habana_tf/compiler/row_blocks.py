@@ -29,7 +29,7 @@ from dataclasses import replace
 
 from habana_tf.compiler.row_block_groups import Group, groups
 from habana_tf.compiler.row_block_loop import RowLoop
-from habana_tf.ir.primitives import Node, Program
+from habana_tf.ir.primitives import Node, Program, with_sources
 
 
 def in_row_blocks(program: Program) -> Program:
@@ -62,9 +62,7 @@ class _Rebuilt:
             elif node in self._loops:
                 self._made.update(self._loop.build(self._loops[node], self._made))
             else:
-                src = tuple(self._made[s] for s in node.src)
-                same = all(a is b for a, b in zip(src, node.src, strict=True))
-                self._made[node] = node if same else replace(node, src=src)
+                self._made[node] = with_sources(node, tuple(self._made[s] for s in node.src))
         return [self._made[n] for n in nodes]
 
     def _needed(self, node: Node) -> Collection[Node]:

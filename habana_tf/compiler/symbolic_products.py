@@ -1,15 +1,15 @@
-"""Products over sizes known at run time only, for which the kernels of contractions have no code (see `contraction`).
+"""Turns contractions with run-time strides, which the contraction kernels do not support, into PRODUCT nodes.
 
     out[m, n] = sum over k of a[m, k] * b[k, n]        m, k and n symbols: the rows of a lie k apart, those of out n
 
-Such a product becomes a PRODUCT, whose code reads how far its loops go and how far apart their steps are (see
-`ir.walk`): for every size the same code. It takes 1.1 to 1.4 times as long as code for known sizes (matrices of 200 to
-1,000 rows, AVX-512; of 40 rows up to 2.7 times), and longer where bf16 has instructions of its own. So it is worth it
-for a cluster that meets many sizes, and `resolver.ranged` says of which. A matrix by a vector is a reduction, and so is
-a product with an axis that may be empty.
+The code of a PRODUCT loads its loops' extents and strides (see `ir.loop_nest`) and is the same for all sizes. It takes
+1.1 to 1.4 times as long as code for constant sizes (matrices of 200 to 1,000 rows, AVX-512; of 40 rows up to 2.7
+times), and longer where bf16 has its own instructions. So it pays for clusters that meet many sizes, which
+`resolver.ranged` chooses. A product of a matrix and a vector becomes a reduction, and so does one with an axis that may
+be empty.
 
-An operand is read where it lies, through views as well. It is copied where vectors along the columns would have to
-gather; bf16 is made float32 first.
+Operands are read in place, also through views. They are copied where vectors along the columns would be gathered; bf16
+is converted to float32 first.
 """
 
 from __future__ import annotations
@@ -22,22 +22,20 @@ from habana_tf.compiler.contraction_operands import has_code, labels_of, read, s
 from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
 from habana_tf.compiler.products_to_reductions import as_reduction, per_example
 from habana_tf.compiler.rewrite import rebuild
-from habana_tf.compiler.walked_products import tile_form
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
+from habana_tf.ir.loop_nest import LoopNest, RowBounds, StridedLoop
 from habana_tf.ir.primitives import Contraction, Node, Op, Program
-from habana_tf.ir.walk import Inside, Loop, Walk
 
 
-def with_walks(program: Program, target: Target) -> Program:
-    """The program with a PRODUCT, or a reduction, for each contraction that has no code, but in loops; itself if there
-    is none."""
+def with_loop_nests(program: Program, target: Target) -> Program:
+    """The program with a PRODUCT or a reduction for each contraction that has no kernel; the same program if none."""
     if not target.masked_memory:
         return program
-    changed = rebuild(program, lambda node: _walked(node, target))
+    changed = rebuild(program, lambda node: _lowered(node, target))
     return changed if _products(changed) < _products(program) else program
 
 
@@ -45,7 +43,7 @@ def _products(program: Program) -> int:
     return sum(n.op is Op.CONTRACT for n in program.nodes())
 
 
-def _walked(node: Node, target: Target) -> Node:
+def _lowered(node: Node, target: Target) -> Node:
     if node.op is not Op.CONTRACT or per_example(node):
         return node
     views = read(node.src[0]), read(node.src[1])
@@ -54,19 +52,18 @@ def _walked(node: Node, target: Target) -> Node:
     if not {"m", "n"} <= {x.kind for x in _labels(node, views)}:
         return as_reduction(node)
     (a, b), labels = _sides(node, views)
-    walk = _walk(labels, (a.offset, b.offset), target)
-    if walk is None:
+    nest = _loop_nest(labels, (a.offset, b.offset), target)
+    if nest is None:
         return as_reduction(node)
     builder = Builder()
     builder.origin = node.origin
     sides = tuple(builder.cast(v.base, DType.F32) for v in (a, b))
-    made = Node(Op.PRODUCT, sides, node.shape, DType.F32, walk, node.origin)
+    made = Node(Op.PRODUCT, sides, node.shape, DType.F32, nest, node.origin)
     return builder.cast(made, node.dtype)
 
 
 def _sides(node: Node, views: tuple[View, View]) -> tuple[tuple[View, View], list[Raw]]:
-    """The operands, of which the second shares the result's last axis and has its elements side by side; and the labels
-    over them."""
+    """The operands, ordered so that the second has the result's last axis, contiguous; and the labels over them."""
     spec: Contraction = node.arg
     a, b = views
     labels = _labels(node, views)
@@ -90,8 +87,7 @@ def _labels(node: Node, views: tuple[View, View]) -> list[Raw]:
 
 
 def _side_by_side(node: Node) -> tuple[Node, View]:
-    """A contraction with a copy of its second operand, the axes of which stand as in the result, those that are summed
-    before them."""
+    """The contraction with a transposed copy of its second operand: summed axes first, the others as in the result."""
     spec: Contraction = node.arg
     order = sorted(range(len(spec.b)), key=lambda k: (spec.b[k] in spec.out, labels_of(node).index(spec.b[k])))
     builder = Builder()
@@ -101,36 +97,37 @@ def _side_by_side(node: Node) -> tuple[Node, View]:
     return replace(node, src=(node.src[0], copy), arg=replace(spec, b=axes)), whole(copy)
 
 
-def _walk(labels: Sequence[Raw], offsets: tuple[Extent, Extent], target: Target) -> Walk | None:
-    """The loops of a product over symbols; None where one may have no turn."""
+def _loop_nest(labels: Sequence[Raw], offsets: tuple[Extent, Extent], target: Target) -> LoopNest | None:
+    """The loop nest of a product over symbols; None if a loop may be empty."""
     of = {kind: [x for x in labels if x.kind == kind] for kind in ("m", "n", "k")}
     lane = _lane(labels)
     if any(x.guards or ext.bounds(x.extent)[0] < 1 for x in labels):
         return None
     summed = sorted(of["k"], key=lambda x: nominal(_size(x.a)), reverse=True)
-    around, depth = [_loop(x) for x in summed[:-1]], _loop(summed[-1]) if summed else Loop()
+    window_loops, depth = [_loop(x) for x in summed[:-1]], _loop(summed[-1]) if summed else StridedLoop()
     rows = [_loop(x) for x in of["m"]]
     batch = [*(_loop(x) for x in of["n"] if x is not lane), *rows[:-2]]
-    outer, inner = [*[Loop()] * (2 - len(rows)), *rows[-2:]]
+    outer, inner = [*[StridedLoop()] * (2 - len(rows)), *rows[-2:]]
     count = ext.mul(outer.extent, inner.extent)
-    form = tile_form(count if isinstance(count, int) else WALKED_FEW_ROWS, "columns", target.lanes)
-    panels = _parts(lane.extent, form.vectors * target.lanes)
-    row_tiles = _parts(count, form.rows)
+    tile = register_tile(count if isinstance(count, int) else WALKED_FEW_ROWS, "columns", target.lanes)
+    panels = _parts(lane.extent, tile.vectors * target.lanes)
+    row_tiles = _parts(count, tile.rows)
     tiles = ext.product([*(x.extent for x in batch), panels, row_tiles])
-    turns = ext.product(x.extent for x in around)
-    share = max(1, round(THREAD_WORK / (form.rows * form.vectors * nominal(turns) * nominal(depth.extent))))
-    return Walk(
-        form, tuple(batch) or (Loop(),), (outer, inner), _loop(lane), depth, (Inside(), Inside()), offsets, row_tiles,
-        panels, tiles, share, _parts(tiles, share), turns, around=tuple(around) or (Loop(),),
+    window_count = ext.product(x.extent for x in window_loops)
+    share = max(1, round(THREAD_WORK / (tile.rows * tile.vectors * nominal(window_count) * nominal(depth.extent))))
+    return LoopNest(
+        tile, tuple(batch) or (StridedLoop(),), (outer, inner), _loop(lane), depth, (RowBounds(), RowBounds()), offsets,
+        row_tiles, panels, tiles, share, _parts(tiles, share), window_count,
+        window_loops=tuple(window_loops) or (StridedLoop(),),
     )  # fmt: skip
 
 
-def _loop(x: Raw) -> Loop:
-    return Loop(x.extent, x.a, x.b, x.out)
+def _loop(x: Raw) -> StridedLoop:
+    return StridedLoop(x.extent, x.a, x.b, x.out)
 
 
 def _size(step: Extent) -> Extent:
-    """How far a step goes, whichever way."""
+    """The absolute value of a stride."""
     return ext.mul(step, -1) if ext.bounds(step)[0] < 0 else step
 
 

@@ -1,9 +1,9 @@
-"""Which eager products are walked: matmuls, convolutions and depthwise convolutions with little work.
+"""Shape-generic recipes for small eager products: matmuls, convolutions and depthwise convolutions as PRODUCT nodes.
 
-Their sizes are data of one recipe (see `ir.walk`), and `walked` gives the numbers. That is worth it where compiling is
-what one waits for: a product with so much work that code of its own pays is not walked.
+The sizes and strides are run-time data of one recipe (see `ir.loop_nest`), and `walked` computes them. This saves
+compilation; products with enough work to pay for code of their own are left out.
 
-Invariant: whether a product is walked, and each number, depends on the program and the target alone.
+Invariant: the choice, and each number, depend on the program and the target only.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from habana_tf.compiler.view_indices import Unfit, strides
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.loop_nest import DEEP, LoopNest, RegisterTile, RowBounds, StridedLoop, Window, as_number
 from habana_tf.ir.primitives import Node, Op, Program
-from habana_tf.ir.walk import DEEP, Form, Inside, Loop, Walk, Window, as_number
 
 
 @dataclass(frozen=True)
 class Walked:
-    """A program of one PRODUCT over symbols, their values, and the shape of the result."""
+    """A program of one PRODUCT over symbols, the values of the symbols, and the shape of the result."""
 
     program: Program
     dims: list[int]
@@ -47,7 +47,7 @@ class Walked:
 
 
 def walked(program: Program, target: Target) -> Walked | None:
-    """The walk of a program that is one product with little work; None for every other."""
+    """The generic form of a program that is one small product; None for other programs."""
     if not target.masked_memory or len(program.outputs) != 1 or program.states or program.conditions:
         return None
     (out,) = program.outputs
@@ -57,26 +57,26 @@ def walked(program: Program, target: Target) -> Walked | None:
     spec, a, b = found
     try:
         c = canonical(spec)
-        walk = _walk(c, target)
+        nest = _loop_nest(c, target)
     except Unfit:
         return None
-    if walk is None:
+    if nest is None:
         return None
     if c.swapped:
         a, b = b, a
     flat = {b: replace(b, shape=(ext.sym(1),))}
     flat[a] = replace(a, shape=(ext.sym(0),))
-    made = Node(Op.PRODUCT, (flat[a], flat[b]), (ext.sym(2),), out.dtype, walk.over_symbols(3), out.origin)
+    made = Node(Op.PRODUCT, (flat[a], flat[b]), (ext.sym(2),), out.dtype, nest.over_symbols(3), out.origin)
     sizes = [as_number(n.numel) for n in (a, b, out)]
     shape = tuple(map(as_number, out.shape))
-    return Walked(Program([flat.get(n, n) for n in program.inputs], [made]), [*sizes, *walk.dims()], shape)
+    return Walked(Program([flat.get(n, n) for n in program.inputs], [made]), [*sizes, *nest.dims()], shape)
 
 
 # -- which product it is --------------------------------------------------------------------------------------
 
 
 def _product(out: Node, inputs: set[Node]) -> tuple[ContractSpec, Node, Node] | None:
-    """The product that an output is, and the inputs that it multiplies."""
+    """The product that an output consists of, and the inputs that it multiplies."""
     node = out
     while node.op is Op.RESHAPE:
         node = node.src[0]
@@ -96,7 +96,7 @@ def _product(out: Node, inputs: set[Node]) -> tuple[ContractSpec, Node, Node] | 
 
 
 def _by_element(node: Node, a: View, b: View) -> ContractSpec:
-    """A sum of products element by element: each axis is a label."""
+    """A sum of elementwise products as a contraction: each axis is a label."""
     (_, axes), times = node.arg, node.src[0]
     steps = iter(strides(node.shape))
     out = tuple(0 if k in axes else next(steps) for k in range(times.rank))
@@ -107,8 +107,8 @@ def _by_element(node: Node, a: View, b: View) -> ContractSpec:
 # -- its loops ------------------------------------------------------------------------------------------------
 
 
-def _walk(c: Canonical, target: Target) -> Walk | None:
-    """The loops of a product; None where it has no such form or is worth code of its own."""
+def _loop_nest(c: Canonical, target: Target) -> LoopNest | None:
+    """The loop nest of a product; None if it does not fit one, or is large enough for code of its own."""
     lanes = target.lanes
     if c.lane is None or c.b.guards or any(x.extent == 0 for x in c.labels()):
         return None
@@ -118,79 +118,82 @@ def _walk(c: Canonical, target: Target) -> Walk | None:
     rows = list(c.m[-2:])
     free = [x for x in c.k if not any(x.guards)]
     depth = free[-1] if free and not channels else None
-    around = [x for x in c.k if x is not depth]
-    guards = _guards(c, rows, around)
+    window_labels = [x for x in c.k if x is not depth]
+    guards = _row_bounds(c, rows, window_labels)
     columns = c.columns
-    turns = _points(around)
-    if guards is None or len(batch) > 2 or turns > WALKED_WINDOWS or (channels and columns < lanes // 2):
+    window_count = _points(window_labels)
+    if guards is None or len(batch) > 2 or window_count > WALKED_WINDOWS or (channels and columns < lanes // 2):
         return None
-    steps = Loop() if depth is None else _loop(depth)
+    steps = StridedLoop() if depth is None else _loop(depth)
     deep = 1 if depth is None else _points([depth])
-    if c.a.guards and (steps.a not in (0, 1) or deep > DEEP):  # rows in the padding read zeros side by side
+    if c.a.guards and (steps.a not in (0, 1) or deep > DEEP):  # rows in the padding read contiguous zeros
         return None
-    form = tile_form(_points(rows), "channels" if channels else "columns" if c.lane.b == 1 else "apart", lanes)
-    if form.lanes == "apart" and form.rows == 1:  # each element gathered would be used once
+    tile = register_tile(_points(rows), "channels" if channels else "columns" if c.lane.b == 1 else "apart", lanes)
+    if tile.lanes == "apart" and tile.rows == 1:  # each element gathered would be used once
         return None
-    panels = -(-columns // (form.vectors * lanes))
-    row_tiles = -(-_points(rows) // form.rows)
+    panels = -(-columns // (tile.vectors * lanes))
+    row_tiles = -(-_points(rows) // tile.rows)
     tiles = _points(batch) * panels * row_tiles
-    work = tiles * form.rows * form.vectors * turns * float(deep)
-    narrow, shallow = lanes_along(c, target, False) != "columns", not channels and turns > 1 and deep < SHALLOW_CHANNELS
-    most = WALKED_APART_WORK if form.lanes == "apart" else WALKED_NARROW_WORK if narrow else WALKED_WORK
+    work = tiles * tile.rows * tile.vectors * window_count * float(deep)
+    narrow, shallow = (
+        lanes_along(c, target, False) != "columns",
+        not channels and window_count > 1 and deep < SHALLOW_CHANNELS,
+    )
+    most = WALKED_APART_WORK if tile.lanes == "apart" else WALKED_NARROW_WORK if narrow else WALKED_WORK
     if work > (min(most, SHALLOW_WORK) if shallow else most):
         return None
     share = -(-tiles // max(1, min(tiles, round(work / THREAD_WORK))))
-    return Walk(
-        form, _pair(batch), _pair(rows), _loop(c.lane), steps, guards, (c.a.offset, c.b.offset), row_tiles, panels,
-        tiles, share, -(-tiles // share), turns, tuple(_windows(c, around, rows)),
+    return LoopNest(
+        tile, _pair(batch), _pair(rows), _loop(c.lane), steps, guards, (c.a.offset, c.b.offset), row_tiles, panels,
+        tiles, share, -(-tiles // share), window_count, tuple(_windows(c, window_labels, rows)),
     )  # fmt: skip
 
 
-def _guards(c: Canonical, rows: list[Label], around: list[Label]) -> tuple[Inside, Inside] | None:
-    """The guards by row loop; None if one of them ties other loops than a row loop and windows."""
-    found = [Inside(), Inside()]
+def _row_bounds(c: Canonical, rows: list[Label], window_labels: list[Label]) -> tuple[RowBounds, RowBounds] | None:
+    """The padding of each row loop; None if a guard depends on other labels than those of a row and of windows."""
+    found = [RowBounds(), RowBounds()]
     for number, guard in enumerate(c.a.guards):
         tied = [x for x in c.labels() if x.guards[number]]
-        over = [x for x in tied if x not in around]
+        over = [x for x in tied if x not in window_labels]
         if len(over) != 1 or over[0] not in rows:
             return None
         slot = rows.index(over[0]) + 2 - len(rows)
-        if found[slot] != Inside():
+        if found[slot] != RowBounds():
             return None
-        found[slot] = Inside(guard.const, over[0].guards[number], guard.size)
+        found[slot] = RowBounds(guard.const, over[0].guards[number], guard.size)
     return found[0], found[1]
 
 
-def _windows(c: Canonical, around: list[Label], rows: list[Label]) -> Iterator[Window]:
-    """The steps of the sum over windows, the last label's fastest."""
+def _windows(c: Canonical, window_labels: list[Label], rows: list[Label]) -> Iterator[Window]:
+    """The terms of the sum over windows, the last label varying fastest."""
     slots: list[int | None] = [None, None]
     for number in range(len(c.a.guards)):
         (row,) = (x for x in rows if x.guards[number])
         slots[rows.index(row) + 2 - len(rows)] = number
-    for point in product(*(range(_points([x])) for x in around)):
-        pairs = list(zip(around, point, strict=True))
-        moves = [0 if s is None else sum(x.guards[s] * i for x, i in pairs) for s in slots]
-        yield Window(sum(x.a * i for x, i in pairs), sum(x.b * i for x, i in pairs), (moves[0], moves[1]))
+    for point in product(*(range(_points([x])) for x in window_labels)):
+        pairs = list(zip(window_labels, point, strict=True))
+        shifts = [0 if s is None else sum(x.guards[s] * i for x, i in pairs) for s in slots]
+        yield Window(sum(x.a * i for x, i in pairs), sum(x.b * i for x, i in pairs), (shifts[0], shifts[1]))
 
 
-def tile_form(rows: int, lanes: Literal["columns", "apart", "channels"], count: int) -> Form:
-    """The tile: rows by vectors of sums that stay in registers. count: lanes of a vector."""
+def register_tile(rows: int, lanes: Literal["columns", "apart", "channels"], count: int) -> RegisterTile:
+    """The register tile. count: lanes of a vector."""
     if lanes == "channels":
-        return Form(4, 4 if count >= WIDEST_LANES else 2, lanes)
+        return RegisterTile(4, 4 if count >= WIDEST_LANES else 2, lanes)
     if rows < WALKED_FEW_ROWS:
-        return Form(1, 4, lanes)
-    return Form(walked_rows(count), 2, lanes)
+        return RegisterTile(1, 4, lanes)
+    return RegisterTile(walked_rows(count), 2, lanes)
 
 
-def _loop(x: Label) -> Loop:
-    return Loop(x.extent, x.a, x.b, x.out)
+def _loop(x: Label) -> StridedLoop:
+    return StridedLoop(x.extent, x.a, x.b, x.out)
 
 
 def _points(labels: Sequence[Label]) -> int:
     return math.prod(as_number(x.extent) for x in labels)
 
 
-def _pair(labels: Sequence[Label]) -> tuple[Loop, Loop]:
-    """Two loops, of which outer ones that there are not have one turn."""
-    outer, inner = [*[Loop()] * (2 - len(labels)), *map(_loop, labels)]
+def _pair(labels: Sequence[Label]) -> tuple[StridedLoop, StridedLoop]:
+    """Two loops; missing outer ones have extent 1."""
+    outer, inner = [*[StridedLoop()] * (2 - len(labels)), *map(_loop, labels)]
     return outer, inner

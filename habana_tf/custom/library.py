@@ -52,7 +52,7 @@ def load_op_library(path: str | os.PathLike[str]) -> ModuleType:
     return module
 
 
-def _made(library: libraries.Library, kernel: libraries.Kernel) -> CustomOp:
+def _made(library: libraries.Library, kernel: libraries.LibraryKernel) -> CustomOp:
     lists: dict[str | None, Bf16List | None] = {name: name for name in get_args(Bf16List)}
     if kernel.bf16 is not None and kernel.bf16 not in lists:
         raise CustomOpError(f"custom op {kernel.op!r}: {kernel.bf16!r} is no list of the bf16 conversion")

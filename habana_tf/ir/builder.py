@@ -1,8 +1,5 @@
-"""Makes the nodes of a program, and checks what they are asked to be.
-
-A `Builder` checks shapes and types, folds the trivial, and returns the same node for the same request, so that a graph
-of primitives has no duplicates.
-"""
+"""Builds programs of primitives: checks shapes and types, folds trivial operations, and shares equal nodes (common
+subexpressions)."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from typing import Any
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir import triangles
-from habana_tf.ir.dtypes import DType
+from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import (
     BINARY,
@@ -30,18 +27,18 @@ from habana_tf.ir.primitives import (
 )
 
 TRIANGLE = 4096
-"""Elements from which a triangle is recognized."""
+"""The least number of elements of a constant that is searched for a triangular mask."""
 
 
 class ShapeError(ValueError):
-    """Operands that do not fit; the message names the primitive and the shapes."""
+    """Operands whose shapes or types do not fit; the message names the primitive and the shapes."""
 
 
 class Builder:
-    """Makes nodes. Each method is one primitive, or a common composition of a few.
+    """One method per primitive, and a few common compositions. Each gives the node of its result.
 
-    Arguments are nodes of this builder. Errors in shapes or types raise `ShapeError`. Whoever lowers an op sets
-    `origin` (see `Node`) first.
+    Arguments are nodes of this builder. Wrong shapes or types raise `ShapeError`. origin: the op that is lowered (see
+    `Node`).
     """
 
     def __init__(self) -> None:
@@ -57,7 +54,7 @@ class Builder:
         return node
 
     def again(self, node: Node, src: Sequence[Node]) -> Node:
-        """A node with other sources of the same shapes."""
+        """The same operation on other sources of the same shapes."""
         return self._node(node.op, src, node.shape, node.dtype, node.arg)
 
     # -- sources ------------------------------------------------------------------------------------------
@@ -69,27 +66,21 @@ class Builder:
         return node
 
     def state(self, index: int) -> Node:
-        """Random state `index`: uint32[6] = Philox counter (4 words, low first) and key (2 words)."""
+        """Random state `index`: uint32[6], the Philox counter (4 words, low first) and key (2 words)."""
         return self._node(Op.INPUT, (), (6,), DType.U32, ("state", index))
 
     def const(self, value: bool | int | float, dtype: DType, shape: Sequence[Extent] = ()) -> Node:
-        """A scalar known at compile time, repeated over `shape`."""
-        if dtype is DType.BOOL:
-            value = bool(value)
-        elif dtype.is_float:
-            value = float(value)
-            arg: Any = value.hex()  # tells -0.0 from 0.0 and NaN from NaN in the table of known nodes
-            return self.expand(self._node(Op.CONST, (), (), dtype, arg), shape)
+        """A compile-time scalar, broadcast to `shape`."""
+        if dtype.is_float:
+            arg: Any = float(value).hex()  # -0.0 is not 0.0 in the table of nodes, and NaN equals NaN
         else:
-            value = int(value)
-        return self.expand(self._node(Op.CONST, (), (), dtype, value), shape)
+            arg = bool(value) if dtype is DType.BOOL else int(value)
+        return self.expand(self._node(Op.CONST, (), (), dtype, arg), shape)
 
     def literal(self, array: Any) -> Node:
-        """A small dense constant (a NumPy array); scalars and uniform arrays become `const`, and large triangles of a
-        matrix (the mask of causal attention, say) a comparison of positions."""
+        """A constant array (NumPy). Scalars and uniform arrays become `const`; large triangular masks (of causal
+        attention) become a comparison of row and column numbers."""
         import numpy as np
-
-        from habana_tf.ir.dtypes import from_label
 
         array = np.asarray(array, order="C")  # unlike ascontiguousarray, leaves a scalar a scalar
         dtype = from_label(array.dtype.name)
@@ -105,18 +96,16 @@ class Builder:
         return self._node(Op.CONST, (), array.shape, dtype, array.tobytes())
 
     def iota(self, shape: Sequence[Extent], axis: int, dtype: DType = DType.I64) -> Node:
-        """0, 1, 2, ... along `axis`, repeated over the other axes."""
+        """0, 1, 2, ... along `axis`, broadcast over the other axes."""
         line = self._node(Op.IOTA, (), (shape[axis],), dtype)
         return self.broadcast_in_dim(line, shape, (axis,))
 
     def extent(self, e: Extent, dtype: DType) -> Node:
-        """A scalar that holds an extent; a constant where that is known."""
+        """An extent as a scalar tensor; a constant if it is a number."""
         return self.const(e, dtype) if isinstance(e, int) else self._node(Op.EXTENT, (), (), dtype, e)
 
-    # -- compute ------------------------------------------------------------------------------------------
-
     def extents(self, values: Any, dtype: DType) -> Node:
-        """An array of extents; a constant where all are known."""
+        """An array of extents as a tensor; a constant if all are numbers."""
         import numpy as np
 
         array = np.asarray(values)
@@ -125,11 +114,13 @@ class Builder:
         elements = [self.reshape(self.extent(e, dtype), (1,)) for e in array.reshape(-1).tolist()]
         return self.reshape(self.concat(elements, 0), array.shape)
 
-    def map(self, fn: str, *src: Node, dtype: DType | None = None) -> Node:
-        """A scalar function applied elementwise: `fn` of UNARY, BINARY, or "select" (bool, then, else).
+    # -- compute ------------------------------------------------------------------------------------------
 
-        All operands have one shape (see `binary` for broadcasting). The result's type is that of the last
-        operand, bool for comparisons, or `dtype` (which "cast" and "bitcast" need).
+    def map(self, fn: str, *src: Node, dtype: DType | None = None) -> Node:
+        """An elementwise scalar function: `fn` of UNARY, BINARY, or "select" (bool, then, else).
+
+        All operands have one shape (`binary` broadcasts). The result has the type of the last operand, bool for
+        comparisons, or `dtype` (required by "cast" and "bitcast").
         """
         arity = 1 if fn in UNARY else 2 if fn in BINARY else 3 if fn == "select" else 0
         if arity != len(src):
@@ -149,7 +140,7 @@ class Builder:
         return self._node(Op.MAP, src, src[0].shape, out, fn)
 
     def cast(self, x: Node, dtype: DType) -> Node:
-        """Value conversion: floats round to nearest even; float to int truncates; to bool tests for non-zero."""
+        """Conversion of values: floats round to nearest even, float to int truncates, to bool tests for non-zero."""
         return self.map("cast", x, dtype=dtype)
 
     def binary(self, fn: str, a: Node, b: Node) -> Node:
@@ -163,10 +154,10 @@ class Builder:
         return self.map("select", *(self.expand(n, shape) for n in (c, a, b)))
 
     def reduce(self, kind: str, x: Node, axes: Sequence[int], dtype: DType | None = None) -> Node:
-        """sum, prod, max, min over `axes` (which disappear), kept in x's accumulator type, rounded once.
+        """Reduces `axes` (and removes them) by sum, prod, max or min, in x's accumulator type, rounded once.
 
-        argmax and argmin take exactly one axis and give the first index of the extreme as `dtype` (default
-        int64); NaN counts as extreme. Over an empty axis: sum 0, prod 1, max/min the type's lowest/highest.
+        argmax and argmin take one axis and give the first index of the extreme as `dtype` (default int64); NaN counts
+        as the extreme. Over an empty axis: sum 0, prod 1, max/min the type's lowest/highest.
         """
         if kind not in REDUCTIONS:
             raise ShapeError(f"reduce {kind!r} is not one of {sorted(REDUCTIONS)}")
@@ -180,7 +171,7 @@ class Builder:
         return self._node(Op.REDUCE, (x,), shape, out, (kind, axes))
 
     def contract(self, a: Node, b: Node, spec: Contraction, dtype: DType | None = None) -> Node:
-        """Sum of products over shared labels: matmul, convolution (over `window`) and their gradients."""
+        """Sum of products over shared labels (an einsum): matmul, convolution (of a `window`) and their gradients."""
         sizes: dict[int, Extent] = {}
         for node, labels in ((a, spec.a), (b, spec.b)):
             if len(labels) != node.rank or len(set(labels)) != len(labels):
@@ -191,40 +182,39 @@ class Builder:
         return self._node(Op.CONTRACT, (a, b), [sizes[i] for i in spec.out], dtype or a.dtype, spec)
 
     def gather(self, x: Node, coords: Sequence[Node], axes: Sequence[int]) -> Node:
-        """out[i..., rest...] = x with axis axes[j] at coords[j][i...] and the remaining axes in order.
+        """out[i..., rest...] = x[axis axes[j] at coords[j][i...], the other axes at rest].
 
-        Coordinates are integers of one shared shape; where any is out of range the result is 0.
+        Coordinates are integer tensors of one shape; out-of-range ones give 0.
         """
         rest = [n for k, n in enumerate(x.shape) if k not in axes]
         return self._node(Op.GATHER, (x, *coords), (*coords[0].shape, *rest), x.dtype, tuple(axes))
 
     def scatter(self, base: Node, updates: Node, coords: Sequence[Node], axes: Sequence[int], kind: str) -> Node:
-        """`base` with updates[i..., rest...] put at coords: kind set, add, sub, mul, div, max, min.
+        """`base` with updates[i..., rest...] combined at coords; kind: set, add, sub, mul, div, max, min.
 
-        Applied in the order of i (so "set" keeps the last); out-of-range coordinates are ignored.
+        Updates are applied in the order of i ("set" keeps the last); out-of-range ones are ignored.
         """
         return self._node(Op.SCATTER, (base, updates, *coords), base.shape, base.dtype, (kind, tuple(axes)))
 
     def random(self, state: Node, n: Extent, run: int = 1, skip: int = 1) -> Node:
         """n uint32 words of the Philox-4x32-10 stream at `state` (uint32[6]: counter, key).
 
-        `run` and `skip`: after every `run` blocks of 128 bits the stream goes on `skip` blocks after the first of
-        them (TensorFlow gives each group of results with rejection a stretch of its own).
+        run, skip: each run of `run` blocks of 128 bits begins `skip` blocks after the previous run (TensorFlow gives
+        each group of results with rejection its own part of the stream).
         """
         return self._node(Op.RANDOM, (state,), (n,), DType.U32, Random(run, skip))
 
     def sort(self, x: Node, axis: int, descending: bool = False, first: int | None = None) -> Node:
-        """Stable sort along `axis`: the int32 positions (argsort), or the first of them; gather with them for the
-        values. The axis must be as long as that at least."""
+        """Stable argsort along `axis`: int32 positions, or the `first` ones of them (at most the axis' extent)."""
         shape = x.shape if first is None else (*x.shape[:axis], first, *x.shape[axis + 1 :])
         return self._node(Op.SORT, (x,), shape, DType.I32, Sort(axis, descending, first))
 
     def scan(self, kind: str, x: Node, axis: int, exclusive: bool = False, reverse: bool = False) -> Node:
-        """Running sum or product along `axis`."""
+        """Cumulative sum or product along `axis`."""
         return self._node(Op.SCAN, (x,), x.shape, x.dtype, Scan(kind, axis, exclusive, reverse))
 
     def loop(self, loop: Loop, src: Sequence[Node]) -> list[Node]:
-        """The outputs of a loop. src: first values of what is carried, the tensors that are sliced, and the rest."""
+        """The outputs of a loop. src: initial values of carried tensors, then sliced tensors, then loop invariants."""
         body = loop.body
         if len(src) != len(body.inputs) or len(body.outputs) != loop.carried + len(loop.stacked):
             raise ShapeError(f"loop: {len(src)} operands for {len(body.inputs)} inputs")
@@ -239,7 +229,7 @@ class Builder:
         return [self._node(Op.LOOP, src, shape, n.dtype, (loop, k)) for k, (shape, n) in enumerate(shapes)]
 
     def custom(self, spec: Custom, src: Sequence[Node]) -> list[Node]:
-        """The outputs of a kernel in C, which reads all of its sources and writes all of its outputs."""
+        """The outputs of a custom kernel in C."""
         if any(not isinstance(n, int) for x in src for n in x.shape):
             raise ShapeError(f"custom {spec.op}: a kernel in C wants numbers, not {[x.shape for x in src]}")
         return [self._node(Op.CUSTOM, src, shape, dtype, (spec, k)) for k, (dtype, shape) in enumerate(spec.outputs)]
@@ -258,14 +248,12 @@ class Builder:
         return self._node(Op.RESHAPE, (x,), shape, x.dtype)
 
     def expand(self, x: Node, shape: Sequence[Extent]) -> Node:
-        """NumPy's broadcasting to `shape`: axes of size 1 repeat, missing leading axes are added."""
+        """NumPy's broadcasting to `shape`."""
         shape = tuple(shape)
-        if shape == x.shape:
-            return x
         if x.rank < len(shape):
             x = self.reshape(x, (1,) * (len(shape) - x.rank) + x.shape)
-            if shape == x.shape:
-                return x
+        if shape == x.shape:
+            return x
         if x.rank > len(shape):
             raise ShapeError(f"expand: {x.shape} has more axes than {shape}")
         for have, want in zip(x.shape, shape, strict=True):
@@ -274,7 +262,7 @@ class Builder:
         return self._node(Op.EXPAND, (x,), shape, x.dtype)
 
     def broadcast_in_dim(self, x: Node, shape: Sequence[Extent], axes: Sequence[int]) -> Node:
-        """x's axis i becomes axis axes[i] (increasing) of `shape`; the others repeat."""
+        """Broadcasts x to `shape`, with x's axis i at axis axes[i] (increasing)."""
         middle: list[Extent] = [1] * len(shape)
         for i, a in enumerate(axes):
             middle[a] = x.shape[i]
@@ -292,7 +280,7 @@ class Builder:
     def slice(
         self, x: Node, begin: Sequence[Extent], size: Sequence[Extent], step: Sequence[int] | None = None
     ) -> Node:
-        """out[i] = x[begin + i * step] per axis; steps may be negative. Bounds are the caller's duty."""
+        """out[i] = x[begin + i * step] per axis; steps may be negative. Bounds are not checked."""
         step = tuple(step) if step is not None else (1,) * x.rank
         begin, size = tuple(begin), tuple(size)
         if size == x.shape and not any(begin) and all(s == 1 for s in step):
@@ -301,7 +289,7 @@ class Builder:
 
     def pad(self, x: Node, low: Sequence[Extent], high: Sequence[Extent], value: Node | float = 0,
             interior: Sequence[int] | None = None) -> Node:  # fmt: skip
-        """`value` (a scalar node or number) around x and, with `interior`, between its elements."""
+        """x padded with `value` (a scalar node or number) at both ends and, with `interior`, between elements."""
         interior = tuple(interior) if interior is not None else (0,) * x.rank
         low, high = tuple(low), tuple(high)
         if not (any(low) or any(high) or any(interior)):
@@ -316,8 +304,8 @@ class Builder:
 
     def window(self, x: Node, axes: Sequence[int], size: Sequence[int], stride: Sequence[int],
                dilation: Sequence[int] | None = None) -> Node:  # fmt: skip
-        """Sliding windows: axis a keeps the window positions, and one new axis per entry of `axes` is appended
-        for the offset in the window: out[.., o, .., k] = x[.., o * stride + k * dilation, ..]."""
+        """Sliding windows: axis a holds the window's position, and an axis for the offset within the window is appended
+        per entry of `axes`: out[.., o, .., k] = x[.., o * stride + k * dilation, ..]."""
         dilation = tuple(dilation) if dilation is not None else (1,) * len(axes)
         shape = list(x.shape)
         for a, k, s, d in zip(axes, size, stride, dilation, strict=True):
@@ -330,7 +318,7 @@ class Builder:
         return self._node(Op.WINDOW, (x,), (*shape, *size), x.dtype, arg)
 
     def concat(self, parts: Sequence[Node], axis: int) -> Node:
-        """The parts one after the other along `axis`."""
+        """Concatenation along `axis`."""
         parts = [p for p in parts if p.shape[axis] != 0] or list(parts[:1])
         if len(parts) == 1:
             return parts[0]
@@ -341,7 +329,7 @@ class Builder:
         return self._node(Op.CONCAT, parts, shape, parts[0].dtype, axis)
 
     def reverse(self, x: Node, axes: Sequence[int]) -> Node:
-        """x with the order along `axes` turned round."""
+        """x reversed along `axes`."""
         begin: list[Extent] = [0] * x.rank
         step = [1] * x.rank
         for a in axes:
@@ -350,7 +338,7 @@ class Builder:
 
 
 def broadcast_shapes(a: Shape, b: Shape) -> Shape:
-    """NumPy's rule; ShapeError when the shapes do not broadcast."""
+    """The broadcast shape by NumPy's rule, else a ShapeError."""
     rank = max(len(a), len(b))
     out: list[Extent] = []
     for m, n in zip((1,) * (rank - len(a)) + a, (1,) * (rank - len(b)) + b, strict=True):

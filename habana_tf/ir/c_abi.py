@@ -1,7 +1,7 @@
-"""The structures of `habana_kernel.h` in ctypes, and calls made of them.
+"""The C interface of custom kernels: the structures of `habana_kernel.h` in ctypes, and calls through them.
 
-Version 1 of the interface; a change of a structure here and there is another version (tests/custom/test_library.py
-compares both).
+Any change of a structure, here and in the header, needs a new `ABI` version (tests/custom/test_library.py compares
+them).
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class CLibrary(ctypes.Structure):
     )
 
 
-Plain = tuple[str, str, tuple[int | float | str, ...]]
-"""An attribute: its name, "int", "float" or "text", and its values."""
+Attribute = tuple[str, str, tuple[int | float | str, ...]]
+"""(name, "int", "float" or "text", values)."""
 
 
-def plain(name: str, value: Any) -> Plain | None:
-    """An attribute of a lowering as a library gets it; None for what it does not get (element types)."""
+def attribute(name: str, value: Any) -> Attribute | None:
+    """An op's attribute as a library gets it; None for kinds that are not passed (element types)."""
     values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     if all(isinstance(v, (bool, int)) for v in values):
         return name, "int", tuple(int(v) for v in values)
@@ -94,15 +94,15 @@ def plain(name: str, value: Any) -> Plain | None:
     return None
 
 
-class Call:
-    """A `habana_call`, with all that its addresses point to.
+class CallFrame:
+    """A `habana_call` structure, with the memory that its pointers refer to.
 
-    inputs, outputs: (element type, shape) of each; without outputs their shapes are what is asked.
+    inputs, outputs: (element type, shape) of each; outputs: their number, for a call that infers their shapes.
     """
 
     def __init__(
         self, inputs: Sequence[tuple[DType, Sequence[int]]], outputs: Sequence[tuple[DType, Sequence[int]]] | int,
-        attrs: Sequence[Plain],
+        attrs: Sequence[Attribute],
     ) -> None:  # fmt: skip
         self._kept: list[Any] = []
         self.inputs = self._tensors(inputs)
@@ -116,8 +116,8 @@ class Call:
         self._kept.append(given)
 
     def shapes(self, function: int) -> list[tuple[int, ...]]:
-        """What the library's function says of the outputs' shapes. Raises ValueError with its message, or that of an
-        exception that leaves it, which only native code can catch."""
+        """The outputs' shapes by the library's shape function. Raises ValueError with its message, or with that of a
+        C++ exception (caught by the bridge)."""
         from habana_tf._native import _bridge
 
         count = self.c.num_outputs
@@ -125,7 +125,7 @@ class Call:
         ranks = (ctypes.c_int32 * max(1, count))()
         code = _bridge.kernel_shapes(function, _address(self.c), _address(sizes), _address(ranks))
         if code:
-            raise ValueError(self.said(code))
+            raise ValueError(self.error(code))
         found = []
         for k in range(count):
             if not 0 <= ranks[k] <= MAX_RANK:
@@ -137,7 +137,7 @@ class Call:
         return found
 
     def number(self, function: int, what: str) -> int:
-        """A number that the library's function says. Raises ValueError for one below 0, and for an exception."""
+        """The result of a function of the library, at least 0. Raises ValueError for less, and for an exception."""
         from habana_tf._native import _bridge
 
         found = _bridge.kernel_number(function, _address(self.c))
@@ -146,7 +146,7 @@ class Call:
         return found
 
     def run(self, function: int, items: int, workspace: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """All work items, on NumPy arrays. Raises ValueError with the kernel's message."""
+        """Runs all work items on NumPy arrays. Raises ValueError with the kernel's message."""
         from habana_tf._native import _bridge
 
         for tensors, arrays in ((self.inputs, inputs), (self.outputs, outputs)):
@@ -158,10 +158,10 @@ class Call:
         self.c.workspace = (ctypes.addressof(room) + 63) // 64 * 64
         code = _bridge.kernel_run(function, _address(self.c), items) if items else 0
         if code:
-            raise ValueError(self.said(code))
+            raise ValueError(self.error(code))
 
-    def said(self, code: int) -> str:
-        """What a function that returned this code wrote."""
+    def error(self, code: int) -> str:
+        """The error message of a function that returned this code."""
         text = self.message.value.decode("utf-8", "replace")
         return text or f"it returned {code} and no message (habana_fail writes one)"
 
@@ -184,12 +184,12 @@ class Call:
 
 
 def text(value: bytes | None) -> str | None:
-    """A C text."""
+    """A C string."""
     return None if value is None else value.decode("utf-8", "replace")
 
 
 def kernels_of(library: CLibrary) -> list[Mapping[str, Any]]:
-    """The fields of its kernels."""
+    """The fields of a library's kernels."""
     return [
         {name: getattr(library.kernels[k].contents, name) for name, *_ in CKernel._fields_}
         for k in range(library.count)

@@ -1,14 +1,13 @@
-"""What is taken for granted about the sizes of a range: the comparisons that lowering had to decide.
+"""Conditions on symbolic sizes (XLA and PyTorch call them guards): comparisons that lowering decided.
 
-`x[:, :3]` takes three elements where there are as many, and else all there are: two programs. Over a symbolic length a
-lowering asks `at_least(length, 3)`. The answer is what holds for the sizes at hand, and it becomes a condition of the
-recipe, `length - 3 >= 0`: sizes for which it does not hold are no members of the range and get a recipe, or a range,
-of their own.
+`x[:, :3]` has min(length, 3) columns. Where the length is a symbol, a lowering asks `at_least(length, 3)`: the answer
+for the sizes at hand becomes a condition of the recipe, `length - 3 >= 0`. Sizes that do not fulfil it get another
+recipe, or another range of sizes.
 
-    met lengths 9 and 14       x[:, :3] has 3 elements      for s0 - 3 >= 0
-    then length 2              another program              for s0 <= 2
+    lengths 9 and 14       x[:, :3] has 3 columns      recipe for s0 - 3 >= 0
+    then length 2          another program             recipe for s0 <= 2
 
-What follows from an expression alone (a length is at least 1) is no condition.
+What holds for every size (a length is at least 1) makes no condition.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ from habana_tf.ir.extent import Expr, Extent
 
 
 class NeedsNumber(Exception):
-    """A size that is needed as a number: what is compiled here cannot be compiled for a range of it.
+    """A size must be known as a number: this cluster cannot be compiled for a range of it, only for each size.
 
-    The message says which, in words for the user whose graph it is. Lowering over numbers comes next. Nothing else
-    that goes wrong over symbols is taken for this.
+    The message names the size, for the user. Other errors while lowering over symbols are raised as they are.
     """
 
     tf_code = 3
@@ -31,7 +29,7 @@ class NeedsNumber(Exception):
 
 
 class Premises:
-    """Conditions on the symbols of a range. dims: the symbols' values at hand, by which questions are decided."""
+    """Collects the conditions on the symbols of a range. dims: the symbols' present values, which decide."""
 
     def __init__(self, dims: Sequence[int] = ()) -> None:
         self.dims = list(dims)
@@ -39,11 +37,11 @@ class Premises:
 
     @property
     def conditions(self) -> tuple[Expr, ...]:
-        """Expressions that are at least 0 for every size of the range, in the order they were asked for."""
+        """Expressions that are at least 0 for all sizes of the range, in the order of the questions."""
         return tuple(self._found)
 
     def at_least(self, e: Extent, least: Extent = 0) -> bool:
-        """Whether e >= least. Raises NeedsNumber where that depends on the sizes and none are at hand."""
+        """Whether e >= least. Raises NeedsNumber where that depends on sizes and no values are given."""
         rest = ext.add(e, ext.mul(least, -1))
         if isinstance(rest, int):
             return rest >= 0
@@ -80,7 +78,7 @@ class Premises:
         return first
 
     def _for_all(self, wins: Callable[[Extent, Extent], bool], a: Extent, b: Extent) -> bool:
-        """Whether that is so for all sizes: then it is no condition, even where both are equal at hand."""
+        """Whether the comparison holds for all sizes, so that it needs no condition."""
         dims, self.dims = self.dims, []
         try:
             return wins(a, b)
@@ -91,5 +89,5 @@ class Premises:
 
 
 def hold(conditions: Sequence[Expr], dims: Sequence[int]) -> bool:
-    """Whether sizes are members of a range with these conditions."""
+    """Whether sizes fulfil the conditions of a range."""
     return all(ext.evaluate(e, list(dims)) >= 0 for e in conditions)

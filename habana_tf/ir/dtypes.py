@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import Any
 
@@ -33,7 +34,7 @@ class DType(Enum):
         self.tf_enum = tf_enum
         self.llvm = llvm
 
-    __hash__ = object.__hash__  # a member is equal to itself alone; an Enum's own takes the time of a call of Python
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is a Python call
 
     def __str__(self) -> str:
         return self.label
@@ -54,13 +55,22 @@ class DType(Enum):
 
     @property
     def is_short(self) -> bool:
-        """Whether it is a float that is computed with in fp32."""
+        """Whether it is a 16-bit float: arithmetic on it is done in fp32."""
         return self in (DType.BF16, DType.F16)
 
     @property
     def accumulator(self) -> DType:
-        """The type in which sums and products of this type are kept: fp32 for the short floats, else itself."""
+        """The type of sums and products: fp32 for 16-bit floats, else the type itself."""
         return DType.F32 if self.is_short else self
+
+    def limit(self, highest: bool) -> float | int | bool:
+        """The highest or the lowest value; infinite for floats."""
+        if self is DType.BOOL:
+            return highest
+        if self.is_float:
+            return math.inf if highest else -math.inf
+        signed = self.kind == "i"
+        return (1 << self.bits - signed) - 1 if highest else -(1 << self.bits - 1) * signed
 
     @property
     def numpy(self) -> Any:
@@ -79,9 +89,10 @@ _BY_LABEL = {d.label: d for d in DType}
 
 
 def from_tf(tf_enum: int) -> DType | None:
-    """The element type for TensorFlow's DataType number; None for one the device has not (string, variant...)."""
+    """The element type for TensorFlow's DataType number; None for types the device lacks (string, variant...)."""
     return _BY_TF.get(tf_enum)
 
 
 def from_label(label: str) -> DType:
+    """The element type of a NumPy or TensorFlow name."""
     return _BY_LABEL[label]

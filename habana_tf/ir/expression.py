@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 
 class _Hashed:
-    """Remembers its hash: an expression is a key again and again, and its parts have parts."""
+    """Caches the hash: expressions are nested, and are keys of many tables."""
 
     def __hash__(self) -> int:
         try:
@@ -52,23 +52,19 @@ class Prod(_Hashed):
 
 
 @dataclass(frozen=True)
-class Div(_Hashed):
+class _Division(_Hashed):
+    value: Expr
+    by: int
+
+    __hash__ = _Hashed.__hash__
+
+
+class Div(_Division):
     """Floor division of an expression by a positive constant."""
 
-    value: Expr
-    by: int
 
-    __hash__ = _Hashed.__hash__
-
-
-@dataclass(frozen=True)
-class Mod(_Hashed):
+class Mod(_Division):
     """Remainder of an expression by a positive constant."""
-
-    value: Expr
-    by: int
-
-    __hash__ = _Hashed.__hash__
 
 
 Atom = Var | Sym | Prod | Div | Mod
@@ -76,7 +72,7 @@ Atom = Var | Sym | Prod | Div | Mod
 
 @dataclass(frozen=True, repr=False)
 class Expr(_Hashed):
-    """const + sum(coefficient * atom): see the module's docstring."""
+    """const + sum(coefficient * atom), with atoms in sorted order."""
 
     terms: tuple[tuple[Atom, int], ...]
     const: int
@@ -154,7 +150,7 @@ def _make(terms: dict[Atom, int], const: int) -> Extent:
 
 
 def _joined(kept: dict[Atom, int], const: int) -> Extent | None:
-    """x - x % d as d * (x // d), and x - d * (x // d) as x % d, for x of sizes; None where there is neither."""
+    """Simplifies x - x % d to d * (x // d) and x - d * (x // d) to x % d, for x without loop variables; else None."""
     for atom, c in kept.items():
         if not isinstance(atom, Mod | Div) or not is_size(atom.value):
             continue
@@ -177,7 +173,7 @@ def _joined(kept: dict[Atom, int], const: int) -> Extent | None:
 
 
 def is_size(e: Extent) -> bool:
-    """Whether no loop variable stands in an expression."""
+    """Whether an expression has no loop variables."""
     return isinstance(e, int) or all(_is_size(atom) for atom, _ in e.terms)
 
 
@@ -193,14 +189,14 @@ def _is_size(atom: Atom) -> bool:
 
 
 def _atom_of(e: Extent) -> Atom | None:
-    """The atom that an expression consists of, if it is just one."""
+    """The atom of an expression that is a single atom, else None."""
     if isinstance(e, Expr) and e.const == 0 and len(e.terms) == 1 and e.terms[0][1] == 1:
         return e.terms[0][0]
     return None
 
 
 def of(atom: Atom) -> Extent:
-    """The expression that is just this atom; a variable over one point is 0."""
+    """An atom as an expression; a variable of extent 1 is 0."""
     if isinstance(atom, Var) and atom.extent == 1:
         return 0
     return Expr(((atom, 1),), 0)
@@ -256,12 +252,12 @@ def mul(a: Extent, b: Extent) -> Extent:
 
 
 def factors_of(atom: Atom) -> tuple[Atom, ...]:
-    """Of a product; any other atom is its own factor."""
+    """The factors of a product; any other atom is its only factor."""
     return atom.factors if isinstance(atom, Prod) else (atom,)
 
 
 def bounds(e: Extent) -> tuple[int, int | None]:
-    """Smallest and largest value; None for a largest value that is not known."""
+    """Smallest and largest value; None for an unknown largest value."""
     if isinstance(e, int):
         return e, e
     low, high = e.const, e.const  # type: int, int | None

@@ -31,35 +31,10 @@ from habana_tf.ir.expression import (
 )
 
 __all__ = [
-    "LARGEST",
-    "NOMINAL",
-    "Atom",
-    "Div",
-    "Expr",
-    "Extent",
-    "Mod",
-    "Prod",
-    "Sym",
-    "Var",
-    "add",
-    "bounds",
-    "div",
-    "divide",
-    "evaluate",
-    "factors_of",
-    "is_size",
-    "mod",
-    "mul",
-    "nominal",
-    "of",
-    "overflow",
-    "product",
-    "ravel",
-    "substitute",
-    "sym",
-    "unravel",
-    "var",
-]
+    "LARGEST", "NOMINAL", "Atom", "Div", "Expr", "Extent", "Mod", "Prod", "Sym", "Var", "add", "bounds", "div",
+    "divide", "evaluate", "factors_of", "is_size", "mod", "mul", "nominal", "of", "overflow", "product", "ravel",
+    "substitute", "sym", "unravel", "var",
+]  # fmt: skip
 
 
 def product(values: Iterable[Extent]) -> Extent:
@@ -70,13 +45,13 @@ def product(values: Iterable[Extent]) -> Extent:
 
 
 LARGEST = 2**63 - 1
-"""What the runtime, generated code and TensorFlow hold a size in is an int64."""
+"""The largest size: the runtime, generated code and TensorFlow keep sizes as int64."""
 
 
 def overflow(shape: Iterable[Extent]) -> tuple[int, int] | None:
-    """Where the elements of a shape cannot be counted: the product so far, and the extent that takes it past LARGEST.
+    """Where the number of elements of a shape overflows int64: the product so far, and the extent that exceeds LARGEST.
 
-    As TensorFlow does it, in order: a zero behind them comes too late. None for a shape with symbols in it.
+    Extents are multiplied in order, as TensorFlow does: a later zero does not help. None for a shape with symbols.
     """
     so_far = 1
     for n in shape:
@@ -112,7 +87,7 @@ def _substitute_atom(atom: Atom, values: dict[Atom, Extent]) -> Extent:
 
 
 def divide(e: Extent, by: Extent) -> Extent | None:
-    """The quotient by a product, if every term of `e` has it without remainder; None where that is not known."""
+    """The exact quotient, if every term of `e` is divisible by `by`; None where that is unknown."""
     if isinstance(e, int) and isinstance(by, int):
         return e // by if by and e % by == 0 else None
     if e == by:
@@ -122,7 +97,7 @@ def divide(e: Extent, by: Extent) -> Extent | None:
     below: tuple[Atom, ...] = ()
     d = by
     if isinstance(by, Expr):
-        if by.const or len(by.terms) != 1:  # of a sum only what is a multiple of it by a product is known
+        if by.const or len(by.terms) != 1:  # by a sum: try the quotients of single terms
             return next((q for q in _multiples(e, by) if mul(q, by) == e), None)
         ((other, d),) = by.terms
         below = factors_of(other)
@@ -141,7 +116,7 @@ def divide(e: Extent, by: Extent) -> Extent | None:
 
 
 def _multiples(e: Expr, by: Expr) -> Iterable[Extent]:
-    """What each term of `e` has of one of `by`."""
+    """The quotient of each term of `e` by the first term of `by`."""
     lead, d = by.terms[0]
     for atom, c in e.terms:
         q = divide(Expr(((atom, c),), 0), Expr(((lead, d),), 0))
@@ -150,7 +125,7 @@ def _multiples(e: Expr, by: Expr) -> Iterable[Extent]:
 
 
 NOMINAL = 64
-"""What a symbolic extent counts as where code is cut for speed; nothing that is computed depends on it."""
+"""The value assumed for a symbolic extent in cost estimates; no result depends on it."""
 
 
 def nominal(e: Extent) -> int:
@@ -183,7 +158,7 @@ def ravel(index: Iterable[Extent], shape: Iterable[Extent]) -> Extent:
 
 @functools.lru_cache(maxsize=4096)
 def _ravel(index: tuple[Extent, ...], shape: tuple[Extent, ...]) -> Extent:
-    """A network has few shapes, and asks for the same places of them a thousand times."""
+    """Cached: a network asks for the same indices of a few shapes thousands of times."""
     offset: Extent = 0
     for i, n in zip(index, shape, strict=True):
         offset = add(mul(offset, n), i)
@@ -191,7 +166,7 @@ def _ravel(index: tuple[Extent, ...], shape: tuple[Extent, ...]) -> Extent:
 
 
 def unravel(offset: Extent, shape: Sequence[Extent]) -> tuple[Extent, ...]:
-    """The multi-dimensional index of a row-major offset in a shape; only its first extent may be a symbol."""
+    """The multi-dimensional index of a row-major offset; only the shape's first extent may be symbolic."""
     out: list[Extent] = []
     for n in reversed(shape[1:]):
         assert isinstance(n, int), f"an index into {shape} over run-time extents"
@@ -201,11 +176,11 @@ def unravel(offset: Extent, shape: Sequence[Extent]) -> tuple[Extent, ...]:
 
 
 def evaluate(e: Extent, dims: list[int]) -> int:
-    """The number an extent stands for, given the values of the symbolic extents."""
+    """The value of an extent, given those of the symbols."""
     if isinstance(e, int):
         return e
     match e:
-        case Expr(terms=((Sym(index=index), 1),), const=0):  # most are
+        case Expr(terms=((Sym(index=index), 1),), const=0):  # the common case
             return dims[index]
     result = substitute(e, {Sym(i): n for i, n in enumerate(dims)})
     assert isinstance(result, int), f"{e} still mentions a loop variable"

@@ -1,18 +1,18 @@
-"""What each primitive means, in NumPy: the executable specification of `primitives.py`.
+"""Interprets programs in NumPy: the executable specification of the primitives.
 
-It is the oracle of the compiler's tests, the evaluator of what is known at compile time (`constant`), and what
-runs a cluster that cannot be compiled. Clear before fast.
+It is the oracle of the compiler's tests, folds constants (`constant_folding`), and runs clusters that cannot be
+compiled. Clear before fast.
 
-    shapes     all extents are ints here; `bind` puts numbers in the place of symbols
-    sums       long ones of floats pass through float64, or are taken in blocks: no order of terms is part of a meaning
-    bfloat16   a MAP computes in float32 and rounds once to nearest even; sums and products are kept in the
-               accumulator type and rounded once. Compiled, a MAP's result may keep float32's digits for other
-               MAPs in its kernel, but none that could tell (see `compiler.body`)
+    shapes     all extents are ints here; `bind` replaces symbols by numbers
+    sums       long sums of floats are taken in float64 or in blocks: the order of terms is not specified
+    bfloat16   a MAP computes in float32 and rounds once to nearest even; sums and products have the accumulator type
+               and are rounded once. Compiled code may keep float32's precision between MAPs of a kernel, where no
+               operation can observe it (see `compiler.body`)
     integers   wrap; division and remainder by zero give 0; a float outside an integer type's range casts to an
-               unspecified value; a shift by the width or more (negative counts as such) leaves nothing but signs
-               an integer's exponent counts as unsigned
-    NaN        comparisons as IEEE 754; max, min and argmax/argmin let NaN through; sort puts NaN last (first
-               when descending)
+               unspecified value; a shift by the width or more (or a negative one) gives 0, or -1 for a negative number
+               shifted right; an integer's exponent counts as unsigned
+    NaN        comparisons as in IEEE 754; max, min, argmax and argmin propagate NaN; sort puts NaN last (first when
+               descending)
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ from typing import Any, cast
 import numpy as np
 
 from habana_tf.ir import extent as ext
-from habana_tf.ir import libraries, symbolic_values, walk
-from habana_tf.ir.conditions import Premises
+from habana_tf.ir import libraries, loop_nest
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Loop, Node, Op, Program, beside, block_axis, check_complete
 from habana_tf.ir.scalar_functions import apply_scalar
 
-LARGEST_CONSTANT = 65536
-"""Elements; `constant` does not evaluate tensors larger than this."""
 DEPTH = 4096
-"""Terms of a sum of products that are added up at a time: NumPy's library adds them one after the other."""
+"""Terms of a sum of products per block: NumPy's library adds them one after the other."""
 
 
 def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> list[Any]:
@@ -48,58 +45,26 @@ def run(program: Program, inputs: Sequence[Any], states: Sequence[Any] = ()) -> 
         if tuple(value.shape) != node.shape or value.dtype != node.dtype.numpy:
             raise ValueError(f"input {node} is given an array {value.dtype}{list(value.shape)}")
     nodes = program.nodes()
-    last_use = {source: at for at, node in enumerate(nodes) for source in node.src}
+    last_use = {source: k for k, node in enumerate(nodes) for source in node.src}
     keep = set(program.outputs)
     with np.errstate(all="ignore"):
-        for at, node in enumerate(nodes):
+        for k, node in enumerate(nodes):
             if node not in values:
                 if node.op is Op.INPUT:
                     values[node] = np.asarray(states[node.arg[1]], np.uint32)
-                elif node.op in _SEVERAL:  # all its outputs at once
-                    made = _SEVERAL[node.op](node, [values[s] for s in node.src])
-                    values.update((n, made[n.arg[1]]) for n in nodes if beside(n, node))
+                elif node.op in _SEVERAL:
+                    outputs = _SEVERAL[node.op](node, [values[s] for s in node.src])
+                    values.update((n, outputs[n.arg[1]]) for n in nodes if beside(n, node))
                 else:
                     values[node] = evaluate(node, [values[s] for s in node.src])
             for source in set(node.src):
-                if last_use[source] == at and source not in keep:
+                if last_use[source] == k and source not in keep:
                     del values[source]
     return [np.asarray(values[n], order="C") for n in program.outputs]
 
 
-def constant(node: Node, fixed: dict[Node, Any], premises: Premises | None = None) -> Any | None:
-    """The value of a node that follows from constants and `fixed` inputs alone; None for any other node.
-
-    What is found is added to `fixed`, so that it is evaluated once. None too when the value, or one on the way
-    to it, is larger than LARGEST_CONSTANT or of a symbolic shape. Symbolic extents make it an array of objects;
-    `premises` (see `conditions`) decide what is larger.
-    """
-    order: dict[Node, None] = {}
-    stack = [(node, False)]
-    while stack:
-        n, done = stack.pop()
-        if done:
-            order[n] = None
-        elif n not in fixed and n not in order:
-            numel = n.numel
-            if n.op is Op.INPUT or not isinstance(numel, int) or numel > LARGEST_CONSTANT:
-                return None
-            stack.append((n, True))
-            stack.extend((s, False) for s in n.src)
-    with np.errstate(all="ignore"):
-        for n in order:
-            src = [fixed[s] for s in n.src]
-            if n.op is Op.EXTENT or any(s.dtype == object for s in src):
-                value = symbolic_values.evaluate(n, src, _RULES, premises)
-                if value is None:
-                    return None
-                fixed[n] = value
-            else:
-                fixed[n] = evaluate(n, src)
-    return fixed[node]
-
-
 def bind(program: Program, dims: Sequence[int]) -> Program:
-    """The program with symbolic extent i replaced by dims[i]."""
+    """The program with dims[i] for symbol i."""
     numbers = list(dims)
     new: dict[Node, Node] = {}
     for node in (*program.inputs, *program.nodes()):
@@ -112,31 +77,31 @@ def bind(program: Program, dims: Sequence[int]) -> Program:
 
 
 def _bound(arg: Any, dims: list[int]) -> Any:
-    """A node's argument with numbers in the place of symbols, wherever in it they stand."""
+    """A node's argument with symbols replaced, also within tuples."""
     if isinstance(arg, ext.Expr):
         return ext.evaluate(arg, dims)
     if isinstance(arg, tuple):
         return tuple(_bound(a, dims) for a in arg)
     if isinstance(arg, Loop):
         return replace(arg, body=bind(arg.body, dims))
-    return arg.bound(dims) if isinstance(arg, walk.Walk) else arg
+    return arg.bound(dims) if isinstance(arg, loop_nest.LoopNest) else arg
 
 
 def evaluate(node: Node, src: list[Any]) -> Any:
     """The value of one node, given those of its sources."""
-    out = _RULES[node.op](node, *src)
+    out = RULES[node.op](node, *src)
     assert out.shape == node.shape and out.dtype == node.dtype.numpy, f"{node}: {out.dtype}{list(out.shape)}"
     return out
 
 
 def dims(node: Node) -> tuple[int, ...]:
-    """The shape of a node of a program without symbols."""
+    """The shape of a node without symbolic extents."""
     assert all(isinstance(n, int) for n in node.shape), f"{node} has a symbolic shape: bind the program first"
     return cast("tuple[int, ...]", node.shape)
 
 
 def widen(x: Any, dtype: DType) -> Any:
-    """x in the type in which its sums are kept."""
+    """x in its accumulator type."""
     return x.astype(dtype.accumulator.numpy, copy=False)
 
 
@@ -147,35 +112,15 @@ def _const(node: Node) -> Any:
     return np.array(float.fromhex(arg) if isinstance(arg, str) else arg).astype(dtype)
 
 
-def _iota(node: Node) -> Any:
-    return np.arange(dims(node)[0]).astype(node.dtype.numpy)
-
-
-def _map(node: Node, *src: Any) -> Any:
-    return apply_scalar(node.arg, node.dtype, [s.dtype for s in node.src], src)
-
-
-_EMPTY_EXTREME = {"max": "lowest", "min": "highest"}
-
-
-def _limit(dtype: DType, which: str) -> Any:
-    if dtype is DType.BOOL:
-        return which == "highest"
-    if dtype.is_float:
-        return float("inf") if which == "highest" else float("-inf")
-    info = np.iinfo(dtype.numpy)
-    return info.max if which == "highest" else info.min
-
-
 def _reduce(node: Node, x: Any) -> Any:
     kind, axes = node.arg
     dtype = node.src[0].dtype
     wide = widen(x, dtype)
     if kind in ("argmax", "argmin"):
         return (np.argmax if kind == "argmax" else np.argmin)(wide, axis=axes[0]).astype(node.dtype.numpy)
-    if kind in _EMPTY_EXTREME:
+    if kind in ("max", "min"):
         extreme = np.maximum if kind == "max" else np.minimum
-        out = extreme.reduce(wide, axis=axes, initial=_limit(dtype, _EMPTY_EXTREME[kind]))
+        out = extreme.reduce(wide, axis=axes, initial=dtype.limit(highest=kind == "min"))
     elif kind == "sum":
         out = _sum(wide, axes)
     else:
@@ -184,7 +129,7 @@ def _reduce(node: Node, x: Any) -> Any:
 
 
 def _sum(x: Any, axes: Sequence[int]) -> Any:
-    """The sum over some axes, of x's type; floats in float64, and pairwise, as NumPy adds up what lies side by side."""
+    """The sum over some axes, of x's type; floats in float64 and pairwise, as NumPy adds contiguous elements."""
     kept = [k for k in range(x.ndim) if k not in axes]
     shape = [x.shape[k] for k in kept]
     flat = x.transpose([*kept, *axes]).reshape([*shape, math.prod(x.shape[k] for k in axes)])
@@ -210,13 +155,13 @@ def _contract(node: Node, a: Any, b: Any) -> Any:
     right = right.reshape(size(batch), size(summed), size(columns))
     labels = batch + rows + columns
     out = _matmul(left, right).reshape([sizes[i] for i in labels])
-    out = _sum(out, [k for k, i in enumerate(labels) if i not in spec.out])  # in one operand only: plain sums
+    out = _sum(out, [k for k, i in enumerate(labels) if i not in spec.out])  # labels of one operand only
     labels = [i for i in labels if i in spec.out]
     return out.transpose([labels.index(i) for i in spec.out]).astype(node.dtype.numpy)
 
 
 def _matmul(a: Any, b: Any) -> Any:
-    """Products of matrices; of a long sum DEPTH terms at a time, whose sums are added up in float64."""
+    """Batched matrix products; blocks of DEPTH terms are added up in float64."""
     depth = a.shape[-1]
     if depth <= DEPTH:
         return np.matmul(a, b)
@@ -258,8 +203,8 @@ def _scatter(node: Node, base: Any, updates: Any, *coords: Any) -> Any:
     if kind == "set":
         view[where] = updates[valid]
     elif kind == "div" and node.dtype.is_int:
-        for at, value in zip(zip(*where, strict=True), updates[valid], strict=True):
-            view[at] = apply_scalar("div", node.dtype, [node.dtype] * 2, [view[at], value])
+        for index, value in zip(zip(*where, strict=True), updates[valid], strict=True):
+            view[index] = apply_scalar("div", node.dtype, [node.dtype] * 2, [view[index], value])
     else:
         _SCATTER[kind].at(view, where, widen(updates[valid], node.dtype))
     return out.astype(node.dtype.numpy, copy=False)
@@ -334,11 +279,11 @@ def _window(node: Node, x: Any) -> Any:
 
 
 def _repeat(loop: Loop, src: Sequence[Any]) -> list[Any]:
-    """The outputs of a loop, block by block."""
+    """The outputs of a LOOP, block by block."""
     if loop.blocks == 1:
         return _iterate(loop, src)
     rows = range(loop.carried, loop.carried + len(loop.sliced))
-    made = []
+    blocks = []
     for block in range(loop.blocks):
         own = []
         for k, (x, inner) in enumerate(zip(src, loop.body.inputs, strict=True)):
@@ -347,9 +292,9 @@ def _repeat(loop: Loop, src: Sequence[Any]) -> list[Any]:
                 own.append(np.split(x, loop.blocks, axis + (k in rows))[block])
             else:
                 own.append(x)
-        made.append(_iterate(loop, own))
+        blocks.append(_iterate(loop, own))
     out = []
-    for k, (node, parts) in enumerate(zip(loop.body.outputs, zip(*made, strict=True), strict=True)):
+    for k, (node, parts) in enumerate(zip(loop.body.outputs, zip(*blocks, strict=True), strict=True)):
         axis = block_axis(node.shape)
         assert axis is not None
         out.append(np.concatenate(parts, axis + (k >= loop.carried)))
@@ -357,15 +302,15 @@ def _repeat(loop: Loop, src: Sequence[Any]) -> list[Any]:
 
 
 def _iterate(loop: Loop, src: Sequence[Any]) -> list[Any]:
-    """What the iterations of a block give."""
+    """The outputs of one block of a LOOP."""
     sliced = slice(loop.carried, loop.carried + len(loop.sliced))
     carried, wholes = list(src[: loop.carried]), list(src[sliced.stop :])
     stacked = [np.zeros((loop.trips, *dims(n)), n.dtype.numpy) for n in loop.body.outputs[loop.carried :]]
     for t in range(loop.trips):
         rows = [x[start + t * step] for x, (start, step) in zip(src[sliced], loop.sliced, strict=True)]
-        made = run(loop.body, [np.asarray(x) for x in (*carried, *rows, *wholes)])
-        carried = made[: loop.carried]
-        for out, value, (start, step) in zip(stacked, made[loop.carried :], loop.stacked, strict=True):
+        outputs = run(loop.body, [np.asarray(x) for x in (*carried, *rows, *wholes)])
+        carried = outputs[: loop.carried]
+        for out, value, (start, step) in zip(stacked, outputs[loop.carried :], loop.stacked, strict=True):
             out[start + t * step] = value
     return [*carried, *stacked]
 
@@ -374,13 +319,13 @@ _SEVERAL: dict[Op, Callable[[Node, Sequence[Any]], list[Any]]] = {
     Op.LOOP: lambda node, src: _repeat(node.arg[0], src),
     Op.CUSTOM: lambda node, src: libraries.run(node.arg[0], node.src, src),
 }
-"""Of nodes that are one of several outputs, all of these."""
+"""All outputs at once of primitives with several outputs, each of which is a node."""
 
-_RULES: dict[Op, Callable[..., Any]] = {
+RULES: dict[Op, Callable[..., Any]] = {
     Op.CONST: _const,
-    Op.IOTA: _iota,
+    Op.IOTA: lambda node: np.arange(dims(node)[0]).astype(node.dtype.numpy),
     Op.EXTENT: lambda node: np.array(node.arg, node.dtype.numpy),
-    Op.MAP: _map,
+    Op.MAP: lambda node, *src: apply_scalar(node.arg, node.dtype, [s.dtype for s in node.src], src),
     Op.REDUCE: _reduce,
     Op.CONTRACT: _contract,
     Op.GATHER: _gather,
@@ -388,7 +333,7 @@ _RULES: dict[Op, Callable[..., Any]] = {
     Op.RANDOM: _random,
     Op.SORT: _sort,
     Op.SCAN: _scan,
-    Op.PRODUCT: lambda node, a, b: walk.evaluate(node.arg, a.reshape(-1), b.reshape(-1), dims(node)),
+    Op.PRODUCT: lambda node, a, b: loop_nest.evaluate(node.arg, a.reshape(-1), b.reshape(-1), dims(node)),
     Op.RESHAPE: lambda node, x: x.reshape(dims(node)),
     Op.EXPAND: lambda node, x: np.broadcast_to(x, dims(node)),
     Op.PERMUTE: lambda node, x: x.transpose(node.arg),
@@ -400,4 +345,4 @@ _RULES: dict[Op, Callable[..., Any]] = {
     Op.CUSTOM: lambda node, *src: _SEVERAL[Op.CUSTOM](node, src)[node.arg[1]],
 }
 
-check_complete(_RULES, set(Op) - {Op.INPUT}, "ir/interpreter.py: _RULES", "a function of arrays")
+check_complete(RULES, set(Op) - {Op.INPUT}, "ir/interpreter.py: RULES", "a function of arrays")

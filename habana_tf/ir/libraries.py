@@ -1,8 +1,8 @@
-"""Libraries of kernels in C that this process has loaded, by the digest of their content.
+"""Loaded libraries of custom kernels in C, keyed by the SHA-256 of the file.
 
-What is loaded is a copy of the file as it was read, so that its digest is that of the code which runs: a file that is
-built anew, or written over, is another library, which a program may load beside the first. A recipe says which library
-it needs by digest and never by path. No library is let go: launches may be under way in it.
+A private copy of the file is loaded, so that the digest belongs to the code that runs: a rebuilt file is another
+library and may be loaded beside the first. Recipes refer to libraries by digest, never by path. Libraries are never
+unloaded, since launches may be running in them.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from habana_tf.ir.primitives import Custom, Node
 
 
 class LibraryError(ValueError):
-    """A library of kernels that cannot be loaded, or is not there; the message says what to do."""
+    """A library of kernels that cannot be loaded, or is not loaded; the message says what to do."""
 
     tf_code = 9
     """TensorFlow's FAILED_PRECONDITION."""
 
 
 class KernelError(ValueError):
-    """A kernel, or a function that says something of it, reports an error."""
+    """A custom kernel, or its shape function, reports an error."""
 
     tf_code = 3
     """TensorFlow's INVALID_ARGUMENT."""
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """A kernel of a library. shape, items, workspace, run: addresses of its functions, 0 for those it has not."""
+class LibraryKernel:
+    """A kernel of a library. shape, items, workspace, run: addresses of its functions, or 0."""
 
     op: str
     inputs: str | None
@@ -51,19 +51,19 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Library:
-    """path: where it was loaded from, for messages."""
+    """A loaded library. path: of the file, for messages."""
 
     path: str
     digest: str
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[LibraryKernel, ...]
 
 
 _LOADED: dict[str, Library] = {}
-_held: list[Any] = []
+_handles: list[Any] = []
 
 
 def load(path: str | os.PathLike[str]) -> Library:
-    """The library in a file; the one that is loaded where a file of the same content is. Raises LibraryError."""
+    """Loads the library in a file, or finds a loaded one of the same content. Raises LibraryError."""
     where = os.fspath(path)
     try:
         code = Path(where).read_bytes()
@@ -71,12 +71,12 @@ def load(path: str | os.PathLike[str]) -> Library:
         raise LibraryError(f"no library of kernels can be read from {where!r}: {why.strerror or why}") from why
     digest = hashlib.sha256(code).hexdigest()
     if digest not in _LOADED:
-        _LOADED[digest] = Library(where, digest, tuple(_kernels(where, _opened(where, code))))
+        _LOADED[digest] = Library(where, digest, tuple(_kernels(where, _open_copy(where, code))))
     return _LOADED[digest]
 
 
-def find(spec: Custom) -> Kernel:
-    """The kernel that a node calls. Raises LibraryError where its library is not loaded."""
+def find(spec: Custom) -> LibraryKernel:
+    """The kernel of a CUSTOM node. Raises LibraryError if its library is not loaded."""
     for kernel in _LOADED[spec.library].kernels if spec.library in _LOADED else ():
         if kernel.op == spec.op:
             return kernel
@@ -87,19 +87,19 @@ def find(spec: Custom) -> Kernel:
 
 
 def path_of(spec: Custom) -> str:
-    """Where the library of a node was loaded from."""
+    """The path that a node's library was loaded from."""
     return _LOADED[spec.library].path if spec.library in _LOADED else "a library that is not loaded"
 
 
 def run(spec: Custom, src: Sequence[Node], arrays: Sequence[Any]) -> list[Any]:
-    """The outputs of a kernel: what a CUSTOM node means. Raises KernelError."""
+    """Runs a custom kernel: the meaning of a CUSTOM node. Raises KernelError."""
     import numpy as np
 
     kernel = find(spec)
     given = [np.require(x, requirements=["C", "A"]) for x in arrays]
     made = [np.zeros(shape, dtype.numpy) for dtype, shape in spec.outputs]
     types = [(n.dtype, x.shape) for n, x in zip(src, given, strict=True)]
-    call = c_abi.Call(types, [(d, s) for d, s in spec.outputs], spec.attrs)
+    call = c_abi.CallFrame(types, [(d, s) for d, s in spec.outputs], spec.attrs)
     try:
         call.run(kernel.run, spec.items, spec.workspace, given, made)
     except ValueError as why:
@@ -108,16 +108,16 @@ def run(spec: Custom, src: Sequence[Node], arrays: Sequence[Any]) -> list[Any]:
 
 
 _LONGEST = 249
-"""Bytes that the name of such a copy may have (memfd_create(2)); a file's may have 255."""
+"""The most bytes in the name of an in-memory file (memfd_create(2)); a file's may have 255."""
 
 
-def _opened(where: str, code: bytes) -> Any:
-    """A copy that nobody else can change, loaded. The loader tells libraries apart by their names, and a file's number
-    is used again once it is closed: the slashes in the name are the number of the library, in binary."""
+def _open_copy(where: str, code: bytes) -> Any:
+    """Loads a library from an in-memory copy, which no other process can change. The dynamic loader identifies
+    libraries by path, and descriptors are reused: redundant "/" and "./" encode the library's number in the path."""
     handle = os.memfd_create(os.fsdecode(os.fsencode(os.path.basename(where))[:_LONGEST]), os.MFD_CLOEXEC)
     with os.fdopen(os.dup(handle), "wb") as file:
         file.write(code)
-    apart = "".join("./" if bit == "1" else "/" for bit in f"{len(_held):b}")
+    apart = "".join("./" if bit == "1" else "/" for bit in f"{len(_handles):b}")
     path = f"/proc/self/fd/{apart}{handle}"
     try:
         library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_LOCAL)
@@ -126,14 +126,14 @@ def _opened(where: str, code: bytes) -> Any:
         raise LibraryError(f"{where} cannot be loaded as a library: {said}. {_BUILD}") from why
     finally:
         os.close(handle)
-    _held.append(library)
+    _handles.append(library)
     return library
 
 
 _BUILD = "Build it with: habana-tf build-kernel my_kernel.c -o my_kernel.so"
 
 
-def _kernels(where: str, library: Any) -> Iterator[Kernel]:
+def _kernels(where: str, library: Any) -> Iterator[LibraryKernel]:
     try:
         entry = library.habana_kernels
     except AttributeError:
@@ -158,7 +158,7 @@ def _kernels(where: str, library: Any) -> Iterator[Kernel]:
             raise LibraryError(f"{where}: a kernel without {'the function run' if op else 'the name of an op'}")
         if fields["shapes"] is None and not fields["shape"]:
             raise LibraryError(f"{where}: the kernel of {op} says nothing of its outputs' shapes: give shapes or shape")
-        yield Kernel(
+        yield LibraryKernel(
             op, c_abi.text(fields["inputs"]), c_abi.text(fields["outputs"]), c_abi.text(fields["attrs"]) or "",
             c_abi.text(fields["shapes"]), fields["shape"] or 0, fields["items"] or 0, fields["workspace"] or 0,
             fields["run"], c_abi.text(fields["bf16"]),

@@ -1,7 +1,4 @@
-"""How an index expression depends on loop variables: its stride along one, or whether it is linear in several.
-
-Questions about the algebra of `extent`, asked by who chooses axes, fuses and generates code.
-"""
+"""Strides and linearity of index expressions in loop variables: what axis merging, fusion and vectorization ask."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from habana_tf.ir.extent import Atom, Div, Extent, Mod, Prod, Sym, Var, add, fac
 
 
 def stride_of(e: Extent, v: Var) -> int | None:
-    """The constant by which `e` grows per step of `v` (0: not at all); None when it is not a constant."""
+    """The stride of `e` along `v` (0: independent of it); None if it is not constant."""
     if isinstance(e, int):
         return 0
     stride = 0
@@ -24,8 +21,8 @@ def stride_of(e: Extent, v: Var) -> int | None:
 
 
 def linear(e: Extent, variables: Sequence[Var]) -> tuple[tuple[Extent, ...], Extent] | None:
-    """(stride per variable, what is left where all are 0) of an expression that is linear in these, with symbols in
-    the strides or not; None for any other."""
+    """(stride per variable, value where all are 0) of an expression that is linear in the variables; strides may be
+    symbolic. None if it is not linear."""
     steps: list[Extent] = [0] * len(variables)
     if isinstance(e, int):
         return tuple(steps), e
@@ -45,7 +42,7 @@ def linear(e: Extent, variables: Sequence[Var]) -> tuple[tuple[Extent, ...], Ext
 
 
 def affine(e: Extent, variables: Sequence[Var]) -> tuple[tuple[int, ...], int] | None:
-    """(stride per variable, constant) of an expression that is a constant sum of these; None for any other."""
+    """(stride per variable, constant) of an expression that is affine with constant strides; else None."""
     found = linear(e, variables)
     if found is None:
         return None
@@ -54,7 +51,7 @@ def affine(e: Extent, variables: Sequence[Var]) -> tuple[tuple[int, ...], int] |
 
 
 def mentions(atom: Atom, v: Var) -> bool:
-    """Whether the value of an atom depends on a variable."""
+    """Whether an atom depends on a variable."""
     match atom:
         case Prod(factors=factors):
             return any(mentions(f, v) for f in factors)

@@ -1,29 +1,30 @@
-"""The primitives: what every TensorFlow op is lowered to, and all that fusion and code generation know.
+"""The intermediate representation: some twenty tensor primitives, to which every op is lowered.
 
-A `Node` is one tensor value; a `Program` is a graph of them with inputs and outputs. Nodes are made by a `Builder`
-(builder.py). Shapes are tuples of extents (an int, or a symbolic `Expr`).
+A `Node` is one tensor value; a `Program` is a graph of them with inputs and outputs. A `Builder` (builder.py) makes
+nodes. Shapes are tuples of extents (an int, or a symbolic `Expr`).
 
-    compute   MAP, REDUCE, CONTRACT, GATHER, SCATTER, RANDOM, SORT, SCAN, PRODUCT (a contraction as data: see `walk`)
+    compute   MAP, REDUCE, CONTRACT, GATHER, SCATTER, RANDOM, SORT, SCAN, PRODUCT (a contraction with run-time sizes and
+              strides: see `loop_nest`)
     control   LOOP      (a program repeated: see `Loop`)
-    foreign   CUSTOM    (a function of a library of the user's: see `Custom`)
+    foreign   CUSTOM    (a kernel in C of the user's: see `Custom`)
     sources   INPUT, CONST, IOTA, EXTENT
-    views     RESHAPE, EXPAND, PERMUTE, SLICE, PAD, WINDOW, CONCAT      (never cost a pass of their own unless asked)
+    views     RESHAPE, EXPAND, PERMUTE, SLICE, PAD, WINDOW, CONCAT      (folded into the kernels that read them)
 
-All data is row-major. `Builder`'s methods are the reference for each primitive's meaning;
-`interpreter.py` is the same in executable form.
+All data is row-major. `Builder`'s methods define the primitives, `interpreter.py` does so in executable form.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Any
+from typing import Any, TypeVar
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 
+T = TypeVar("T")
 Shape = tuple[Extent, ...]
 
 
@@ -51,13 +52,13 @@ class Op(Enum):
     LOOP = auto()
     CUSTOM = auto()
 
-    __hash__ = object.__hash__  # a member is equal to itself alone; an Enum's own takes the time of a call of Python
+    __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is a Python call
 
 
 def check_complete(table: Collection[Op], needed: Iterable[Op], where: str, entry: str) -> None:
-    """Raises ImportError where a table forgets a primitive, or has one too many.
+    """Raises ImportError where a table lacks a primitive, or has one too many.
 
-    where: the table's file and name. entry: what stands in it for a primitive.
+    where: the table's file and name. entry: what a primitive's entry is.
     """
     wanted = set(needed)
     for wrong, what in ((wanted - set(table), f"needs {entry}"), (set(table) - wanted, f"must not have {entry}")):
@@ -65,9 +66,9 @@ def check_complete(table: Collection[Op], needed: Iterable[Op], where: str, entr
             raise ImportError(f"{', '.join(sorted(op.name for op in wrong))} {what} in habana_tf/{where}")
 
 
-# Scalar functions of MAP by number of operands. Integer arithmetic wraps; `div` on floats is IEEE division, on
-# integers truncates; floordiv/floormod follow Python's sign rule; max/min return NaN if either side is NaN. `stored` is
-# its operand, rounded to its type where a kernel still has more digits of it.
+# Scalar functions of MAP by number of operands. Integer arithmetic wraps; `div` is IEEE division of floats, for
+# integers it truncates; floordiv/floormod follow Python's sign rule; max/min return NaN if either side is NaN. `stored`
+# rounds a value to its own type, where a kernel holds it in higher precision.
 UNARY = frozenset(
     (
         "neg abs sign exp expm1 log log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh asinh acosh atanh tanh "
@@ -83,9 +84,9 @@ REDUCTIONS = frozenset(["sum", "prod", "max", "min", "argmax", "argmin"])
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One tensor value. Compared by identity; `Builder` makes equal nodes identical.
+    """One tensor value. Compared by identity; `Builder` shares equal nodes.
 
-    origin: the op of the cluster whose lowering made it first, by index, for people; -1 for none. It decides nothing.
+    origin: for reports: the number of the op whose lowering made it first; -1 for none. No code depends on it.
     """
 
     op: Op
@@ -103,6 +104,10 @@ class Node:
     def numel(self) -> Extent:
         return ext.product(self.shape)
 
+    @property
+    def nbytes(self) -> Extent:
+        return ext.mul(self.numel, self.dtype.bytes)
+
     def __repr__(self) -> str:
         dims = ",".join(map(str, self.shape))
         return f"{self.op.name.lower()}[{dims}]{self.dtype}" + (f"({self.arg})" if self.arg is not None else "")
@@ -112,8 +117,8 @@ class Node:
 class Contraction:
     """arg of CONTRACT: a label (small int) for each axis of both operands and of the result.
 
-    Labels in both operands and not in the result are summed over; in all three they are batch axes. Each label
-    stands once per tensor. Products and sums are kept in `accumulator`; the result is rounded once.
+    Labels of both operands but not of the result are summed over; those of all three are batch axes. A label occurs
+    once per tensor. Products and sums have the type `accumulator`; the result is rounded once.
     """
 
     a: tuple[int, ...]
@@ -124,10 +129,10 @@ class Contraction:
 
 @dataclass(frozen=True)
 class Random:
-    """arg of RANDOM: how the Philox counters map to elements.
+    """arg of RANDOM: which Philox block each element comes from.
 
-    Element i of the flat output is word i%4 of block i//4; block j stands at counter + (j//run)*skip + j%run
-    (a 128-bit sum). With run = skip = 1 the blocks follow each other without a gap.
+    Element i of the flat output is word i%4 of block i//4; block j has the counter start + (j//run)*skip + j%run
+    (128 bits). With run = skip = 1 blocks are consecutive.
     """
 
     run: int = 1
@@ -136,7 +141,9 @@ class Random:
 
 @dataclass(frozen=True)
 class Scan:
-    kind: str  # "sum" or "prod"
+    """arg of SCAN. kind: "sum" or "prod"."""
+
+    kind: str
     axis: int
     exclusive: bool
     reverse: bool
@@ -144,7 +151,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Sort:
-    """first: how many positions of each line are wanted; all of them if None."""
+    """arg of SORT. first: how many positions of each line to give (top-k); None for all."""
 
     axis: int
     descending: bool = False
@@ -153,11 +160,11 @@ class Sort:
 
 @dataclass(frozen=True)
 class Custom:
-    """arg of CUSTOM, with the number of one of its outputs: a kernel in C (see `libraries`).
+    """arg of CUSTOM, together with the number of one of its outputs: a kernel in C (see `libraries`).
 
     library: SHA-256 of its file. attrs: (name, "int", "float" or "text", values). outputs: element type and shape of
-    each. items: work items; workspace: bytes that they share. All that is asked of the library beforehand is here, so
-    that equal nodes compute the same.
+    each. items: work items; workspace: bytes that they share. The library's answers are recorded here, so that equal
+    nodes compute the same.
     """
 
     op: str
@@ -170,11 +177,10 @@ class Custom:
 
 @dataclass(frozen=True)
 class IndexCheck:
-    """What one of a program's last outputs is for: a scalar, the largest of the indices in one argument of an op.
+    """A bounds check, made at run time on one of a program's last outputs: the largest index in an op's argument.
 
-    An index is in range below `bound`. The output is of an unsigned type where a negative index is out of range too:
-    it then counts as a large one. origin: the op's number in the cluster. count: how many indices there are; where
-    there are none the output says nothing.
+    Indices must be below `bound`. The output is unsigned where negative indices are errors, too: they are large then.
+    origin: the op's number in the cluster. count: number of indices; if it is 0 the output is meaningless.
     """
 
     origin: int
@@ -185,12 +191,12 @@ class IndexCheck:
 
 @dataclass(eq=False)
 class Program:
-    """A lowered cluster: what `compile` turns into a recipe.
+    """A lowered cluster, the input of the compiler.
 
-    `states[i]` is, for random state i, the number of 128-bit Philox samples that one launch reserves. It holds for
-    sizes for which all `conditions` are at least 0 (see `conditions`). updates: (input, output) by number: the present
-    value of a variable and the one it gets. checks: what the last outputs are for, one each; they are read by the
-    runtime and are no outputs of the cluster.
+    states[i]: the number of 128-bit Philox samples of random state i that a launch consumes. conditions: expressions
+    that are at least 0 for the sizes it serves (see `conditions`). updates: (input, output) by number, the old and the
+    new value of a variable. checks: one for each of the last outputs, which the runtime reads and which are no outputs
+    of the cluster.
     """
 
     inputs: list[Node]
@@ -207,39 +213,57 @@ class Program:
 
     @property
     def checked(self) -> list[Node]:
-        """The outputs behind them, one for each of `checks`."""
+        """The outputs that the runtime checks, one for each of `checks`."""
         return self.outputs[len(self.outputs) - len(self.checks) :]
 
     def nodes(self) -> list[Node]:
-        """All nodes that an output needs, sources first, in a fixed order."""
-        seen: dict[Node, None] = {}
-        stack = [(n, False) for n in reversed(self.outputs)]
-        while stack:
-            node, done = stack.pop()
-            if done:
-                seen[node] = None
-            elif node not in seen:
-                stack.append((node, True))
-                stack.extend((s, False) for s in reversed(node.src) if s not in seen)
-        return list(seen)
+        """All nodes that the outputs need in topological order, sources first."""
+        return postorder(self.outputs, lambda n: n.src)
+
+
+def postorder(roots: Sequence[T], sources: Callable[[T], Sequence[T]]) -> list[T]:
+    """The roots and all that they depend on, sources first, depth first. No recursion: chains may be very long."""
+    done: dict[T, None] = {}
+    stack = [(x, False) for x in reversed(roots)]
+    while stack:
+        x, ready = stack.pop()
+        if ready:
+            done[x] = None
+        elif x not in done:
+            stack.append((x, True))
+            stack.extend((s, False) for s in reversed(sources(x)) if s not in done)
+    return list(done)
+
+
+def users_of(nodes: Iterable[Node]) -> dict[Node, list[Node]]:
+    """The nodes that read each node."""
+    users: dict[Node, list[Node]] = {}
+    for n in nodes:
+        for s in n.src:
+            users.setdefault(s, []).append(n)
+    return users
+
+
+def with_sources(node: Node, src: tuple[Node, ...]) -> Node:
+    """The node with other sources; the node itself if they are the same."""
+    return node if all(a is b for a, b in zip(src, node.src, strict=True)) else replace(node, src=src)
 
 
 Rows = tuple[int, int]
-"""(start, step): iteration t works on row start + t * step of a tensor, along its first axis."""
+"""(start, step): iteration t uses row start + t * step along a tensor's first axis."""
 
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """arg of LOOP, with the number of one of its outputs: `body` made `trips` times.
+    """arg of LOOP, together with the number of one of its outputs: `body` is run `trips` times (as jax.lax.scan does).
 
-    The body's inputs are the values that an iteration leaves to the next one (`carried` of them), then one row of each
-    tensor with a row per iteration (`sliced`), then what is the same in all iterations. Its outputs are the values it
-    leaves, then one row of each tensor made row by row (`stacked`: each row is made once, so that there are `trips` of
-    them). Outputs of the loop are what the last iteration left, and those tensors.
+    The body's inputs are the carried values (`carried` of them), then a row of each sliced tensor (`sliced`), then loop
+    invariants. Its outputs are the next carried values, then a row of each stacked tensor (`stacked`; each of its
+    `trips` rows is written once). The loop's outputs are the last carried values and the stacked tensors.
 
-    A loop in `blocks` does all that for each block by itself: the body works on 1 / `blocks` of what it leaves and
-    makes, along the first axis of these that is not 1, and of the inputs that `apart` says. The other inputs are the
-    same for all blocks; what is carried is apart.
+    With `blocks` the loop is also split into independent parts, which may run at the same time: the body works on
+    1 / `blocks` of its outputs, along their first axis that is not 1, and of the inputs that `apart` marks (all carried
+    ones are). The other inputs are shared by all blocks.
     """
 
     trips: int
@@ -251,16 +275,16 @@ class Loop:
     apart: tuple[bool, ...] = ()
 
     def shapes(self) -> list[Shape]:
-        """Of its outputs."""
+        """The shapes of its outputs."""
         made = [whole(n.shape, self.blocks) for n in self.body.outputs]
         return [*made[: self.carried], *((self.trips, *shape) for shape in made[self.carried :])]
 
     def is_shared(self, k: int) -> bool:
-        """Whether input k of its body is the same in all iterations and blocks."""
+        """Whether input k of the body is invariant over iterations and blocks."""
         return k >= self.carried + len(self.sliced) and not (self.apart and self.apart[k])
 
     def given(self, k: int) -> Shape:
-        """The shape of input k of its body for all blocks."""
+        """The shape of input k of the body for all blocks together."""
         shape = self.body.inputs[k].shape
         return whole(shape, self.blocks) if self.apart and self.apart[k] else shape
 
@@ -273,12 +297,12 @@ def beside(a: Node, b: Node) -> bool:
 
 
 def block_axis(shape: Shape) -> int | None:
-    """The axis along which blocks of a tensor follow each other in memory: the first one that is not 1."""
+    """The axis along which a tensor is cut into contiguous blocks: the first one that is not 1."""
     return next((k for k, n in enumerate(shape) if n != 1), None)
 
 
 def whole(shape: Shape, blocks: int) -> Shape:
-    """The shape of so many blocks together. A block is more than one row."""
+    """The shape of all blocks together, given that of one (of more than one row)."""
     axis = block_axis(shape)
     if blocks == 1 or axis is None:
         return shape

@@ -1,7 +1,6 @@
-"""The scalar functions of MAP in NumPy: part of the interpreter (see its docstring for the rules of rounding).
+"""The scalar functions of MAP in NumPy, for the interpreter (its docstring has the rules of rounding).
 
-Every function takes arrays of one type (short floats already widened to float32) and gives an array, which
-`apply_scalar` rounds to the result's type.
+Functions take arrays of one type (16-bit floats already widened to float32); `apply_scalar` rounds their results.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def _cast(x: Any, source: DType, out: DType) -> Any:
     return x.astype(out.numpy)
 
 
-def _by_python(fn: Callable[[float], float]) -> Callable[[Any], Any]:
-    """A function of Python's math module, evaluated in double precision; poles are infinite."""
+def _elementwise(fn: Callable[[float], float]) -> Callable[[Any], Any]:
+    """A function of Python's math module over an array, in double precision; poles are infinite."""
 
     def one(value: float) -> float:
         try:
@@ -116,9 +115,9 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "atanh": np.arctanh,
     "tanh": np.tanh,
     "sigmoid": _sigmoid,
-    "erf": _by_python(math.erf),
-    "erfc": _by_python(math.erfc),
-    "lgamma": _by_python(math.lgamma),
+    "erf": _elementwise(math.erf),
+    "erfc": _elementwise(math.erfc),
+    "lgamma": _elementwise(math.lgamma),
     "floor": np.floor,
     "ceil": np.ceil,
     "rint": np.rint,

@@ -1,9 +1,9 @@
-"""Values that are made of symbolic extents: what a graph computes from its shapes before it runs.
+"""Symbolic evaluation of shape arithmetic: small integer tensors whose elements are extents.
 
-A graph takes the shape of a tensor, picks entries, multiplies some, packs others with constants and reshapes by the
-result. Where an extent is a symbol such a value is an array of objects: ints, and `extent.Expr`s. `evaluate` follows
-the primitives that shape arithmetic is lowered to. What is larger, and whether that holds, depends on the size: it is
-asked of the `Premises`. A value that is no expression of extents (a division by a symbol) is not known.
+A graph takes the shape of a tensor, picks and multiplies entries, packs them with constants and reshapes by the result.
+With symbolic extents such a value is an array of objects, ints and `extent.Expr`s, and `evaluate` applies a primitive
+to it. Comparisons depend on the sizes and are decided by `Premises`. A value that is no expression of extents (a
+division by a symbol) is unknown, None.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from habana_tf.ir.conditions import NeedsNumber, Premises
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import COMPARE, Node, Op
 
-_MOVES = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.CONCAT})
+_DATA_MOVEMENT = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.CONCAT})
 
 
 def evaluate(
     node: Node, src: Sequence[Any], rules: Mapping[Op, Callable[..., Any]], premises: Premises | None = None
 ) -> Any | None:
-    """The value of a node one of whose sources holds symbols, or that is one; None where it is not known.
+    """The value of a node that is an extent or has a symbolic source; None if it is unknown.
 
-    rules: the interpreter's rules for primitives that only move elements. premises: what decides comparisons; without
-    them those that depend on the size are not known.
+    rules: the interpreter's, for primitives that only move elements. premises: decide comparisons; without them those
+    that depend on sizes are unknown.
     """
     compared = node.op is Op.MAP and node.arg in COMPARE and node.src[0].dtype.is_int
     if not node.dtype.is_int and not compared:
@@ -35,7 +35,7 @@ def evaluate(
     if node.op is Op.EXTENT:
         return np.array(node.arg, object)
     wide = [s.astype(object) for s in src]
-    if node.op in _MOVES:
+    if node.op in _DATA_MOVEMENT:
         return _narrow(rules[node.op](node, *wide), node)
     if node.op is Op.GATHER and src[0].dtype == object and all(s.dtype != object for s in src[1:]):
         return _narrow(rules[node.op](node, *src), node)
@@ -56,11 +56,11 @@ def evaluate(
             out = None if out is None else decide.scalars[node.arg[0]](out, n)
         return None if out is None else _narrow(np.array(out, object), node)
     if node.op is Op.MAP and (fn := _Decisions(premises).scalars.get(node.arg)) is not None:
-        return _mapped(fn, wide, node)
+        return _elementwise(fn, wide, node)
     return None
 
 
-def _mapped(fn: Callable[[Extent, Extent], Extent | None], src: Sequence[Any], node: Node) -> Any | None:
+def _elementwise(fn: Callable[[Extent, Extent], Extent | None], src: Sequence[Any], node: Node) -> Any | None:
     out = np.empty(src[0].shape, object)
     for at in np.ndindex(out.shape):
         out[at] = fn(src[0][at], src[1][at])
@@ -70,13 +70,13 @@ def _mapped(fn: Callable[[Extent, Extent], Extent | None], src: Sequence[Any], n
 
 
 def _narrow(value: Any, node: Node) -> Any:
-    """Numbers of the node's type again, where no symbol is left."""
+    """An array of the node's own type, if no symbol is left."""
     value = np.asarray(value)
     return value.astype(node.dtype.numpy) if all(isinstance(v, int) for v in value.reshape(-1)) else value
 
 
 class _Decisions:
-    """Arithmetic and comparisons of extents; each gives None for what is not known."""
+    """Arithmetic and comparisons of extents; None where the result is unknown."""
 
     def __init__(self, premises: Premises | None) -> None:
         self.premises = premises or Premises()
@@ -88,8 +88,8 @@ class _Decisions:
             "floordiv": _quotient,
             "floormod": _remainder,
             "truncmod": lambda a, b: _remainder(a, b) if self._at_least(a, 0) else None,
-            "max": lambda a, b: self._asked(self.premises.largest, a, b),
-            "min": lambda a, b: self._asked(self.premises.smallest, a, b),
+            "max": lambda a, b: self._decide(self.premises.largest, a, b),
+            "min": lambda a, b: self._decide(self.premises.smallest, a, b),
             "ge": self._at_least,
             "gt": lambda a, b: self._at_least(a, ext.add(b, 1)),
             "le": lambda a, b: self._at_least(b, a),
@@ -99,17 +99,17 @@ class _Decisions:
         }
 
     @staticmethod
-    def _asked(question: Callable[[Extent, Extent], Any], a: Extent, b: Extent) -> Any | None:
+    def _decide(question: Callable[[Extent, Extent], Any], a: Extent, b: Extent) -> Any | None:
         try:
             return question(a, b)
         except NeedsNumber:
             return None
 
     def _at_least(self, a: Extent, b: Extent) -> bool | None:
-        return self._asked(self.premises.at_least, a, b)
+        return self._decide(self.premises.at_least, a, b)
 
     def _equal(self, a: Extent, b: Extent) -> bool | None:
-        return self._asked(self.premises.equal, a, b)
+        return self._decide(self.premises.equal, a, b)
 
     def _truncated(self, a: Extent, b: Extent) -> Extent | None:
         exact = ext.divide(a, b)

@@ -1,4 +1,4 @@
-"""Triangles of a matrix, which a comparison of positions says in two numbers: the mask of causal attention."""
+"""Recognizes triangular masks (causal attention's), which compare a row's number with a column's."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from typing import Any
 
 
 def first_row(value: Any) -> int | None:
-    """How many elements of the first row are true, if each row has one more than the one before, and all of them stand
-    in front of the others.
+    """The number of true elements in the first row, if row i begins with i more of them and the rest is false.
 
-    value: a NumPy array of bools, all of whose axes but the last two have one point. None for what is no triangle.
+    value: a NumPy array of bools; all axes but the last two have extent 1. None if it is no such triangle.
     """
     import numpy as np
 

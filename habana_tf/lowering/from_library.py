@@ -11,14 +11,14 @@ from typing import Any
 
 from habana_tf.ir import c_abi
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.libraries import Kernel
+from habana_tf.ir.libraries import LibraryKernel
 from habana_tf.ir.primitives import Custom, Node
 from habana_tf.lowering.lowering import Lowering
 
 Shapes = Callable[[Lowering], Sequence[Sequence[int]]]
 
 
-def calling(kernel: Kernel, library: str, types: Callable[[Lowering], Sequence[DType]], shapes: Shapes) -> Any:
+def calling(kernel: LibraryKernel, library: str, types: Callable[[Lowering], Sequence[DType]], shapes: Shapes) -> Any:
     """The lowering that calls a kernel. library: its digest. types: element types of the op's outputs; shapes: theirs,
     as they are declared, of a kernel without a function that tells them."""
 
@@ -31,15 +31,15 @@ def calling(kernel: Kernel, library: str, types: Callable[[Lowering], Sequence[D
             if x.rank > c_abi.MAX_RANK:
                 raise c.error(f"a kernel in C takes tensors of rank {c_abi.MAX_RANK} at most")
             given.append((x.dtype, sizes))
-        attrs = tuple(attr for name in sorted(c.attrs) if (attr := c_abi.plain(name, c.attrs[name])) is not None)
+        attrs = tuple(attr for name in sorted(c.attrs) if (attr := c_abi.attribute(name, c.attrs[name])) is not None)
         made = types(c)
         try:
             if kernel.shape:
-                found = c_abi.Call(given, len(made), attrs).shapes(kernel.shape)
+                found = c_abi.CallFrame(given, len(made), attrs).shapes(kernel.shape)
             else:
                 found = [tuple(shape) for shape in shapes(c)]
             outputs = tuple(zip(made, found, strict=True))
-            call = c_abi.Call(given, outputs, attrs)
+            call = c_abi.CallFrame(given, outputs, attrs)
             items = call.number(kernel.items, "work items") if kernel.items else 1
             call.c.items = items
             workspace = call.number(kernel.workspace, "the workspace") if kernel.workspace else 0

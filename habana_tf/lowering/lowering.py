@@ -88,7 +88,7 @@ class Lowering:
 
     def known(self, node: Node) -> Any | None:
         """The value of a node if it is known at compile time, else None."""
-        from habana_tf.ir.interpreter import constant
+        from habana_tf.ir.constant_folding import constant
 
         return constant(node, self.fixed, self.premises)
 

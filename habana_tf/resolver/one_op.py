@@ -1,7 +1,7 @@
 """The program of an op by itself, over as many shapes as it can be: what eager ops are compiled from.
 
 Generic ops (elementwise, fill, random and others, see `cluster.any_shape`) are lowered over symbolic extents; of a
-product and of a copy the sizes are data (see `ir.walk`). So ops that come to the same primitives share a recipe.
+product and of a copy the sizes are data (see `ir.loop_nest`). So ops that come to the same primitives share a recipe.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _parts_of_shapes() -> Iterator[Form]:
 
 
 def _products() -> Iterator[Form]:
-    """Matmuls, convolutions and Keras' einsums, whose sizes are data (see `ir.walk`)."""
+    """Matmuls, convolutions and Keras' einsums, whose sizes are data (see `ir.loop_nest`)."""
     import numpy as np
     from tensorflow import raw_ops as raw
 

@@ -24,7 +24,7 @@ from habana_tf.cluster.lower import lower
 from habana_tf.compiler import compressed
 from habana_tf.compiler.copied_elements import copied
 from habana_tf.compiler.packed_recipe import pack_extent, unpack_extent
-from habana_tf.compiler.symbolic_products import with_walks
+from habana_tf.compiler.symbolic_products import with_loop_nests
 from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import from_label
@@ -56,7 +56,7 @@ class Provenance:
         walked. Raises what `program` raises."""
         program = self.program()
         form = walked(program, goal) or copied(program) if len(self.cluster.nodes) == 1 else None
-        return with_walks(program, goal) if form is None else form.program
+        return with_loop_nests(program, goal) if form is None else form.program
 
     def named(self) -> list[str]:
         """What a message calls each op of the cluster."""

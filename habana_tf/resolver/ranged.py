@@ -19,7 +19,7 @@ from habana_tf.cluster.cluster import content_digest
 from habana_tf.cluster.ranges import MOST_SIGNATURES, Form, guesses, kin
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe
-from habana_tf.compiler.symbolic_products import with_walks
+from habana_tf.compiler.symbolic_products import with_loop_nests
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber, hold
@@ -221,7 +221,7 @@ def _program(form: Form, source: Provenance, goal: Target) -> Program:
     if not form.walked:
         return source.program()
     program = source.program()
-    if (walked := with_walks(program, goal)) is program:
+    if (walked := with_loop_nests(program, goal)) is program:
         raise Unfit("it has no product that could be walked")
     return walked
 

@@ -32,7 +32,7 @@ def test_a_primitive_without_a_class_is_an_error_at_import() -> None:
 
 def test_a_primitive_without_a_rule_is_an_error_at_import() -> None:
     assert _failure(_ONE_MORE + "    import habana_tf.ir.interpreter") == (
-        "ImportError: FFT needs a function of arrays in habana_tf/ir/interpreter.py: _RULES"
+        "ImportError: FFT needs a function of arrays in habana_tf/ir/interpreter.py: RULES"
     )
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from habana_tf._native import _bridge
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.recipe import Recipe, bind
-from habana_tf.compiler.symbolic_products import with_walks
+from habana_tf.compiler.symbolic_products import with_loop_nests
 from habana_tf.hardware.cpu import Isa, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
@@ -31,7 +31,7 @@ if target().isa < Isa.AVX2:
 def walked(name: str, program: Program) -> tuple[Program, Recipe]:
     """A program with its products walked, compiled once."""
     if name not in _made:
-        changed = with_walks(program, target())
+        changed = with_loop_nests(program, target())
         assert changed is not program and not any(n.op is Op.CONTRACT for n in changed.nodes()), name
         _made[name] = changed, compile_program(changed, "test", target())
     return _made[name]
@@ -108,7 +108,7 @@ def test_what_has_code_stays_as_it_is() -> None:
     builder = Builder()
     x, y = builder.input((ext.sym(0), 30), DType.F32), builder.input((30, 20), DType.F32)
     program = Program(builder.inputs, [builder.contract(x, y, Contraction((0, 1), (1, 2), (0, 2)))])
-    assert with_walks(program, target()) is program
+    assert with_loop_nests(program, target()) is program
 
 
 def test_a_sum_may_be_empty() -> None:

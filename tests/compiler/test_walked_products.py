@@ -19,8 +19,8 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.loop_nest import LoopNest
 from habana_tf.ir.primitives import Contraction, Program
-from habana_tf.ir.walk import Walk
 from habana_tf.resolver.key_text import program_text
 
 quick = settings(max_examples=60, deadline=None, derandomize=True)
@@ -52,8 +52,8 @@ def run(walk: Walked, *arrays: Any) -> Any:
     return got
 
 
-def walk_of(walk: Walked) -> Walk:
-    found: Walk = walk.program.outputs[0].arg
+def walk_of(walk: Walked) -> LoopNest:
+    found: LoopNest = walk.program.outputs[0].arg
     return found
 
 
@@ -113,7 +113,7 @@ def test_few_rows_have_a_tile_of_their_own() -> None:
     for rows in (1, 2, 3, 4, 100):
         walk = walked(product((rows, 30), (30, 40), "mk", "kn", "mn"), target())
         assert walk is not None
-        forms.add((rows < 4, walk_of(walk).form))
+        forms.add((rows < 4, walk_of(walk).tile))
     assert len(forms) == 2
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder, ShapeError, broadcast_shapes
+from habana_tf.ir.constant_folding import constant
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.interpreter import constant
 from habana_tf.ir.primitives import Contraction, Op
 
 F32, I32 = DType.F32, DType.I32

@@ -8,8 +8,9 @@ import pytest
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
+from habana_tf.ir.constant_folding import LARGEST_CONSTANT, constant
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.interpreter import LARGEST_CONSTANT, bind, constant, philox, run
+from habana_tf.ir.interpreter import bind, philox, run
 from habana_tf.ir.primitives import Contraction, Node, Program
 
 BF16 = ml_dtypes.bfloat16

@@ -11,6 +11,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import Premises, hold
+from habana_tf.ir.constant_folding import constant
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node, Program
 
@@ -24,7 +25,7 @@ def vector(b: Builder, *sizes: ext.Extent) -> Node:
 
 def check(b: Builder, node: Node, want: Sequence[str]) -> None:
     """The value is `want` in symbols, and what the interpreter computes for some sizes."""
-    value = interpreter.constant(node, {})
+    value = constant(node, {})
     assert value is not None and list(map(str, value.reshape(-1))) == list(want)
     for dims in ([1, 1], [7, 3], [64, 50]):
         (numbers,) = interpreter.run(interpreter.bind(Program(b.inputs, [node]), dims), [])
@@ -55,14 +56,14 @@ def test_shape_arithmetic() -> None:
 @pytest.mark.parametrize("fn", ["eq", "lt", "max", "floordiv"])
 def test_what_depends_on_the_size_is_not_known(fn: str) -> None:
     b = Builder()
-    assert interpreter.constant(b.binary(fn, b.extent(S, I32), b.extent(T, I32)), {}) is None
+    assert constant(b.binary(fn, b.extent(S, I32), b.extent(T, I32)), {}) is None
 
 
 def test_comparisons_are_asked_of_the_premises() -> None:
     def value(fn: str, premises: Premises) -> str:
         b = Builder()
         compared = b.binary(fn, b.extent(S, I32), b.const(5, I32))
-        return str(interpreter.constant(b.cast(compared, I32), {}, premises))
+        return str(constant(b.cast(compared, I32), {}, premises))
 
     for n in (3, 5, 8):
         want = {"lt": n < 5, "le": n <= 5, "gt": n > 5, "ge": n >= 5, "eq": n == 5, "ne": n != 5}

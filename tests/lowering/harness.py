@@ -66,7 +66,7 @@ def compiled(program: Program, inputs: Sequence[Any], states: Sequence[Any], for
 
 
 def as_walk(program: Program, inputs: Sequence[Any]) -> list[list[Any]]:
-    """What a product gives whose sizes are data, which an eager one is (see `ir.walk`): compiled and interpreted;
+    """What a product gives whose sizes are data, which an eager one is (see `ir.loop_nest`): compiled and interpreted;
     nothing for other programs."""
     goal = target()
     walk = walked(program, goal)

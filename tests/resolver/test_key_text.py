@@ -15,8 +15,8 @@ from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
+from habana_tf.ir.loop_nest import LoopNest
 from habana_tf.ir.primitives import Contraction, Custom, IndexCheck, Loop, Node, Op, Program, Random, Scan, Sort
-from habana_tf.ir.walk import Walk
 from habana_tf.resolver.key_text import ARGUMENTS_LEFT_OUT, LEFT_OUT, names, program_text
 from habana_tf.resolver.keys import program_key, target_parts
 from habana_tf.resolver.provenance import Provenance
@@ -34,14 +34,14 @@ S0 = ext.sym(0)
 assert isinstance(S0, ext.Expr)
 
 
-def _walk() -> Walk:
+def _walk() -> LoopNest:
     b = Builder()
     x, y = b.input((64, 32), DType.F32), b.input((32, 48), DType.F32)
     out = b.contract(x, y, Contraction((0, 1), (1, 2), (0, 2)))
     found = walked(Program([x, y], [out]), Target(Isa.AVX512, False, "x86-64-v4", ""))
     assert found is not None
     walk = found.program.outputs[0].arg
-    assert isinstance(walk, Walk)
+    assert isinstance(walk, LoopNest)
     return walk
 
 

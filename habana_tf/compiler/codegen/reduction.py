@@ -6,8 +6,6 @@ keep the extreme and its position; the first of equal ones wins, and NaN beats e
 
 from __future__ import annotations
 
-import math
-
 from habana_tf.compiler.body import Apply, Constant, Reduction
 from habana_tf.compiler.body import Value as Scalars
 from habana_tf.compiler.codegen.emit import Value
@@ -147,16 +145,5 @@ class Accumulator:
 
 
 def identity(kind: str, dtype: DType) -> float | int | bool:
-    """What a reduction starts from."""
-    if kind == "sum":
-        return 0
-    if kind == "prod":
-        return 1
-    highest = kind in ("min", "argmin")
-    if dtype is DType.BOOL:
-        return highest
-    if dtype.is_float:
-        return math.inf if highest else -math.inf
-    if dtype.kind == "u":
-        return (1 << dtype.bits) - 1 if highest else 0
-    return (1 << (dtype.bits - 1)) - 1 if highest else -(1 << (dtype.bits - 1))
+    """The identity of a reduction, its initial value."""
+    return {"sum": 0, "prod": 1}.get(kind, dtype.limit(highest=kind in ("min", "argmin")))
