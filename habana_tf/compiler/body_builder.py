@@ -1,4 +1,4 @@
-"""Makes the bodies of kernels: views are resolved here and nowhere else (see `body`)."""
+"""Builds the bodies of kernels from the tensor graph: the only place that resolves views (see `body`)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from habana_tf.ir.primitives import Node, Shape
 
 @dataclass(eq=False)
 class BodyBuilder:
-    """Makes the values of one kernel.
+    """Builds the values of one kernel.
 
-    kept: the nodes in memory. own: those that the kernel itself makes at the same point; they are looked through.
+    kept: the nodes in memory. own: those that the kernel computes itself, which are not loaded.
     """
 
     kept: set[Node]
@@ -28,13 +28,13 @@ class BodyBuilder:
     _loads: dict[tuple[Node, Extent, Guard], Value] = field(default_factory=dict)
 
     def define(self, node: Node, index: Index, value: Value) -> None:
-        """Says what a node in memory is at an index: it needs no load."""
+        """Sets the value of a node in memory at an index, instead of a load."""
         self._loads[node, ext.ravel(index, node.shape), ()] = value
 
     def value(self, node: Node, index: Index) -> Value:
-        """A node at an index. Raises Unfit where an index of a reshape cannot be told.
+        """The value of a node at an index. Raises Unfit if the index of a reshape cannot be computed.
 
-        Sources come first, off a stack of its own: a chain of maps and views is as long as the program made it.
+        Not recursive: chains of maps and views may be very long.
         """
         top = node, index, ()  # type: At
         stack: list[tuple[At, Formula | None]] = [(top, None)]
@@ -47,16 +47,16 @@ class BodyBuilder:
                 stack.append((at, (sources, make)))
                 stack.extend((s, None) for s in reversed(sources))
             else:
-                self._known[at] = make(tuple(map(self._made, sources)))
-        return self._made(top)
+                self._known[at] = make(tuple(map(self._found, sources)))
+        return self._found(top)
 
-    def _made(self, at: At) -> Value:
+    def _found(self, at: At) -> Value:
         found = self._find(*at)
         assert found is not None
         return found
 
     def _find(self, node: Node, index: Index, guard: Guard) -> Value | None:
-        """What is known of a node: under these conditions, or under fewer of them."""
+        """A known value of a node, built under the same guard or a weaker one."""
         for k in range(len(guard), -1, -1):
             found = self._known.get((node, index, guard[:k]))
             if found is not None:
@@ -64,7 +64,7 @@ class BodyBuilder:
         return None
 
     def _formula(self, node: Node, index: Index, guard: Guard) -> Formula:
-        """What a node at an index is made of."""
+        """How to compute a node at an index: its sources, and a function of their values."""
         what = primitive(node)
         if node in self.kept and (node not in self.own or what.in_memory(node)):
             return (), lambda _: self._load(node, node, index, guard)
@@ -73,12 +73,12 @@ class BodyBuilder:
         if what.is_view and node.src[0] in self.kept and what.needs_in_memory(node):
             return (), lambda _: self._load(node.src[0], node, index, guard)
         sources, make = what.formula(node, index, guard)
-        if node in self.kept:  # as whoever reads it from memory has it
+        if node in self.kept:  # rounded, as other kernels load it
             return sources, lambda args: seen(make(args))
         return sources, make
 
     def _load(self, source: Node, node: Node, index: Index, guard: Guard) -> Value:
-        """The element of a tensor in memory whose place is that of `index` in `node`, which is it or its reshape."""
+        """Loads from `source` at the offset of `index` in `node`, which is `source` or its reshape."""
         offset, as_stored = ext.ravel(index, node.shape), source is node
         found = self._loads.get((source, offset, ())) or self._loads.get((source, offset, guard))
         if found is None or isinstance(found, Load) and found.as_stored and not as_stored:
@@ -87,7 +87,7 @@ class BodyBuilder:
 
 
 def contraction(node: Node, operands: tuple[View, View], kept: set[Node]) -> tuple[Body, BodyBuilder]:
-    """A contraction that stores its result, and what makes further values of its epilogue."""
+    """The body of a contraction that stores its result, and the builder for values of its epilogue."""
     index = point(node.shape)
     builder = BodyBuilder(kept, {node})
     result = Result(node.dtype, digits=node.dtype.accumulator)
@@ -105,8 +105,9 @@ def loop(
     domain: Shape, stores: Iterable[tuple[Node, Node, Index]], reduced: Iterable[Node], axes: tuple[int, ...],
     builder: BodyBuilder, spread: Mapping[Node, Node] | None = None,
 ) -> Body:  # fmt: skip
-    """A loop over a domain. stores: (value, target, shift): what is written to a target at the point plus `shift`;
-    reduced: REDUCE nodes over `axes`; spread: those that are squared distances of something else from its mean."""
+    """The body of a loop over a domain. stores: (value, target, shift), stored at the point plus `shift`; reduced:
+    REDUCE nodes over `axes`; spread: of those that are sums of squared deviations, the node that deviates (see
+    `deviations`)."""
     index = point(domain)
     stored = []
     for value, target, shift in stores:
@@ -119,7 +120,7 @@ def loop(
 
 
 def alone(node: Node, what: OwnKernel, kept: set[Node]) -> Body:
-    """A primitive with a kernel of its own: what that reads at a point."""
+    """The body of a primitive with its own kernel: its inputs at a point."""
     builder = BodyBuilder(kept, {node})
     sources = what.inputs(node)
     domain = sources[0].shape

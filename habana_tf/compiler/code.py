@@ -1,4 +1,4 @@
-"""Generated code of a kernel: functions, and how they are called."""
+"""The generated code of a kernel: LLVM IR functions and their calls."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from habana_tf.ir.primitives import Custom, Node
 
 @dataclass(frozen=True)
 class Call:
-    """One generated function and how it is called.
+    """A call of a generated function.
 
-    buffers: what each entry of the kernel's buffer list is: a node kept in memory, or ("temp", i) for temporary i
-    of its kernel. grid: number of work items; grain: least number of items worth a thread of its own. constants: what
-    a function that reads no symbolic extents finds in their place (see `codegen.merged_functions`). once: what it makes
-    is the same in all iterations of the loop its kernel is in. custom: of a kernel in C, which has no code here; its
-    sources, its outputs and its workspace are the buffers.
+    buffers: per entry of its buffer list a node in memory, or ("temp", i) for temporary i of the kernel. grid: number
+    of work items; grain: the least number of items per thread. constants: passed instead of symbolic extents to a
+    function that reads none (see `codegen.merged_functions`). once: its result is invariant in the loop around the
+    kernel. custom: a kernel in C, without code here; its buffers are sources, outputs and workspace.
     """
 
     name: str
@@ -31,7 +30,7 @@ class Call:
 
 
 class Work(NamedTuple):
-    """How a function shares its work, and which temporaries it has; see `Call` and `Code`."""
+    """A function's grid, grain and temporaries; see `Call` and `Code`."""
 
     grid: Extent
     grain: int
@@ -40,7 +39,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class Code:
-    """The code of one kernel: calls in order, temporary buffers in bytes, declarations the functions need."""
+    """A kernel's calls in order, the declarations their functions need, and the sizes of its temporaries in bytes."""
 
     calls: tuple[Call, ...]
     declarations: frozenset[str]

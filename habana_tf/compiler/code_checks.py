@@ -1,4 +1,4 @@
-"""What is in an object file, read without believing it: LLVM's linker may end the process over one that is junk."""
+"""Reads the symbols of untrusted object files (ELF) with bounds checks: LLVM's linker may abort on a corrupt one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _UNDEFINED, _RESERVED = 0, 0xFF00
 
 
 class CodeError(ValueError):
-    """Bytes that are no object file of ours."""
+    """A corrupt object file."""
 
 
 def functions(objects: Iterable[bytes]) -> set[str]:
-    """The symbols that object files define. Raises CodeError for one whose tables do not lie within it."""
+    """The symbols that object files define. Raises CodeError for one whose tables exceed it."""
     found: set[str] = set()
     for code in objects:
         try:

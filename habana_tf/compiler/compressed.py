@@ -1,8 +1,6 @@
-"""Sections of a recipe that only people and tools ask for: kept compressed.
+"""Compresses the sections of a recipe that only reports and tools read.
 
-A launch needs none of them, and they are most of what a recipe says: text that shrinks to a fifth. So they are
-compressed before the cache gets them. Whoever loads a recipe verifies the digests of the compressed bytes, and whoever
-asks for the text gets it from here.
+They are most of a recipe's text, shrink to a fifth, and no launch needs them. Digests are of the compressed bytes.
 """
 
 from __future__ import annotations
@@ -11,12 +9,12 @@ import zlib
 
 
 def put(text: bytes) -> bytes:
-    """`text` as a section."""
+    """Text as a compressed section."""
     return zlib.compress(text, 6)
 
 
 def take(section: bytes) -> bytes:
-    """What `put` got. Raises ValueError for bytes that it never gave."""
+    """The text of a section. Raises ValueError if it is corrupt."""
     try:
         return zlib.decompress(section)
     except zlib.error as error:

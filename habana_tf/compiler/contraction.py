@@ -1,18 +1,17 @@
-"""What a contraction is to the code generator: labels with extents, and affine operands.
+"""Contractions for the code generator: an einsum over strided operands, and its canonical form.
 
     out[labels in out] = sum over the other labels of  a[labels in a] * b[labels in b]
 
-Each tensor is a base buffer, a constant offset and one stride per label (0: the label is absent), so a sliding
-window, a reversed filter or a transposition is only a choice of strides, and a convolution is a product without a
-copy of its windows.
+Each tensor is a base buffer, a constant offset and a stride per label (0 if the label is absent). Sliding windows,
+reversals and transpositions are strides, so that a convolution needs no copy of its windows (no im2col).
 
-An extent may be a symbol: of a label of rows, batch or sum, never of the lane label. A stride may hold symbols only
-where that label is joined to an inner one whose strides are numbers, as a batch of sequences is to their elements.
+Extents of batch, row and summed labels may be symbolic, not that of the lane label. A stride may be symbolic only if
+its label merges with an inner one of constant strides, as the batch of some sequences does with their elements.
 
-`canonical` brings a spec to the one form that tiling and emission know: no labels of extent 1; `b` is the operand
-that shares the result's contiguous axis (the *lane label*); labels that are jointly affine in all tensors are one
-label; every stride is a number. Labels come in four kinds: batch (in all three tensors), m (rows: a and out), n
-(columns: b and out), k (summed).
+`canonical` gives the form that tiling and emission expect: no labels of extent 1; `b` is the operand that has the
+result's contiguous axis (the *lane label*, which is vectorized); labels that are jointly affine in all tensors are
+merged; all strides are constant. Labels have four kinds: batch (in all three tensors), m (rows: in a and out), n
+(columns: in b and out), k (summed).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from habana_tf.ir.primitives import Node
 
 @dataclass(frozen=True)
 class Guard:
-    """Padding with zeros that is not in memory: the operand is 0 unless 0 <= const + sum(coefs * index) < size."""
+    """Implicit zero padding: the operand is 0 unless 0 <= const + sum(coefs * index) < size."""
 
     coefs: tuple[int, ...]
     const: int
@@ -39,10 +38,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class View:
-    """A tensor read with strides: element (i, j, ...) is at offset + i * strides[0] + ... of `base`.
-
-    It is 0 where a guard (coefficients per axis, see `Guard`) does not hold.
-    """
+    """A strided view: element (i, j, ...) is at offset + i * strides[0] + ... of `base`, or 0 where a guard fails."""
 
     base: Node
     strides: tuple[Extent, ...]
@@ -52,9 +48,9 @@ class View:
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor over the spec's labels: strides in elements, 0 where a label is absent; negative ones are fine.
+    """A tensor over the spec's labels. strides: in elements, 0 for absent labels, possibly negative.
 
-    What is outside a guard is never read. See `accepts_guards` for where they may stand.
+    Elements outside a guard are never read. `accepts_guards` says which guards are supported.
     """
 
     dtype: DType
@@ -65,7 +61,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class ContractSpec:
-    """`also` lists the strides of the tensors an epilogue touches: labels are merged only where all stay affine."""
+    """A contraction. also: strides of the epilogue's tensors, which must stay affine when labels are merged."""
 
     extents: tuple[Extent, ...]
     a: Operand
@@ -84,7 +80,7 @@ class ContractSpec:
 
 @dataclass(frozen=True)
 class Label:
-    """One label, or several merged ones (`sources`: the spec's labels, outer first)."""
+    """A label, or several merged ones. sources: the spec's labels, outermost first."""
 
     kind: str
     extent: Extent
@@ -98,17 +94,16 @@ class Label:
 
     @property
     def key(self) -> int:
-        """A name that survives a change of strides."""
+        """Identifies the label, also after its strides were replaced."""
         return self.sources[-1]
 
 
 @dataclass(frozen=True)
 class Canonical:
-    """See the module's docstring. `batch`, `m`, `n`, `k` are in loop order, outermost first.
+    """The canonical form, see the module's docstring. `batch`, `m`, `n`, `k` are in loop order, outermost first.
 
-    `lane` is the label the lanes of a vector run along: the last of `n`, or of `batch` (a depthwise product: then a
-    is read by vectors as well), or None if the result has one column (or lanes would have to be gathered;
-    a vector of symbolic length counts as one column).
+    lane: the vectorized label: the last of `n`, or of `batch` (a depthwise convolution, in which a is read by vectors,
+    too), or None for a result of one column (also if its length is symbolic, or its elements would be gathered).
     """
 
     spec: ContractSpec
@@ -134,7 +129,7 @@ class Canonical:
 
 @dataclass(frozen=True)
 class Raw:
-    """A label before its strides are known to be numbers: those of a, b, the result and `also`."""
+    """A label whose strides (`steps`: of a, b, the result and `also`) may be symbolic."""
 
     kind: str
     extent: Extent
@@ -163,8 +158,8 @@ class Raw:
 
 
 def canonical(spec: ContractSpec, joined: bool = True) -> Canonical:
-    """The canonical form; not `joined`: every label by itself. Raises Unfit for strides known at run time only, and
-    sums over two such sizes."""
+    """The canonical form; without `joined` labels are not merged. Raises Unfit for symbolic strides, and for sums over
+    two symbolic labels."""
     labels = [x.label() for x in (merged(spec) if joined else _raw(spec))]
     lane = next((x for x in labels if x.out == 1), None)
     if lane is not None and lane.kind == "batch" and (lane.a, lane.b) != (1, 1):
@@ -192,8 +187,8 @@ def canonical(spec: ContractSpec, joined: bool = True) -> Canonical:
 
 
 def _one_column(labels: Sequence[Label], lane: Label) -> bool:
-    """Whether a sum per element of one operand is better taken along that than for many of its elements at once: they
-    lie apart, and what is summed is contiguous."""
+    """Whether a matrix-vector product is better vectorized along its sum, which is contiguous, than along its strided
+    rows."""
     if lane.kind not in ("m", "n") or any(x.kind not in (lane.kind, "k") for x in labels):
         return False
     steps = [(x.extent, x.a if lane.kind == "m" else x.b) for x in labels if x.kind == "k"]
@@ -203,23 +198,23 @@ def _one_column(labels: Sequence[Label], lane: Label) -> bool:
 
 
 def accepts_guards(spec: ContractSpec) -> bool:
-    """Whether `emit_contract` takes this spec's guards: any, where it can pack both operands (see `packable`)."""
+    """Whether `emit_contract` supports the spec's guards: any, if both operands can be packed (see `packable`)."""
     c = canonical(spec)
     return guards_in_place(c) or packable(c)
 
 
 def packable(c: Canonical) -> bool:
-    """Whether there is code that packs both operands: lanes run along columns, and there is a sum."""
+    """Whether both operands can be packed: lanes run along columns, and there is a sum."""
     return bool(c.k) and c.lane is not None and c.lane in c.n and all(nominal(x.extent) > 0 for x in c.k)
 
 
 def guards_in_place(c: Canonical) -> bool:
-    """Whether the guards, if any, can be seen to while operand a is read where it lies; else the padded operand is
-    better a copy in memory, unless both are packed anyway.
+    """Whether operand a can be read in place under its guards; else padding is better copied, unless both operands are
+    packed anyway.
 
-    Each must lie on the operand that does not share the result's last axis and tie one of its own labels to one
-    summed label of few points, of which at least one is always inside; for bf16 the last summed axis must be
-    contiguous and free of guards. So are images under forward convolutions and input gradients.
+    Each guard must be one of operand a and relate one of its row labels to one short summed label, of which at least
+    one index is always inside; for bf16 the last summed label must be contiguous and unguarded. Images of convolutions
+    and of their input gradients are such.
     """
     guards = c.a.guards
     if c.b.guards or not guards:
@@ -247,7 +242,7 @@ def guards_in_place(c: Canonical) -> bool:
 
 
 def _raw(spec: ContractSpec) -> list[Raw]:
-    """The labels of more than one point."""
+    """The labels of extents other than 1."""
     out = []
     for i, extent in enumerate(spec.extents):
         if extent == 1:
@@ -260,7 +255,7 @@ def _raw(spec: ContractSpec) -> list[Raw]:
 
 
 def merged(spec: ContractSpec) -> list[Raw]:
-    """The labels, p and q joined wherever a step of p is, in every tensor, as far as walking all of q."""
+    """The labels, with p and q merged if p's stride is q's stride times q's extent in every tensor."""
     labels = _raw(spec)
 
     def steps(x: Raw) -> tuple[Extent, ...]:

@@ -1,9 +1,9 @@
-"""How a contraction reads its operands: as strided views of kept tensors, so that no view is copied for it.
+"""The operands of contractions as strided views of tensors in memory, so that views need no copies.
 
-    contract(window(pad(x)), w)   reads x itself: windows are strides, and padding with zeros is a guard
+    contract(window(pad(x)), w)   reads x itself: windows are strides, and zero padding is a guard
 
-A guard is a condition on the indices under which an element is there (else it is 0). Where the code generator
-cannot take it, the padded tensor is kept instead.
+A guard is an index range outside of which the operand is 0. If the code generator does not support it, the padded
+tensor is materialized.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from habana_tf.ir.primitives import Contraction, Node, Op
 
 
 def whole(node: Node) -> View:
-    """A tensor in memory as it is."""
+    """The identity view of a tensor."""
     return View(node, strides(node.shape), 0)
 
 
@@ -32,7 +32,7 @@ def labels_of(node: Node) -> list[int]:
 
 
 def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Extent, ...]] = ()) -> ContractSpec:
-    """A contraction over these operands for the code generator."""
+    """The `ContractSpec` of a contraction with these operands."""
     spec: Contraction = node.arg
     labels = labels_of(node)
     sizes: dict[int, Extent] = {}
@@ -52,12 +52,12 @@ def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Ext
 
 
 def read(node: Node) -> View:
-    """What an operand is a view of, whatever that is: it has to be kept then."""
+    """The view that an operand is, of any tensor, which must then be in memory."""
     return _operand(node, set())
 
 
 def has_code(node: Node, views: tuple[View, View]) -> bool:
-    """Whether the code generator takes a contraction of these operands: not over strides known at run time only."""
+    """Whether contraction kernels support these operands, whose strides must be constant."""
     try:
         canonical(specification(node, views))
     except Unfit:
@@ -66,7 +66,7 @@ def has_code(node: Node, views: tuple[View, View]) -> bool:
 
 
 def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View]:
-    """The views that a contraction reads; their bases have to be kept. Padding in `copied` is kept anyway."""
+    """The views that a contraction reads; their bases must be in memory. Padded tensors in `copied` are anyway."""
     a, b = _walkable(node, kept)
     if any(v.base.op is Op.PAD and v.base not in kept and v.base not in copied for v in (a, b)):
         return _guarded(node, (a, b), kept) or (a, b)
@@ -74,7 +74,7 @@ def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View
 
 
 def padding_to_copy(contractions: Sequence[Node], kept: set[Node]) -> set[Node]:
-    """The paddings that some contraction needs in memory: the others may read that copy as well."""
+    """The PAD nodes that some contraction needs in memory, so that the others can read the same copy."""
     found = set()
     for node in contractions:
         views = _walkable(node, kept)
@@ -85,7 +85,7 @@ def padding_to_copy(contractions: Sequence[Node], kept: set[Node]) -> set[Node]:
 
 
 def view_of(node: Node, kept: set[Node]) -> View | None:
-    """A node as a strided view of a kept one, read through padding with zeros; None if it is no such view."""
+    """A node as a strided view, also through zero padding, of a kept node; None if it is none."""
     found = _operand(node, kept)
     if found.base.op is Op.PAD and found.base not in kept:
         return _through_padding(node, found.base, kept)
@@ -93,7 +93,7 @@ def view_of(node: Node, kept: set[Node]) -> View | None:
 
 
 def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[View, View] | None:
-    """The operands with one of them read through its padding, if the code generator takes that."""
+    """The operands with padding replaced by guards, if the code generator supports that."""
     for side in (0, 1):
         if plain[side].base.op is not Op.PAD or plain[side].base in kept:
             continue
@@ -110,7 +110,7 @@ def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[Vie
 
 
 def _walkable(node: Node, kept: set[Node]) -> tuple[View, View]:
-    """The operands read through their views; copied where the strides of a view are known at run time only."""
+    """The operands as views of their sources; copied if the strides of a view are symbolic."""
     a, b = (_operand(s, kept) for s in node.src)
     if all(isinstance(step, int) for v in (a, b) for step in v.strides):
         return a, b
@@ -124,7 +124,7 @@ def _operand(node: Node, kept: set[Node]) -> View:
 
 
 def _below(node: Node, kept: set[Node]) -> Node:
-    """What is kept, padded or computed under the views that only give it another index."""
+    """The node below index views: one that is kept, padded or computed."""
     while node not in kept and node.op is not Op.PAD and isinstance(primitive(node), IndexView):
         node = node.src[0]
     return node

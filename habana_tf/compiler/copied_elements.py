@@ -1,4 +1,4 @@
-"""Eager ops that only give their input another shape, a transposition of axes of size 1 say: all are one copy."""
+"""Eager ops that only reshape their input (a transposition of axes of size 1, say), as one generic copy."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from habana_tf.ir.primitives import Node, Op, Program
 
 @dataclass(frozen=True)
 class Copied:
-    """A program that copies s0 elements of an input (others, which say where, it does not know), their number, and the
-    shape of the result."""
+    """A program that copies the s0 elements of an input, their number, and the shape of the result."""
 
     program: Program
     dims: list[int]
@@ -23,7 +22,7 @@ class Copied:
 
 
 def copied(program: Program) -> Copied | None:
-    """The generic form of a program that only gives an input's elements in their order; None for every other."""
+    """The generic form of a program whose output is an input's elements in the same order; None for others."""
     if len(program.outputs) != 1 or program.states or program.conditions:
         return None
     (out,) = program.outputs

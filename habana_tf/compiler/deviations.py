@@ -1,9 +1,9 @@
-"""Finds sums of squared distances from the mean: batch norm's variance, before it is divided by how many there are.
+"""Recognizes sums of squared deviations from the mean, batch norm's variance times its count:
 
-    sum((x - sum(x) / n) * (x - sum(x) / n))      over all axes but the last, along which x has n points each
+    sum((x - sum(x) / n) * (x - sum(x) / n))      over all axes but the last, of n points per channel
 
-By its definition it waits for the mean and reads x once more. Known as what it is, it can be taken in the pass that
-makes x (see `codegen.result_sums`): it is a function of x alone, and its kernel need not wait for the mean's.
+As written it depends on the mean and reads x again. Recognized, it is a reduction of x alone, and can be computed in
+the pass that produces x (see `codegen.result_sums`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from habana_tf.ir.primitives import Node, Op
 
 
 def deviations(node: Node) -> Node | None:
-    """The x of which a node is that sum; None if it is none."""
+    """The x of which a node is the sum of squared deviations, else None."""
     if node.op is not Op.REDUCE or node.arg[0] != "sum" or node.arg[1] != tuple(range(node.src[0].rank - 1)):
         return None
     square = node.src[0]
@@ -27,11 +27,11 @@ def deviations(node: Node) -> Node | None:
 
 
 def _is_mean(node: Node, x: Node) -> bool:
-    """Whether a node is the mean of x over all axes but the last, in x's shape."""
+    """Whether a node is the mean of x over all axes but the last, broadcast to x's shape."""
     stretched = (1,) * (x.rank - 1) + x.shape[-1:]
     if node.op is not Op.EXPAND or node.src[0].shape != stretched:
         return False
-    mean = _under(node.src[0], Op.RESHAPE)  # there is one axis, which no reshape can confuse with another
+    mean = _under(node.src[0], Op.RESHAPE)  # one axis is not 1: a reshape keeps it
     if mean.op is not Op.MAP or mean.arg != "div":
         return False
     total, count = _under(mean.src[0], Op.RESHAPE), _under(mean.src[1], Op.RESHAPE, Op.EXPAND)

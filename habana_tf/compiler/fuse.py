@@ -1,8 +1,8 @@
-"""Fuses kernels over one domain: values pass in registers, memory is read once.
+"""Kernel fusion: kernels over the same domain become one, so that values pass in registers and memory is read once.
 
-An elementwise kernel, or a part of a concatenation, joins a loop kernel that it follows or shares reads with; behind a
-contraction it becomes the epilogue, and so do sums over all rows of its result. Legal is what never reads at another
-index what the kernel itself writes, and never closes a cycle.
+An elementwise kernel, or a part of a concatenation, joins a loop kernel that it depends on or shares reads with. After
+a contraction it becomes the epilogue, as do sums over all rows of the contraction's result. Fusion is illegal if the
+kernel would read its own results at another index, or if it would close a cycle of dependences.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from habana_tf.ir.primitives import Node, Op, Shape
 
 @dataclass(eq=False)
 class Group:
-    """A kernel, and what was fused into it. builder: makes values of its body; None where nothing can join it."""
+    """A kernel with what was fused into it. builder: of its body's values; None if nothing can be fused into it."""
 
     body: Body
     number: int
     builder: BodyBuilder | None
     shifted: bool = False
-    """Whether it stores parts of a whole."""
+    """Whether it stores parts of a tensor."""
     before: set[int] = field(default_factory=set)
     ancestors: int = 0
 
 
 class Fusion:
-    """Groups kernels as they come, in an order that can run."""
+    """Fuses kernels, given in topological order."""
 
     def __init__(self, kept: set[Node], nodes: Sequence[Node] = ()) -> None:
         self.kept = kept
@@ -59,14 +59,14 @@ class Fusion:
         self._by_domain: dict[Shape, list[Group]] = {}
 
     def add(self, body: Body, builder: BodyBuilder | None) -> None:
-        """A kernel by itself."""
+        """Adds a kernel without fusing it into another."""
         before = {w.number for n in body.reads for w in self._writers.get(n, ())}
         if builder is None:
             before.update(w.number for n in body.outputs for w in self._writers.get(n, ()))
         self._put(Group(body, len(self.groups), builder, before=before, ancestors=self._ancestors(before)))
 
     def add_pass(self, new: Pass) -> None:
-        """A loop, which joins an earlier kernel if it can."""
+        """Adds a loop, fused into an earlier kernel if possible."""
         spread = {n: x for n in new.reduces if (x := deviations(n)) is not None}
         if spread and self._joined(new, spread):
             return
@@ -82,8 +82,8 @@ class Fusion:
         return Group(body, len(self.groups), builder, shifted, before, self._ancestors(before))
 
     def _joined(self, new: Pass, spread: Mapping[Node, Node], me: Group | None = None) -> bool:
-        """Adds a loop to an earlier group, if there is one that can take it. spread: see `body_builder.loop`; only a
-        contraction's epilogue knows how to."""
+        """Fuses a loop into an earlier group, if one is suitable. spread: see `body_builder.loop`; only contractions'
+        epilogues support it."""
         me = me or self._alone(new, spread)
         host = self._host(me)
         if host is None:
@@ -106,8 +106,8 @@ class Fusion:
         return bits
 
     def _host(self, me: Group) -> Group | None:
-        """The latest group that can take `me` in, or None. One that makes what a part of a whole reads comes first:
-        a product's result would be read from memory elsewhere."""
+        """The latest group that `me` can be fused into, or None. For a part of a tensor a group that produces its input
+        is preferred: otherwise a product's result would go through memory."""
         found = None
         for g in reversed(self._by_domain.get(me.body.domain, [])[-FUSED_CANDIDATES:]):
             bit = 1 << g.number
@@ -120,8 +120,8 @@ class Fusion:
         return found
 
     def _is_read_anyway(self, product: Body, new: Body) -> bool:
-        """Whether a product's result has another sum beside that of a new body, which cannot join it (see `_summable`):
-        the loop that takes it reads the result for both."""
+        """Whether another sum of a product's result cannot be fused into it (see `_summable`): then a loop reads the
+        result anyway, and takes the new body's sum in the same pass."""
         if not product.is_contraction:
             return False
         there = {*product.outputs, product.core, *product.reads}
@@ -129,7 +129,7 @@ class Fusion:
         return any(reads & set(product.outputs) and reads - there for reads in others)
 
     def _merge(self, g: Group, me: Group, new: Pass, spread: Mapping[Node, Node]) -> None:
-        """Adds a loop to a group: its values are made anew, of those that the group has in registers."""
+        """Fuses a loop into a group: rebuilds its values from those that the group has in registers."""
         assert g.builder is not None
         g.builder.own.update(new.outputs)
         g.shifted = g.shifted or me.shifted
@@ -145,15 +145,15 @@ class Fusion:
         self._inherit(g, me.ancestors & ~(1 << g.number))
 
     def overwrite_last(self, updates: Mapping[Node, Node]) -> None:
-        """Lets what makes the new value of a variable wait for all that reads the old one, where it can: it may then be
-        written over that. updates: old value -> new one."""
+        """Orders the producer of a variable's new value after all readers of the old value, where possible, so that the
+        update can be done in place. updates: old value -> new one."""
         for group in list(self.groups):
             for old in updates.keys() & group.body.reads.keys():
                 for writer in self._writers.get(updates[old], ()):
                     self._wait(writer, group)
 
     def _wait(self, me: Group, other: Group) -> None:
-        """Lets a group wait for another one, unless it is the other way around."""
+        """Orders a group after another one, unless they are ordered already."""
         bit, its = 1 << me.number, 1 << other.number
         if me is other or other.ancestors & bit or me.ancestors & its:
             return
@@ -161,7 +161,7 @@ class Fusion:
         self._inherit(me, other.ancestors | its)
 
     def _inherit(self, me: Group, added: int) -> None:
-        """Notes that a group, and all behind it, come after others."""
+        """Adds ancestors to a group and its descendants."""
         bit = 1 << me.number
         me.ancestors |= added
         for other in self.groups:
@@ -169,8 +169,8 @@ class Fusion:
                 other.ancestors |= added
 
     def kernels(self, outputs: set[Node]) -> list[Body]:
-        """The fused kernels in an order that can run, without stores that nobody reads: their values only pass through
-        registers and need no buffer. outputs: the program's."""
+        """The fused kernels in topological order, without dead stores, whose values only pass through registers.
+        outputs: the program's."""
         ordered = _sorted(self.groups)
         read = {n for g in ordered for n in g.body.reads}
         out = []
@@ -212,12 +212,12 @@ def _fits(g: Group, me: Group) -> bool:
 
 
 def _summable(product: Body, new: Body) -> bool:
-    """Whether what is reduced are sums over all rows of a product's result, whose columns are the lanes of its kernel,
-    and which is large enough that reading it again takes a while.
+    """Whether all reductions are sums over the rows of a product's result whose columns are vectorized, and which is
+    large enough for reading it again to be slow.
 
-    A sum that reads another tensor of the result's size stays by itself: the product would wait for that memory as long
-    as a loop over both tensors takes. (Batch norm's gradient reads its input; ResNet-50's input gradients took 36 ms
-    more with it, and its reductions 38 ms less.)
+    A sum that also reads another tensor of that size is not fused: the product would wait for memory as long as a loop
+    over both tensors takes. (With batch norm's gradient, which reads its input, ResNet-50's input gradients took 36 ms
+    more, and its reductions 38 ms less.)
     """
     domain, node = product.domain, product.core
     assert node is not None
@@ -241,10 +241,10 @@ def _summable(product: Body, new: Body) -> bool:
 
 
 def _affine(epilogue: Body) -> bool:
-    """Whether an epilogue's reads are all linear in the result's axes, and no index decides a value.
+    """Whether all offsets of an epilogue's loads are linear in the result's axes, and no value depends on an index.
 
-    Where the result itself has strides known at run time only, the axes that it walks as one have to be one for what
-    is read, too: otherwise there is no code for the product (see `contraction`).
+    If the result has symbolic strides, the axes that it merges must be mergeable in all loads, too: otherwise the
+    product has no kernel (see `contraction`).
     """
     domain = epilogue.domain
     result, axes = strides(domain), [k for k, n in enumerate(domain) if n != 1]
@@ -260,7 +260,7 @@ def _affine(epilogue: Body) -> bool:
 
 
 def _sorted(groups: list[Group]) -> list[Group]:
-    """A topological order that stays near the program's."""
+    """A topological order close to the program's order."""
     index = {g.number: g for g in groups}
     out: list[Group] = []
     done: set[int] = set()

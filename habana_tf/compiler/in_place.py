@@ -1,19 +1,17 @@
-"""Updates in place: a scatter whose base is read by nobody else needs no copy of it.
+"""In-place updates: results that may share their memory with an input that is dead afterwards (buffer aliasing).
 
-A scatter is two kernels: a loop that makes the base in the result's memory, and one that writes the updates over it.
-Where the base is computed elementwise the first one computes it there. Where it is in memory already the loop is a
-copy of the whole, which a cache of keys and values is too large for at every token:
+A scatter is two kernels: a loop that stores the base in the result's memory, and one that writes the updates over it.
+If the base is in memory already the loop is a copy, too slow for a cache of keys and values at every token:
 
-    cache (input)  -> copy -> scatter -> new cache (output)     the launch may take over the input's memory; see
-                                                                `Recipe.copies`, and kernels/plugin/launch.cc
-    first scatter  -> copy -> second scatter                    both are one buffer, and there is no copy at all
+    cache (input)  -> copy -> scatter -> new cache (output)     the launch may reuse the input's memory: see
+                                                                `Recipe.copies` and kernels/plugin/launch.cc
+    first scatter  -> copy -> second scatter                    both share one buffer, without a copy
 
-Either way nobody may read the old value after the new one has begun to be written. So it is with a sum that a loop
-carries: what an iteration adds to it is added where it is. And so it is with variables: an optimizer's new values are
-written over the old ones, which halves what a step touches of them, if the launch has the variables' memory to itself
-(see kernels/plugin/launch.cc):
+The old value must not be read after the first write of the new one. The same holds for a sum that a loop carries, which
+is accumulated in place, and for variables: an optimizer overwrites the old values, which halves the memory traffic, if
+the launch owns the variables' memory (see kernels/plugin/launch.cc):
 
-    w, m, v (inputs)  -> product of the gradient, with Adam behind it  -> w, m, v (outputs)
+    w, m, v (inputs)  -> product of the gradient, with Adam as its epilogue  -> w, m, v (outputs)
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from habana_tf.ir.primitives import Node, Op, Program
 
 
 def copied(body: Body) -> tuple[Node, Node] | None:
-    """(base, scatter) of a kernel that does nothing but copy a base into the memory of its scatter."""
+    """(base, scatter) of a kernel that only copies the base into the scatter's memory, else None."""
     if body.core is not None or body.reductions or len(body.stores) != 1:
         return None
     (stored,) = body.stores
@@ -39,9 +37,9 @@ def copied(body: Body) -> tuple[Node, Node] | None:
 
 
 def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[Code]) -> dict[Node, Node]:
-    """The scatters that may share their buffer with the one that follows them, which begins as their copy.
+    """The scatters that may share a buffer with a following scatter, whose base they are.
 
-    The copy must be the last that reads them, and they must not be outputs themselves, of the program or of a loop.
+    The copy to the base must be their last use, and they must not be outputs of the program or of a loop.
     """
     last: dict[Node, int] = {}
     first: dict[Node, int] = {}
@@ -63,19 +61,17 @@ def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[C
 
 
 def adds_up(kernels: Sequence[Body], now: Node, then: Node) -> bool:
-    """Whether what a loop carries may be changed where it is: an iteration reads each element of it once, where it
-    writes the new one, and nowhere else."""
+    """Whether a carried value may be updated in place: the only kernel that reads it overwrites it elementwise."""
     readers = [k for k in kernels if now in k.reads]
     return len(readers) == 1 and now not in readers[0].without({then}).reads and overwrites(readers[0], now, then)
 
 
 def overwrites(kernel: Body, old: Node, new: Node) -> bool:
-    """Whether a kernel may write a tensor over one that it reads: it reads each element where it writes the new one,
-    and nowhere else. A value at a point is loaded once, before what is made of it is stored; where it is needed behind
-    a store of what is not made of it, see `needed_behind`.
+    """Whether a kernel may write a tensor over one that it reads: every element is read only at the point that writes
+    it. A value is loaded before the stores that depend on it; for uses after other stores see `needed_behind`.
 
-    Tiles of products that overlap would read what they have written; over sizes that are numbers they do so in compact
-    code only, of which there is none with a second tensor to read (see `generate`)."""
+    Overlapping tiles of products would read their own results; for constant sizes tiles overlap in compact code only,
+    which is not used with epilogues (see `generate`)."""
     places = {s.offset for s in kernel.stores if s.target is new}
     loads = [v for v in kernel.values if isinstance(v, Load | Lookup) and v.node is old]
     return (
@@ -89,9 +85,9 @@ def overwrites(kernel: Body, old: Node, new: Node) -> bool:
 
 
 def needed_behind(kernel: Body, old: Node, new: Node) -> bool:
-    """Whether a kernel computes with elements of a tensor after it has written over them. They are loaded before its
-    first store then, and LLVM has to know that they change (`Body.overwritten`): what nothing changes it loads again
-    rather than keep it over a call."""
+    """Whether a kernel uses elements of a tensor after it has overwritten them. They are then loaded before the first
+    store, and not as invariant memory (`Body.overwritten`): LLVM may repeat an invariant load instead of keeping the
+    value over a call."""
     loads = {v for v in kernel.values if isinstance(v, Load) and v.node is old}
     last = max((k for k, s in enumerate(kernel.stores) if s.target is new), default=-1)
     before = set(replace(kernel, stores=kernel.stores[: last + 1], reductions=()).values)
@@ -106,10 +102,10 @@ def updated(
     life: Callable[[Node], tuple[int, int]],
     copies: Collection[tuple[int, int]],
 ) -> list[tuple[int, int]]:
-    """(input, output) of the variables of a program whose new values may be written over the old ones.
+    """(input, output) of the variables of a program that may be updated in place.
 
-    life: the first and the last call that work on a tensor; copies: (input, output) where all that reads the input is a
-    copy of it to the output, which is spared. A kernel in C may fail, and would leave half of the variables new.
+    life: a tensor's live range in calls; copies: (input, output) where the input's only use is a copy to the output
+    that will be elided. None with custom kernels in C: one that fails would leave some variables updated.
     """
     if any(n.op is Op.CUSTOM for n in program.nodes()):
         return []

@@ -1,20 +1,19 @@
-"""Cuts loops into blocks of batch rows, so that a thread makes all iterations of a block without waiting for others.
+"""Batch blocking of loops: splits a loop (an RNN) into blocks of batch rows, which threads run independently.
 
-    h, z = loop(100 trips, h[32,128], x[100,32,512], w)     every iteration is some kernels of a few microseconds, and
-                                                            after each of them all threads wait for the last one
-    ->  2 blocks of  loop(100 trips, h[16,128], x[100,16,512], w)     one launch of 2 work items
+    h, z = loop(100 trips, h[32,128], x[100,32,512], w)     each iteration is some kernels of a few microseconds, with a
+                                                            barrier after each of them
+    ->  2 blocks of  loop(100 trips, h[16,128], x[100,16,512], w)     one launch of 2 work items, no barriers
 
-A loop may be cut if its body keeps the rows apart: row i of all that it leaves and makes needs only row i of what it is
-given, and what is the same for all rows. `_Rows` asks for a block's rows of the body's outputs and follows them back
-through the body; where an op needs rows of another block (a sum over the batch, a product of two carried matrices, a
-loop in the loop) the loop stays as it is. What the rows have in common (weights) is read by all blocks where it is,
-and stays in the caches of the core that works on a block.
+Legal if the body is independent along the batch: row i of its outputs depends only on row i of its inputs and on loop
+invariants without rows (weights). `_Rows` follows the outputs' rows back through the body; a primitive that mixes rows
+(a sum over the batch, a product of two carried matrices, an inner loop) leaves the loop as it is. Weights are shared by
+all blocks and stay in the caches of the core that runs a block.
 
-    in memory   a block's rows lie together in every tensor with a row per iteration: its windows begin further on.
-                What is only alive within the loop is a stretch of the workspace per block (see `compile`)
-    schedule    the body of a block is scheduled like any other, for fewer rows
+    memory      a block's rows are contiguous in each row of a sliced or stacked tensor: its windows have an offset.
+                Temporaries of the loop have a part of the workspace per block (see `compile`)
+    schedule    the body of a block is scheduled as usual, for fewer rows
 
-Invariant: the cut depends on shapes alone, never on the number of threads; nor do the bits.
+Invariant: the blocks, and all results, depend on shapes only, never on the number of threads.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ At = tuple[Node, int | None]
 
 
 def in_blocks(program: Program) -> Program:
-    """The program (after `rewrite`) with its loops cut, where they may be."""
+    """The program (after `rewrite`) with its loops in blocks, where legal."""
     made: dict[Node, Node] = {}
     cut: dict[Loop, tuple[Loop, tuple[int, ...]]] = {}
     for node in program.nodes():
@@ -50,7 +49,7 @@ def in_blocks(program: Program) -> Program:
 
 
 def _blocked(loop: Loop) -> tuple[Loop, tuple[int, ...]]:
-    """A loop in blocks, if it may be cut, and which of its operands each of its inputs now is."""
+    """The loop in blocks, if legal, and for each of its inputs the number of the operand."""
     as_it_is = tuple(range(len(loop.body.inputs)))
     nodes = loop.body.nodes()
     if any(n.op is Op.LOOP for n in nodes):
@@ -69,7 +68,7 @@ def _blocked(loop: Loop) -> tuple[Loop, tuple[int, ...]]:
 
 
 def _common_rows(loop: Loop) -> int | None:
-    """How many rows all that a loop leaves and makes has, along the axis of blocks."""
+    """The common number of rows of a loop's outputs along their block axes, else None."""
     sizes = set()
     for n in loop.body.outputs:
         axis = block_axis(n.shape)
@@ -79,23 +78,23 @@ def _common_rows(loop: Loop) -> int | None:
 
 
 def _block(rows: int | None) -> int | None:
-    """How many rows a block has; None if they are too few, or cannot be cut evenly."""
+    """The rows of a block; None if there are too few, or no even split."""
     if rows is None:
         return None
     return max((n for n in range(LOOP_ROWS_LEAST, min(LOOP_ROWS_MOST, rows // 2) + 1) if rows % n == 0), default=None)
 
 
 class _Rows:
-    """The body of a loop for a block of `size` of its `rows`."""
+    """Derives the body of a block of `size` of a loop's `rows`."""
 
     def __init__(self, loop: Loop, rows: int, size: int) -> None:
         self.loop, self.rows, self.size = loop, rows, size
         self._outputs: list[At] = [(n, block_axis(n.shape)) for n in loop.body.outputs]
         self._order: dict[At, tuple[At, ...]] = {}
-        """What is needed, each after what it is made of."""
+        """The needed blocks with their sources, in topological order."""
 
     def follow(self) -> bool:
-        """Whether a block's rows of the outputs can be made of its rows of the inputs."""
+        """Whether a block's rows of the outputs depend only on its rows of the inputs."""
         carried = set(self.loop.body.inputs[: self.loop.carried])
         stack: list[tuple[At, tuple[At, ...] | None]] = [(at, None) for at in reversed(self._outputs)]
         while stack:
@@ -119,12 +118,12 @@ class _Rows:
         return True
 
     def shared_bytes(self) -> int:
-        """Of the tensors that all blocks read in every iteration."""
+        """Bytes of the tensors that all blocks read in every iteration."""
         first = self.loop.carried + len(self.loop.sliced)
         return sum(_bytes(n) for n in self.loop.body.inputs[first:] if (n, None) in self._order)
 
     def build(self) -> tuple[Loop, tuple[int, ...]]:
-        """The loop in blocks, and which of the operands its inputs are."""
+        """The loop in blocks, and for each of its inputs the number of the operand."""
         b, loop = Builder(), self.loop
         made: dict[At, Node] = {}
         operands: list[int] = []
@@ -157,7 +156,7 @@ def _bytes(node: Node) -> int:
 
 
 def _input(node: Node, axis: int) -> list[At] | None:
-    """Only along the first axis does a block lie together in memory."""
+    """Blocks are contiguous along the first axis only."""
     return [] if axis == block_axis(node.shape) else None
 
 
@@ -180,7 +179,7 @@ def _reshape(node: Node, axis: int) -> list[At] | None:
 
 
 def _around(shape: Shape, axis: int) -> tuple[int, int]:
-    """Elements before an axis, and behind it."""
+    """The numbers of elements of the axes before an axis, and after it."""
     sizes = [n if isinstance(n, int) else 0 for n in shape]
     return math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
 
@@ -263,4 +262,5 @@ _SOURCES: dict[Op, Callable[[Node, int], list[At] | None]] = {
     Op.SORT: _sort,
     Op.SCAN: _scan,
 }
-"""What a block of a node along an axis is made of; None if of more than that. Other nodes cannot be cut."""
+"""The blocks of its sources that a block of a node depends on; None if it depends on other rows. Other primitives
+cannot be cut."""

@@ -1,7 +1,7 @@
-"""The memory plan: where in the workspace each value lives while a recipe runs.
+"""The memory plan: assigns workspace offsets to buffers by their live ranges.
 
-Values whose lifetimes (in calls) do not overlap share memory. Sizes are rounded to 64 bytes, the alignment that
-kernels may rely on.
+Buffers whose live ranges (in calls) do not overlap share memory. Sizes are rounded to 64 bytes, the alignment that
+kernels rely on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Lifetime:
-    """A value of `nbytes` that is alive from call `first` to call `last`, both included."""
+    """A buffer of `nbytes` that is live from call `first` to call `last`, inclusive."""
 
     nbytes: int
     first: int
@@ -23,7 +23,7 @@ class Lifetime:
 
 @dataclass(frozen=True)
 class Placement:
-    """offsets: one per lifetime, in bytes. total: size of the workspace. peak: most bytes alive at once."""
+    """offsets: one per lifetime, in bytes. total: size of the workspace. peak: most live bytes."""
 
     offsets: tuple[int, ...]
     total: int
@@ -31,7 +31,7 @@ class Placement:
 
 
 def place(values: Sequence[Lifetime]) -> Placement:
-    """Best-fit over a free list in order of first use."""
+    """Best-fit allocation from a free list, in order of first use."""
     offsets = [0] * len(values)
     free: list[tuple[int, int]] = []  # (offset, size), by offset, never adjacent
     total = alive = peak = 0
@@ -66,7 +66,7 @@ def _round(n: int) -> int:
 
 
 def _give_back(free: list[tuple[int, int]], offset: int, size: int) -> list[tuple[int, int]]:
-    """The free list with one more stretch, neighbours joined."""
+    """The free list with one more range, adjacent ones merged."""
     if size == 0:
         return free
     out: list[tuple[int, int]] = []

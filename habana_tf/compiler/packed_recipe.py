@@ -1,8 +1,8 @@
-"""A recipe as it is stored: a plan in JSON, machine code, constants, and what its kernels are for people.
+"""Serialization of recipes: a plan in JSON, machine code, constants, and descriptions of kernels for reports.
 
-A seal says that these parts were made together, for one program: `check` (recipe_checks) sees a plan that cannot be
-right, but not that of another program of the same sizes, nor two buffers of one size in the other's place. It is a
-digest, so that whoever means to lie can make one; against that there are signatures (docs/recipe-cache.md).
+A seal, a digest over all parts and the program's digest, detects parts that do not belong together: `check`
+(recipe_checks) finds inconsistent plans, but not the plan of another program of the same sizes. A seal is no protection
+against forgery; signatures are (docs/recipe-cache.md).
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from habana_tf.ir.primitives import Custom, IndexCheck
 
 
 def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """(header fields for people and tools, sections) for the recipe cache.
+    """(header fields for reports, sections) for the recipe cache.
 
-    The header is read for every line of a listing, so it has sums (`flops` is None over symbolic extents), and the
-    section `kernels` (see `compressed`) the rows. What both call `launches` are kernel calls.
+    The header, which listings read, has totals (`flops` is None for symbolic sizes); the section `kernels` (see
+    `compressed`) has the rows. `launches` are kernel calls.
     """
     plan = {
         "launches": [
@@ -70,23 +70,23 @@ def pack(recipe: Recipe) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 
 def seal(program: str, sections: Mapping[str, bytes]) -> str:
-    """What says that the sections of a recipe belong together and to this program, which is named by its digest."""
+    """The digest that ties a recipe's sections to each other and to a program, given by its digest."""
     own = hashlib.blake2b(program.encode(), digest_size=16)
     for name in ("plan", "constants", "object"):
         data = sections[name]
-        # A plan decides what code works on; the others are megabytes, and the entry has digests of them.
+        # The plan controls memory accesses; the others are megabytes, and the entry has digests of them.
         own.update(f"\n{name} {len(data)} {zlib.crc32(data)}\n".encode())
         own.update(data if name == "plan" else b"")
     return own.hexdigest()
 
 
 def describe_kernels(recipe: Recipe) -> bytes:
-    """Its `kernels` as a section."""
+    """The section `kernels` of a recipe."""
     return compressed.put(json.dumps(recipe.kernels, separators=(",", ":")).encode())
 
 
 def unpack(name: str, sections: Mapping[str, bytes]) -> Recipe:
-    """The recipe that `pack` made, its `kernels` as `described` only: they are for people."""
+    """The recipe of `pack`; its `kernels` stay compressed, in `described`."""
     plan = json.loads(sections["plan"])
     return Recipe(
         name,

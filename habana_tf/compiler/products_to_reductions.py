@@ -1,15 +1,14 @@
-"""Turns contractions that have no kernel for sizes not known yet into reductions: attention over any length, above all.
+"""Turns contractions with symbolic strides, which have no kernels, into reductions: mostly attention over any length.
 
-    scores[b, h, s, t] = sum over d of q[b, s, h, d] * k[b, t, h, d]        s, t: as long as the sequence is this time
+    scores[b, h, s, t] = sum over d of q[b, s, h, d] * k[b, t, h, d]        s, t: symbolic sequence lengths
 
-Rows and columns of such a result are as far apart as the sequence is long, and the kernels of contractions want that
-distance in their code. Loops over one domain do not (`codegen/loops.py`): they multiply and add up element by element,
-in the contraction's accumulator, which is slower than register tiles but the same for every size. What a batch of
-sequences is multiplied with, a dense layer's weights, keeps its tiles: there the axes of the batch are walked as one.
+The result's row stride depends on the sequence length, and contraction kernels need constant strides. A reduction
+(`codegen/loops.py`) multiplies and adds elementwise in the contraction's accumulator: slower than register tiles, but
+the same code for all sizes. Dense layers keep their tiles: there the axes of batch and sequence merge into one.
 
-Only products of example with example, which are the smaller part of a network, are worth it. Others would be slower in
-every step than compiling for each size is once; if they cannot be read from a copy either (see
-`contraction_operands.py`), each size gets a recipe.
+Only batched products (of example with example), a small part of a network, are converted. Others would lose more in
+every step than compiling once per size costs; if a copy does not help either (see `contraction_operands.py`), each
+size gets its own recipe.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from habana_tf.ir.primitives import Contraction, Node, Op
 
 
 def per_example(node: Node) -> bool:
-    """Whether a contraction multiplies example with example."""
+    """Whether a contraction has batch labels, multiplying example with example."""
     spec: Contraction = node.arg
     return bool(set(spec.a) & set(spec.b) & set(spec.out))
 
 
 def as_loops(node: Node) -> Node:
-    """The node, or for a product per example that has no code over operands in memory the same sums as a reduction."""
+    """The node, or, for a batched product that has no kernel even with its operands in memory, an equal reduction."""
     if node.op is not Op.CONTRACT:
         return node
     if not per_example(node) or has_code(node, (whole(node.src[0]), whole(node.src[1]))):
@@ -35,7 +34,7 @@ def as_loops(node: Node) -> Node:
 
 
 def as_reduction(node: Node) -> Node:
-    """A contraction as products of elements that are summed."""
+    """A contraction as a reduction of an elementwise product."""
     spec: Contraction = node.arg
     labels = [*spec.out, *(x for x in spec.a if x not in spec.out)]
     sides = list(zip(node.src, (spec.a, spec.b), strict=True))
