@@ -1,13 +1,12 @@
-"""What the compiler knows of each primitive: one class each, of which `primitive(node)` gives the only object.
+"""What the compiler knows of each primitive: a class with a single instance, which `primitive(node)` gives.
 
-    Primitive     always in memory, made by loops; a contraction has an epilogue besides (`body_builder.contraction`)
-      OwnKernel   made by a function of its own: see `codegen/own_kernels.py: EMITTERS`
-      Inline      a value at each point, computed wherever it is read
-        IndexView   its first source at another index: moves nothing
+    Primitive     always in memory, computed by loops; contractions have epilogues, too (`body_builder.contraction`)
+      OwnKernel   computed by a function of its own: see `codegen/own_kernels.py: EMITTERS`
+      Inline      a value at each point, recomputed where it is used
+        IndexView   its first source at another index: no code
 
-A class says what must be in memory for the primitive, what a point of it costs, how it is made, and how much its kernel
-works. What a family cannot answer for its members is abstract, and a primitive without a class is an error at import:
-none is interpreted because it was forgotten.
+A class says which sources must be in memory, what an element costs, how it is computed, and the kernel's flops. What
+has no common answer in a family is abstract, and a primitive without a class is an error at import.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Node, Op, Shape, check_complete
 
 At = tuple[Node, Index, Guard]
-"""A node at an index, looked at under conditions only."""
+"""An access: a node at an index, under a guard."""
 Formula = tuple[Sequence[At], Callable[[tuple[Value, ...]], Value]]
-"""What a value is made of, and how."""
+"""How a value is computed: its sources, and a function of their values."""
 
 
 @dataclass
 class Pass:
-    """One loop over a domain, before fusing: what it stores, (value, target, shift), and reduces over `axes`."""
+    """A loop over a domain before fusion: its stores, (value, target, shift), and reductions over `axes`."""
 
     domain: Shape
     stores: list[tuple[Node, Node, Index]] = field(default_factory=list)
@@ -49,11 +48,11 @@ _CLASSES: dict[Op, type[Primitive]] = {}
 
 
 class Primitive(ABC):
-    """What is asked of every primitive."""
+    """The interface of all primitives."""
 
     engine = "TPC"
-    is_view = False  # its elements are those of its sources
-    in_pieces = False  # several loops store a part of it each
+    is_view = False  # its elements are its sources' elements
+    in_pieces = False  # several loops store a part each
 
     def __init_subclass__(cls, of: Op | None = None) -> None:
         if of is not None:
@@ -61,35 +60,35 @@ class Primitive(ABC):
 
     @abstractmethod
     def passes(self, node: Node) -> list[Pass]:
-        """The loops that make it where it is kept."""
+        """The loops that compute it where it is kept."""
 
     def in_memory(self, node: Node) -> bool:
-        """Whether it is kept in memory whoever reads it."""
+        """Whether it is always kept in memory."""
         return True
 
     def needs_in_memory(self, node: Node) -> Sequence[Node]:
-        """The sources that can be read from memory only; of a view: by the place of the element."""
+        """The sources that must be in memory; of a view, where elements are addressed by their memory offset."""
         return ()
 
     def repeats(self, node: Node) -> bool:
-        """Whether elements of its source stand in it more than once."""
+        """Whether it repeats elements of its source."""
         return False
 
     def flops(self, node: Node) -> Extent:
-        """Floating-point operations that its kernel does for it."""
+        """Floating-point operations of its kernel."""
         return 0
 
 
 class OwnKernel(Primitive):
-    """Always in memory, made by a function of its own."""
+    """Always in memory, computed by a function of its own."""
 
-    updates = False  # its function works on what its passes stored
+    updates = False  # its function modifies what its loops stored
 
     def passes(self, node: Node) -> list[Pass]:
         return []
 
     def inputs(self, node: Node) -> Sequence[Node]:
-        """The sources that its function reads at a point of the first one's domain."""
+        """The sources that its function reads, at points of the first one's domain."""
         return node.src
 
     @abstractmethod
@@ -97,7 +96,7 @@ class OwnKernel(Primitive):
 
 
 class Inline(Primitive):
-    """A value at each point; where it is kept all the same, a loop stores it."""
+    """A value at each point; stored by a loop where it is kept."""
 
     def passes(self, node: Node) -> list[Pass]:
         return [_whole(node, node)]
@@ -107,11 +106,11 @@ class Inline(Primitive):
 
     @abstractmethod
     def cost(self, node: Node, sources: int) -> int:
-        """Scalar operations for one element. sources: those of its sources together."""
+        """Scalar operations per element. sources: the sum over its sources."""
 
     @abstractmethod
     def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
-        """What it is at an index."""
+        """How to compute it at an index."""
 
 
 class IndexView(Inline):
@@ -127,11 +126,11 @@ class IndexView(Inline):
 
     @abstractmethod
     def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
-        """The index in its source, and the conditions under which the element is there at all."""
+        """The index in its source, and the ranges outside of which it is padding."""
 
 
 def primitive(node: Node) -> Primitive:
-    """What is known of a node's primitive."""
+    """The class instance of a node's primitive."""
     return PRIMITIVES[node.op]
 
 
@@ -157,7 +156,7 @@ class _Source(Inline):
 
 
 class _Const(_Source, of=Op.CONST):
-    """A tensor is in memory before the program runs; a number is in the code."""
+    """A tensor is in the recipe's constants, a number in the code."""
 
     def passes(self, node: Node) -> list[Pass]:
         return []
@@ -180,13 +179,13 @@ class _Extent(_Source, of=Op.EXTENT):
         return (), lambda _: Size(node.dtype, node.arg)
 
 
-# -- computed at each point -----------------------------------------------------------------------------------
+# -- elementwise ----------------------------------------------------------------------------------------------
 
 
 class _Map(Inline, of=Op.MAP):
     def cost(self, node: Node, sources: int) -> int:
         if node.arg == "cast" and node.src[0].dtype is DType.BF16 and node.dtype is DType.F32:
-            return sources  # a shift while it is loaded: a copy in fp32 has twice the bytes to read
+            return sources  # free in a load: an fp32 copy would double the bytes to read
         return sources + VECTOR_OPERATIONS.get(node.arg, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
@@ -281,7 +280,7 @@ class _Pad(IndexView, of=Op.PAD):
 
 
 def _uncertain(r: Range) -> bool:
-    """Whether there are points outside of a range."""
+    """Whether a range may fail."""
     low, high = ext.bounds(r.value)
     return not (r.step == 1 and low >= 0 and isinstance(r.stop, int) and high is not None and high < r.stop)
 
@@ -308,7 +307,7 @@ class _Reduce(Primitive, of=Op.REDUCE):
 
 
 class _Contract(Primitive, of=Op.CONTRACT):
-    """How it reads its sources, and which must be in memory for it: `contraction_operands.py`."""
+    """Its operands, and which must be in memory: see `contraction_operands.py`."""
 
     engine = "MME"
 
@@ -316,7 +315,7 @@ class _Contract(Primitive, of=Op.CONTRACT):
         return []
 
     def flops(self, node: Node) -> Extent:
-        """A product and a sum for each combination of its labels."""
+        """A multiplication and an addition for each combination of labels."""
         spec: Contraction = node.arg
         a, b = (dict(zip(labels, s.shape, strict=True)) for s, labels in zip(node.src, (spec.a, spec.b), strict=True))
         return ext.mul(ext.product((a | b).values()), 2)
@@ -333,7 +332,7 @@ class _Product(OwnKernel, of=Op.PRODUCT):
 
 
 class _Random(OwnKernel, of=Op.RANDOM):
-    """Integer arithmetic."""
+    """Philox: integer arithmetic only."""
 
     def needs_in_memory(self, node: Node) -> Sequence[Node]:
         return node.src
@@ -352,7 +351,7 @@ class _Scatter(OwnKernel, of=Op.SCATTER):
         return node.src[1:]
 
     def flops(self, node: Node) -> Extent:
-        """One for each update, if it is not just put there."""
+        """One for each arithmetic update."""
         return node.src[1].numel if node.dtype.is_float and node.arg[0] != "set" else 0
 
 
@@ -362,14 +361,14 @@ class _Scan(OwnKernel, of=Op.SCAN):
 
 
 class _Sort(OwnKernel, of=Op.SORT):
-    """It compares and computes nothing."""
+    """Comparisons only."""
 
     def flops(self, node: Node) -> Extent:
         return 0
 
 
 class _Loop(Primitive, of=Op.LOOP):
-    """Kernels of its own, scheduled by themselves: see `schedule.Repeated`."""
+    """Its body is scheduled by itself: see `schedule.Repeated`."""
 
     def passes(self, node: Node) -> list[Pass]:
         return []
@@ -379,7 +378,7 @@ class _Loop(Primitive, of=Op.LOOP):
 
 
 class _Custom(Primitive, of=Op.CUSTOM):
-    """A function of a library: nothing is fused with it. What it computes only its author knows."""
+    """A kernel in C: never fused, and its flops are unknown."""
 
     def passes(self, node: Node) -> list[Pass]:
         return []

@@ -1,8 +1,7 @@
-"""A recipe: what a cluster compiles to for given shapes, and how it becomes a program of the runtime.
+"""Recipes, the compiler's output: machine code, kernel calls and buffers; and their binding to sizes.
 
-A recipe is plain data: machine code, the list of kernel calls, the buffers they work on. Extents in it may be symbolic;
-`bind` puts in numbers, plans the workspace and hands the program to the runtime. `packed_recipe` has its form in the
-recipe cache.
+Extents may be symbolic: `bind` evaluates them, plans the workspace and makes the runtime's program. `packed_recipe`
+serializes recipes for the cache.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 
 
 class Kind(IntEnum):
-    """Where a buffer lies; the numbers are the runtime's. CUSTOM is what a kernel in C is called with (the number is
-    that in `Recipe.customs`), ERRORS where it reports."""
+    """The memory of a buffer, with the runtime's numbers. CUSTOM: the arguments of a custom kernel (index: of
+    `Recipe.customs`); ERRORS: its error message."""
 
     INPUT = 0
     OUTPUT = 1
@@ -45,8 +44,8 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class Buffer:
-    """index: number of the input, output or state; byte offset of a constant; of a window the buffer it is a part of.
-    first/last: calls it lives through."""
+    """A buffer of kernel calls. index: number of the input, output or state; byte offset of a constant; for a window
+    the buffer that it is a part of. first, last: its live range in calls."""
 
     kind: Kind
     index: int
@@ -57,9 +56,9 @@ class Buffer:
 
 @dataclass(frozen=True)
 class KernelCall:
-    """One kernel call: a function of the machine code, its buffers (numbers), work items and grain; and the constants
-    that it finds where others find the values of the symbols. A call without a function is one of a kernel in C, whose
-    first buffers are CUSTOM and ERRORS."""
+    """A call of a function of the machine code: buffers by number, work items (grid), items per thread (grain), and
+    constants passed instead of the symbols' values. Without a function it is a custom kernel, whose first buffers are
+    CUSTOM and ERRORS."""
 
     function: str
     buffers: tuple[int, ...]
@@ -70,12 +69,12 @@ class KernelCall:
 
 @dataclass(frozen=True)
 class LoopCalls:
-    """`calls` calls from `first` on that are made `trips` times, in each of its `blocks`. Loops within it stand behind
-    it.
+    """A loop over `calls` calls from `first` on, `trips` times in each of its `blocks`. Inner loops follow it in the
+    list.
 
     windows: (buffer, start, step, block): a part of another buffer, at `start` + t * `step` + k * `block` bytes in
-    iteration t of block k. carried: (now, next, from, to): a value is read from `now` and left in `next`, which then
-    change places; it begins as `from` and ends in `to`, if that is not -1.
+    iteration t of block k. carried: (now, next, from, to): buffers of a value before and after an iteration, which are
+    swapped then; its initial value is `from`, its final one goes to `to` unless that is -1.
     """
 
     first: int
@@ -88,7 +87,7 @@ class LoopCalls:
 
 @dataclass(frozen=True)
 class CustomCall:
-    """What a kernel in C is called with. inputs: element type and shape of each."""
+    """A call of a custom kernel in C. inputs: element type and shape of each."""
 
     spec: Custom
     inputs: tuple[tuple[DType, tuple[int, ...]], ...]
@@ -96,7 +95,7 @@ class CustomCall:
 
 @dataclass(frozen=True)
 class CheckedIndices:
-    """The number of the buffer that holds the largest of some indices when all calls are made, and its type."""
+    """A bounds check after the last call: the buffer with the largest index, and its type."""
 
     buffer: int
     dtype: DType
@@ -105,13 +104,15 @@ class CheckedIndices:
 
 @dataclass
 class Recipe:
-    """See the module's docstring. `kernels` has a row per kernel for people (see `describe`); its `launches` are
-    the number of its first kernel call and how many it has; `described` is the same, compressed, and stays when those
-    are dropped. `copies`: (call, input, output) of calls that only copy an input that no later call reads to an
-    output; an output that takes over its input's memory is spared it. `in_place`: (input, output) of variables whose
-    new value may be written over the old one. It serves sizes for which all `conditions` are at least 0. `loaded` and
-    `data` are what its programs share, made for the first of them; `code` and `constants` are empty from then on.
-    `stored`: it was read from a file, and may be anything that reads as a recipe."""
+    """A compiled program, see the module's docstring.
+
+    kernels: a row per kernel for reports (see `describe`), whose `launches` are the number of its first kernel call and
+    their count; described: the same, compressed. copies: (call, input, output) of calls that only copy an input, dead
+    afterwards, to an output: elided if the output takes over the input's memory. in_place: (input, output) of variables
+    that may be updated in place. conditions: at least 0 for the sizes it serves. loaded, data: shared by its programs
+    and made for the first of them; `code` and `constants` are empty afterwards. stored: read from a file, thus
+    untrusted.
+    """
 
     name: str
     calls: list[KernelCall]
@@ -134,9 +135,8 @@ class Recipe:
     _planned: tuple[list[int], tuple[dict[int, int], int, int]] | None = None
 
     def workspace(self, dims: Sequence[int] = ()) -> tuple[dict[int, int], int, int]:
-        """Offsets of the workspace buffers by number, the workspace's size, and the most bytes alive at once.
-
-        Who binds a recipe asks for the same numbers twice, so the last answer is kept."""
+        """Offsets of the workspace buffers by number, the workspace's size, and the most live bytes. Caches the last
+        answer."""
         if (last := self._planned) is not None and last[0] == [*dims]:
             return last[1]
         numbers = [k for k, b in enumerate(self.buffers) if b.kind is Kind.WORKSPACE]
@@ -151,7 +151,7 @@ class Recipe:
 
 
 class TooLarge(Exception):
-    """A launch needs more bytes than an integer of the runtime holds; the message says what for."""
+    """A launch needs more bytes than int64 holds; the message says what for."""
 
     tf_code = 8
     """TensorFlow's RESOURCE_EXHAUSTED."""
@@ -164,10 +164,10 @@ def bind(
     recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, target: Any,
     ops: Sequence[str] = (),
 ) -> Program:  # fmt: skip
-    """The runtime's program for a recipe with its symbolic extents set to `dims`; the one that is alive, if there is.
+    """The runtime's program for a recipe with the values `dims` of its symbols; an existing one is reused.
 
-    shapes: the outputs' shapes where they differ from the recipe's own (a generic recipe works on collapsed axes).
-    ops: what messages call the ops of the cluster. Raises TooLarge for sizes that no memory holds.
+    shapes: the outputs' shapes if they differ from the recipe's (a generic recipe has collapsed axes). ops: the names
+    of the cluster's ops for messages. Raises TooLarge for sizes that no memory holds.
     """
     from habana_tf._native import _bridge
 
@@ -176,9 +176,9 @@ def bind(
     checks = _bound_checks(recipe, numbers, ops)
     fatal = bool(checks) and settings.HABANA_SIM_CHECK_INDICES.get() == "error"
     bound_to = [*numbers, *(n for shape in shapes or () for n in (-len(shape), *shape))]
-    if checks:  # programs that say something else are others
+    if checks:  # other messages are another program
         bound_to += [fatal, zlib.crc32("\0".join(what for *_, what in checks).encode())]
-    with _linking:  # linked twice, the first code would be unmapped under the program that has its addresses
+    with _linking:  # linked twice, the first code would be unmapped while a program uses its addresses
         if recipe.data is None:
             functions = {call.function for call in recipe.calls if call.function}
             if recipe.loaded is None and functions:
@@ -224,7 +224,7 @@ def bind(
 
 
 def _bound_checks(recipe: Recipe, numbers: list[int], ops: Sequence[str]) -> list[tuple[int, bool, int, str]]:
-    """(buffer, whether its type has a sign, bound, what the index is) of the checks, where there are indices."""
+    """(buffer, whether its type is signed, bound, description) of the checks of at least one index."""
     found = []
     for x in recipe.checks:
         if ext.evaluate(x.check.count, numbers):
@@ -235,7 +235,7 @@ def _bound_checks(recipe: Recipe, numbers: list[int], ops: Sequence[str]) -> lis
 
 
 def _custom(call: CustomCall) -> tuple[object, ...]:
-    """As the runtime takes it. Raises LibraryError where its library is not loaded."""
+    """A custom call in the runtime's form. Raises LibraryError if its library is not loaded."""
     spec = call.spec
     attrs = []
     for name, kind, values in spec.attrs:

@@ -1,10 +1,9 @@
-"""Whether what describes a recipe's code can be true of its cluster: asked before a stored recipe runs.
+"""Validates a stored recipe before it runs: its plan must be consistent with itself and with the cluster.
 
-A digest says that a recipe is as it was written, not that it was written well. Machine code cannot be proved safe, but
-what stands around it can be compared: with the inputs and outputs of the cluster, and with itself. A buffer has the
-bytes of its tensor, an output is written, a call names functions of the code, buffers that are alive and no more work
-items than its buffers have bytes, a loop ends. What depends on symbolic sizes is checked again, in numbers, when the
-recipe is bound (`Program::Validate` in kernels/runtime/program_checks.cc).
+A digest detects corruption, not a wrong recipe. Machine code cannot be verified, but the plan can: buffers have the
+sizes of their tensors, outputs are written, calls name existing functions, live buffers and no more work items than
+their buffers have bytes, and loops end. Symbolic sizes are checked again as numbers when the recipe is bound
+(`Program::Validate` in kernels/runtime/program_checks.cc).
 """
 
 from __future__ import annotations
@@ -20,21 +19,21 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 
 _LIVE = (Kind.INPUT, Kind.OUTPUT, Kind.WORKSPACE)
-"""Buffers that say which calls work on them."""
+"""Kinds of buffers with live ranges."""
 
 _MOST_ITEMS = 1 << 40
-"""Work items of a call: each writes a byte at least, and no card has a terabyte."""
+"""The most work items of a call: each writes a byte at least, and no card has a terabyte."""
 
 Tensor = tuple[DType, Sequence[Extent] | None]
-"""An element type, and a shape where it is known."""
+"""An element type, and a shape if it is known."""
 
 
 class RecipeError(ValueError):
-    """A recipe that does not fit its cluster, or itself."""
+    """A recipe that is inconsistent with its cluster or with itself."""
 
 
 def check(recipe: Recipe, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
-    """Raises RecipeError for a recipe that cannot be one of a cluster that takes and gives these."""
+    """Raises RecipeError for a recipe that cannot be of a cluster with these inputs and outputs."""
     for wrong in _wrong(recipe, inputs, outputs):
         raise RecipeError(wrong)
 
@@ -118,7 +117,7 @@ def _wrong_loop(recipe: Recipe, loop: LoopCalls) -> str | None:
     for now, then, source, target in loop.carried:
         if not (0 <= now < count and 0 <= then < count and 0 <= source < count and -1 <= target < count):
             return "carries what is not there"
-    # What does not move would be done again and again, without end where the number is huge.
+    # Blocks that all use the same memory would only repeat work, endlessly if their number is huge.
     if loop.blocks > 1 and all(block == 0 for *_, block in loop.windows):
         return f"has {loop.blocks} blocks of the same memory"
     return None

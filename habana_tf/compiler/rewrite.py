@@ -1,9 +1,9 @@
-"""Rewrites of a program before it is scheduled.
+"""Rewrites a program before scheduling.
 
-`finish_outputs` gives every output a node of its own (an output that is an input, or stands twice, becomes a copy),
-and takes what was reshaped for an output that is a reshape: it is the same bytes, and needs no copy.
+`finish_outputs` makes all outputs distinct computed nodes (an output that is an input, or a repeated one, becomes a
+copy), and drops final reshapes, which do not change memory.
 
-`as_loops` (products_to_reductions.py) makes reductions of products per example over strides known at run time only.
+`as_loops` (products_to_reductions.py) turns batched products with symbolic strides into reductions.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from habana_tf.ir.primitives import Node, Op, Program, with_sources
 
 
 def rewrite(program: Program) -> Program:
+    """The program as the scheduler expects it."""
     return rebuild(finish_outputs(program), as_loops)
 
 
 def finish_outputs(program: Program) -> Program:
+    """Makes the outputs distinct computed nodes; see the module's docstring."""
     outputs: list[Node] = []
     for whole in program.outputs:
         node = whole

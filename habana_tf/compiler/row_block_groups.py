@@ -1,4 +1,4 @@
-"""Finds the groups of products that `row_blocks` makes loops of, and how each of their values is cut."""
+"""Finds the groups of products that `row_blocks` turns into loops, and how their values are cut into blocks."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from habana_tf.compiler.costs import (
 from habana_tf.ir.primitives import Node, Op, Program, users_of
 
 Cuts = tuple[int | None, ...]
-"""The axes of a node that are cut: for each axis of blocks which of its axes that is, and for the rows; None where it
-is the same for all."""
+"""The axes of a node that are cut: one for each batch axis, then the row axis; None if the node lacks the axis."""
 At = tuple[Node, Cuts]
-"""A node cut in blocks."""
+"""A node and how it is cut into blocks."""
 
 _INLINE = frozenset({Op.MAP, Op.EXPAND, Op.RESHAPE, Op.PERMUTE, Op.REDUCE})
 
 
 @dataclass(eq=False)
 class Group:
-    """ends: products that one loop makes, each with the number of the operand that is wide, and its cuts. order: what
-    is needed for them, each after what it is made of, and of which cut nodes. inputs: those of them that are given.
-    leaves: what a later group is given of it, with its cuts: reductions over rows, and wide operands of ends that are
-    not too large. after: the groups that give it such. Blocks of a group and of one that gives it such have as many
-    rows, unless a later group made one of them smaller: then what is given is rearranged.
+    """Products that one loop computes.
 
-    batch: sizes of the axes of blocks. rows: how many there are, and `block` of them are made at a time. columns: wide
-    values in a row.
+    ends: the products, each with the number of its wide operand and that operand's cuts. order: the blocks that they
+    need with their sources, in topological order. inputs: the blocks that are computed before the loop. leaves: blocks
+    that later groups use, with their cuts: reductions over rows, and wide operands of ends that are not too large.
+    after: the groups whose leaves it uses. Such groups have blocks of equally many rows, unless a later group reduced
+    one: then the values are rearranged.
+
+    batch: sizes of the batch axes. rows: their number, `block` of which are an iteration. columns: wide values per row.
     """
 
     batch: tuple[int, ...]
@@ -49,12 +49,12 @@ class Group:
     after: list[Group] = field(default_factory=list)
 
     def sources(self) -> list[Node]:
-        """The nodes that the loop is given, in order of first use."""
+        """The nodes that are computed before the loop, in order of first use."""
         operands = [end.src[1 - wide] for end, (wide, _) in self.ends.items()]
         return list(dict.fromkeys([*(node for node, _ in self.inputs), *operands]))
 
     def end_cuts(self, end: Node) -> tuple[Cuts, Cuts]:
-        """How the other operand of an end is cut, and its result."""
+        """The cuts of an end's other operand, and of its result."""
         wide, cuts = self.ends[end]
         spec = end.arg
         own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
@@ -62,7 +62,7 @@ class Group:
         return _places(other, labels), _places(spec.out, labels)
 
     def products(self) -> int:
-        """The wide products that it computes."""
+        """The number of wide products that it computes."""
         return sum(node.op is Op.CONTRACT for node, _ in self.order)
 
 
@@ -71,14 +71,14 @@ def _places(axes: Sequence[int], labels: Sequence[int | None]) -> Cuts:
 
 
 def groups(program: Program) -> list[Group]:
-    """The groups of a program; none where a wide value has to be in memory anyway."""
+    """The groups of a program, without those whose wide values must be in memory anyway."""
     nodes = program.nodes()
     wide = _wide(nodes)
     if not wide:
         return []
     found = _Search(nodes, wide).groups()
     users = users_of(nodes)
-    while True:  # without a group others may have to leave what they share with it in memory
+    while True:  # dropping a group may force values that it shares with others into memory
         ends = {end for group in found for end in group.ends}
         read = (n for n in wide if any(u not in wide and u not in ends for u in users.get(n, ())))
         kept = {*read, *(n for n in program.outputs if n in wide)}
@@ -93,7 +93,7 @@ def groups(program: Program) -> list[Group]:
 
 
 def _wide(nodes: Sequence[Node]) -> dict[Node, None]:
-    """The wide products, and what is computed of them without another product."""
+    """The wide products, and the values computed from them without another product."""
     found: dict[Node, None] = {}
     for n in nodes:
         if n.op is Op.CONTRACT:
@@ -112,14 +112,14 @@ def _is_wide(n: Node) -> bool:
 
 
 class _Search:
-    """Looks for groups among the ends of a program."""
+    """The search for groups among the ends of a program."""
 
     def __init__(self, nodes: Sequence[Node], wide: dict[Node, None]) -> None:
         self._wide = wide
         self._ends = [n for n in nodes if n.op is Op.CONTRACT and n not in wide and sum(s in wide for s in n.src) == 1]
         numbers = {n: 1 << k for k, n in enumerate(self._ends)}
         self._before: dict[Node, int] = {}
-        """The ends that a node needs, and whether it is one, as bits."""
+        """The ends that a node depends on, itself included, as bits."""
         for n in nodes:
             bits = numbers.get(n, 0)
             for s in n.src:
@@ -127,7 +127,7 @@ class _Search:
             self._before[n] = bits
         self._bit = numbers
         self._left: dict[At, Group] = {}
-        """What a group may leave for later ones, by the group that computes it first."""
+        """The group that computes each possible leaf first."""
         self._found: list[Group] = []
 
     def groups(self) -> list[Group]:
@@ -147,7 +147,7 @@ class _Search:
         return self._found
 
     def _group(self, end: Node) -> Group | None:
-        """A group of an end with rows, if there is one."""
+        """The group of an end that has rows, if there is one."""
         wide = 0 if end.src[0] in self._wide else 1
         spec = end.arg
         own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
@@ -167,7 +167,7 @@ class _Search:
         return None
 
     def _hand_over(self, group: Group) -> None:
-        """Has earlier groups leave what this one is given, and remembers what it may leave itself."""
+        """Adds the inputs of a group to earlier groups' leaves, and registers its own possible leaves."""
         for earlier in group.after:
             earlier.block = group.block = min(earlier.block, group.block)
         for at in group.inputs:
@@ -182,7 +182,7 @@ class _Search:
                 self._left[node, cuts] = group
 
     def _joins(self, group: Group, end: Node) -> bool:
-        """Takes an end into a group, if that makes what it needs and neither needs the other."""
+        """Adds an end to a group, if the group computes its wide operand and their ends are independent."""
         wide = 0 if end.src[0] in self._wide else 1
         cuts = next((cuts for node, cuts in (*group.order, *group.inputs) if node is end.src[wide]), None)
         if cuts is None or any(
@@ -203,7 +203,7 @@ class _Search:
         return True
 
     def _follow(self, group: Group, end: Node, start: At) -> bool:
-        """Follows a wide node back to what it is made of. Whether all of that can be cut."""
+        """Adds all that a wide node depends on to a group. Whether all of it can be cut."""
         stack: list[tuple[At, tuple[At, ...] | None]] = [(start, None)]
         cut: dict[Node, Cuts] = {}
         while stack:
@@ -234,12 +234,12 @@ class _Search:
         return True
 
     def _is_before(self, group: Group, end: Node) -> bool:
-        """Whether no end of a group needs this one."""
+        """Whether no end of a group depends on this one."""
         return not any(self._before[other] & self._bit[end] for other in group.ends)
 
     def _can_run(self, group: Group) -> bool:
-        """Whether no group that this one needs, be it by way of others, needs this one: a loop is made as a whole, and
-        one of its ends may be made of another loop's, whose other end is made of this one's."""
+        """Whether a group depends on no group that depends on it, also indirectly: a loop runs as a whole, so different
+        ends of two loops must not depend on each other in both directions."""
         waiting, seen = [group], {group}
         while waiting:
             one = waiting.pop()
@@ -257,7 +257,7 @@ class _Search:
         return True
 
     def _is_given(self, group: Group, at: At) -> bool:
-        """Whether a node is made before the loop: what is not wide, unless it is computed for each row and column."""
+        """Whether a node is computed before the loop: it is not wide, nor computed per row and column."""
         node, cuts = at
         if node in self._wide or _is_number(node):
             return False
@@ -268,14 +268,14 @@ class _Search:
 
 
 def _is_number(node: Node) -> bool:
-    """Whether it is a number that is known, perhaps repeated."""
+    """Whether it is a constant scalar, perhaps broadcast."""
     while node.op in (Op.EXPAND, Op.RESHAPE):
         (node,) = node.src
     return node.op is Op.CONST and node.rank == 0
 
 
 def _rows_of_block(group: Group) -> int:
-    """How many rows are made at a time: as many as fit, and in whole vectors if that can be."""
+    """The rows of an iteration: as many as fit, whole vectors of them if possible."""
     most = max(SCORES_ROWS, SCORES_BLOCK_BYTES // (4 * group.columns * (1 + group.products())))
     fitting = [n for n in range(1, min(most, group.rows) + 1) if group.rows % n == 0]
     return max(fitting, key=lambda n: (n % SCORES_ROWS == 0, n))
@@ -287,7 +287,7 @@ def _is_small(group: Group, node: Node) -> bool:
 
 
 def _give(group: Group, at: At) -> bool:
-    """Makes it an input, if it can be."""
+    """Makes a block an input of the group, if possible."""
     good = _can_be_given(at)
     if good:
         group.inputs[at] = None
@@ -303,7 +303,7 @@ def _can_be_given(at: At) -> bool:
 
 
 def _fits(group: Group, end: Node, wide: int, cuts: Cuts) -> bool:
-    """Takes an end in, if its other operand can be given and its result has more than one row."""
+    """Adds an end to a group, if its other operand can be an input and its result has more than one row."""
     group.ends[end] = wide, cuts
     other, result = group.end_cuts(end)
     good = _can_be_given((end.src[1 - wide], other)) and (
@@ -315,7 +315,7 @@ def _fits(group: Group, end: Node, wide: int, cuts: Cuts) -> bool:
 
 
 def _sources(node: Node, cuts: Cuts) -> list[At] | None:
-    """What a node that is cut is made of; None where that cannot be told."""
+    """The blocks that a block depends on; None if they cannot be determined."""
     if node.op is Op.MAP:
         return [(s, cuts) for s in node.src]
     if node.op is Op.CONST:
@@ -345,7 +345,7 @@ def _sources(node: Node, cuts: Cuts) -> list[At] | None:
 
 
 def _same_axis(a: Node, p: int, b: Node, q: int) -> bool:
-    """Whether axis p of a tensor is axis q of its reshape."""
+    """Whether axis p of a tensor corresponds to axis q of its reshape."""
     return a.shape[p] == b.shape[q] and math.prod(_sizes(a)[:p]) == math.prod(_sizes(b)[:q])
 
 

@@ -1,12 +1,12 @@
-"""The loop that makes a group of ends (see `row_blocks`), and what goes in and comes out of it.
+"""Builds the LOOP of a group of products (see `row_blocks`), its inputs and its outputs.
 
-    given, with rows          one block of rows per iteration: [iterations, blocks * rows, ...]
-    given, without            the same in all iterations, of each block or of all
-    an end with rows          a block of rows per iteration
-    an end that sums them     carried from one iteration to the next, in fp32; it begins as zeros
+    input with rows           sliced: a block of rows per iteration, [iterations, blocks * rows, ...]
+    input without rows        invariant, of each block or shared by all
+    an end with rows          stacked: a block of rows per iteration
+    an end that sums rows     carried, in fp32, with the initial value 0
 
-Blocks follow each other in memory (see `primitives.Loop`), so what is given is turned that way before: q, k and v with
-heads before positions. They are small beside the scores.
+Blocks are contiguous in memory (see `primitives.Loop`), so inputs are permuted before: q, k and v with heads before
+positions. They are small compared with the scores.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from dataclasses import replace
 from habana_tf.compiler.row_block_groups import At, Cuts, Group
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program, whole
+from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program, whole, with_sources
 
 
 class RowLoop:
-    """Builds loops; nodes that several of them are given are made once."""
+    """Builds loops; shares nodes that are inputs of several loops."""
 
     def __init__(self) -> None:
         self._b = Builder()
         self._left: dict[tuple[At, int], Node] = {}
-        """What a loop left for later ones, by the rows of its blocks: one row per iteration, with blocks in order."""
+        """Leaves of loops for later ones, by the rows of a block: a row per iteration, blocks in order."""
 
     def build(self, group: Group, made: Mapping[Node, Node]) -> dict[Node, Node]:
-        """What stands for each end of a group. made: what stands for what the loop is given."""
+        """The new nodes of a group's ends. made: the new nodes of its inputs."""
         rows = group.block
         body = _Body(group, rows)
         heads, trips = math.prod(group.batch), group.rows // rows
@@ -65,11 +65,11 @@ class RowLoop:
         }
 
     def _turned(self, x: Node, cuts: Cuts, order: Sequence[int], group: Group, inner: Node, trips: int) -> Node:
-        """A tensor as the loop is given it."""
+        """A tensor in the layout of the loop's input."""
         b = self._b
         heads = any(axis is not None for axis in cuts[:-1])
         sizes = [n if isinstance(n, int) else 0 for n in x.shape]
-        if heads:  # an axis of blocks that it has not
+        if heads:  # broadcast over missing batch axes
             missing = [k for k, axis in enumerate(cuts[:-1]) if axis is None]
             lead = [group.batch[k] for k in missing]
             x = b.expand(b.reshape(x, (*[1] * len(lead), *sizes)), (*lead, *sizes))
@@ -88,7 +88,7 @@ class RowLoop:
         return b.reshape(b.permute(x, [row, *moved]), (trips, *shape))
 
     def _returned(self, node: Node, group: Group, result: Node, rows: int, has_rows: bool) -> Node:
-        """What the loop leaves, as the rest of the program reads it."""
+        """A result of the loop in the layout of the program."""
         b = self._b
         is_end = node in group.ends
         cuts = group.end_cuts(node)[1] if is_end else group.leaves[node]
@@ -108,9 +108,9 @@ class RowLoop:
 
 
 class _Body:
-    """The body of the loop: one block, with rows as the last axis of what is wide.
+    """Builds the body of the loop: one block, with rows as the last axis of wide values.
 
-    given: its inputs, by what they are a block of and the order of axes in which they are given.
+    given: its inputs, by block and order of axes.
     """
 
     def __init__(self, group: Group, rows: int) -> None:
@@ -127,11 +127,11 @@ class _Body:
         return self._group.end_cuts(end)[1][-1] is not None
 
     def value(self, at: At) -> Node:
-        """A value that is computed, with rows last."""
+        """A computed value, rows last."""
         return self._made[at]
 
     def product(self, end: Node, dtype: DType | None = None) -> Node:
-        """An end: what is wide times its other operand."""
+        """An end: the product of its wide and its other operand."""
         wide, cuts = self._group.ends[end]
         other, _ = self._group.end_cuts(end)
         self.b.origin = end.origin
@@ -145,7 +145,7 @@ class _Body:
         return self.b.contract(*pair, Contraction(a, b, spec.out, spec.accumulator), dtype or end.dtype)
 
     def sums(self, end: Node) -> tuple[Node, Node]:
-        """An end that sums over rows: what an iteration begins with, and what it leaves."""
+        """An end that sums over rows: its carried value before and after an iteration."""
         more = self.product(end, DType.F32)
         start = self.b.input(more.shape, DType.F32)
         return start, self.b.map("add", start, more)
@@ -172,18 +172,18 @@ class _Body:
                 spec: Contraction = node.arg
                 x, y = (self._as_it_lies(s) for s in sources)
                 out = tuple(spec.out[k] for k in order)
-                # Rounded wherever it is made: with what a row came to from other scores, probabilities would not add up
+                # Rounded wherever it is recomputed: with sums of differently rounded scores, probabilities are wrong
                 sums = b.contract(x, y, Contraction(spec.a, spec.b, out, spec.accumulator), DType.F32)
                 return b.cast(sums, node.dtype)
         assert node.op is Op.CONST
         return b._node(Op.CONST, (), (), node.dtype, node.arg)
 
     def _as_it_lies(self, at: At) -> Node:
-        """What a product is given, its axes in the order of the program."""
+        """An operand of a product, its axes in the program's order."""
         return self._input(at, tuple(range(at[0].rank)))
 
     def _turned(self, at: At, order: Sequence[int]) -> Node:
-        """A value with its axes in an order."""
+        """A value with its axes in the given order."""
         if at in self._made:
             x, have = self._made[at], in_order(*at)
         elif at in self._read:
@@ -208,17 +208,16 @@ class _Body:
 
 
 def in_order(node: Node, cuts: Cuts) -> tuple[int, ...]:
-    """The axes of a node as they follow each other in a block: rows come last."""
+    """The order of a node's axes within a block: rows last."""
     row = cuts[-1]
     rest = [k for k in range(node.rank) if k != row]
     return tuple(rest if row is None else [*rest, row])
 
 
 def _with_inputs(outputs: Sequence[Node], inputs: Sequence[Node]) -> Program:
-    """A program with its inputs in another order."""
+    """The program of some outputs with its inputs in a given order."""
     numbered = {n: replace(n, arg=k) for k, n in enumerate(inputs)}
     made: dict[Node, Node] = {}
     for node in Program(list(inputs), list(outputs)).nodes():
-        src = tuple(made[s] for s in node.src)
-        made[node] = numbered[node] if node in numbered else replace(node, src=src)
+        made[node] = numbered[node] if node in numbered else with_sources(node, tuple(made[s] for s in node.src))
     return Program([numbered[n] for n in inputs], [made[n] for n in outputs])

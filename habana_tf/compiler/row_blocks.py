@@ -1,25 +1,25 @@
-"""Makes attention block by block, so that its scores stay in the cache and memory grows linearly with the sequence.
+"""Blocked attention (as in FlashAttention): loops over blocks of query rows, so that scores stay in the cache and
+memory grows linearly with the sequence.
 
     s[b,h,t,u] = q k^T;  p = softmax(s);  o = p v                 tensors over t and u go through memory several times
-    ->  loop over blocks of t, for each b and h by itself:        a block of them is some hundred KB of workspace
+    ->  loop over blocks of t, separately for each b and h:       their blocks are some hundred KB of workspace
             s[u,32] = k q[32]^T;  p = softmax(s);  o[32] = p^T v
 
-A product is *wide* if its result is larger than a cache and than what it is made of. All that is computed of it point
-by point and row by row is wide too, up to products that sum over one of its axes: those are the *ends*, whose results
-are small again. Ends that no other end of the group needs are one loop (`Op.LOOP`): the forward pass is one, with the
-output for its end, and the backward pass another with the gradients of q, k and v. What a row comes to (its maximum,
-its sum) is handed from the first to the second, and the probabilities, which are what ends multiply, up to a size.
-Beyond it the backward pass makes scores and probabilities once more, from q, k and these sums, and nothing wide lives
-from one pass to the other.
+A product is *wide* if its result exceeds a cache and is larger than its operands. Values computed from it elementwise
+or by reductions over rows are wide, too, up to products that sum over one of its axes: the *ends*, whose results are
+small again. Independent ends form one loop (`Op.LOOP`): the forward pass is one, with the output as its end, and the
+backward pass another, with the gradients of q, k and v. The first loop leaves row statistics (maximum, sum) for the
+second, and the probabilities, which the ends multiply, up to a size. Beyond it the backward pass recomputes scores and
+probabilities from q, k and the row statistics, so that no wide value is live between the passes.
 
-    blocks       the axes that all tensors have in common (batch and heads): work items, as in `loop_blocks`
-    iterations   the rows, some at a time. An end with rows leaves them; one that sums over rows carries its sum
+    blocks       the batch axes of all tensors (batch and heads): work items, as in `loop_blocks`
+    iterations   blocks of rows. Ends with rows are stacked, ends that sum over rows are carried
 
-Within a block rows come last: vectors run along rows, so that reductions over a row are vectors of results, products
-read k and v as they lie, and pack only the few rows of q.
+Within a block rows are the last axis and are vectorized: reductions over a row give vectors of results, products read k
+and v in place and pack only the few rows of q.
 
-Left as it is: wide values that leave the program or that anybody else reads, wide tensors of random words (dropout),
-and what has too few heads to share among threads. How much is done at a time depends on shapes only.
+Not converted: wide values that are outputs or have other users, wide random tensors (dropout), and groups of too few
+heads for several threads. Block sizes depend on shapes only.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def in_row_blocks(program: Program) -> Program:
 
 
 class _Rebuilt:
-    """Nodes anew, with loops in the place of ends."""
+    """Rebuilds a graph with loops instead of ends."""
 
     def __init__(self, loops: Mapping[Node, Group]) -> None:
         self._loops = loops

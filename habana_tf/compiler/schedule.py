@@ -1,9 +1,9 @@
-"""The schedule of a program: kept values, kernels, and their order.
+"""Scheduling: which values are materialized, the kernels that compute them, and their order.
 
-    keep     every node is either *kept* (has a buffer) or *inlined* (recomputed wherever it is read)
+    keep     every node is *kept* (has a buffer) or *inlined* (recomputed where it is used)
     kernels  one kernel per kept node that must be computed
-    fuse     kernels over one domain become one; elementwise work behind a contraction becomes its epilogue
-    order    topological, in the order of the program
+    fuse     kernels over the same domain become one; elementwise work after a contraction becomes its epilogue
+    order    topological, close to the program's
 
 Invariant: the result depends on the program alone.
 """
@@ -28,13 +28,13 @@ from habana_tf.ir.primitives import Custom, Loop, Node, Op, Program, beside
 
 @dataclass
 class Schedule:
-    """kernels in the order of their calls; kept: the nodes with a buffer."""
+    """kernels: in execution order; kept: the nodes with buffers."""
 
     kernels: list[Body]
     kept: set[Node]
 
     def flat(self) -> Iterator[Body]:
-        """The kernels with those of loops in the place of the loops."""
+        """The kernels, with those in loops instead of the loops."""
         for kernel in self.kernels:
             if isinstance(kernel, Repeated):
                 yield from kernel.plan.flat()
@@ -44,10 +44,10 @@ class Schedule:
 
 @dataclass(frozen=True, eq=False)
 class Repeated(Body):
-    """A loop: the kernels of its body, made in every iteration.
+    """A LOOP: the schedule of its body.
 
-    sources: what it is given, in the order of the inputs of `program`, its body after `rewrite`; results: its outputs
-    that are in the schedule, by number.
+    program: the body after `rewrite`. sources: its operands, in the order of the program's inputs. results: its used
+    outputs, by number.
     """
 
     loop: Loop = field(kw_only=True)
@@ -67,7 +67,7 @@ class Repeated(Body):
 
 @dataclass(frozen=True, eq=False)
 class Foreign(Body):
-    """A kernel in C, the core's. results: its outputs that are in the schedule, by number."""
+    """A custom kernel in C, its core. results: its used outputs, by number."""
 
     results: dict[int, Node] = field(kw_only=True)
 
@@ -92,7 +92,7 @@ def _foreign(node: Node, nodes: list[Node]) -> Foreign:
 
 
 def _mark_steady(plan: Schedule, shared: set[Node]) -> None:
-    """Says of the products of a loop which of their operands all iterations share."""
+    """Marks the loop-invariant operands of a loop's contractions."""
     for k, kernel in enumerate(plan.kernels):
         steady = tuple(v.base in shared for v in kernel.operands)
         if any(steady):
@@ -100,7 +100,7 @@ def _mark_steady(plan: Schedule, shared: set[Node]) -> None:
 
 
 def _mark_overwritten(plan: Schedule, updates: dict[Node, Node]) -> None:
-    """Says of the kernels that make new values of variables which old ones they need behind these."""
+    """Marks the old values of variables that kernels still use after overwriting them."""
     for k, kernel in enumerate(plan.kernels):
         both = ((old, updates[old]) for old in kernel.reads if old in updates)
         needed = tuple(old for old, new in both if overwrites(kernel, old, new) and needed_behind(kernel, old, new))
@@ -109,7 +109,7 @@ def _mark_overwritten(plan: Schedule, updates: dict[Node, Node]) -> None:
 
 
 def _repeated(node: Node, nodes: list[Node]) -> Repeated:
-    """The loop of a LOOP node, with all of its outputs."""
+    """Schedules a LOOP, with all of its outputs."""
     loop = node.arg[0]
     program = rewrite(loop.body)
     results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
@@ -120,8 +120,7 @@ def _repeated(node: Node, nodes: list[Node]) -> Repeated:
 
 
 def schedule(program: Program, cached: bool = False) -> Schedule:
-    """The kernels of a program (after `rewrite`). Raises Unfit when a value cannot be told at a point. cached: see
-    `keep`."""
+    """Schedules a program (after `rewrite`). Raises Unfit if an index cannot be computed. cached: see `keep`."""
     nodes = program.nodes()
     operands: dict[Node, tuple[View, View]] = {}
     kept = keep(program, nodes, operands, cached)

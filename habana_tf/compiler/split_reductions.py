@@ -1,13 +1,11 @@
-"""Makes two kernels of a reduction with few results over much data, so that all threads work on it and sums stay short.
+"""Splits large reductions with few results into two kernels, partial sums and their sum, for parallelism and accuracy.
 
     sum [64,26,26,32] -> [32]      becomes      sum [64,26,26,32] -> [64,32],  sum [64,32] -> [32]
     sum [16,40,40,32] -> [32]      becomes      sum [16,4,10,40,32] -> [16,4,32],  sum [16,4,32] -> [32]
 
-This is done when kernels have been fused: until then a reduction runs over the domain of the values it reduces, and
-whoever makes these may take it in.
+It runs after fusion: until then a reduction runs over the domain of its operand and can be fused with its producer.
 
-The split depends on shapes only. Of symbolic extents the nominal size counts, and it is along an axis whose size is a
-number.
+The split depends on shapes only, nominal ones for symbolic extents, and is along axes of constant size.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from habana_tf.ir.primitives import Node, Op
 
 
 def split(body: Body) -> list[Body]:
-    """A body, or that of its parts and that of their sums."""
+    """The body, or the two of partial reductions and of their combination."""
     domain, kinds = body.domain, {r.node.arg[0] for r in body.reductions}
     if not body.is_loop or not kinds or any(r.is_arg for r in body.reductions):
         return [body]
@@ -53,12 +51,12 @@ def split(body: Body) -> list[Body]:
 
 
 def _beside(n: Extent) -> bool:
-    """Whether the points of an axis may all have their sums in registers of one work item, as a filter's taps have."""
+    """Whether a work item can hold the sums of all of an axis' points in registers, as those of a filter's taps."""
     return isinstance(n, int) and n <= SPLIT_FEW_POINTS
 
 
 def _cut(body: Body, cuts: Mapping[int, int]) -> list[Body]:
-    """A body over parts of some axes, and the one that adds their sums up. cuts: axes, and into how many parts."""
+    """The partial and the combining body. cuts: the number of parts per axis."""
     wide: list[Extent] = []
     inner, parts = [], []
     places: dict[ext.Atom, Extent] = {}

@@ -1,14 +1,14 @@
-"""Which results are written to memory past the caches (x86: non-temporal stores).
+"""Non-temporal stores: chooses the results that are written to memory past the caches.
 
-A plain store reads a line of memory before it changes it, and puts out of the caches what was there. For a result that
-the next kernel finds there that is right. One that is larger than they are has gone to memory by then, and the reading
-was for nothing: a third of what an addition of two tensors moves.
+A normal store first reads the cache line and evicts others, which pays if the next kernel finds the result in a cache.
+A result larger than the caches is evicted before its use, and the read was wasted: a third of the traffic of an
+addition of two tensors.
 
-    add 2 x 37 MB to 37 MB       4.0 ms with plain stores, 2.7 ms past the caches     (Zen 4, 32 MB of third-level
-    the same of 12 MB            1.2 ms                    0.6 ms                      cache, two threads)
+    add 2 x 37 MB to 37 MB       4.0 ms with normal stores, 2.7 ms past the caches     (Zen 4, 32 MB of third-level
+    the same of 12 MB            1.2 ms                     0.6 ms                      cache, two threads)
 
-Not so written: new values of variables, whose lines the kernel has read already; what another kernel works on after it
-in the same memory (scatters); results of kernels in a loop, which lie wherever the iteration's part of a list begins.
+Not for new values of variables, whose lines the kernel has read already; for memory that a following kernel updates
+(scatters); nor for kernels in loops, whose results may be unaligned parts of a buffer.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from habana_tf.ir.primitives import Node, Op, Program
 
 
 def mark_streamed(plan: Schedule, program: Program, target: Target) -> None:
-    """Says of the kernels which of their results to write past the caches (`Body.streamed`)."""
+    """Sets `Body.streamed` of a schedule's kernels."""
     if not target.stores_past_caches:
         return
     updated = {program.outputs[new] for _, new in program.updates}

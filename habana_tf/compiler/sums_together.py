@@ -1,8 +1,7 @@
-"""Which sums over all rows of tensors one loop could take in one pass, and what each of them reads.
+"""Finds column sums that could be computed by the same loop, and the tensors that each reads.
 
-Batch norm's gradient has two: of dy, and of dy times what x is away from its mean. A loop reads dy once for both. If
-the second one needs that loop anyway, because of x, nothing is gained when the first one is taken elsewhere (see
-`fuse`).
+Batch norm's gradient has two: of dy, and of dy * (x - mean). A loop reads dy once for both. The second one needs a
+loop, because of x, so fusing the first one into the producer of dy saves nothing (see `fuse`).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from habana_tf.ir.primitives import Node, Op, Shape
 
 
 class SumsTogether:
-    """The sums over all axes but the last of a program's nodes, sources first."""
+    """The sums over all axes but the last in a program. nodes: sources first."""
 
     def __init__(self, nodes: Sequence[Node], kept: set[Node]) -> None:
         self._kept = kept
@@ -33,8 +32,7 @@ class SumsTogether:
                 self._alike.setdefault(n.src[0].shape, []).append(n)
 
     def beside(self, node: Node) -> list[frozenset[Node]]:
-        """For each other sum that neither waits for this one nor this one for it: the tensors of the size of its terms
-        that it reads."""
+        """For each other, independent sum over the same shape: the tensors of about that size that it reads."""
         if node not in self._bits:
             return []
         return [

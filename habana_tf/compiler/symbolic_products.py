@@ -22,6 +22,7 @@ from habana_tf.compiler.contraction_operands import has_code, labels_of, read, s
 from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
 from habana_tf.compiler.products_to_reductions import as_reduction, per_example
 from habana_tf.compiler.rewrite import rebuild
+from habana_tf.compiler.walked_products import register_tile
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder

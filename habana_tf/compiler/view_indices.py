@@ -1,6 +1,4 @@
-"""Indices, of a reshape above all: which element of its source an element is. Of the other views see
-`primitive_classes.py`.
-"""
+"""Index arithmetic of reshapes: the source index of an element. `primitive_classes.py` has the other views."""
 
 from __future__ import annotations
 
@@ -14,12 +12,12 @@ Index = tuple[Extent, ...]
 
 
 class Unfit(Exception):
-    """A node whose form the code generator cannot take; the cluster is then interpreted. Says which and why."""
+    """A node that the code generator does not support; the cluster is interpreted. The message says which and why."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """The condition 0 <= value < stop, and value divisible by `step` (a pad's interior)."""
+    """The condition 0 <= value < stop and value % step == 0 (for a pad's interior)."""
 
     value: Extent
     stop: Extent
@@ -29,8 +27,7 @@ class Range:
 def reshape_index(index: Index, shape: tuple[Extent, ...], source: tuple[Extent, ...]) -> Index:
     """The index in `source` of element `index` of its reshape to `shape`.
 
-    Works on the smallest groups of axes with equal element counts, so that axes which the reshape leaves alone
-    stay simple.
+    Works on the smallest groups of axes with equal element counts, so that unchanged axes keep simple indices.
     """
     if 0 in shape:
         return (0,) * len(source)
@@ -78,7 +75,8 @@ def reshape_index(index: Index, shape: tuple[Extent, ...], source: tuple[Extent,
 
 
 def in_memory_order(reshape: Node) -> bool:
-    """Whether a reshape's elements can only be told by their place in memory: its source must then be kept there."""
+    """Whether a reshape's index arithmetic is unknown, so that its source must be in memory and is addressed by
+    offset."""
     source = reshape.src[0].shape
     if all(isinstance(n, int) for n in (*reshape.shape, *source)):
         return False
