@@ -132,14 +132,7 @@ std::vector<nb::bytes> BytesList(const std::vector<std::string>& texts) {
   return list;
 }
 
-}  // namespace
-}  // namespace habana
-
-NB_MODULE(_bridge, m) {
-  using namespace habana;  // the module body is a list of the names above
-  nb::set_leak_warnings(false);
-  m.doc() = "Calls between Python and habana_tf's native runtime.";
-
+void DefinePrograms(nb::module_& m) {
   nb::class_<OwnedProgram>(m, "Program", nb::is_weak_referenceable());
   using Shared = std::shared_ptr<RecipeData>;
   nb::class_<Shared>(m, "RecipeData")
@@ -181,7 +174,12 @@ NB_MODULE(_bridge, m) {
   m.def(
       "program_number", [](const OwnedProgram& owned) { return owned.program->number; }, nb::arg("program"));
   m.def("program_stats", &ProgramStats, nb::arg("program"));
-  m.def("forget_eager_context", &ForgetEagerContext);
+  m.def("forget_programs", &ForgetPrograms);
+  m.def("set_most_recipes", &SetMostRecipes, nb::arg("count"));
+  m.def("recipes_in_memory", &RecipeData::InMemory);
+}
+
+void DefineCounters(nb::module_& m) {
   m.def("set_threads", &SetThreads, nb::arg("n"));
   m.def("get_threads", &GetThreads);
   m.def("counters", &CounterValues);
@@ -194,52 +192,16 @@ NB_MODULE(_bridge, m) {
     const HostMemory host = ReadHostMemory();
     return std::make_tuple(host.total, host.available);
   });
+}
 
+void DefineHooks(nb::module_& m) {
   m.def("attach", &Attach, nb::arg("hooks"));
   m.def("withdraw", &Withdraw, nb::arg("timeout_seconds"));
   m.def("set_registrations", &Register, nb::arg("rows"));
   m.def("register_op", &RegisterLateOp, nb::arg("name"), nb::arg("inputs"), nb::arg("outputs"),
         nb::arg("attrs"), nb::arg("shapes"));
   m.def("register_kernels", &RegisterLateKernels, nb::arg("rows"));
-  m.def("forget_programs", &ForgetPrograms);
-  m.def("set_most_recipes", &SetMostRecipes, nb::arg("count"));
-  m.def("recipes_in_memory", &RecipeData::InMemory);
-  m.def(
-      "set_card",
-      [](const std::string& chip, const std::string& bus_id, int64_t hbm_bytes) {
-        SetCard({chip, bus_id, hbm_bytes});
-      },
-      nb::arg("chip"), nb::arg("bus_id"), nb::arg("hbm_bytes"));
-
-  m.def(
-      "arm_card",
-      [](int descriptor, const std::vector<int>& modules, const std::string& chip, int64_t hbm_bytes,
-         const std::string& command) { ArmCard({descriptor, modules, chip, command, hbm_bytes}); },
-      nb::arg("descriptor"), nb::arg("modules"), nb::arg("chip"), nb::arg("hbm_bytes"), nb::arg("command"));
-  m.def("claim_card", &ClaimCard);
-  m.def("held_card", &HeldCard);
-  m.def("kernel_shapes", KernelShapes);
-  m.def("kernel_number", KernelNumber);
-  m.def("kernel_run", KernelRun);
-  m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
-
-  m.def(
-      "make_exchange",
-      [](int size, const std::string& job, int task) {
-        int exchange = -1, descriptor = -1;
-        Check(MakeExchange(size, {job, task}, &exchange, &descriptor));
-        return std::pair(exchange, descriptor);
-      },
-      nb::arg("size"), nb::arg("job"), nb::arg("task"));
-  m.def(
-      "join_exchange",
-      [](const std::string& path, int rank, int size, const std::string& job, int task) {
-        int exchange = -1;
-        Check(JoinExchange(path, rank, size, {job, task}, &exchange));
-        return exchange;
-      },
-      nb::arg("path"), nb::arg("rank"), nb::arg("size"), nb::arg("job"), nb::arg("task"));
-
+  m.def("forget_eager_context", &ForgetEagerContext);
   nb::class_<ItemView>(m, "GraphItem")
       .def("nodes_to_preserve",
            [](const ItemView& view) {
@@ -258,4 +220,62 @@ NB_MODULE(_bridge, m) {
         Check(view.get().OutputProperties(node, &properties));
         return BytesList(properties);
       });
+}
+
+void DefineCard(nb::module_& m) {
+  m.def(
+      "set_card",
+      [](const std::string& chip, const std::string& bus_id, int64_t hbm_bytes) {
+        SetCard({chip, bus_id, hbm_bytes});
+      },
+      nb::arg("chip"), nb::arg("bus_id"), nb::arg("hbm_bytes"));
+
+  m.def(
+      "arm_card",
+      [](int descriptor, const std::vector<int>& modules, const std::string& chip, int64_t hbm_bytes,
+         const std::string& command) { ArmCard({descriptor, modules, chip, command, hbm_bytes}); },
+      nb::arg("descriptor"), nb::arg("modules"), nb::arg("chip"), nb::arg("hbm_bytes"), nb::arg("command"));
+  m.def("claim_card", &ClaimCard);
+  m.def("held_card", &HeldCard);
+  m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
+}
+
+void DefineKernelsInC(nb::module_& m) {
+  m.def("kernel_shapes", KernelShapes);
+  m.def("kernel_number", KernelNumber);
+  m.def("kernel_run", KernelRun);
+}
+
+void DefineExchange(nb::module_& m) {
+  m.def(
+      "make_exchange",
+      [](int size, const std::string& job, int task) {
+        int exchange = -1, descriptor = -1;
+        Check(MakeExchange(size, {job, task}, &exchange, &descriptor));
+        return std::pair(exchange, descriptor);
+      },
+      nb::arg("size"), nb::arg("job"), nb::arg("task"));
+  m.def(
+      "join_exchange",
+      [](const std::string& path, int rank, int size, const std::string& job, int task) {
+        int exchange = -1;
+        Check(JoinExchange(path, rank, size, {job, task}, &exchange));
+        return exchange;
+      },
+      nb::arg("path"), nb::arg("rank"), nb::arg("size"), nb::arg("job"), nb::arg("task"));
+}
+
+}  // namespace
+}  // namespace habana
+
+NB_MODULE(_bridge, m) {
+  using namespace habana;  // the module body is a list of the names above
+  nb::set_leak_warnings(false);
+  m.doc() = "Calls between Python and habana_tf's native runtime.";
+  DefinePrograms(m);
+  DefineCounters(m);
+  DefineHooks(m);
+  DefineCard(m);
+  DefineKernelsInC(m);
+  DefineExchange(m);
 }

@@ -31,6 +31,30 @@ void SetOutputs(Program* program, const std::vector<OutputTuple>& outputs,
   }
 }
 
+Loop LoopOf(const LoopTuple& tuple) {
+  const auto& [first, count, trips, windows, carried, blocks] = tuple;
+  if (first < 0 || count < 0) throw nb::value_error("a loop has a negative field");
+  Loop loop{static_cast<size_t>(first), static_cast<size_t>(count), trips, {}, {}, blocks};
+  for (const auto& [buffer, start, step, block] : windows) {
+    loop.windows.push_back({buffer, start, step, block});
+  }
+  for (const auto& [now, next, from, to] : carried) loop.carried.push_back({now, next, from, to});
+  return loop;
+}
+
+CustomKernel CustomOf(const CustomTuple& tuple) {
+  const auto& [address, op, library, inputs, outputs, attrs, items, bytes, checked] = tuple;
+  CustomKernel kernel{
+      reinterpret_cast<CustomKernel::Run>(address), op, library, {}, {}, {}, items, bytes, checked};
+  if (kernel.run == nullptr) throw nb::value_error("a kernel has no code");
+  for (const auto& [dtype, dims] : inputs) kernel.inputs.push_back({dtype, dims});
+  for (const auto& [dtype, dims] : outputs) kernel.outputs.push_back({dtype, dims});
+  for (const auto& [attr, ints, floats, text, kind] : attrs) {
+    kernel.attrs.push_back({attr, ints, floats, text, kind});
+  }
+  return kernel;
+}
+
 nb::object MemoryView(void* data, size_t nbytes, bool writable) {
   static char nothing[1];
   char* start = data == nullptr ? nothing : static_cast<char*>(data);
@@ -82,26 +106,8 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
     if (output >= program->outputs.size()) throw nb::value_error("an update names a missing output");
     program->outputs[output].over = static_cast<int>(input);
   }
-  for (const auto& [first, count, trips, windows, carried, blocks] : loops) {
-    if (first < 0 || count < 0) throw nb::value_error("a loop has a negative field");
-    Loop loop{static_cast<size_t>(first), static_cast<size_t>(count), trips, {}, {}, blocks};
-    for (const auto& [buffer, start, step, block] : windows) {
-      loop.windows.push_back({buffer, start, step, block});
-    }
-    for (const auto& [now, next, from, to] : carried) loop.carried.push_back({now, next, from, to});
-    program->loops.push_back(std::move(loop));
-  }
-  for (const auto& [address, op, library, inputs, given, attrs, items, bytes, checked] : customs) {
-    CustomKernel kernel{
-        reinterpret_cast<CustomKernel::Run>(address), op, library, {}, {}, {}, items, bytes, checked};
-    if (kernel.run == nullptr) throw nb::value_error("a kernel has no code");
-    for (const auto& [dtype, dims] : inputs) kernel.inputs.push_back({dtype, dims});
-    for (const auto& [dtype, dims] : given) kernel.outputs.push_back({dtype, dims});
-    for (const auto& [attr, ints, floats, text, kind] : attrs) {
-      kernel.attrs.push_back({attr, ints, floats, text, kind});
-    }
-    program->customs.push_back(std::move(kernel));
-  }
+  for (const LoopTuple& loop : loops) program->loops.push_back(LoopOf(loop));
+  for (const CustomTuple& kernel : customs) program->customs.push_back(CustomOf(kernel));
   for (const auto& [buffer, is_signed, bound, what] : index_checks) {
     program->index_checks.push_back({buffer, is_signed, bound, what});
   }

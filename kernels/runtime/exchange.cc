@@ -1,84 +1,29 @@
 #include "runtime/exchange.h"
 
-#include <fcntl.h>
 #include <linux/futex.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
+#include <chrono>
 #include <climits>
 #include <condition_variable>
-#include <cstdio>
 #include <cstring>
 #include <deque>
-#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include "runtime/exchange_segment.h"
 #include "runtime/sums.h"
 
 namespace habana {
 namespace {
 
-constexpr uint64_t kMagic = 0x48505545'58434803;  // with the version of the layout in the last byte
 constexpr auto kLookEvery = std::chrono::milliseconds(200);
 constexpr int kSpins = 2000;
-// Nobody can cut the memory short: a process that reads behind its end would get a bus error.
-constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-
-// What a rank tells the others. On a cache line of its own; counters only grow.
-struct alignas(128) Peer {
-  std::atomic<int64_t> pid{0};
-  std::atomic<uint64_t> started{0};  // clock ticks since boot, so that a pid used again is not mistaken
-  std::atomic<uint32_t> copied{0};   // pieces in its slots
-  std::atomic<uint32_t> summed{0};   // pieces of which it has summed its share
-  uint64_t count = 0;                // of the sum under way, written before `copied` grows
-  int element = 0;
-  int task = 0;  // with `job` how TensorFlow calls it; written before the group is complete
-  char job[32] = "";
-};
-
-struct Header {
-  std::atomic<uint64_t> magic{0};
-  int size = 0;
-  std::atomic<uint32_t> turn{0};  // sums begun by rank 0
-  uint64_t key = 0;               // of the latest, written before `turn` grows
-  std::atomic<int> missed{0};     // 1 + the first rank that another gave up on
-  Peer peers[kMostRanks];
-};
-
-static_assert(std::atomic<uint64_t>::is_always_lock_free, "the header is shared between processes");
-
-size_t SegmentBytes(int size) {
-  return ((sizeof(Header) + 4095) & ~size_t{4095}) + static_cast<size_t>(size) * 2 * kPieceBytes;
-}
-
-// When a process started (field 22 of its stat), 0 if there is none or it is a zombie.
-uint64_t StartOf(int64_t pid) {
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(pid));
-  std::FILE* file = std::fopen(path, "r");
-  if (file == nullptr) return 0;
-  char text[1024];
-  const size_t length = std::fread(text, 1, sizeof text - 1, file);
-  std::fclose(file);
-  text[length] = 0;
-  const char* at = std::strrchr(text, ')');  // the name before it may hold anything
-  if (at == nullptr || at[1] == 0 || at[2] == 'Z' || at[2] == 'X') return 0;
-  at += 2;
-  for (int field = 3; field < 22 && at != nullptr; ++field) {
-    at = std::strchr(at, ' ');
-    if (at != nullptr) ++at;
-  }
-  return at == nullptr ? 0 : std::strtoull(at, nullptr, 10);
-}
 
 void Wake(std::atomic<uint32_t>* word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
@@ -298,33 +243,13 @@ std::vector<Exchange*>& Exchanges() {
   return *exchanges;
 }
 
-Status SystemError(const std::string& what) {
-  return Status(Code::kFailedPrecondition, "cannot " + what + ": " + std::strerror(errno));
-}
-
-// Maps the group's memory and enters it as `rank`, which is the first to do so when it is 0.
+// Takes part in a group as `rank`, which is the first to do so when it is 0.
 Status Enter(int descriptor, int rank, int size, const Task& task, int* exchange) {
-  const size_t bytes = SegmentBytes(size);
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-  if (memory == MAP_FAILED) return SystemError("map the workers' shared memory");
-  auto* header = static_cast<Header*>(memory);
-  if (rank == 0) {
-    header = new (memory) Header;
-    header->size = size;
-    header->magic.store(kMagic, std::memory_order_release);
-  }
-  if (header->magic.load(std::memory_order_acquire) != kMagic || header->size != size) {
-    munmap(memory, bytes);
-    return Status(Code::kFailedPrecondition,
-                  "the first worker runs another version of habana_tf: use the same one");
-  }
-  Peer& me = header->peers[rank];
-  me.task = task.index;
-  std::snprintf(me.job, sizeof me.job, "%s", task.job.c_str());
-  me.started.store(StartOf(getpid()));
-  me.pid.store(getpid());
+  char* memory = nullptr;
+  const Status status = MapSegment(descriptor, rank, size, task, &memory);
+  if (!status.ok()) return status;
   std::lock_guard<std::mutex> lock(exchanges_mutex);
-  Exchanges().push_back(new Exchange(static_cast<char*>(memory), rank, size));
+  Exchanges().push_back(new Exchange(memory, rank, size));
   *exchange = static_cast<int>(Exchanges().size()) - 1;
   return {};
 }
@@ -338,36 +263,19 @@ Status CheckSize(int rank, int size) {
 
 Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor) {
   Status status = CheckSize(0, size);
+  if (status.ok()) status = MakeSegment(size, descriptor);
   if (!status.ok()) return status;
-  const int made = memfd_create("habana_tf-exchange", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (made < 0) return SystemError("make shared memory for the workers");
-  // Taken now: later, missing memory would be a bus error.
-  errno = posix_fallocate(made, 0, static_cast<off_t>(SegmentBytes(size)));
-  if (errno == 0 && fcntl(made, F_ADD_SEALS, kSeals) == 0) {
-    status = Enter(made, 0, size, task, exchange);
-  } else {
-    status = SystemError("take shared memory for the workers");
-  }
-  if (status.ok()) {
-    *descriptor = made;
-  } else {
-    close(made);
-  }
+  status = Enter(*descriptor, 0, size, task, exchange);
+  if (!status.ok()) close(*descriptor);
   return status;
 }
 
 Status JoinExchange(const std::string& path, int rank, int size, const Task& task, int* exchange) {
+  int descriptor = -1;
   Status status = CheckSize(rank, size);
+  if (status.ok()) status = OpenSegment(path, size, &descriptor);
   if (!status.ok()) return status;
-  const int descriptor = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (descriptor < 0) return SystemError("open the shared memory " + path + " of the first worker");
-  struct stat known;
-  if (fstat(descriptor, &known) != 0 || known.st_uid != geteuid() ||
-      static_cast<size_t>(known.st_size) != SegmentBytes(size) || fcntl(descriptor, F_GET_SEALS) != kSeals) {
-    status = Status(Code::kFailedPrecondition, path + " is not the shared memory of this job's first worker");
-  } else {
-    status = Enter(descriptor, rank, size, task, exchange);
-  }
+  status = Enter(descriptor, rank, size, task, exchange);
   close(descriptor);
   return status;
 }

@@ -206,6 +206,9 @@ class HABANA_EXPORT Program {
   Status Run(const LaunchArgs& args) const;
 
  private:
+  Status Place(const LaunchArgs& args, const std::vector<RandomState>& states, CustomErrors* errors,
+               std::vector<char*>* bases) const;
+  Status RunCalls(const LaunchArgs& args, bool recorded, int32_t* made, int* threads) const;
   // What is wrong with the indices of a launch, by the addresses of its buffers; empty if nothing is.
   std::string BadIndex(const std::vector<char*>& bases) const;
 };

@@ -11,6 +11,16 @@
 
 namespace habana {
 
+// A resolution under way, and then its outcome.
+struct Flight {
+  std::mutex mutex;
+  std::condition_variable cv;
+  bool done = false;
+  int64_t generation = 0;
+  Status status;
+  ProgramPtr program;
+};
+
 namespace {
 
 // Programs one kernel object keeps. With one more, the quarter that was not asked for longest goes; Python
@@ -38,15 +48,6 @@ void Enter(ClusterKernel* kernel) {
   std::lock_guard<std::mutex> lock(TheKernels().mutex);
   TheKernels().all.insert(kernel);
 }
-
-struct Flight {
-  std::mutex mutex;
-  std::condition_variable cv;
-  bool done = false;
-  int64_t generation = 0;
-  Status status;
-  ProgramPtr program;
-};
 
 struct Flights {
   std::mutex mutex;
@@ -86,6 +87,31 @@ size_t Hash(const std::vector<int64_t>& key) {
     h ^= h >> 32;
   }
   return static_cast<size_t>(h);
+}
+
+// The resolution of a key; `mine` if this thread has to make it.
+std::shared_ptr<Flight> FlightOf(const std::string& key, bool* mine) {
+  std::lock_guard<std::mutex> lock(TheFlights().mutex);
+  std::shared_ptr<Flight>& flight = TheFlights().by_key[key];
+  *mine = flight == nullptr;
+  if (*mine) {
+    flight = std::make_shared<Flight>();
+    flight->generation = g_generation.load(std::memory_order_acquire);
+  }
+  return flight;
+}
+
+// Waits until a resolution is done. The thread that makes it takes the GIL, so this one lets go of it.
+Status Await(Flight* flight) {
+  CallbackScope python;
+  if (!python.status().ok()) return python.status();
+  void* gil = python->release_gil();
+  {
+    std::unique_lock<std::mutex> lock(flight->mutex);
+    flight->cv.wait(lock, [&] { return flight->done; });
+  }
+  python->restore_gil(gil);
+  return {};
 }
 
 }  // namespace
@@ -233,69 +259,56 @@ ProgramPtr ClusterKernel::FindKnown(const std::vector<InputView>& inputs) {
   return Lookup(scratch, Hash(scratch));
 }
 
+// Asks Python, and hands what it made to those that wait.
+Status ClusterKernel::Resolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key,
+                              size_t hash, const std::string& name, Flight* flight) {
+  Status status;
+  // The one who asked before may have finished between this thread's look and its turn.
+  ProgramPtr found = Lookup(key, hash);
+  if (found == nullptr) {
+    RecordedScope recorded(EventKind::kResolve, 0, &GetCounters().resolve_nanoseconds);
+    CallbackScope python;
+    status = python.status();
+    if (status.ok()) {
+      GetCounters().resolutions.fetch_add(1, std::memory_order_relaxed);
+      status = python->resolve(cluster_, inputs, fixed_, &found);
+      if (recorded.on() && found != nullptr) {
+        NoteProgram(found->number, found->name, &found->noted);
+        recorded.set_subject(found->number);
+      }
+    }
+  }
+  if (status.ok()) Insert(key, hash, found, flight->generation);
+  if (RecipeData::InMemory() > g_most_recipes.load(std::memory_order_relaxed)) DropOldest();
+  {
+    std::lock_guard<std::mutex> lock(TheFlights().mutex);
+    TheFlights().by_key.erase(name);
+  }
+  {
+    std::lock_guard<std::mutex> lock(flight->mutex);
+    flight->done = true;
+    flight->status = status;
+    flight->program = found;
+  }
+  flight->cv.notify_all();
+  return status;
+}
+
 Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key,
                                     size_t hash, ProgramPtr* program) {
   GetCounters().misses.fetch_add(1, std::memory_order_relaxed);
   std::string name = cluster_;
   name.append(reinterpret_cast<const char*>(key.data()), key.size() * sizeof(int64_t));
-  Flights& flights = TheFlights();
   for (;;) {
-    std::shared_ptr<Flight> flight;
     bool mine = false;
-    {
-      std::lock_guard<std::mutex> lock(flights.mutex);
-      std::shared_ptr<Flight>& slot = flights.by_key[name];
-      if (slot == nullptr) {
-        slot = std::make_shared<Flight>();
-        slot->generation = g_generation.load(std::memory_order_acquire);
-        mine = true;
-      }
-      flight = slot;
-    }
+    const std::shared_ptr<Flight> flight = FlightOf(name, &mine);
     if (mine) {
-      Status status;
-      // The one who asked before may have finished between this thread's look and its turn.
-      ProgramPtr found = Lookup(key, hash);
-      if (found == nullptr) {
-        RecordedScope recorded(EventKind::kResolve, 0, &GetCounters().resolve_nanoseconds);
-        CallbackScope python;
-        status = python.status();
-        if (status.ok()) {
-          GetCounters().resolutions.fetch_add(1, std::memory_order_relaxed);
-          status = python->resolve(cluster_, inputs, fixed_, &found);
-          if (recorded.on() && found != nullptr) {
-            NoteProgram(found->number, found->name, &found->noted);
-            recorded.set_subject(found->number);
-          }
-        }
-      }
-      if (status.ok()) Insert(key, hash, found, flight->generation);
-      if (RecipeData::InMemory() > g_most_recipes.load(std::memory_order_relaxed)) DropOldest();
-      {
-        std::lock_guard<std::mutex> lock(flights.mutex);
-        flights.by_key.erase(name);
-      }
-      {
-        std::lock_guard<std::mutex> lock(flight->mutex);
-        flight->done = true;
-        flight->status = status;
-        flight->program = found;
-      }
-      flight->cv.notify_all();
-      *program = found;
+      const Status status = Resolve(inputs, key, hash, name, flight.get());
+      *program = flight->program;
       return status;
     }
-    void* gil = nullptr;
-    {
-      CallbackScope python;
-      if (!python.status().ok()) return python.status();
-      gil = python->release_gil();
-      {
-        std::unique_lock<std::mutex> lock(flight->mutex);
-        flight->cv.wait(lock, [&] { return flight->done; });
-      }
-      python->restore_gil(gil);
-    }
+    const Status waited = Await(flight.get());
+    if (!waited.ok()) return waited;
     if (flight->status.ok()) {
       Insert(key, hash, flight->program, flight->generation);
       *program = flight->program;

@@ -27,6 +27,8 @@ HABANA_EXPORT void ForgetPrograms();
 // longest.
 HABANA_EXPORT void SetMostRecipes(int64_t count);
 
+struct Flight;
+
 class HABANA_EXPORT ClusterKernel {
  public:
   // `text` is a serialized cluster, or with `is_node` a serialized NodeDef whose cluster Python makes.
@@ -64,6 +66,8 @@ class HABANA_EXPORT ClusterKernel {
   using Entries = std::unordered_multimap<size_t, Entry>;  // by hash of the key
 
   Status Adopt(const ClusterInfo& info);
+  Status Resolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key, size_t hash,
+                 const std::string& name, Flight* flight);
   Status FindOrResolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key, size_t hash,
                        ProgramPtr* program);
   ProgramPtr Lookup(const std::vector<int64_t>& key, size_t hash);
