@@ -1,13 +1,12 @@
-"""Horovod beside HPU: who wants HPU gets it with `import horovod.tensorflow`, and three of its calls are helped.
+"""Loads HPU when Horovod is imported, and replaces Horovod's `init` and `broadcast_` beside HPU.
 
 Habana's own Horovod loads the device in `hvd.init()`, and scripts rely on that: they import TensorFlow and Horovod, and
-never call `load_habana_module()`. So where HPU is wanted, importing Horovod loads it, or says once why not. Wanted
-means: a variable of Habana's is set (`habana_variables.asks_for_hpu`), or habana_tf or habana_frameworks is imported,
-before Horovod or after it but before `hvd.init()`. HABANA_SIM_HOROVOD=off leaves the loading to the script, and a
-Horovod in a program that wants no HPU is not touched.
+never call `load_habana_module()`. So importing Horovod loads HPU, or logs once why not, if the program asks for HPU: it
+sets one of Habana's variables (`habana_variables.asks_for_hpu`), or imports habana_tf or habana_frameworks before
+`hvd.init()`. HABANA_SIM_HOROVOD=off leaves loading to the script. Without any of these Horovod is not changed.
 
 - `hvd.init()` without a launcher: the Open MPI of the package index looks for its own parts where it was built and
-  aborts the process. While `init()` runs, the variables that name its place are set, where they are not.
+  aborts the process. While `init()` runs, the environment variables that name its directory are set.
 - `hvd.broadcast_()`, and with it `broadcast_variables(inplace=True)`: Horovod writes into the memory of a variable and
   has kernels for that on CPU and GPU only. Variables on HPU are broadcast and assigned, as without `inplace`.
 """
@@ -27,12 +26,12 @@ from typing import Any
 
 from habana_tf import log, settings
 from habana_tf.settings import habana as habana_variables
+from habana_tf.tensorflow_changes.change import Change, Group, install
 
 _log = logging.getLogger(__name__)
 _OPS = "horovod.tensorflow.mpi_ops"
 _MPI_PLACE = ("OPAL_PREFIX", "PMIX_INSTALL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX")
 """Where Open MPI 4 and 5 and their parts look for themselves."""
-_originals: dict[str, Any] = {}
 _tried = False
 
 
@@ -57,20 +56,19 @@ def watched(name: str, in_use: bool) -> tuple[importlib.machinery.ModuleSpec | N
 
 
 def adopt() -> None:
-    """Wraps `init` and `broadcast_` of an imported Horovod, under all names it has for them. A second call does
+    """Replaces `init` and `broadcast_` of an imported Horovod in all modules that have them. A second call does
     nothing."""
     ops = sys.modules.get(_OPS)
-    if ops is None or _originals:
+    if ops is None:
         return
-    for name, wrap in (("init", _init), ("broadcast_", _broadcast_)):
-        original = getattr(ops, name, None)
-        if original is None:
-            continue
-        _originals[name] = original
-        wrapped = wrap(original)
-        for module in [m for known, m in sys.modules.items() if known.split(".")[0] == "horovod"]:
-            if module.__dict__.get(name) is original:
-                setattr(module, name, wrapped)
+    modules = [(name, vars(module)) for name, module in sys.modules.items() if name.split(".")[0] == "horovod"]
+    changes = [
+        Change(module, name, make)
+        for name, make in (("init", _init), ("broadcast_", _broadcast_))
+        for module, names in modules
+        if name in vars(ops) and names.get(name) is vars(ops)[name]
+    ]
+    install(Group("horovod", "init() aborts without mpirun, and broadcast_() has no kernel on HPU", tuple(changes)))
 
 
 def _enabled() -> bool:

@@ -1,4 +1,4 @@
-"""Changes a module that may not be imported yet: now, or as soon as it is."""
+"""Import hooks: calls a function with a module, now if it is imported, else right after its import."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def cancel(name: str, change: Callable[[ModuleType], None]) -> None:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Finds one module as the other finders do, and changes it once it has been executed. Until then it stays: programs
-    ask for a module's spec to see whether it is installed, too."""
+    """A finder for one module: delegates to the other finders, and calls `change` after the module was executed. It
+    stays installed until then, because programs also look for a spec only to see whether a module is installed."""
 
     def __init__(self, name: str, change: Callable[[ModuleType], None]) -> None:
         self.name = name

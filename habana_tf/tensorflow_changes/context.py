@@ -1,23 +1,23 @@
-"""TensorFlow's context beside HPU: built anew for the device, synchronous, and with fewer wishes for graph optimizers.
+"""TensorFlow's eager context: rebuilt with HPU, without requests for optimizers that HPU refuses, synchronous.
 
-`rebuild` makes the logical device appear where TensorFlow had run ops before HPU was loaded.
+`rebuild` creates the context again, so that HPU is among its devices even if TensorFlow ran ops before it was loaded.
 
-`OPTIMIZERS`: some of TensorFlow's graph optimizers make ops that HPU has no kernel for, after placement, so the plugin
-switches them off for graphs with nodes on HPU (kernels/plugin/graph.cc). Where a program's configuration asks for one
-of these, TensorFlow prints a table of twenty optimizers for every graph. Every program does: the memory optimizer
-counts as asked for when nobody said anything. So configurations leave Python without those wishes:
+`OPTIMIZERS` removes requests for Grappler optimizers that the plugin refuses. Some of them create ops after placement
+that HPU has no kernels for, so the plugin switches them off for graphs with nodes on HPU (kernels/plugin/graph.cc). If
+the session configuration requests one of these, TensorFlow prints a table of twenty optimizers for every graph; and
+every configuration does, because the memory optimizer counts as requested by default. So configurations are changed
+before TensorFlow's C API gets them:
 
     memory_optimization: anything               -> none
-    arithmetic_optimization, remapping, ...: on -> the default, which for a graph on the CPU means the same
+    arithmetic_optimization, remapping, ...: on -> the default, which means the same for a graph on the CPU
 
-A copy is changed, never what the program holds; programs that asked are told once in the log; what
-`tf.config.optimizer.get_experimental_options()` answers stays. A configuration that comes from C++ has the same effect
-and prints the table.
+A copy is changed, never the program's own object; the log says once what was switched off;
+`tf.config.optimizer.get_experimental_options()` still returns what the program set. A configuration from C++ has the
+same effect and prints the table.
 
-`SYNCHRONOUS`: eager ops run when they are called, also where a program asks for asynchronous ones; a line says so,
-once. HPU compiles an op of new shapes in Python. On a thread of TensorFlow's that waits for Python's lock, while code
-that asks for a tensor that is not there yet, if only for its rank, waits for the tensor with the lock held: neither
-goes on.
+`SYNCHRONOUS` makes eager execution synchronous even if a program asks for asynchronous execution; the log says so once.
+Asynchronous execution deadlocks: HPU compiles an op of new shapes in Python, on a thread of TensorFlow's that waits for
+the GIL, while the program's thread, which holds the GIL, waits for the tensor, if only for its rank.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""What a process sees that was forked after `load_habana_module()`.
+"""Raises `ForkError` where a process that was forked after `load_habana_module()` uses HPU.
 
-A fork copies memory but no threads, so TensorFlow waits forever in such a child for threads that are not there:
-at the first copy to or from the device, and in every function. Native kernels answer with an error by themselves
-(kernels/runtime/callbacks.h); this module stops the calls that would not even reach them. What is placed on the
-CPU explicitly goes on working.
+A fork copies memory but no threads, so in such a child TensorFlow waits forever for threads that do not exist: at the
+first copy to or from the device, and in every function. Native kernels return an error (kernels/runtime/callbacks.h);
+this module stops the calls that would hang before they reach a kernel. Ops that are placed on the CPU explicitly work.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ def _refusing(numpy: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _forked(kind: Any, own_file: str) -> type:
-    """The class of TensorFlow's context in a child: whoever asks where to run must have asked for the CPU."""
+    """The class of TensorFlow's context in a child: reading the device to run on is an error unless it is the CPU."""
 
     def allowed(device: str | None) -> bool:
         # The context's own methods (entering tf.device, telling eager mode from graph mode) are harmless.

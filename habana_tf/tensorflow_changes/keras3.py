@@ -1,8 +1,8 @@
-"""Keras 3 beside HPU: `compile()` need not choose XLA, and `fit` of several workers says what to do instead.
+"""Keras 3: `jit_compile="auto"` resolves to False, and `fit` with several workers raises an error that helps.
 
-Keras 3 takes `jit_compile="auto"` for "XLA" as soon as TensorFlow has any device that is no CPU, and XLA knows no HPU.
-While HPU is loaded, "auto" means False, which is what Keras itself chooses inside every distribution strategy; that is
-said once. An explicit `jit_compile=True` is taken; what it marks is compiled by HPU (`xla.py`).
+Keras 3 resolves `jit_compile="auto"` to XLA as soon as TensorFlow has any device other than a CPU, and XLA does not
+support HPU. While HPU is loaded, "auto" means False, which is what Keras itself chooses inside every distribution
+strategy; the log says so once. An explicit `jit_compile=True` is accepted: HPU compiles what it marks (`xla.py`).
 
 `fit` and `evaluate` of Keras 3 under a strategy of several workers fail in Keras itself, with an error about
 "PerReplica" values that says nothing to a user; under HPUStrategy the error says what to do instead.

@@ -1,9 +1,9 @@
-"""TensorFlow's own mirrored strategies beside HPU: an error that names `HPUStrategy`.
+"""Makes TensorFlow's own mirrored strategies raise an error that names `HPUStrategy`.
 
 `tf.distribute.MirroredStrategy()` and `tf.distribute.MultiWorkerMirroredStrategy()` look for GPUs and TPUs only, so
-with HPU loaded they would train on the CPU without a word. A process has one card, so mirroring over HPUs of one
-process means nothing either. A MirroredStrategy on devices that are named and are no HPU is left alone, and so is
-everything when the program has hidden HPU with `tf.config.set_visible_devices`.
+with HPU loaded they would train on the CPU without a word. A process has one card, so there is nothing to mirror
+over either. A MirroredStrategy on named devices other than HPU works, and so do both when the program has hidden HPU
+with `tf.config.set_visible_devices`.
 """
 
 from __future__ import annotations

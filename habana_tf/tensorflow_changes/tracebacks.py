@@ -1,8 +1,8 @@
-"""Tracebacks that TensorFlow and Keras shorten leave our functions out, as they leave out their own.
+"""Adds this package to the paths that TensorFlow and Keras filter from tracebacks.
 
-An error of a program shows the program's lines, and of TensorFlow's and Keras' frames the last one. Where this package
-replaces a function of theirs, a frame of its own stands between, which would count as the program's: it would be
-shown, and the last frame of Keras would not. `tf.debugging.disable_traceback_filtering()` shows all of them.
+A filtered traceback shows the program's frames, and the last one of TensorFlow's and Keras'. A frame of a function that
+this package puts in place of one of theirs would count as the program's: it would be shown instead of the last frame of
+Keras. `tf.debugging.disable_traceback_filtering()` shows all of them.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Functions marked for XLA (`tf.function(jit_compile=True)`) that land on HPU are HPU's to compile.
+"""Removes the mark for XLA (`tf.function(jit_compile=True)`) from functions that are traced for HPU.
 
-TensorFlow gives a marked function to XLA when it is called, and XLA knows no HPU: "could not find registered platform
-with id: (nil)". Keras marks convolutions in groups, so that plain layers end there. What the mark asks for happens on
-HPU anyway, so a function that is traced for HPU is traced without it: its loops and branches are lowered as in any
-other function, and its gradient is such a function too. Under `tf.device('/CPU:0')` XLA compiles it, as ever: a marked
-function keeps a trace for each.
+TensorFlow passes a marked function to XLA when it is called, and XLA does not support HPU: "could not find registered
+platform with id: (nil)". Keras marks grouped convolutions, so plain layers would fail like this. HPU compiles every
+function anyway, so a function that is traced for HPU is traced without the mark: its loops and branches are lowered as
+in any other function, and its gradient has no mark either. Under `tf.device('/CPU:0')` XLA compiles it, as usual: a
+marked function has one trace for HPU and one for other devices.
 
 Four names of `tensorflow.python.eager.polymorphic_function` are replaced: `from_func_graph`, through which every
 function with its attributes is made (traced, a gradient, or read from a SavedModel); `OptionalXlaContext`, which
 changes how control flow is traced; `Function._generate_tracing_options`, where a marked function gets its cache; and
 `Function.__init__`, where its errors get advice. Nothing is added to the call of a function without the mark.
 
-XLA has rules of its own: it has no kernels for strings and Python functions, and takes no variable of another device,
-such as the state of a generator. Where a marked function fails by them while HPU is loaded, the error ends with what to
-do (`_ADVICE`). Marked calls inside a placed graph (of a session, of a function traced for the CPU) are opened by
+XLA has restrictions of its own: no kernels for strings and Python functions, no variables of another device, such as
+the state of a generator. If a marked function fails because of them while HPU is loaded, the error says what to do
+(`_ADVICE`). Marked calls inside a placed graph (of a session, of a function traced for the CPU) are inlined by
 `graph/inline_xla.py`.
 """
 

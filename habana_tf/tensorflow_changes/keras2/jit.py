@@ -1,7 +1,7 @@
-"""Keras 2 takes `jit_compile=True` beside HPU.
+"""Makes Keras 2 accept `jit_compile=True`.
 
-Keras 2 refuses it with a warning where TensorFlow has any device of a plugin. While HPU is the only one it is taken, as
-Keras 3 does: what it marks is compiled by HPU (`xla.py`).
+Keras 2 refuses it with a warning if TensorFlow has any device of a plugin. If HPU is the only such device, it is
+accepted, as in Keras 3: HPU compiles what it marks (`xla.py`).
 """
 
 from __future__ import annotations
