@@ -21,7 +21,6 @@ except ImportError:
 from habana_tf.version import __version__
 
 if TYPE_CHECKING:
-    from habana_tf.card.clock.keras_callback import CardTimeCallback as CardTimeCallback
     from habana_tf.card.clock.report import card_time_report as card_time_report
     from habana_tf.custom.library import load_op_library as load_op_library
     from habana_tf.custom.op import custom_op as custom_op
@@ -29,12 +28,14 @@ if TYPE_CHECKING:
     from habana_tf.dry_run.predict import predict as predict
     from habana_tf.graph.explain import explain as explain
     from habana_tf.graph.report import placement_report as placement_report
+    from habana_tf.keras_callbacks.card_time import CardTimeCallback as CardTimeCallback
+    from habana_tf.keras_callbacks.recipe_logger import RecipeLogger as RecipeLogger
     from habana_tf.loader import is_loaded as is_loaded
     from habana_tf.loader import is_op_override_allowed as is_op_override_allowed
     from habana_tf.loader import load_habana_module as load_habana_module
     from habana_tf.loader import set_op_override_allowed as set_op_override_allowed
-    from habana_tf.resolver.memory import memory_report as memory_report
     from habana_tf.resolver.recompilations import recompilation_report as recompilation_report
+    from habana_tf.tensorflow_facts.memory import memory_report as memory_report
 
 _WHERE = {
     "load_habana_module": "loader",
@@ -44,11 +45,12 @@ _WHERE = {
     "HabanaEstimator": "habana_estimator",
     "custom_op": "custom.op",
     "load_op_library": "custom.library",
-    "CardTimeCallback": "card.clock.keras_callback",
+    "CardTimeCallback": "keras_callbacks.card_time",
+    "RecipeLogger": "keras_callbacks.recipe_logger",
     "card_time_report": "card.clock.report",
     "explain": "graph.explain",
     "placement_report": "graph.report",
-    "memory_report": "resolver.memory",
+    "memory_report": "tensorflow_facts.memory",
     "predict": "dry_run.predict",
     "compare": "dry_run.compare",
     "recompilation_report": "resolver.recompilations",

@@ -13,6 +13,7 @@ from habana_tf.tensorflow_facts import opdefs
 
 if TYPE_CHECKING:
     from habana_tf._native._bridge import GraphItem, Program
+    from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster
     from habana_tf.tensorflow_facts.registered import Registration
 
 __all__ = [
@@ -37,28 +38,29 @@ Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
 
 def node_info(node_def: bytes) -> Info:
     """The cluster of one op that runs by itself."""
-    from habana_tf.cluster import cluster
-
-    return _info(node_def, cluster.of_node(node_def))
+    return _info(_node(node_def), _cluster_of(node_def))
 
 
 def cluster_info(data: bytes) -> Info:
     """What an HpuLaunch must know of its cluster; its inputs are the cluster's, in the same order."""
-    from habana_tf.cluster import cluster
+    from habana_tf.tensorflow_clusters.cluster import parsed
 
-    fixed, seeds = cluster.info(data)
-    return data, [], fixed, seeds
+    cluster = parsed(data)
+    return data, [], cluster.fixed_inputs(), cluster.seeds()
 
 
-def _info(node_def: bytes, data: bytes) -> Info:
-    from habana_tf.cluster import cluster
+def _cluster_of(node_def: bytes) -> TensorFlowCluster:
+    from habana_tf.tensorflow_clusters.cluster import parsed
+    from habana_tf.tensorflow_clusters.writer import of_node
 
-    parsed = cluster.parsed(data)
-    node = _node(node_def)
+    return parsed(of_node(node_def))
+
+
+def _info(node: Any, cluster: TensorFlowCluster) -> Info:
     slices = opdefs.known(node.op).input_slices(node)
     positions = {name: iter(range(where.start, where.stop)) for name, where in slices.items()}
-    order = [next(positions[arg.name]) for arg in parsed.inputs]
-    return data, order, parsed.fixed_inputs(), parsed.seeds()
+    order = [next(positions[arg.name]) for arg in cluster.inputs]
+    return cluster.data, order, cluster.fixed_inputs(), cluster.seeds()
 
 
 def _node(node_def: bytes) -> Any:
@@ -73,18 +75,16 @@ def variable_plan(node_def: bytes) -> tuple[Any, ...]:
     ("dataflow", dtype, info, [(result, op input)] to assign, [results] that are the op's outputs), or for an op
     that HPU cannot lower: ("stock", dtype, op, reads only, [(attribute, serialized AttrValue)]).
     """
-    from habana_tf.cluster import cluster
     from habana_tf.lowering import table
 
     node = _node(node_def)
-    dtype = opdefs.variable_type(node.op, {k: v.type for k, v in node.attr.items()})
+    dtype = opdefs.variable_type_of(node)
     row = table.lookup(node.op)
     if row is not None and _takes(row, node):
-        data = cluster.of_node(node_def)
-        results = cluster.parsed(data).results
-        info = _info(node_def, data)
-        assigns = [(k, info[1][r.assigns]) for k, r in enumerate(results) if r.assigns >= 0]
-        outputs = [k for k, r in enumerate(results) if r.assigns < 0]
+        cluster = _cluster_of(node_def)
+        info = _info(node, cluster)
+        assigns = [(k, info[1][r.assigns]) for k, r in enumerate(cluster.results) if r.assigns >= 0]
+        outputs = [k for k, r in enumerate(cluster.results) if r.assigns < 0]
         return "dataflow", dtype, info, assigns, outputs
     attrs = [(k, v.SerializeToString()) for k, v in node.attr.items() if not k.startswith("_")]
     return "stock", dtype, node.op, node.op.startswith("ResourceGather"), attrs
@@ -105,8 +105,9 @@ def _takes(row: Any, node: Any) -> bool:
 def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | None]]) -> Program:
     """The program that runs a cluster on inputs of these types, shapes and values."""
     from habana_tf.resolver import resolve as resolver
+    from habana_tf.tensorflow_clusters.cluster import parsed
 
-    return resolver.resolve(data, signature)
+    return resolver.resolve(parsed(data), signature)
 
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:
@@ -121,12 +122,10 @@ def optimize(graph: bytes, item: GraphItem) -> bytes | None:
 
 def memory_text() -> str:
     """Bytes in use and in total on the card, for an out-of-memory error."""
-    import tensorflow as tf
-
     from habana_tf.hardware.chips import chip
+    from habana_tf.tensorflow_facts import memory
 
-    in_use = tf.config.experimental.get_memory_info("HPU:0")["current"]
-    return f"{in_use} bytes in use, {chip().hbm_bytes} bytes total"
+    return f"{memory.in_use()['current']} bytes in use, {chip().hbm_bytes} bytes total"
 
 
 def profile_start() -> None:
@@ -168,7 +167,6 @@ def eager_context() -> Any:
 
 def registrations() -> list[Registration]:
     """The kernels to register."""
-    from habana_tf.lowering import table
     from habana_tf.tensorflow_facts import registered
 
-    return registered.registrations(table.registrations())
+    return registered.registrations()

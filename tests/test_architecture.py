@@ -10,6 +10,7 @@ import ast
 import re
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -116,12 +117,32 @@ def test_every_room_is_named() -> None:
     assert rooms - set(spans(section("The rooms"))) == set()
 
 
+def contract(name: str) -> dict[str, Any]:
+    """One that import-linter holds."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    (found,) = [c for c in settings["tool"]["importlinter"]["contracts"] if c["name"] == name]
+    return found
+
+
 def test_the_layers_are_those_that_lint_holds() -> None:
     block = re.search(r"^```text\n(.*?)^```$", section("The rooms"), re.MULTILINE | re.DOTALL)
     assert block is not None
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    (contract,) = [c for c in settings["tool"]["importlinter"]["contracts"] if c.get("containers") == ["habana_tf"]]
-    assert block[1].splitlines() == contract["layers"]
+    assert block[1].splitlines() == contract("rooms import in one direction")["layers"]
+
+
+def test_the_first_picture_has_the_border_that_lint_holds() -> None:
+    """Below it is what the contract names, above it no such room; and of the rooms none that imports TensorFlow is
+    below, by the text of its files."""
+    picture = _FENCE.findall(PAGE)[0]
+    above, below = re.split(r"^.*no framework below this line.*$", picture, flags=re.MULTILINE)
+    held = {name.removeprefix("habana_tf.") for name in contract("the middle knows no framework")["source_modules"]}
+    assert {"tensorflow", "google", "keras"} <= set(contract("the middle knows no framework")["forbidden_modules"])
+    assert held <= set(below.split()) and not {line.split()[0] for line in above.splitlines() if line.strip()} & held
+    for room in held:
+        path = ROOT / "habana_tf" / room.replace(".", "/")
+        for file in path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]:
+            wrong = re.search(r"^\s*(?:from|import) (?:tensorflow|google|keras)\b", file.read_text(), re.MULTILINE)
+            assert wrong is None, (file, wrong)
 
 
 def test_the_phases_are_those_of_the_pipeline() -> None:

@@ -37,9 +37,8 @@ LATER = {
     "make lint": "reads the whole source twice, and is a step of CI of its own",
     "make dev": "builds, and puts the sources in the place of the wheel",
     ".venv/bin/pytest tests/lowering/test_reduction.py -k l2_loss": "tests within a test, on those sources",
-    ".venv/bin/pytest tests/cluster/test_refusals.py tests/lowering/test_named.py tests/cli/test_families.py": (
-        "tests within a test, on those sources"
-    ),
+    ".venv/bin/pytest tests/tensorflow_clusters/test_refusals.py tests/lowering/test_named.py "
+    "tests/cli/test_families.py": "tests within a test, on those sources",
     'make test ARGS="-k pooling"': "tests within a test",
     "make test ARGS=tests/ir": "tests within a test",
     "make docs": "writes docs/ops.md, which another test compares with the table",

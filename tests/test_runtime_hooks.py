@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from habana_tf import runtime_hooks as hooks
-from habana_tf.cluster import cluster
-from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow_facts import opdefs, registered
 
 F32, F64, I32, I64 = 1, 2, 3, 9
 
@@ -49,7 +49,7 @@ def test_every_op_on_variables_with_a_cpu_kernel_has_one_for_hpu_or_any_device(r
     from tensorflow.python.framework import kernels as registry
 
     have = {op for op, *_ in registrations}
-    kernels = hooks._Kernels(registry.get_all_registered_kernels().kernel, frozenset())
+    kernels = registered._Kernels(registry.get_all_registered_kernels().kernel, frozenset())
     for op in kernels.variable_ops():
         for types in kernels.cpu_types(op):
             assert op in have or kernels.has_default(op, types), (op, types)
@@ -95,7 +95,7 @@ def test_a_stock_gather_leaves_its_variable_alone() -> None:
 def test_an_attribute_left_out_has_its_default_in_a_cluster_of_one() -> None:
     data, order, _, _ = hooks.node_info(node("ArgMax", 2, T=F32))  # no Tidx, no output_type
     assert order == [0, 1]
-    assert [r.dtype.tf_enum for r in cluster.parse(data).results] == [I64]
+    assert [r.dtype.tf_enum for r in parse(data).results] == [I64]
 
 
 def test_the_cluster_of_one_tells_where_its_inputs_come_from() -> None:

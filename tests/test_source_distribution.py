@@ -51,7 +51,7 @@ def test_recipes_are_packed_with_what_pythonpath_holds(tmp_path: Path) -> None:
     # In the place of the packing, which takes a minute: it says where Python would have looked.
     (shown / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if 'habana_tf.resolver.pack_recipes' in sys.orig_argv:\n"
+        "if 'habana_tf.tensorflow_clusters.pack_recipes' in sys.orig_argv:\n"
         "    open(sys.orig_argv[-1], 'w').write(os.environ['PYTHONPATH'])\n"
         "    os._exit(0)\n"
     )

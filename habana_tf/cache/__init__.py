@@ -10,7 +10,7 @@
 These functions (`process_cache`) never raise for trouble with the disk. For people and tools there are, on any cache
 directory and without TensorFlow: `entries`, `verify`, `prune`, `clear`, `health` (see `directory`), `events`, `runs`,
 `totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see `bundle`); those raise.
-`RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
+`habana_tf.RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
 
 `key` names the parts of a key, `entry` describes the file, `files.trust` and `signature` say what is believed,
 `reader` looks into the directory, `listing` at all of it, `disk` is the disk level, `bounds` keeps it small,
@@ -65,7 +65,6 @@ if TYPE_CHECKING:
     from habana_tf.cache.reader import NoPath as NoPath
     from habana_tf.cache.reader import ReadOnly as ReadOnly
     from habana_tf.cache.recipe_cache import KnownFailure as KnownFailure
-    from habana_tf.cache.recipe_logger import RecipeLogger as RecipeLogger
     from habana_tf.files.trust import Refused as Refused
 
 _NAMES = {
@@ -81,7 +80,6 @@ _NAMES = {
     ".listing": "Listed",
     ".process_cache": "compiling lookup stats store store_failure",
     ".reader": "NoDirectory NoPath ReadOnly",
-    ".recipe_logger": "RecipeLogger",
     "..files.trust": "Refused",
 }
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}

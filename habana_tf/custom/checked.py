@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from habana_tf.cluster.lowering_context import CustomLoweringError, LoweringError
 from habana_tf.custom import shapes as declared
 from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import DType, from_tf
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.lowering import CustomLoweringError, Lowering, LoweringError
+from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import Lower
 from habana_tf.tensorflow_facts import opdefs
 

@@ -35,8 +35,7 @@ from habana_tf.hardware import device_state
 from habana_tf.ir.dtypes import DType
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import CUSTOM, ROWS, Bf16List, Generic, Lower, Row
-from habana_tf.lowering.table import registrations_of
-from habana_tf.tensorflow_facts import opdefs
+from habana_tf.tensorflow_facts import opdefs, table_kernels
 
 _lock = threading.RLock()
 _DEFINED: dict[str, CustomOp] = {}
@@ -279,7 +278,7 @@ def _check_registration(made: CustomOp) -> None:
                 f"custom op {made.op!r} has a state or calls functions: no lowering can say what it does"
             )
         try:
-            registrations_of(made.row)
+            table_kernels.of_row(made.row)
         except ValueError as why:
             raise CustomOpError(f"custom op {made.op!r}: {why}") from why
 
@@ -307,7 +306,7 @@ def _register_kernels(made: CustomOp) -> None:
     from habana_tf._native import _bridge
 
     try:
-        wanted = registrations_of(made.row)
+        wanted = table_kernels.of_row(made.row)
     except ValueError as why:
         raise CustomOpError(f"custom op {made.op!r}: {why}") from why
     facts = opdefs.known(made.op)

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from habana_tf.cluster.cluster import plain
+from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.ir.extent import Extent
-from habana_tf.lowering.lowering import Lowering, LoweringError
+from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import Row
+from habana_tf.tensorflow_clusters.attributes import plain
 from habana_tf.tensorflow_facts import opdefs
 
 Known = tuple["int | None", ...]
@@ -60,9 +61,9 @@ def inferred(row: Row, node_def: Any, inputs: Sequence[Any], values: Sequence[An
             fixed[nodes[-1]] = value
     attrs = {key: plain(value) for key, value in node_def.attr.items() if not key.startswith("_")}
     slices = facts.input_slices(node_def)
-    context = Lowering(b, row.op, node_def.name, nodes, attrs, row, slices, fixed)
+    c = Lowering(LoweringContext(b, fixed), row.op, node_def.name, nodes, attrs, row, slices)
     try:
-        made = row.lower(context)
+        made = row.lower(c)
     except (LoweringError, NeedsNumber):  # a launch will say what is wrong with these shapes, if anything is
         return []
     assert isinstance(made, list)

@@ -13,8 +13,6 @@ from typing import Any
 from habana_tf.card.model.kernels import nbytes
 from habana_tf.card.model.lowered import Lowered, lowered
 from habana_tf.card.prediction.prediction import HostOp
-from habana_tf.cluster import cluster as clusters
-from habana_tf.cluster.cluster import Cluster
 from habana_tf.graph.ops import output_types
 from habana_tf.graph.rehearsal import rehearse
 from habana_tf.graph.report import GraphRecord
@@ -23,6 +21,9 @@ from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.lowering.table import lookup
+from habana_tf.tensorflow_clusters.attributes import plain
+from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parse, parsed
+from habana_tf.tensorflow_clusters.writer import of_node
 
 QUIET = frozenset(
     "Arg _Arg _Retval Const Placeholder VarHandleOp ReadVariableOp AssignVariableOp NoOp Identity IdentityN Shape "
@@ -72,11 +73,11 @@ def foresee(function: Any) -> Foreseen:
 def _graph(view: View, known: dict[Ref, Shape | None], out: Foreseen) -> None:
     for node in view.topological():
         if node.op == "HpuLaunch":
-            launch = _launch(node, clusters.parsed(node.proto.attr["cluster"].s), known)
+            launch = _launch(node, parsed(node.proto.attr["cluster"].s), known)
         elif node.op in QUIET:
             continue
         elif "HPU" in node.device and lookup(node.op) is not None:
-            launch = _launch(node, clusters.parse(clusters.of_node(node.proto.SerializeToString())), known)
+            launch = _launch(node, parse(of_node(node.proto.SerializeToString())), known)
         else:
             if "HPU" not in node.device:
                 out.host.append(HostOp(node.op, node.name, _crossing(node, known)))
@@ -89,7 +90,7 @@ def _graph(view: View, known: dict[Ref, Shape | None], out: Foreseen) -> None:
             known[node, k] = tuple(map(ext.nominal, made.shape))
 
 
-def _launch(node: Node, cluster: Cluster, known: dict[Ref, Shape | None]) -> Lowered:
+def _launch(node: Node, cluster: TensorFlowCluster, known: dict[Ref, Shape | None]) -> Lowered:
     shapes, values = [], []
     fixed = set(cluster.fixed_inputs())
     for k, ref in enumerate(node.inputs):
@@ -105,7 +106,7 @@ def _launch(node: Node, cluster: Cluster, known: dict[Ref, Shape | None]) -> Low
 
 def _value(node: Node) -> Any:
     if node.op == "Const":
-        return clusters.plain(node.proto.attr["value"])
+        return plain(node.proto.attr["value"])
     raise PredictionError(f"{node!r} decides on a size, and its value is known only in a run")
 
 

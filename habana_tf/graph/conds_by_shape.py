@@ -23,12 +23,12 @@ from typing import Any
 
 import numpy as np
 
-from habana_tf.cluster.cluster import SHAPE_ONLY
 from habana_tf.graph.frames import Flow, analyse, predicate, resolved
 from habana_tf.graph.inference import Scratch
 from habana_tf.graph.ops import CONTROL_FLOW, FORWARDING, RESOURCE, STRUCTURAL, facts, input_types, output_types
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View
+from habana_tf.tensorflow_clusters.cluster import SHAPE_ONLY
 
 
 def fold(view: View, shapes: Shapes) -> int:

@@ -17,11 +17,11 @@ value is there, so that it is in the loop and the branch of the op.
 
 from __future__ import annotations
 
-from habana_tf.cluster import cluster
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import RESOURCE, device_type, facts, has_kernel, input_types, on_cpu, output_types
 from habana_tf.graph.variable_handles import Handles
 from habana_tf.graph.view import Node, Ref, View
+from habana_tf.tensorflow_facts.opdefs import variable_type_of
 
 _ANONYMOUS = b"cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 """ResourceHandle::ANONYMOUS_NAME of tensorflow/core/framework/resource_handle.h: each run makes a variable anew."""
@@ -59,7 +59,7 @@ def compute(view: View, flow: Flow, node: Node, values: dict[int, Ref]) -> tuple
     """
     device = on_cpu(node.device)
     cls = flow.classes[node]
-    dtype = cluster.variable_type(node.proto)
+    dtype = variable_type_of(node.proto)
 
     def add(name: str, op: str, inputs: list[Ref], controls: list[Node]) -> Node:
         made = view.add(f"{node.name}/{name}", op, device)

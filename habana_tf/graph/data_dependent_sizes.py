@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from habana_tf.cluster.cluster import SHAPE_ONLY, loop_origins, parsed
-from habana_tf.cluster.loop_form import Form
 from habana_tf.graph.ops import argument_names, input_types
 from habana_tf.graph.view import Node, Ref
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.lowering.table import LOOP, lookup
+from habana_tf.tensorflow_clusters.cluster import SHAPE_ONLY, loop_body
 from habana_tf.tensorflow_facts import opdefs
 
 _KNOWN, _GIVEN, _DATA = range(3)
@@ -62,13 +61,14 @@ def _kind(op: str, sources: Sequence[int], types: Sequence[int]) -> int:
 def _results(loop: Node, sources: Sequence[int]) -> list[int]:
     """The kind of each result of a loop. What only follows from variables that lowering counts through is no more than
     what these begin with; of a list that is so of constants alone. All else the loop has to compute."""
-    body = parsed(loop.proto.attr["body"].s).nodes
-    form = Form.parse(loop.proto.attr["form"].s.decode())
+    body = loop_body(loop.proto)
+    form = body.form
     counted = [form.slots[k].fixed or _begins_as_number(ref[0]) for k, ref in zip(form.order, loop.inputs, strict=True)]
     found = []
-    for k, (inputs, nodes) in zip(form.results, loop_origins(loop.proto), strict=True):
+    for k, (inputs, nodes) in zip(form.results, body.origins, strict=True):
         given = [sources[at] for at in inputs]
-        made = [_kind(body[n].op, given, opdefs.known(body[n].op).input_types(body[n].proto)) for n in nodes]
+        ops = [body.ops[n] for n in nodes]
+        made = [_kind(op.op, given, opdefs.known(op.op).input_types(op.proto)) for op in ops]
         kind = max([*given, *(x for x in made if x == _DATA)], default=_KNOWN)
         known = form.slots[k].kind == "value" or (form.slots[k].kind == "push" and kind == _KNOWN)
         found.append(kind if known and all(counted[at] for at in inputs) else _DATA)
@@ -76,7 +76,8 @@ def _results(loop: Node, sources: Sequence[int]) -> list[int]:
 
 
 def _begins_as_number(source: Node) -> bool:
-    """Whether a variable begins as an integer constant, by itself and no array (`cluster/loops.py` counts it then)."""
+    """Whether a variable begins as an integer constant, by itself and no array: `tensorflow_clusters.loops` counts
+    it then."""
     if source.op != "Const":
         return False
     value = source.proto.attr["value"].tensor

@@ -1,7 +1,7 @@
 """Replaces each group of nodes by one `HpuLaunch` node.
 
-What: writes a group as a cluster (`cluster/cluster.py`), puts one `HpuLaunch` node with that cluster as an attribute
-where the group was, and points whoever used a member to the node.
+What: writes a group as a cluster (`tensorflow_clusters/writer.py`), puts one `HpuLaunch` node with that cluster as an
+attribute where the group was, and points whoever used a member to the node.
 
 Why an attribute: functions that a plugin adds to a graph are thrown away.
 
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from habana_tf import settings
-from habana_tf.cluster import cluster
+from habana_tf.cluster.cluster import Arg
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import FORWARDING, argument_names, attr, output_names, output_types
 from habana_tf.graph.partition import Group
@@ -31,6 +31,11 @@ from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir.dtypes import DType, from_tf
 from habana_tf.lowering.row import Row
 from habana_tf.lowering.table import LOOP, lookup
+from habana_tf.tensorflow_clusters.attributes import readable
+from habana_tf.tensorflow_clusters.cluster import followed, parsed
+from habana_tf.tensorflow_clusters.digest import digest
+from habana_tf.tensorflow_clusters.writer import Writer
+from habana_tf.tensorflow_facts.opdefs import variable_type_of
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ def _ops(node: Node) -> list[str]:
 
 
 def _ops_of_loop(loop: Any) -> list[str]:
-    nodes = cluster.parsed(loop.attr["body"].s).nodes
+    nodes = parsed(loop.attr["body"].s).nodes
     return [op for n in nodes if n.op != "Const" for op in (_ops_of_loop(n.proto) if n.op == LOOP else [n.op])]
 
 
@@ -191,7 +196,7 @@ class _Maker:
         value = attr(node, "value")
         if from_tf(output_types(node)[0]) is None or value.ByteSize() > limit:
             return False
-        return cluster.readable(value.tensor)
+        return readable(value.tensor)
 
     def _type(self, ref: Ref) -> DType:
         if ref in self.types:
@@ -214,7 +219,7 @@ class _Maker:
     def _variable_types(self, node: Node) -> list[int]:
         """The types of the new values that an op gives before its outputs."""
         updates = self._row(node).updates
-        return [cluster.variable_type(node.proto)] * len(updates) if updates else []
+        return [variable_type_of(node.proto)] * len(updates) if updates else []
 
     def _host_output(self, ref: Ref) -> bool:
         node, output = ref
@@ -257,7 +262,7 @@ class _Maker:
             needed.add(ref)
             node, output = ref
             if node in members:
-                stack.extend(cluster.followed(node.op, node.proto, node.inputs, output))
+                stack.extend(followed(node.op, node.proto, node.inputs, output))
         return host | {ref for ref in inputs if ref in needed}
 
     def _write(
@@ -271,7 +276,7 @@ class _Maker:
         host_results: set[Ref],
     ) -> tuple[str, bytes]:
         """The cluster's name and its serialized form."""
-        writer = cluster.Writer("")
+        writer = Writer("")
         text: dict[Ref, str] = {}
         values = {ref for ref in arguments if ref[0].op == "ReadVariableOp"}
         for node in body:
@@ -281,7 +286,7 @@ class _Maker:
                 values |= {ref for name, ref in names if name in row.variables or name in row.updates}
         for ref in arguments:
             shown = f"{ref[0].name}:{ref[1]}" if ref[1] else ref[0].name
-            text[ref] = writer.arg(cluster.Arg(self._type(ref), ref in host, shown, ref in values))
+            text[ref] = writer.arg(Arg(self._type(ref), ref in host, shown, ref in values))
         for node in (*constants, *body):
             made = writer.node(node.proto, [text[ref] for ref in node.inputs])
             count = len(output_types(node)) + (len(self._row(node).updates) if node.virtual else 0)
@@ -291,15 +296,15 @@ class _Maker:
         for ref in results:
             assigns = [c for c in self.consumers.get(ref[0], ()) if c.op == "AssignVariableOp" and ref in c.inputs]
             keys = [key for c in assigns if (key := handle_key(c.inputs[0])) is not None and key in read]
-            new = cluster.Arg(
+            new = Arg(
                 self._type(ref), ref in host_results, ref[0].proto.name, bool(assigns), read[keys[0]] if keys else -1
             )
             writer.result(text[ref], new)
         data = writer.bytes()
-        name = f"cluster_{cluster.digest(data)[:12]}"
+        name = f"cluster_{digest(data)[:12]}"
         data = writer.named(name)
         try:
-            cluster.parsed(data)
+            parsed(data)
         except Exception as why:
             raise Unreadable(self.group.nodes, why) from why
         return name, data

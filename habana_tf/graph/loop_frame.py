@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from habana_tf.cluster import cluster
-from habana_tf.cluster.loop_form import Slot
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.loop_lists import LIST_READS
 from habana_tf.graph.ops import BOOL, FORWARDING, INT32, VARIANT, attr, output_types
@@ -20,6 +18,8 @@ from habana_tf.graph.reasons import Reason
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir.dtypes import from_tf
+from habana_tf.tensorflow_clusters.attributes import readable
+from habana_tf.tensorflow_clusters.loop_form import Slot
 
 INTEGERS = frozenset({INT32, 9, BOOL})
 _RESIZES = frozenset({
@@ -156,7 +156,7 @@ class LoopFrame:
                 if row is None and node.op != "Const" and not _pure(node):
                     raise Left(Reason.LOOP_EFFECT)
             elif node.op == "Const":
-                if from_tf(output_types(node)[0]) is None or not cluster.readable(attr(node, "value").tensor):
+                if from_tf(output_types(node)[0]) is None or not readable(attr(node, "value").tensor):
                     raise Left(Reason.LOOP_OP)
             elif node.op not in LIST_READS and (row is None or node.device != self.condition.device):
                 raise Left(Reason.LOOP_OP)

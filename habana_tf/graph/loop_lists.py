@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from habana_tf.cluster.loop_form import Slot
 from habana_tf.graph.ops import FORWARDING, attr, output_types
 from habana_tf.graph.view import Node, Ref, View
+from habana_tf.tensorflow_clusters.loop_form import Slot
 
 LIST_READS = frozenset({
     "TensorListGetItem", "TensorListSetItem", "TensorListPushBack", "TensorListPopBack", "TensorListLength",

@@ -1,9 +1,9 @@
 """Turns loops into nodes: a loop whose body HPU takes as a whole becomes one `HpuLoop`, which is part of a cluster.
 
 What: the frame of a loop (Enter, Merge, Switch, NextIteration, Exit) goes, with all that is in it, and a node stands
-for it that has the loop as an attribute (`cluster/loop_form.py`). A list that the loop carries becomes a tensor with an
-axis for its elements, also outside where it is made of a tensor or stacked to one. What else wants the list gets it
-back.
+for it that has the loop as an attribute (`tensorflow_clusters/loop_form.py`). A list that the loop carries becomes a
+tensor with an axis for its elements, also outside where it is made of a tensor or stacked to one. What else wants the
+list gets it back.
 
     FromTensor(x) ── Enter ─ ... GetItem(i) ...
                                                            x ── HpuLoop ── y
@@ -22,8 +22,7 @@ from collections.abc import Mapping
 
 from tensorflow.python.framework import tensor_util
 
-from habana_tf.cluster import cluster
-from habana_tf.cluster.loop_form import Form, Slot
+from habana_tf.cluster.cluster import Arg
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.loop_frame import INTEGERS, Left, LoopFrame
 from habana_tf.graph.loop_lists import LIST_READS, Lists
@@ -34,6 +33,9 @@ from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir.dtypes import DType, from_tf
 from habana_tf.lowering.table import LOOP, lookup
+from habana_tf.tensorflow_clusters.cluster import SHAPE_ONLY
+from habana_tf.tensorflow_clusters.loop_form import Form, Slot
+from habana_tf.tensorflow_clusters.writer import Writer
 
 MOST_TRIPS = 65536
 """A loop whose integers are larger might run more often than it is worth following them (see `cluster/loop_counts`)."""
@@ -176,7 +178,7 @@ class _Loop(LoopFrame):
                 found.add(k)
             elif sizes and node.op == "TensorListPopBack" and output_types(node)[1] in INTEGERS:
                 found.add(self.at[self.resolve(node.inputs[0])[0], 0])  # sizes that the forward loop has kept
-            elif node.op not in cluster.SHAPE_ONLY and node.op != "TensorListLength":
+            elif node.op not in SHAPE_ONLY and node.op != "TensorListLength":
                 stack.extend(self.resolve(r) for r in node.inputs)
         return found
 
@@ -313,14 +315,14 @@ class _Loop(LoopFrame):
     def _body(self, lists: Lists) -> bytes:
         """The cluster of an iteration: the variables in order (but lists that are only written), then the condition and
         what the variables become."""
-        writer = cluster.Writer("loop")
+        writer = Writer("loop")
         text: dict[Ref, str] = {}
         for variable in self.variables:
             slot = variable.slot
             if slot.kind in ("push", "set", "unused"):
                 continue
             tf_type = lists.element(self.at[variable.enter, 0]) if variable.type == VARIANT else variable.type
-            text[variable.enter, 0] = writer.arg(cluster.Arg(_dtype(tf_type), False))
+            text[variable.enter, 0] = writer.arg(Arg(_dtype(tf_type), False))
         for node in self.body:
             if node.op == "TensorListPopBack":
                 text[node, 1] = text[self.resolve(node.inputs[0])]
@@ -331,7 +333,7 @@ class _Loop(LoopFrame):
             made = writer.node(node.proto, [text[ref] for ref in refs])
             for j in range(len(output_types(node))):
                 text[node, j] = f"{made}:{j}" if j else made
-        writer.result(text[self.resolve(self.condition.inputs[0])], cluster.Arg(DType.BOOL, False))
+        writer.result(text[self.resolve(self.condition.inputs[0])], Arg(DType.BOOL, False))
         for variable in self.variables:
             if variable.next is None or variable.slot.kind == "pop":
                 continue
@@ -344,7 +346,7 @@ class _Loop(LoopFrame):
             for ref in left:
                 kind = lists.element(self.at[ref[0], 0]) if (ref[0], 0) in self.at and (
                     self.variables[self.at[ref[0], 0]].type == VARIANT) else _result_type(ref)  # fmt: skip
-                writer.result(text[ref], cluster.Arg(_dtype(kind), False))
+                writer.result(text[ref], Arg(_dtype(kind), False))
         return writer.bytes()
 
 

@@ -28,7 +28,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from habana_tf import settings
-from habana_tf.cluster import cluster
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import RESOURCE, output_types
 from habana_tf.graph.shapes import Shapes
@@ -36,6 +35,7 @@ from habana_tf.graph.variable_handles import PASSED_ON, Key, handle_key
 from habana_tf.graph.variables import ASKS, PYTHON
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.lowering.table import lookup
+from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parsed
 
 _MOVES = frozenset({
     "ConcatV2", "Gather", "GatherNd", "GatherV2", "MirrorPad", "Pad", "PadV2", "ResourceGather", "ResourceGatherNd",
@@ -117,10 +117,10 @@ def _found(
 ) -> list[_Update]:
     """The variables of a launch that it can be given. python: the graph calls Python, which may update any of them."""
     device_args = len(launch.proto.attr["Tin"].list.type)
-    parsed = cluster.parsed(launch.proto.attr["cluster"].s)
+    cluster = parsed(launch.proto.attr["cluster"].s)
     found = []
-    for output, (result, (made_by, _)) in enumerate(zip(parsed.results, parsed.outputs, strict=True)):
-        if result.host or not 0 <= result.assigns < device_args or made_by < 0 or parsed.nodes[made_by].op in _MOVES:
+    for output, (result, (made_by, _)) in enumerate(zip(cluster.results, cluster.outputs, strict=True)):
+        if result.host or not 0 <= result.assigns < device_args or made_by < 0 or cluster.nodes[made_by].op in _MOVES:
             continue
         read = launch.inputs[result.assigns][0]
         assign = _assignment(read, takers)
@@ -128,7 +128,7 @@ def _found(
             kept = any(n is not launch and (read, 0) in n.inputs for n in consumers[read])
             update = _Update(result.assigns, output, read, assign, kept)
             alone = not kept and not python
-            if _is_in_order(view, flow, launch, update) and (alone or _only_updates(parsed, update)):
+            if _is_in_order(view, flow, launch, update) and (alone or _only_updates(cluster, update)):
                 found.append(update)
     return _in_order(launch, found, consumers)
 
@@ -154,12 +154,12 @@ def _is_in_order(view: View, flow: Flow, launch: Node, update: _Update) -> bool:
     )
 
 
-def _only_updates(parsed: cluster.Cluster, update: _Update) -> bool:
+def _only_updates(cluster: TensorFlowCluster, update: _Update) -> bool:
     """Whether a cluster takes a variable's value for nothing but an op that updates it. Others use one value of it with
     those outside, which the variable may not have any more."""
-    users = [n for n in parsed.nodes if (-1, update.at) in n.inputs]
+    users = [n for n in cluster.nodes if (-1, update.at) in n.inputs]
     row = lookup(users[0].op) if len(users) == 1 else None
-    return row is not None and bool(row.updates) and (-1, update.at) not in parsed.outputs
+    return row is not None and bool(row.updates) and (-1, update.at) not in cluster.outputs
 
 
 def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Node]]) -> list[_Update]:

@@ -29,7 +29,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from habana_tf.cluster import cluster
 from habana_tf.graph import cpu_updates
 from habana_tf.graph.frames import ROOT, Class, Flow
 from habana_tf.graph.loop_updates import Loops
@@ -40,6 +39,7 @@ from habana_tf.graph.reasons import Reason
 from habana_tf.graph.variable_handles import Handles, Key, accesses
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.lowering.row import Row
+from habana_tf.tensorflow_facts.opdefs import variable_type_of
 
 PYTHON = frozenset({"PyFunc", "EagerPyFunc", "PyFuncStateless"})
 """They run Python, which may do anything to any variable."""
@@ -264,7 +264,7 @@ class _Walk:
 
     def _new_read(self, near: Node, handle: Ref, controls: list[Node]) -> Node:
         read = self.view.add(f"{near.name}/read", "ReadVariableOp", near.device)
-        read.proto.attr["dtype"].type = cluster.variable_type(near.proto)
+        read.proto.attr["dtype"].type = variable_type_of(near.proto)
         read.inputs = [handle]
         read.controls = list(controls)
         self.flow.classes[read] = self.flow.classes[near]
@@ -292,7 +292,7 @@ class _Walk:
             return
         bit = self._mark(node)
         others = [self._assign(node, f"{node.name}/{names[k]}", handles[k], news[k]) for k in updates[1:]]
-        dtype = cluster.variable_type(node.proto)
+        dtype = variable_type_of(node.proto)
         self._make_assign(node, dtype, handles[updates[0]], news[updates[0]])
         for other in others:
             other.controls = list(node.controls)
@@ -375,7 +375,7 @@ class _Walk:
 
     def _assign(self, near: Node, name: str, handle: Ref, value: Ref) -> Node:
         node = self.view.add(name, "AssignVariableOp", near.device)
-        self._make_assign(node, cluster.variable_type(near.proto), handle, value)
+        self._make_assign(node, variable_type_of(near.proto), handle, value)
         self.flow.classes[node] = self.flow.classes[near]
         return node
 

@@ -6,10 +6,10 @@ compile time (fixed inputs of the cluster, constants, and whatever follows from 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import NeedsNumber, Premises
 from habana_tf.ir.dtypes import DType
@@ -18,38 +18,32 @@ from habana_tf.ir.primitives import IndexCheck, Node
 from habana_tf.lowering.row import Row
 
 
-class LoweringError(Exception):
-    """An op the compiler cannot take as it stands; the message names op, node and reason."""
-
-    tf_code = 3
-    """TensorFlow's INVALID_ARGUMENT."""
-
-
-class CustomLoweringError(LoweringError):
-    """A lowering that a program brings fails: what it says is for the program, and nobody else is asked."""
-
-
 @dataclass
 class Lowering:
     """One op being lowered.
 
-    b: the builder. inputs: its data inputs in order (variables are their values). op/name: for messages.
+    context: what it shares with the other ops of its cluster. op, name: for messages. inputs: its data inputs in order
+    (variables are their values). index: which op of the cluster it is.
     """
 
-    b: Builder
+    context: LoweringContext
     op: str
     name: str
     inputs: list[Node]
     attrs: dict[str, Any]
     row: Row
     arg_slices: dict[str, slice]
-    fixed: dict[Node, Any] = field(default_factory=dict)
-    states: list[Extent] = field(default_factory=list)
-    state_index: int | None = None
-    premises: Premises = field(default_factory=Premises)
-    counts: Mapping[Node, Extent] = field(default_factory=dict)
-    checks: list[tuple[Node, IndexCheck]] | None = None
-    """What a launch checks of its indices, so far; None where it checks none."""
+    index: int = 0
+
+    @property
+    def b(self) -> Builder:
+        """Makes primitives."""
+        return self.context.b
+
+    @property
+    def premises(self) -> Premises:
+        """What is taken for granted about symbolic sizes."""
+        return self.context.premises
 
     def attr(self, name: str, default: Any = None) -> Any:
         """An attribute as a plain value: int, float, bool, str, DType, list, NumPy array or tuple for a shape."""
@@ -75,7 +69,7 @@ class Lowering:
         """What the row counts from an argument whose values decide nothing else (see `counts`). LoweringError where
         neither that number nor the values are known."""
         nodes = self.input_list(name)
-        found = self.counts.get(nodes[0]) if nodes else None
+        found = self.context.counts.get(nodes[0]) if nodes else None
         if found is not None:
             return found
         assert self.row.counts is not None
@@ -90,7 +84,7 @@ class Lowering:
         """The value of a node if it is known at compile time, else None."""
         from habana_tf.ir.constant_folding import constant
 
-        return constant(node, self.fixed, self.premises)
+        return constant(node, self.context.fixed, self.premises)
 
     def at_least(self, e: Extent, least: Extent = 0) -> bool:
         """Whether e >= least; what depends on the sizes becomes a condition of the range (see `ir.conditions`)."""
@@ -102,19 +96,19 @@ class Lowering:
 
     def state(self) -> Node:
         """This op's own Philox state; say with `reserve` how much of it one execution takes."""
-        if self.state_index is None:
+        if self.index not in self.context.stateful:
             raise LoweringError(f"{self.op} {self.name!r} has no random state")
-        return self.b.state(self.state_index)
+        return self.b.state(self.context.stateful.index(self.index))
 
     def reserve(self, samples: Extent) -> None:
         """How many 128-bit samples one execution of this op takes from its state."""
-        assert self.state_index is not None
-        self.states[self.state_index] = samples
+        self.context.states[self.context.stateful.index(self.index)] = samples
 
     def in_range(self, argument: str, indices: Node, bound: Extent, negative: bool = False) -> None:
         """Has each launch look whether all `indices`, which the op is given as `argument`, are below `bound`, and not
         negative, which with `negative` they may be. Indices that are known at compile time are looked at here."""
-        if self.checks is None:
+        checks = self.context.checks
+        if checks is None:
             return
         known = self.known(indices)
         if known is not None and known.dtype != object and isinstance(bound, int):
@@ -126,9 +120,9 @@ class Lowering:
         if not negative:
             numbers = b.cast(numbers, DType.U32 if numbers.dtype.bits == 32 else DType.U64)
         largest = b.reduce("max", b.reshape(numbers, (numbers.numel,)), [0])
-        if all((node, check.bound) != (largest, bound) for node, check in self.checks):
-            self.checks.append((largest, IndexCheck(b.origin, argument, bound, numbers.numel)))
+        if all((node, check.bound) != (largest, bound) for node, check in checks):
+            checks.append((largest, IndexCheck(b.origin, argument, bound, numbers.numel)))
 
     def error(self, reason: str) -> LoweringError:
-        shapes = ", ".join(str(list(n.shape)) for n in self.inputs)
-        return LoweringError(f"{self.op} {self.name!r} on shapes {shapes}: {reason}")
+        """What to raise for arguments that the op refuses."""
+        return LoweringError.at(self.op, self.name, self.inputs, reason)

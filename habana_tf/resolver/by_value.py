@@ -1,8 +1,8 @@
-"""Ops and clusters whose values would each be a recipe of its own: after some values TensorFlow runs them on the CPU.
+"""Ops and clusters whose values would each be a recipe of its own: after some values their framework runs them.
 
 A diagonal's number decides what `matrix_diag` computes, and no recipe serves all of them. A program whose data it is
 would compile in every call. So once a cluster has MOST_VALUES recipes for the same shapes and other values, which no
-range takes, further values are left to TensorFlow on the CPU; the placement report says so, and a warning, once.
+range takes, further values are left to the framework on the CPU; the placement report says so, and a warning, once.
 
 Where that would change what is computed, or may not be, each value has its recipe as before: with random states, loops,
 and TF_CPU_RUNTIME_FALLBACK=forbid.
@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING
 
 from habana_tf import settings
 from habana_tf.cluster import left_to_cpu
+from habana_tf.cluster.cluster import InvalidArguments
 from habana_tf.cluster.signature import Number, Signature
-from habana_tf.lowering.table import LOOP
-from habana_tf.resolver import tensorflow_cpu
 from habana_tf.resolver.fallback import called
 from habana_tf.resolver.request import Request
 
@@ -39,20 +38,23 @@ def had_enough(request: Request, earlier: Sequence[Signature], met: Signature) -
     cluster = request.cluster
     if settings.TF_CPU_RUNTIME_FALLBACK.get() == "forbid" or not _by_value(earlier, met):
         return False
-    return not cluster.states and all(n.op != LOOP for n in cluster.nodes)
+    return not cluster.states and not any(n.is_loop for n in cluster.nodes)
 
 
 def run_on_cpu(request: Request) -> Bound | None:
-    """The program of a cluster that is TensorFlow's; None where TensorFlow refuses what it met."""
+    """The program of a cluster that the framework runs; None where it does not take what the cluster met."""
     cluster = request.cluster
     try:
-        made = tensorflow_cpu.stock(request.data, request.shapes, request.raw or request.values)
-    except tensorflow_cpu.Refused:  # its lowering says why
+        made = cluster.other_way(request.shapes, request.raw or request.values)
+    except InvalidArguments:  # its lowering says why
+        return None
+    if made is None:
         return None
     if left_to_cpu.note(cluster.name):
         log.warning(
-            "%s met %d values of an input that decides its recipe: TensorFlow runs further ones on the CPU. A "
-            "constant, or a size that follows from a shape, would not need that", cluster.name, MOST_VALUES,
+            "%s met %d values of an input that decides its recipe: %s runs further ones on the CPU. A "
+            "constant, or a size that follows from a shape, would not need that",
+            cluster.name, MOST_VALUES, cluster.framework,
         )  # fmt: skip
     return called(request, made.results, [], lambda arrays, _: made.body(arrays))
 

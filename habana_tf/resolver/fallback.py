@@ -1,8 +1,8 @@
-"""What runs a cluster that has no recipe: the interpreter of the primitives, or else TensorFlow on the CPU.
+"""What runs a cluster that has no recipe: the interpreter of the primitives, or else the framework on the CPU.
 
 A program the code generator cannot take is interpreted, with one warning that names it; a cluster that cannot even be
-lowered is left to TensorFlow on the CPU (`tensorflow_cpu`). With TF_CPU_RUNTIME_FALLBACK=forbid both are errors. The
-process says at its end, too, which clusters these were and what to report.
+lowered is left to the framework that it comes from (`Cluster.other_way`). With TF_CPU_RUNTIME_FALLBACK=forbid both are
+errors. The process says at its end, too, which clusters these were and what to report.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from habana_tf import settings, version
-from habana_tf.cluster import refusals
+from habana_tf.cluster.cluster import InvalidArguments
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
-from habana_tf.lowering.lowering import LoweringError
-from habana_tf.resolver import index_checks, tensorflow_cpu
+from habana_tf.resolver import index_checks
 from habana_tf.resolver.request import Request
 
 if TYPE_CHECKING:
@@ -57,14 +57,14 @@ def interpreted(request: Request, why: Exception) -> Bound:
 
 
 def otherwise(request: Request, why: Exception) -> Bound:
-    """A program for a cluster that lowering refused or where the compiler failed: interpreted, or else TensorFlow's.
+    """A program for a cluster that lowering refused or where the compiler failed: interpreted, or else the
+    framework's.
 
-    Raises LoweringError in TensorFlow's words where TensorFlow does not take the arguments either.
+    Raises LoweringError in the framework's words where it does not take the arguments either.
     """
-
     cluster = request.cluster
     launched = len(cluster.nodes) > 1 or cluster.name != cluster.nodes[0].op
-    refused = refusals.refusal(cluster, request.shapes, request.raw or request.values, launched)
+    refused = cluster.refusal(request.shapes, request.raw or request.values, launched)
     if refused is not None and not refused.taken:
         raise refused from why
     if refused is None:
@@ -72,14 +72,16 @@ def otherwise(request: Request, why: Exception) -> Bound:
             return interpreted(request, why)
         except (FallbackForbidden, MemoryError, TimeoutError):
             raise
-        except Exception as further:  # what cannot be lowered cannot be interpreted: TensorFlow is left
+        except Exception as further:  # what cannot be lowered cannot be interpreted: the framework is left
             log.debug("%s: %s", cluster.name, _reason(further))
     try:
-        made = tensorflow_cpu.stock(request.data, request.shapes, request.raw or request.values)
-    except tensorflow_cpu.Refused as theirs:
+        made = cluster.other_way(request.shapes, request.raw or request.values)
+    except InvalidArguments as theirs:
         raise (refused or theirs) from why
+    if made is None:
+        raise why
     _fall_back(cluster.name, why)
-    log.warning("%s cannot be lowered (%s): TensorFlow runs it on the CPU", cluster.name, _reason(why))
+    log.warning("%s cannot be lowered (%s): %s runs it on the CPU", cluster.name, _reason(why), cluster.framework)
     return called(request, made.results, [], lambda arrays, _: made.body(arrays))
 
 

@@ -27,13 +27,12 @@ LEFT_OUT: dict[type, dict[str, str]] = {
         "answers share recipes, and only a program with bf16 has to wait for a measurement)",
     },
     Provenance: {
-        "cluster": "is `data`, read",
         "dims": "the sizes at hand of a range: what they decide is in the recipe's conditions, and sizes beyond these "
         "have a key with `beyond`",
     },
 }
-"""Of what the compiler is given, the fields that are in no key, each with the reason. Names of ops and of clusters are
-left out of `data` by `cluster.cluster.digest`."""
+"""Of what the compiler is given, the fields that are in no key, each with the reason. A cluster is in keys by
+`Cluster.computed`, which leaves out what it and its ops are called."""
 ARGUMENTS_LEFT_OUT = {"name": "what people call the recipe: the digest of its key tells recipes of one name apart"}
 """The same of the arguments of `compiler.compile.compile_program`."""
 SETTINGS_LEFT_OUT = {

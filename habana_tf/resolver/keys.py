@@ -17,7 +17,6 @@ from pathlib import Path
 
 from habana_tf import settings
 from habana_tf.cache.key import Key
-from habana_tf.cluster.cluster import Cluster, custom_content
 from habana_tf.hardware.cpu import BF16_PART, Target
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Program
@@ -25,17 +24,13 @@ from habana_tf.resolver.key_text import names, program_text
 from habana_tf.version import __version__
 
 PACKAGE = Path(__file__).parent.parent
-ROOMS = ("ir", "lowering", "cluster", "compiler")
-"""The packages that make code of clusters."""
-TELL = ("compiler/describe.py",)
-"""What in them only tells of it: a change there leaves every recipe as it is."""
-
-
-def computed(cluster: Cluster, content: str) -> list[tuple[str, object]]:
-    """What a cluster computes, as parts of a key: the digest of its ops, and of the lowerings that the program brings
-    for some of them."""
-    custom = custom_content(cluster)
-    return [("cluster", content), *([("custom ops", custom)] if custom else [])]
+ROOMS = ("ir", "cluster", "compiler", "lowering", "tensorflow_clusters")
+"""The packages that make code of clusters, those of front ends among them."""
+TELL = (
+    "compiler/describe.py", "tensorflow_clusters/cpu_kernels.py", "tensorflow_clusters/pack_recipes.py",
+    "tensorflow_clusters/refusals.py",
+)  # fmt: skip
+"""What in them makes none: a change there leaves every recipe as it is."""
 
 
 def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) -> Key:

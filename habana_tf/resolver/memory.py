@@ -1,9 +1,8 @@
-"""Memory on the card: TensorFlow's own figures, and beside them the exact bytes of each launch's plan.
+"""Memory on the card: the figures of the framework's allocator, and beside them the exact bytes of each launch's plan.
 
-TensorFlow's allocator rounds sizes up and knows nothing of what a launch needs inside. `memory_report()` puts both
-side by side. A launch that updates variables writes their new values beside the old ones, because TensorFlow swaps
-the buffers only afterwards; a card would write in place. So each launch has two peaks: what this host needs, and
-what the card would.
+An allocator rounds sizes up and knows nothing of what a launch needs inside. A launch that updates variables writes
+their new values beside the old ones, where the framework swaps the buffers only afterwards; a card would write in
+place. So each launch has two peaks: what this host needs, and what the card would.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class LaunchMemory:
 
 @dataclass(frozen=True)
 class MemoryReport:
-    """hbm: bytes of the card. current and peak: TensorFlow's `get_memory_info('HPU:0')`. launches: exact plans, of each
-    cluster the last few."""
+    """hbm: bytes of the card. current and peak: what the framework's allocator has given out. launches: exact
+    plans, of each cluster the last few."""
 
     hbm: int
     current: int
@@ -98,20 +97,13 @@ def _last(table: OrderedDict[Any, Any], key: object, value: object, most: int) -
         table.popitem(last=False)
 
 
-def memory_report() -> MemoryReport:
-    """The memory of this process's card. Raises RuntimeError when the device is not loaded."""
-    from habana_tf.hardware.device_state import is_loaded
-
-    if not is_loaded():
-        raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
-    import tensorflow as tf
-
+def report(current: int, peak: int) -> MemoryReport:
+    """The memory of this process's card. current, peak: bytes, of the framework's allocator."""
     from habana_tf.hardware.chips import chip
 
-    known = tf.config.experimental.get_memory_info("HPU:0")
     with _lock:
         launches = tuple(plan for known in _plans.values() for plan in known.values())
-    return MemoryReport(chip().hbm_bytes, known["current"], known["peak"], launches)
+    return MemoryReport(chip().hbm_bytes, current, peak, launches)
 
 
 def _mib(n: int) -> str:

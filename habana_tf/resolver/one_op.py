@@ -1,6 +1,6 @@
 """The program of an op by itself, over as many shapes as it can be: what eager ops are compiled from.
 
-Generic ops (elementwise, fill, random and others, see `cluster.any_shape`) are lowered over symbolic extents; of a
+Ops that have a form for all shapes (`Cluster.any_shape`) are lowered over symbolic extents; of a
 product and of a copy the sizes are data (see `ir.loop_nest`). So ops that come to the same primitives share a recipe.
 """
 
@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from habana_tf.cluster.any_shape import generalize
 from habana_tf.compiler.copied_elements import copied
 from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.primitives import Program
-from habana_tf.lowering.table import lookup
 from habana_tf.resolver.provenance import Provenance
 from habana_tf.resolver.request import Request
 
@@ -34,11 +32,9 @@ class OneOp:
 
 def one_op(met: Request, goal: Target) -> OneOp:
     """The program of a cluster of one op that met these shapes and values. Raises what lowering raises."""
-    node = met.cluster.nodes[0]
-    row = lookup(node.op)
-    form = generalize(row, node, met.shapes, met.values) if row and row.generic else None
+    form = met.cluster.any_shape(met.shapes, met.values)
     if form is not None:
-        source = Provenance(met.data, met.cluster, form.shapes, form.values)
+        source = Provenance(met.cluster, form.shapes, form.values)
         with suppress(NeedsNumber):  # of lowerings that the program brings
             program = source.program()
             return OneOp(source, program, form.dims, form.results([n.shape for n in program.results]))

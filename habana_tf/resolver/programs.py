@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cluster.cluster import parse
+from habana_tf.cluster.cluster import Cluster
 from habana_tf.compiler import compressed
 from habana_tf.compiler.recipe import Kind
 from habana_tf.ir import extent as ext
@@ -36,14 +36,15 @@ MOST_BYTES = 64 << 20
 class Made:
     """A program, explained.
 
-    name: of its cluster. data: the cluster, serialized. shapes, values: of its inputs (see `Provenance`). dims: the
-    numbers behind the symbols of its recipe. rows: that recipe's kernels (see `compiler.describe`), compressed; empty
-    where it is interpreted. buffers: what its kernel calls work on. how: where the recipe came from (see
-    `recompilations.Met`). seconds: that took.
+    name: of its cluster. data: the cluster, serialized; read: reads it (`Cluster.read`). shapes, values: of its inputs
+    (see `Provenance`). dims: the numbers behind the symbols of its recipe. rows: that recipe's kernels (see
+    `compiler.describe`), compressed; empty where it is interpreted. buffers: what its kernel calls work on. how: where
+    the recipe came from (see `recompilations.Met`). seconds: that took.
     """
 
     name: str
     data: bytes
+    read: Callable[[bytes], Cluster]
     shapes: tuple[tuple[int, ...], ...]
     values: tuple[Any | None, ...]
     dims: tuple[int, ...]
@@ -80,12 +81,12 @@ class Made:
         return extent if isinstance(extent, int) else number(extent, self.dims)
 
     def provenance(self) -> Provenance:
-        """The cluster with what it met, to be lowered. Needs TensorFlow."""
-        return Provenance(self.data, parse(self.data), self.shapes, self.values)
+        """The cluster with what it met, to be lowered. Needs its front end."""
+        return Provenance(self.read(self.data), self.shapes, self.values)
 
     def ops(self) -> list[tuple[str, str]]:
-        """Type and name of the cluster's ops, in the order that `kernels` counts them. Needs TensorFlow."""
-        return [(node.op, node.name) for node in parse(self.data).nodes]
+        """Type and name of the cluster's ops, in the order that `kernels` counts them. Needs its front end."""
+        return [(node.op, node.name) for node in self.read(self.data).nodes]
 
 
 _OPERATORS: dict[type[ast.operator], Callable[[int, int], int]] = {
@@ -151,10 +152,10 @@ def remember(bound: Bound, request: Request, recipe: Recipe | None, dims: Sequen
     from habana_tf._native import _bridge
 
     rows, buffers = (b"", []) if recipe is None else (recipe.described, recipe.buffers)
-    name, shapes, values = request.cluster.name, tuple(request.shapes), tuple(request.values)
+    cluster, shapes, values = request.cluster, tuple(request.shapes), tuple(request.values)
     _programs.remember(
         _bridge.program_number(bound),
-        Made(name, request.data, shapes, values, tuple(dims), rows, buffers, how, took),
+        Made(cluster.name, cluster.data, cluster.read, shapes, values, tuple(dims), rows, buffers, how, took),
     )
 
 

@@ -2,10 +2,10 @@
 
 It is kept with the recipe, in two sections (see `compiler.compressed`), so that a tool can show the cluster, and lower
 and compile it again:
-    graph      JSON, for who has no TensorFlow: {"inputs": [name, ...], "ops": [[op, name, [ref, ...]], ...],
+    graph      JSON, for who has no front end: {"inputs": [name, ...], "ops": [[op, name, [ref, ...]], ...],
                "outputs": [ref, ...], "shapes": [...], "values": [...], "dims": [...]};
                a ref is [op, output], op -1 the inputs
-    cluster    the serialized cluster (see `cluster.cluster`)
+    cluster    the serialized cluster (`Cluster.data`)
 
 Shapes and values may hold symbolic extents, as in a recipe for a range of sizes.
 """
@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from habana_tf import settings
-from habana_tf.cluster.cluster import Cluster, parse
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.cluster.counts import Count
 from habana_tf.cluster.lower import lower
 from habana_tf.compiler import compressed
 from habana_tf.compiler.copied_elements import copied
@@ -30,17 +31,15 @@ from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import from_label
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Program
-from habana_tf.lowering.counts import Count
 
 MOST_SCOPES = 8
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """data: the serialized form of `cluster`. values: one per input; None for those that fix no shape. dims: values
-    of the symbols in them, which decide what depends on the size (see `ir.conditions`)."""
+    """values: one per input; None for those that fix no shape. dims: values of the symbols in them, which decide what
+    depends on the size (see `ir.conditions`)."""
 
-    data: bytes
     cluster: Cluster
     shapes: Sequence[tuple[Extent, ...]]
     values: Sequence[Any | None]
@@ -88,17 +87,17 @@ class Provenance:
         }
         return {
             "graph": compressed.put(json.dumps(graph, separators=(",", ":")).encode()),
-            "cluster": compressed.put(self.data),
+            "cluster": compressed.put(self.cluster.data),
         }
 
     @classmethod
-    def of(cls, sections: Mapping[str, bytes]) -> Provenance:
-        """From what `sections` gave; needs TensorFlow. Raises KeyError or ValueError for other sections."""
+    def of(cls, sections: Mapping[str, bytes], read: Callable[[bytes], Cluster]) -> Provenance:
+        """From what `sections` gave. read: `Cluster.read` of the front end. Raises KeyError or ValueError for other
+        sections."""
         graph = json.loads(compressed.take(sections["graph"]))
         shapes = [tuple(unpack_extent(n) for n in shape) for shape in graph["shapes"]]
         values = [None if v is None else _unpack_value(v) for v in graph["values"]]
-        data = compressed.take(sections["cluster"])
-        return cls(data, parse(data), shapes, values, graph["dims"])
+        return cls(read(compressed.take(sections["cluster"])), shapes, values, graph["dims"])
 
 
 def _pack_value(value: Any) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from habana_tf import settings
-from habana_tf.cluster.cluster import content_digest
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.cluster.ranges import MOST_SIGNATURES, Form, guesses, kin
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe
@@ -24,7 +24,6 @@ from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber, hold
 from habana_tf.ir.primitives import Op, Program
-from habana_tf.lowering.lowering import LoweringError
 from habana_tf.resolver import keys, recipes
 from habana_tf.resolver.provenance import Provenance
 from habana_tf.resolver.recompilations import Change, History
@@ -138,7 +137,7 @@ def ranged_alone(
     """
     if not settings.TF_ENABLE_DYNAMIC_SHAPES.get():
         return None, []
-    computed = keys.computed(request.cluster, content_digest(request.data))
+    computed = request.cluster.computed()
     ranges = ranges_of(json.dumps(computed))
     if (found := _taken(ranges, request, computed, met, goal)) is not None:
         return found, []
@@ -204,7 +203,7 @@ def _recipe_for(form: Form, dims: list[int], request: Request, computed: Parts, 
     values = form.values(request.values)
     inputs = [[a.dtype.label, [str(n) for n in s]] for a, s in zip(request.cluster.inputs, shapes, strict=True)]
     fixed = [[i, [str(n) for n in v.reshape(-1)]] for i, v in enumerate(values) if v is not None]
-    source = Provenance(request.data, request.cluster, shapes, values, dims)
+    source = Provenance(request.cluster, shapes, values, dims)
     beyond: list[list[str]] = []
     for _ in range(MOST_PARTS):
         parts = [*computed, ("inputs", inputs), ("fixed", fixed), *([("products", "walked")] if form.walked else [])]

@@ -57,7 +57,7 @@ class Met:
     """A signature a cluster met.
 
     recipe: how its recipe came: "compiled", "cache" (TF_RECIPE_CACHE_PATH had it), "known" (a recipe that is loaded
-    serves it), "packaged" (it came with the package), "interpreted", or "cpu" (TensorFlow runs it, see `by_value`).
+    serves it), "packaged" (it came with the package), "interpreted", or "cpu" (its framework runs it, see `by_value`).
     range: the symbols of a recipe for a range with their values here; reason: why there is no recipe for a range
     although a size changed, or why the cluster is interpreted.
     """

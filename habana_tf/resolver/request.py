@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from habana_tf.cluster.cluster import parsed
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.cluster.counts import Count
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.ir.extent import LARGEST
-from habana_tf.lowering.counts import Count
 from habana_tf.resolver.provenance import Provenance
 
 TensorMet = tuple[int, tuple[int, ...], bytes | None]
-"""An input that a launch met: TensorFlow's type number, its shape, and its value where that fixes a shape."""
+"""An input that a launch met: number of its element type, its shape, and its value where that fixes a shape."""
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,15 @@ class Request(Provenance):
     raw: Sequence[Any | None] = ()
 
     @classmethod
-    def met(cls, data: bytes, signature: Sequence[TensorMet]) -> Request:
-        """data: a serialized cluster; signature: one per input."""
-        cluster, raw = parsed(data), [_value(x) for x in signature]
+    def met(cls, cluster: Cluster, signature: Sequence[TensorMet]) -> Request:
+        """signature: one per input."""
+        raw = [_value(x) for x in signature]
         values = list(raw)
         for inputs, counts in cluster.counted:
             if all(raw[k] is not None for k in inputs):
                 number = Count.of(counts([raw[k] for k in inputs]))
                 values = [number if k in inputs else v for k, v in enumerate(values)]
-        return cls(data, cluster, [tuple(shape) for _, shape, _ in signature], values, raw=raw)
+        return cls(cluster, [tuple(shape) for _, shape, _ in signature], values, raw=raw)
 
 
 def _value(item: TensorMet) -> Any | None:

@@ -1,6 +1,6 @@
 """From a cluster and the shapes it meets to a program the runtime can launch.
 
-Called by native code when a launch meets shapes for the first time. A recipe is looked for under its key: in this
+Called by a front end when a launch meets shapes for the first time. A recipe is looked for under its key: in this
 process, in the recipe cache, and compiled only when it is nowhere (`recipes`). A cluster of one op is keyed by its
 lowered program, over all shapes where it can be (`one_op`), and its recipe may have come with the package (`packaged`).
 A larger cluster is keyed by what it was before lowering: a warm start does not lower at all. What has no recipe is run
@@ -15,18 +15,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from habana_tf.cluster.cluster import content_digest
+from habana_tf.cluster.cluster import Cluster
+from habana_tf.cluster.lowering_context import CustomLoweringError
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe, TooLarge
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target, target
 from habana_tf.ir import extent as ext
-from habana_tf.lowering.lowering import CustomLoweringError
-from habana_tf.lowering.table import LOOP
 from habana_tf.resolver import memory, programs, recipes
 from habana_tf.resolver.by_value import had_enough, run_on_cpu
 from habana_tf.resolver.fallback import FallbackForbidden, interpreted, otherwise
-from habana_tf.resolver.keys import computed, program_key, recipe_key
+from habana_tf.resolver.keys import program_key, recipe_key
 from habana_tf.resolver.one_op import one_op
 from habana_tf.resolver.ranged import ranged, ranged_alone
 from habana_tf.resolver.recipes import CompileForbidden, Refused, bind_recipe, recipe_of, recipe_of_program
@@ -37,16 +36,16 @@ if TYPE_CHECKING:
     from habana_tf._native._bridge import Program as Bound
 
 
-def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
-    """The runtime's program for a serialized cluster on inputs of this signature.
+def resolve(cluster: Cluster, signature: Sequence[TensorMet]) -> Bound:
+    """The runtime's program for a cluster on inputs of this signature.
 
-    signature: per input (TensorFlow's type number, shape, value or None). Raises LoweringError for arguments that
-    an op refuses, in TensorFlow's words.
+    signature: per input (number of the element type, shape, value or None). Raises LoweringError for arguments that
+    an op refuses, in the front end's words.
     """
     start = time.perf_counter()
-    request = Request.met(data, signature)
+    request = Request.met(cluster, signature)
     try:
-        alone = len(request.cluster.nodes) == 1 and request.cluster.nodes[0].op != LOOP
+        alone = len(cluster.nodes) == 1 and not cluster.nodes[0].is_loop
         found = _one_op if alone else _several_ops
         try:
             return found(request, target())
@@ -62,11 +61,11 @@ def resolve(data: bytes, signature: Sequence[TensorMet]) -> Bound:
 
 def _several_ops(request: Request, goal: Target) -> Bound:
     start = time.perf_counter()
-    cluster, content = request.cluster, content_digest(request.data)
-    known = history(content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
+    cluster = request.cluster
+    known = history(cluster.content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
     met = Signature.of(request.shapes, request.values)
     changed = known.changes(met)
-    parts = computed(cluster, content)
+    parts = cluster.computed()
     found, reason = ranged(request, parts, known, met, changed, goal)
     own = [m.signature for m in known.met if not m.range]
     bound = run_on_cpu(request) if found is None and had_enough(request, own, met) else None

@@ -137,7 +137,7 @@ _LOOP = OpFacts(
     {"Tin": "list(type)", "Tfixed": "list(type)", "Tout": "list(type)", "form": "string", "body": "string"},
     (), {}, {}, False,
 )  # fmt: skip
-"""A loop in a cluster (`cluster/loop_form.py`): TensorFlow does not know it."""
+"""A loop in a cluster (`tensorflow_clusters/loop_form.py`): TensorFlow does not know it."""
 
 
 @remembered
@@ -204,6 +204,11 @@ def variable_type(op: str, types: Mapping[str, int]) -> int:
         if types.get(name):
             return types[name]
     raise KeyError(f"{op}: no attribute tells the type of its variables")
+
+
+def variable_type_of(node: Any) -> int:
+    """`variable_type` of a NodeDef."""
+    return variable_type(node.op, {name: value.type for name, value in node.attr.items()})
 
 
 @dataclass(frozen=True)

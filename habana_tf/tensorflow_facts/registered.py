@@ -7,11 +7,11 @@ place of other accelerators' kernels (`stand_ins.py`).
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from habana_tf.tensorflow_facts import opdefs, stand_ins
+from habana_tf.tensorflow_facts import opdefs, stand_ins, table_kernels
 from habana_tf.tensorflow_facts.opdefs import INT32, RESOURCE
 
 Registration = tuple[str, list[tuple[str, int]], list[str], str]
@@ -19,14 +19,15 @@ Registration = tuple[str, list[tuple[str, int]], list[str], str]
 buffer), "variable" (works on variables) or "stock" (`stand_ins.py`)."""
 
 
-def registrations(rows: Sequence[Any]) -> list[Registration]:
-    """The kernels to register. rows: what the op table registers (`lowering.table.registrations`).
+def registrations() -> list[Registration]:
+    """The kernels to register.
 
-    First these rows, without what TensorFlow's own default kernels do on any device (reshapes that
+    First those of the op table, without what TensorFlow's own default kernels do on any device (reshapes that
     move nothing, variables, shape arithmetic in host memory); then every
     op on resource variables that has a CPU kernel and nothing for HPU: without a kernel such an op on an HPU
     variable is a placement error that soft placement does not cure. At last what stands in for other accelerators'.
     """
+    rows = table_kernels.all_of_table()
     kernels = _Kernels(opdefs.all_kernels(), frozenset(row.op for row in rows))
     handles: dict[str, list[str]] = {}
     hosts: dict[str, frozenset[str]] = {}

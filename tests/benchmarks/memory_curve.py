@@ -173,8 +173,9 @@ def written(ops: Sequence[tuple[str, int]], constant: float | None = None) -> by
     import tensorflow as tf
     from tensorflow.core.framework import node_def_pb2
 
-    from habana_tf.cluster.cluster import Arg, Writer
+    from habana_tf.cluster.cluster import Arg
     from habana_tf.ir.dtypes import DType
+    from habana_tf.tensorflow_clusters.writer import Writer
 
     writer = Writer("chain")
     last = writer.arg(Arg(DType.F32, False, "x"))

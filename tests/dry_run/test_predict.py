@@ -59,15 +59,14 @@ def test_the_same_from_shapes_alone_and_from_the_run_s_own_cluster() -> None:
     import habana_tf
     from habana_tf.card.model.lowered import lowered
     from habana_tf.card.model.step_time import step_time
-    from habana_tf.cluster.cluster import parsed
     from habana_tf.hardware.chips import chip
     from habana_tf.resolver import resolve
 
     met: list[Any] = []
     known = resolve.Request.met
 
-    def watch(data: bytes, signature: Any) -> Any:
-        request = known(data, signature)
+    def watch(cluster: Any, signature: Any) -> Any:
+        request = known(cluster, signature)
         met.append(request)
         return request
 
@@ -79,7 +78,7 @@ def test_the_same_from_shapes_alone_and_from_the_run_s_own_cluster() -> None:
     with mock.patch.object(resolve.Request, "met", watch):
         f(tf.ones((96, 64)), tf.ones((64, 32)))
     (ran,) = [r for r in met if len(r.cluster.nodes) > 2]
-    again = step_time(chip("gaudi2"), [lowered(parsed(ran.data), ran.shapes, ran.values)])
+    again = step_time(chip("gaudi2"), [lowered(ran.cluster, ran.shapes, ran.values)])
     assert again.launches == told.step.launches and again.hbm_bytes == told.step.hbm_bytes
 
 

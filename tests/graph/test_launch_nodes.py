@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from habana_tf.cluster import cluster
 from habana_tf.graph import launch_nodes, partition, pipeline
 from habana_tf.graph.view import View
+from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parse
 from tests.graph.harness import CPU, HPU, Item, build, cluster_ops, launches, prepared, read, v1, variable
 
 
@@ -54,7 +54,7 @@ def test_what_is_read_from_a_variable_is_marked() -> None:
 
     out, _ = encapsulated(make)
     (node,) = launches(out)
-    inputs = cluster.parse(node.attr["cluster"].s).inputs
+    inputs = parse(node.attr["cluster"].s).inputs
     assert {(a.name, a.variable) for a in inputs} == {("x", False), ("read", True)}
 
 
@@ -88,7 +88,7 @@ def test_host_and_device_arguments_and_results() -> None:
     types = {k: list(node.attr[k].list.type) for k in ("Tin", "Thost", "Tout", "Thost_out")}
     assert types["Tin"] == [1] and sorted(types["Thost"]) == [3, 9]
     assert types["Tout"] == [1] and types["Thost_out"] == [3]
-    parsed = cluster.parse(node.attr["cluster"].s)
+    parsed = parse(node.attr["cluster"].s)
     fixed = {parsed.inputs[i].name for i in parsed.fixed_inputs()}
     assert fixed == {"shape"}
     assert {a.name for a in parsed.inputs if a.host} == {"shape", "n"}
@@ -102,7 +102,7 @@ def test_what_fixes_a_shape_is_found_through_the_first_node_too() -> None:
 
     out, _ = encapsulated(make)
     (node,) = launches(out)
-    parsed = cluster.parse(node.attr["cluster"].s)
+    parsed = parse(node.attr["cluster"].s)
     assert parsed.nodes[0].op == "AddV2"
     assert [parsed.inputs[i].name for i in parsed.fixed_inputs()] == ["shape"]
 
@@ -225,7 +225,7 @@ def test_constants_without_elements_and_with_more_values_than_elements_are_taken
     v, f, placed = prepared(graph)
     launch_nodes.encapsulate(v, f, partition.grow(v, f, placed))
     (node,) = launches(graph_pb2.GraphDef.FromString(v.write()))
-    arrays = [n.attrs["value"] for n in cluster.parse(node.attr["cluster"].s).nodes if n.op == "Const"]
+    arrays = [n.attrs["value"] for n in parse(node.attr["cluster"].s).nodes if n.op == "Const"]
     assert sorted(a.size for a in arrays if a.dtype == np.float32) == [0, 3]
 
 
@@ -251,10 +251,10 @@ def test_a_cluster_that_cannot_be_read_is_not_made(
         x = v1.placeholder(tf.float32, (3,), "x")
         tf.tanh(tf.sin(x), name="y")
 
-    def fail(data: bytes) -> cluster.Cluster:
+    def fail(data: bytes) -> TensorFlowCluster:
         raise TypeError("unheard of")
 
-    monkeypatch.setattr(cluster, "parsed", fail)
+    monkeypatch.setattr(launch_nodes, "parsed", fail)
     with caplog.at_level("WARNING", logger="habana_tf"):
         assert pipeline.optimize(build(make).SerializeToString(), Item(fetch=["y"])) is None
     assert "unheard of" in caplog.text and "one by one" in caplog.text

@@ -26,9 +26,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from habana_tf._native import _bridge
-from habana_tf.cluster import cluster as clusters
-from habana_tf.cluster.any_shape import Generic, generalize
+from habana_tf.cluster.cluster import AnyShape, Arg
 from habana_tf.cluster.lower import lower
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.recipe import Recipe, bind
 from habana_tf.compiler.walked_products import walked
@@ -36,9 +36,11 @@ from habana_tf.hardware.cpu import target
 from habana_tf.ir import interpreter
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.ir.primitives import Program
-from habana_tf.lowering.lowering import LoweringError
 from habana_tf.lowering.table import lookup
 from habana_tf.resolver.key_text import program_text
+from habana_tf.tensorflow_clusters.any_shape import generalize
+from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parse
+from habana_tf.tensorflow_clusters.writer import Writer, of_node
 from habana_tf.tensorflow_facts import opdefs
 from tests.effort import THOROUGH
 
@@ -49,7 +51,7 @@ _recipes: dict[str, Recipe] = {}
 """By how bf16 is multiplied, and the text of the program."""
 
 
-def compiled(program: Program, inputs: Sequence[Any], states: Sequence[Any], form: Generic | None = None) -> list[Any]:
+def compiled(program: Program, inputs: Sequence[Any], states: Sequence[Any], form: AnyShape | None = None) -> list[Any]:
     """The outputs of the compiled program. Raises Unfit for one that would be interpreted: there should be none.
 
     form: for a program over symbolic extents, their numbers and the outputs' shapes.
@@ -99,7 +101,7 @@ quick = settings(max_examples=12, deadline=None, derandomize=True)
 
 def make_cluster(
     fn: Callable[..., Any], arrays: Sequence[Any], shaped: bool = True
-) -> tuple[clusters.Cluster, list[int]]:
+) -> tuple[TensorFlowCluster, list[int]]:
     """The cluster of all ops that `fn` makes, and for each cluster input the index of its array.
 
     shaped=False hides the shapes from TensorFlow, which then cannot refuse the arguments on its own.
@@ -110,34 +112,34 @@ def make_cluster(
         ops = [op for op in graph.get_operations() if op.type != "Placeholder"]
     which = {h.name: k for k, h in enumerate(holders)}
     if len(ops) == 1 and len(out) == len(ops[0].outputs):
-        cluster = clusters.parse(clusters.of_node(ops[0].node_def.SerializeToString()))
+        cluster = parse(of_node(ops[0].node_def.SerializeToString()))
         slots = [slot for _, slot in cluster.nodes[0].inputs]
         return cluster, [which[ops[0].inputs[slots.index(k)].name] for k in range(len(slots))]
     return _whole_graph(holders, ops, out)
 
 
-def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[clusters.Cluster, list[int]]:
+def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[TensorFlowCluster, list[int]]:
     """A cluster of many ops; int32 arguments and those that fix a shape are host arguments, which come last."""
     host = {h.name for h in holders if h.dtype == tf.int32}
     for op in ops:
         row = lookup(op.type)
         slices = opdefs.known(op.type).input_slices(op.node_def)
         host |= {i.name for name in (*row.fixed, *row.host) for i in op.inputs[slices[name]]}
-    writer = clusters.Writer("test")
+    writer = Writer("test")
     order = sorted(range(len(holders)), key=lambda k: holders[k].name in host)
     refs: dict[str, str] = {}
     for k in order:
         dtype = from_tf(holders[k].dtype.as_datatype_enum)
-        refs[holders[k].name] = writer.arg(clusters.Arg(dtype, holders[k].name in host, f"x{k}"))
+        refs[holders[k].name] = writer.arg(Arg(dtype, holders[k].name in host, f"x{k}"))
     for op in ops:
         name = writer.node(op.node_def, [refs[i.name] for i in op.inputs])
         refs.update({o.name: f"{name}:{k}" if k else name for k, o in enumerate(op.outputs)})
     for o in out:
-        writer.result(refs[o.name], clusters.Arg(from_tf(o.dtype.as_datatype_enum), o.dtype == tf.int32))
-    return clusters.parse(writer.bytes()), order
+        writer.result(refs[o.name], Arg(from_tf(o.dtype.as_datatype_enum), o.dtype == tf.int32))
+    return parse(writer.bytes()), order
 
 
-def _known(cluster: clusters.Cluster, given: Sequence[Any]) -> list[Any]:
+def _known(cluster: TensorFlowCluster, given: Sequence[Any]) -> list[Any]:
     """The values of the inputs that fix a shape, None for the others."""
     fixed = cluster.fixed_inputs()
     return [a if i in fixed else None for i, a in enumerate(given)]
@@ -150,7 +152,7 @@ def lower_op(fn: Callable[..., Any], *arrays: Any, shaped: bool = True) -> tuple
     return lower(cluster, [a.shape for a in given], _known(cluster, given)), given
 
 
-def _generic(cluster: clusters.Cluster, given: Sequence[Any]) -> Generic | None:
+def _generic(cluster: TensorFlowCluster, given: Sequence[Any]) -> AnyShape | None:
     """The form in which users run a cluster of one op on arrays of any shape, if it has one."""
     node = cluster.nodes[0]
     row = lookup(node.op)

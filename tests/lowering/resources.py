@@ -9,9 +9,10 @@ import numpy as np
 import tensorflow as tf
 from harness import BACKENDS, BF16, F32, compare
 
-from habana_tf.cluster import cluster as clusters
 from habana_tf.cluster.lower import lower
 from habana_tf.lowering.table import lookup
+from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow_clusters.writer import of_node
 
 HALF_UNIT = 2.0**-8
 
@@ -30,7 +31,7 @@ def lowered(
         getattr(tf.raw_ops, op)(**holders, **attrs)
         (node,) = (o for o in graph.get_operations() if o.type == op)
     names = {h.name: n for n, h in holders.items()}
-    cluster = clusters.parse(clusters.of_node(node.node_def.SerializeToString()))
+    cluster = parse(of_node(node.node_def.SerializeToString()))
     slots = [slot for _, slot in cluster.nodes[0].inputs]
     arrays = [values[names[node.inputs[slots.index(k)].name]] for k in range(len(slots))]
     fixed = cluster.fixed_inputs()

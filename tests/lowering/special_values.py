@@ -22,12 +22,13 @@ from tensorflow.core.framework import node_def_pb2
 from tensorflow.python.eager import context, execute
 from tensorflow.python.framework import op_def_registry
 
-from habana_tf.cluster import cluster as clusters
-from habana_tf.cluster.any_shape import generalize
 from habana_tf.cluster.lower import lower
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.interpreter import run as interpreted
 from habana_tf.lowering.row import INTS, Row
+from habana_tf.tensorflow_clusters.any_shape import generalize
+from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow_clusters.writer import of_node
 from tests.effort import THOROUGH
 
 INF, DENORMAL = float("inf"), 1e-40
@@ -138,7 +139,7 @@ def node_of(made: Draw) -> Any:
 
 def ours(row: Row, made: Draw) -> dict[str, list[Any]]:
     """What HPU computes, by the way it does. Raises LoweringError for arguments that it refuses."""
-    cluster = clusters.parse(clusters.of_node(node_of(made).SerializeToString()))
+    cluster = parse(of_node(node_of(made).SerializeToString()))
     slots = [slot for _, slot in cluster.nodes[0].inputs]
     given = [made.inputs[slots.index(k)][2] for k in range(len(slots))]
     fixed = cluster.fixed_inputs()
@@ -154,7 +155,7 @@ def ours(row: Row, made: Draw) -> dict[str, list[Any]]:
 
 def accepted(row: Row, made: Draw) -> bool:
     """Whether HPU takes such arguments."""
-    cluster = clusters.parse(clusters.of_node(node_of(made).SerializeToString()))
+    cluster = parse(of_node(node_of(made).SerializeToString()))
     slots = [slot for _, slot in cluster.nodes[0].inputs]
     given = [made.inputs[slots.index(k)][2] for k in range(len(slots))]
     fixed = cluster.fixed_inputs()

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from habana_tf.cluster import cluster as clusters
 from habana_tf.cluster.lower import lower
+from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow_clusters.writer import of_node
 
 raw = tf.raw_ops
 I32 = np.dtype("int32")
@@ -59,7 +60,7 @@ def check_in_an_old_graph(op: str, **inputs: Any) -> None:
         with tf.compat.v1.Session(graph=graph) as session:
             want = session.run("it:0", {f"{name}:0": x for name, x in inputs.items()})
     arrays = list(inputs.values())
-    program = lower(clusters.parse(clusters.of_node(node.SerializeToString())), [x.shape for x in arrays], [None] * 2)
+    program = lower(parse(of_node(node.SerializeToString())), [x.shape for x in arrays], [None] * 2)
     for backend in BACKENDS:
         compare(backend(program, arrays, [])[0], want)
 

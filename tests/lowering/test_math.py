@@ -24,13 +24,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from rounding import check_rounded
 
-from habana_tf.cluster.any_shape import generalize
 from habana_tf.cluster.lower import lower
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.interpreter import bind, run
-from habana_tf.lowering.lowering import LoweringError
 from habana_tf.lowering.table import lookup
+from habana_tf.tensorflow_clusters.any_shape import generalize
 
 raw = tf.raw_ops
 FLOATS = pytest.mark.parametrize("dtype", [F32, BF16], ids=["float32", "bfloat16"])

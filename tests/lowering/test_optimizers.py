@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes
 from resources import check, check_rounded, lowered, run
 
-from habana_tf.lowering.lowering import LoweringError
+from habana_tf.cluster.lowering_context import LoweringError
 
 SCALARS = {
     "lr": 0.01, "alpha": 0.02, "beta1": 0.9, "beta2": 0.999, "beta1_power": 0.81, "beta2_power": 0.998,

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from resources import check, lowered, run
 
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.ir import interpreter
-from habana_tf.lowering.lowering import LoweringError
 
 DTYPES = [F32, BF16, np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.uint8)]
 INDEX = [np.int32, np.int64]

@@ -134,7 +134,7 @@ def test_each_field_of_a_target_is_in_the_key() -> None:
 
 def test_each_field_of_what_was_met_is_in_the_key_of_a_cluster() -> None:
     """`resolve` makes the parts: cluster, inputs, fixed."""
-    assert set(names(Provenance)) == {"data", "shapes", "values"}, "a new field: put it into a cluster's key"
+    assert set(names(Provenance)) == {"cluster", "shapes", "values"}, "a new field: put it into a cluster's key"
 
 
 def _updating(updates: tuple[tuple[int, int], ...]) -> Program:

@@ -8,7 +8,8 @@ from collections import OrderedDict
 import pytest
 
 from habana_tf.resolver import memory
-from habana_tf.resolver.memory import LaunchMemory, MemoryReport, memory_report
+from habana_tf.resolver.memory import LaunchMemory, MemoryReport
+from habana_tf.tensorflow_facts.memory import memory_report
 from tests.child import python
 
 MIB = 1 << 20
@@ -27,7 +28,7 @@ def test_it_prints_and_is_json() -> None:
 
 
 def test_without_the_device_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("habana_tf.hardware.device_state.is_loaded", lambda: False)
+    monkeypatch.setattr("habana_tf.tensorflow_facts.memory.is_loaded", lambda: False)
     with pytest.raises(RuntimeError, match="load_habana_module"):
         memory_report()
 

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from habana_tf.hardware.cpu import common_targets, target
-from habana_tf.resolver import pack_recipes, packaged
+from habana_tf.resolver import packaged
 from habana_tf.resolver.one_op import one_op
+from habana_tf.tensorflow_clusters import pack_recipes
 from tests.child import python
 from tests.installation import ROOT
 

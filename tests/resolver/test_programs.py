@@ -9,16 +9,17 @@ from habana_tf.compiler.packed_recipe import describe_kernels
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext
 from habana_tf.resolver.programs import Made, Programs, number
+from habana_tf.tensorflow_clusters.cluster import parse
 from tests.cli.recipes.conftest import OUT, WIDTH, layer
 
 
 def made(rows: ext.Extent, dims: tuple[int, ...] = (), size: int = 0) -> Made:
     recipe = compile_program(layer(rows), "step", target())
-    return Made("step", b"x" * size, (), (), dims, describe_kernels(recipe), recipe.buffers, "compiled", 1.0)
+    return Made("step", b"x" * size, parse, (), (), dims, describe_kernels(recipe), recipe.buffers, "compiled", 1.0)
 
 
 def nothing(size: int) -> Made:
-    return Made("nothing", b"x" * size, (), (), (), b"", [], "interpreted", 0.0)
+    return Made("nothing", b"x" * size, parse, (), (), (), b"", [], "interpreted", 0.0)
 
 
 def test_kernels_over_symbols_are_those_over_numbers() -> None:

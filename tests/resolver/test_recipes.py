@@ -24,6 +24,7 @@ from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir.dtypes import DType
 from habana_tf.resolver import provenance, ranged, recipes, recompilations
 from habana_tf.resolver.resolve import resolve
+from habana_tf.tensorflow_clusters.cluster import parse
 from tests.benchmarks.memory_curve import written
 
 SHAPES = [(6, 4), (4, 3), (3,)]
@@ -58,7 +59,7 @@ def _get(n: int, program: str = "", made: Recipe | None = None) -> tuple[Recipe,
 
 
 def _program(data: bytes, shapes: list[tuple[int, ...]]) -> Any:
-    return resolve(data, [(DType.F32.tf_enum, shape, None) for shape in shapes])
+    return resolve(parse(data), [(DType.F32.tf_enum, shape, None) for shape in shapes])
 
 
 def _run(program: Any, shapes: list[tuple[int, ...]]) -> Any:

@@ -14,16 +14,19 @@ from habana_tf import cache
 from habana_tf._native import _bridge
 from habana_tf.cache import process_cache
 from habana_tf.cache.recipe_cache import RecipeCache
-from habana_tf.cluster import cluster
+from habana_tf.cluster.cluster import Arg
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import target
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.dtypes import from_label
-from habana_tf.lowering.lowering import LoweringError
 from habana_tf.resolver import provenance, ranged, recipes, recompilations
 from habana_tf.resolver.fallback import FallbackForbidden
 from habana_tf.resolver.recipes import CompileForbidden
 from habana_tf.resolver.resolve import resolve
+from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow_clusters.digest import digest
+from habana_tf.tensorflow_clusters.writer import Writer, of_node
 
 
 @pytest.fixture(autouse=True)
@@ -52,16 +55,16 @@ def _cluster(op: str, name: str = "node", inputs: int = 2, **attrs: Any) -> byte
             node.attr[key].b = value
         else:
             node.attr[key].i = value
-    return cluster.of_node(node.SerializeToString())
+    return of_node(node.SerializeToString())
 
 
 def _run(data: bytes, *arrays: Any) -> list[Any]:
     """Resolves for these inputs (those that fix a shape by value) and runs."""
-    fixed = cluster.parse(data).fixed_inputs()
+    fixed = parse(data).fixed_inputs()
     signature = [
         (from_label(a.dtype.name).tf_enum, a.shape, a.tobytes() if k in fixed else None) for k, a in enumerate(arrays)
     ]
-    return _bridge.run_program(resolve(data, signature), list(arrays))
+    return _bridge.run_program(resolve(parse(data), signature), list(arrays))
 
 
 def _floats(*shape: int) -> Any:
@@ -232,15 +235,15 @@ def _two_products(dtype: str) -> bytes:
     """a @ b @ b, as a cluster."""
     from tensorflow.core.framework import node_def_pb2
 
-    writer, kind = cluster.Writer("products"), from_label(dtype)
-    a, b = (writer.arg(cluster.Arg(kind, False, name)) for name in "ab")
+    writer, kind = Writer("products"), from_label(dtype)
+    a, b = (writer.arg(Arg(kind, False, name)) for name in "ab")
     for name in ("first", "second"):
         node = node_def_pb2.NodeDef(op="MatMul", name=name)
         node.attr["T"].type = kind.tf_enum
         for side in ("transpose_a", "transpose_b"):
             node.attr[side].b = False
         a = writer.node(node, [a, b])
-    writer.result(a, cluster.Arg(kind, False))
+    writer.result(a, Arg(kind, False))
     return writer.bytes()
 
 
@@ -253,18 +256,18 @@ def _chain(*ops: tuple[str, int, dict[str, Any]], variables: bool = False) -> by
     variables: the new inputs are values of variables."""
     from tensorflow.core.framework import node_def_pb2
 
-    writer = cluster.Writer("chain")
+    writer = Writer("chain")
     f32 = from_label("float32")
     names = iter("xwbv")
-    last = writer.arg(cluster.Arg(f32, False, next(names)))
-    added = [[writer.arg(cluster.Arg(f32, False, next(names), variables)) for _ in range(n)] for _, n, _ in ops]
+    last = writer.arg(Arg(f32, False, next(names)))
+    added = [[writer.arg(Arg(f32, False, next(names), variables)) for _ in range(n)] for _, n, _ in ops]
     for (op, _, attrs), more in zip(ops, added, strict=True):
         node = node_def_pb2.NodeDef(op=op, name=op.lower())
         node.attr["T"].type = f32.tf_enum
         for key, value in attrs.items():
             node.attr[key].b = value
         last = writer.node(node, [last, *more])
-    writer.result(last, cluster.Arg(f32, False))
+    writer.result(last, Arg(f32, False))
     return writer.bytes()
 
 
@@ -318,14 +321,14 @@ def _sliced() -> bytes:
     """relu(slice(x, begin, size)) of a matrix."""
     from tensorflow.core.framework import node_def_pb2
 
-    writer = cluster.Writer("sliced")
+    writer = Writer("sliced")
     f32, i32 = from_label("float32"), from_label("int32")
-    inputs = [writer.arg(cluster.Arg(t, False, n)) for t, n in ((f32, "x"), (i32, "begin"), (i32, "size"))]
+    inputs = [writer.arg(Arg(t, False, n)) for t, n in ((f32, "x"), (i32, "begin"), (i32, "size"))]
     cut, relu = (node_def_pb2.NodeDef(op=op, name=op.lower()) for op in ("Slice", "Relu"))
     cut.attr["Index"].type = i32.tf_enum
     for node in (cut, relu):
         node.attr["T"].type = f32.tf_enum
-    writer.result(writer.node(relu, [writer.node(cut, inputs)]), cluster.Arg(f32, False))
+    writer.result(writer.node(relu, [writer.node(cut, inputs)]), Arg(f32, False))
     return writer.bytes()
 
 
@@ -396,14 +399,14 @@ def test_sizes_for_which_something_else_holds_have_a_range_of_their_own(
 
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
     f32, i32 = from_label("float32"), from_label("int32")
-    writer = cluster.Writer("cut")
-    row = writer.arg(cluster.Arg(f32, False, "x"))
-    bounds = [writer.arg(cluster.Arg(i32, True, name)) for name in ("begin", "end", "strides")]
+    writer = Writer("cut")
+    row = writer.arg(Arg(f32, False, "x"))
+    bounds = [writer.arg(Arg(i32, True, name)) for name in ("begin", "end", "strides")]
     relu = node_def_pb2.NodeDef(op="Relu", name="relu")
     relu.attr["T"].type = f32.tf_enum
     node = node_def_pb2.NodeDef(op="StridedSlice", name="first")
     node.attr["T"].type, node.attr["Index"].type = f32.tf_enum, i32.tf_enum
-    writer.result(writer.node(node, [writer.node(relu, [row]), *bounds]), cluster.Arg(f32, False))
+    writer.result(writer.node(node, [writer.node(relu, [row]), *bounds]), Arg(f32, False))
     data = writer.bytes()
 
     def cut(n: int) -> None:
@@ -492,7 +495,7 @@ def test_the_ranges_of_a_cluster_that_were_used_last_are_kept(monkeypatch: pytes
     for width in (8, 9, 10, 8):  # the recipe of a range that was forgotten is found again
         met(width)
     assert cache.stats().counts().compiled == 6
-    ranges = ranged.ranges_of(json.dumps([("cluster", cluster.digest(data))]))
+    ranges = ranged.ranges_of(json.dumps([("cluster", digest(data))]))
     assert len(ranges.forms) == 2
 
 

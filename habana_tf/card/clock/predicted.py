@@ -49,12 +49,12 @@ class Explained:
 
 
 def of_cluster(chip: Chip, cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any]) -> Predicted:
-    """The prediction for one launch of a cluster; arguments as for `card.model.launch_time`."""
+    """The prediction for one launch of a cluster; shapes and values as for `card.model.launch_time`."""
     from habana_tf.card.model.launch_time import launch_time
     from habana_tf.card.model.roles import roles
     from habana_tf.card.model.step_time import gradient_times
+    from habana_tf.cluster.lowering_context import LoweringError
     from habana_tf.ir.conditions import NeedsNumber
-    from habana_tf.lowering.lowering import LoweringError
 
     try:
         lowered, time = launch_time(chip, cluster, shapes, values)

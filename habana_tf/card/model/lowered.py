@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from habana_tf.cluster.cluster import Cluster
+from habana_tf.cluster.cluster import Cluster, Ref
 from habana_tf.cluster.lower import Walk
 from habana_tf.ir.primitives import Node, Program
 
@@ -17,20 +17,12 @@ class Lowered:
 
     cluster: Cluster
     program: Program
-    made: dict[tuple[int, int], Node]
-
-
-class _Remembered(Walk):
-    """A walk that tells what each op gave."""
-
-    def made(self) -> dict[tuple[int, int], Node]:
-        """(index of an op, which output) -> node."""
-        return dict(self._made)
+    made: dict[Ref, Node]
 
 
 def lowered(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Lowered:
     """Arguments as `cluster.lower.lower` takes them, and raises what it raises."""
-    walk = _Remembered(cluster, shapes, values)
+    walk = Walk(cluster, shapes, values)
     for n in cluster.nodes:
         walk.step(n)
-    return Lowered(cluster, walk.program(), walk.made())
+    return Lowered(cluster, walk.program(), walk.made)

@@ -1,8 +1,8 @@
 """The roles of a training step's variables and tensors: weights, gradients, state of the optimizer.
 
-An update op of TensorFlow names its arguments: the variable, its gradient, and state. An optimizer that is made of
-plain ops (Keras' own since 2.11) names none. Then a variable that a product reads, or that several units read, is a
-weight, and every other one is state.
+What: an update op says which of its inputs are the variable, its gradient, and state (`ClusterOp.roles`). Where an
+optimizer is made of plain ops (Keras' own since 2.11) a variable that a product reads, or any other op that is no
+update, is a weight as soon as the cluster assigns it and another assigned variable has its shape; the others are state.
 """
 
 from __future__ import annotations
@@ -13,10 +13,6 @@ from dataclasses import dataclass, field
 from habana_tf.card.model.kernels import Unit, nbytes, through_views
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.table import lookup
-
-UPDATES = "ResourceApply"
-"""What the names of TensorFlow's update ops begin with."""
 
 
 @dataclass
@@ -32,18 +28,12 @@ def roles(lowered: Lowered, units: list[Unit]) -> Roles:
     """The roles in a cluster; its weights that nobody updates count as weights too."""
     out = Roles()
     for n in lowered.cluster.nodes:
-        row = lookup(n.op)
-        if row is None or not n.op.startswith(UPDATES):
-            continue
-        for name, at in n.arg_slices.items():
-            for ref in n.inputs[at]:
-                node = lowered.made[ref]
-                if name == "grad":
-                    out.gradients.extend(seen.tensor for seen in through_views(node))
-                elif name == "var":
-                    out.weights.add(node)
-                elif name in row.updates:
-                    out.state.add(node)
+        for ref, role in n.roles():
+            node = lowered.made[ref]
+            if role == "gradient":
+                out.gradients.extend(seen.tensor for seen in through_views(node))
+            else:
+                (out.weights if role == "weight" else out.state).add(node)
     _plain(lowered, units, out)
     return out
 

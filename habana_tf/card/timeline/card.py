@@ -22,9 +22,9 @@ from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.model.vector_time import operations
 from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult, Use, unpredicted
 from habana_tf.cluster.cluster import Cluster
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.conditions import NeedsNumber
-from habana_tf.lowering.lowering import LoweringError
 from habana_tf.resolver.programs import Made
 
 _PRODUCTS = ("Conv", "MatMul", "Einsum")

@@ -167,6 +167,7 @@ def _program(entry: Entry) -> Any:
     from habana_tf.hardware.cpu import BF16_PART, target
     from habana_tf.resolver.keys import compiler_version, target_parts
     from habana_tf.resolver.provenance import Provenance
+    from habana_tf.tensorflow_clusters.cluster import parse
 
     parts = {part.name: part.value for part in entry.key.parts}
     here = dict([("compiler", compiler_version()), *target_parts(target(), BF16_PART in parts), *settings.key_parts()])
@@ -177,7 +178,7 @@ def _program(entry: Entry) -> Any:
             "(`asm --object` writes the stored code, `ir --stage cluster` prints the cluster)", 1,
         )  # fmt: skip
     try:
-        return Provenance.of(entry.sections).compiled_program(target())
+        return Provenance.of(entry.sections, parse).compiled_program(target())
     except ImportError as error:
         raise CommandError(f"lowering needs TensorFlow: {error}", 1) from error
     except KeyError as error:

@@ -37,9 +37,10 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, Predicted
     from habana_tf.card.clock.predicted import of_cluster
     from habana_tf.hardware.chips import chips
     from habana_tf.resolver.provenance import Provenance
+    from habana_tf.tensorflow_clusters.cluster import parse
 
     try:
-        met = Provenance.of(entry.sections)
+        met = Provenance.of(entry.sections, parse)
     except (KeyError, ValueError) as error:
         return {}, f"its cluster cannot be read: {error}"
     shapes = [[_number(n, sizes) for n in shape] for shape in met.shapes]

@@ -45,12 +45,13 @@ def test_an_op_that_its_lowering_refuses_has_a_reason() -> None:
     import tensorflow as tf
 
     from habana_tf.card.clock.predicted import of_cluster
-    from habana_tf.cluster import cluster
     from habana_tf.hardware.chips import chip
+    from habana_tf.tensorflow_clusters.cluster import parse
+    from habana_tf.tensorflow_clusters.writer import of_node
 
     with tf.Graph().as_default() as graph:
         tf.matmul(tf.compat.v1.placeholder(tf.float32), tf.compat.v1.placeholder(tf.float32))
     node = graph.as_graph_def().node[-1]
-    made = cluster.parse(cluster.of_node(node.SerializeToString()))
+    made = parse(of_node(node.SerializeToString()))
     found = of_cluster(chip("gaudi2"), made, [(2, 3), (4, 5)], [None, None])
     assert found.seconds is None and "MatMul" in found.why

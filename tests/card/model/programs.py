@@ -10,10 +10,11 @@ from collections.abc import Collection, Sequence
 
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.parameters import Parameters
-from habana_tf.cluster.cluster import Arg, Cluster
+from habana_tf.cluster.cluster import Arg
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Node, Program
+from tests.cluster.recorded import Recorded
 
 PLAIN = Parameters(hidden=0.5, tpc_rate=1.0, launch=0.0, skew=0.0)
 """Half of the shorter engine's work hidden, vector processors at their peak, no pauses."""
@@ -28,7 +29,7 @@ def cluster(b: Builder, ops: Sequence[Node], outputs: Sequence[int], updates: Co
     results = [Arg(ops[k].dtype, False, f"op {k}", variable=k in updates) for k in outputs]
     made = {(-1, k): n for k, n in enumerate(b.inputs)} | {(k, 0): n for k, n in enumerate(ops)}
     refs = [(k, 0) for k in outputs]
-    return Lowered(Cluster("made", inputs, [], refs, results), Program(b.inputs, [ops[k] for k in outputs]), made)
+    return Lowered(Recorded("made", inputs, [], refs, results), Program(b.inputs, [ops[k] for k in outputs]), made)
 
 
 def product_and_relu(rows: int = 4096) -> Lowered:

@@ -39,9 +39,10 @@ def test_values_that_fix_a_shape_are_taken() -> None:
     import tensorflow as tf
 
     from habana_tf.card.model.launch_time import launch_time
-    from habana_tf.cluster import cluster as clusters
+    from habana_tf.cluster.lowering_context import LoweringError
     from habana_tf.hardware.chips import chip
-    from habana_tf.lowering.lowering import LoweringError
+    from habana_tf.tensorflow_clusters.cluster import parse
+    from habana_tf.tensorflow_clusters.writer import of_node
 
     @tf.function
     def tiled(x: tf.Tensor, times: tf.Tensor) -> tf.Tensor:
@@ -49,7 +50,7 @@ def test_values_that_fix_a_shape_are_taken() -> None:
 
     graph = tiled.get_concrete_function(tf.TensorSpec((8, 4)), tf.TensorSpec((2,), tf.int32)).graph
     (node,) = (op.node_def for op in graph.get_operations() if op.type == "Tile")
-    cluster = clusters.parse(clusters.of_node(node.SerializeToString()))
+    cluster = parse(of_node(node.SerializeToString()))
     for times in ((1, 2), (5, 3)):
         lowered, _ = launch_time(chip("gaudi2"), cluster, [(8, 4), (2,)], [None, np.array(times, np.int32)])
         assert [n.shape for n in lowered.program.outputs] == [(8 * times[0], 4 * times[1])]

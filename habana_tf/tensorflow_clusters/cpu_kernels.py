@@ -12,40 +12,21 @@ Invariants: shapes are those TensorFlow gives, found in one run on zeros: all th
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from habana_tf.cluster.cluster import Cluster, ClusterNode, parsed, variable_type
-from habana_tf.lowering.table import lookup
+from habana_tf.cluster.cluster import Cluster, InvalidArguments, OtherWay
+from habana_tf.tensorflow_clusters.op import TensorFlowOp
 from habana_tf.tensorflow_facts import opdefs
 
 _ANONYMOUS = "cd2c89b7-88b7-44c8-ad83-06c2a9158347"
 """TensorFlow's name of a resource that nothing else finds."""
 
-INVALID_ARGUMENT = 3
 
-
-class Refused(Exception):
-    """TensorFlow does not take these arguments either; the message is its own."""
-
-    tf_code = INVALID_ARGUMENT
-
-
-@dataclass(frozen=True)
-class Stock:
-    """results: TensorFlow's type number and shape of every output. body: computes them, from arrays to arrays."""
-
-    results: list[tuple[int, list[int]]]
-    body: Callable[[Sequence[Any]], list[Any]]
-
-
-def stock(data: bytes, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Stock:
-    """A serialized cluster as TensorFlow runs it. values: of the inputs that fix shapes. Raises Refused."""
+def function(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> OtherWay:
+    """A cluster as TensorFlow runs it. values: of the inputs that fix shapes. Raises InvalidArguments."""
     import numpy as np
     import tensorflow as tf
-
-    cluster = parsed(data)
 
     def run(arrays: Sequence[Any]) -> list[Any]:
         with tf.init_scope(), tf.device("/CPU:0"):
@@ -56,25 +37,23 @@ def stock(data: bytes, shapes: Sequence[Sequence[int]], values: Sequence[Any | N
 
     try:
         try:
-            concrete = _function(data, None)
+            concrete = _function(cluster, None)
         except ValueError:  # a shape function that needs to know ranks, and how many numbers an argument has
             pairs = zip(shapes, values, strict=True)
-            concrete = _function(data, tuple((None,) * len(s) if v is None else tuple(s) for s, v in pairs))
+            concrete = _function(cluster, tuple((None,) * len(s) if v is None else tuple(s) for s, v in pairs))
         zeros = [fitting(a, s, v) for a, s, v in zip(cluster.inputs, shapes, values, strict=True)]
         results = run(zeros)
     except (tf.errors.OpError, ValueError) as why:
-        raise Refused(getattr(why, "message", str(why))) from why
+        raise InvalidArguments(getattr(why, "message", str(why))) from why
     kinds = [(a.dtype.tf_enum, list(r.shape)) for a, r in zip(cluster.results, results, strict=True)]
-    return Stock(kinds, run)
+    return OtherWay(kinds, run)
 
 
 @functools.lru_cache(maxsize=64)
-def _function(data: bytes, shapes: tuple[tuple[int | None, ...], ...] | None) -> Any:
+def _function(cluster: Cluster, shapes: tuple[tuple[int | None, ...], ...] | None) -> Any:
     """A cluster as a function of TensorFlow's, for all shapes, or those of this form: it is the kernels that shall
     complain of one, as they would have where the program runs."""
     import tensorflow as tf
-
-    cluster = parsed(data)
 
     def replay(*inputs: Any) -> list[Any]:
         with tf.device("/CPU:0"):
@@ -90,21 +69,22 @@ def _replay(cluster: Cluster, inputs: Sequence[Any]) -> list[Any]:
     """The outputs of a cluster, as ops of the graph at hand."""
     made: dict[tuple[int, int], Any] = {(-1, k): t for k, t in enumerate(inputs)}
     for node in cluster.nodes:
+        assert isinstance(node, TensorFlowOp)
         for k, tensor in enumerate(_op(node, [made[ref] for ref in node.inputs])):
             made[node.index, k] = tensor
     return [made[ref] for ref in cluster.outputs]
 
 
-def _op(node: ClusterNode, inputs: list[Any]) -> list[Any]:
+def _op(node: TensorFlowOp, inputs: list[Any]) -> list[Any]:
     """One op; of one that updates variables the new values come first, as in a cluster."""
     import tensorflow as tf
 
-    row = lookup(node.op)
+    row = node.row
     handles: dict[str, Any] = {}
     before = []
     for name in (*row.variables, *row.updates) if row is not None else ():
         at = node.arg_slices[name].start
-        dtype = variable_type(node.proto)
+        dtype = node.variable_type()
         handle = tf.raw_ops.VarHandleOp(dtype=dtype, shape=inputs[at].shape, shared_name=_ANONYMOUS)
         before.append(tf.raw_ops.AssignVariableOp(resource=handle, value=inputs[at]))
         inputs[at] = handles[name] = handle
@@ -113,6 +93,6 @@ def _op(node: ClusterNode, inputs: list[Any]) -> list[Any]:
     with tf.control_dependencies(before):
         op = tf.compat.v1.get_default_graph().create_op(node.op, inputs, types, attrs=attrs)
     with tf.control_dependencies([op]):
-        dtype = variable_type(node.proto) if row is not None and row.updates else 0
+        dtype = node.variable_type() if row is not None and row.updates else 0
         updated = [tf.raw_ops.ReadVariableOp(resource=handles[n], dtype=dtype) for n in (row.updates if row else ())]
     return [*updated, *op.outputs]

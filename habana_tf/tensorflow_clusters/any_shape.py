@@ -24,13 +24,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from habana_tf.cluster.cluster import ClusterNode
+from habana_tf.cluster.cluster import AnyShape
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.lowering.row import Row
+from habana_tf.tensorflow_clusters.op import TensorFlowOp
 
 WIDE, FEW = 128, 1 << 20
 """Channels from which a row of symbolic length is as quick as one of known length, and elements up to which it does
@@ -39,30 +39,9 @@ ROWS = 16
 """Rows from which each is work enough for one thread."""
 
 
-@dataclass(frozen=True)
-class Generic:
-    """shapes and values to lower with; dims: the numbers behind the symbols; result: the first output's real shape.
-
-    `result` is also that of every output which has the first one's shape when lowered; another has what it was lowered
-    to, with numbers for symbols.
-    """
-
-    shapes: list[tuple[Extent, ...]]
-    values: list[Any | None]
-    dims: list[int]
-    result: tuple[int, ...]
-
-    def results(self, lowered: Sequence[tuple[Extent, ...]]) -> list[tuple[int, ...]]:
-        """The real shapes of the outputs."""
-        return [
-            self.result if shape == lowered[0] else tuple(ext.evaluate(n, self.dims) for n in shape)
-            for shape in lowered
-        ]
-
-
 def generalize(
-    row: Row, node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
-) -> Generic | None:
+    row: Row, node: TensorFlowOp, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
+) -> AnyShape | None:
     """The generic form of a launch of one op; None when these shapes have none (empty tensors, bad arguments).
 
     Nor have sizes with a product that no integer of generated code holds.
@@ -76,8 +55,8 @@ def generalize(
 
 
 def _generalized(
-    row: Row, node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
-) -> Generic | None:
+    row: Row, node: TensorFlowOp, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
+) -> AnyShape | None:
     if row.generic == "same":
         return _elementwise(shapes, values) if len(set(shapes)) == 1 else None
     if row.generic == "elementwise":
@@ -91,7 +70,7 @@ def _generalized(
     return _filled(node, shapes, values, row.fixed[0])
 
 
-def _elementwise(shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> Generic | None:
+def _elementwise(shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> AnyShape | None:
     rank = max(map(len, shapes), default=0)
     wide = [(1,) * (rank - len(s)) + s for s in shapes]
     result = []
@@ -117,10 +96,10 @@ def _elementwise(shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]
         while axes and axes[0] == 1:
             axes.pop(0)
         collapsed.append(tuple(axes))
-    return Generic(collapsed, list(values), dims, tuple(result))
+    return AnyShape(collapsed, list(values), dims, tuple(result))
 
 
-def _by_channel(node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> Generic | None:
+def _by_channel(node: TensorFlowOp, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> AnyShape | None:
     """Statistics that are not given are sums over the rows, which are worth code of their own for every shape."""
     x, *others = shapes
     if node.attrs.get("is_training") or str(node.attrs.get("data_format", "")).startswith("NC"):
@@ -132,20 +111,20 @@ def _by_channel(node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Se
     channels = ext.sym(1)
     ones = () if node.op.startswith("BiasAdd") else (1,) * (len(x) - 2)  # others ask for images
     collapsed: list[tuple[Extent, ...]] = [(*ones, ext.sym(0), channels)]
-    return Generic([*collapsed, *([(channels,)] * len(others))], list(values), [math.prod(x[:-1]), x[-1]], x)
+    return AnyShape([*collapsed, *([(channels,)] * len(others))], list(values), [math.prod(x[:-1]), x[-1]], x)
 
 
-def _by_row(shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> Generic | None:
+def _by_row(shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> AnyShape | None:
     """Few long rows are worth code that shares out each of them."""
     (x,) = shapes
     if len(x) < 2 or 0 in x or math.prod(x) > FEW or math.prod(x[:-1]) < ROWS < x[-1]:
         return None
-    return Generic([(ext.sym(0), ext.sym(1))], list(values), [math.prod(x[:-1]), x[-1]], x)
+    return AnyShape([(ext.sym(0), ext.sym(1))], list(values), [math.prod(x[:-1]), x[-1]], x)
 
 
 def _padded(
-    node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None], fixed: str
-) -> Generic | None:
+    node: TensorFlowOp, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None], fixed: str
+) -> AnyShape | None:
     import numpy as np
 
     _, at = node.inputs[node.arg_slices[fixed].start]
@@ -159,12 +138,12 @@ def _padded(
     by: Any = np.array([next(symbols) if n else 0 for n in paddings.reshape(-1)], dtype=object)
     collapsed: list[tuple[Extent, ...]] = [tuple(ext.sym(k) for k in range(len(x))), *shapes[1:]]
     result = tuple(n + int(a + b) for n, (a, b) in zip(x, paddings, strict=True))
-    return Generic(collapsed, [by.reshape(-1, 2) if i == at else v for i, v in enumerate(values)], dims, result)
+    return AnyShape(collapsed, [by.reshape(-1, 2) if i == at else v for i, v in enumerate(values)], dims, result)
 
 
 def _filled(
-    node: ClusterNode, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None], fixed: str
-) -> Generic | None:
+    node: TensorFlowOp, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None], fixed: str
+) -> AnyShape | None:
     import numpy as np
 
     _, at = node.inputs[node.arg_slices[fixed].start]
@@ -173,6 +152,6 @@ def _filled(
         return None
     result = tuple(int(n) for n in value)
     symbolic = np.array([ext.sym(0)], dtype=object)
-    return Generic(
+    return AnyShape(
         list(shapes), [symbolic if i == at else v for i, v in enumerate(values)], [math.prod(result)], result
     )  # fmt: skip

@@ -1,6 +1,6 @@
-"""Compiles the recipes that come with the package (`packaged`): of what eager models call most.
+"""Compiles the recipes that come with the package (`resolver.packaged`): of what eager models call most.
 
-    python -m habana_tf.resolver.pack_recipes habana_tf/resolver/recipes.zip
+    python -m habana_tf.tensorflow_clusters.pack_recipes habana_tf/resolver/recipes.zip
 
 The build of a wheel runs this. Each form below is one call of an op. What is compiled is its program over all shapes,
 so the sizes here say only which axes are broadcast; of what models compute of `tf.shape(x)` it is the program itself.
@@ -18,13 +18,14 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from habana_tf.cache import entry as entry_format
 from habana_tf.cache.entry import Entry
-from habana_tf.cluster import cluster as clusters
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.packed_recipe import pack
 from habana_tf.hardware.cpu import Target, common_targets
 from habana_tf.resolver.one_op import one_op
 from habana_tf.resolver.packaged import packaged_key
 from habana_tf.resolver.request import Request
+from habana_tf.tensorflow_clusters.cluster import parse
+from habana_tf.tensorflow_clusters.writer import of_node
 
 if TYPE_CHECKING:
     import numpy as np
@@ -184,14 +185,13 @@ def _called(form: Form) -> Request:
         holders = [tf.compat.v1.placeholder(a.dtype, a.shape) for a in arrays]
         call(*holders)
         *constants, op = [op for op in graph.get_operations() if op.type != "Placeholder"]
-    cluster = clusters.parse(clusters.of_node(op.node_def.SerializeToString()))
+    cluster = parse(of_node(op.node_def.SerializeToString()))
     values = {h.name: a for h, a in zip(holders, arrays, strict=True)}
     values |= {c.outputs[0].name: tf.make_ndarray(c.get_attr("value")) for c in constants}
     slots = [slot for _, slot in cluster.nodes[0].inputs]
     given = [values[op.inputs[slots.index(k)].name] for k in range(len(slots))]
     fixed = cluster.fixed_inputs()
-    data = clusters.of_node(op.node_def.SerializeToString())
-    return Request(data, cluster, [a.shape for a in given], [a if i in fixed else None for i, a in enumerate(given)])
+    return Request(cluster, [a.shape for a in given], [a if i in fixed else None for i, a in enumerate(given)])
 
 
 def main() -> int:

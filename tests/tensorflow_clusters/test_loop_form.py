@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from habana_tf.cluster.loop_form import Form, Slot
+from habana_tf.tensorflow_clusters.loop_form import Form, Slot
 
 
 def test_a_counter_follows_from_counters_alone() -> None:

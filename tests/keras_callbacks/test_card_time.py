@@ -31,15 +31,15 @@ def test_examples_per_second_follow_from_launches_and_predicted_times() -> None:
     import itertools
 
     import habana_tf
-    from habana_tf.card.clock import keras_callback
+    from habana_tf.keras_callbacks import card_time
 
     trained = model()
     trained.fit(X, Y, batch_size=32, verbose=0)
     before = habana_tf.card_time_report()
     ticks = itertools.count(step=2.0)
-    keras_callback.time = SimpleNamespace(perf_counter=lambda: next(ticks))
+    card_time.time = SimpleNamespace(perf_counter=lambda: next(ticks))
     logs = trained.fit(X, Y, batch_size=32, verbose=0, callbacks=[habana_tf.CardTimeCallback()]).history
-    keras_callback.time = time
+    card_time.time = time
     report = habana_tf.card_time_report(since=before)
     assert set(logs) >= KEYS | {"loss"}
     (card,), (host,) = logs["card_examples_per_second"], logs["examples_per_second"]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from habana_tf.cluster.any_shape import generalize
+from habana_tf.tensorflow_clusters.any_shape import generalize
 
 ELEMENTWISE: Any = SimpleNamespace(generic="elementwise", fixed=())
 FILL: Any = SimpleNamespace(generic="fill", fixed=("dims",))

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from tensorflow.core.framework import node_def_pb2
 
-from habana_tf.cluster import refusals
-from habana_tf.cluster.cluster import ClusterNode
 from habana_tf.lowering.table import LOOP
+from habana_tf.tensorflow_clusters import refusals
+from habana_tf.tensorflow_clusters.loop_form import Form
+from habana_tf.tensorflow_clusters.loops import LoopBody, LoopOp
 from tests.child import on_hpu
 from tests.effort import THOROUGH
 
@@ -74,8 +75,8 @@ def test_every_op_refuses_in_the_words_of_tensorflow() -> None:
     import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
-    from habana_tf.cluster import refusals as words
     from habana_tf.lowering.table import rows
+    from habana_tf.tensorflow_clusters import refusals as words
     from tests.lowering.arguments import draw
 
     compared, wrong = set(), []
@@ -241,5 +242,6 @@ def test_a_refusal_of_bfloat16_has_words_where_the_cpu_has_no_such_kernel() -> N
 
 def test_of_a_loop_tensorflow_is_not_asked() -> None:
     """It has no such op, and would say so where another op of the cluster refuses."""
-    loop = ClusterNode(0, LOOP, "while/loop", (), {}, {}, node_def_pb2.NodeDef(op=LOOP))
+    body = LoopBody(Form([], [], []), [], [])
+    loop = LoopOp(0, LOOP, "while/loop", (), {}, {}, node_def_pb2.NodeDef(op=LOOP), body)
     assert refusals._shape_function(loop, [], []) == ""

@@ -18,17 +18,15 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from habana_tf.cluster.cluster import Cluster, InvalidArguments
 from habana_tf.cluster.lower import Walk
+from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.lowering import LoweringError
-from habana_tf.lowering.table import LOOP
+from habana_tf.tensorflow_clusters.op import TensorFlowOp
 from habana_tf.tensorflow_facts import opdefs
-
-if TYPE_CHECKING:
-    from habana_tf.cluster.cluster import Cluster, ClusterNode
 
 UNIMPLEMENTED = 12
 """TensorFlow's code: here an op that the release no longer has."""
@@ -60,24 +58,13 @@ not asked where an operand has an axis that is LONG."""
 LONG = 1 << 31
 
 
-class Refused(LoweringError):
-    """Arguments that an op refuses. tf_code: TensorFlow's status; the message is TensorFlow's where it has one.
-
-    taken: TensorFlow was asked and takes them, so that it is only ours that does not.
-    """
-
-    def __init__(self, message: str, code: int, taken: bool = False) -> None:
-        super().__init__(message)
-        self.tf_code, self.taken = code, taken
-
-
 _TAKES = (0, "")
 """What `_stock` says of arguments that TensorFlow takes."""
 
 
 def refusal(
     cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None], launched: bool
-) -> Refused | None:
+) -> InvalidArguments | None:
     """The error to raise for a cluster whose lowering failed; None when it does not fail for these shapes and values,
     or fails otherwise than by refusing arguments.
 
@@ -88,6 +75,7 @@ def refusal(
         try:
             walk.step(n)
         except Exception as why:
+            assert isinstance(n, TensorFlowOp)
             said = _stock(n, walk.inputs(n), walk)
             if said in (None, _TAKES) and not isinstance(why, LoweringError):
                 return None
@@ -96,11 +84,11 @@ def refusal(
                 text = text.replace(f"operation {n.op} of type", f"operation {n.name} of type")
                 text = text.replace(f"node name: {n.op}", f"node name: {n.name}")
                 text += f"\n\t [[{{{{node {n.name}}}}}]]"
-            return Refused(text, code, said == _TAKES)
+            return InvalidArguments(text, code, said == _TAKES)
     return None
 
 
-def _stock(n: ClusterNode, inputs: Sequence[Node], walk: Walk) -> tuple[int, str] | None:
+def _stock(n: TensorFlowOp, inputs: Sequence[Node], walk: Walk) -> tuple[int, str] | None:
     """Stock TensorFlow's status and text for an op on inputs like these; None if it cannot tell."""
     from habana_tf.ir.constant_folding import constant
 
@@ -110,7 +98,7 @@ def _stock(n: ClusterNode, inputs: Sequence[Node], walk: Walk) -> tuple[int, str
         return None
     if n.op in PRODUCTS and any(isinstance(size, int) and size >= LONG for x in inputs for size in x.shape):
         return None
-    known = [constant(x, walk.fixed) for x in inputs]
+    known = [constant(x, walk.context.fixed) for x in inputs]
     if n.op in RANKS_FIRST or n.op in NOT_ASKED:
         text = _shape_function(n, inputs, known)
         if text and (n.op in NOT_ASKED or " rank " in text):
@@ -136,7 +124,7 @@ def _type(dtype: DType, wide: bool) -> DType:
 
 
 def _kernel(
-    n: ClusterNode, inputs: Sequence[Node], known: Sequence[Any | None], fill: int, wide: bool
+    n: TensorFlowOp, inputs: Sequence[Node], known: Sequence[Any | None], fill: int, wide: bool
 ) -> tuple[int, str] | None:
     """What the CPU kernel says with unknown values all `fill`. wide: with float32 in the place of bfloat16."""
     import tensorflow as tf
@@ -145,7 +133,7 @@ def _kernel(
     given: list[Any] = []
     with _on_cpu():
         try:
-            for x, value, resource in zip(inputs, known, _resources(n), strict=True):
+            for x, value, resource in zip(inputs, known, n.resources(), strict=True):
                 dtype = _type(x.dtype, wide)
                 shape = [e for e in x.shape if isinstance(e, int)]
                 tensor = _filled(shape, dtype, fill) if value is None else _tensor(value.astype(dtype.numpy), dtype)
@@ -212,18 +200,6 @@ def _variable(value: Any, dtype: DType) -> Any:
     return handle
 
 
-def _resources(n: ClusterNode) -> list[bool]:
-    """Which inputs of the op are variables, whose values they are in a cluster."""
-    from habana_tf.lowering.table import lookup
-
-    row = lookup(n.op)
-    names = {*row.variables, *row.updates} if row else set()
-    out = [False] * len(n.inputs)
-    for name in names:
-        out[n.arg_slices[name]] = [True] * (n.arg_slices[name].stop - n.arg_slices[name].start)
-    return out
-
-
 def _attributes(proto: Any, facts: opdefs.OpFacts, wide: bool) -> list[Any]:
     """Names and values as eager execution takes them."""
     out: list[Any] = []
@@ -246,10 +222,10 @@ def _plain(value: Any, kind: str, wide: bool) -> Any:
     return getattr(value, {"int": "i", "float": "f", "string": "s", "bool": "b"}[kind])
 
 
-def _shape_function(n: ClusterNode, inputs: Sequence[Node], known: Sequence[Any | None]) -> str:
+def _shape_function(n: TensorFlowOp, inputs: Sequence[Node], known: Sequence[Any | None]) -> str:
     """What TensorFlow's shape function says, without the part that names its graph; nothing if it is content, or of a
     loop, an op that it does not know."""
-    if n.op == LOOP:
+    if n.is_loop:
         return ""
     import tensorflow as tf
     from tensorflow.core.framework import graph_pb2, node_def_pb2
@@ -260,7 +236,7 @@ def _shape_function(n: ClusterNode, inputs: Sequence[Node], known: Sequence[Any 
     for key, value in n.proto.attr.items():
         if not key.startswith("_"):
             me.attr[key].CopyFrom(value)
-    for k, (x, value, resource) in enumerate(zip(inputs, known, _resources(n), strict=True)):
+    for k, (x, value, resource) in enumerate(zip(inputs, known, n.resources(), strict=True)):
         kind = "VarHandleOp" if resource else "Placeholder" if value is None else "Const"
         node = graph.node.add(name=f"x{k}", op=kind)
         node.attr["dtype"].type = x.dtype.tf_enum

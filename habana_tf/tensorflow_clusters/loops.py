@@ -1,52 +1,78 @@
-"""Lowers a loop in a cluster (`loop_form.py`) to the primitive LOOP.
+"""Lowers a loop of TensorFlow's ops (`loop_form`) to the primitive LOOP.
 
 1. The body is lowered by itself: lists are tensors, an element is gathered from or scattered into one.
 2. It is counted: integers whose first values are known are followed from iteration to iteration until the condition is
-   false (`loop_counts.py`). So the number of trips is known, and the positions at which elements are read and written.
+   false (`cluster.loop_counts`). So the trips are counted, and it is known where elements are read and written.
 3. Elements at positions that go on by a fixed step become rows: a loop reads and writes them where they are, and no
    list is carried through it (`_Rows`). Other elements stay lookups.
-4. What is carried for nobody goes, what can be computed outside does (`loop_motion.py`).
+4. What is carried for nobody goes, what can be computed outside does (`cluster.loop_motion`).
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from habana_tf.cluster.cluster import ClusterNode, parsed
+from habana_tf.cluster.cluster import Ref
 from habana_tf.cluster.loop_counts import Counted, count, steps
 from habana_tf.cluster.loop_draft import Carried, Draft
-from habana_tf.cluster.loop_form import Form
 from habana_tf.cluster.loop_motion import move
+from habana_tf.cluster.lower import lower_op
+from habana_tf.cluster.lowering_context import LoweringContext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.constant_folding import constant
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Op, Program, Rows
 from habana_tf.lowering.lowering import Lowering
+from habana_tf.tensorflow_clusters.loop_form import Form
+from habana_tf.tensorflow_clusters.op import TensorFlowOp
 
-LowerNode = Callable[..., list[Node]]
 FEW = 16
 """Elements of what is pushed, up to which integers are followed through the iterations."""
 MOST_SIZES = 1024
 """Integers of all iterations that may be made of sizes which are not known: each is computed by itself."""
 
 
-def lower(c: Lowering, n: ClusterNode, lower_node: LowerNode) -> list[Node]:
-    """The outputs of a loop. lower_node: `lower.lower_node`."""
-    return _Lowered(c, n, lower_node).outputs()
+@dataclass(frozen=True)
+class LoopBody:
+    """What a loop does in each iteration. form: what its variables are. ops, outputs: of the cluster that an iteration
+    is."""
+
+    form: Form
+    ops: Sequence[TensorFlowOp]
+    outputs: Sequence[Ref]
+
+    @functools.cached_property
+    def origins(self) -> list[tuple[set[int], set[int]]]:
+        """See `Form.origins`."""
+        return self.form.origins([n.inputs for n in self.ops], self.outputs)
+
+
+@dataclass
+class LoopOp(TensorFlowOp):
+    """A loop: an `HpuLoop` node."""
+
+    loop: LoopBody
+
+    is_loop = True
+
+    def _lowered(self, c: Lowering) -> Sequence[Node]:
+        return _Lowered(c, self.loop).outputs()
 
 
 class _Lowered:
     """One loop being lowered. given: of each variable what it is when the loop begins; inner: what it is in the body;
     left: what it becomes."""
 
-    def __init__(self, c: Lowering, n: ClusterNode, lower_node: LowerNode) -> None:
+    def __init__(self, c: Lowering, loop: LoopBody) -> None:
         self.c = c
-        self.form = Form.parse(c.attrs["form"])
+        self.form = loop.form
         self.given: dict[int, Node] = dict(zip(self.form.order, c.inputs, strict=True))
         self.body = Builder()
         self.inner: dict[int, Node] = {}
@@ -56,7 +82,7 @@ class _Lowered:
             self.inner[k] = self.body.input(shape, outer.dtype)
         self.ranges: list[tuple[Node, Extent, str]] = []
         """Positions, what they must be less than, and the error if they are not."""
-        made = self._walk(n, lower_node)
+        made = self._walk(loop)
         self.condition = made[0]
         self.left = self.form.left(made)
         self.users: dict[Node, list[Node]] = {}
@@ -68,10 +94,9 @@ class _Lowered:
         self.finals: dict[int, Callable[[], Node]] = {}
         self.new: dict[Node, Node] = {}
 
-    def _walk(self, n: ClusterNode, lower_node: LowerNode) -> list[Node]:
+    def _walk(self, loop: LoopBody) -> list[Node]:
         """The outputs of the body."""
-        cluster = parsed(n.proto.attr["body"].s)
-        made: dict[tuple[int, int], Node] = {(-1, at): node for at, node in enumerate(self.inner.values())}
+        made: dict[Ref, Node] = {(-1, at): node for at, node in enumerate(self.inner.values())}
         fixed: dict[Node, Any] = {}
         for k, slot in enumerate(self.form.slots):
             if slot.kind == "same" and slot.fixed and (value := self.c.known(self.given[k])) is not None:
@@ -80,8 +105,9 @@ class _Lowered:
                 value = self.c.known(self.given[k])
                 if value is not None and len(value) and (value == value[:1]).all():  # the same in all iterations
                     fixed[self.inner[k]] = value[0]
-        for node in cluster.nodes:
-            self.body.origin = n.index
+        context = LoweringContext(self.body, fixed, self.c.premises)
+        self.body.origin = self.c.index
+        for node in loop.ops:
             inputs = [made[ref] for ref in node.inputs]
             if node.op in LIST_OPS:
                 outputs = [_list_op(self.body, node, inputs)]
@@ -92,9 +118,9 @@ class _Lowered:
                 sizes = zip(outputs[0].src[1:], inputs[0].shape, strict=False)
                 self.ranges += [(at, size, "slice index {} of a dimension of {}") for at, size in sizes]
             else:
-                outputs = lower_node(self.body, node, inputs, fixed, [], [], self.c.premises)
+                outputs = list(lower_op(node, inputs, context))
             made.update({(node.index, k): out for k, out in enumerate(outputs)})
-        return [made[ref] for ref in cluster.outputs]
+        return [made[ref] for ref in loop.outputs]
 
     def _count(self) -> Counted:
         known: dict[int, Any] = {}
@@ -259,7 +285,7 @@ def _element(b: Builder, x: Node, position: Node) -> Node:
     return b.gather(x, coords, tuple(range(len(coords))))
 
 
-def _list_op(b: Builder, node: ClusterNode, inputs: list[Node]) -> Node:
+def _list_op(b: Builder, node: TensorFlowOp, inputs: list[Node]) -> Node:
     """An op on a list that is a tensor."""
     elements = inputs[0]
     if node.op == "TensorListGetItem":

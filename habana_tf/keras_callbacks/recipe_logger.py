@@ -25,7 +25,7 @@ _SCALAR = summary_pb2.SummaryMetadata(
 class RecipeLogger(tf.keras.callbacks.Callback):
     """Writes this process's recipe counters to `log_dir` after each epoch, as scalars `recipes/...`.
 
-        model.fit(..., callbacks=[habana_tf.cache.RecipeLogger("logs")])
+        model.fit(..., callbacks=[habana_tf.RecipeLogger("logs")])
 
     The step of a scalar is the number of the epoch, from 0. A curve `recipes/compiled` that still rises after the
     first epochs means that shapes keep changing: `habana_tf.recompilation_report()` says which.

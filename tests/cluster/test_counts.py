@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from habana_tf.lowering import counts
+from habana_tf.cluster import counts
 
 
 @pytest.mark.parametrize("ids", [[0, 1, 1, 4], [0, 0, 0], [3], [2, 1], [-1, 0], [0, 2**31]])

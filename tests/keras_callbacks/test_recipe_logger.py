@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from habana_tf import cache
+import habana_tf
 from habana_tf.cache import process_cache
 from habana_tf.cache.recipe_cache import RecipeCache
 
@@ -28,7 +28,7 @@ def _fit(folder: Path, epochs: int, every: int = 1) -> None:
     model = tf.keras.Sequential([tf.keras.layers.Dense(2)])
     model.compile(optimizer="sgd", loss="mse")
     x = np.ones((8, 3), np.float32)
-    logger = cache.RecipeLogger(str(folder), every=every)
+    logger = habana_tf.RecipeLogger(str(folder), every=every)
     model.fit(x, x[:, :2], epochs=epochs, verbose=0, callbacks=[logger])
 
 
@@ -50,4 +50,4 @@ def test_not_every_epoch_need_be_logged(tmp_path: Path) -> None:
     _fit(tmp_path, epochs=4, every=2)
     assert {step for _, step in _scalars(tmp_path)} == {1, 3}
     with pytest.raises(ValueError, match="every=0"):
-        cache.RecipeLogger(str(tmp_path), every=0)
+        habana_tf.RecipeLogger(str(tmp_path), every=0)

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TypeVar
 
+from habana_tf.cluster.cluster import Ref
+
 T = TypeVar("T")
-Ref = tuple[int, int]
-"""As in `cluster`."""
 
 _LEFT = {"value": 1, "push": 1, "list": 1, "set": 2}
 """Outputs of the body for a variable of each kind that changes."""

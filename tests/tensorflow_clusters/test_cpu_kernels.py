@@ -86,7 +86,7 @@ def test_the_end_of_a_process_names_what_could_not_be_compiled() -> None:
     import tensorflow as tf
     import habana_tf
     habana_tf.load_habana_module()
-    from tests.resolver.test_tensorflow_cpu import X, broken
+    from tests.tensorflow_clusters.test_cpu_kernels import X, broken
     with broken("Tanh", "Sinh"):
         tf.tanh(tf.constant(X)), tf.tanh(tf.constant(X[:1])), tf.sinh(tf.constant(X))
     print("worked", flush=True)

@@ -1,0 +1,1 @@
+"""Callbacks for Keras' `fit` that log what this package counts."""
