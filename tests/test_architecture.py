@@ -1,6 +1,7 @@
-"""Every file, folder, function, class, method and table that docs/architecture.md names is in the sources.
+"""Every file, folder, function, class, method and table that docs/architecture.md names is in the sources, and so is
+what the other pages for readers of the sources name.
 
-The page's notation: a path from the root of the repository in code type, or `path: name` for a name in that file. Names
+The pages' notation: a path from the root of the repository in code type, or `path: name` for a name in that file. Names
 in Python files are found in the syntax tree, those in C++ files by the first line of their definition.
 """
 
@@ -79,6 +80,9 @@ def defines_in_cpp(path: Path, name: str) -> bool:
     return re.search(f"{function}|{kind}|{constant}", path.read_text(), re.MULTILINE) is not None
 
 
+OTHER_PAGES = ("reading-guide.md", "what-a-card-would-do.md", "placement.md")
+
+
 def section(title: str) -> str:
     return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
@@ -86,6 +90,7 @@ def section(title: str) -> str:
 def test_all_that_is_named_is_there() -> None:
     assert len([span for span in spans(PAGE) if _REFERENCE.fullmatch(span)]) > 100
     assert wrong(PAGE) == []
+    assert [each for page in OTHER_PAGES for each in wrong((ROOT / "docs" / page).read_text())] == []
 
 
 @pytest.mark.parametrize(

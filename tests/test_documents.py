@@ -1,4 +1,4 @@
-"""Every command of README.md and CONTRIBUTING.md works as it is printed there.
+"""Every command of README.md and CONTRIBUTING.md works as it is printed there, and so do those of two pages in docs/.
 
 Blocks of commands are run by a shell, in a folder that has the repository's examples and `.venv`, the names that the
 documents use (`train.py`, ...), and a home of its own; Python blocks are run, or compared with the source they quote.
@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+from habana_tf.graph.reasons import Reason
 from tests.child import environment
 from tests.versions import KERAS_3, needs_horovod
 
@@ -216,6 +217,30 @@ def test_a_block_of_python(document: str, block: str, folder: Path) -> None:
     sources = [*ROOT.glob("habana_tf/lowering/*.py"), *ROOT.glob("tests/lowering/*.py")]
     texts = (re.sub(r": Any(?=[,)])| -> None(?=:)", "", path.read_text()) for path in sources)
     assert any(block.strip() in text for text in texts), block
+
+
+def follow(page: str, folder: Path) -> str:
+    """Runs a page's blocks of commands, beside its programs (whose first line is their name); returns the output."""
+    text = (ROOT / "docs" / page).read_text()
+    for program, name in re.findall(r"^```python\n(# (\S+)\n.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        (folder / name).write_text(program)
+    return shell("\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)), folder)
+
+
+def test_the_page_on_placement(folder: Path) -> None:
+    """It finds the node that it looks for, and explains every reason."""
+    assert "\nSum total reads Cast Const\n" in follow("placement.md", folder)
+    rows = re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "placement.md").read_text(), re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(Reason.__members__)
+
+
+@pytest.mark.rest
+def test_the_reading_guide(folder: Path) -> None:
+    """Its commands work, and show what it promises of each file."""
+    said = follow("reading-guide.md", folder)
+    for shown in ("HPU placement", "contract(%0, %1)", "define void @k0", ".Lfunc_end0", "hits on disk", "step.html"):
+        assert shown in said, shown
+    assert len(list((folder / "dump").iterdir())) > 5
 
 
 @pytest.fixture(scope="module")
