@@ -1,8 +1,8 @@
-"""`habana-tf completion bash|zsh`: a script that completes commands, actions and options, made from the parser itself.
+"""`habana-tf completion bash|zsh`: prints a script that completes commands, actions and options, made from the parsers.
 
     eval "$(habana-tf completion bash)"
 
-The script holds all words, so that completing starts no process.
+The script contains all words, so that completing starts no process.
 """
 
 from __future__ import annotations

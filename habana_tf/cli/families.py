@@ -1,8 +1,8 @@
-"""Which module of `habana_tf/lowering` an op belongs in: rules over its name and TensorFlow's family of it.
+"""Which module of `habana_tf/lowering` an op belongs in, by rules over its name and TensorFlow's family of it.
 
-TensorFlow sorts its ops by the files that define their Python functions (`gen_math_ops`, `gen_array_ops`, ...). Ours
-are sorted by what their lowerings have in common, so one of TensorFlow's families is several of ours. The rules hold
-for every op that has a row (a test compares them), and say where one that has none would go.
+TensorFlow's families are the files that define an op's Python function (`gen_math_ops`, `gen_array_ops`, ...). Modules
+here group ops by what their lowerings have in common, so that one family of TensorFlow's is several modules. The rules
+hold for every op that has a row (a test compares them), and tell where a missing one would go.
 """
 
 from __future__ import annotations

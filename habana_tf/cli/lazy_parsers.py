@@ -1,11 +1,11 @@
-"""Parsers of commands whose arguments are declared only when the command is chosen.
+"""Command parsers whose arguments are declared only when the command is chosen.
 
-To declare the arguments of every command takes longer, and imports more, than most commands take to run. So a command
-is one line where it is listed (its name, its help, and where the function is that declares it), and the rest follows
-when the command line names it, or when somebody asks for all words (`completion`).
+Declaring the arguments of all commands takes longer, and imports more, than most commands take to run. So a command is
+listed as one line (name, help, the function that declares it). The rest is declared when the command line names it, or
+when all words are needed (`completion`).
 
-To make a parser alone takes argparse up to a millisecond, and there are two dozen: so words that begin with a command's
-name are parsed by that command's parser, and the others are made for help, errors and completion.
+argparse takes up to a millisecond to make a parser, and there are two dozen: so the words after a command's name are
+parsed by that command's parser alone, and all parsers are made only for help, errors and completion.
 """
 
 from __future__ import annotations

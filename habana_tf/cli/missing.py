@@ -1,13 +1,13 @@
-"""What TensorFlow computes and HPU does not, most wanted first: the list to choose the next op from.
+"""What TensorFlow computes and HPU does not, most wanted first: the list from which to choose the next op.
 
-An op is missing when TensorFlow's CPU has a kernel for it, every tensor it takes and gives may be of an element type
-that HPU has, and neither the op table has a row nor TensorFlow a kernel for every device. So ops of strings, resources,
-data sets, references and complex numbers are not in the list: they have no place on a card. Whether an op fits a card
-is not settled by that: where the shape of an output depends on values (`ListDiff`), HPU cannot have it.
+An op is missing when TensorFlow's CPU has a kernel for it, every tensor that it takes and gives may be of an element
+type that HPU has, and neither the op table has a row for it nor TensorFlow a kernel for every device. So ops of
+strings, resources, data sets, references and complex numbers are not in the list. An op in the list may still not fit a
+card: where the shape of an output depends on values (`ListDiff`), HPU cannot have it.
 
 How often Keras uses an op was counted once, by `tests/keras_coverage/uses.py`, and is in `keras_uses.json` beside this
-file. Whether TensorFlow has it for GPUs is read from the kernels of the TensorFlow at hand; its wheels without GPU
-know none.
+file. Whether TensorFlow has it for GPUs is read from the kernels of the installed TensorFlow; its wheels without GPU
+have none.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Types of numeric arguments: each says what it allows, and takes nothing that is no such number.
+"""Types of numeric arguments, each with bounds.
 
-argparse shows the message of an ArgumentTypeError with the option's name. Python's own `float` takes nan and inf, and
-`int` any number of digits; a command would fail much later, or never end.
+argparse shows the message of an ArgumentTypeError with the option's name. Python's own `float` accepts nan and inf, and
+`int` any number of digits, with which a command would fail much later or never end.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How commands print: tables for people, JSON for programs, and numbers with units.
+"""How commands print: tables for people, JSON for programs, numbers with units.
 
-Tables are laid out here and not by rich, which takes half a second for two hundred lines: a command that looks should
-be there at once.
+Tables are laid out here and not by rich, which takes half a second for two hundred lines, longer than most commands.
 """
 
 from __future__ import annotations

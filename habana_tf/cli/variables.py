@@ -1,6 +1,7 @@
-"""`habana-tf settings`: every environment variable, its value here and now, and what it means.
+"""`habana-tf settings`: every environment variable, its current value, and its meaning.
 
-Habana's variables that have no effect here come apart, each with its reason, and so do those that other programs read.
+Habana's variables that have no effect here are listed apart, each with the reason, and so are those that other programs
+read.
 """
 
 from __future__ import annotations

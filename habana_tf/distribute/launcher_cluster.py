@@ -1,8 +1,8 @@
-"""Makes TensorFlow's cluster (hosts and ports) of the ranks that MPI or SLURM started, when nothing else describes it.
+"""Describes the ranks that MPI or SLURM started as a TensorFlow cluster (hosts and ports), when nothing else does.
 
-`HPUStrategy()` under `mpirun -np 4` or `srun -n 4`, without TF_CONFIG and without a resolver, has one worker per rank,
-where TensorFlow's own strategy would silently train four times by itself. Every rank computes the same table: the
-hosts in order, a port per rank. That needs hosts filled one after the other; ranks dealt out in turn are an error.
+`HPUStrategy()` under `mpirun -np 4` or `srun -n 4`, without TF_CONFIG and without a resolver, has one worker per rank;
+TensorFlow's own strategy would train four times separately, without a message. Every rank computes the same table: the
+hosts in order, a port per rank. That needs hosts filled one after the other; ranks distributed in turn are an error.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Horovod beside HPU: what loads the device when a program imports it, and the calls of it that are helped."""
+"""Horovod beside HPU: importing it loads the device where it is wanted, and two of its calls are corrected."""

@@ -1,5 +1,6 @@
-"""Starting a job of several processes, one card each: `habana-tf run`.
+"""`habana-tf run`: starts a job of several processes, one card each.
 
-`plan` says what every rank runs and with which environment, `job` starts the ranks and watches over them, `agent`
-stands beside each of them on its host, `reach` tells it which other hosts answer, `console` prints what they all say.
+`plan` decides what every rank runs and with which environment; `job` starts the ranks and watches them; an `agent` runs
+beside each rank on its host; `reach` tells the agent which other hosts answer; `console` prints the output of all
+ranks.
 """

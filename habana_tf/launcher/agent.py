@@ -1,20 +1,20 @@
 """The process beside one rank, on the rank's host: it runs the program and makes sure that the program ends.
 
-What: reads one line of JSON from standard input, runs the command it names in a session of its own, and exits as the
-command does (128 + n for signal n). Every further line is an order: the number of a signal for the command's session;
-`end`, upon which the command and all it started are asked to end, and killed after the time of grace; `kill`, upon
-which they are killed at once. The end of input means that the launcher is gone, and is such an `end`; SIGTERM to the
-agent itself is such a `kill`. When the command fails unasked, the agent says which other hosts of the job answer no
-more (`reach.py`), and with it for which ranks the command has probably waited. However it fails: a command that has
-noted where its last checkpoint is (HABANA_SIM_CHECKPOINT_NOTE) is said to go on from there, and by which line.
+It reads one line of JSON from standard input, runs the command in it in a session of its own, and exits as the command
+does (128 + n for signal n). Every further line is an order: the number of a signal for the command's session; `end`,
+which asks the command and everything it started to end, and kills them after the grace period; `kill`, which kills them
+at once. The end of input means that the launcher is gone, and counts as `end`; SIGTERM to the agent counts as `kill`.
+When the command fails without an order, the agent names the hosts of the job that no longer answer (`reach.py`), and
+the ranks on them. When the command has noted the path of its last checkpoint (HABANA_SIM_CHECKPOINT_NOTE), the agent
+prints it, with the line that continues the job.
 
-Why a process between: the launcher may be killed, or be on another host behind ssh, which passes on no signal. The end
+Why a process between: the launcher may be killed, or be on another host behind ssh, which passes on no signals. The end
 of a pipe arrives in every case.
 
-Invariants: no TensorFlow here. What the command started ends when the command has, in whatever process group or session
-it is: its processes are all below the agent, to which they come when their own parents end (`processes.py`). So it does
-when the agent is killed or stopped: the process above it sees to that (`guard.py`). Of what the command has noted, a
-line of printable text is shown and no more, out of a regular file that the command made itself.
+Invariants: no TensorFlow here. What the command started ends when the command does, whatever process group or session
+it is in: all of it is below the agent, which adopts processes whose parents end (`processes.py`). The process above the
+agent does the same when the agent is killed or stopped (`guard.py`). Of the note, only a line of printable text is
+shown, and only from a regular file that the command made.
 """
 
 from __future__ import annotations

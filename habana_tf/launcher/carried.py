@@ -1,10 +1,10 @@
-"""Which environment variables ranks on other hosts get from the launcher's environment: those with a name in a list.
+"""Which environment variables ranks on other hosts get from the launcher's environment: those in a list of names.
 
-What: this package's settings and what else Habana's software reads, what TensorFlow, Horovod, MPI and OpenMP read and
-numbers, placement or speed depend on, and where programs and libraries are found. `--export` adds a name.
+The list has this package's settings and Habana's, what TensorFlow, Horovod, MPI and OpenMP read and numbers, placement
+or speed depend on, and the paths of programs and libraries. `--export` adds a name.
 
-Why a list: a prefix such as TF_ is also that of other programs' variables, secrets among them (TF_TOKEN_app,
-TF_VAR_password), and what is not asked for must not leave its host.
+Why a list: other programs' variables begin with TF_ too, secrets among them (TF_TOKEN_app, TF_VAR_password), and a
+value must not leave its host unless it is asked for.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What the ranks print, on one screen and in one file each.
+"""Prints what the ranks print, on one screen and into one file each.
 
-What: every line goes out whole, with the rank in front, to the launcher's standard output or error as it came. A line
-that is drawn over itself (a progress bar) is shown for rank 0 only, on a terminal as it moves and otherwise in its last
-state; the files get everything as it was written.
+Every line is printed whole, with the rank in front, on the launcher's standard output or error, as it was. A line that
+overwrites itself (a progress bar) is shown for rank 0 only: on a terminal as it moves, otherwise in its last state. The
+files get everything as it was written.
 
-Invariants: nothing here ends a job, and none but regular files are opened. What cannot be written to any more (a pipe
-whose reader has ended, a terminal that is gone, a file on a full disk) is given up after one line on standard error,
-and the rest goes on.
+Invariants: nothing here ends a job, and only regular files are opened. An output that cannot be written to any more (a
+pipe whose reader has ended, a closed terminal, a full disk) is given up after one line on standard error; the others
+continue.
 """
 
 from __future__ import annotations

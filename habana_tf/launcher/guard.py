@@ -1,16 +1,17 @@
-"""The process above an agent: it ends what an agent that was killed or stopped can end no more.
+"""The process above an agent: it cleans up after an agent that was killed or stopped.
 
-What: the agent is forked from it and does all the work (`agent.py`). The guard waits for the agent's end, kills what is
-left of the command and exits as the agent did. When the launcher is gone, it wakes an agent that was stopped and, where
-the rank has not ended long after its time of grace, kills all.
+The agent is forked from the guard and does all the work (`agent.py`). The guard waits for the agent's end, kills what
+is left of the command, and exits as the agent did. When the launcher is gone, it wakes an agent that was stopped, and
+kills everything if the rank has not ended long after its grace period.
 
-Why two: an agent that gets SIGKILL takes the command with it, but not what the command has started; that comes to the
-guard then (PR_SET_CHILD_SUBREAPER). A guard that gets SIGKILL leaves its agent, which is sent SIGTERM by the kernel
-(PR_SET_PDEATHSIG) and kills all below itself. That the launcher is gone both see at standard input, also behind ssh,
-which brings the end of a pipe over and no signal. A guard that was stopped is woken when its parent ends: the launcher,
-or on another host the server of the connection (PR_SET_PDEATHSIG again, with SIGCONT).
+Why two processes: an agent that gets SIGKILL takes the command with it, but not the command's children; these then
+become children of the guard (PR_SET_CHILD_SUBREAPER). A guard that gets SIGKILL leaves its agent, to which the kernel
+sends SIGTERM (PR_SET_PDEATHSIG), upon which it kills everything below it. Both see the end of the launcher at standard
+input, also behind ssh, which passes on the end of a pipe but no signals. A guard that was stopped is woken when its
+parent ends, which is the launcher, or on another host the server of the connection (PR_SET_PDEATHSIG with SIGCONT).
 
-Invariants: the guard reads nothing from standard input, orders are the agent's. It has one thread, and starts nothing.
+Invariants: the guard reads nothing from standard input, because orders are for the agent. It has one thread and starts
+nothing.
 """
 
 from __future__ import annotations

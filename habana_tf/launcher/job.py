@@ -1,12 +1,12 @@
-"""A job from its start to its end: all ranks start, and when one fails the others are stopped.
+"""Runs a job: all ranks start, and when one fails the others are stopped.
 
-What: one agent per rank (`agent.py`), on this host or through a remote shell. The launcher hands each its description,
-prints what it says, and passes the signals it gets itself on to all ranks. A signal that it was started to ignore, as
-under nohup, it goes on ignoring, and so do the ranks on its host.
+There is one agent per rank (`agent.py`), on this host or through a remote shell. The launcher sends each its
+description, prints its output, and passes its own signals on to all ranks. A signal that the launcher was started to
+ignore, as under nohup, stays ignored, also by the ranks on its host.
 
-Invariants: `run` returns when no agent is left, so nothing of the job is; the first rank that failed is named and its
-exit code is the job's; a second interrupt ends the ranks as a failure does, a third kills what is left, and so do
-`grace` seconds without an end. That nobody reads what the job prints is no failure.
+Invariants: `run` returns when no agent is left, so nothing of the job is. The first rank that failed is named, and its
+exit code is the job's. A second interrupt stops the ranks as a failure does; a third kills what is left, and so does
+the end of the grace period. A job does not fail because nobody reads its output.
 """
 
 from __future__ import annotations

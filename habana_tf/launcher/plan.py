@@ -1,10 +1,10 @@
-"""What every rank of a job runs, where, and with which environment.
+"""Decides what every rank of a job runs, where, and with which environment.
 
-What: ranks are numbered host by host, as many on each. For HPUStrategy each gets TF_CONFIG with the addresses of all
-workers; for Horovod its ranks and the address of the job's rendezvous server (`rendezvous.py`). Each knows its rank
-(`HABANA_SIM_RANK` and its like), by which it chooses its card, and gets a share of the cores of its host.
+Ranks are numbered host by host, with as many on each. For HPUStrategy each gets TF_CONFIG with the addresses of all
+workers; for Horovod its ranks and the address of the job's rendezvous server (`rendezvous.py`). `HABANA_SIM_RANK` and
+its like tell each rank which card to take. Each gets an equal share of the cores of its host.
 
-Invariants: a plan depends on its arguments alone, but for the free ports of a job on this host.
+Invariant: a plan depends only on its arguments, except for the free ports of a job on this host.
 """
 
 from __future__ import annotations

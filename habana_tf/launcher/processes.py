@@ -1,6 +1,6 @@
-"""The processes below one, whatever sessions and process groups they have made.
+"""The processes below this one, in whatever sessions and process groups they are.
 
-Linux only: `prctl` keeps those whose own parents end (`adopt_orphans`), and /proc tells whose child each is.
+Linux only: `prctl` makes this process the parent of orphans below it (`adopt_orphans`), and /proc tells parents.
 """
 
 from __future__ import annotations

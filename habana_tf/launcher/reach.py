@@ -1,13 +1,13 @@
-"""Which of a job's other hosts still answer, so that a rank that waited in vain can say for whom.
+"""Which other hosts of a job still answer: tells why a rank waited in vain. Gloo, for one, says only that it waited.
 
-What: an agent asks all other hosts when its rank starts, and again when its rank has failed. A host that answered
-first and no longer does is lost, and with it the ranks on it. Gloo, for one, says only that it has waited.
+An agent asks all other hosts when its rank starts, and again when its rank has failed. A host that answered at first
+and no longer does is lost, with its ranks.
 
-How: a TCP connection to a port where nobody listens. The refusal is the answer: it comes from the host's kernel,
-however busy its programs are, and needs no port of ours.
+It asks by a TCP connection to a port where nobody listens. The refusal is the answer: it comes from the host's kernel,
+however busy its programs are, and needs no open port.
 
-Invariants: asking takes at most SECONDS, for any number of hosts; a host that did not answer at the start, behind a
-firewall that drops such packets, is never said to be lost.
+Invariants: asking takes at most SECONDS, for any number of hosts. A host that did not answer at the start, for example
+behind a firewall that drops such packets, is never reported as lost.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What changed between two values of a key part, as short as it can be said."""
+"""The difference of two values of a key part, in a short line."""
 
 from __future__ import annotations
 

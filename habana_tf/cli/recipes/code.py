@@ -1,8 +1,8 @@
 """`habana-tf recipes ir` and `asm`: the cluster, its primitives, the LLVM IR and the machine code of a recipe.
 
-An entry keeps the cluster and the object code, not what was in between: that is made again here, by the same steps.
-It is only shown when it is what was compiled: the entry's compiler and target must be those of this host, and `asm`
-compares the object code that comes out with the entry's, byte by byte. All but the cluster imports TensorFlow.
+An entry keeps the cluster and the object code. What is between them is generated again by the same steps, and shown
+only if it is what was compiled: the entry's compiler and target must be those of this host, and `asm` compares the new
+object code with the entry's, byte by byte. Everything but the cluster imports TensorFlow.
 """
 
 from __future__ import annotations

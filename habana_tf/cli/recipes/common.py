@@ -1,4 +1,4 @@
-"""What the actions share: options, the cache directory, and finding a recipe by what a person types."""
+"""What the actions share: options, opening the cache directory, finding a recipe by name or key."""
 
 from __future__ import annotations
 

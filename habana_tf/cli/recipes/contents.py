@@ -1,6 +1,6 @@
-"""What is in a recipe's sections, for `show` and `report`: its ops, its kernels, its memory plan.
+"""Reads a recipe's sections for `show` and `report`: its ops, its kernels, its memory plan.
 
-An entry that has no such section (a note of a failure, or one made by another compiler) has empty lists.
+An entry without such a section (a note of a failure, or one made by another compiler) gives empty lists.
 """
 
 from __future__ import annotations

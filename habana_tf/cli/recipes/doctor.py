@@ -1,4 +1,4 @@
-"""`habana-tf recipes path` and `doctor`: where the cache is, and whether anything keeps it from working."""
+"""`habana-tf recipes path` and `doctor`: where the cache is, and what keeps it from working."""
 
 from __future__ import annotations
 

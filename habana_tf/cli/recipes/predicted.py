@@ -1,7 +1,7 @@
-"""What a launch of a recipe would take on real cards, for `show` and `report`: computed anew from the cluster in it.
+"""How long a launch of a recipe would take on real cards, for `show` and `report`, computed from the stored cluster.
 
-That takes TensorFlow, which reads the cluster; it is imported only for a recipe that has one. What cannot be predicted
-has a reason instead.
+Reading the cluster takes TensorFlow, which is imported only for a recipe that has one. A recipe that cannot be
+predicted has a reason instead.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`habana-tf recipes report`: the cache as one page to look at, in one file."""
+"""`habana-tf recipes report`: the cache as one HTML page."""
 
 from __future__ import annotations
 

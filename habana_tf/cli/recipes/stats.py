@@ -1,4 +1,4 @@
-"""`habana-tf recipes stats`: what all runs found in the cache, from its journal."""
+"""`habana-tf recipes stats`: hits, misses and times of all runs, from the cache's journal."""
 
 from __future__ import annotations
 

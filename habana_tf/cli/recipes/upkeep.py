@@ -1,4 +1,4 @@
-"""`habana-tf recipes verify`, `prune` and `clear`: look after the cache directory."""
+"""`habana-tf recipes verify`, `prune` and `clear`: check and clean the cache directory."""
 
 from __future__ import annotations
 

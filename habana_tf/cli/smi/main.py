@@ -1,7 +1,7 @@
-"""The command line of `hl-smi`: the options of Habana's tool, and which of the printers beside this file they mean.
+"""The command line of `hl-smi`: the options of Habana's tool, and the module beside this one that prints each.
 
-What the tool does to real hardware (reset, power limit) is an error that says so. Exit codes: 0 done; 1 the machine
-cannot be read or what was asked for is not simulated; 2 wrong usage or a wrong setting.
+An option that would change real hardware (reset, power limit) is an error that says so. Exit codes: 0 done; 1 the
+machine cannot be read, or the request is not simulated; 2 wrong usage or a wrong setting.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`habana-tf trace`: runs a program and writes when what ran, of all its ranks, into one file."""
+"""`habana-tf trace`: runs a program and writes the timeline of all its ranks into one file."""
 
 from __future__ import annotations
 

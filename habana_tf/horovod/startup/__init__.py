@@ -1,1 +1,1 @@
-"""What runs at every start of Python: both files are installed beside the package, not in it."""
+"""What runs at every start of Python. Both files are installed beside the package, not in it."""

@@ -1,11 +1,12 @@
-"""Tells habana_tf that Horovod's TensorFlow part is being imported: all that runs of habana_tf at the start of Python.
+"""Notices that a program imports Horovod's TensorFlow part: the only code of habana_tf that runs at every start of
+Python.
 
-What: a finder that compares each name that is imported with one string. When it is that of Horovod's ops, it hands over
-to `habana_tf.horovod.changes`, which loads HPU if the program wants it, as Habana's own Horovod does.
+It is a finder that compares the name of each import with one string. When that is the name of Horovod's ops, it calls
+`habana_tf.horovod.changes`, which loads HPU if the program wants it, as Habana's own Horovod does.
 
-Why at the start of every Python (`habana_tf_horovod.pth`): scripts written for Gaudi may import nothing but TensorFlow
-and Horovod, and leave the rest to `hvd.init()`. What says that they want HPU is a variable of Habana's, which they may
-set themselves until then. Nothing else is imported here, not even `typing`, and TensorFlow stays as it is.
+Why at every start of Python (`habana_tf_horovod.pth`): scripts written for Gaudi may import only TensorFlow and
+Horovod, and rely on `hvd.init()`. That they want HPU is told by one of Habana's variables, which they may set
+themselves until then. Nothing else is imported here, not even `typing`, and TensorFlow is not changed.
 """
 
 import sys

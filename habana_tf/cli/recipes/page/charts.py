@@ -1,4 +1,4 @@
-"""Charts over the cache's history: compile times and size as recipes came, hits and misses run by run."""
+"""Charts of the cache's history: compile times and size by time of creation, hits and misses by run."""
 
 from __future__ import annotations
 

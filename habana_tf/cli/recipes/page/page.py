@@ -1,4 +1,4 @@
-"""The page: what the cache holds and what it was good for, and a picture of each larger recipe."""
+"""The page of the recipe cache: what it holds, how much time it saved, and a picture of each larger recipe."""
 
 from __future__ import annotations
 

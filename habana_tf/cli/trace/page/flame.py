@@ -1,4 +1,4 @@
-"""Layers as a flame graph: boxes in boxes, as wide as the time they took, so that text stays text at any width."""
+"""Layers as a flame graph, made of nested HTML boxes as wide as the time they took, so that text fits at any width."""
 
 from __future__ import annotations
 

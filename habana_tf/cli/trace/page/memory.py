@@ -1,4 +1,4 @@
-"""What a launch has in a memory of the card, over the card's time."""
+"""A chart of the memory of the card that a launch uses over time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of a timeline, in one file that loads nothing. Its one script is known to the browser by its digest."""
+"""The page of a timeline: one file that loads nothing. The browser runs its one script because it knows the digest."""
 
 from __future__ import annotations
 

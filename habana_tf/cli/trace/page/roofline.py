@@ -1,4 +1,4 @@
-"""A roofline: what the card's peaks allow at each ratio of operations to bytes, and where its units of work stand."""
+"""A roofline: the rates that the card's peaks allow at each ratio of operations to bytes, and its units of work."""
 
 from __future__ import annotations
 

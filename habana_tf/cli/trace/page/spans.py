@@ -1,4 +1,4 @@
-"""What the page's script draws: rows of spans of both clocks, as JSON that a page can hold."""
+"""The data of the page's script: rows of spans of both clocks, as JSON that can stand in a page."""
 
 from __future__ import annotations
 
