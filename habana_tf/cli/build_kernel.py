@@ -19,7 +19,6 @@ CC and CXX name the compilers. habana_kernel.h is found by itself; docs/custom-o
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.epilog = _EPILOG
     parser.add_argument("sources", metavar="SOURCE", nargs="+", help="a file in C or C++")
     parser.add_argument("-o", "--output", metavar="FILE", help="default: the first source's name with .so")

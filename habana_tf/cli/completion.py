@@ -41,7 +41,6 @@ _ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.epilog = "example:\n  echo 'eval \"$(habana-tf completion bash)\"' >> ~/.bashrc\n"
     parser.add_argument("shell", choices=("bash", "zsh"))
     parser.set_defaults(run=_completion, in_any_environment=True)  # logins run it

@@ -14,7 +14,6 @@ _PRODUCTS = {"dot": "dot: pairs by one instruction", "widen": "widen: made fp32 
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.add_argument(
         "--changes", action="store_true", help="instead what is changed in TensorFlow and Keras, and why"
     )

@@ -13,7 +13,6 @@ from habana_tf.cli.output import CommandError, print_json, print_table
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.add_argument("names", metavar="NAME", nargs="*", help="only ops whose name contains this, in any case")
     parser.add_argument(
         "--missing", action="store_true",

@@ -22,7 +22,6 @@ trained. The batch is the one fit would take, on each of the cards.
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.usage = "habana-tf predict [options] SCRIPT [arguments ...]"
     parser.epilog = _EPILOG
     parser.add_argument("--chip", choices=["gaudi", "gaudi2", "gaudi3"], help="default: what HABANA_SIM_CHIP says")
@@ -37,8 +36,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def _run(arguments: argparse.Namespace) -> int:
     if not os.path.isfile(arguments.script):
         raise CommandError(f"there is no file {arguments.script}", 2)
-    if arguments.cards < 1:
-        raise CommandError(f"--cards {arguments.cards}: at least one card works on a step", 2)
     from habana_tf.dry_run.foreseen import PredictionError
     from habana_tf.dry_run.script import predict_script
 

@@ -37,7 +37,6 @@ Set TF_RECIPE_CACHE_PATH: with it the ranks share recipes, and each is compiled 
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.usage = "habana-tf run -n COUNT [options] PROGRAM [arguments ...]"
     parser.epilog = _EPILOG
     parser.add_argument("-n", "--count", type=whole(1), required=True, help="ranks in all; each takes one card")

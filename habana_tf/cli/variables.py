@@ -15,7 +15,6 @@ from habana_tf.settings import habana as habana_variables
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--without-effect", action="store_true", help="only what has no effect here, or on others")
     parser.set_defaults(run=_settings, in_any_environment=True)  # it shows what is wrong

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from habana_tf.hardware import device_state
 
@@ -45,9 +45,8 @@ class LaunchCounts:
             if old is None:
                 programs[number] = new
             elif new.launches > old.launches:
-                programs[number] = Launches(
-                    number, new.name, new.launches - old.launches, new.seconds - old.seconds, new.ended
-                )
+                launches, seconds = new.launches - old.launches, new.seconds - old.seconds
+                programs[number] = replace(new, launches=launches, seconds=seconds)
         counters = {name: n - before.counters.get(name, 0) for name, n in self.counters.items()}
         cpu_ops = {}
         for op, (count, seconds) in self.cpu_ops.items():

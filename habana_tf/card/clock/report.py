@@ -68,6 +68,11 @@ class Between:
     seconds: float
 
 
+_NUMBERS = (
+    "chip cards seconds clock_seconds launches launch_seconds not_predicted sums waiting copies window between_seconds"
+).split()
+
+
 @dataclass(frozen=True)
 class CardTimeReport(TabularReport):
     """The clock of a card. `print(report)` shows tables; a notebook shows them too. Times are seconds.
@@ -128,18 +133,7 @@ class CardTimeReport(TabularReport):
             {**asdict(r), "inputs": [list(shape) for shape in r.inputs], "seconds": r.seconds} for r in self.recipes
         ]
         return {
-            "chip": self.chip,
-            "cards": self.cards,
-            "seconds": self.seconds,
-            "clock_seconds": self.clock_seconds,
-            "launches": self.launches,
-            "launch_seconds": self.launch_seconds,
-            "not_predicted": self.not_predicted,
-            "sums": self.sums,
-            "waiting": self.waiting,
-            "copies": self.copies,
-            "window": self.window,
-            "between_seconds": self.between_seconds,
+            **{name: getattr(self, name) for name in _NUMBERS},
             "between": [asdict(b) for b in self.between],
             "on_cpu": [{"op": op, "count": count} for op, count in self.on_cpu],
             "recipes": recipes,

@@ -17,16 +17,15 @@ NOTHING = 1e-9
 def tables(report: Any) -> Any:
     """What `print` shows of a CardTimeReport, as rich renders it."""
     from rich.console import Group
-    from rich.table import Table
+    from rich.table import Column, Table
 
     of = f"{report.cards} x {report.chip}" if report.cards > 1 else report.chip
     first = (
         f"{of}: {duration(report.seconds)} on the card, predicted, for {report.launches:,} launches "
         f"({duration(sum(r.host_seconds for r in report.recipes))} on this host)"
     )
-    recipes = Table("recipe", "what", "inputs", "launches", "each", "all", "share", "bound by")
-    for name in ("launches", "each", "all", "share"):
-        next(c for c in recipes.columns if c.header == name).justify = "right"
+    right = [Column(name, justify="right") for name in ("launches", "each", "all", "share")]
+    recipes = Table("recipe", "what", "inputs", *right, "bound by")
     for r in report.recipes[:MOST]:
         shapes = " ".join("x".join(map(str, shape)) or "1" for shape in r.inputs[:SHAPES])
         shapes += " ..." if len(r.inputs) > SHAPES else ""
@@ -39,8 +38,7 @@ def tables(report: Any) -> Any:
         lines.append(f"and {len(rest):,} more, {count:,} launches, {duration(sum(r.seconds for r in rest))}")
     if report.not_predicted:
         lines.append(f"{report.not_predicted:,} launches are not predicted and count as no time")
-    card = Table("the card's time, predicted", "")
-    card.columns[1].justify = "right"
+    card = Table("the card's time, predicted", Column(justify="right"))
     for name, seconds in (
         ("launches", report.launch_seconds),
         ("sums between the cards", report.sums),
@@ -49,8 +47,9 @@ def tables(report: Any) -> Any:
     ):
         if seconds > NOTHING:
             card.add_row(name, duration(seconds))
-    host = Table("the host between launches, measured here", "times", "")
-    host.columns[1].justify = host.columns[2].justify = "right"
+    host = Table(
+        "the host between launches, measured here", Column("times", justify="right"), Column(justify="right")
+    )  # fmt: skip
     for b in report.between:
         host.add_row(b.name, "" if b.count is None else f"{b.count:,}", duration(b.seconds))
     if report.on_cpu:

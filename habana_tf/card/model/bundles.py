@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from habana_tf.card.model.kernels import Unit, in_slices, nbytes, through_views
+from habana_tf.card.model.kernels import Unit, behind_views, in_slices, nbytes
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node, Program
@@ -89,7 +89,7 @@ def unwritten(chip: Chip, program: Program, units: list[Unit], home: list[int]) 
     """The tensors that HBM never sees: results of products that all their readers have in SRAM."""
     inside = near(chip, units, home)
     fetched = {t for unit in units for t in unit.loads if t not in inside[unit.index]}
-    leaving = {seen.tensor for n in program.outputs for seen in through_views(n)}
+    leaving = behind_views(program.outputs)
     return {t for u in units if u.product for t in u.stores if t not in leaving and t not in fetched}
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from habana_tf.card.model.cluster_time import ClusterTime
 from habana_tf.card.model.kernels import nbytes
@@ -48,12 +49,8 @@ def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
     for tensor, (first, last) in alive.items():
         change[first][tensor in growing] += nbytes(tensor)
         change[last + 1][tensor in growing] -= nbytes(tensor)
-    now = [0, 0]
-    out = []
-    for fixed, more in change[:moments]:
-        now = [now[0] + fixed, now[1] + more]
-        out.append((now[0], now[1]))
-    return Growth((always[0], always[1]), tuple(out))
+    fixed, more = (accumulate(each[kind] for each in change[:moments]) for kind in (0, 1))
+    return Growth((always[0], always[1]), tuple(zip(fixed, more, strict=True)))
 
 
 def largest(growths: Sequence[Growth], batch: int, room: int) -> int:

@@ -16,7 +16,7 @@ Invariant: each unit comes after all units that it reads from.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from habana_tf.ir import extent as ext
@@ -85,6 +85,11 @@ def through_views(n: Node) -> Iterator[Seen]:
             stack.append((source, min(seen, size(source)), straight))
 
 
+def behind_views(nodes: Iterable[Node]) -> set[Node]:
+    """The tensors behind views of some nodes."""
+    return {seen.tensor for n in nodes for seen in through_views(n)}
+
+
 def in_rows(n: Node) -> bool:
     """Whether a REDUCE sums over rows that lie in one piece and fit a TPC's local memory."""
     _, axes = n.arg
@@ -121,10 +126,8 @@ class _Cutter:
 
     def _chosen(self, results: set[Node]) -> set[Node]:
         """The nodes that are tensors in memory if anybody else needs them: what ops give, and all that is no map."""
-        out = {n for n in self.program.nodes() if n.op is not Op.MAP}
-        for n in (*results, *self.program.outputs):
-            out.update(seen.tensor for seen in through_views(n))
-        return out
+        kept = {n for n in self.program.nodes() if n.op is not Op.MAP}
+        return kept | behind_views((*results, *self.program.outputs))
 
     def _reach(self, n: Node) -> tuple[dict[Node, Seen], set[Node]]:
         """The tensors that a node is computed from, and the maps on the way."""
@@ -224,7 +227,7 @@ class _Cutter:
 
     def _store(self) -> None:
         """What others read, or leaves the cluster, is written."""
-        wanted = {seen.tensor for n in self.program.outputs for seen in through_views(n)}
+        wanted = behind_views(self.program.outputs)
         for unit in self.units:
             for n in unit.results:
                 if n in wanted or self._readers.get(n):

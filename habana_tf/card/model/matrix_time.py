@@ -98,7 +98,7 @@ def matrix_time(chip: Chip, p: Product) -> MatrixTime:
     """The time of a product under the arrangement that is fastest for it."""
     best: tuple[float, Mapping] | None = None
     roll_up = chip.mme_min_cycles * p.out_bytes // BF16_BYTES * BF16_BYTES**2 // p.in_bytes**2
-    for packed in _packings(p.batch):
+    for packed in (groups for groups in _powers(p.batch) if p.batch % groups == 0):
         rows, columns, common, batch = p.rows, p.columns * packed, p.common * packed, p.batch // packed
         if p.common > p.rows:  # a filter's gradient: the groups' results lie on the diagonal
             rows, common = p.rows * packed, p.common
@@ -127,10 +127,6 @@ def _tiles(chip: Chip, in_bytes: int) -> Iterator[tuple[tuple[int, int], int]]:
             rest = area // (rows * columns)
             if rest <= max(chip.mme_splits, 2):
                 yield (max(1, int(rows / shrink)), max(1, int(columns / shrink))), rest
-
-
-def _packings(batch: int) -> Iterator[int]:
-    return (g for g in _powers(batch) if batch % g == 0)
 
 
 def _powers(most: int, first: int = 1) -> Iterator[int]:

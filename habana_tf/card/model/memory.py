@@ -12,9 +12,11 @@ the last one that reads them, in the order of the longest path; what stays in SR
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from habana_tf.card.model.bundles import unwritten
 from habana_tf.card.model.cluster_time import ClusterTime
-from habana_tf.card.model.kernels import nbytes, through_views
+from habana_tf.card.model.kernels import behind_views, nbytes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.roles import Roles
 from habana_tf.hardware.chips import Chip
@@ -45,6 +47,12 @@ def _in_sram(chip: Chip, lowered: Lowered, time: ClusterTime) -> set[Node]:
     return {t for t in found if len({*home[maker[t] : last[t] + 1]}) == 1}
 
 
+def new_values(lowered: Lowered) -> set[Node]:
+    """The tensors that variables become, which a card writes over the old values."""
+    results = zip(lowered.cluster.outputs, lowered.cluster.results, strict=True)
+    return behind_views(lowered.made[ref] for ref, arg in results if arg.variable)
+
+
 def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[int, dict[Node, tuple[int, int]]]:
     """(how many units work one after the other; of each tensor in HBM the places of the first and the last of them that
     it is there for). Variables are not among them, and their new values neither."""
@@ -52,17 +60,12 @@ def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[int, dic
     in_sram = _in_sram(chip, lowered, time)
     order = sorted(range(len(time.units)), key=lambda k: (finished[k], k))
     place = {index: at for at, index in enumerate(order)}
-    updated = {
-        seen.tensor
-        for ref, arg in zip(lowered.cluster.outputs, lowered.cluster.results, strict=True)
-        if arg.variable
-        for seen in through_views(lowered.made[ref])
-    }
+    updated = new_values(lowered)
     last: dict[Node, int] = {}
     for u in time.units:
         for tensor in u.unit.loads:
             last[tensor] = max(last.get(tensor, 0), place[u.unit.index])
-    leaving = {seen.tensor for n in lowered.program.outputs for seen in through_views(n)}
+    leaving = behind_views(lowered.program.outputs)
     born: dict[Node, int] = {}
     for u in time.units:
         for tensor in u.unit.stores:
@@ -81,11 +84,8 @@ def _alive_at_peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> list[tupl
     for tensor, (first, last) in alive.items():
         steps[first] += nbytes(tensor)
         steps[last + 1] -= nbytes(tensor)
-    now = best = peak = 0
-    for at, change in enumerate(steps[:moments]):
-        now += change
-        if now > best:
-            best, peak = now, at
+    held = list(accumulate(steps[:moments]))
+    peak = max(range(moments), key=held.__getitem__, default=0)
     return [
         (t, "workspace" if peak in (first, last) else "activations")
         for t, (first, last) in alive.items()

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from habana_tf.card.model.bundles import near, parts, sram_bytes, unwritten
 from habana_tf.card.model.cluster_time import ClusterTime
 from habana_tf.card.model.engine_schedule import EngineSchedule
-from habana_tf.card.model.kernels import nbytes, through_views
+from habana_tf.card.model.kernels import behind_views, nbytes
 from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.model.memory import new_values
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.primitives import Node
 
 
 @dataclass(frozen=True)
 class InUse:
-    """From `at` (seconds from the launch's beginning) on so many bytes are in use."""
+    """From `at` on (seconds from the launch's beginning) so many bytes are in use."""
 
     at: float
     hbm: int
@@ -44,8 +45,7 @@ def in_use(chip: Chip, lowered: Lowered, time: ClusterTime, on: EngineSchedule) 
             last_read[tensor] = max(last_read[tensor], ends[unit.index])
             if tensor in inside[unit.index] and part[maker[tensor]] == part[unit.index]:
                 last_near[tensor] = max(last_near[tensor], ends[unit.index])
-    leaving = {seen.tensor for n in lowered.program.outputs for seen in through_views(n)}
-    updated = _updated(lowered)
+    leaving, updated = behind_views(lowered.program.outputs), new_values(lowered)
     changes: dict[float, list[int]] = defaultdict(lambda: [0, 0])
 
     def held(which: int, bytes_: int, begin: float, end: float) -> None:
@@ -67,9 +67,3 @@ def in_use(chip: Chip, lowered: Lowered, time: ClusterTime, on: EngineSchedule) 
         now = InUse(at, hbm, min(sram, chip.sram_bytes - chip.sram_reserved_bytes))
         out[-1:] = [now] if at == out[-1].at else [out[-1], now]
     return out
-
-
-def _updated(lowered: Lowered) -> set[Node]:
-    """What variables become."""
-    results = zip(lowered.cluster.outputs, lowered.cluster.results, strict=True)
-    return {seen.tensor for ref, arg in results if arg.variable for seen in through_views(lowered.made[ref])}

@@ -90,11 +90,5 @@ def gradient_times(time: ClusterTime, found: Roles, start: float) -> list[tuple[
         return []
     products = sorted(at[u.unit.index] for u in time.units if u.unit.product)
     later = [t for t in products if t > time.seconds / 3] or [time.seconds]
-    weights = sorted(found.weights, key=_input)
-    return [
-        (start + later[(k * len(later)) // len(weights)], nbytes(n)) for k, n in enumerate(weights)
-    ]  # fmt: skip
-
-
-def _input(n: object) -> int:
-    return getattr(n, "arg", 0)
+    weights = sorted(found.weights, key=lambda n: int(n.arg))
+    return [(start + later[k * len(later) // len(weights)], nbytes(n)) for k, n in enumerate(weights)]

@@ -150,25 +150,14 @@ class Prediction(TabularReport):
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, as plain values."""
+        first = "chip cards batch precision step_seconds examples_per_second hbm_bytes fits".split()
+        then = "launches mme_utilisation engines parts memory".split()
         return {
-            "chip": self.chip,
-            "cards": self.cards,
-            "batch": self.batch,
-            "precision": self.precision,
-            "step_seconds": self.step_seconds,
-            "examples_per_second": self.examples_per_second,
-            "hbm_bytes": self.hbm_bytes,
-            "fits": self.fits,
+            **{name: getattr(self, name) for name in first},
             "largest_batch": self.largest_batch(),
-            "launches": self.launches,
-            "mme_utilisation": self.mme_utilisation,
-            "engines": dict(self.engines),
-            "parts": dict(self.parts),
-            "memory": self.memory,
+            **{name: getattr(self, name) for name in then},
             "layers": [layer.to_dict() for layer in self.layers],
-            "host_ops": self.host_ops,
-            "not_counted": self.not_counted,
-            "advice": self.advice,
+            **{name: getattr(self, name) for name in ("host_ops", "not_counted", "advice")},
         }
 
     def tables(self) -> Any:

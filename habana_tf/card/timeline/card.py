@@ -20,7 +20,7 @@ from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.occupancy import in_use
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.model.vector_time import operations
-from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult, Use, unpredicted
+from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult, unpredicted
 from habana_tf.cluster.cluster import Cluster
 from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.hardware.chips import Chip
@@ -52,7 +52,7 @@ def card_launch(made: Made, chip: Chip) -> CardLaunch:
         on.drawn,
         tuple(sorted(intervals, key=lambda x: (x.start, x.engine))),
         tuple(_bundle(cluster, time, on, [k for k, of in enumerate(part) if of == first]) for first in numbers),
-        tuple(Use(each.at, each.hbm, each.sram) for each in in_use(chip, lowered, time, on)),
+        tuple(in_use(chip, lowered, time, on)),
         _results(lowered, time, on),
     )
 

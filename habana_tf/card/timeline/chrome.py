@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from habana_tf.card.timeline import card_clock
+from habana_tf.card.timeline.part import by_call
 from habana_tf.card.timeline.record import EventKind
 
 MOST_INTERVALS = 200_000
@@ -84,7 +85,7 @@ def _span(pid: int, tid: int, name: str, kind: str, start: float, length: float,
 
 
 def _host(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]:
-    kernels = {number: _by_call(program["kernels"]) for number, program in part["programs"].items()}
+    kernels = {number: by_call(program["kernels"]) for number, program in part["programs"].items()}
     for order, thread in enumerate(part["threads"]):
         yield from _row(pid, thread["id"], f"{thread['name']} {thread['id']}", order)
         for start, end, subject, kind, detail, threads, hbm in thread["events"]:
@@ -117,11 +118,6 @@ def _host(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]
         yield _span(pid, 1_000_000_000 + rows[name], op, "cpu", start - zero, end - start)
     for name, when in part["marks"]:
         yield {"ph": "i", "pid": pid, "tid": 0, "name": name, "ts": round((when - zero) / 1e3, 3), "s": "p"}
-
-
-def _by_call(kernels: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
-    """A program's kernels by the number of their calls."""
-    return {k: row for row in kernels for k in range(row["calls"][0], sum(row["calls"]))}
 
 
 def _work(row: dict[str, Any] | None) -> dict[str, Any]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from habana_tf.card.model.occupancy import InUse
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -38,15 +40,6 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class Use:
-    """From `at` on (seconds) so many bytes of the card's memories are in use."""
-
-    at: float
-    hbm: int
-    sram: int
-
-
-@dataclass(frozen=True)
 class LaunchResult:
     """A result that leaves the launch and is no variable's new value: its bytes, and when it is there."""
 
@@ -68,7 +61,7 @@ class CardLaunch:
     drawn: float = 1.0
     intervals: tuple[Interval, ...] = ()
     bundles: tuple[Bundle, ...] = ()
-    use: tuple[Use, ...] = ()
+    use: tuple[InUse, ...] = ()
     results: tuple[LaunchResult, ...] = ()
     why: str = ""
 

@@ -87,3 +87,8 @@ def described(number: int, name: str, on: Chip) -> dict[str, Any]:
         "hbm": made.hbm(),
         "card": card_launch(made, on).to_dict(),
     }
+
+
+def by_call(kernels: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """A program's kernels by the number of their calls."""
+    return {k: row for row in kernels for k in range(row["calls"][0], sum(row["calls"]))}

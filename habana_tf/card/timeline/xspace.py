@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from habana_tf.card.timeline import card_clock
+from habana_tf.card.timeline.part import by_call
 from habana_tf.card.timeline.protobuf import integer, message, text
 from habana_tf.card.timeline.record import EventKind
 
@@ -102,11 +103,6 @@ def space(part: dict[str, Any], bandwidth: int, memory: int, wide: bool = True) 
     return b"".join(message(1, plane.body()) for plane in planes)
 
 
-def _sorted(events: Iterable[Sequence[int]]) -> list[Sequence[int]]:
-    """By start, what lies around others before them."""
-    return sorted(events, key=lambda e: (e[0], -e[1]))
-
-
 def _correlated(part: dict[str, Any]) -> list[tuple[dict[str, Any], list[tuple[int, Sequence[int]]]]]:
     """Per thread its events with the number of the launch that they are in; 0 outside of launches."""
     out = []
@@ -114,7 +110,7 @@ def _correlated(part: dict[str, Any]) -> list[tuple[dict[str, Any], list[tuple[i
     for thread in part["threads"]:
         mine: list[tuple[int, Sequence[int]]] = []
         until = -1
-        for event in _sorted(thread["events"]):
+        for event in sorted(thread["events"], key=lambda e: (e[0], -e[1])):  # a launch before its calls
             if event[3] == EventKind.LAUNCH:
                 number += 1
                 until = event[1]
@@ -128,10 +124,7 @@ def _hpu(part: dict[str, Any], began: int, bandwidth: int, memory: int) -> _Plan
     plane.fact("device_vendor", "Habana Labs (simulated)")
     plane.fact("memory_bandwidth", bandwidth)
     plane.fact("memory_size", memory)
-    rows = {
-        number: {k: row for row in program["kernels"] for k in range(row["calls"][0], sum(row["calls"]))}
-        for number, program in part["programs"].items()
-    }
+    rows = {number: by_call(program["kernels"]) for number, program in part["programs"].items()}
     for thread, events in _correlated(part):
         made = []
         for launch, (start, end, subject, kind, detail, threads, _) in events:

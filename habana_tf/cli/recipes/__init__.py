@@ -46,7 +46,6 @@ exit codes: 0 done; 1 not there, damaged, refused, left out (export, import), or
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the actions."""
     parser.description = "Look into the recipe cache, look after it, and carry recipes to other machines."
     parser.epilog = _EPILOG
     listed(parser, "action", [(name, help_, f"{__name__}.{where}") for name, help_, where in _ACTIONS])

@@ -16,14 +16,12 @@ if TYPE_CHECKING:
 
 
 def declare_export(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _export, "export recipes.bundle", "export step.bundle 8c6e 432c")
     parser.add_argument("file", metavar="FILE", help="the bundle, replaced whole")
     parser.add_argument("recipe", metavar="NAME_OR_KEY", nargs="*", help="only these (default: all)")
 
 
 def declare_import(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _import, "import recipes.bundle --path ~/.cache/recipes")
     parser.add_argument("file", metavar="FILE", help="a bundle; yours and not writable for others, or signed")
 

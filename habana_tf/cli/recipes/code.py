@@ -26,14 +26,12 @@ _ASSEMBLY = re.compile(r"^(k\d+):.*?^\.Lfunc_end\d+:", re.MULTILINE | re.DOTALL)
 
 
 def declare_ir(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _ir, "ir 8c6e --stage cluster", "ir 8c6e --kernel 3")
     parser.add_argument("--stage", choices=_STAGES, default="llvm", help="default: llvm")
     _add_kernel(parser)
 
 
 def declare_asm(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _asm, "asm 8c6e --kernel 3", "asm 8c6e --object 8c6e.o")
     parser.add_argument("--object", metavar="FILE", help="instead write the object code, for objdump and other tools "
                         "(FILE, FILE.1, ... for a recipe of several objects)")  # fmt: skip

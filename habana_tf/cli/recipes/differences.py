@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 def declare_explain(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(
         parser,
         _explain,
@@ -48,7 +47,6 @@ def declare_explain(parser: argparse.ArgumentParser) -> None:
 
 
 def declare_diff(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _diff, "diff 8c6e 432c", "diff 8c6e 432c --json")
     add_recipe(parser, "left")
     add_recipe(parser, "right")

@@ -12,12 +12,10 @@ _LITTLE_SPACE = 256 << 20
 
 
 def declare_path(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _path, "path", "path --json")
 
 
 def declare_doctor(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _doctor, "doctor", "doctor --json")
 
 
@@ -49,10 +47,11 @@ def _doctor(arguments: argparse.Namespace) -> int:
     trusted = health.refused or f"owner {status.st_uid}, mode {status.st_mode & 0o7777:o}"
     kind = (health.file_system or "unknown") + (", other machines may write" if health.network else "")
     versions = ", ".join(f"{v} (this one)" if v == VERSION else v for v in health.versions)
+    unwritable = "no: " + ("HABANA_SIM_CACHE_MODE=ro" if mode == "ro" else "recipes are compiled anew by every process")
     checks = [
         ("believed", health.refused is None, trusted),
         ("recipes", not health.unusable, _unusable(health.unusable)),
-        ("writable", health.writable or mode == "ro", "yes" if health.writable else _unwritable(mode)),
+        ("writable", health.writable or mode == "ro", "yes" if health.writable else unwritable),
         ("locks", health.locks is None, health.locks or ("work" if health.writable else "not tried: not writable")),
         ("file system", True, kind),
         ("free space", health.free_bytes > _LITTLE_SPACE, size(health.free_bytes)),
@@ -77,7 +76,3 @@ def _unusable(found: tuple[tuple[str, str], ...]) -> str:
     (path, why), *more = found
     others = f"; and {len(more)} more (`verify` names them)" if more else ""
     return (why if path in why else f"{path}: {why}") + others
-
-
-def _unwritable(mode: str) -> str:
-    return f"no: HABANA_SIM_CACHE_MODE={mode}" if mode == "ro" else "no: recipes are compiled anew by every process"

@@ -38,7 +38,6 @@ _ORDERS: dict[str, Callable[[Listed], Any]] = {
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(
         parser,
         _list,

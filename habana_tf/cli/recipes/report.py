@@ -25,7 +25,6 @@ _EXAMPLE_SIZE = 32
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _report, "report --html recipes.html")
     parser.add_argument("--html", metavar="FILE", required=True, help="the page; it holds all it needs")
     parser.add_argument("--quick", action="store_true", help="without predictions, which import TensorFlow")
@@ -68,7 +67,7 @@ def _drawn(reader: Reader, rows: Sequence[Listed], most: int, quick: bool) -> tu
     from habana_tf.cli.recipes.page.page import PicturedRecipe
 
     several = [row for row in rows if op_count(row) > 1 and "failure" not in header(row)]
-    chosen = sorted(several, key=lambda row: -row.last_used)[: max(most, 0)]
+    chosen = sorted(several, key=lambda row: -row.last_used)[:most]
     drawn: list[PicturedRecipe] = []
     bad: list[Listed] = []
     for row in chosen:

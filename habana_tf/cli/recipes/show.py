@@ -50,7 +50,6 @@ ENGINES = {"MME": "magenta", "TPC": "green"}
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(
         parser,
         _show,

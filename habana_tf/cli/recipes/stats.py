@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import CommandError, Styled, duration, moment, print_json, print_table, size
+from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
 from habana_tf.cli.recipes.common import action, opened
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _stats, "stats", "stats --runs 50 --json")
     parser.add_argument(
         "--runs", metavar="N", type=whole(1), default=10, help="how many of the last runs (default: 10)"
@@ -23,13 +22,11 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def _stats(arguments: argparse.Namespace) -> int:
-    if arguments.runs < 0:
-        raise CommandError(f"--runs {arguments.runs}: a number of runs is not negative", 2)
     from habana_tf import cache
 
     reader = opened(arguments)
     total, runs = cache.totals(reader.root), cache.runs(reader.root)
-    last = runs[-arguments.runs :] if arguments.runs else []
+    last = runs[-arguments.runs :]
     if arguments.json:
         print_json(
             {"path": reader.root, "runs": len(runs), "totals": asdict(total), "last": [run_json(r) for r in last]}

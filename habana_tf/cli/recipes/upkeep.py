@@ -12,12 +12,10 @@ from habana_tf.files.escaped import escaped
 
 
 def declare_verify(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _verify, "verify", "verify --json")
 
 
 def declare_prune(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _prune, "prune", "prune --unused-for 30d", "prune --max-size 512M")
     default = "the least recently used go until so much is left (default: TF_RECIPE_CACHE_SIZE_MB)"
     parser.add_argument("--max-size", metavar="SIZE", type=byte_size, help=default)
@@ -25,7 +23,6 @@ def declare_prune(parser: argparse.ArgumentParser) -> None:
 
 
 def declare_clear(parser: argparse.ArgumentParser) -> None:
-    """Declares the action."""
     action(parser, _clear, "clear", "clear --yes")
     parser.add_argument("--yes", action="store_true", help="do not ask")
 

@@ -29,7 +29,6 @@ long program the first million events are kept. A program that is killed leaves 
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """Declares the command."""
     parser.usage = "habana-tf trace [options] PROGRAM [arguments ...]"
     parser.epilog = _EPILOG
     parser.add_argument("-o", "--output", metavar="FILE", help="Chrome trace events (default: trace.json)")
