@@ -23,11 +23,11 @@ examples:
   habana-tf run -n 8 --nodes host1,host2 --print a.py  the commands, to be run by other means
   habana-tf run -n 8 --nodes host1,host2 --export WANDB_API_KEY train.py      one more variable goes to the other hosts
 
-The output of each rank has the rank in front; progress bars are drawn for rank 0 only. When a rank fails the others
-are stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them,
-a third kills them. With nohup before it the job survives its terminal, and it goes on when what reads its output ends.
-When the job fails, a program that has written where its last checkpoint is, into the file HABANA_SIM_CHECKPOINT_NOTE,
-has its user told which line goes on from there.
+Each line of output has its rank in front; progress bars are drawn for rank 0 only. When a rank fails, the others are
+stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them, a
+third kills them. Under nohup the job survives its terminal; it continues when the reader of its output ends.
+A program may write the path of its last checkpoint into the file HABANA_SIM_CHECKPOINT_NOTE: when the job fails, the
+command that continues from there is printed.
 
 Ranks on other hosts get the variables that habana_tf, TensorFlow, Horovod and OpenMP are known to read, the paths of
 programs and libraries, and what --export names; all others stay on this host.
@@ -39,43 +39,42 @@ Set TF_RECIPE_CACHE_PATH: with it the ranks share recipes, and each is compiled 
 def declare(parser: argparse.ArgumentParser) -> None:
     parser.usage = "habana-tf run -n COUNT [options] PROGRAM [arguments ...]"
     parser.epilog = _EPILOG
-    parser.add_argument("-n", "--count", type=whole(1), required=True, help="ranks in all; each takes one card")
-    parser.add_argument(
-        "--strategy", choices=["hpu", "horovod"], default="hpu", help="how the program distributes (default: hpu)"
-    )
-    parser.add_argument("-m", dest="as_module", action="store_true", help="PROGRAM is a module, as for python -m")
-    parser.add_argument("--load", action="store_true", help="call load_habana_module() before the program starts")
-    parser.add_argument(
+    add = parser.add_argument
+    add("-n", "--count", type=whole(1), required=True, help="ranks in all; each takes one card")
+    add("--strategy", choices=["hpu", "horovod"], default="hpu", help="how the program distributes (default: hpu)")
+    add("-m", dest="as_module", action="store_true", help="PROGRAM is a module, as for python -m")
+    add("--load", action="store_true", help="call load_habana_module() before the program starts")
+    add(
         "--nodes", metavar="HOST,...", help="hosts as they know each other, with as many ranks each (default: this one)"
     )
-    parser.add_argument("--rsh", default=RSH, help="command that runs a shell line on a host (default: %(default)s)")
-    parser.add_argument("--python", default=sys.executable, help="Python of the ranks (default: this one)")
-    parser.add_argument(
+    add("--rsh", default=RSH, help="command that runs a shell line on a host (default: %(default)s)")
+    add("--python", default=sys.executable, help="Python of the ranks (default: this one)")
+    add(
         "--port",
         type=whole(1, 65535),
         default=0,
         help="first port of HPUStrategy's workers (default: free; 7850 with --nodes)",
     )
-    parser.add_argument(
+    add(
         "--no-bind", action="store_true", help="let every rank use all cores; by default the ranks of a host share them"
     )
-    parser.add_argument("--log-dir", metavar="DIR", help="write each rank's whole output to DIR/rank_N.log too")
-    parser.add_argument(
+    add("--log-dir", metavar="DIR", help="write each rank's whole output to DIR/rank_N.log too")
+    add(
         "--grace",
         type=seconds(86400),
         default=10.0,
         help="seconds from asking a rank to end to killing it (default: 10)",
     )
-    parser.add_argument(
+    add(
         "--export",
         metavar="NAME",
         action="append",
         default=[],
-        help="send this variable to other hosts too; again for another (--print shows no value of it)",
+        help="send this variable to other hosts too; may be repeated (--print hides its value)",
     )
-    parser.add_argument("--print", action="store_true", help="print the commands and run nothing")
-    parser.add_argument("program", metavar="PROGRAM", help="a Python script, a module with -m, or any executable")
-    parser.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
+    add("--print", action="store_true", help="print the commands and run nothing")
+    add("program", metavar="PROGRAM", help="a Python script, a module with -m, or any executable")
+    add("arguments", nargs=argparse.REMAINDER, help="the program's own arguments")
     parser.set_defaults(run=_run)
 
 

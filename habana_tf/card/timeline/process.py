@@ -45,11 +45,12 @@ def file_of_profile() -> Path:
 
 
 def _finish() -> None:
-    """Writes what there is. Trouble is said and not raised: the program itself is done."""
+    """Writes what was recorded. An error is a warning and not raised, because the program itself is done."""
     global _recording
     recording, _recording = _recording, None
     if recording is None:
         return
+    # Here, because they import the compiler's modules, which a process that records nothing may not need.
     from habana_tf.card.timeline import chrome, folder, part
 
     try:

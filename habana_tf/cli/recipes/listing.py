@@ -46,19 +46,18 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "list --op conv --op matmul --larger-than 64K",
         "list --unused-for 30d --json",
     )
-    parser.add_argument("--sort", choices=sorted(_ORDERS), default="used", help="default: last used first")
-    parser.add_argument("--reverse", action="store_true", help="the other way round")
-    parser.add_argument("--all", action="store_true", help="also one line for each one-op recipe (eager ops)")
-    parser.add_argument(
-        "--name", metavar="TEXT", help="only recipes with this in their name or their ops' outer scopes"
-    )
-    parser.add_argument("--op", metavar="OP", action="append", default=[], help="only with an op whose type has this "
+    add = parser.add_argument
+    add("--sort", choices=sorted(_ORDERS), default="used", help="default: last used first")
+    add("--reverse", action="store_true", help="the other way round")
+    add("--all", action="store_true", help="also one line for each one-op recipe (eager ops)")
+    add("--name", metavar="TEXT", help="only recipes with this in their name or their ops' outer scopes")
+    add("--op", metavar="OP", action="append", default=[], help="only with an op whose type has this "
                         "in it, in any case; several times: with all of them")  # fmt: skip
-    parser.add_argument("--larger-than", metavar="SIZE", type=byte_size, help="only larger files, such as 64K or 1M")
-    parser.add_argument("--smaller-than", metavar="SIZE", type=byte_size, help="only smaller files")
-    parser.add_argument("--older-than", metavar="AGE", type=age, help="only made longer ago, such as 12h or 30d")
-    parser.add_argument("--newer-than", metavar="AGE", type=age, help="only made since")
-    parser.add_argument("--unused-for", metavar="AGE", type=age, help="only not used for so long")
+    add("--larger-than", metavar="SIZE", type=byte_size, help="only larger files, such as 64K or 1M")
+    add("--smaller-than", metavar="SIZE", type=byte_size, help="only smaller files")
+    add("--older-than", metavar="AGE", type=age, help="only made longer ago, such as 12h or 30d")
+    add("--newer-than", metavar="AGE", type=age, help="only made since")
+    add("--unused-for", metavar="AGE", type=age, help="only not used for so long")
 
 
 def _list(arguments: argparse.Namespace) -> int:

@@ -17,9 +17,9 @@ def declare_verify(parser: argparse.ArgumentParser) -> None:
 
 def declare_prune(parser: argparse.ArgumentParser) -> None:
     action(parser, _prune, "prune", "prune --unused-for 30d", "prune --max-size 512M")
-    default = "the least recently used go until so much is left (default: TF_RECIPE_CACHE_SIZE_MB)"
-    parser.add_argument("--max-size", metavar="SIZE", type=byte_size, help=default)
-    parser.add_argument("--unused-for", metavar="AGE", type=age, help="all go that were not used for so long")
+    size_help = "remove the least recently used down to this size (default: TF_RECIPE_CACHE_SIZE_MB)"
+    parser.add_argument("--max-size", metavar="SIZE", type=byte_size, help=size_help)
+    parser.add_argument("--unused-for", metavar="AGE", type=age, help="remove those not used for so long")
 
 
 def declare_clear(parser: argparse.ArgumentParser) -> None:
