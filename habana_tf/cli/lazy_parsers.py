@@ -71,7 +71,7 @@ class Later(argparse.ArgumentParser):
         return self
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As every parser's; whoever parses with a command's parser, argparse itself too, comes by here."""
+        """As every parser's. All parsing goes through here, also that of argparse itself with a command's parser."""
         self.declared()
         words = sys.argv[1:] if args is None else list(args)
         if words and words[0] in self._rows:

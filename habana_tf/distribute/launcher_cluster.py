@@ -22,7 +22,7 @@ _FIRST_PORT, _PORTS = 10000, 20000
 
 
 class ClusterError(RuntimeError):
-    """This process cannot be a worker of the cluster it was told; the message says what to do."""
+    """This process cannot be a worker of its cluster; the message says what to do."""
 
 
 def resolver(listens: bool = False) -> Any | None:

@@ -110,7 +110,7 @@ def meet(host_launcher: Any, rank: int, size: int, job: str, task: int) -> int |
 
 
 def _place() -> int:
-    """A number that is the same for processes of one simulated machine that can share memory and see who lives."""
+    """A number that is equal for processes of one simulated machine that can share memory and see each other's ids."""
     host = Path("/proc/sys/kernel/random/boot_id").read_text()
     what = (host, os.getuid(), os.stat("/proc/self/ns/pid").st_ino, machine.directory())
     return int.from_bytes(hashlib.sha256(repr(what).encode()).digest()[:8], "little", signed=True)

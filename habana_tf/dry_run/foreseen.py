@@ -39,7 +39,7 @@ class PredictionError(RuntimeError):
 @dataclass
 class Foreseen:
     """Launches in the order of the graph; fed: bytes that the function's arguments bring to them; work of the host;
-    what the pass told of each graph."""
+    the pass's record of each graph."""
 
     launches: list[Lowered] = field(default_factory=list)
     fed: int = 0

@@ -33,8 +33,8 @@ def predict(
     All sizes must be known, the batch too.
 
     chip: "gaudi", "gaudi2" or "gaudi3", by default what HABANA_SIM_CHIP says. cards: 1, or several, eight to a box.
-    precision: "bf16", with products and what stands beside them in bf16 (TF_BF16_CONVERSION, where it is set, says
-    which ops), or "fp32". A model with a policy of mixed precision is what its policy says in both.
+    precision: "bf16", with products and the ops next to them in bf16 (or the ops that TF_BF16_CONVERSION names, where
+    it is set), or "fp32". A model with a policy of mixed precision is what its policy says in both.
     optimizer: Keras' name of one, or an object, instead of the compiled one; "momentum" is SGD with it. A model that is
     not compiled, or gets no y, trains on a loss of ours: cross entropy where an output's last axis has several
     entries, else the mean of squares; without an optimizer by momentum. by_host: cards of different boxes talk over

@@ -142,7 +142,7 @@ def _broadcast_and_assign(variables: list[Any], root_rank: Any, name: str | None
 
 @contextmanager
 def _mpi_finds_itself() -> Iterator[None]:
-    """Names the place of the Open MPI in this process, where nobody has named it and it is a whole one.
+    """Sets the variables that name the place of this process's Open MPI, where they are not set and it is complete.
 
     Afterwards the variables are as before: programs that are started later may use another Open MPI.
     """

@@ -73,8 +73,8 @@ def main() -> int:
 def noted(folder: int) -> str:
     """What the file of the note in an open directory says, as printable text; "" where there is no such file.
 
-    It is the command's to write, and shown to whoever started the job: links, pipes and more than a path's length are
-    not read.
+    The command writes it, and it is shown to the user who started the job: links, pipes and more than a path's length
+    are not read.
     """
     try:
         file = os.open(_NOTE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)

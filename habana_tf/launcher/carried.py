@@ -80,6 +80,6 @@ def carried(export: Sequence[str] = ()) -> dict[str, str]:
 
 
 def left_here(export: Sequence[str] = ()) -> list[str]:
-    """Names that begin as TensorFlow's and ours do and are set here, but stay: they may be somebody else's."""
+    """Names that begin like TensorFlow's or ours and are set here, but not sent: they may be other programs'."""
     names = known() | _STAYS | set(export)
     return sorted(name for name in os.environ if name.startswith(_LOOKS_KNOWN) and name not in names)

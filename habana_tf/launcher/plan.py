@@ -82,8 +82,8 @@ class Rank:
 def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack | None = None) -> list[Rank]:
     """The ranks of a job, in order.
 
-    rendezvous: address and port of the job's rendezvous server, for Horovod. held: until it is closed, nobody else is
-    given the free ports that were chosen for the workers.
+    rendezvous: address and port of the job's rendezvous server, for Horovod. held: until it is closed, the
+    kernel gives the free ports that were chosen for the workers to no other process.
     Raises PlanError.
     """
     hosts = wish.hosts or (LOCAL,)
@@ -188,7 +188,7 @@ def _addresses(wish: Wish, hosts: Sequence[str], local_size: int, held: ExitStac
 
 
 def _free_ports(count: int, held: ExitStack) -> list[int]:
-    """Ports that Linux gives to nobody who asks for any, or who connects from any, until `held` is closed.
+    """Free ports that Linux assigns to no other socket until `held` is closed.
 
     A worker that asks for its port by number gets it all the same: its server, as all of gRPC's, has SO_REUSEADDR too,
     and two such sockets may share a port while one of them does not listen.

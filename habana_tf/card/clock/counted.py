@@ -15,8 +15,8 @@ from habana_tf.hardware import device_state
 
 @dataclass(frozen=True)
 class Launches:
-    """Of one program. number: see `resolver.programs`; 0 stands for programs that went too long ago to be told apart.
-    seconds: that its launches took on this host. ended: nanoseconds of CLOCK_MONOTONIC, of the last one."""
+    """Of one program. number: see `resolver.programs`; 0 stands for all programs that were dropped too long ago to be
+    listed. seconds: that its launches took on this host. ended: nanoseconds of CLOCK_MONOTONIC, of the last one."""
 
     number: int
     name: str
@@ -72,7 +72,7 @@ class LaunchCounts:
 
 
 def _merged(before: Mapping[int, Launches], known: Mapping[int, Launches]) -> dict[int, Launches]:
-    """An earlier reading, in which programs that are told apart no more are among those of number 0."""
+    """An earlier reading, with the programs that are no longer listed added to number 0."""
     out = {number: each for number, each in before.items() if number in known}
     lost = [each for number, each in before.items() if number not in known]
     if lost and 0 in known:
@@ -84,7 +84,7 @@ def _merged(before: Mapping[int, Launches], known: Mapping[int, Launches]) -> di
 
 
 def now() -> LaunchCounts:
-    """All that was counted since HPU was loaded."""
+    """Everything counted since HPU was loaded."""
     from habana_tf._native import _bridge
 
     programs = {

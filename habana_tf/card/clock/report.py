@@ -78,8 +78,8 @@ class CardTimeReport(TabularReport):
     """The clock of a card. `print(report)` shows tables; a notebook shows them too. Times are seconds.
 
     chip, cards: whose time it is. recipes: those that were launched, the costliest first.
-    sums: predicted, of gradients between cards: what this process summed with others, or where that was not ours to do
-    (Horovod), or there was one process only, what stays of it behind the backward pass.
+    sums: predicted, of gradients between cards: what this process summed with others; under Horovod, or in a single
+    process, the part that takes longer than the backward pass.
     waiting: predicted, for the slowest card. copies: predicted, between host and card.
     window: measured, from the beginning to the end of the last launch. between: measured, what the host did in it
     outside launches. on_cpu: (op, how many nodes) that graphs of this process leave to the CPU.
@@ -124,7 +124,7 @@ class CardTimeReport(TabularReport):
 
     @property
     def clock_seconds(self) -> float:
-        """The card's time and all that the host did between launches: if the card waited for every bit of it."""
+        """The card's time plus all of the host's between launches: the time if the card waited for all of it."""
         return self.seconds + self.between_seconds
 
     def to_dict(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def card_time_report(
 
 
 def reset() -> None:
-    """Reports count from now on."""
+    """Later reports count from now."""
     global _from
     counted = now()
     with _lock:

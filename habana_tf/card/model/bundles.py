@@ -49,9 +49,9 @@ def bundles(units: list[Unit]) -> list[int]:
 
 
 def parts(units: list[Unit], home: list[int], starts: Sequence[float], seconds: Sequence[float]) -> list[int]:
-    """For each unit the index of the first unit of the part of its bundle that it works in: what is handed on with
-    hardly a wait. A unit that begins later behind the others than it works for, as one may whose result only the
-    backward pass reads, begins a part of its own. starts, seconds: of each unit."""
+    """For each unit the index of the first unit of its part of the bundle. A part is a run of units with hardly a wait
+    between them: a unit that waits longer than it works, such as one whose result only the backward pass reads, begins
+    a new part. starts, seconds: of each unit."""
     maker = {n: unit.index for unit in units for n in unit.results}
     ends = [at + took for at, took in zip(starts, seconds, strict=True)]
     out = list(range(len(units)))
@@ -86,7 +86,7 @@ def _stays(chip: Chip, n: Node, whole: bool) -> bool:
 
 
 def unwritten(chip: Chip, program: Program, units: list[Unit], home: list[int]) -> set[Node]:
-    """The tensors that HBM never sees: results of products that all their readers have in SRAM."""
+    """The tensors that are never in HBM: results of products that all readers take from SRAM."""
     inside = near(chip, units, home)
     fetched = {t for unit in units for t in unit.loads if t not in inside[unit.index]}
     leaving = behind_views(program.outputs)
@@ -104,8 +104,8 @@ def traffic(chip: Chip, program: Program, units: list[Unit], home: list[int]) ->
 
 
 def sram_bytes(chip: Chip, n: Node) -> int:
-    """Bytes of SRAM that a tensor takes while it is handed on: all of it, or else `SLICES` slices, as large as whole
-    rows of it can be."""
+    """Bytes of SRAM that a tensor takes while it is handed on: all of it, or `SLICES` slices of as many whole rows as
+    fit."""
     return min(nbytes(n), SLICES * (room(chip) // max(_row(n), 1) * _row(n)))
 
 

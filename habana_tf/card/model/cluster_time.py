@@ -40,7 +40,7 @@ class UnitTime:
 
     @property
     def bound(self) -> str:
-        """What it takes its time for: MME, TPC, memory or launch."""
+        """What bounds it: MME, TPC, memory or launch."""
         longest = max(self.busy, self.memory)
         if self.seconds - longest > longest:
             return "launch"
@@ -70,7 +70,7 @@ class ClusterTime:
 
     @cached_property
     def finished(self) -> list[float]:
-        """When each unit is done: its place on the longest path to it, stretched to the cluster's time."""
+        """When each unit is done: the longest path to it, scaled to the cluster's time."""
         at = [0.0] * len(self.units)
         maker = {n: u.unit.index for u in self.units for n in u.unit.results}
         for u in self.units:
@@ -82,8 +82,8 @@ class ClusterTime:
 
 @dataclass(frozen=True)
 class UnitWork:
-    """What a unit is for a chip, whatever the parameters: seconds of its engine (for a kernel at one instruction per
-    cycle, none for a loop), bytes of HBM, operations of products."""
+    """A unit's work on a chip, independent of the parameters: seconds of its engine (for a kernel at one instruction
+    per cycle, for a loop 0), bytes of HBM, operations of products."""
 
     unit: Unit
     bundle: int
@@ -132,8 +132,8 @@ def _timed(chip: Chip, w: UnitWork, parameters: Parameters) -> UnitTime:
 
 
 def _loop(chip: Chip, n: Node, parameters: Parameters) -> tuple[float, int]:
-    """Seconds and operations of a loop: its body, as often as it goes round. Its outputs share one loop: the first
-    stands for all."""
+    """Seconds and operations of a loop: those of its body times its trips. All outputs of a loop are one loop, counted
+    with the first."""
     loop: Loop
     loop, which = n.arg
     if which:

@@ -28,12 +28,12 @@ from habana_tf.card.model.kernels import in_slices
 from habana_tf.ir.primitives import Op
 
 PIECES = 8
-"""Slices in which a tensor is handed on. Source: none; a bundle has at least the two that `bundles.SLICES` are about,
-and with more of them only the first and the last become shorter."""
+"""Slices in which a tensor is handed on. Source: none. A bundle has at least the two of `bundles.SLICES`; with more,
+only the first and the last become shorter."""
 _STEPS = 9
 """Halvings in the search for the least share: to a five-hundredth."""
 _LOOK = 3
-"""Units that are looked at for what comes next, of those with the longest paths and of those that are there first."""
+"""How many candidates are considered for the next unit: of those with the longest paths, and of those ready first."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class _Engine:
         return self.worked(start + seconds) - self.worked(start)
 
     def last(self, seconds: float) -> float:
-        """The moment after which so many seconds of work are left; the beginning if there are less."""
+        """The moment after which so many seconds of work are left; 0 if there are less."""
         before = (self._worked[-1] if self._worked else 0.0) - seconds
         k = bisect_left(self._worked, before)
         return self.edges[k] - (self._worked[k] - before) if 0 < k < len(self.edges) else 0.0
@@ -115,7 +115,7 @@ def _behind(units: Sequence[UnitTime], reads: Sequence[Sequence[tuple[int, bool]
 def _there(
     index: int, reads: Sequence[Sequence[tuple[int, bool]]], starts: Sequence[float], seconds: Sequence[float]
 ) -> float:
-    """From when on a unit can work without running out of what it reads."""
+    """The earliest start of a unit at which it never waits for a slice of its inputs."""
     at = 0.0
     for maker, sliced in reads[index]:
         end = starts[maker] + seconds[maker]
@@ -184,8 +184,8 @@ def _placed(
 
 
 def _first(other: _Engine, earliest: float, seconds: float, allowed: float) -> float:
-    """A moment from which a span of so many seconds has no more than `allowed` beside it, and so much if there is so
-    much; the first such moment, or nearly."""
+    """The first moment, or nearly, from which a span of so many seconds overlaps the other engine's work by no more
+    than `allowed`, and by that much if there is so much work."""
     beside = other.beside(earliest, seconds)
     if beside <= allowed:
         return earliest

@@ -1,4 +1,4 @@
-"""How the HBM of a launch grows with the batch, computed from one batch: it tells the largest batch that fits.
+"""How the HBM of a launch grows with the batch, computed from one batch: for the largest batch that fits.
 
 A tensor either grows with the batch or does not. These do not grow: what is computed from variables alone (weights
 cast to bf16), and what has the shape of a variable (a weight's gradient, what an optimizer computes of it). Both kinds
@@ -54,8 +54,8 @@ def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
 
 
 def largest(growths: Sequence[Growth], batch: int, room: int) -> int:
-    """The most examples for which all launches of a step fit so many bytes, if they are known for a batch; 0 if none
-    does, and the batch itself if nothing grows."""
+    """The largest batch with which all launches of a step fit into `room` bytes; 0 if none does, and `batch` itself,
+    for which the growths are known, if nothing grows."""
 
     def fits(examples: int) -> bool:
         return sum(g.nbytes(examples / batch) for g in growths) <= room
@@ -72,7 +72,7 @@ def largest(growths: Sequence[Growth], batch: int, room: int) -> int:
 
 
 def _growing(lowered: Lowered, variables: set[Node]) -> set[Node]:
-    """The tensors that grow with the batch: what comes of data, or is random, but for what looks like a variable."""
+    """The tensors that grow with the batch: computed from data, or random, and not of a variable's shape."""
     of_data: set[Node] = {n for n in lowered.program.inputs if n not in variables}
     least = 0 if any(n.shape and n.shape[0] == 1 for n in of_data) else 1
     sizes = {_sizes(n, least) for n in variables}
@@ -83,5 +83,5 @@ def _growing(lowered: Lowered, variables: set[Node]) -> set[Node]:
 
 
 def _sizes(n: Node, least: int) -> tuple[int, ...]:
-    """A shape, however it is turned; without axes of at most so many entries."""
+    """The sizes of a shape in sorted order, without axes of at most `least` entries."""
     return tuple(sorted(size for size in map(ext.nominal, n.shape) if size > least))

@@ -65,7 +65,7 @@ def nbytes(n: Node) -> int:
 
 @dataclass(frozen=True)
 class Seen:
-    """A tensor as one sees it through views. elements: of it, that are looked at. straight: each at its own place."""
+    """A tensor seen through views. elements: how many of it are read. straight: each at its own index."""
 
     tensor: Node
     elements: int
@@ -73,7 +73,7 @@ class Seen:
 
 
 def through_views(n: Node) -> Iterator[Seen]:
-    """The tensors behind views, each once per way to it."""
+    """The tensors behind views, each once per path to it."""
     stack = [(n, size(n), True)]
     while stack:
         node, seen, straight = stack.pop()
@@ -101,7 +101,7 @@ def in_rows(n: Node) -> bool:
 
 
 def in_slices(n: Node) -> bool:
-    """Whether parts of a tensor are there before all of it is: not of sums over rows far apart, scans, sorts, loops."""
+    """Whether parts of a tensor are ready before all of it is: not of sums over rows far apart, scans, sorts, loops."""
     return n.op in (Op.MAP, Op.CONTRACT) or (n.op is Op.REDUCE and in_rows(n))
 
 
@@ -125,7 +125,7 @@ class _Cutter:
         return self.units
 
     def _chosen(self, results: set[Node]) -> set[Node]:
-        """The nodes that are tensors in memory if anybody else needs them: what ops give, and all that is no map."""
+        """The nodes that are tensors in memory if another unit needs them: results of ops, and all nodes but maps."""
         kept = {n for n in self.program.nodes() if n.op is not Op.MAP}
         return kept | behind_views((*results, *self.program.outputs))
 
@@ -173,8 +173,8 @@ class _Cutter:
                 self._readers.setdefault(tensor, []).append(unit)
 
     def _home(self, n: Node, loads: dict[Node, Seen], elements: int) -> Unit | None:
-        """The unit that a node can be computed in on the way: the last that walks the same elements, if it comes
-        behind all that the node needs."""
+        """The unit that a node can be fused into: the last one over the same elements, if it comes after everything
+        that the node needs."""
         if n.op not in (Op.MAP, Op.REDUCE):
             return None
         if n.op is Op.REDUCE and (first := self._moments(n, loads)) is not None:
@@ -199,7 +199,7 @@ class _Cutter:
         return None
 
     def _moments(self, n: Node, loads: dict[Node, Seen]) -> Unit | None:
-        """The kernel that sums what a sum of squared distances from its mean is taken of: a card makes both in one go,
+        """For a sum of squared distances from a mean: the kernel that computes the mean. A card makes both in one pass,
         from sums and sums of squares."""
         large = [tensor for tensor in loads if size(tensor) > size(n)]
         if len(large) != 1:
@@ -212,11 +212,11 @@ class _Cutter:
         return None
 
     def _comes_from(self, unit: Unit, first: Unit) -> bool:
-        """Whether all that a unit reads another one made."""
+        """Whether everything that a unit reads was made by another one."""
         return unit is first or all(self._maker.get(tensor, first) is first for tensor in unit.loads)
 
     def _on_the_way(self, unit: Unit, loads: dict[Node, Seen]) -> bool:
-        """Whether all that a node needs of a unit is there when the unit comes past: no sums but of rows."""
+        """Whether a unit has what a node needs of it while it walks its elements: no sums except of rows."""
         for tensor, seen in loads.items():
             if self._maker.get(tensor) is unit:
                 if not seen.straight or tensor.op not in (Op.MAP, Op.REDUCE):
@@ -226,7 +226,7 @@ class _Cutter:
         return True
 
     def _store(self) -> None:
-        """What others read, or leaves the cluster, is written."""
+        """Notes what each unit writes: what others read, and what leaves the cluster."""
         wanted = behind_views(self.program.outputs)
         for unit in self.units:
             for n in unit.results:

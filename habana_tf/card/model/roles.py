@@ -25,7 +25,7 @@ class Roles:
 
 
 def roles(lowered: Lowered, units: list[Unit]) -> Roles:
-    """The roles in a cluster; its weights that nobody updates count as weights too."""
+    """The roles in a cluster. Weights that are not updated count as weights too."""
     out = Roles()
     for n in lowered.cluster.nodes:
         for ref, role in n.roles():
@@ -39,7 +39,7 @@ def roles(lowered: Lowered, units: list[Unit]) -> Roles:
 
 
 def _plain(lowered: Lowered, units: list[Unit], out: Roles) -> None:
-    """Variables that no update op names, by who reads them."""
+    """The roles of variables that no update op names, by the units that read them."""
     variables = {lowered.made[-1, k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
     rest = variables - out.weights - out.state
     readers: Counter[Node] = Counter()

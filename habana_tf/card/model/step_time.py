@@ -80,8 +80,8 @@ def step_time(
 
 
 def gradient_times(time: ClusterTime, found: Roles, start: float) -> list[tuple[float, int]]:
-    """When each gradient is there, and its bytes; where no update op names them, one for each weight: as large, there
-    when a product of its size is, in the backward half of the step."""
+    """When each gradient is ready, and its bytes. Where no update op names them: one per weight, of its size, spread
+    over the products of the last two thirds of the launch."""
     maker = {n: u.unit for u in time.units for n in u.unit.results}
     at = time.finished
     if found.gradients:

@@ -54,7 +54,7 @@ def instructions(chip: Chip, unit: Unit) -> float:
 
 
 def _element_bytes(unit: Unit) -> int:
-    """In what a kernel computes: the widest floating type of its large tensors, fp32 if there is none."""
+    """Bytes of the type that a kernel computes in: the widest floating type of its large tensors, else fp32."""
     tensors = [t for t in (*unit.loads, *unit.stores) if t.dtype.is_float]
     largest = max(map(size, tensors), default=0)
     return min(4, max((t.dtype.bytes for t in tensors if 4 * size(t) >= largest), default=4))
@@ -66,8 +66,8 @@ def vector_seconds(chip: Chip, unit: Unit) -> float:
 
 
 def operations(unit: Unit) -> int:
-    """What a kernel computes, for a roofline: one per element for each scalar function, whatever it costs, and for each
-    term of a sum; none for changes of type."""
+    """Operations of a kernel, for a roofline: one per element for each scalar function and for each term of a sum, none
+    for changes of type."""
     total = 0
     for n in unit.inside:
         if n.op is Op.MAP:

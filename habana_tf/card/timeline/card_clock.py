@@ -60,7 +60,7 @@ class Transfer:
 
 @dataclass(frozen=True)
 class _Meeting:
-    """A rank is ready for a sum; it is told from when on all are."""
+    """A rank is ready for a sum; it gets back the moment from which all are."""
 
     ready: float
 

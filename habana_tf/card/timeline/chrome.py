@@ -37,9 +37,9 @@ def trace(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     events: list[dict[str, Any]] = []
     for number, (part, offset, does) in enumerate(zip(parts, offsets, card_clock.clocks(parts), strict=True)):
         host, card = 2 * number + 1, 2 * number + 2
-        who = f"rank {part['rank']}: " if part["size"] > 1 or len(parts) > 1 else ""
-        events += _named(host, f"{who}host, pid {part['pid']} on {part['host']}", 2 * number)
-        events += _named(card, f"{who}{part['chip']} as predicted, in its own clock", 2 * number + 1)
+        rank = f"rank {part['rank']}: " if part["size"] > 1 or len(parts) > 1 else ""
+        events += _named(host, f"{rank}host, pid {part['pid']} on {part['host']}", 2 * number)
+        events += _named(card, f"{rank}{part['chip']} as predicted, in its own clock", 2 * number + 1)
         events.extend(_host(part, offset, host))
         events.extend(_card(part, does, card))
     return {

@@ -42,7 +42,7 @@ class CpuOps:
 
 
 def _ops(data: bytes, began: int) -> list[tuple[str, str, int, int]]:
-    """began: CLOCK_MONOTONIC where our plane in the XSpace begins, which tells what its times count from."""
+    """began: CLOCK_MONOTONIC at the beginning of our plane in the XSpace, the origin of its times."""
     space = _messages().XSpace.FromString(data)
     ours = [plane for plane in space.planes if plane.name.startswith(xspace.HPU_PLANE)]
     lines = [line for plane in ours for line in plane.lines]

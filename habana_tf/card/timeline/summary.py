@@ -105,8 +105,8 @@ def programs(part: dict[str, Any]) -> list[ProgramTotals]:
 
 def by_path(work: Iterable[tuple[str, str, Iterable[str], float]]) -> dict[tuple[str, ...], float]:
     """Seconds by the path of an op's name: ("forward" or "backward" or "update", scope, ..., op). An op under
-    gradient_tape/ is of the backward pass; one that assigns and is no product is of the update, and so is what stands
-    with such ops in an outermost scope without products: an optimizer's.
+    gradient_tape/ is of the backward pass; one that assigns and is no product is of the update, and so are all ops
+    in its outermost scope if that has no products (an optimizer's scope).
 
     work: the op's name, the engine, type and name of all ops in it, and the seconds, of each kernel or unit.
     """

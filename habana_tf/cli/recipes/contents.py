@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ClusterOp:
-    """An op of the cluster. inputs: (op's index or -1 for the cluster's inputs, output). kernels: who computes it."""
+    """An op of the cluster. inputs: (op's index or -1 for the cluster's inputs, output). kernels: those that compute
+    it, by number."""
 
     type: str
     name: str
@@ -66,7 +67,7 @@ def kernels(entry: Entry) -> list[dict[str, Any]]:
 
 
 def graph(entry: Entry) -> dict[str, Any]:
-    """The cluster as `resolver.provenance` describes it for who has no TensorFlow."""
+    """The cluster as `resolver.provenance` describes it for tools without TensorFlow."""
     return _section(entry, "graph") or {"inputs": [], "ops": [], "outputs": []}
 
 

@@ -1,4 +1,4 @@
-"""`habana-tf recipes explain` and `diff`: why a run missed, and what tells two recipes apart."""
+"""`habana-tf recipes explain` and `diff`: why a run missed, and how two recipes differ."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def _compare(arguments: argparse.Namespace, left: Listed, right: Listed) -> int:
 
 
 def _lines(differences: tuple[Difference, ...] | list[Difference], swapped: bool = True) -> list[tuple[str, str]]:
-    """(part, change) per change. swapped: the left side is what was asked for, so it comes last."""
+    """(part, change) per change. swapped: the left side is the requested key, so it comes last."""
     out: list[tuple[str, str]] = []
     for each in differences:
         if each.left is None and each.right is None:

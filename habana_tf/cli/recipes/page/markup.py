@@ -27,7 +27,7 @@ def joined(*parts: str) -> Markup:
 
 
 def svg(width: float, height: float, *inside: str, label: str) -> Markup:
-    """A picture that shrinks with the page. label: what it shows, for who cannot see it."""
+    """A picture that shrinks with the page. label: what it shows, for screen readers."""
     size = {"viewBox": f"0 0 {_text(width)} {_text(height)}", "width": width, "height": height}
     return tag("svg", *inside, role="img", aria_label=label, **size)
 
