@@ -14,12 +14,9 @@ matter. What cannot be told (a tensor, an open file, a lock) is an error that sa
 
 from __future__ import annotations
 
-import dis
 import enum
 import functools
 import hashlib
-import importlib
-import importlib.util
 import pathlib
 import re
 import sys
@@ -27,10 +24,9 @@ import types
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from habana_tf.custom.code_names import OURS, globals_of, imports, library_of, names_in, top_level
 from habana_tf.custom.signature import CustomOpError
 
-_OURS = frozenset({"habana_tf", "habana_frameworks"})
-_LIBRARIES = frozenset({"numpy", "tensorflow", "keras", "tf_keras", "ml_dtypes", "scipy", "llvmlite"})
 _PLAIN = (bool, int, str, bytes, type(None), type(Ellipsis), range, complex, slice)
 _BASES = (int, float, complex, str, bytes)
 """Numbers and texts whose classes a program may derive from."""
@@ -90,8 +86,8 @@ class _Reader:
 
     def _reached(self, x: Any, where: str) -> None:
         if isinstance(x, types.ModuleType):
-            self.put("module", *_library(x.__name__) or (x.__name__,))
-        elif isinstance(x, (types.FunctionType, type)) and (known := _library(x.__module__)) is not None:
+            self.put("module", *library_of(x.__name__) or (x.__name__,))
+        elif isinstance(x, (types.FunctionType, type)) and (known := library_of(x.__module__)) is not None:
             self.put("named", *known, x.__qualname__)
         elif isinstance(x, types.FunctionType):
             self._function(x, where)
@@ -131,7 +127,7 @@ class _Reader:
             self.put(base.__name__, float.hex(x) if isinstance(x, float) else base.__repr__(x))
         else:
             return False
-        if _library(type(x).__module__) is None:  # it may have methods and attributes of its own
+        if library_of(type(x).__module__) is None:  # it may have methods and attributes of its own
             self._derived(x, where)
         return True
 
@@ -161,9 +157,9 @@ class _Reader:
             self.value(x.func, where)
         elif type(x).__name__ == "_tuplegetter":  # a field of a named tuple
             self.put("field", x.__reduce__()[1][0])
-        elif _top(type(x).__module__) == "numpy" and type(x).__name__ == "ufunc":
-            self.put("named", *_library("numpy") or (), x.__name__)
-        elif _top(type(x).__module__) == "numpy" and hasattr(x, "itemsize") and hasattr(x, "descr"):
+        elif top_level(type(x).__module__) == "numpy" and type(x).__name__ == "ufunc":
+            self.put("named", *library_of("numpy") or (), x.__name__)
+        elif top_level(type(x).__module__) == "numpy" and hasattr(x, "itemsize") and hasattr(x, "descr"):
             self.put("element type", *_numpy_type(x))
         elif isinstance(x, (re.Pattern, pathlib.PurePath)):
             self.put(type(x).__name__, x.pattern if isinstance(x, re.Pattern) else x, getattr(x, "flags", 0))
@@ -177,10 +173,10 @@ class _Reader:
     def _object(self, x: Any, where: str) -> None:
         """Any other object: by its class and its attributes, if those are all there is to it."""
         cls = type(x)
-        if callable(say := getattr(cls, "content", None)) and _top(cls.__module__) in _OURS:
+        if callable(say := getattr(cls, "content", None)) and top_level(cls.__module__) in OURS:
             self.put("content", say(x))
             return
-        library = _library(cls.__module__) is not None and _top(cls.__module__) not in _OURS
+        library = library_of(cls.__module__) is not None and top_level(cls.__module__) not in OURS
         if library or not (hasattr(x, "__dict__") or any("__slots__" in vars(c) for c in cls.__mro__)):
             if self._lenient:
                 self.put("untold", cls.__module__, cls.__qualname__)
@@ -218,12 +214,12 @@ class _Reader:
         for name, each in sorted(x.__dict__.items()):
             self.put("attribute", name)
             self.value(each, f"{where}.{name}")
-        names = frozenset(_names(x.__code__))
-        for name in _globals(x.__code__):
+        names = frozenset(names_in(x.__code__))
+        for name in globals_of(x.__code__):
             if name in x.__globals__:
                 self.put("global", name)
                 self._named(x.__globals__[name], names, f"{where} uses {name!r}")
-        for name, module in _imports(x):
+        for name, module in imports(x):
             self.put("import", name, module is not None)
             if module is not None:
                 self._named(module, names, f"{where} imports {name}")
@@ -234,7 +230,7 @@ class _Reader:
         stack, done = [x], set()
         while stack:
             module = stack.pop()
-            if not isinstance(module, types.ModuleType) or module.__name__ in done or _library(module.__name__):
+            if not isinstance(module, types.ModuleType) or module.__name__ in done or library_of(module.__name__):
                 continue
             done.add(module.__name__)
             for name in sorted(names & vars(module).keys()):
@@ -279,73 +275,3 @@ def _attributes(x: Any) -> Iterator[tuple[str, Any]]:
 def _numpy_type(x: Any) -> tuple[str, str]:
     """A NumPy element type, by its layout and its name: those of ml_dtypes share one layout."""
     return str(x.descr), x.name
-
-
-def _top(module: str | None) -> str:
-    return (module or "").partition(".")[0]
-
-
-def _library(module: str | None) -> tuple[str, str] | None:
-    """Name and version of a module that is followed no further; None for one that belongs to the program."""
-    top = _top(module)
-    if top in _OURS or top == "builtins":
-        return str(module), ""
-    if top != "__main__" and top in sys.stdlib_module_names:
-        return str(module), "python"
-    if top in _LIBRARIES:
-        return str(module), str(getattr(sys.modules.get(top), "__version__", ""))
-    return None
-
-
-def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
-    """Code and the functions in it."""
-    yield code
-    for each in code.co_consts:
-        if isinstance(each, types.CodeType):
-            yield from _codes(each)
-
-
-def _names(code: types.CodeType) -> list[str]:
-    """Globals and attributes that code names."""
-    return [name for each in _codes(code) for name in each.co_names]
-
-
-def _globals(code: types.CodeType) -> list[str]:
-    """The globals that code reads, sorted."""
-    found = {
-        step.argval
-        for each in _codes(code)
-        for step in dis.get_instructions(each)
-        if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-    return sorted(found)
-
-
-def _imports(function: types.FunctionType) -> list[tuple[str, types.ModuleType | None]]:
-    """The modules that a function imports within it, by name; None for one that is not installed."""
-    out: dict[str, types.ModuleType | None] = {}
-    package = function.__globals__.get("__package__")
-    for code in _codes(function.__code__):
-        steps = list(dis.get_instructions(code))
-        for k, step in enumerate(steps):
-            if step.opname == "IMPORT_NAME":
-                level, parts = steps[k - 2].argval, steps[k - 1].argval
-                dots = "." * level if isinstance(level, int) else ""
-                name, module = _imported(dots + step.argval, package)
-                out[name] = module
-                if not parts and "." in name:  # `import a.b` names a
-                    top = _top(name)
-                    out[top] = _imported(top, None)[1]
-                for part in parts or ():  # what is no attribute yet may be a module of a package
-                    if module is not None and part != "*" and not hasattr(module, part):
-                        _imported(f"{name}.{part}", None)
-    return sorted(out.items(), key=lambda item: item[0])
-
-
-def _imported(name: str, package: str | None) -> tuple[str, types.ModuleType | None]:
-    """A module and its whole name."""
-    try:
-        whole = importlib.util.resolve_name(name, package)
-        return whole, importlib.import_module(whole)
-    except ImportError:
-        return name, None
