@@ -24,43 +24,6 @@ from typing import NoReturn
 from habana_tf.hardware import readings
 from habana_tf.hardware.cards import Card, cards
 
-__all__ = [
-    "HLML_CLOCK_TYPE",
-    "HLML_EVENT",
-    "HLML_RETURN",
-    "HLML_TEMP_SENS",
-    "HLMLError",
-    "LinkCaps",
-    "MemoryInfo",
-    "PCIInfo",
-    "hlmlDeviceGetBoardID",
-    "hlmlDeviceGetClockInfo",
-    "hlmlDeviceGetCount",
-    "hlmlDeviceGetCpuAffinity",
-    "hlmlDeviceGetCurrPCIELinkGeneration",
-    "hlmlDeviceGetCurrPCIELinkWidth",
-    "hlmlDeviceGetCurrentClocksThrottleReasons",
-    "hlmlDeviceGetHandleByIndex",
-    "hlmlDeviceGetHandleByPCIBusID",
-    "hlmlDeviceGetHandleByUUID",
-    "hlmlDeviceGetMaxClockInfo",
-    "hlmlDeviceGetMemoryErrorCounter",
-    "hlmlDeviceGetMemoryInfo",
-    "hlmlDeviceGetMinorNumber",
-    "hlmlDeviceGetName",
-    "hlmlDeviceGetPCIInfo",
-    "hlmlDeviceGetPowerManagementDefaultLimit",
-    "hlmlDeviceGetPowerUsage",
-    "hlmlDeviceGetSerial",
-    "hlmlDeviceGetTemperature",
-    "hlmlDeviceGetTotalECCErrors",
-    "hlmlDeviceGetUUID",
-    "hlmlDeviceGetUtilizationRates",
-    "hlmlInit",
-    "hlmlInitWithFlags",
-    "hlmlShutdown",
-]
-
 
 class HLML_RETURN(IntEnum):
     """What a call returns."""
@@ -343,3 +306,6 @@ def _find(wanted: Callable[[Card], bool], name: str) -> Card:
 def _reading(device: Card) -> readings.Reading:
     _required()
     return readings.read(device)
+
+
+__all__ = [*(name for name in globals() if name[:4] in ("HLML", "hlml")), "LinkCaps", "MemoryInfo", "PCIInfo"]
