@@ -230,10 +230,9 @@ def _rewrite(view: View, placement: Placement, types: dict[Node, _Types], chosen
 
     def cast(ref: Ref, device: str, down: bool) -> Ref:
         if ref not in casts:
-            made = casts[ref] = view.add(f"{ref[0].name}/{'to_bf16' if down else 'to_fp32'}", "Cast", device)
-            made.proto.attr["SrcT"].type, made.proto.attr["DstT"].type = (F32, BF16) if down else (BF16, F32)
-            made.inputs = [ref]
-            placement.rows[made] = row
+            name, source, to = ("to_bf16", F32, BF16) if down else ("to_fp32", BF16, F32)
+            casts[ref] = view.add(f"{ref[0].name}/{name}", "Cast", device, [ref], SrcT=source, DstT=to)
+            placement.rows[casts[ref]] = row
         return casts[ref], 0
 
     for node in view.alive():  # a list of its own: casts are added on the way, in the order of those who need them

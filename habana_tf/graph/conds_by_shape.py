@@ -18,6 +18,7 @@ Invariants: only conds outside loops. A cond with a node that must keep its name
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from habana_tf.graph.frames import Flow, analyse, predicate, resolved
 from habana_tf.graph.inference import Scratch
 from habana_tf.graph.ops import CONTROL_FLOW, FORWARDING, RESOURCE, STRUCTURAL, facts, input_types, output_types
 from habana_tf.graph.shapes import Shapes
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, controls_past, reached
 from habana_tf.tensorflow_clusters.cluster import SHAPE_ONLY
 
 
@@ -105,29 +106,25 @@ class _Evaluation:
         """Whether a node is on a branch that is not taken."""
         return any(side >= 0 and self.known.get((n, k)) == 1 - side for n, k, side in self.flow.condition(node))
 
-    def _needed(self) -> set[Node]:
+    def _needed(self) -> Collection[Node]:
         """What predicates follow from, up to tensors of which only the shape counts and which the graph's own inference
         knows: all but those behind one of these conds."""
-        needed: set[Node] = set()
         behind: set[Node] = set()
         for node in self.flow.order:
             merged = resolved(node, self.flow) if node.op == "Merge" else None
             if (merged is not None and merged[:2] in self.wanted) or any(n in behind for n, _ in node.inputs):
                 behind.add(node)
-        stack = [node for node, _ in self.wanted]
-        while stack:
-            node = stack.pop()
-            if node in needed:
-                continue
-            needed.add(node)
+
+        def step(node: Node) -> Iterator[Node]:
             if node.op == "Merge" and (literal := resolved(node, self.flow)) is not None:
-                stack.append(literal[0])
+                yield literal[0]
             for source, output in node.inputs:
                 if node.op in SHAPE_ONLY and (source not in behind or self._whole((source, output))):
                     continue
-                if source not in needed and not _opaque_here(source, self.flow):
-                    stack.append(source)
-        return needed
+                if source.op == "Const" or not (_opaque(source) or self.flow.classes[source][0]):
+                    yield source
+
+        return reached([node for node, _ in self.wanted], step).keys()
 
     def _whole(self, ref: Ref) -> bool:
         shape = self.shapes.get(ref)
@@ -159,10 +156,6 @@ def _live(merge: Node, flow: Flow, known: dict[Ref, int]) -> int | None:
     literal = resolved(merge, flow)
     branch = None if literal is None else known.get(literal[:2])
     return None if literal is None or branch is None else int(branch != literal[2])
-
-
-def _opaque_here(node: Node, flow: Flow) -> bool:
-    return node.op != "Const" and (_opaque(node) or flow.classes[node][0] != 0)
 
 
 @dataclass
@@ -218,7 +211,7 @@ class _Folding:
             if (live := merges.get(node)) is not None:
                 self._pass_on(node, node.inputs[live], dead)
             if node in self.values and self._always(node):
-                _become(node, self.values[node])
+                node.become_constant(self.values[node])
                 continue
             if node in switches:
                 node.become("Identity", T=output_types(node)[0])
@@ -244,8 +237,7 @@ class _Folding:
         side = merge.inputs.index(live)
         askers = [n for n in self.flow.order if n not in dead and (merge, 1) in n.inputs]
         if askers:
-            which = self.view.add(f"{merge.name}/side", "Const", merge.device)
-            _become(which, np.int32(side))
+            which = self.view.constant(f"{merge.name}/side", np.int32(side), merge.device)
             which.controls = [merge]
             for asker in askers:
                 asker.inputs = [(which, 0) if ref == (merge, 1) else ref for ref in asker.inputs]
@@ -254,18 +246,8 @@ class _Folding:
 
     def _waits(self, node: Node, pivots: set[Node]) -> list[Node]:
         """The control inputs of a node without those that only told the branch."""
-        out: dict[Node, None] = {}
-        seen: set[Node] = set()
-        stack = [node]
-        while stack:
-            at = stack.pop()
-            for source in at.controls:
-                if source not in pivots:
-                    out[source] = None
-                elif source not in seen:
-                    seen.add(source)
-                    stack.extend((source, source.inputs[0][0]))
-        return [n for n in out if n.alive and n is not node]
+        waited = controls_past(node, lambda n: (n.inputs[0][0],) if n in pivots else None)
+        return [n for n in waited if n.alive and n is not node]
 
     def _sweep(self) -> None:
         """Removes what was computed for predicates only."""
@@ -290,13 +272,3 @@ class _Folding:
 def _asks(switch: Node) -> bool:
     """Whether a Switch sends its own predicate, to tell by control which branch is taken."""
     return switch.op == "Switch" and switch.inputs[0] == switch.inputs[1]
-
-
-def _become(node: Node, value: Any) -> None:
-    """Makes a node a constant that waits for nobody."""
-    from tensorflow.python.framework import tensor_util
-
-    proto = tensor_util.make_tensor_proto(value)
-    node.become("Const", dtype=proto.dtype)
-    node.proto.attr["value"].tensor.CopyFrom(proto)
-    node.inputs, node.controls = [], []

@@ -32,7 +32,7 @@ from habana_tf.graph.frames import Flow, analyse, predicate, resolved
 from habana_tf.graph.ops import FORWARDING, RESOURCE, attr, device_type, input_types, output_types
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.variable_handles import Key, handle_key
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, controls_past
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.lowering.table import lookup
 
@@ -181,8 +181,6 @@ class _Edit:
 
     def flatten(self, cond: _Cond) -> None:
         """Lets both sides run, and selects where a Merge was."""
-        switches = set(cond.switches)
-        through = {n: n.inputs[0] for n in cond.switches}
         # a control edge from one of these told which branch is taken, and nothing else
         pivots = {n for n in cond.switches if n.inputs[0] == n.inputs[1]}
         tells: set[Node] = set()
@@ -190,41 +188,7 @@ class _Edit:
             folded = node.op == "Const" and tells.issuperset(node.controls)  # by constant folding
             if folded or (node.op == "Identity" and node.inputs[0][0] in pivots):
                 tells.add(node)
-
-        def past(ref: Ref) -> Ref:
-            while ref[0] in through:
-                ref = through[ref[0]]
-            return ref
-
-        def waits(node: Node) -> list[Node]:
-            """What a node waited for by control, without what only told the branch."""
-            out: dict[Node, None] = {}
-            seen: set[Node] = set()
-            stack = [node]
-            while stack:
-                for source in stack.pop().controls:
-                    if source not in tells and source not in switches:
-                        out[source] = None
-                    elif source not in seen:
-                        seen.add(source)
-                        stack.append(source)
-                        if source in tells:
-                            stack.extend(switch for switch, _ in source.inputs)
-            return list(out)
-
-        edges: dict[Node, tuple[list[Ref], list[Node]]] = {}
-        asked: dict[Node, dict[Ref, None]] = {}
-        for node in (*cond.inside, *cond.merges):
-            controls = dict.fromkeys(waits(node))
-            asked[node] = {}
-            for source, _ in node.inputs:
-                if source in switches:
-                    controls.update(dict.fromkeys(waits(source)))
-            for source in node.sources():
-                asked[node].update(asked.get(source, {}))
-                if source in switches:
-                    asked[node][past(source.inputs[1])] = None
-            edges[node] = ([past(ref) for ref in node.inputs], list(controls))
+        edges, asked = _edges(cond, tells)
         telling = {m for m in cond.merges if not self._outputs_used(m)}
         written: dict[Key | None, list[Node]] = {}
         for node, (inputs, waited) in edges.items():
@@ -284,8 +248,7 @@ class _Edit:
         self._connect(node, [handle, (select, 0)], node.controls)
 
     def _add(self, near: Node, name: str, op: str, inputs: list[Ref], **types: int) -> Node:
-        node = self.view.add(f"{near.name}/{name}", op, near.device)
-        node.become(op, **types)
+        node = self.view.add(f"{near.name}/{name}", op, near.device, inputs, None, **types)
         self.consumers[node] = []
         self._connect(node, inputs, [])
         return node
@@ -305,6 +268,39 @@ class _Edit:
                 self.view.remove(node)
 
 
+def _edges(
+    cond: _Cond, tells: set[Node]
+) -> tuple[dict[Node, tuple[list[Ref], list[Node]]], dict[Node, dict[Ref, None]]]:
+    """The inputs and control inputs that the nodes of a cond have without its Switches, and the predicates (the same
+    one, behind several Identity nodes) of the Switches before each. tells: nodes that only tell which branch is taken.
+    """
+    switches = set(cond.switches)
+    through = {n: n.inputs[0] for n in cond.switches}
+
+    def past(ref: Ref) -> Ref:
+        while ref[0] in through:
+            ref = through[ref[0]]
+        return ref
+
+    def waits(node: Node) -> list[Node]:
+        return controls_past(node, lambda n: [s for s, _ in n.inputs] if n in tells else () if n in switches else None)
+
+    edges: dict[Node, tuple[list[Ref], list[Node]]] = {}
+    asked: dict[Node, dict[Ref, None]] = {}
+    for node in (*cond.inside, *cond.merges):
+        controls = dict.fromkeys(waits(node))
+        asked[node] = {}
+        for source, _ in node.inputs:
+            if source in switches:
+                controls.update(dict.fromkeys(waits(source)))
+        for source in node.sources():
+            asked[node].update(asked.get(source, {}))
+            if source in switches:
+                asked[node][past(source.inputs[1])] = None
+        edges[node] = ([past(ref) for ref in node.inputs], list(controls))
+    return edges, asked
+
+
 def _selectable(tf_type: int) -> bool:
     """Whether HPU selects between tensors of a type."""
     row, dtype = lookup("SelectV2"), from_tf(tf_type)
@@ -312,5 +308,4 @@ def _selectable(tf_type: int) -> bool:
 
 
 def _on_floats(node: Node) -> bool:
-    dtypes = [from_tf(t) for t in input_types(node)]
-    return all(d is not None and d.is_float for d in dtypes)
+    return all((dtype := from_tf(t)) is not None and dtype.is_float for t in input_types(node))

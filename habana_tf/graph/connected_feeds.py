@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from habana_tf.graph.ops import output_types
-from habana_tf.graph.view import Node, View
+from habana_tf.graph.view import Node, View, reached
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def connected(view: View) -> Iterator[None]:
     pairs = [
         (source, feed)
         for source in fetched
-        if not _depends(source, set(feeds))
+        if reached([source], Node.sources).keys().isdisjoint(feeds)
         for feed in feeds
         if feed.proto.attr["dtype"].type in output_types(source)
     ]
@@ -37,16 +37,3 @@ def connected(view: View) -> Iterator[None]:
     finally:
         for _, feed in pairs:
             feed.controls.pop()
-
-
-def _depends(node: Node, feeds: set[Node]) -> bool:
-    """Whether a node needs one of these."""
-    seen, stack = {node}, [node]
-    while stack:
-        for source in stack.pop().sources():
-            if source in feeds:
-                return True
-            if source not in seen:
-                seen.add(source)
-                stack.append(source)
-    return False

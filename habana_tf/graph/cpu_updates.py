@@ -62,15 +62,14 @@ def compute(view: View, flow: Flow, node: Node, values: dict[int, Ref]) -> tuple
     dtype = variable_type_of(node.proto)
 
     def add(name: str, op: str, inputs: list[Ref], controls: list[Node]) -> Node:
-        made = view.add(f"{node.name}/{name}", op, device)
-        made.proto.attr["dtype"].type = dtype
-        made.inputs, made.controls = inputs, controls
+        made = view.add(f"{node.name}/{name}", op, device, inputs, dtype=dtype)
+        made.controls = controls
         flow.classes[made] = cls
         return made
 
-    inner = view.add(f"{node.name}/compute", node.op, device, node.proto)
+    inner = view.add(f"{node.name}/compute", node.op, device, node.inputs, node.proto)
     inner.proto.attr.pop("_class", None)  # it stands beside no variable any more
-    inner.inputs, inner.controls = list(node.inputs), list(node.controls)
+    inner.controls = list(node.controls)
     flow.classes[inner] = cls
     after: dict[int, Ref] = {}
     for k, value in values.items():

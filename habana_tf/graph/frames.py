@@ -20,7 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from habana_tf.graph.ops import attr
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, behind
 
 Literal = tuple[Node, int, int]
 """Predicate tensor (node, output) and branch; branch -1 for a condition that is one node's own."""
@@ -56,20 +56,9 @@ class Flow:
         return (frame, condition) == (cls[0], self.conditions[cls[1]])
 
 
-def trace(ref: Ref) -> Ref:
-    """The tensor behind Identity nodes."""
-    node, output = ref
-    while node.op == "Identity":
-        node, output = node.inputs[0]
-    return node, output
-
-
 def predicate(switch: Node) -> tuple[Node, int]:
     """The predicate of a Switch, traced so that equal ones are recognized."""
-    node, output = trace(switch.inputs[1])
-    while node.op == "Switch":  # a predicate that was itself sent through a Switch
-        node, output = trace(node.inputs[0])
-    return node, output
+    return behind(switch.inputs[1], ("Identity", "Switch"))  # it may itself be sent through a Switch
 
 
 def _side(ref: Ref, flow: Flow) -> frozenset[Literal]:
@@ -89,71 +78,83 @@ def resolved(merge: Node, flow: Flow) -> Literal | None:
     return mine[0]
 
 
+class _Conditions:
+    """Conditions by number; 0 is the one that always holds."""
+
+    def __init__(self) -> None:
+        self.all: list[Condition] = [frozenset()]
+        self._numbers: dict[Condition, int] = {frozenset(): 0}
+        self._joined: dict[tuple[int, int], int] = {}
+
+    def number(self, *literals: Literal) -> int:
+        return self.of(frozenset(literals))
+
+    def of(self, condition: Condition) -> int:
+        if condition not in self._numbers:
+            self._numbers[condition] = len(self.all)
+            self.all.append(condition)
+        return self._numbers[condition]
+
+    def join(self, a: int, b: int) -> int:
+        """The condition under which both hold."""
+        if a == b or not b:
+            return a
+        if not a:
+            return b
+        if (a, b) not in self._joined:
+            self._joined[a, b] = self.of(self.all[a] | self.all[b])
+        return self._joined[a, b]
+
+    def joined(self, node: Node, classes: dict[Node, Class]) -> Class:
+        """The innermost frame and the common condition of the inputs of a node."""
+        frame = condition = 0
+        for source, output in node.inputs:
+            inner, under = classes[source]
+            frame = max(frame, inner)
+            if source.op == "Switch":
+                under = self.join(under, self.number((*predicate(source), output)))
+            elif source.op == "_SwitchN":
+                under = self.join(under, self.number((source, output, -1)))
+            condition = self.join(condition, under)
+        for source in node.controls:
+            inner, under = classes[source]
+            frame = max(frame, inner)
+            condition = self.join(condition, under)
+        return frame, condition
+
+
 def analyse(view: View) -> Flow:
     """The class of every node. Linear in the size of the graph."""
     order = view.topological()
     if not any(n.op in ("Switch", "Enter", "_SwitchN", "Merge") for n in order):
         return Flow(order, dict.fromkeys(order, ROOT), [frozenset()])
-    numbers: dict[Condition, int] = {frozenset(): 0}
-    conditions: list[Condition] = [frozenset()]
-    joined: dict[tuple[int, int], int] = {}
+    conditions = _Conditions()
     frames: dict[tuple[int, str], int] = {}
-    parents: list[int] = [0]
-    entered: list[int] = [0]
+    around: list[Class] = [ROOT]
+    """Of each loop, the frame it is in and the condition under which it is entered."""
     iterations: dict[int, Node] = {}
     classes: dict[Node, Class] = {}
-
-    def number(condition: Condition) -> int:
-        if condition not in numbers:
-            numbers[condition] = len(conditions)
-            conditions.append(condition)
-        return numbers[condition]
-
-    def join(a: int, b: int) -> int:
-        if a == b or not b:
-            return a
-        if not a:
-            return b
-        key = (a, b)
-        if key not in joined:
-            joined[key] = number(conditions[a] | conditions[b])
-        return joined[key]
-
     for node in order:
-        frame = condition = 0
         if node.op == "Merge":
-            frame, sides = _sides(node, classes, conditions)
+            frame, sides = _sides(node, classes, conditions.all)
             if any(n.op == "NextIteration" for n, _ in node.inputs):
-                common: Condition | None = frozenset([(iterations.setdefault(frame, node), 0, -1)])
+                condition = conditions.number((iterations.setdefault(frame, node), 0, -1))
             else:
                 common = _common(sides)
-            condition = number(frozenset([(node, 0, -1)]) if common is None else common)
+                condition = conditions.number((node, 0, -1)) if common is None else conditions.of(common)
         else:
-            for source, output in node.inputs:
-                f, c = classes[source]
-                frame = max(frame, f)
-                if source.op == "Switch":
-                    c = join(c, number(frozenset([(*predicate(source), output)])))
-                elif source.op == "_SwitchN":
-                    c = join(c, number(frozenset([(source, output, -1)])))
-                condition = join(condition, c)
-            for source in node.controls:
-                f, c = classes[source]
-                frame = max(frame, f)
-                condition = join(condition, c)
+            frame, condition = conditions.joined(node, classes)
             if node.op == "Enter":
                 key = (frame, attr(node, "frame_name").s.decode())
                 if key not in frames:
-                    frames[key] = len(parents)
-                    parents.append(frame)
-                    entered.append(0)
+                    frames[key] = len(around)
+                    around.append((frame, 0))
                 frame = frames[key]
-                entered[frame] = join(entered[frame], condition)
+                around[frame] = around[frame][0], conditions.join(around[frame][1], condition)
             elif node.op == "Exit":
-                condition = entered[frame]
-                frame = parents[frame]
+                frame, condition = around[frame]
         classes[node] = (frame, condition)
-    return Flow(order, classes, conditions)
+    return Flow(order, classes, conditions.all)
 
 
 def _sides(node: Node, classes: dict[Node, Class], conditions: list[Condition]) -> tuple[int, list[Condition]]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from habana_tf.graph.ops import RESOURCE, output_types
 from habana_tf.graph.variable_handles import ENTRIES
-from habana_tf.graph.view import Node, View
+from habana_tf.graph.view import Node, View, behind
 
 
 def bypass(view: View) -> int:
@@ -43,8 +43,4 @@ def bypass(view: View) -> int:
 
 def _enters(node: Node) -> bool:
     """Whether it is the handle of a variable that comes from outside the graph."""
-    if RESOURCE not in output_types(node):
-        return False
-    while node.op == "Identity":
-        node = node.inputs[0][0]
-    return node.op in ENTRIES
+    return RESOURCE in output_types(node) and behind((node, 0), ("Identity",))[0].op in ENTRIES

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import Any
 
 from habana_tf.graph.ops import device_type, facts, output_names
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, replaced
 
 _MARK = "_XlaMustCompile"
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
@@ -40,7 +40,7 @@ def marked(view: View) -> int:
         inside[call] = _open(view, call, function, instead)
         view.remove(call)
     for node in view.alive():
-        node.inputs = [_final(instead, ref) for ref in node.inputs]
+        node.inputs = [replaced(instead, ref) for ref in node.inputs]
         if any(c in inside for c in node.controls):
             node.controls = list(dict.fromkeys(n for c in node.controls for n in inside.get(c, [c])))
     return len(calls)
@@ -73,7 +73,7 @@ def _open(view: View, call: Node, function: Any, instead: dict[Ref, Ref]) -> lis
     for proto in function.node_def:
         copy = node_def_pb2.NodeDef()
         copy.CopyFrom(proto)
-        made[proto.name] = view.add(f"{call.name}/{proto.name}", proto.op, call.device, copy)
+        made[proto.name] = view.add(f"{call.name}/{proto.name}", proto.op, call.device, proto=copy)
 
     def tensor(text: str) -> Ref:
         name, _, output = text.partition(":")
@@ -91,9 +91,3 @@ def _open(view: View, call: Node, function: Any, instead: dict[Ref, Ref]) -> lis
     for k, result in enumerate(function.signature.output_arg):
         instead[call, k] = tensor(function.ret[result.name])
     return list(made.values())
-
-
-def _final(instead: dict[Ref, Ref], ref: Ref) -> Ref:
-    while ref in instead:
-        ref = instead[ref]
-    return ref

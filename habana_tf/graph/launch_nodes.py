@@ -18,6 +18,7 @@ has the same name in every process.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import FORWARDING, argument_names, attr, output_names, output_types
 from habana_tf.graph.partition import Group
 from habana_tf.graph.variable_handles import handle_key
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, reached, replaced
 from habana_tf.ir.dtypes import DType, from_tf
 from habana_tf.lowering.row import Row
 from habana_tf.lowering.table import LOOP, lookup
@@ -70,7 +71,7 @@ def encapsulate(view: View, flow: Flow, groups: list[Group]) -> list[LaunchNode]
     out = [_Maker(view, flow, g, consumers, where, made, taken, types).make() for g in groups]
     for node in view.alive():
         if where and any(ref in where for ref in node.inputs):
-            node.inputs = [_final(where, ref) for ref in node.inputs]
+            node.inputs = [replaced(where, ref) for ref in node.inputs]
         if made and any(c in made for c in node.controls):
             old = node.controls
             node.controls = list(dict.fromkeys(c for s in old if (c := made.get(s, s)) is not node))
@@ -88,12 +89,6 @@ def _ops(node: Node) -> list[str]:
 def _ops_of_loop(loop: Any) -> list[str]:
     nodes = parsed(loop.attr["body"].s).nodes
     return [op for n in nodes if n.op != "Const" for op in (_ops_of_loop(n.proto) if n.op == LOOP else [n.op])]
-
-
-def _final(where: dict[Ref, Ref], ref: Ref) -> Ref:
-    while ref in where:
-        ref = where[ref]
-    return ref
 
 
 def _sweep_constants(view: View) -> None:
@@ -178,7 +173,7 @@ class _Maker:
                 node.inputs[at] = ref
                 if ref[0] in members:
                     continue
-                ref = _final(self.where, ref)
+                ref = replaced(self.where, ref)
                 node.inputs[at] = ref
                 if self._absorbs(ref[0]):
                     constants[ref[0]] = None
@@ -244,25 +239,22 @@ class _Maker:
     def _host_inputs(self, members: set[Node], body: list[Node], inputs: list[Ref]) -> set[Ref]:
         """The inputs that must be in host memory: int32, host arguments, and all that a shape is computed from."""
         host = {ref for ref in inputs if self._type(ref) is DType.I32}
-        needed: set[Ref] = set()
-        stack: list[Ref] = []
+        shaping: list[Ref] = []
         for node in body:
             row = self._row(node)
             if not row.fixed and not row.host:
                 continue
             for name, ref in zip(argument_names(node), node.inputs, strict=True):
                 if name in row.fixed:
-                    stack.append(ref)
+                    shaping.append(ref)
                 elif name in row.host and ref[0] not in members and ref[0].op != "Const":
                     host.add(ref)
-        while stack:
-            ref = stack.pop()
-            if ref in needed:
-                continue
-            needed.add(ref)
+
+        def step(ref: Ref) -> Iterable[Ref]:
             node, output = ref
-            if node in members:
-                stack.extend(followed(node.op, node.proto, node.inputs, output))
+            return followed(node.op, node.proto, node.inputs, output) if node in members else ()
+
+        needed = reached(shaping, step)
         return host | {ref for ref in inputs if ref in needed}
 
     def _write(

@@ -16,7 +16,7 @@ from habana_tf.graph.ops import BOOL, FORWARDING, INT32, VARIANT, attr, output_t
 from habana_tf.graph.placement import Placement
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.shapes import Shapes
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, reached
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.tensorflow_clusters.attributes import readable
 from habana_tf.tensorflow_clusters.loop_form import Slot
@@ -186,37 +186,23 @@ class LoopFrame:
 
     def _is_carried(self, node: Node) -> bool:
         """Whether a node is computed from a value that an iteration left."""
-        for n in self._sources(node):
+        for n in reached([node], lambda n: (s for s, _ in self._sources((n, 0)))):
             if (n, 0) in self.at:
                 variable = self.variables[self.at[n, 0]]
                 if variable.next is not None and variable.type not in INTEGERS and variable.type != VARIANT:
                     return True
         return False
 
-    def _sources(self, node: Node) -> set[Node]:
-        """What a node is computed from."""
-        seen: set[Node] = set()
-        stack = [node]
-        while stack:
-            n = stack.pop()
-            if n not in seen:
-                seen.add(n)
-                if (n, 0) not in self.at:
-                    stack.extend(self.resolve(r)[0] for r in n.inputs)
-        return seen
+    def _sources(self, ref: Ref) -> list[Ref]:
+        """What a tensor of the body is computed from."""
+        return [self.resolve(r) for r in ref[0].inputs] if (ref[0], 0) not in self.at else []
 
     def _from_elements(self, ref: Ref) -> bool:
         """Whether a tensor is computed from an element of a list whose shape is not known."""
-        seen: set[Node] = set()
-        stack = [self.resolve(ref)]
-        while stack:
-            node, output = stack.pop()
-            if node.op in ("TensorListGetItem", "TensorListPopBack") and self.shapes.get((node, output)) is None:
-                return True
-            if node not in seen and (node, 0) not in self.at:
-                seen.add(node)
-                stack.extend(self.resolve(r) for r in node.inputs)
-        return False
+        return any(
+            made[0].op in ("TensorListGetItem", "TensorListPopBack") and self.shapes.get(made) is None
+            for made in reached([self.resolve(ref)], self._sources)
+        )
 
 
 def _pure(node: Node) -> bool:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from habana_tf.graph.ops import FORWARDING, attr, output_types
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, behind
 from habana_tf.tensorflow_clusters.loop_form import Slot
 
 LIST_READS = frozenset({
@@ -44,9 +46,7 @@ class Lists:
         uses = self._all_uses((enter, 0), next_)
         if not uses:
             return Slot("unused") if next_ is None else None
-        origin = enter.inputs[0][0]
-        while origin.op == "Identity":
-            origin = origin.inputs[0][0]
+        origin = behind(enter.inputs[0], ("Identity",))[0]
         typed = [n for n in (*uses, origin) if "element_dtype" in n.proto.attr]
         if not typed:
             return None
@@ -104,24 +104,19 @@ class Lists:
         if self._kinds.get(k, "set") in ("push", "set"):
             return None
         origin = self._given[k]
-        whole = origin
-        while whole.op in ("ZerosLike", "Identity"):
-            whole = whole.inputs[0][0]
+        whole = behind((origin, 0), ("ZerosLike", "Identity"))[0]
         if whole.op == "TensorListFromTensor":
-            return whole.inputs[0] if whole is origin else (self._zeros(view, k, whole.inputs[0]), 0)
-        stack = view.add(f"{given[0].name}/stack", "TensorListStack", given[0].device)
-        stack.proto.attr["element_dtype"].type = self._element[k]
+            if whole is origin:
+                return whole.inputs[0]
+            # the gradient of a list begins as zeros
+            zeros = view.add(f"{origin.name}/zeros", "ZerosLike", origin.device, whole.inputs[:1], T=self._element[k])
+            return zeros, 0
+        dtype = self._element[k]
+        stack = view.add(f"{given[0].name}/stack", "TensorListStack", given[0].device, [given], element_dtype=dtype)
         stack.proto.attr["num_elements"].i = -1
         shape = origin.inputs[0] if origin.op == "TensorListReserve" else (_any_shape(view, stack), 0)
-        stack.inputs = [given, shape]
+        stack.inputs.append(shape)
         return stack, 0
-
-    def _zeros(self, view: View, k: int, like: Ref) -> Node:
-        """Zeros for what a list is like: the gradient of one begins so."""
-        node = view.add(f"{self._given[k].name}/zeros", "ZerosLike", self._given[k].device)
-        node.proto.attr["T"].type = self._element[k]
-        node.inputs = [like]
-        return node
 
     def count(self, k: int) -> Ref:
         """How many elements a list of kind `set` has."""
@@ -130,8 +125,8 @@ class Lists:
     def back(self, view: View, k: int, made: Ref) -> Ref:
         """The list of a tensor that the loop has made."""
         origin = self._given[k]
-        node = view.add(f"{made[0].name}/list", "TensorListFromTensor", origin.device)
-        node.proto.attr["element_dtype"].type = self._element[k]
+        dtype = self._element[k]
+        node = view.add(f"{made[0].name}/list", "TensorListFromTensor", origin.device, [made], element_dtype=dtype)
         shaped = origin.op in ("EmptyTensorList", "TensorListReserve", "TensorListFromTensor")
         if shaped:
             shape = origin.inputs[1 if origin.op == "TensorListFromTensor" else 0]
@@ -139,7 +134,7 @@ class Lists:
         else:
             shape = (_any_shape(view, node), 0)
             node.proto.attr["shape_type"].type = _INT32
-        node.inputs = [made, shape]
+        node.inputs.append(shape)
         return node, 0
 
     def sweep(self, view: View, given: list[Node]) -> None:
@@ -160,8 +155,7 @@ def _one_shape(origin: Node, uses: list[Node]) -> bool:
     They have where they are parts of a tensor, or another function gave them (a layer of Keras': what its loop keeps
     for the gradient). Another loop that stays one may have put tensors of any shape in it.
     """
-    while origin.op == "ZerosLike" or origin.op == "Identity":
-        origin = origin.inputs[0][0]
+    origin = behind((origin, 0), ("ZerosLike", "Identity"))[0]
     if origin.op in ("TensorListFromTensor", "TensorListReserve", "_Arg"):
         return True
     shapes = {"TensorListGetItem": 2, "TensorListPopBack": 1}
@@ -170,9 +164,7 @@ def _one_shape(origin: Node, uses: list[Node]) -> bool:
 
 def _whole_shape(node: Node, at: int = 0) -> bool:
     """Whether the shape of elements that an input says is known as a whole."""
-    source = node.inputs[at][0]
-    while source.op in FORWARDING:
-        source = source.inputs[0][0]
+    source = behind(node.inputs[at], FORWARDING)[0]
     if source.op != "Const":
         return False
     from tensorflow.python.framework import tensor_util
@@ -183,9 +175,4 @@ def _whole_shape(node: Node, at: int = 0) -> bool:
 
 def _any_shape(view: View, user: Node) -> Node:
     """The constant that says nothing of the shape of elements."""
-    from tensorflow.python.framework import tensor_util
-
-    node = view.add(f"{user.name}/shape", "Const", user.device)
-    node.proto.attr["dtype"].type = _INT32
-    node.proto.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(-1, "int32", []))
-    return node
+    return view.constant(f"{user.name}/shape", np.int32(-1), user.device)

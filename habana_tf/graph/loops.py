@@ -20,27 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tensorflow.python.framework import tensor_util
-
 from habana_tf.cluster.cluster import Arg
 from habana_tf.graph.frames import Flow
-from habana_tf.graph.loop_frame import INTEGERS, Left, LoopFrame
-from habana_tf.graph.loop_lists import LIST_READS, Lists
-from habana_tf.graph.ops import FORWARDING, INT32, RESOURCE, VARIANT, argument_names, attr, input_types, output_types
+from habana_tf.graph.loop_checks import LoopChecks
+from habana_tf.graph.loop_frame import Left
+from habana_tf.graph.loop_lists import Lists
+from habana_tf.graph.ops import INT32, RESOURCE, VARIANT, attr, output_types
 from habana_tf.graph.placement import Placement
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir.dtypes import DType, from_tf
 from habana_tf.lowering.table import LOOP, lookup
-from habana_tf.tensorflow_clusters.cluster import SHAPE_ONLY
 from habana_tf.tensorflow_clusters.loop_form import Form, Slot
 from habana_tf.tensorflow_clusters.writer import Writer
-
-MOST_TRIPS = 65536
-"""A loop whose integers are larger might run more often than it is worth following them (see `cluster/loop_counts`)."""
-_BY_SIZES = frozenset({"Sum", "Reshape", "BroadcastGradientArgs", "BroadcastTo"})
-"""Ops of a gradient to which sizes are given, and not positions."""
 
 
 def convert(
@@ -79,7 +72,7 @@ def convert(
     return made
 
 
-class _Loop(LoopFrame):
+class _Loop(LoopChecks):
     """One loop to be replaced. Nothing is changed before it is known that it can be."""
 
     def convert(self) -> Node:
@@ -102,121 +95,11 @@ class _Loop(LoopFrame):
                 variable.slot = Slot("same" if variable.next is None else "value")
                 if variable.next is not None:
                     self.check_shape(variable)
-        self._check_work()
-        self._check_condition()
-        self._check_arguments()
-        self._fix(lists.positions)
+        self.check_work()
+        self.check_condition()
+        self.check_arguments()
+        self.fix(lists.positions)
         return self._replace(lists)
-
-    # -- how often it runs ----------------------------------------------------------------------------------
-
-    def _check_work(self) -> None:
-        """A loop over nothing but a few integers is the host's."""
-        for node in self.body:
-            types = {*input_types(node), *output_types(node)} - {VARIANT}
-            if node.op not in LIST_READS and not types <= INTEGERS:
-                return
-        raise Left(Reason.TRIVIAL)
-
-    def _check_condition(self) -> None:
-        found = self._integers(self.condition.inputs[0])
-        if found is None:
-            raise Left(Reason.LOOP_BY_DATA)
-        numbers = [_number(self.variables[k].given) for k in found]
-        numbers += [_number((node, 0)) for node in self.body if node.op == "Const"]
-        if any(n is not None and abs(n) > MOST_TRIPS for n in numbers):
-            raise Left(Reason.LOOP_LENGTH)
-        if not all(_same_in_every_call(self.variables[k].given) for k in found) and not self._known_length():
-            raise Left(Reason.LOOP_LENGTH)
-        for k in found:
-            self.variables[k].slot.fixed = True
-
-    def _known_length(self) -> bool:
-        """Whether a list of the loop has as many elements in every call, which then is the number of its iterations: a
-        function that is called has no other sign of it. Where it may differ, every length would be another recipe."""
-        for variable in self.variables:
-            source = variable.given[0]
-            if source.op == "TensorListFromTensor" and (self.shapes.partial(source.inputs[0]) or (0,))[0] > 1:
-                return True
-            readers = self.consumers[variable.exit] if variable.exit is not None else []
-            if any(n.op == "TensorListStack" and attr(n, "num_elements").i > 1 for n in readers):
-                return True
-        return False
-
-    def _check_arguments(self) -> None:
-        """What fixes a shape in the body must be the same in every iteration; but for the position of an element."""
-        for node in self.body:
-            row = self.placement.row(node)
-            fixed = set(row.fixed) if row is not None else set()
-            if fixed and self._is_element(node) and self._integers(node.inputs[1]) is not None:
-                self._fix([node.inputs[1]])
-                continue
-            for name, ref in zip(argument_names(node), node.inputs, strict=True):
-                if name in fixed:
-                    for k in self._constants(ref, node.op in _BY_SIZES):
-                        self.variables[k].slot.fixed = True
-
-    @staticmethod
-    def _is_element(node: Node) -> bool:
-        """Whether a node takes one element, or one part, at a position along the first axes: x[i], x[i, j]."""
-        if node.op != "StridedSlice" or node.inputs[3][0].op != "Const":
-            return False
-        strides = attr(node.inputs[3][0], "value").tensor.tensor_shape.dim[0].size
-        others = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask")
-        return attr(node, "shrink_axis_mask").i == (1 << strides) - 1 and not any(attr(node, m).i for m in others)
-
-    def _constants(self, ref: Ref, sizes: bool) -> set[int]:
-        """The variables, all the same in every iteration, that a value follows from, beside shapes."""
-        found: set[int] = set()
-        stack = [self.resolve(ref)]
-        while stack:
-            node, _ = stack.pop()
-            if (node, 0) in self.at:
-                k = self.at[node, 0]
-                if self.variables[k].next is not None or self.variables[k].type not in INTEGERS:
-                    raise Left(Reason.LOOP_OP)
-                found.add(k)
-            elif sizes and node.op == "TensorListPopBack" and output_types(node)[1] in INTEGERS:
-                found.add(self.at[self.resolve(node.inputs[0])[0], 0])  # sizes that the forward loop has kept
-            elif node.op not in SHAPE_ONLY and node.op != "TensorListLength":
-                stack.extend(self.resolve(r) for r in node.inputs)
-        return found
-
-    def _fix(self, positions: list[Ref]) -> None:
-        """Positions of elements must be known beforehand: most are rows then, and that they are in range is certain."""
-        for ref in positions:
-            found = self._integers(ref)
-            if found is None:
-                raise Left(Reason.LOOP_LIST)
-            for k in found:
-                self.variables[k].slot.fixed = True
-
-    def _integers(self, ref: Ref) -> set[int] | None:
-        """The variables that an integer depends on in any iteration; None if on anything but integers."""
-        found: set[int] = set()
-        seen: set[Node] = set()
-        stack = [self.resolve(ref)]
-        while stack:
-            node, output = stack.pop()
-            if (node, 0) in self.at:
-                k = self.at[node, 0]
-                variable = self.variables[k]
-                if variable.type not in INTEGERS:
-                    return None
-                if k not in found:
-                    found.add(k)
-                    if variable.next is not None:
-                        stack.append(self.resolve(variable.next))
-            elif node.op == "TensorListPopBack" and output == 1 and output_types(node)[1] in INTEGERS:
-                found.add(self.at[self.resolve(node.inputs[0])[0], 0])
-            elif node not in seen:
-                seen.add(node)
-                if not {*input_types(node), *output_types(node)} <= INTEGERS:
-                    return None
-                stack.extend(self.resolve(r) for r in node.inputs)
-        return found
-
-    # -- what stands for it ---------------------------------------------------------------------------------
 
     def _replace(self, lists: Lists) -> Node:
         device, outside, body = self.condition.device, self._outside(), self._body(lists)
@@ -279,9 +162,9 @@ class _Loop(LoopFrame):
     def _read(self, inside: Node, controls: list[Node], outside: tuple[int, int]) -> Node:
         """The read of a variable before the loop, for one in it."""
         handle = self.variables[self.at[self.resolve(inside.inputs[0])]].given
-        node = self.view.add(f"{inside.name}/before", "ReadVariableOp", inside.device)
-        node.proto.attr["dtype"].type = attr(inside, "dtype").type
-        node.inputs, node.controls = [handle], list(controls)
+        dtype = attr(inside, "dtype").type
+        node = self.view.add(f"{inside.name}/before", "ReadVariableOp", inside.device, [handle], dtype=dtype)
+        node.controls = list(controls)
         self.flow.classes[node] = outside
         self.placement.reasons[node] = None
         return node
@@ -367,27 +250,3 @@ def _dtype(tf_type: int) -> DType:
     if dtype is None:
         raise Left(Reason.LOOP_OP)
     return dtype
-
-
-def _same_in_every_call(ref: Ref) -> bool:
-    """Whether an integer is a constant, or counted by another loop that runs in a launch."""
-    return _source(ref).op == LOOP or _number(ref) is not None
-
-
-def _source(ref: Ref) -> Node:
-    """The node behind copies."""
-    node = ref[0]
-    while node.op in FORWARDING:
-        node = node.inputs[0][0]
-    return node
-
-
-def _number(ref: Ref) -> int | None:
-    """The value of a constant integer; None of anything else."""
-    node = _source(ref)
-    if node.op != "Const" or output_types(node)[0] not in INTEGERS:
-        return None
-    tensor = attr(node, "value").tensor
-    if tensor.tensor_shape.dim:
-        return None
-    return int(tensor_util.MakeNdarray(tensor))

@@ -17,7 +17,7 @@ from habana_tf.graph.ops import RESOURCE, input_types
 from habana_tf.graph.updates_in_place import vanish, waits_for
 from habana_tf.graph.variable_handles import PASSED_ON, Key, handle_key
 from habana_tf.graph.variables import ASKS, PYTHON
-from habana_tf.graph.view import Node, View
+from habana_tf.graph.view import Node, View, reached
 
 
 def drop(view: View, flow: Flow) -> int:
@@ -70,10 +70,4 @@ def _is_overwritten(node: Node, assigns: list[Node], reads: list[Node]) -> bool:
     """Whether another assignment waits for this one, and all reads come before it."""
     if not any(node in waits_for(other) for other in assigns if other is not node):
         return False
-    before, stack = set[Node](), [node]
-    while stack:
-        for source in stack.pop().sources():
-            if source not in before:
-                before.add(source)
-                stack.append(source)
-    return before.issuperset(reads)
+    return reached([node], Node.sources).keys() >= set(reads)

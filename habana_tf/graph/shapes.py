@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from habana_tf.graph.ops import FORWARDING, attr
-from habana_tf.graph.view import Ref
+from habana_tf.graph.view import Ref, behind
 
 Shape = tuple[int, ...]
 
@@ -48,9 +48,7 @@ class Shapes:
     @staticmethod
     def variable(handle: Ref) -> Shape | None:
         """The shape of the variable behind a handle; None as in `get`."""
-        node = handle[0]
-        while node.op in ("Identity", "Switch", "Enter"):
-            node = node.inputs[0][0]
+        node = behind(handle, ("Identity", "Switch", "Enter"))[0]
         if node.op == "VarHandleOp":
             return _whole(_extents(attr(node, "shape").shape))
         if node.op == "_Arg" and "_handle_shapes" in node.proto.attr:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from habana_tf.graph.ops import CONTROL_FLOW, VARIANT, attr, device_type, has_kernel, on_cpu, output_types
 from habana_tf.graph.placement import Placement
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, reached
 
 _CARRIERS = CONTROL_FLOW | {"Identity"}
 _FLOAT, _BFLOAT16 = 1, 14
@@ -82,12 +82,9 @@ def _add_one(view: View, single: Node, total: Ref) -> Node:
     """Turns the write of an element into an empty list to its addition to the list `total`."""
     reserve, index, item = single.inputs
     dtype = attr(single, "element_dtype").type
-    old = view.add(f"{single.name}/old", "TensorListGetItem", single.device)
-    old.proto.attr["element_dtype"].type = dtype
-    old.inputs = [total, index, reserve[0].inputs[0]]
-    new = view.add(f"{single.name}/add", "AddV2", single.device)
-    new.proto.attr["T"].type = dtype
-    new.inputs = [(old, 0), item]
+    shape = reserve[0].inputs[0]
+    old = view.add(f"{single.name}/old", "TensorListGetItem", single.device, [total, index, shape], element_dtype=dtype)
+    new = view.add(f"{single.name}/add", "AddV2", single.device, [(old, 0), item], T=dtype)
     for source in reserve[0].controls:
         single.add_control(source)
     single.inputs = [total, index, (new, 0)]
@@ -129,11 +126,5 @@ def _connected(view: View, lists: list[Node], start: set[Node]) -> list[Node]:
             if source in members and output_types(source)[output] == VARIANT:
                 beside[node].append(source)
                 beside[source].append(node)
-    seen = set(start)
-    stack = list(start)
-    while stack:
-        for other in beside[stack.pop()]:
-            if other not in seen:
-                seen.add(other)
-                stack.append(other)
+    seen = reached(start, beside.__getitem__)
     return [n for n in view.alive() if n in seen]

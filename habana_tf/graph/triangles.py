@@ -49,16 +49,13 @@ def _bools(node: Node) -> Any:
 
 def _become_comparison(view: View, node: Node, shape: tuple[int, ...], first: int) -> None:
     from tensorflow.core.framework import types_pb2
-    from tensorflow.python.framework import tensor_util
 
     sides = []
     for name, axis, begin in (("rows", -2, first), ("columns", -1, 0)):
         positions = np.arange(begin, begin + shape[axis], dtype=np.int32)
         sizes = [1] * len(shape)
         sizes[axis] = shape[axis]
-        side = view.add(f"{node.name}/{name}", "Const", node.device)
-        side.proto.attr["dtype"].type = types_pb2.DT_INT32
-        side.proto.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto(positions.reshape(sizes)))
+        side = view.constant(f"{node.name}/{name}", positions.reshape(sizes), node.device)
         side.controls = list(node.controls)
         sides.append(side)
     node.become("Greater", T=types_pb2.DT_INT32)

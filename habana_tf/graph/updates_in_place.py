@@ -33,7 +33,7 @@ from habana_tf.graph.ops import RESOURCE, output_types
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.variable_handles import PASSED_ON, Key, handle_key
 from habana_tf.graph.variables import ASKS, PYTHON
-from habana_tf.graph.view import Node, Ref, View
+from habana_tf.graph.view import Node, Ref, View, reached
 from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parsed
 
@@ -202,23 +202,14 @@ def vanish(view: View, instead: dict[Node, list[Node]]) -> None:
             node.controls = [c for c in dict.fromkeys(others(controls)) if c is not node]
     for node in instead:
         if node.name in view.preserved:
-            node.become("NoOp")
-            node.inputs = []
+            node.become_noop()
         else:
             view.remove(node)
 
 
 def _later(node: Node, consumers: dict[Node, list[Node]]) -> set[Node]:
     """All that comes after a node, in its iteration."""
-    out: set[Node] = set()
-    stack = [node]
-    while stack:
-        source = stack.pop()
-        for consumer in consumers[source] if source.op != "NextIteration" else ():
-            if consumer not in out:
-                out.add(consumer)
-                stack.append(consumer)
-    return out
+    return set(reached([node], lambda n: consumers[n] if n.op != "NextIteration" else ())) - {node}
 
 
 def _has_elements(handle: Ref) -> bool:

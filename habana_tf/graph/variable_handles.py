@@ -9,7 +9,7 @@ from __future__ import annotations
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import CONTROL_FLOW, RESOURCE, attr, input_types, output_types
 from habana_tf.graph.placement import Placement
-from habana_tf.graph.view import Node, Ref
+from habana_tf.graph.view import Node, Ref, behind
 
 Key = tuple[str, ...]
 Handles = dict[int, "Key | None"]
@@ -23,9 +23,7 @@ PASSED_ON = ("Identity", "Switch", "Enter")
 
 def handle_key(ref: Ref) -> Key | None:
     """What tells variables apart: where the handle enters the graph; None if that is not known."""
-    node, output = ref
-    while node.op in PASSED_ON:
-        node, output = node.inputs[0]
+    node, output = behind(ref, PASSED_ON)
     if node.op == "VarHandleOp":
         shared = attr(node, "shared_name").s.decode()
         return ("VarHandleOp", attr(node, "container").s.decode(), shared or node.name)

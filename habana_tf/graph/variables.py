@@ -1,42 +1,39 @@
 """Splits each op that reads or updates variables into read, computation and assignment, so that HPU can compile it.
 
-What: an op of the op table that reads or updates variables takes their values instead, and gives the new ones. Behind
-it stands an `AssignVariableOp` under the op's old name, which only swaps the variable's buffer. A read that comes
-after a write in the same step becomes the value written. Reads of one variable with no write before them are one.
+What: an op of the op table takes the values of its variables instead of their handles, and gives the new values. An
+`AssignVariableOp` behind it, under the op's old name, assigns them; that only swaps the variable's buffer. A read
+behind a write of the same step becomes the value written, and reads with no write before them become one. An op for
+which HPU has no arithmetic is split in the same way and computes on the CPU (`cpu_updates.py`).
 
-An op that HPU has no arithmetic for is split the same way and computes on the CPU (`cpu_updates.py`).
-
-Why: an op that updates a variable in place cannot be inside a recipe, and an op outside cuts the step in pieces:
-Adam reads every moment it has just written.
+Why: an op that updates a variable in place cannot be in a recipe, and one outside cuts the step in pieces: Adam reads
+every moment it has just written.
 
     v ─ AssignAdd(v, d) ··> ReadVariableOp(v) ─ mul
  -> v ─ ReadVariableOp ─ AssignAdd'(value, d) ─┬─ mul          (AssignAdd', mul: cluster)
     v ───────────────────────────────────────  └─ AssignVariableOp(v, .)
 
-Order. The name of the update now belongs to the AssignVariableOp, so whoever waited for the update by control waits for
-the assignment. Two kinds of nodes need not wait, because what they do cannot be seen: candidates without effect, and
-reads (a read takes its value by data now). Their control edge from an update is dropped, and what they owed is paid by
-the first node behind them that could be seen: it waits for the assignment (`postponed_controls.py`). The same is owed
-by those who take an update's results, which the computing half gives now: in a branch nothing else may hold the
-assignment. So every path from an update to a visible node remains a path.
+Order: a node that waited for an update by control waits for the assignment, which has the update's name. Candidates
+without effect and reads need not wait, since nothing can observe when they run (a read takes its value by data): their
+control edge from an update is dropped, and the first node behind them with an effect waits for the assignment in their
+place (`postponed_controls.py`). So do nodes that take an update's results, which the computing half gives now.
 
-Invariants: an access never sees a write it did not see before, nor misses one. A value is handed on only if *all*
-writes of that variable ordered before the reader are in it; otherwise the memory is read, at the place of the access.
-Within a loop or a branch an edge is dropped only if the node stays in its class (`frames.py`) without it.
+Invariants: every path from an update to a node with an effect remains a path. An access sees the same writes as
+before. A value is passed on only if it contains *all* writes of the variable that come before the reader; otherwise
+the memory is read, at the place of the access. Within a loop or a branch an edge is dropped only if the node stays in
+its class (`frames.py`) without it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 from habana_tf.graph import cpu_updates
-from habana_tf.graph.frames import ROOT, Class, Flow
+from habana_tf.graph.frames import ROOT, Flow
 from habana_tf.graph.loop_updates import Loops
 from habana_tf.graph.ops import argument_names, output_types
 from habana_tf.graph.placement import Placement
 from habana_tf.graph.postponed_controls import Debts
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.variable_handles import Handles, Key, accesses
+from habana_tf.graph.variable_writes import Variable, Write, Writes
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.lowering.row import Row
 from habana_tf.tensorflow_facts.opdefs import variable_type_of
@@ -52,29 +49,6 @@ _Computed = tuple[Node, dict[int, Ref], list[Ref]]
 """What computes; what the variables hold afterwards, by input position; what stands for the outputs."""
 
 
-@dataclass
-class _Write:
-    """An access that changes a variable, or may: a bit in the masks of what came before.
-
-    value: what the variable holds after it, if it is known as a tensor. cover: the writes that are in that value.
-    """
-
-    bit: int
-    node: Node
-    cls: Class
-    value: Ref | None = None
-    cover: int = 0
-
-
-@dataclass
-class _Variable:
-    """reads: the one read of the value from before the step, per class."""
-
-    writes: list[_Write] = field(default_factory=list)
-    mask: int = 0
-    reads: dict[Class, Node] = field(default_factory=dict)
-
-
 def convert(view: View, flow: Flow, placement: Placement) -> int:
     """Rewrites the graph in one walk along `flow.order`; `flow.classes` learns of the nodes it makes.
 
@@ -88,13 +62,8 @@ class _Walk:
     def __init__(self, view: View, flow: Flow, placement: Placement, accesses: dict[Node, Handles]) -> None:
         self.view, self.flow, self.placement, self.accesses = view, flow, placement, accesses
         self.debts = Debts(view, flow)
-        self.variables: dict[Key, _Variable] = {}
-        self.before: dict[Node, int] = {}
-        """The writes that come before a node by any path, and itself."""
-        self.unknown = 0
-        """Writes that may touch any variable."""
+        self.writes = Writes()
         self.asides = 0
-        self.bits = 0
         self.instead: dict[Ref, Ref] = {}
         self.instead_control: dict[Node, Node] = {}
         self.assigns: set[Node] = set()
@@ -142,11 +111,11 @@ class _Walk:
         for node in self.flow.order:
             before = owed = 0
             for source in self.loops.ends.get(node, ()):  # behind a loop all its writes are done
-                before |= self.before[source]
+                before |= self.writes.before[source]
             for source in node.sources():
-                before |= self.before.get(source, 0)  # a loop's back edge has none yet
+                before |= self.writes.before.get(source, 0)  # a loop's back edge has none yet
                 owed |= self.debts.of.get(source, 0)
-            self.before[node] = before
+            self.writes.before[node] = before
             if self.instead:
                 node.inputs = [self.instead.get(ref, ref) for ref in node.inputs]
             if self.instead_control and node.controls:
@@ -166,7 +135,7 @@ class _Walk:
     def _settle(self, node: Node, owed: int) -> None:
         """A node that has nothing to do with variables waits, or, if it cannot be seen, owes."""
         if node.op in PYTHON:
-            self.unknown |= self._mark(node)
+            self.writes.unknown |= self.writes.mark(node)
         if (node.op == "NoOp" or self.placement.takes(node)) and node not in self.preserved:
             if any(c in self.assigns for c in node.controls):
                 owed |= self._drop(node, self.assigns)
@@ -190,15 +159,6 @@ class _Walk:
             debt |= self.debts.bit(source)
         return debt
 
-    def _mark(self, node: Node) -> int:
-        bit = 1 << self.bits
-        self.bits += 1
-        self.before[node] |= bit
-        return bit
-
-    def _variable(self, key: Key) -> _Variable:
-        return self.variables.setdefault(key, _Variable())
-
     # --- reads ---
 
     def _read(self, node: Node, key: Key | None, owed: int) -> None:
@@ -206,9 +166,9 @@ class _Walk:
         if key is None:
             self.debts.pay(node, owed)
             return
-        variable = self._variable(key)
-        prior = self.before[node] & (variable.mask | self.unknown)
-        write = self._latest(variable, cls, prior) if prior else None
+        variable = self.writes.of(key)
+        prior = self.writes.prior(node, variable)
+        write = variable.latest(cls, prior)
         if prior and (write is None or write.value is None or prior & ~write.cover):
             self.debts.pay(node, owed)  # it reads the memory, where it stands
         elif write is not None and write.value is not None:
@@ -240,7 +200,7 @@ class _Walk:
         self._owe(node, owed)
         self.debts.pay(node, owed)
         if node.name not in self.view.fetched:
-            self._to_noop(node)
+            node.become_noop()
 
     def _owe(self, node: Node, owed: int) -> None:
         """Those who take another tensor than this node's, now, still have to wait for what it waited for."""
@@ -254,18 +214,9 @@ class _Walk:
         self._owe(node, owed)
         self.view.remove(node)
 
-    def _to_noop(self, node: Node) -> None:
-        node.become("NoOp")
-        node.inputs = []
-
-    def _latest(self, variable: _Variable, cls: Class, prior: int) -> _Write | None:
-        """The last write of a class among those in a mask."""
-        return next((w for w in reversed(variable.writes) if w.cls == cls and w.bit & prior), None)
-
     def _new_read(self, near: Node, handle: Ref, controls: list[Node]) -> Node:
-        read = self.view.add(f"{near.name}/read", "ReadVariableOp", near.device)
-        read.proto.attr["dtype"].type = variable_type_of(near.proto)
-        read.inputs = [handle]
+        dtype = variable_type_of(near.proto)
+        read = self.view.add(f"{near.name}/read", "ReadVariableOp", near.device, [handle], dtype=dtype)
         read.controls = list(controls)
         self.flow.classes[read] = self.flow.classes[near]
         self.loops.hold(read)
@@ -283,17 +234,17 @@ class _Walk:
         covers: dict[int, int] = {}
         for k, key in taken.items():
             assert key is not None
-            values[k], covers[k] = self._value(node, self._variable(key), handles[k], k in updates, owed)
+            values[k], covers[k] = self._value(node, self.writes.of(key), handles[k], k in updates, owed)
         inner, news, results = self._aside(node, values) if row is None else self._inside(node, values, updates)
         for at, ref in enumerate(results):
             self.instead[node, at] = ref
         if not updates:
             self._replace_reader(node, inner, owed)
             return
-        bit = self._mark(node)
+        bit = self.writes.mark(node)
         others = [self._assign(node, f"{node.name}/{names[k]}", handles[k], news[k]) for k in updates[1:]]
-        dtype = variable_type_of(node.proto)
-        self._make_assign(node, dtype, handles[updates[0]], news[updates[0]])
+        node.become("AssignVariableOp", dtype=variable_type_of(node.proto))
+        node.inputs = [handles[updates[0]], news[updates[0]]]
         for other in others:
             other.controls = list(node.controls)
             self.debts.pay(other, owed)
@@ -305,16 +256,14 @@ class _Walk:
         for k in updates:
             key = taken[k]
             assert key is not None
-            variable = self._variable(key)
-            variable.mask |= bit
-            variable.writes.append(_Write(bit, node, cls, news[k], covers[k] | bit))
+            self.writes.of(key).add(Write(bit, node, cls, news[k], covers[k] | bit))
         self.assigns.add(node)
 
     def _inside(self, node: Node, values: dict[int, Ref], updates: list[int]) -> _Computed:
         """What computes in a cluster: it takes values, and gives the new ones before its results."""
-        inner = self.view.add(f"{node.name}/compute", node.op, node.device, node.proto)
+        inputs = [values.get(k, ref) for k, ref in enumerate(node.inputs)]
+        inner = self.view.add(f"{node.name}/compute", node.op, node.device, inputs, node.proto)
         inner.virtual = True
-        inner.inputs = [values.get(k, ref) for k, ref in enumerate(node.inputs)]
         self.placement.follow(node, inner)
         self.flow.classes[inner] = self.flow.classes[node]
         inner.controls = list(node.controls)
@@ -340,19 +289,19 @@ class _Walk:
                 node.become("Identity", T=output_types(node)[0])
                 node.inputs = [(inner, 0)]
             else:
-                self._to_noop(node)
+                node.become_noop()
                 node.add_control(inner)
             return
         self._vanish(node, inner, owed)
 
-    def _value(self, node: Node, variable: _Variable, handle: Ref, updated: bool, owed: int) -> tuple[Ref, int]:
+    def _value(self, node: Node, variable: Variable, handle: Ref, updated: bool, owed: int) -> tuple[Ref, int]:
         """A variable's value as a node must see it, and the writes that are in it.
 
         An update takes the value of the last update even if no edge orders the two: each must happen.
         """
         cls = self.flow.classes[node]
-        prior = self.before[node] & (variable.mask | self.unknown)
-        write = next((w for w in reversed(variable.writes) if w.cls == cls and (updated or w.bit & prior)), None)
+        prior = self.writes.prior(node, variable)
+        write = variable.latest(cls, -1 if updated else prior)
         if write is not None and write.value is not None and not prior & ~write.cover:
             if updated:
                 node.add_control(write.node)
@@ -374,32 +323,26 @@ class _Walk:
         return (read, 0), prior | (write.cover if write is not None else 0)
 
     def _assign(self, near: Node, name: str, handle: Ref, value: Ref) -> Node:
-        node = self.view.add(name, "AssignVariableOp", near.device)
-        self._make_assign(node, variable_type_of(near.proto), handle, value)
+        dtype = variable_type_of(near.proto)
+        node = self.view.add(name, "AssignVariableOp", near.device, [handle, value], dtype=dtype)
         self.flow.classes[node] = self.flow.classes[near]
         return node
-
-    def _make_assign(self, node: Node, dtype: int, handle: Ref, value: Ref) -> None:
-        node.become("AssignVariableOp", dtype=dtype)
-        node.inputs = [handle, value]
 
     # --- everything else that takes a handle ---
 
     def _other(self, node: Node, taken: Handles) -> None:
         if node.op in ASKS:
             return
-        bit = self._mark(node)
+        bit = self.writes.mark(node)
         cls = self.flow.classes[node]
         for key in taken.values():
             if key is None:
-                self.unknown |= bit
+                self.writes.unknown |= bit
                 continue
-            variable = self._variable(key)
-            prior = self.before[node] & (variable.mask | self.unknown)
-            variable.mask |= bit
+            variable = self.writes.of(key)
             if node.op == "AssignVariableOp":
-                variable.writes.append(_Write(bit, node, cls, node.inputs[1], prior | bit))
+                variable.add(Write(bit, node, cls, node.inputs[1], self.writes.prior(node, variable) | bit))
                 if cls == ROOT:
                     self.assigns.add(node)
             else:
-                variable.writes.append(_Write(bit, node, cls))
+                variable.add(Write(bit, node, cls))

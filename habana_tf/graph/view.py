@@ -16,14 +16,16 @@ differs between processes. Only `rename` and the `Node` fields change a graph; `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 Ref = tuple["Node", int]
 """One tensor: the node that makes it, and which of its outputs."""
 
 Frame = tuple[str, ...]
 """The names of the loops around a node, the outermost first."""
+
+T = TypeVar("T")
 
 _NUMBER = re.compile(r"(\d+)")
 
@@ -76,6 +78,20 @@ class Node:
         self.op, self.proto = op, node_def_pb2.NodeDef(name=self.name, op=op, device=self.device)
         for name, tf_type in types.items():
             self.proto.attr[name].type = tf_type
+
+    def become_noop(self) -> None:
+        """Makes this a NoOp, which keeps its control inputs."""
+        self.become("NoOp")
+        self.inputs = []
+
+    def become_constant(self, value: Any) -> None:
+        """Makes this a Const of a NumPy array or scalar, without inputs."""
+        from tensorflow.python.framework import tensor_util
+
+        proto = tensor_util.make_tensor_proto(value)
+        self.become("Const", dtype=proto.dtype)
+        self.proto.attr["value"].tensor.CopyFrom(proto)
+        self.inputs, self.controls = [], []
 
     def add_control(self, node: Node) -> None:
         if node is not self and node not in self.controls:
@@ -133,31 +149,33 @@ class View:
             k += 1
         return f"{name}_{k}"
 
-    def add(self, name: str, op: str, device: str, proto: Any = None) -> Node:
-        """A new node; `proto` gives its attributes (it is not copied), a new NodeDef by default."""
+    def add(self, name: str, op: str, device: str, inputs: Sequence[Ref] = (), proto: Any = None, **types: int) -> Node:
+        """A new node with these type attributes; `proto` gives its others (it is not copied)."""
         if proto is None:
             from tensorflow.core.framework import node_def_pb2
 
             proto = node_def_pb2.NodeDef(name=name, op=op, device=device)
         node = Node(self.unique(name), op, device, proto)
+        node.inputs = list(inputs)
+        for attr, tf_type in types.items():
+            proto.attr[attr].type = tf_type
         self.by_name[node.name] = node
         self.nodes.append(node)
         return node
 
+    def constant(self, name: str, value: Any, device: str) -> Node:
+        """A new Const; value: a NumPy array or scalar."""
+        node = self.add(name, "Const", device)
+        node.become_constant(value)
+        return node
+
     def front(self, node: Node, tf_type: int) -> Node:
         """Gives a node's name to a new Identity behind it; those who use the node itself go on doing so."""
-        from tensorflow.core.framework import node_def_pb2
-
         name = node.name
-        proto = node_def_pb2.NodeDef(name=name, op="Identity", device=node.device)
-        proto.attr["T"].type = tf_type
-        front = Node(name, "Identity", node.device, proto)
-        front.inputs = [(node, 0)]
+        del self.by_name[name]
         node.name = self.unique(f"{name}/compute")
         self.by_name[node.name] = node
-        self.by_name[name] = front
-        self.nodes.append(front)
-        return front
+        return self.add(name, "Identity", node.device, [(node, 0)], T=tf_type)
 
     def remove(self, node: Node) -> None:
         node.alive = False
@@ -249,6 +267,51 @@ class View:
                 proto.input.extend(node.text_inputs())
         data: bytes = out.SerializeToString()
         return data
+
+
+def reached(start: Iterable[T], step: Callable[[T], Iterable[T]]) -> dict[T, None]:
+    """What steps lead to from `start`, that included."""
+    found = dict.fromkeys(start)
+    stack = list(found)
+    while stack:
+        for each in step(stack.pop()):
+            if each not in found:
+                found[each] = None
+                stack.append(each)
+    return found
+
+
+def controls_past(node: Node, past: Callable[[Node], Iterable[Node] | None]) -> list[Node]:
+    """The nodes that a node waits for by control, where some pass on what they wait for.
+
+    past: for one of these, the nodes beside itself whose control inputs count in its place; None for any other.
+    """
+    out: dict[Node, None] = {}
+    seen: set[Node] = set()
+    stack = [node]
+    while stack:
+        for source in stack.pop().controls:
+            beside = past(source)
+            if beside is None:
+                out[source] = None
+            elif source not in seen:
+                seen.add(source)
+                stack.extend((source, *beside))
+    return list(out)
+
+
+def behind(ref: Ref, ops: Collection[str]) -> Ref:
+    """The tensor behind nodes that pass on their first input."""
+    while ref[0].op in ops:
+        ref = ref[0].inputs[0]
+    return ref
+
+
+def replaced(instead: Mapping[Ref, Ref], ref: Ref) -> Ref:
+    """What stands for a tensor after replacements, each of which may be replaced in turn."""
+    while ref in instead:
+        ref = instead[ref]
+    return ref
 
 
 def _frames(consumers: dict[Node, list[Node]]) -> dict[Node, Frame]:
