@@ -5,15 +5,15 @@ environment at that moment, checks the text and returns a typed value; nothing i
 is remembered.
 
 Why: scripts written for Gaudi set variables before or after `load_habana_module()`, in any order, so a value
-must be read where it is used. And a recipe must not be reused under a setting that would have changed it, so
-each variable says whether it is part of the recipe key.
+must be read where it is used. And a recipe must not be reused under a setting that would have changed it, so a
+variable may be part of the recipe key.
 
 Invariants:
 - an unset or empty variable means its default; aliases are older names, tried in order after the name itself;
 - a value that is not allowed raises `SettingError`, which names the variable and what is allowed;
-- `key=True` puts the value into every recipe key; `key=False` is the exclusion list. A variable that only
-  decides *which* graph is compiled is excluded, because the cluster itself is in the key. Those that the compiler
-  reads all the same are in `resolver.key_text`, with why (today all: a CPU is in the key as the target it comes to).
+- `key=True` puts the value into every recipe key. A variable that only decides *which* graph is compiled need not be
+  there, because the cluster itself is in the key. Variables that the compiler reads but that are in no key are listed
+  with the reason in `resolver.key_text`; a test fails for any other.
 """
 
 from __future__ import annotations

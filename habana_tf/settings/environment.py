@@ -1,7 +1,7 @@
-"""What an environment variable of habana_tf is: a name, a type, a default and a meaning, read and checked on demand.
+"""`Setting`: an environment variable with a type, a default and a meaning, read and checked when it is used.
 
-What: `Setting`, and the parsers of the kinds of values there are, each beside the words that say what it allows.
-`machine.py` and `program.py` declare every variable with them.
+The parsers of all kinds of values are here too, each beside the words for what it allows. `machine.py` and `program.py`
+declare every variable with them.
 
 Invariants: parsers get text without blanks at its ends, never empty, and raise ValueError for what is not allowed.
 """
@@ -9,7 +9,7 @@ Invariants: parsers get text without blanks at its ends, never empty, and raise 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
 __all__ = [
@@ -43,23 +43,18 @@ class SettingError(ValueError):
 
 
 class Setting(Generic[T]):
-    """One environment variable.
+    """One environment variable, with the name of the constant that it is (see `name`).
 
-    `parse` turns non-empty text into the value or raises ValueError; `allowed` says in words what it accepts.
-    key: whether its value is in every recipe's key. aliases: older names.
+    parse: turns non-empty text into the value, or raises ValueError. allowed: what it accepts, in words. key: whether
+    the value is in every recipe's key. aliases: older names.
     """
 
+    name: str
+
     def __init__(
-        self,
-        name: str,
-        default: T,
-        parse: Callable[[str], T],
-        allowed: str,
-        meaning: str,
-        key: bool,
+        self, default: T, parse: Callable[[str], T], allowed: str, meaning: str, key: bool = False,
         aliases: tuple[str, ...] = (),
-    ) -> None:
-        self.name = name
+    ) -> None:  # fmt: skip
         self.default = default
         self.parse = parse
         self.allowed = allowed
@@ -82,6 +77,13 @@ class Setting(Generic[T]):
         except ValueError as error:
             hint = f"the default is {shown(self.default)}"
             raise SettingError(f"{source}={text!r} is not allowed: use {self.allowed} ({hint})") from error
+
+
+def name(constants: Mapping[str, object]) -> None:
+    """Names the settings of a module after their constants."""
+    for constant, value in constants.items():
+        if isinstance(value, Setting):
+            value.name = constant
 
 
 def shown(value: object) -> str:

@@ -1,4 +1,4 @@
-"""Environment variables of Habana's software beside ours: what of them has no effect here, and why.
+"""Environment variables of Habana's software that have no effect here, and why.
 
 What: scripts written for Gaudi set them, so each is known by name with a reason, `load_habana_module()` says once in
 one line which of them are set in vain, and `habana-tf settings` lists them apart. A `HABANA_SIM_*` variable is ours
@@ -81,7 +81,7 @@ def without_effect() -> dict[str, str]:
 
 
 def read_by_others() -> dict[str, str]:
-    """Variables that scripts for Gaudi set for other programs, which read them here too: {name: who}, by name."""
+    """Variables that scripts for Gaudi set for other programs, which read them here too: {name: program}, by name."""
     return _table(_READ_BY_OTHERS)
 
 

@@ -1,4 +1,4 @@
-"""Variables that say what becomes of a program: placement, precision, compiler, cache, reports."""
+"""Settings of a program's execution: placement, precision, compiler, cache, reports."""
 
 from __future__ import annotations
 
@@ -8,237 +8,159 @@ from habana_tf.settings.environment import Setting
 # --- placement and clustering ---
 
 TF_PLACE_ON_CPU: Setting[tuple[str, ...]] = Setting(
-    "TF_PLACE_ON_CPU",
-    (),
-    *kind.NAMES,
-    meaning="Op types kept on the CPU; all_nodes keeps everything there.",
-    key=False,
+    (), *kind.NAMES, meaning="Op types kept on the CPU; all_nodes keeps everything there."
 )
 TF_CPU_RUNTIME_FALLBACK: Setting[str] = Setting(
-    "TF_CPU_RUNTIME_FALLBACK",
     "allow",
     *kind.choice("allow", "forbid"),
     meaning="What happens to a cluster that cannot be compiled: interpreted with one warning, or an error.",
-    key=False,
 )
 TF_MAX_CONST_SIZE_IN_CLUSTER: Setting[int] = Setting(
-    "TF_MAX_CONST_SIZE_IN_CLUSTER",
     1 << 16,
     *kind.integer(0),
     meaning="Bytes up to which a constant is part of a cluster and its recipe; a larger one is an argument.",
-    key=False,
 )
 HABANA_SIM_CLUSTER_FUEL: Setting[int] = Setting(
-    "HABANA_SIM_CLUSTER_FUEL",
-    -1,
-    *kind.integer(-1),
-    meaning="Number of clusters to make, to bisect a wrong result; -1 is no limit.",
-    key=False,
+    -1, *kind.integer(-1), meaning="Number of clusters to make, to bisect a wrong result; -1 is no limit."
 )
 HABANA_SIM_CHANGES: Setting[str | None] = Setting(
-    "HABANA_SIM_CHANGES",
     None,
     *kind.TEXT,
     meaning="What is changed in TensorFlow and Keras, to find out which change is to blame: on, off, names separated "
     "by commas, or -names for all but these (habana-tf info --changes lists them).",
-    key=False,
 )
 HABANA_SIM_HOROVOD: Setting[bool] = Setting(
-    "HABANA_SIM_HOROVOD",
     True,
     *kind.SWITCH,
     meaning="Let `import horovod.tensorflow` load HPU in a program that wants it: one that sets a variable of Habana's "
     "or imports a module of ours.",
-    key=False,
 )
 
 # --- precision ---
 
 TF_BF16_CONVERSION: Setting[str] = Setting(
-    "TF_BF16_CONVERSION",
     "off",
     kind.bf16,
     "0, false, 1, true, full, basic or the path of a JSON configuration",
     meaning="Which ops of fp32 graphs run in bf16: none, the full or the basic list, or a configuration of your own.",
-    key=False,
     aliases=("TF_ENABLE_BF16_CONVERSION",),
 )
 TF_BF16_DUMP_PATH: Setting[str | None] = Setting(
-    "TF_BF16_DUMP_PATH",
-    None,
-    *kind.FILE,
-    meaning="File that gets the active bf16 configuration as JSON; unset writes none.",
-    key=False,
+    None, *kind.FILE, meaning="File that gets the active bf16 configuration as JSON; unset writes none."
 )
 HABANA_SIM_BF16_VERBOSE: Setting[bool] = Setting(
-    "HABANA_SIM_BF16_VERBOSE",
-    False,
-    *kind.SWITCH,
-    meaning="Log for every op of a graph that is converted why it is bf16 or fp32.",
-    key=False,
+    False, *kind.SWITCH, meaning="Log for every op of a graph that is converted why it is bf16 or fp32."
 )
 
 # --- the graph compiler ---
 
 HABANA_SIM_ISA: Setting[str] = Setting(
-    "HABANA_SIM_ISA",
     "auto",
     *kind.choice("auto", "portable", "avx2", "avx512", "amx"),
     meaning="Instructions that compiled kernels may use; auto is the best this host CPU has.",
-    key=False,
 )
 HABANA_SIM_BF16_PRODUCTS: Setting[str] = Setting(
-    "HABANA_SIM_BF16_PRODUCTS",
     "auto",
     *kind.choice("auto", "dot", "widen"),
     meaning="Products of bf16: dot multiplies pairs by an instruction of the host CPU, widen makes fp32 of bf16 first; "
     "auto is the faster one, measured once per host.",
-    key=False,
 )
 HABANA_SIM_COMPILE_PROCESSES: Setting[int] = Setting(
-    "HABANA_SIM_COMPILE_PROCESSES",
     0,
     *kind.integer(0),
     meaning="Processes that compile a large recipe, this one included; 0 takes one per core this process may use.",
-    key=False,
 )
 TF_ENABLE_DYNAMIC_SHAPES: Setting[bool] = Setting(
-    "TF_ENABLE_DYNAMIC_SHAPES",
     True,
     *kind.SWITCH,
     meaning="Once a size of a cluster's inputs is seen to change, compile one recipe for a range of sizes.",
-    key=False,
 )
 HABANA_SIM_THREADS: Setting[int] = Setting(
-    "HABANA_SIM_THREADS",
-    0,
-    *kind.integer(0),
-    meaning="Threads that run a launch; 0 takes one per core this process may use.",
-    key=False,
+    0, *kind.integer(0), meaning="Threads that run a launch; 0 takes one per core this process may use."
 )
 HABANA_SIM_COMPILE: Setting[str] = Setting(
-    "HABANA_SIM_COMPILE",
     "on",
     *kind.choice("on", "forbid"),
     meaning="forbid makes compiling a recipe an error: it shows that a warm cache compiles nothing.",
-    key=False,
 )
 HABANA_SIM_UPDATE_IN_PLACE: Setting[bool] = Setting(
-    "HABANA_SIM_UPDATE_IN_PLACE",
     True,
     *kind.SWITCH,
     meaning="0 gives a variable new memory with every update, for measuring what it saves to write over the old value.",
-    key=False,
 )
 HABANA_SIM_CHECK_INDICES: Setting[str] = Setting(
-    "HABANA_SIM_CHECK_INDICES",
     "warn",
     *kind.choice("warn", "error", "off"),
     meaning="What a launch does about an index or a label out of range: one warning, TensorFlow's error, or nothing.",
-    key=False,
 )
 HABANA_SIM_CHECK_KERNELS: Setting[bool] = Setting(
-    "HABANA_SIM_CHECK_KERNELS",
     False,
     *kind.SWITCH,
     meaning="1 runs kernels in C on copies that end where memory ends: one that reads or writes beyond its tensors is "
     "an error that names it. Slow; read when a launch meets its shapes.",
-    key=False,
 )
 HABANA_SIM_PACKAGED_RECIPES: Setting[bool] = Setting(
-    "HABANA_SIM_PACKAGED_RECIPES",
     True,
     *kind.SWITCH,
     meaning="0 compiles the eager ops whose recipes come with the package, too: for timing and tests of compiling.",
-    key=False,
 )
 TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(
-    "TF_RECIPE_CACHE_PATH",
     None,
     *kind.PATH,
     meaning="Directory where compiled recipes are kept for later processes; unset keeps them in memory only.",
-    key=False,
 )
 TF_RECIPE_CACHE_SIZE_MB: Setting[int] = Setting(
-    "TF_RECIPE_CACHE_SIZE_MB",
     1024,
     *kind.integer(1),
     meaning="Size of the recipe cache in 2**20 bytes; past it, the recipes not used for longest go.",
-    key=False,
 )
 HABANA_SIM_CACHE_MODE: Setting[str] = Setting(
-    "HABANA_SIM_CACHE_MODE",
     "rw",
     *kind.choice("rw", "ro", "refresh", "off"),
     meaning="Recipe cache on disk: rw, ro (nothing in it changes), refresh (recipes are made anew) or off.",
-    key=False,
 )
 HABANA_SIM_CACHE_OWNER: Setting[int | None] = Setting(
-    "HABANA_SIM_CACHE_OWNER",
     None,
     *kind.USER,
     meaning="One more user, beside this one and root, whose recipes are believed and run: the owner of a volume.",
-    key=False,
 )
 HABANA_SIM_CACHE_SIGNING_KEY: Setting[str | None] = Setting(
-    "HABANA_SIM_CACHE_SIGNING_KEY",
     None,
     *kind.FILE,
     meaning="File with a key of at least 16 bytes: recipes are signed with it and others are not believed.",
-    key=False,
 )
 
 # --- what it says about its work ---
 
 HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
-    "HABANA_SYNAPSE_LOGGER",
     "off",
     *kind.LOGGER,
     meaning="What synapse_logger_helpers writes a timeline of: all is the whole process, range the steps of its hook.",
-    key=False,
 )
 
 HABANA_PROFILE: Setting[str] = Setting(
-    "HABANA_PROFILE",
     "off",
     *kind.PROFILE,
     meaning="on, or the name of a template of Habana's but profile_api_light: this process writes its timeline to "
     "default_profiling_<pid>.json when it ends.",
-    key=False,
 )
 HABANA_SIM_TRACE_PARTS: Setting[str | None] = Setting(
-    "HABANA_SIM_TRACE_PARTS",
     None,
     *kind.PATH,
     meaning="Folder where habana-tf trace has each process leave its timeline; set by the command, not by you.",
-    key=False,
 )
 HABANA_SIM_TRACE_CPU: Setting[bool] = Setting(
-    "HABANA_SIM_TRACE_CPU",
-    False,
-    *kind.SWITCH,
-    meaning="Timelines have what TensorFlow runs on the CPU too; set by habana-tf trace --cpu-ops.",
-    key=False,
+    False, *kind.SWITCH, meaning="Timelines have what TensorFlow runs on the CPU too; set by habana-tf trace --cpu-ops."
 )
 
 HABANA_SIM_LOG: Setting[str] = Setting(
-    "HABANA_SIM_LOG",
-    "info",
-    *kind.choice("debug", "info", "warning", "error", "off"),
-    meaning="Least severe message that is logged.",
-    key=False,
+    "info", *kind.choice("debug", "info", "warning", "error", "off"), meaning="Least severe message that is logged."
 )
 HBN_TF_GRAPH_DUMP: Setting[int] = Setting(
-    "HBN_TF_GRAPH_DUMP",
-    1,
-    *kind.integer(0),
-    meaning="Graph dumps: 0 none, 1 the final graph, 2 the graph after every phase.",
-    key=False,
+    1, *kind.integer(0), meaning="Graph dumps: 0 none, 1 the final graph, 2 the graph after every phase."
 )
 TF_DUMP_GRAPH_PREFIX: Setting[str | None] = Setting(
-    "TF_DUMP_GRAPH_PREFIX",
-    None,
-    *kind.PATH,
-    meaning="Directory for graph dumps; unset writes none.",
-    key=False,
+    None, *kind.PATH, meaning="Directory for graph dumps; unset writes none."
 )
+
+kind.name(globals())
