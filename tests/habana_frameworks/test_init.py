@@ -64,12 +64,14 @@ STARS = """
     import tensorflow as tf
     import habana_tf
     import habana_frameworks.tensorflow as htf
+    from habana_tf import aliases
     from tests.habana_frameworks import modules
 
     KERAS_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
     inner = ("__main__", "_native", "card", "cli", "clock", "cluster", "compiler", "files", "graph", "horovod", "ir",
              "launcher", "lowering", "prediction", "resolver", "tensorflow_facts", "timeline")
     names = [name for _, name in modules.ALL if name.split(".")[0] not in inner and not name.startswith("custom.")]
+    names += aliases.ELSEWHERE
     assert set(habana_tf._MODULES) <= set(names)
     if not hasattr(tf, "estimator"):
         names.remove("habana_estimator")
