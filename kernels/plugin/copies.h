@@ -9,7 +9,7 @@
 
 namespace habana {
 
-// A copy as it is counted and recorded. kind: kToCard, kFromCard or kOnCard.
+// Copies, counts and records. kind: kToCard, kFromCard or kOnCard.
 inline void RecordedCopy(EventKind kind, void* to, const void* from, uint64_t size) {
   if (size == 0) return;
   Counters& c = GetCounters();

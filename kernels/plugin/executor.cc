@@ -108,14 +108,6 @@ Status Execution::ToOutput(size_t k, int at, const int* candidates, int count) {
   return tensors_->Output(at, {out->dtype, out->dims, out->nbytes}, candidates, count, &scratch_->outputs[k]);
 }
 
-Status Execution::ToTensor(size_t k, const char* what, TensorPtr* tensor) {
-  const Output* out = nullptr;
-  Status status = OutputOf(k, &out);
-  if (status.ok()) status = tensors_->Make({out->dtype, out->dims, out->nbytes}, what, tensor);
-  if (status.ok()) scratch_->outputs[k] = static_cast<char*>(TF_TensorData(tensor->get()));
-  return status;
-}
-
 Status Execution::ToMemory(size_t k, char* data) {
   const Output* out = nullptr;
   const Status status = OutputOf(k, &out);

@@ -1,9 +1,8 @@
-// The one piece that executes: a cluster's program on the inputs of a kernel of TensorFlow.
+// Runs a cluster's program on the inputs of a TensorFlow kernel: shared by launches and ops on variables.
 //
-// A caller adds the inputs, finds the program, says where each output goes, and runs it; what the card cannot
-// hold, addresses that generated code cannot take, random states and the workspace are dealt with here.
-// Nothing here takes the GIL but `Find`, `Run` of a program that is interpreted, and the end of an Execution
-// that has a warning.
+// A caller adds the inputs, finds the program, says where each output goes, and runs it. This class aligns
+// buffers, and provides random states and the workspace. Only `Find`, `Run` of an interpreted program, and
+// the end of an Execution with a warning take the GIL.
 #pragma once
 
 #include <memory>
@@ -18,8 +17,8 @@
 
 namespace habana {
 
-// This process may use the device: it was not forked off one that did, and it has a card, claimed now if need
-// be. Takes the GIL to say who holds the cards when none is free.
+// Whether this process may use the device: it is no fork of one that does, and it holds a card, claimed now
+// if need be. Takes the GIL to name the holders of the cards when none is free.
 Status Usable();
 
 class Execution {
@@ -45,10 +44,8 @@ class Execution {
   // Of the program; empty before one is found.
   std::string name() const { return program_ == nullptr ? "" : program_->name; }
 
-  // Memory for output `k` of the program: output `at` of the op, or a tensor that the caller keeps, called
-  // `what` where there is no memory for it.
+  // Memory for output `k` of the program: output `at` of the op, or memory of the caller's.
   Status ToOutput(size_t k, int at, const int* candidates = nullptr, int count = 0);
-  Status ToTensor(size_t k, const char* what, TensorPtr* tensor);
   Status ToMemory(size_t k, char* data);
 
   // The inputs, by their number in the op, whose buffers could serve as output `k`; at most `most`.

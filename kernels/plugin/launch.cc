@@ -228,7 +228,7 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     if (in_place && k == 0) {
       count = execution->Alike(k, candidates, kMost);
     } else if (const int input = CopiedTo(program, k); input >= 0) {
-      // A cache that a step updates: in place, if nobody else holds the old one.
+      // A cache that a step updates: in place, if nothing else holds the old one.
       candidates[count++] = execution->OpInput(static_cast<size_t>(input));
     }
     status = execution->ToOutput(k, static_cast<int>(k), candidates, count);

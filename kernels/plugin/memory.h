@@ -8,8 +8,8 @@ namespace habana {
 // Null when the card is full or when the host cannot back the bytes; the latter is said on stderr.
 void* AllocateHbm(uint64_t bytes);
 
-// Whether a tensor of this size could not be even if the card held nothing else, and for want of what.
-// TensorFlow's allocator would find out too, but only after waiting ten seconds for memory to come free.
+// Whether a tensor of this size fits neither an empty card nor its host, and which of the two is too small.
+// TensorFlow's allocator would wait ten seconds before it fails.
 enum class Shortage { kNone, kCard, kHost };
 Shortage NeverFits(uint64_t bytes);
 

@@ -1,8 +1,7 @@
 // Shape functions of ops that programs define.
 //
-// TensorFlow hands a shape function nothing that tells which op it is asked about, and asks at any time,
-// under locks of its own: no Python may run. So each op has a function of its own, out of a table of them,
-// and what it says is data.
+// A shape function is not told which op it is called for, and is called under TensorFlow's locks, where no
+// Python may run. So each op has a function of its own, out of a table of them, that reads declared shapes.
 #pragma once
 
 #include "runtime/late_ops.h"
@@ -12,7 +11,7 @@ namespace habana {
 
 using ShapeFunction = void (*)(TF_ShapeInferenceContext* ctx, TF_Status* status);
 
-// The next function of the table, which says these shapes from now on; null when all are taken.
+// The next function of the table, which gives these shapes from now on; null when all are taken.
 ShapeFunction TakeShapeFunction(std::vector<OutputShape> shapes);
 
 // Ops that can have one.

@@ -20,7 +20,6 @@ class TfStatus {
   TF_Status* get() const { return status_; }
   bool ok() const { return TF_GetCode(status_) == TF_OK; }
   TF_Code code() const { return TF_GetCode(status_); }
-  std::string message() const { return TF_Message(status_); }
 
  private:
   TF_Status* status_;

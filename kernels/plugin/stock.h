@@ -4,10 +4,9 @@
 // on the user's context; what it gives is copied to HPU, or handed on as it is where the op's result lives in
 // host memory.
 //
-// Such kernels stand in for those that an accelerator has and HPU has not: arithmetic on other element types,
-// and ops that keep books (optionals, wrapped datasets). In a graph that goes through the graph pass their
-// nodes are moved to the CPU instead. What is left is run here: eager ops under tf.device('/HPU:0'), and the
-// bodies of functions that TensorFlow does not place op by op.
+// Such kernels are for ops that an accelerator has and HPU lacks: arithmetic on other element types,
+// optionals, wrapped datasets. The graph pass moves their nodes to the CPU; what runs here are eager ops
+// under tf.device('/HPU:0'), and the bodies of functions that TensorFlow does not place op by op.
 #pragma once
 
 #include <vector>

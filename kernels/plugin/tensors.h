@@ -1,8 +1,8 @@
 // The tensors of one call of a kernel: inputs, outputs, and memory for the time of the call.
 //
-// What the card or its host can never hold is refused before TensorFlow's allocator is asked, which would
-// wait ten seconds for memory to come free. Why memory ran short is noted where it is seen and put into words
-// by `Explained`, which takes the GIL: a caller gives back its locks first.
+// Sizes that the card or its host can never hold are refused before TensorFlow's allocator is called, which
+// would wait ten seconds for memory to be freed. `Explained` makes the message of a shortage; it takes the
+// GIL, so its caller must hold no lock.
 #pragma once
 
 #include <memory>
@@ -45,11 +45,11 @@ class Tensors {
 
   TF_OpKernelContext* ctx() const { return ctx_; }
 
-  // Input `i` of the op. While somebody has it, no output can take over its buffer.
+  // Input `i` of the op. While a reference is held, no output can take over its buffer.
   Status Input(int i, TensorPtr* tensor);
 
   // Memory for output `at` of the op: that of one of the inputs `candidates`, of the same type and shape, if
-  // nobody else holds it, or new.
+  // nothing else holds it, or new.
   Status Output(int at, const TensorSpec& spec, const int* candidates, int count, char** data);
 
   // New memory for output `at`, which is like another tensor.

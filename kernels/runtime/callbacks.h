@@ -2,7 +2,7 @@
 //
 // Neither the runtime nor the plugin has a Python symbol. The bridge registers plain functions here and
 // withdraws them before the interpreter goes. Rules:
-//  - nobody holds a native lock while calling one (they take the GIL);
+//  - no native lock is held during a call (calls take the GIL);
 //  - a call that finds them withdrawn, or the process forked, gets a status that says so;
 //  - Withdraw waits for calls under way.
 #pragma once
@@ -67,7 +67,7 @@ struct Callbacks {
   Status (*memory_text)(std::string* text);
   // A launch met an index out of range.
   Status (*warn_of_index)(const std::string& text);
-  // Why this process has no card: who holds which, and what to do.
+  // Why this process has no card: the holders of the cards, and what to do.
   Status (*no_card)(std::string* text);
   // A session of TensorFlow's profiler begins; it ends, and gives a serialized XSpace.
   Status (*profile_start)();

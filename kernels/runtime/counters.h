@@ -1,4 +1,4 @@
-// What the runtime counted, for reports and tests. Relaxed atomics: exact once the process is quiet.
+// Counters for reports and tests. Relaxed atomics: exact once no launch is under way.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ void Fill(const std::vector<CustomTensor>& tensors, char** data, std::vector<hab
 }  // namespace
 
 Status CustomErrors::status() const {
-  const CustomKernel* kernel = who.load(std::memory_order_acquire);
+  const CustomKernel* kernel = failed.load(std::memory_order_acquire);
   if (kernel == nullptr) return {};
   std::string text = kernel->op + ": its kernel in " + kernel->library;
   if (message[0] == '\0') {
@@ -37,7 +37,7 @@ Status CustomErrors::status() const {
 void RunCustom(char** buffers, const int64_t* /*dims*/, int64_t begin, int64_t end) {
   const CustomKernel& kernel = *reinterpret_cast<const CustomKernel*>(buffers[0]);
   CustomErrors& errors = *reinterpret_cast<CustomErrors*>(buffers[1]);
-  if (errors.who.load(std::memory_order_relaxed) != nullptr) return;  // nobody will see the results
+  if (errors.failed.load(std::memory_order_relaxed) != nullptr) return;  // the launch is an error already
   thread_local Scratch scratch;
   scratch.tensors.clear();
   scratch.attrs.clear();
@@ -68,8 +68,8 @@ void RunCustom(char** buffers, const int64_t* /*dims*/, int64_t begin, int64_t e
                          message,
                          static_cast<int64_t>(sizeof(message))};
   const int code = (kernel.checked ? RunChecked : RunWatched)(kernel, call, begin, end);
-  const CustomKernel* nobody = nullptr;
-  if (code == 0 || !errors.who.compare_exchange_strong(nobody, &kernel)) return;
+  const CustomKernel* none = nullptr;
+  if (code == 0 || !errors.failed.compare_exchange_strong(none, &kernel)) return;
   errors.code = code;
   message[sizeof(message) - 1] = '\0';
   std::memcpy(errors.message, message, sizeof(message));

@@ -1,8 +1,8 @@
 // Kernels in C that a program brings (habana_kernel.h): how a call of a launch calls one, and how its errors
 // reach the launch.
 //
-// A CustomKernel is what a kernel is called with, but for the data: it belongs to a program and never
-// changes. The library of the kernel is never unloaded.
+// A CustomKernel has all arguments of the calls but the data. It belongs to a program and never changes. The
+// library of the kernel is never unloaded.
 #pragma once
 
 #include <atomic>
@@ -47,7 +47,7 @@ struct CustomKernel {
 struct CustomErrors {
   CustomErrors() { message[0] = '\0'; }  // the rest stays as it is: every launch makes one
 
-  std::atomic<const CustomKernel*> who{nullptr};
+  std::atomic<const CustomKernel*> failed{nullptr};
   int code = 0;
   char message[512];
 

@@ -62,7 +62,7 @@ class Exchange {
     }
   }
 
-  // The sum whose turn it is. Always gives one; with an error, any. Nobody else takes from waiting_.
+  // The sum whose turn it is. Always gives one; with an error, any. Only this thread takes from waiting_.
   Status Next(uint32_t turn, Sum* sum) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return !waiting_.empty(); });
@@ -174,13 +174,13 @@ class Exchange {
     if (!lives) GiveUpOn(rank);
     const int missed = header_->missed.load() - 1;
     if (missed < 0) return {};
-    const std::string who = "all-reduce: " + Describe(missed);
+    const std::string rank_missed = "all-reduce: " + Describe(missed);
     // Not UNAVAILABLE: TensorFlow turns that into INTERNAL for all ops but its own.
     if (!Lives(missed)) {
       return Status(Code::kAborted,
-                    who + " has ended. Look at its output for the reason, and start the job again");
+                    rank_missed + " has ended. Look at its output for the reason, and start the job again");
     }
-    return Status(Code::kAborted, who +
+    return Status(Code::kAborted, rank_missed +
                                       " was given up by another worker. Look for the first error in the "
                                       "output of all workers, and start the job again");
   }
@@ -194,8 +194,8 @@ class Exchange {
   }
 
   void GiveUpOn(int rank) {
-    int nobody = 0;
-    header_->missed.compare_exchange_strong(nobody, rank + 1);
+    int none = 0;
+    header_->missed.compare_exchange_strong(none, rank + 1);
   }
 
   bool Lives(int rank) const {

@@ -15,7 +15,7 @@ namespace habana {
 namespace {
 
 constexpr uint64_t kMagic = 0x48505545'58434803;  // with the version of the layout in the last byte
-// Nobody can cut the memory short: a process that reads behind its end would get a bus error.
+// The size is fixed: a process that reads past the end of a file cut short gets a bus error.
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 Status SystemError(const std::string& what) {

@@ -43,7 +43,7 @@ void ApplyCgroup(const std::string& root, std::string path, const char* limit_na
     const int64_t limit = ReadNumber(dir + "/" + limit_name);
     const int64_t usage = ReadNumber(dir + "/" + usage_name);
     if (limit != kNone && usage != kNone) {
-      // File pages that nobody uses are counted but given back on demand.
+      // Inactive file pages are counted but given back on demand.
       const int64_t inactive = ReadField(dir + "/memory.stat", inactive_name);
       const int64_t busy = inactive == kNone ? usage : std::max<int64_t>(0, usage - inactive);
       host->total = std::min(host->total, limit);

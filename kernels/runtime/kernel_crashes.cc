@@ -42,7 +42,7 @@ void Say(const char* text) {
 
 // Async-signal-safe: no memory, no locks.
 void OnCrash(int signal, siginfo_t* info, void* /*context*/) {
-  const bool sent = info->si_code <= 0;  // by kill or raise: no instruction's fault
+  const bool sent = info->si_code <= 0;  // by kill or raise, not by an instruction
   if (t_escape != nullptr && !sent) siglongjmp(*t_escape, signal);
   if (const CustomKernel* kernel = t_running; kernel != nullptr && !sent) {
     t_running = nullptr;
@@ -54,7 +54,7 @@ void OnCrash(int signal, siginfo_t* info, void* /*context*/) {
     Say(Why(signal));
     Say(": the process ends. HABANA_SIM_CHECK_KERNELS=1 makes it an error.\n");
   }
-  // The instruction runs again, and then it is the signal of who was there before.
+  // The instruction runs again, now under the handler that was installed before this one.
   for (size_t k = 0; k < kCount; ++k) {
     if (kSignals[k] == signal) sigaction(signal, &g_before[k], nullptr);
   }
@@ -99,7 +99,7 @@ int RunUntilCrash(const CustomKernel* kernel, const habana_call* call, int64_t b
   return code;
 }
 
-// Memory that ends where a page begins that nobody may touch.
+// Memory that ends at a protected page.
 class Guarded {
  public:
   explicit Guarded(size_t nbytes) {

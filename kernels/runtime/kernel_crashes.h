@@ -1,9 +1,8 @@
-// Kernels in C that crash: a sentence says which one, before the process ends; or, where a kernel is checked,
-// the launch fails with it and the process goes on.
+// Crash handling of kernels in C: a message names the kernel before the process ends. A checked kernel
+// (HABANA_SIM_CHECK_KERNELS) fails its launch instead, and the process goes on.
 //
-// A checked kernel works on copies of its tensors, each of which ends where memory ends that may be touched:
-// whoever reads or writes beyond it, or writes an input, is caught at once. In a launch as usual that is only
-// so where the memory beyond is nobody's.
+// A checked kernel works on copies of its tensors, each of which ends at a protected page; inputs are
+// read-only. So every access past the end of a tensor, and every write to an input, is caught.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
-// Ops and kernels that a program defines when TensorFlow has taken the plugin already.
+// Registers ops and kernels that a program defines after the plugin is loaded.
 //
-// The bridge knows no TensorFlow, so the plugin leaves here what registers; before it is loaded there is
-// nothing. What is registered stays: TensorFlow forgets no op and no kernel.
+// The bridge knows no TensorFlow, so it calls the functions that the plugin sets here when it is loaded.
+// TensorFlow cannot unregister: ops and kernels stay.
 #pragma once
 
 #include <cstdint>

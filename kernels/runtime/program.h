@@ -1,7 +1,7 @@
 // A program: a recipe bound to numbers, and what runs it.
 //
-// Invariants: immutable once made, but for its counters; owned by whoever launches it, by shared_ptr: a
-// kernel of TensorFlow, an object of Python's, a launch under way. Nothing else keeps it.
+// Invariants: immutable once made, but for its counters. Shared by its users (a TensorFlow kernel, a Python
+// object, a launch under way) and freed with the last of them.
 #pragma once
 
 #include <atomic>
@@ -57,8 +57,8 @@ struct Call {
   int64_t grain;
 };
 
-// A window stands at `start` + t * `step` + k * `block` bytes of its buffer in iteration t of block k. One
-// with no step is placed once, when its block begins.
+// A window is at byte `start` + t * `step` + k * `block` of its buffer in iteration t of block k. One without
+// a step is placed once, when its block begins.
 struct Window {
   int buffer;
   int64_t start;
@@ -66,8 +66,8 @@ struct Window {
   int64_t block;
 };
 
-// A value that an iteration leaves to the next one: read from `now`, left in `next`, which then change
-// places. It begins as the contents of `from` and ends in `to`, if that is not -1.
+// A loop-carried value. An iteration reads it from `now` and writes it to `next`, and the two are swapped. It
+// is initialized from `from`, and copied to `to` at the end, if that is not -1.
 struct Carried {
   int now;
   int next;
@@ -75,8 +75,8 @@ struct Carried {
   int to;
 };
 
-// `calls` calls from `first` on that are made `trips` times, for each of its blocks. Blocks work on different
-// parts of memory, and one thread makes all iterations of a block. A loop within it stands behind it.
+// Runs `calls` calls from `first` on `trips` times for each of its blocks. Blocks work on different parts of
+// memory; one thread runs all iterations of a block. Inner loops follow the loop they are in.
 struct Loop {
   size_t first;
   size_t calls;
@@ -93,8 +93,8 @@ struct Output {
   int over = -1;  // the input, a variable's present value, that it may be written over; -1 for none
 };
 
-// A call that does nothing but copy an input, which no later call reads, to an output. An output that takes
-// over the input's memory is spared it.
+// A call that only copies an input, which no later call reads, to an output. It is skipped where the output
+// has taken over the input's memory.
 struct Copy {
   size_t call;
   int input;
@@ -106,8 +106,8 @@ struct StateUse {
   uint64_t reserve;
 };
 
-// A number that a launch leaves in a buffer: the largest of some indices, of a type without a sign where a
-// negative one is out of range too.
+// A bounds check: a launch leaves the largest of some indices in a buffer, as an unsigned number where
+// negative ones are out of range too.
 struct IndexCheck {
   int buffer;
   bool is_signed;
@@ -138,9 +138,8 @@ class Program;
 using ProgramPtr = std::shared_ptr<const Program>;
 using InterpretedBody = std::function<Status(const Program&, const LaunchArgs&)>;
 
-// What the programs of one recipe share: its constants, 64-byte aligned, and what its code belongs to. It
-// knows those that are alive by the numbers they are bound to, so that none is made twice, and keeps none
-// alive.
+// What the programs of one recipe share: constants, 64-byte aligned, and a reference to the code. It finds
+// living programs by the numbers they are bound to, so that none is made twice, without keeping them alive.
 class HABANA_EXPORT RecipeData {
  public:
   RecipeData(const void* constants, size_t nbytes, std::shared_ptr<void> keepalive);

@@ -23,15 +23,15 @@ struct Flight {
 
 namespace {
 
-// Programs one kernel object keeps. With one more, the quarter that was not asked for longest goes; Python
-// binds their recipes again where they are met again.
+// Programs that one kernel object keeps. At the bound the least recently used quarter is dropped; Python
+// binds their recipes again when their shapes come back.
 constexpr size_t kMostPrograms = 1024;
 
-// Linked code takes three or four mappings, of which a process may have 65,530, and some 100 KiB. Programs of
-// one recipe share it, so recipes are counted, those that Python remembers too.
+// Linked code of a recipe takes some 100 KiB and three or four mappings, of which a process may have 65,530.
+// Its programs share it, so recipes are counted, including those that only Python keeps.
 std::atomic<int64_t> g_most_recipes{2048};
 
-// Of all kernels: what was asked for last is known among the programs of all of them.
+// Of all kernels: a clock for the least recently used of their programs.
 std::atomic<int64_t> g_misses{0};
 
 struct Kernels {
@@ -202,7 +202,7 @@ void ClusterKernel::Insert(const std::vector<int64_t>& key, size_t hash, const P
       std::forward_as_tuple(key, program, g_misses.fetch_add(1, std::memory_order_relaxed) + 1));
 }
 
-// Takes out the quarter that was not asked for longest. Called with the lock held.
+// Takes out the least recently used quarter. Called with the lock held.
 std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Oldest() {
   std::vector<Entries::iterator> order;
   for (auto it = programs_.begin(); it != programs_.end(); ++it) order.push_back(it);
@@ -215,7 +215,7 @@ std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Oldest() {
   return out;
 }
 
-// Takes out what was not asked for since a miss.
+// Takes out the programs not used since a miss.
 std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Before(int64_t miss) {
   std::vector<Entries::node_type> out;
   std::unique_lock<std::shared_mutex> lock(mutex_);
@@ -226,8 +226,8 @@ std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Before(int64_t mis
   return out;
 }
 
-// Drops the quarter of the programs of all kernels that was not asked for longest. Their code is unmapped
-// when the last launch of it ends and Python has forgotten the recipe.
+// Drops the least recently used quarter of the programs of all kernels. Their code is unmapped when its last
+// launch has ended and Python has dropped the recipe.
 void ClusterKernel::DropOldest() {
   std::vector<std::vector<Entries::node_type>> dropped;  // destroyed after the lock is given back
   std::lock_guard<std::mutex> lock(TheKernels().mutex);
@@ -263,7 +263,7 @@ ProgramPtr ClusterKernel::FindKnown(const std::vector<InputView>& inputs) {
 Status ClusterKernel::Resolve(const std::vector<InputView>& inputs, const std::vector<int64_t>& key,
                               size_t hash, const std::string& name, Flight* flight) {
   Status status;
-  // The one who asked before may have finished between this thread's look and its turn.
+  // A resolution by another thread may have ended between the look-up and here.
   ProgramPtr found = Lookup(key, hash);
   if (found == nullptr) {
     RecordedScope recorded(EventKind::kResolve, 0, &GetCounters().resolve_nanoseconds);

@@ -1,8 +1,9 @@
 // From the inputs of a launch to the program that runs them.
 //
-// One ClusterKernel per kernel object of TensorFlow. It knows the programs it has met by signature (types,
-// shapes, and the values of inputs that fix a shape), the latest of them, and holds the random streams of its
-// cluster. A miss asks Python; concurrent misses of one key in the process wait for the one under way.
+// There is one ClusterKernel per kernel object of TensorFlow. It maps signatures (types, shapes, and the
+// values of inputs that fix a shape) to programs, least recently used ones dropped, and holds the random
+// streams of its cluster. A miss calls Python; concurrent misses of one key in the process wait for one
+// resolution.
 #pragma once
 
 #include <memory>
@@ -20,11 +21,10 @@
 
 namespace habana {
 
-// Says that what clusters mean has changed: every kernel asks anew for the programs it has met.
+// Invalidates the programs of all kernels: the meaning of clusters has changed.
 HABANA_EXPORT void ForgetPrograms();
 
-// Recipes whose code a process has in memory before kernels drop the programs that were not asked for
-// longest.
+// How many recipes may have their code in memory before kernels drop the least recently used programs.
 HABANA_EXPORT void SetMostRecipes(int64_t count);
 
 struct Flight;
@@ -40,7 +40,7 @@ class HABANA_EXPORT ClusterKernel {
   ClusterKernel(const ClusterKernel&) = delete;
   ClusterKernel& operator=(const ClusterKernel&) = delete;
 
-  // Asks Python about the cluster, once. Needed before any other call.
+  // Has Python describe the cluster, once. Needed before any other call.
   Status Prepare();
 
   // The op input behind each program input; empty when they are the same.
@@ -49,7 +49,7 @@ class HABANA_EXPORT ClusterKernel {
   // Finds or makes the program for these inputs, given in program order.
   Status Find(const std::vector<InputView>& inputs, ProgramPtr* program);
 
-  // The program for these inputs if this kernel has met them before, else null. Never asks Python.
+  // The program for these inputs if this kernel has one, else null. Never calls Python.
   ProgramPtr FindKnown(const std::vector<InputView>& inputs);
 
   // Copies of the random states for one launch of `program`; the streams move on.
@@ -61,7 +61,7 @@ class HABANA_EXPORT ClusterKernel {
         : key(std::move(k)), program(std::move(p)), met(now) {}
     const std::vector<int64_t> key;
     const ProgramPtr program;
-    std::atomic<int64_t> met;  // the miss of this process after which it was last asked for
+    std::atomic<int64_t> met;  // the number of misses in this process when it was last used
   };
   using Entries = std::unordered_multimap<size_t, Entry>;  // by hash of the key
 

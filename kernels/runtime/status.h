@@ -15,7 +15,6 @@ enum class Code : int {
   kResourceExhausted = 8,
   kFailedPrecondition = 9,
   kAborted = 10,
-  kUnimplemented = 12,
   kInternal = 13,
 };
 

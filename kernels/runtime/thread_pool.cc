@@ -30,8 +30,8 @@ constexpr int kPartsPerThread = 64;
 // Threads that have parts of their own; more than these take some of theirs.
 constexpr int kMostShares = 256;
 // How long an idle worker looks for work before it sleeps: while a launch holds the pool its next call is
-// near, and waking a thread costs more than most calls take. It does not yield meanwhile: Linux gives the
-// processor to whoever waits for it then, however low its priority, and for a whole slice of milliseconds.
+// near, and waking a thread costs more than most calls take. It does not yield meanwhile: Linux then gives
+// the processor to any waiting thread, however low its priority, for a whole slice of milliseconds.
 // Beside two processes of the lowest priority a launch of 380 ms in 315 calls took 1,400.
 constexpr auto kSpinInLaunch = std::chrono::microseconds(200);
 constexpr auto kSpinAfterLaunch = std::chrono::microseconds(50);

@@ -1,12 +1,12 @@
 // The record of what this process does with its card: launches, their kernel calls, graph passes, programs
 // asked for, copies, sums between processes, ops on the CPU.
 //
-// Off, it costs one relaxed load where something could be recorded, and nothing per kernel call: a launch
-// looks once. On, each thread writes into memory of its own, without a lock; a reader copies what is complete
-// while others go on writing. The memory has a bound (kMostChunks); what does not fit is counted, not kept.
+// Off, it costs one relaxed load per launch and per other event, and nothing per kernel call. On, each thread
+// writes to memory of its own without a lock, and a reader copies complete events meanwhile. The memory is
+// bounded (kMostChunks); events that do not fit are counted and dropped.
 //
-// Several readers may record at the same time (a profiler within a trace of the whole program). Each reads
-// from the time on at which it began; what was recorded is thrown away when the last of them ends.
+// Recordings may overlap (a profiler session within a trace of the whole program). Each has the events since
+// its start; events are discarded when the last recording ends.
 #pragma once
 
 #include <atomic>
@@ -56,15 +56,14 @@ inline bool Recording() { return g_recording.load(std::memory_order_relaxed); }
 // Writes an event of the calling thread.
 HABANA_EXPORT void Record(const Event& event);
 
-// Keeps the name of a program for as long as somebody records. `noted` belongs to the program and begins
-// as 0.
+// Keeps the name of a program while a recording lasts. `noted` belongs to the program and begins as 0.
 HABANA_EXPORT void NoteProgram(int64_t number, const std::string& name, std::atomic<uint64_t>* noted);
 
 // The number that stands for an op's name in events.
 HABANA_EXPORT int64_t OpNumber(const std::string& name);
 
-// An event from here to the end of the scope, if somebody records at its beginning. With `spent`, its
-// nanoseconds are added there, whether somebody records or not.
+// An event from here to the end of the scope, if there is a recording when it begins. With `spent`, its
+// nanoseconds are added there in any case.
 class HABANA_EXPORT RecordedScope {
  public:
   RecordedScope(EventKind kind, int64_t subject, std::atomic<int64_t>* spent = nullptr)
