@@ -1,7 +1,7 @@
-"""Where the messages of habana_tf go: the logger `habana_tf`, on stderr, from the level of HABANA_SIM_LOG up.
+"""The logger `habana_tf`: messages go to stderr, from the level of HABANA_SIM_LOG up.
 
-A program that configures the logger itself keeps what it configured. Names of files and the like reach the terminal
-escaped (`escaped`); a message of several lines keeps them.
+A logger that the program has configured itself stays as it is. Names of files and other foreign texts are escaped
+(`escaped`) on their way to the terminal; line breaks of a message are kept.
 """
 
 from __future__ import annotations

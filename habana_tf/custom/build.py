@@ -1,7 +1,7 @@
-"""Building a library of kernels: the system's C or C++ compiler, with the flags that such a library needs.
+"""Builds a library of kernels with the system's C or C++ compiler and the flags that such a library needs.
 
-The code is for any CPU of this kind unless flags say otherwise (-march=native): a library that is built on one machine
-runs on another. No fast arithmetic is switched on, so results do not depend on the compiler more than they have to.
+The code is for any CPU of this kind unless flags say otherwise (-march=native), so a library built on one machine runs
+on another. No fast arithmetic is switched on, so results depend little on the compiler.
 """
 
 from __future__ import annotations

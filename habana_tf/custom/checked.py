@@ -49,7 +49,7 @@ def checked(lower: Lower, shapes: declared.Shapes = ()) -> Lower:
 
 
 def _said(c: Lowering, why: Exception) -> CustomLoweringError:
-    """An exception of a lowering in words for who wrote it."""
+    """An exception of a lowering as an error for its author."""
     if isinstance(why, CustomLoweringError):
         return why
     if isinstance(why, LoweringError):  # by c.error, which names op, node and shapes

@@ -1,4 +1,4 @@
-"""What the code of a function names: globals, attributes and imports; and which modules are libraries."""
+"""The names in the code of a function (globals, attributes, imports), and which modules are libraries."""
 
 from __future__ import annotations
 

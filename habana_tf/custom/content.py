@@ -1,15 +1,15 @@
-"""What a function computes, as a digest: its bytecode, and all that it reaches.
+"""The content of a function as a digest: its bytecode, and every value that it reaches.
 
-A recipe of a lowering that a program brings must not outlive the lowering. Files and line numbers do not say what that
-is: a formula may stand in another module, and a constant beside it. So the digest follows the function to what it uses:
+A recipe of a lowering that a program brings must not be used after the lowering has changed. Files and line numbers do
+not tell: a formula may be in another module, with a constant beside it. So the digest follows all references:
 
     code        instructions, constants, names; functions in it
-    values      defaults, what it closes over, the globals that it names: numbers, texts, arrays, collections, objects
-    functions   those it names, in the same way; of modules what it takes out of them
+    values      defaults, closures, the globals that it names: numbers, texts, arrays, collections, objects
+    functions   those it names, in the same way; of modules the attributes that it uses
     libraries   Python's own modules, NumPy and TensorFlow by name and version; habana_tf is in every key anyway
 
-Equal sources under one release of Python give equal digests in every process; where the function stands does not
-matter. What cannot be told (a tensor, an open file, a lock) is an error that says where it was met, not a guess.
+Equal sources under one release of Python give equal digests in every process, wherever the function is defined. A value
+without a digest (a tensor, an open file, a lock) is an error that says where it was met.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _none(c: Lowering) -> Sequence[Sequence[int]]:
 
 
 def _shapes(said: declared.Shapes, c: Lowering) -> list[list[int]]:
-    """The declared shapes of the outputs, all of whose lengths are known now."""
+    """The declared shapes of the outputs, now that all lengths are known."""
     out = []
     try:
         found = declared.evaluate(said, [x.shape for x in c.inputs], c.attrs)

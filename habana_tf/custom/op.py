@@ -14,8 +14,8 @@ Defined before `load_habana_module()` it is registered then, and else at once. D
 new lowering takes the place of the old one, and every launch that used it is compiled anew. TensorFlow forgets no op:
 what it takes and gives must stay as it was.
 
-Invariants: nothing is handed to TensorFlow that it would end the process over (`signature`). A lowering's content is in
-the keys of all recipes that it has a part in (`content`), read when a key is made, not when the op was defined.
+Invariants: definitions over which TensorFlow would end the process are refused (`signature`). A lowering's content is
+in the keys of all recipes that it has a part in (`content`), read when a key is made, not when the op is defined.
 """
 
 from __future__ import annotations
@@ -325,7 +325,7 @@ def _register_kernels(made: CustomOp) -> None:
 
 
 def _forget() -> None:
-    """Lets nobody go on with what was compiled of an earlier lowering."""
+    """Drops everything that was compiled from an earlier lowering."""
     if device_state.is_loaded():
         from tensorflow.python.eager import context
 

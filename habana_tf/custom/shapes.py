@@ -1,4 +1,4 @@
-"""Shapes of an op's outputs as text, for TensorFlow's shape functions and for checking what a lowering gives.
+"""Shapes of an op's outputs as text, for TensorFlow's shape functions and for checking the results of a lowering.
 
     "x"              the shape of input x
     "x[:-1], 4"      all axes of x but the last, then 4
@@ -6,9 +6,9 @@
     ""               a scalar                 "*"     nothing is known
     "x; x[:-1]"      of two outputs
 
-TensorFlow asks for shapes in native code, at any time and under locks of its own, where no Python may run. So what it
-can be told is data: parts of inputs' shapes and numbers. The C API shows no attribute but types: a length that is one
-is unknown to TensorFlow, and exact where a launch is compiled.
+TensorFlow calls shape functions in native code, at any time and under its own locks, where no Python may run. So shapes
+are data: parts of inputs' shapes and numbers. The C API gives a shape function no attributes but types: a length that
+is an attribute is unknown to TensorFlow, and exact where a launch is compiled.
 """
 
 from __future__ import annotations

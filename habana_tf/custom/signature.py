@@ -1,12 +1,12 @@
-"""What an op of a program's own takes and gives, in the words of TensorFlow's OpDefs, checked before it sees them.
+"""The inputs, outputs and attributes of a program's own op, in the words of TensorFlow's OpDefs, checked and rewritten.
 
     inputs    "x: T, scale: float, parts: N * T"      a tensor each, of a type or of a type attribute; or N of them
     outputs   "y: T, order: int32"
     attrs     "beta: float = 1.0, axis: int = -1"     int, float, bool, string, list(int), list(float)
     types     T = (float32, bfloat16)                 or among the attributes: "T: {float, bfloat16} = float"
 
-TensorFlow ends the process where an OpDef that comes through its C API is wrong or is there already. So nothing is
-handed to it as the user wrote it: the text is read here, refused with a sentence, and written anew.
+Why: TensorFlow ends the process over an OpDef from its C API that is wrong or exists already. So the user's text is
+parsed here, refused with a sentence if it is wrong, and written anew.
 """
 
 from __future__ import annotations

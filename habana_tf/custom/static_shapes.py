@@ -1,7 +1,7 @@
-"""Shapes of a new op's outputs in a graph that Python makes, as far as its lowering tells.
+"""Static shapes of a new op's outputs in a graph that Python builds, from its lowering.
 
-TensorFlow's own shape function knows what is declared (`shapes`), and of that no attributes. Where it leaves something
-open the lowering is asked, over symbols for sizes that are not known; what depends on them stays unknown.
+TensorFlow's own shape function knows the declared shapes (`shapes`) without attributes. Where those leave an extent
+open, the lowering is run over symbols for unknown sizes; extents that depend on these stay unknown.
 """
 
 from __future__ import annotations

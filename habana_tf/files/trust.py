@@ -1,19 +1,19 @@
-"""Which files are believed: loading a recipe from the cache runs its machine code, a lock decides who has a card.
+"""Which files are trusted: loading a recipe from the cache runs its machine code, and a lock file assigns the cards.
 
-A directory is trusted when the current user, root or the owner that a `Policy` adds owns it and nobody else can write
-to it; a file likewise, when it is a regular file. "Nobody else" allows three exceptions:
+A directory is trusted when it belongs to the current user, to root or to the owner that a `Policy` adds, and no other
+user can write to it; a file likewise, when it is a regular file. Exceptions:
 
-- the group may write when it is the user's private group: the user's primary group, called as the user, with no
-  other member, and no access control list on the file;
-- a cache's root may be a sticky directory such as /tmp: there others can add names but not replace ours, and
+- the group may write when it is the user's private group: the user's primary group, with the user's name, no other
+  member, and no access control list on the file;
+- a cache's root may be a sticky directory such as /tmp: other users can add names there but not replace ours, and
   everything below is checked again;
-- with a signing key (`Policy.signed`) a signature says who made an entry: any owner is fine and a group may write.
-  All the world may not, even then.
+- with a signing key (`Policy.signed`) a signature identifies the author of an entry: any owner is fine and a group may
+  write. World-writable files are refused even then.
 
-Root in a container meets volumes of other users. It has no exception: root that believes any user's files is how a
-user becomes root. HABANA_SIM_CACHE_OWNER says it for one user and the recipe cache.
+Root is no exception, although root in a container meets volumes of other users: if root ran any user's files, that user
+would be root. HABANA_SIM_CACHE_OWNER adds one user for the recipe cache.
 
-Invariant: what is checked is what is used. Directories and files are opened first, without following symbolic
+Invariant: the checked file is the one that is used. Directories and files are opened first, without following symbolic
 links below the root, and the open descriptor is checked; a path is never looked up a second time.
 """
 
@@ -35,7 +35,7 @@ _ACL = "system.posix_acl_access"
 
 
 class Refused(Exception):
-    """Somebody else owns this file or directory or can write to it. The text says how to mend that.
+    """Another user owns this file or directory or can write to it. The text says how to fix that.
 
     kind: "owner", "mode", "link", "type", "key" or "signature", for one warning per kind.
     """
@@ -46,9 +46,9 @@ class Refused(Exception):
 
 
 class Policy(NamedTuple):
-    """Who is believed beside this user and root. owner: one more user's number. signed: entries carry signatures.
+    """Trust beside this user and root. owner: the uid of one more user. signed: entries carry signatures.
 
-    advice: what else to do about a foreign owner; {user} is its number.
+    advice: what else to do about a foreign owner; {user} is its uid.
     """
 
     owner: int | None = None
@@ -108,7 +108,7 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Polic
     descriptor = _open(name, flags | _FILE, parent, mode)
     try:
         if new and mode != 0o600:
-            with suppress(OSError):  # somebody else's, made at the same moment
+            with suppress(OSError):  # another user's, made at the same moment
                 os.fchmod(descriptor, mode)
         if new:
             hand_over(descriptor, parent, policy)
@@ -119,8 +119,8 @@ def regular_file(name: str, parent: int, flags: int = os.O_RDONLY, policy: Polic
 
 
 def replaced(path: str | os.PathLike[str]) -> int:
-    """A descriptor of the regular file `path`, made or emptied, to write to. Raises OSError for what is none: a pipe
-    that nobody reads would make this process wait, a device take what was meant for a file.
+    """A descriptor of the regular file `path`, created or truncated, to write to. Raises OSError for any other kind: a
+    pipe without a reader would make this process wait, and a device would take the data.
 
     For a file that a program names itself, in a directory that its user has named. Links are followed.
     """
@@ -128,7 +128,7 @@ def replaced(path: str | os.PathLike[str]) -> int:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        if error.errno == errno.ENXIO:  # a pipe that nobody reads, a socket
+        if error.errno == errno.ENXIO:  # a pipe without a reader, a socket
             raise no_file from error
         raise
     try:
@@ -142,8 +142,8 @@ def replaced(path: str | os.PathLike[str]) -> int:
 
 
 def opened_to_read(name: str, parent: int, policy: Policy = OWN) -> tuple[int, os.stat_result]:
-    """As `regular_file`, for who closes the descriptor: it, and the status that was checked. A listing opens a thousand
-    files, and a context manager for each costs as much as the system calls."""
+    """As `regular_file`, but the caller closes the descriptor: it, and the status that was checked. A listing opens a
+    thousand files, and a context manager for each costs as much as the system calls."""
     descriptor = _open(name, _FILE, parent)
     try:
         return descriptor, _checked(descriptor, name, parent, policy)
@@ -162,7 +162,7 @@ def _checked(descriptor: int, name: str, parent: int, policy: Policy) -> os.stat
 
 
 def hand_over(descriptor: int, parent: int, policy: Policy) -> None:
-    """Gives what root has just made in a directory of `Policy.owner` to that user, who could not open it otherwise."""
+    """Makes `Policy.owner` the owner of a file that root has just made in a directory of that user."""
     if policy.owner is not None and os.geteuid() == 0:
         above = os.fstat(parent)
         if above.st_uid == policy.owner:
@@ -178,7 +178,7 @@ def file_mode(parent: int, policy: Policy) -> int:
 def read_all(descriptor: int, size: int | None = None) -> bytes:
     """The file, as long as it is now. Read, not mapped: a mapped file that shrinks kills the process.
 
-    size: how long it was a moment ago, for who knows.
+    size: its length a moment ago, if known.
     """
     if size is None:
         size = os.fstat(descriptor).st_size
@@ -234,7 +234,7 @@ def check(
     sticky_is_fine: bool = False,
     descriptor: int | None = None,
 ) -> None:
-    """Raises Refused when somebody else owns an opened file or directory or can write to it.
+    """Raises Refused when another user owns an opened file or directory or can write to it.
 
     descriptor: of the file, without which the user's private group is a group like others.
     """
@@ -264,7 +264,7 @@ def _is_only_ours(descriptor: int, user: int, group: int) -> bool:
         return False
     try:
         os.getxattr(descriptor, _ACL)
-        return False  # with a list, the group bits are the most that it grants to anybody
+        return False  # with a list, the group bits are the most that it grants
     except OSError as error:
         return error.errno in (errno.ENODATA, errno.ENOTSUP)
 

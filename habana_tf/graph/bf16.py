@@ -1,21 +1,21 @@
-"""The bf16 conversion: fp32 ops of a graph that compute in bf16 instead.
+"""The bf16 conversion: fp32 ops of a graph compute in bf16 instead.
 
-What: with `TF_BF16_CONVERSION` on, the ops its configuration names (`bf16_config`) get bfloat16 as their element type.
-A Cast stands in front of each of their float32 inputs and behind each of their outputs that an fp32 op still wants.
-Between two converted ops there is none: the value passes rounded to bf16.
+What: with `TF_BF16_CONVERSION` on, the ops that its configuration names (`bf16_config`) get the element type bfloat16.
+A Cast is added before each of their float32 inputs, and behind each output that an fp32 op uses. Between two converted
+ops there is none: the value is passed rounded to bf16.
 
-Why here: behind placement, because only what HPU takes can be converted; before everything else, so that later phases
-see the casts as what they are, work of the cluster. Where a bf16 op accumulates in fp32, that is the compiler's doing.
+Why here: after placement, because only ops that HPU takes can be converted; before everything else, so that later
+phases see the casts as work of the cluster. Accumulation in fp32 is up to the compiler.
 
     float ─ MatMul ─ Relu ─┬─ Exp (kept fp32)        float ─ Cast ─ MatMul(bf16) ─ Relu(bf16) ─┬─ Cast ─ Exp
                            └─ MatMul            ->                                             └─ MatMul(bf16) ─ Cast
 
-How: ops that are always converted are the beginning; then conditional ops with a converted neighbour and strict ones
-whose inputs are all converted join, until no more do. Growing only, so the result does not depend on the order.
+How: starting from the ops that are always converted, conditional ops with a converted neighbour and strict ones with
+only converted inputs are added until nothing changes. The result does not depend on the order.
 
-Invariants: variables stay fp32 (what is read from them is cast), and so do the graph's own inputs and outputs, values
-that the host reads, and element types that an op knows in fp32 only (the statistics of a batch norm). One Cast per
-tensor and direction. Doing it twice changes nothing more. Every op that has a float32 tensor gets a verdict.
+Invariants: variables stay fp32 (their read values are cast), and so do inputs and outputs of the graph, values that the
+host reads, and element types that an op has in fp32 only (the statistics of a batch norm). One Cast per tensor and
+direction. The conversion is idempotent. Every op with a float32 tensor gets a verdict.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _bf16_attrs(op: str) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def _changes(node: Node, row: Row | None) -> _Types | Why:
-    """What has to change for a node to be bf16, or why that cannot be."""
+    """The changes that make a node bf16, or why there are none."""
     known = facts(node.op)
     if row is None or known is None:
         return Why.NOT_ON_HPU
@@ -235,7 +235,7 @@ def _rewrite(view: View, placement: Placement, types: dict[Node, _Types], chosen
             placement.rows[casts[ref]] = row
         return casts[ref], 0
 
-    for node in view.alive():  # a list of its own: casts are added on the way, in the order of those who need them
+    for node in view.alive():  # a copy of the list: casts are added on the way, in the order of their uses
         down = set(types[node].inputs) if node in chosen else set[int]()
         for k, ref in enumerate(node.inputs):
             if (k in down) != (ref in bf16):

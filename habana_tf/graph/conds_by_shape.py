@@ -1,16 +1,16 @@
-"""Removes the branch that is never taken from conds whose predicate follows from shapes.
+"""Removes the branches never taken of conds whose predicate follows from shapes.
 
-What: a predicate that follows from shapes and constants ("does the window fit?", "is padding needed?") is computed
-when the graph is, and what stands on the other branch is removed. Switch and Merge become Identity.
+What: a predicate that follows from shapes and constants ("does the window fit?", "is padding needed?") is evaluated at
+graph time, and the nodes on the other branch are removed. Switch and Merge become Identity.
 
-Why: TensorFlow folds such conds only as far as it knows the shapes in front of them, and behind the first Merge it
-knows none. A vision transformer with a few per layer fell into more than a hundred clusters, each with a recipe.
+Why: TensorFlow folds such conds only as far as it knows the shapes before them, and behind the first Merge it knows
+none. A vision transformer with a few per layer fell into more than a hundred clusters, each with a recipe.
 
-How: the tensors that predicates follow from are built once more in a scratch graph, in order: there TensorFlow infers
-their shapes anew, a Merge whose predicate is known has the shape and value of the side that is taken, and what follows
-from known values is evaluated. Of tensors whose shape is known already nothing is built.
+How: the tensors that predicates follow from are built again in a scratch graph, in order (`inference.py`). There a
+Merge with a known predicate has the shape and value of the side that is taken, and known values are propagated. Tensors
+of known shape are not built.
 
-Invariants: only conds outside loops. A cond with a node that must keep its name, on the branch that goes, stays.
+Invariants: only conds outside loops. A cond with a preserved node on the branch that would go stays.
 
     x ─ Switch(shape(x)[1] > 4):1 ─ pad ──┐
                                :0 ────────┴ Merge ─ y        ->        x ─ y          (where x is [None, 3])
@@ -227,13 +227,13 @@ class _Folding:
         return may[0] if len(may) == 1 and not any(n.op == "NextIteration" for n, _ in merge.inputs) else None
 
     def _always(self, node: Node) -> bool:
-        """Whether nothing is left that decides if a node runs, and nobody asks for it by name."""
+        """Whether a node always runs, and is not preserved."""
         condition = self.flow.condition(node)
         decided = all(side >= 0 and (n, k) in self.known for n, k, side in condition)
         return decided and self.flow.classes[node][0] == 0 and node.name not in self.view.preserved
 
     def _pass_on(self, merge: Node, live: Ref, dead: set[Node]) -> None:
-        """A Merge of which one side is left; who asked which side it was gets a constant."""
+        """Replaces a Merge of which one side is left; its second output becomes a constant."""
         side = merge.inputs.index(live)
         askers = [n for n in self.flow.order if n not in dead and (merge, 1) in n.inputs]
         if askers:
@@ -250,7 +250,7 @@ class _Folding:
         return [n for n in waited if n.alive and n is not node]
 
     def _sweep(self) -> None:
-        """Removes what was computed for predicates only."""
+        """Removes nodes that only predicates used."""
         consumers = self.view.consumers()
         count = {n: len(users) for n, users in consumers.items()}
         stack = [n for n, users in consumers.items() if not users]

@@ -1,20 +1,20 @@
-"""Replaces conds with cheap, pure branches: both branches are computed, and a select takes one.
+"""Replaces conds with cheap, pure branches by selects: both branches are computed.
 
-What: a lowered cond, Switch nodes in front and Merge nodes behind, whose branches hold nothing but cheap ops is
-computed on both sides, and each Merge becomes a SelectV2 on the predicate. What a branch writes to a small variable is
-written in any case: the value that the variable has, if the other branch is taken.
+What: a lowered cond, Switch nodes in front and Merge nodes behind, whose branches hold only cheap ops is computed on
+both sides, and each Merge becomes a SelectV2 on the predicate. A write of a small variable on one branch becomes a
+write in any case, of the variable's present value if the other branch is taken.
 
 Why: Keras puts two conds on the batch size behind every batch normalization ("keep the old moving mean if the batch is
-empty"), one into every update of Nadam (who writes the product of momenta?) and one into a rate with a warmup. A launch
-cannot reach across a Merge, so each of them would cut the training step in three.
+empty"), one into every update of Nadam (for the product of momenta) and one into a learning rate with a warmup. A
+launch cannot reach across a Merge, so each of them would split the training step in three.
 
-Invariants: nothing runs that could fail or be seen, on the side that would not have been taken. So every op on a branch
-must be total (`TOTAL`, or elementwise on operands of equal shape), reads of variables included, but for those of which
-the graph asks whether they are initialized. Writes are taken only outside loops and inner conds, of variables with at
-most `SMALL` elements, since each costs a copy per step, that the graph reads before: a write may be what initializes
-its variable. (What another thread's step writes between that read and the write is lost, as it is to any assignment of
-a step.) Both sides of a Merge must have the same shape, known before the run, because SelectV2 broadcasts. Conds on the
-CPU are left alone: the program or the input pipeline wants them there. Inner conds first.
+Invariants: nothing with an effect or a possible error runs on the branch not taken. So every op on a branch must be
+total (`TOTAL`, or elementwise on operands of equal shape), reads of variables included, unless the graph tests whether
+the variable is initialized. Writes are taken only outside loops and inner conds, of variables with at most `SMALL`
+elements, since each costs a copy per step, that the graph reads before, since a write may be the initialization. (A
+write by another thread's step between that read and the write is lost, as for any assignment.) Both sides of a Merge
+must have the same shape, known before the run, because SelectV2 broadcasts. Conds on the CPU are left alone. Inner
+conds come first.
 
     batch_mean ─ Switch(p):1 ─ Identity ────────┐                 batch_mean ─ Identity ─┐
     handle ───── Switch(p):0 ─ ReadVariableOp ──┴ Merge    ->     handle ─ ReadVariableOp ┴ SelectV2(p, ., .)
@@ -31,7 +31,7 @@ from math import prod
 from habana_tf.graph.frames import Flow, analyse, predicate, resolved
 from habana_tf.graph.ops import FORWARDING, RESOURCE, attr, device_type, input_types, output_types
 from habana_tf.graph.shapes import Shapes
-from habana_tf.graph.variable_handles import Key, handle_key
+from habana_tf.graph.variable_handles import VariableKey, handle_key
 from habana_tf.graph.view import Node, Ref, View, controls_past
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.lowering.table import lookup
@@ -93,7 +93,7 @@ class _Cond:
 
 
 class _Edit:
-    """Checks and rewrites conds of one graph, keeping track of who uses whom."""
+    """Checks and rewrites conds of one graph, with its consumers kept up to date."""
 
     def __init__(self, view: View, flow: Flow, shapes: Shapes) -> None:
         self.view, self.flow, self.shapes = view, flow, shapes
@@ -151,14 +151,14 @@ class _Edit:
         return False
 
     @cached_property
-    def _asked(self) -> set[Key | None]:
+    def _asked(self) -> set[VariableKey | None]:
         """The variables of which the graph asks whether they have a value; None for one that is not known."""
         return {handle_key(n.inputs[0]) for n in self.flow.order if n.op == "VarIsInitializedOp"}
 
     @cached_property
-    def _accesses(self) -> dict[Key | None, list[Node]]:
+    def _accesses(self) -> dict[VariableKey | None, list[Node]]:
         """Reads and writes of each variable, a node before those behind it; of none that is not known."""
-        out: dict[Key | None, list[Node]] = {}
+        out: dict[VariableKey | None, list[Node]] = {}
         for node in self.flow.order:
             if node.op == "ReadVariableOp" or node.op in _WRITES:
                 out.setdefault(handle_key(node.inputs[0]), []).append(node)
@@ -190,7 +190,7 @@ class _Edit:
                 tells.add(node)
         edges, asked = _edges(cond, tells)
         telling = {m for m in cond.merges if not self._outputs_used(m)}
-        written: dict[Key | None, list[Node]] = {}
+        written: dict[VariableKey | None, list[Node]] = {}
         for node, (inputs, waited) in edges.items():
             if node.op == "ReadVariableOp":  # what the predicate waited for may be a write of this variable
                 waited.extend(n for n, _ in asked[node])
@@ -260,7 +260,7 @@ class _Edit:
         self._connect(merge, [], list(waiting))
 
     def _sweep(self, nodes: list[Node]) -> None:
-        """Removes what nobody needs any more, users before what they used."""
+        """Removes nodes without uses, users first."""
         for node in reversed(nodes):
             if not node.alive or not (node.op in FORWARDING or node.op in ("Switch", "NoOp", "Const")):
                 continue

@@ -1,12 +1,12 @@
-"""A value that is fetched and fed back in comes from another launch than the work on what it is fed to.
+"""Keeps a fetched value and the nodes behind a feed of it in different launches.
 
-What: a callable of a session may feed a placeholder with a tensor that it fetches (Keras makes such in graph mode):
+A callable of a session may feed a placeholder with a tensor that it fetches (Keras makes such ones in graph mode):
 
-    x -> Cast (fetched) - - > Placeholder (fed) -> MatMul          the dashed edge is made behind the graph pass
+    x -> Cast (fetched) - - > Placeholder (fed) -> MatMul          TensorFlow adds the dashed edge after the pass
 
-TensorFlow says what is fetched and what is fed, but not which of them are connected, and joins them after the pass. One
-launch of Cast and MatMul would wait for its own result, which TensorFlow refuses as a cycle. So a fetched value that
-depends on nothing fed counts as a source of every fed placeholder of its type while groups are made.
+TensorFlow tells which tensors are fetched and fed, but not how they are connected. One launch of Cast and MatMul would
+wait for its own result, and TensorFlow would refuse the cycle. So while groups are made, a fetched value that depends
+on no feed counts as an input of every fed placeholder of its type.
 """
 
 from __future__ import annotations

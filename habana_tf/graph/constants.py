@@ -1,13 +1,11 @@
 """Moves the control inputs of constants to the nodes that use the constants.
 
-What: the control inputs of a Const move to those who use it.
+Why: TensorFlow's constant folding leaves a control edge from the node that it folded ("the shape of x" becomes a Const
+with x as control input). A cluster copies each constant it uses; an edge through one would still keep its two ends in
+different clusters.
 
-Why: TensorFlow's constant folding leaves a control edge from what it folded ("the shape of x" becomes a Const that
-waits for x). A cluster takes a copy of each constant it uses; an edge through one would still keep its two ends
-apart.
-
-Invariants: who waited for something through a constant still waits for it. In a loop or a branch something goes on
-holding the constant there: the control inputs that do, or in a loop what holds other constants.
+Invariants: a node that waited for another through a constant still does. In a loop or a branch a constant keeps the
+control inputs that hold it there, or in a loop gets the one that holds other constants.
 
     x ··> Const ─ reshape(y)       ->       Const ─ reshape(y) <·· x
 """
@@ -22,7 +20,7 @@ from habana_tf.graph.view import Node, View
 
 
 def free(view: View, flow: Flow, placement: Placement) -> None:
-    """Moves the control inputs of all constants that can do without."""
+    """Moves the control inputs of all constants that do not need them."""
     held = [n for n in flow.order if n.op == "Const" and n.controls and n.name not in view.preserved]
     if not held:
         return

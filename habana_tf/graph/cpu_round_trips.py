@@ -1,12 +1,9 @@
-"""Lets HPU ops read past an Identity on the CPU that copies an HPU tensor there and back.
-
-What: an HPU op that reads an Identity on the CPU whose own input is on HPU reads that input instead.
+"""Removes copies to the CPU and back: HPU ops read past an Identity on the CPU whose input is on HPU.
 
 Why: a distribution strategy reads its metrics through an Identity on the worker's CPU and goes on computing on the
-device. Taken literally this cuts the step in two, for a copy of a few scalars there and back.
+device. Taken literally, this splits the step for a copy of a few scalars.
 
-Invariants: only Identity without control inputs, which moves a value and does nothing to it. Who else reads it goes on
-reading it.
+Invariants: only Identity nodes without control inputs, which only move a value. Other uses of them stay.
 
     HPU a ─ CPU Identity ─┬─ HPU b            HPU a ─┬─ HPU b
                           └─ CPU c      ->           └─ CPU Identity ─ CPU c
@@ -20,7 +17,7 @@ from habana_tf.graph.view import View
 
 
 def bypass(view: View, placement: Placement) -> None:
-    """Points candidates past copies on the CPU, and removes the copies nobody reads any more."""
+    """Points candidates past copies on the CPU, and removes copies without uses."""
     copies = {
         n
         for n in view.nodes

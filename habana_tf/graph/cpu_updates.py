@@ -1,15 +1,15 @@
-"""Moves ops on variables that HPU has no arithmetic for to the CPU, where they work on copies of the variables.
+"""Moves ops on variables for which HPU has no arithmetic to the CPU, where they work on copies of the variables.
 
-What: the op takes nameless variables of the CPU instead, which are given the values and read afterwards. What it
-assigns is given back by `variables.py`, as for an op that HPU computes.
+What: the op takes anonymous variables of the CPU, which are assigned the values before and read afterwards.
+`variables.py` assigns the results to the variables, as for an op that HPU computes.
 
-Why: the variables are on HPU, and an op must be where its variables are; but HPU has no arithmetic for its element
-type. Where it stands it is computed through TensorFlow's eager context (`kernels/plugin/variables.h`), which cannot see
-the variables of a TF1 session. In a function, whose variables are of that context, an op that updates them stays where
-it stands (`in_one_step`): its kernel locks them (`kernels/plugin/updated_variables.h`).
+Why: the variables are on HPU, and an op must be where its variables are, but HPU has no arithmetic for its element
+type. An op that stays is computed through TensorFlow's eager context (`kernels/plugin/variables.h`), which has no
+access to the variables of a TF1 session. In a function, whose variables belong to that context, an op that updates
+them stays (`in_one_step`): its kernel locks them (`kernels/plugin/updated_variables.h`).
 
-Invariants: a nameless variable belongs to one run of its node and goes with its last handle. It is made once its
-value is there, so that it is in the loop and the branch of the op.
+Invariants: an anonymous variable belongs to one run of its node and is freed with its last handle. It is made after its
+value, so that it is in the loop and the branch of the op.
 
     v ─ ResourceApplyPowerSign(v, m, g)     ->   value ─ AssignVariableOp ··> ResourceApplyPowerSign ··> ReadVariableOp
                                                           copy ┘                 copies ┘     └ g            copy ┘

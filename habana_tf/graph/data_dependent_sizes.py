@@ -1,14 +1,14 @@
-"""Finds sizes computed from floating-point or random numbers: clusters are cut where such a size fixes a shape.
+"""Finds sizes computed from floating-point or random numbers: clusters are split where such a size fixes a shape.
 
-A cluster computes shapes from shapes and constants, which are known when it is compiled. A size that is drawn or
-measured (where a random crop begins, how wide a random blur is) differs from step to step. Computed in the cluster that
-it shapes, it would make what it is computed from, a random seed say, part of the signature, and every step would
-compile a recipe. So there is a cut: the size arrives from an earlier launch, and there are as many recipes as sizes.
+A cluster computes shapes from shapes and constants, which are known when it is compiled. A random or measured size (the
+begin of a random crop, the width of a random blur) differs from step to step. Computed in the cluster that it shapes,
+it would make its own inputs, a random seed say, part of the signature, and every step would compile a recipe. Computed
+by an earlier launch, it needs one recipe per size.
 
     seed ── uniform ── cast ──┬── crop          launches: [uniform cast] [crop]
     images ───────────────────┘
 
-Integers that the host gives, and arithmetic on them, are left where they are.
+Integers from the host, and arithmetic on them, are left where they are.
 """
 
 from __future__ import annotations

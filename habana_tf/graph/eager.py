@@ -1,14 +1,13 @@
-"""Which ops ran on the CPU eagerly.
+"""Which eager ops ran on the CPU, and why, for the placement report.
 
-What: each op that ran eagerly is in a set with the device it ran on (`eager_kernels.py` puts it there). What was the
-CPU's work among them, and why, is found when somebody asks.
+What: the set of eager ops that ran, each with its device (`eager_kernels.py` adds them). The reasons are worked out
+when a report is made.
 
-Why so: TensorFlow moves an eager op that HPU does not have to the CPU by itself and tells nobody. One that a kernel
-stands in for on HPU (`stand_ins.py`) is run by the CPU's kernel, which native code counts. A callback on every op would
-tell, and take the fast way of dispatch from all of them.
+Why: TensorFlow moves an eager op that HPU lacks to the CPU without a message. Ops with a kernel that stands in on HPU
+(`stand_ins.py`) are counted by native code. A callback for every op would disable the fast path of dispatch.
 
-Invariants: each op is told once. An op has no element types here: of one that HPU has only this much is known, that it
-ran on the CPU too. Input pipelines, tables and variables are left out.
+Invariants: each op is listed once, without element types: an op that HPU has is only known to have run on the CPU too.
+Input pipelines, tables and variables are left out.
 """
 
 from __future__ import annotations

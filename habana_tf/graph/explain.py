@@ -1,8 +1,7 @@
-"""`explain()`: before training, which ops of a function or a model would fall to the CPU, and why.
+"""`explain()`: which ops of a function or a model would run on the CPU, and why, before training.
 
-What: traces the callable, lets TensorFlow place the graph and the graph pass find its clusters, as for a real run, and
-stops there: no op runs, nothing is compiled (see `rehearsal`). Functions that stay calls (Keras 2.15's LSTM and GRU)
-are looked at too.
+It traces the callable, and has TensorFlow place the graph and the graph pass find its clusters, as for a real run; no
+op runs and nothing is compiled (see `rehearsal`). Functions that stay calls (Keras 2.15's LSTM and GRU) are included.
 """
 
 from __future__ import annotations

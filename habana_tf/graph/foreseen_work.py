@@ -1,11 +1,11 @@
-"""Tells the compiler of work to come, before it is asked for.
+"""Starts the processes that help to compile before the first launch asks for a recipe.
 
-What: where a graph or a launch has many products, and the recipe cache has nothing of them, the processes that will
-help to compile them are started now (`compiler.codegen.objects.expect`).
+What: where a graph or a launch has many products, and the recipe cache has none of its recipes, the processes are
+started early (`compiler.codegen.objects.expect`).
 
-Why here: from before the pass to the first launch the graph is worked on on one core. That takes about as long as such
-a process takes to start, on another one. A warm start needs none of them, and starts none: before clusters have names
-that the cache can be asked for, it counts as cold if it was of no use so far.
+Why: from the start of the pass to the first launch one core is busy, for about as long as such a process takes to start
+on another one. A warm start needs no such processes: before clusters have names to look up in the cache, a process
+counts as cold if the cache had no hit so far.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 
 def announce_graph(graph_def: bytes) -> None:
-    """Starts what helps to compile a graph, unless the recipe cache may have its launches."""
+    """Starts compile processes for a graph, unless the recipe cache may have its launches."""
     if settings.HABANA_SIM_COMPILE.get() != "forbid" and not process_cache.is_warm():
         objects.expect(count(graph_def))
 
 
 def announce(launches: Iterable[LaunchNode]) -> None:
-    """Starts what helps to compile these, unless the recipe cache has them."""
+    """Starts compile processes for these launches, unless the recipe cache has them."""
     if settings.HABANA_SIM_COMPILE.get() == "forbid":
         return
     for launch in launches:

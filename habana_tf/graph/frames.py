@@ -1,15 +1,15 @@
 """Under which condition each node runs: in which loop, and on which branches.
 
-What: gives every node a class. Two nodes of one class run equally often: in the same loop, in the same iteration,
-under the same branches. Only such nodes may be in one cluster, since a launch runs all of its ops or none.
+What: every node gets a class. Nodes of one class run equally often: in the same loop and iteration, under the same
+branches. Only such nodes may share a cluster, since a launch runs all of its ops or none.
 
-Why: in a graph with lowered control flow a Switch sends its input to one side and *dead* to the other; a node with a
-dead input does not run and is dead itself, a Merge takes whichever input is alive. Enter and Exit open and close
-the frame of a loop.
+Why: in a graph with lowered control flow a Switch sends its input to one side and *dead* to the other. A node with a
+dead input does not run and is dead itself; a Merge takes the input that is alive. Enter and Exit open and close the
+frame of a loop.
 
-How: a node's condition is the set of its inputs' literals, (predicate, branch); a Switch adds one. A Merge of two sides
-that differ in nothing but the branch of one predicate drops it. Any other Merge has a condition of its own, named
-after it; a loop's Merge stands for "this iteration". An Exit has the condition under which its loop was entered.
+How: a node's condition is the union of its inputs' literals, (predicate, branch); a Switch adds one. A Merge of two
+sides that differ only in the branch of one predicate drops it. Any other Merge has a condition of its own, named after
+it; a loop's Merge stands for "this iteration". An Exit has the condition under which its loop was entered.
 
     p ─┬─Switch:1 ── a ──┐          a: {(p, 1)}    b: {(p, 0)}
        └─Switch:0 ── b ──┴ Merge    Merge: {}

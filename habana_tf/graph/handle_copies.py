@@ -1,16 +1,14 @@
-"""Lets nodes take a variable's handle from where it enters the graph, and not from an Identity that passes it on.
+"""Removes Identity nodes of variable handles: their users take the handle from where it enters the graph.
 
-What: an Identity of a handle is taken out. Who read it reads its source, and waits for what it waited for.
-
-Why: TensorFlow puts one before every argument of a function that it inlines, and has it wait for all that the call
-waited for. HPU has nothing to compute there, so it is in no cluster: a variable that was updated before the call (by a
-decay of weights, say) would have the step cut in two at that place.
+Why: TensorFlow adds one for every argument of a function that it inlines, with the control inputs of the call. HPU has
+nothing to compute there, so the Identity is in no cluster: a variable updated before the call (by a weight decay, say)
+would split the step at that place.
 
     update ··> Identity(v) ─ ReadVariableOp ─ mul      ->      v ─ ReadVariableOp ─ mul
                                                                update ··> ReadVariableOp
 
-Invariants: only copies of a handle that comes from outside the graph, so that no loop and no branch chooses it. What
-is fetched or keeps its name stays.
+Invariants: users get the control inputs of the copy. Only copies of a handle that comes from outside the graph, so that
+no loop or branch chooses it. Nodes that are fetched or keep their names stay.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ from habana_tf.graph.view import Node, View, behind
 
 
 def bypass(view: View) -> int:
-    """Takes the copies out; how many."""
+    """Removes the copies; returns how many."""
     named = view.preserved | view.fetched
     copies = [n for n in view.alive() if n.op == "Identity" and n.name not in named and _enters(n)]
     if not copies:

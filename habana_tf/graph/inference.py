@@ -1,11 +1,11 @@
-"""Shapes and values of tensors by TensorFlow's own inference, op by op, with what is known of their sources.
+"""Shape and value inference op by op, with what is known of each op's inputs.
 
-What: a scratch graph beside the one being rewritten. Each tensor that is asked for is built there once: as an op, as a
-constant where its value follows from known ones, or as a placeholder where nothing but a shape is known.
+What: a scratch graph beside the one being rewritten. Each tensor asked for is built there once: as an op, as a constant
+where its value follows from known ones, or as a placeholder where only a shape is known.
 
-Why: inference over a whole graph stops where control flow meets; a pass that knows which side is taken goes on there.
+Why: TensorFlow's inference over a whole graph stops at a Merge; a pass that knows which branch is taken can go on.
 
-Invariant: what is not known is None; nothing here guesses or fails.
+Invariant: an unknown is None; nothing is guessed, and nothing fails.
 """
 
 from __future__ import annotations

@@ -2,12 +2,11 @@
 
 What: a call on HPU of a function with `_XlaMustCompile` becomes the function's nodes, on HPU.
 
-Why: XLA knows no HPU: such a call fails when its kernel is made, and TensorFlow leaves it to XLA to look inside. Keras
-marks what TensorFlow's CPU kernels lack and HPU has (convolutions in groups); what the mark asks for, to be compiled,
-happens here anyway, and together with what stands around it.
+Why: XLA knows no HPU, so such a call fails when its kernel is made. Keras marks ops that TensorFlow's CPU kernels lack
+and HPU has (convolutions in groups); compilation, which the mark asks for, happens here anyway.
 
-Invariants: only a body of known ops without effect is taken; any other call merely loses its mark. Nodes inside wait
-for what the call waited for, and who waited for the call waits for all of them.
+Invariants: only bodies of known ops without effect are inlined; any other call just loses its mark. The nodes get the
+control inputs of the call, and control edges from the call come from all of them.
 
     x ─ PartitionedCall(conv) ─ relu       ->       x ─ conv ─ relu
 """

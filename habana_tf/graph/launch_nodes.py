@@ -1,15 +1,13 @@
 """Replaces each group of nodes by one `HpuLaunch` node.
 
-What: writes a group as a cluster (`tensorflow_clusters/writer.py`), puts one `HpuLaunch` node with that cluster as an
-attribute where the group was, and points whoever used a member to the node.
+What: a group is written as a cluster (`tensorflow_clusters/writer.py`), which is an attribute of the new node, because
+functions that a plugin adds to a graph are thrown away. Uses of the group's nodes become uses of the `HpuLaunch` node.
 
-Why an attribute: functions that a plugin adds to a graph are thrown away.
-
-Invariants: results and arguments of type int32 live in host memory, as everywhere on an accelerator in TensorFlow; so
-do arguments whose values fix a shape, because they are part of a launch's signature, and predicates that only decide.
-Small constants are copied into each cluster that uses them. The node waits for all its members and constants waited
-for, and who waited for a member waits for the node. Names come from the cluster's content, so the same computation
-has the same name in every process.
+Invariants: results and arguments of type int32 are in host memory, as everywhere on an accelerator in TensorFlow; so
+are arguments whose values fix a shape, because they belong to a launch's signature, and predicates used only by control
+flow. Small constants are copied into each cluster that uses them. The control inputs of the node are those of its
+members and constants; control edges from a member come from the node. Its name is a digest of the cluster's content,
+so the same computation has the same name in every process.
 
     arg ─ relu ─┬─ mul ─ retval                arg ─ HpuLaunch(relu, mul) ─ retval
      c ·········· mul                   ->      c ···┘
@@ -26,7 +24,7 @@ from habana_tf import settings
 from habana_tf.cluster.cluster import Arg
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import FORWARDING, argument_names, attr, output_names, output_types
-from habana_tf.graph.partition import Group
+from habana_tf.graph.partition import NodeGroup
 from habana_tf.graph.variable_handles import handle_key
 from habana_tf.graph.view import Node, Ref, View, reached, replaced
 from habana_tf.ir.dtypes import DType, from_tf
@@ -61,7 +59,7 @@ class Unreadable(Exception):
         self.nodes = nodes
 
 
-def encapsulate(view: View, flow: Flow, groups: list[Group]) -> list[LaunchNode]:
+def encapsulate(view: View, flow: Flow, groups: list[NodeGroup]) -> list[LaunchNode]:
     """Replaces every group; returns what is known of the nodes, in the order of the groups."""
     consumers = view.consumers()
     taken: Counter[str] = Counter()
@@ -108,7 +106,7 @@ class _Maker:
 
     view: View
     flow: Flow
-    group: Group
+    group: NodeGroup
     consumers: dict[Node, list[Node]]
     where: dict[Ref, Ref]
     made: dict[Node, Node]

@@ -1,9 +1,9 @@
-"""What is in the frame of a loop: its variables, and the nodes of its body, where HPU could run it as a whole.
+"""The frame of a loop: its variables, and the nodes of its body, where HPU could run it as a whole.
 
     Enter ── Merge ── Switch ── body ── NextIteration ── back to the Merge
                         └────── Exit
 
-A variable is what stands between an Enter and its Exit. What cannot be in a launch raises `Left`, with the reason.
+A loop variable is carried from an Enter to its Exit. A loop that cannot be in a launch raises `Left`, with the reason.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Left(Exception):
 
 
 @dataclass
-class Variable:
-    """What a loop is given at an Enter, or reads from a variable of the program's.
+class LoopVariable:
+    """A loop variable, or a variable of the program that the loop reads.
 
-    next: what an iteration leaves; None where it is the same in all of them.
+    next: its value for the next iteration; None where it is the same in all of them.
     """
 
     enter: Node
@@ -70,7 +70,7 @@ class LoopFrame:
         self.view, self.flow, self.placement, self.shapes = view, flow, placement, shapes
         self.condition = condition
         self.consumers = view.consumers()
-        self.variables: list[Variable] = []
+        self.variables: list[LoopVariable] = []
         self.at: dict[Ref, int] = {}
         """The number of the variable that a tensor in the frame is."""
         self.frame = nodes
@@ -93,7 +93,7 @@ class LoopFrame:
         for node in self.frame:
             if node.op == "Enter":
                 self.at[node, 0] = len(self.variables)
-                self.variables.append(Variable(node))
+                self.variables.append(LoopVariable(node))
         for node in self.frame:
             if node.op == "Merge":
                 enters = [n for n, _ in node.inputs if n.op == "Enter"]
@@ -133,7 +133,7 @@ class LoopFrame:
                 if source.op != "Enter" or self.variables[self.at[source, 0]].next is not None:
                     raise Left(Reason.LOOP_EFFECT)
                 self.at[node, 0] = len(self.variables)
-                self.variables.append(Variable(node))
+                self.variables.append(LoopVariable(node))
         self.body = [n for n in self.body if n.op != "ReadVariableOp"]
 
     def used(self) -> list[Node]:
@@ -162,10 +162,10 @@ class LoopFrame:
                 raise Left(Reason.LOOP_OP)
         return list(seen)
 
-    def check_shape(self, variable: Variable) -> None:
-        """What an iteration leaves must be of the shape of what it was given: a tensor may grow in a loop.
+    def check_shape(self, variable: LoopVariable) -> None:
+        """Checks that a variable keeps its shape: a tensor may grow in a loop.
 
-        Of what is computed from the elements of lists TensorFlow knows no shape; these have one (`loop_lists.py`).
+        TensorFlow knows no shape of values computed from the elements of lists; these have one (`loop_lists.py`).
         """
         assert variable.next is not None
         first = self.shapes.get(variable.given)
@@ -206,7 +206,7 @@ class LoopFrame:
 
 
 def _pure(node: Node) -> bool:
-    """Whether a node that nobody reads may go."""
+    """Whether an unused node may be removed."""
     from habana_tf.graph.ops import facts
 
     known = facts(node.op)

@@ -1,7 +1,7 @@
-"""The lists that a loop carries: what its body does with each, and the tensors that stand for them.
+"""The tensor lists that a loop carries, by how its body uses them, and the tensors that replace them.
 
 same    it is only read
-push    every iteration adds one element at the end of what begins empty
+push    every iteration adds one element at the end of an empty list
 pop     every iteration takes the last element
 set     every iteration writes one element, and none is read
 list    elements are read and written
@@ -100,7 +100,7 @@ class Lists:
         return self._element[k]
 
     def tensor(self, view: View, k: int, given: Ref) -> Ref | None:
-        """The tensor that a list is when the loop begins; None where it has no elements then, or nobody reads it."""
+        """The tensor that a list is when the loop begins; None where it has no elements then, or is never read."""
         if self._kinds.get(k, "set") in ("push", "set"):
             return None
         origin = self._given[k]
@@ -138,7 +138,7 @@ class Lists:
         return node, 0
 
     def sweep(self, view: View, given: list[Node]) -> None:
-        """Removes what made lists that nobody reads any more."""
+        """Removes the nodes that made lists without uses."""
         consumers = view.consumers()
         stack = list(given)
         while stack:

@@ -1,13 +1,13 @@
 """Adds the control edges that keep updates of variables in loops in the order of the iterations.
 
-What: an update that is split into a read, a computation and an assignment (`variables.py`) is not one step any more.
-In a loop the read waits until its iteration has begun in every loop variable, and no loop variable goes on to the next
+What: an update that is split into a read, a computation and an assignment (`variables.py`) is no longer atomic. In a
+loop the read waits until its iteration has begun in every loop variable, and no loop variable goes on to the next
 iteration before the assignment.
 
-Why: TensorFlow runs iterations side by side as far as their data allow. A read that waits for nothing but the handle,
-which is the same in every iteration, would run before the assignment of the iteration before: updates were lost.
+Why: TensorFlow runs iterations in parallel as far as data dependences allow. A read that waits only for the handle,
+which is the same in every iteration, would run before the assignment of the previous one, and lose its update.
 
-Invariants: control edges stay within a frame. In nested loops the handle enters the inner loop only once the outer
+Invariants: control edges stay within a frame. In nested loops the handle enters the inner loop only after the outer
 iteration has begun. An update on a branch whose end no loop variable waits for stays one op.
 """
 

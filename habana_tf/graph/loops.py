@@ -1,19 +1,18 @@
-"""Turns loops into nodes: a loop whose body HPU takes as a whole becomes one `HpuLoop`, which is part of a cluster.
+"""Turns loops into nodes: a loop whose whole body HPU takes becomes one `HpuLoop`, which is part of a cluster.
 
-What: the frame of a loop (Enter, Merge, Switch, NextIteration, Exit) goes, with all that is in it, and a node stands
-for it that has the loop as an attribute (`tensorflow_clusters/loop_form.py`). A list that the loop carries becomes a
-tensor with an axis for its elements, also outside where it is made of a tensor or stacked to one. What else wants the
-list gets it back.
+What: the frame of a loop (Enter, Merge, Switch, NextIteration, Exit) and all nodes in it become a node that has the
+loop as an attribute (`tensorflow_clusters/loop_form.py`). A list that the loop carries becomes a tensor with an axis for its
+elements, also outside the loop where it is made of a tensor or stacked to one. For other uses the list is made again.
 
     FromTensor(x) ── Enter ─ ... GetItem(i) ...
                                                            x ── HpuLoop ── y
     Reserve(n) ── Enter ─ ... SetItem(i) ... ─ Exit ── Stack = y
 
-Why: an iteration by TensorFlow's executor costs two hundred microseconds, most of them for the list ops and the launch;
-in a recipe it costs what its kernels cost.
+Why: an iteration by TensorFlow's executor costs two hundred microseconds, mostly for list ops and the launch; in a
+recipe it costs no more than its kernels.
 
-Invariants: how often the body runs follows from integers that are known before it begins; the body has no effects and
-no branches; what an iteration leaves to the next one keeps its shape. Every other loop stays, with a reason.
+Invariants: the number of iterations follows from integers known before the loop; the body has no effects and no
+branches; values carried to the next iteration keep their shape. Every other loop stays, with a reason.
 """
 
 from __future__ import annotations
@@ -170,14 +169,14 @@ class _Loop(LoopChecks):
         return node
 
     def _outside(self) -> tuple[int, int]:
-        """The class of what stands for the loop."""
+        """The class of the node that replaces the loop."""
         for variable in self.variables:
             if variable.exit is not None:
                 return self.flow.classes[variable.exit]
         raise Left(Reason.LOOP_EFFECT)
 
     def _behind(self, k: int, made: Ref, lists: Lists) -> None:
-        """Gives a result to those who used the Exit of the variable."""
+        """Replaces the Exit of a variable by a result."""
         exit_ = self.variables[k].exit
         assert exit_ is not None
         if self.variables[k].type == VARIANT:
@@ -234,7 +233,7 @@ class _Loop(LoopChecks):
 
 
 def _name(condition: Node) -> str:
-    """The name of what stands for a loop."""
+    """The name of the node that replaces a loop."""
     return f"{condition.name}/loop"
 
 

@@ -1,4 +1,4 @@
-"""What the passes ask of a node: what TensorFlow says of its op (`opdefs.py`), and where it is placed."""
+"""Facts about a node that the passes use: its op's definition (`opdefs.py`), and where it is placed."""
 
 from __future__ import annotations
 
@@ -113,11 +113,11 @@ def has_kernel(node: Node, device: str) -> bool:
     return _has_kernel(node.op, device, tuple(map(_value, (facts.attr(node.proto, name) for name in asked))))
 
 
-Value = tuple[bytes, tuple[int, ...]]
+KernelAttr = tuple[bytes, tuple[int, ...]]
 """Of an attribute, what kernels tell apart: its text, its element types."""
 
 
-def _value(attr: Any) -> Value:
+def _value(attr: Any) -> KernelAttr:
     return attr.s, tuple(attr.list.type) or (attr.type,)
 
 
@@ -128,7 +128,7 @@ def _asked(op: str, device: str) -> tuple[str, ...]:
 
 
 @opdefs.remembered
-def _has_kernel(op: str, device: str, values: tuple[Value, ...]) -> bool:
+def _has_kernel(op: str, device: str, values: tuple[KernelAttr, ...]) -> bool:
     """A graph asks for the same few combinations again and again."""
     value = dict(zip(_asked(op, device), values, strict=True))
     return any(

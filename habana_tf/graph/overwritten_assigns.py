@@ -1,13 +1,13 @@
-"""Drops assignments that nobody sees: the same step assigns the variable again before anyone looks.
+"""Drops assignments that the same step overwrites before any read of the variable.
 
     v ─ AssignVariableOp(v, a) ··> AssignVariableOp(v, b)      ->      v ─ AssignVariableOp(v, b)
 
-Why: for an embedding Keras' Adam changes all of a moment, and then some of its rows. Both were assigned, so that the
-launch had the first value among its results, as large as the table, and the moment could not be updated where it is.
+Why: for an embedding, Keras' Adam updates a whole moment and then some of its rows. With both assignments, the launch
+had the first value among its results, as large as the table, and the moment could not be updated in place.
 
-Invariants: of all that takes the variable, reads come before the dropped assignment, and other assignments of it are
-the only ones behind. Loops and branches are left alone, and so are graphs that run Python or follow a handle nobody
-can tell. Who waited for the assignment waits for its value, and for what it waited for.
+Invariants: all reads of the variable come before the dropped assignment, and only other assignments of it come behind.
+Loops and branches are left alone, and so are graphs that run Python or have a handle of unknown origin. Nodes that
+waited for the assignment wait for its value and for its control inputs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from __future__ import annotations
 from habana_tf.graph.frames import ROOT, Flow
 from habana_tf.graph.ops import RESOURCE, input_types
 from habana_tf.graph.updates_in_place import vanish, waits_for
-from habana_tf.graph.variable_handles import PASSED_ON, Key, handle_key
+from habana_tf.graph.variable_handles import PASSED_ON, VariableKey, handle_key
 from habana_tf.graph.variables import ASKS, PYTHON
 from habana_tf.graph.view import Node, View, reached
 
 
 def drop(view: View, flow: Flow) -> int:
-    """Does so; gives how many."""
-    assigns: dict[Key | None, list[Node]] = {}
+    """Drops them; returns how many."""
+    assigns: dict[VariableKey | None, list[Node]] = {}
     for node in view.alive():
         if node.op in PYTHON:
             return 0
@@ -48,9 +48,9 @@ def drop(view: View, flow: Flow) -> int:
     return len(dropped)
 
 
-def _takers(view: View) -> dict[Key | None, list[Node]] | None:
-    """For every variable who takes it, but for a question; None if something takes one that cannot be told."""
-    out: dict[Key | None, list[Node]] = {}
+def _takers(view: View) -> dict[VariableKey | None, list[Node]] | None:
+    """For every variable the nodes that read or write it; None if a node takes a handle of unknown origin."""
+    out: dict[VariableKey | None, list[Node]] = {}
     for node in view.alive():
         if node.op in PASSED_ON or node.op in ASKS or node.virtual:  # which takes values, not handles
             continue

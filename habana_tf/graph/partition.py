@@ -1,24 +1,23 @@
-"""Groups the nodes that HPU takes (candidates) into clusters: which of them are launched together.
+"""Groups the nodes that HPU takes (candidates) into clusters, each of which becomes one `HpuLaunch`.
 
-What: groups of candidates, each to become one `HpuLaunch`: as few as the graph allows, connected or not, since one
-launch costs less than two. Groups hold one class of nodes (`frames.py`) of one device.
+What: as few groups as the graph allows, connected or not, since one launch costs less than two. A group holds nodes of
+one class (`frames.py`) and one device.
 
-How: a launch must never wait for itself, so no path may leave a group and come back. Every node gets a level: how many
-times a path to it can have left a group, or have gone over a size that data decide (`data_dependent_sizes.py`).
-Candidates of one class and level are a group; a path that leaves it arrives at a higher level and cannot come back. The
-number of levels is also the least number of groups: a path that alternates k times needs k of them. Levels are counted
-from the end of the graph, so a group that exists only because the host needs a value early holds no more than what that
-value depends on. Linear in the size of the graph.
+How: a launch must not wait for itself, so no path may leave a group and come back. Every node gets a level: the number
+of times a path to it can have left a group, or passed a size that data decide (`data_dependent_sizes.py`). Candidates
+of one class and level are a group; a path that leaves it arrives at a higher level. The number of levels is also the
+least number of groups, because a path that alternates k times needs k of them. Levels are counted from the end of the
+graph, so a group that exists only because the host needs a value early holds no more than that value depends on. Linear
+in the size of the graph.
 
     conv ─ relu ─ PyFunc ─ mul             conv ─ bias ─┐
     conv(0) relu(0)        mul(1)          shape ───────┴ reshape      all one group, `sum(other)` too
 
-Then what is not worth a launch is taken out again, and the levels are counted anew, which may join others: parts of
-nothing but views and arithmetic on int32, which is the host's anyway; groups of a few small integers or
-predicates that come from the host and go to it (they are moved to the CPU); Identity and NoOp nodes at the rim of a
-group.
+Then nodes that are not worth a launch are taken out, and the levels are counted again, which may join other groups:
+connected parts of nothing but views and arithmetic on int32; groups of a few small integers or predicates that come
+from the host and go to it (moved to the CPU); Identity and NoOp nodes at the boundary of a group.
 
-Invariants: deterministic, the order within a group is topological, groups are in an order in which they can run.
+Invariants: deterministic; nodes are in topological order within a group, and groups in an order in which they can run.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from habana_tf.graph.products import is_product
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.view import Node, View
 
-Key = tuple[str, Class]
+GroupKey = tuple[str, Class]
 
 _INT64 = 9
 _LIGHT = STRUCTURAL | frozenset({
@@ -56,7 +55,7 @@ SMALL_GROUP = 16
 
 
 @dataclass
-class Group:
+class NodeGroup:
     """Nodes to be launched together, in topological order."""
 
     device: str
@@ -64,24 +63,24 @@ class Group:
     nodes: list[Node] = field(default_factory=list)
 
 
-def grow(view: View, flow: Flow, placement: Placement) -> list[Group]:
+def grow(view: View, flow: Flow, placement: Placement) -> list[NodeGroup]:
     """The groups worth a launch. Moves small work for the host to the CPU."""
     with connected(view):
         order = view.topological()
         consumers = view.consumers()
         exits = view.exits(consumers)
     cuts = decided_by_data(order)
-    members: dict[Node, Key] = {}
+    members: dict[Node, GroupKey] = {}
     for node in order:
         if placement.takes(node) or _junction(node, flow, view):
             members[node] = (node.device, flow.classes[node])
     while True:
         levels = _levels(order, consumers, exits, members, cuts)
-        groups: dict[tuple[int, Key], Group] = {}
+        groups: dict[tuple[int, GroupKey], NodeGroup] = {}
         for node in order:
             if node in members:
                 key = (levels[node], members[node])
-                groups.setdefault(key, Group(*members[node])).nodes.append(node)
+                groups.setdefault(key, NodeGroup(*members[node])).nodes.append(node)
         out: list[Node] = []
         for group in groups.values():
             out.extend(_leave(group, consumers, placement))
@@ -100,7 +99,7 @@ def _levels(
     order: list[Node],
     consumers: dict[Node, list[Node]],
     exits: dict[Node, list[Node]],
-    members: dict[Node, Key],
+    members: dict[Node, GroupKey],
     cuts: set[tuple[Node, Node]],
 ) -> dict[Node, int]:
     """The level of every node, counted from the end: 0 is last, and -1, -2, ... are before it.
@@ -122,7 +121,7 @@ def _levels(
     return levels
 
 
-def _leave(group: Group, consumers: dict[Node, list[Node]], placement: Placement) -> list[Node]:
+def _leave(group: NodeGroup, consumers: dict[Node, list[Node]], placement: Placement) -> list[Node]:
     """The nodes of a group that shall not be in one."""
     inside = set(group.nodes)
     if not any(n.virtual for n in group.nodes) and _for_the_host(group, inside, consumers):
@@ -148,7 +147,7 @@ def _leave(group: Group, consumers: dict[Node, list[Node]], placement: Placement
         inward = any(c in inside for c in consumers[node])
         if node.op == "NoOp":
             rim = not inward or not any(c in inside for c in node.controls)
-        else:  # a copy that nobody inside needs: a launch gains nothing by it, and might wait for what it waits for
+        else:  # a copy without users inside would only make the launch wait for the control inputs of the copy
             foreign = any(c not in inside for c in node.controls)
             made_here = node.inputs[0][0] in inside
             rim = (not inward and (foreign or not made_here)) or (outward and foreign)
@@ -170,7 +169,7 @@ def _cheap(node: Node) -> bool:
 
 
 def _parts(nodes: list[Node]) -> list[list[Node]]:
-    """Nodes by what they are connected with through data, in order."""
+    """The components of nodes that are connected by data, in order."""
     parent = {n: n for n in nodes}
 
     def root(node: Node) -> Node:
@@ -193,8 +192,8 @@ def _refuse(node: Node, placement: Placement, reason: Reason) -> None:
         placement.refuse(node, reason)
 
 
-def _for_the_host(group: Group, inside: set[Node], consumers: dict[Node, list[Node]]) -> bool:
-    """Whether a group makes a few integers or predicates, out of what the host has, for nobody but the host.
+def _for_the_host(group: NodeGroup, inside: set[Node], consumers: dict[Node, list[Node]]) -> bool:
+    """Whether a group computes a few integers or predicates from values on the host, for uses on the host only.
 
     Loops are left as they are: one that spans two devices pays for it in every iteration.
     """

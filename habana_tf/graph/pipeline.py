@@ -1,7 +1,7 @@
-"""The graph pass: one visible list of phases, from TensorFlow's placed graph to `HpuLaunch` nodes.
+"""The graph pass: the list of phases that lead from TensorFlow's placed graph to `HpuLaunch` nodes.
 
-TensorFlow's Grappler calls `optimize` for every function, after placement and after its own optimizers, and twice. A
-graph that has such nodes already is only checked for nodes without a kernel; `None` means that nothing was to be done.
+TensorFlow's Grappler calls `optimize` twice for every function, after placement and after its own optimizers. In a
+graph that already has `HpuLaunch` nodes, only nodes without a kernel are moved. None means that the graph is unchanged.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Work:
     opened: int = 0
     loops: int = 0
     conversion: bf16.Conversion | None = None
-    groups: list[partition.Group] = field(default_factory=list)
+    groups: list[partition.NodeGroup] = field(default_factory=list)
     launches: list[launch_nodes.LaunchNode] = field(default_factory=list)
 
 
@@ -120,20 +120,20 @@ def _launches(work: Work) -> None:
 
 
 PHASES: tuple[tuple[str, Callable[[Work], None]], ...] = (
-    ("conds", _conds),  # before all that would have to look at what never runs
-    ("placement", _place),  # next: every later phase asks what HPU takes
-    ("lists", _lists),  # before all that asks which loop a node is in
-    ("bf16", _bf16),  # before all that moves or merges work: the casts it adds are work too
-    ("selects", _selects),  # before variables: it takes reads and assigns out of branches
-    ("variables", _variables),  # before clusters: an update in the graph would be in the way of a cluster
-    ("loops", _loops),  # behind all that changes what a body is made of
+    ("conds", _conds),  # first: later phases need not look at branches that never run
+    ("placement", _place),  # every later phase asks which nodes HPU takes
+    ("lists", _lists),  # before the phases that ask which loop a node is in
+    ("bf16", _bf16),  # before the phases that move or merge nodes: it adds casts
+    ("selects", _selects),  # before variables: it takes reads and assignments out of branches
+    ("variables", _variables),  # before clusters: an update in the graph would split a cluster
+    ("loops", _loops),  # after the phases that change the bodies of loops
     ("clusters", _clusters),
     ("launches", _launches),
 )
 
 
 class _Watch(threading.local):
-    """Who looks at the graphs of this thread."""
+    """The observer of the graphs of this thread (see `watched`)."""
 
     see: Callable[[report.GraphRecord, View, Shapes], None] | None = None
 
@@ -143,9 +143,9 @@ _watch = _Watch()
 
 @contextmanager
 def watched(see: Callable[[report.GraphRecord, View, Shapes], None]) -> Iterator[None]:
-    """Within it, what the pass does to graphs of this thread is told to `see`, and is in no report or log.
+    """Hands what the pass does to graphs of this thread to `see`, and leaves it out of reports and logs.
 
-    see: gets the record, the graph as the pass left it, and the shapes of what was in it before.
+    see: gets the record, the graph after the pass, and the shapes of the graph before it.
     """
     _watch.see = see
     try:
@@ -160,7 +160,7 @@ def optimize(graph_def: bytes, item: Any) -> bytes | None:
     item: TensorFlow's Grappler item (`nodes_to_preserve()`, `fetch_nodes()`, `output_properties(node)`).
     """
     collecting = gc.isenabled()
-    gc.disable()  # a graph is tens of thousands of objects without a cycle among them: collecting took half the time
+    gc.disable()  # tens of thousands of objects without a cycle: collection took half of the time
     try:
         return _optimize(graph_def, item)
     except CycleError as why:

@@ -1,20 +1,17 @@
-"""Which nodes HPU takes into clusters, and for every other node why not.
+"""Decides which nodes HPU takes into clusters, and for every other node why not.
 
 What: a node is a candidate when TensorFlow's placer put it on HPU and the op table has a row with its element types.
-`TF_PLACE_ON_CPU` moves nodes to the CPU. As the last safety net an HPU node without any kernel for HPU is moved to
-the CPU too: TensorFlow's own optimizers make ops after placement, and such a node would fail the whole graph.
+`TF_PLACE_ON_CPU` moves nodes to the CPU. An HPU node without any kernel for HPU is moved there too: TensorFlow's
+optimizers create ops after placement, and such a node would fail the whole graph. So is a node that only has a kernel
+that stands in for one of HPU's (`stand_ins.py`).
 
-Why here: the table is the one place that knows what HPU can run; later phases ask `Placement.takes(node)` only.
-
-An HPU node by a kernel that only stands in (`stand_ins.py`) is moved to the CPU, where that kernel would run it.
-
-Invariants: the program's word holds. A node on the CPU stays there, whoever put it there. A node that takes a resource
-is never moved, since it must stay where its variable is; but for those whose resource can only be on the CPU.
+Invariants: a node on the CPU stays there, also if the program put it there. A node that takes a resource is never
+moved, since it must be where its variable is; except nodes with resources that exist on the CPU only.
 
     HPU: MatMul float    -> candidate            CPU: MatMul float   -> PLACED_ON_CPU
     HPU: MatMul complex  -> DTYPE                HPU: Square, no row -> moved to the CPU, CORE_REWRITE
-    HPU: Unique          -> stays, since TensorFlow has a kernel of the host's for it under every device: NO_ROW,
-                            and counted as the CPU's (`of_the_host`)
+    HPU: Unique          -> stays, since TensorFlow has a host kernel for every device: NO_ROW, and counted as the
+                            CPU's (`of_the_host`)
 """
 
 from __future__ import annotations
@@ -53,14 +50,14 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall", 
 _VARIABLE_IO = frozenset({"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp",
                           "DestroyResourceOp", "_VarHandlesOp", "DisableCopyOnRead"})  # fmt: skip
 _NEUTRAL = _BOUNDARY | _VARIABLE_IO | {"NoOp", "Const"}
-"""Never a candidate and never counted: the rim of a graph, what stands between variables and a launch, and what a
-launch takes along where it needs it."""
+"""Never a candidate and never counted: the boundary of a graph, accesses to variables, and constants, which a launch
+copies."""
 
 _BOOKKEEPING = STRUCTURAL | {"IdentityN", "_EagerConst", "Assert", "Shape", "ShapeN", "Size", "Rank", "Reshape",
                              "ExpandDims", "Squeeze", "EnsureShape", "PlaceholderWithDefault"}  # fmt: skip
-"""Compute nothing from what tensors hold, wherever they run."""
+"""Ops that compute nothing from the elements of tensors."""
 _NOT_HAD = (Reason.NO_ROW, Reason.DTYPE, Reason.STRING)
-"""Reasons that mean: HPU cannot."""
+"""Reasons that say that HPU cannot run a node."""
 
 
 @dataclass
@@ -230,11 +227,11 @@ def _movable(node: Node) -> bool:
 
 
 def _belongs_to_the_cpu(node: Node) -> bool:
-    """Whether HPU has no more than a place for a node that the program put there.
+    """Whether HPU has only a kernel that stands in for a node on it, or the node has a variable by reference.
 
-    That is: nothing but a kernel that stands in; or a variable by reference. All that share such a state (an array, an
-    iterator, a variable) are of this kind, in every graph of a session, and move together. Variants stay where they
-    are, since few kinds can be copied from one device to another; their kernels find them in host memory.
+    All nodes that share such a state (an array, an iterator, a variable) are of this kind, in every graph of a session,
+    and move together. Variants stay where they are, since few kinds can be copied between devices; their kernels find
+    them in host memory.
     """
     if node.op in CONTROL_FLOW or node.op in STRUCTURAL or node.op in _CALLS or node.op in _BOUNDARY:
         return False
@@ -266,7 +263,7 @@ def of_the_host(node: Node, reason: Reason) -> bool:
 
 
 def computes(op: str) -> bool:
-    """Whether an op works on what tensors hold."""
+    """Whether an op computes from the elements of tensors."""
     return op not in _NEUTRAL | _BOOKKEEPING | CONTROL_FLOW | _CALLS
 
 

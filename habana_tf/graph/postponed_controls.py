@@ -1,8 +1,8 @@
-"""Control edges taken from nodes without a visible effect, kept until nodes behind them get them.
+"""Control edges taken off nodes without an effect, until nodes with an effect behind them get them.
 
-A node whose effect cannot be seen need not wait for an update by control. Which updates it would have waited for is
-kept here (what it *owes*), and the first node behind it that can be seen waits for them in its place (it *pays*). So
-every path from an update to a visible node remains a path.
+A node without an effect need not wait for an update by control, so its control edge is dropped. Which updates it would
+have waited for is kept here (its *pending* controls); the first node behind it with an effect waits for them instead.
+So every path from an update to a node with an effect remains a path.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ JUNCTION_FROM = 4
 """From so many assignments on, a waiting node waits for one NoOp that waits for them."""
 
 
-class Debts:
-    """Who still has to wait for whom: masks over the nodes whose control edges were dropped."""
+class PendingControls:
+    """of: per node, a mask of the nodes that it does not wait for any more and nodes behind it have to."""
 
     def __init__(self, view: View, flow: Flow) -> None:
         self.view, self.flow = view, flow
@@ -30,19 +30,19 @@ class Debts:
             self._nodes.append(node)
         return self._bits[node]
 
-    def pay(self, node: Node, owed: int) -> None:
-        """Makes a node wait for everything in `owed`."""
-        owed &= ~self._bits.get(node, 0)
-        if not owed:
+    def attach(self, node: Node, pending: int) -> None:
+        """Makes a node wait for all nodes of a mask."""
+        pending &= ~self._bits.get(node, 0)
+        if not pending:
             return
-        waits = [n for k, n in enumerate(self._nodes) if owed >> k & 1]
+        waits = [n for k, n in enumerate(self._nodes) if pending >> k & 1]
         if len(waits) < JUNCTION_FROM or any(self.flow.classes[n] != ROOT for n in waits):
             for source in waits:
                 node.add_control(source)
             return
-        if owed not in self._junctions:
+        if pending not in self._junctions:
             junction = self.view.add(f"{waits[-1].name}/and_before", "NoOp", waits[-1].device)
             junction.controls = waits
             self.flow.classes[junction] = ROOT
-            self._junctions[owed] = junction
-        node.add_control(self._junctions[owed])
+            self._junctions[pending] = junction
+        node.add_control(self._junctions[pending])

@@ -1,4 +1,4 @@
-"""Which ops are sums of products: what the card's MME does, and what takes a compiler its time."""
+"""Which ops are sums of products: work of the card's MME, and the ops that take longest to compile."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The graph pass rehearsed: what it would do to a function, without a run.
+"""Runs the graph pass on a function without running the function.
 
-What: TensorFlow places and optimizes the function's graph and our pass finds its clusters, as for a real run, and
-there it ends: no op runs, nothing is compiled.
+What: TensorFlow places and optimizes the function's graph and the graph pass finds its clusters, as for a real run; no
+op runs and nothing is compiled.
 
-How: a session that makes a callable and never calls it has TensorFlow do all that. Handles of variables become
-`VarHandleOp` nodes of the same type and shape, because the pass reads both from where a handle enters the graph; other
-inputs are fed. What the pass does is told to us instead of the placement report.
+How: a session makes a callable and never calls it. Handles of variables become `VarHandleOp` nodes of the same type and
+shape, because the pass reads both from where a handle enters the graph; other inputs are fed. The record of the pass
+goes to the caller instead of the placement report.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What the graph pass did, for people and as JSON.
+"""The record of what the graph pass did, for people and as JSON.
 
-One record per graph: how many of its nodes run on HPU, its clusters, and which ops stay on the CPU and why. One log
-line says it when the graph is optimized; `placement_report()` gives all graphs of the process.
+One record per graph: how many of its nodes run on HPU, its clusters, and which ops stay on the CPU and why. It is
+logged in one line; `placement_report()` gives the records of all graphs of the process.
 """
 
 from __future__ import annotations

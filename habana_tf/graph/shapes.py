@@ -1,8 +1,8 @@
-"""Static shapes, asked for only where a rewrite depends on one.
+"""Static shapes, computed only where a rewrite depends on one.
 
-TensorFlow's own inference answers (`item.output_properties`), in which an unknown extent is a negative number that is
-the same wherever it is the same extent. It does not see through the handle of a variable, so the shape of a variable
-is read from where the handle enters the graph.
+TensorFlow's inference gives them (`item.output_properties`): an unknown extent is a negative number, the same one for
+equal extents. It does not see through variable handles, so a variable's shape is read from where its handle enters the
+graph.
 """
 
 from __future__ import annotations

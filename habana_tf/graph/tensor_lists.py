@@ -1,16 +1,16 @@
 """Keeps each list of tensors on one device, so that a loop does not copy it in every iteration.
 
-What: 1. The gradient of a loop that reads an element of a list adds two lists, one of which holds nothing but the
-gradient of that element. TensorFlow has AddN on lists for the CPU only. It becomes a read, a sum and a write of the
-one element, all of which run on HPU. 2. A list whose elements have a type that TensorFlow's list kernels for any device
-do not take (bool, mostly: the masks of recurrent layers) lives on the CPU as a whole, with the loop's own nodes that
-carry it. Its elements cross, one by one.
+What: 1. The gradient of a loop that reads an element of a list adds two lists, one of which holds only the gradient of
+that element. TensorFlow has AddN on lists for the CPU only. It becomes a read, a sum and a write of the one element,
+all of which run on HPU. 2. A list of an element type that TensorFlow's list kernels for any device lack (bool, mostly:
+masks of recurrent layers) is moved to the CPU as a whole, with the loop's own nodes that carry it. Its elements are
+copied one by one.
 
-Why: an op on the CPU in a loop whose list is on HPU makes TensorFlow copy the whole list there and back in each
+Why: for an op on the CPU in a loop whose list is on HPU, TensorFlow copies the whole list there and back in each
 iteration: the time of a step grew with the square of the sequence.
 
 Invariants: an element that was never written counts as zeros, as in AddN (TensorFlow must know its shape from the list
-or from another element). A list that enters or leaves a function crosses there, once.
+or from another element). A list that enters or leaves a function is copied there, once.
 
     AddN(sum, SetItem(Reserve(n), i, g))      ->      SetItem(sum, i, GetItem(sum, i) + g)
 """

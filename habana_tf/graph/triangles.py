@@ -1,14 +1,14 @@
-"""Computes large triangles instead of storing them.
+"""Replaces large constants that are triangles of a matrix by comparisons of positions.
 
-What: a large constant that is a triangle of a matrix (the mask of causal attention, as TensorFlow's constant folding
-leaves it) becomes a comparison of a column of positions with a row of them.
+What: the mask of causal attention, as TensorFlow's constant folding leaves it, becomes a comparison of a column of
+positions with a row of them.
 
-Why: a byte for each pair of positions grows by the square of the sequence, too large to be taken into a cluster, and
-every reader would load it; the comparison is made where it is read.
+Why: one byte per pair of positions grows with the square of the sequence; such a constant is too large for a cluster,
+and every user would load it. The comparison is computed where it is used.
 
     Const [1,1,2048,2048] bool      ->      Const [1,1,2048,1] ─ Greater ─ Const [1,1,1,2048]
 
-Invariants: the node keeps its name, shape and type. Its positions wait for what the constant waited for.
+Invariants: the node keeps its name, shape and type; its positions get the control inputs of the constant.
 """
 
 from __future__ import annotations

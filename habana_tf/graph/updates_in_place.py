@@ -1,25 +1,23 @@
-"""Hands a launch the variables that it updates, in the place of their values: it writes the new ones over the old.
+"""Passes variables that a launch updates by handle, so that the new values are written over the old ones.
 
-What: a variable that one launch reads and updates becomes an input of that launch, by its handle. The read before it
-and the assignment behind it go. The pair (input of the cluster, its output) stands in the node's attribute `updates`.
+What: a variable that one launch reads and updates becomes an input of that launch by its handle; the read before it and
+the assignment behind it go. The pair (input of the cluster, its output) is in the node's attribute `updates`.
 
     v ─┬─ ReadVariableOp ─ HpuLaunch ─┐
        └────────────────── AssignVariableOp          ->      v ─ HpuLaunch(updates: 0 -> 0)
 
-Why: what an optimizer keeps is read and written once a step. In new memory each time, a step touches twice as much of
-it, and two steps' values are in memory at once.
+Why: the state of an optimizer is read and written once a step. With new memory for each new value a step touches twice
+as much memory, and two steps' values exist at once. Also, an update by one op must stay one step: between a read and an
+assignment in the graph the updates of other threads would be lost. So a launch is passed the variable also where other
+nodes use the value that was read; the read stays for them, and the launch updates the value at the time it runs.
 
-Also because an update by an op that is one step in TensorFlow has to stay one: between a read and an assignment in the
-graph the updates of other threads would be lost. So a launch is given the variable, too, where others take the value
-that was read; the read stays for them, and the launch updates what the variable has when it runs.
-
-Invariants: others in the graph only read the variable, so there is no order to keep but that of the assignment: what
-it waited for the launch waits for, unless that is behind the launch, and who waited for it waits for the launch. In a
-loop that is the next iteration. Read, launch and assignment run under one condition. Who holds a variable's old value
-keeps it: the launch makes a copy then (kernels/plugin/updated_variables.cc). Variables of sizes that are not known and
-in sessions (where one may have no value yet, which TensorFlow would not say as well) stay as they are, as do those
-whose elements an update moves. In a graph that calls Python, which may update a variable between its read and its
-assignment, only updates by one op are handed over: such an op takes what the variable has when it runs.
+Invariants: other nodes only read the variable, so only the assignment's order matters: the launch waits for its control
+inputs, unless those are behind the launch, and nodes that waited for the assignment wait for the launch (in a loop, the
+next iteration). Read, launch and assignment run under one condition. A reader that holds the old value keeps it: the
+launch then makes a copy (kernels/plugin/updated_variables.cc). Excluded are variables of unknown size, those of
+sessions (where one may be uninitialized, which TensorFlow would not report in the same way) and updates that move
+elements. In a graph that calls Python, which may update a variable between its read and its assignment, only updates
+by one op are passed by handle: such an op takes the variable's value at the time it runs.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from habana_tf import settings
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.ops import RESOURCE, output_types
 from habana_tf.graph.shapes import Shapes
-from habana_tf.graph.variable_handles import PASSED_ON, Key, handle_key
+from habana_tf.graph.variable_handles import PASSED_ON, VariableKey, handle_key
 from habana_tf.graph.variables import ASKS, PYTHON
 from habana_tf.graph.view import Node, Ref, View, reached
 from habana_tf.lowering.table import lookup
@@ -41,11 +39,11 @@ _MOVES = frozenset({
     "ConcatV2", "Gather", "GatherNd", "GatherV2", "MirrorPad", "Pad", "PadV2", "ResourceGather", "ResourceGatherNd",
     "ReverseV2", "Roll", "Slice", "StridedSlice", "Tile", "Transpose",
 })  # fmt: skip
-"""What would have to go to other memory first, and be copied from there: that takes longer than to assign it."""
+"""Ops whose result would be made in other memory and copied: slower than an assignment."""
 
 
 def convert(view: View, flow: Flow) -> dict[str, int]:
-    """Does so for every launch of a graph. Gives how many variables each one got, by name."""
+    """Rewrites every launch of a graph; returns how many variables each one updates, by name."""
     launches = [n for n in view.alive() if n.op == "HpuLaunch"]
     if not launches or not settings.HABANA_SIM_UPDATE_IN_PLACE.get():
         return {}
@@ -54,9 +52,9 @@ def convert(view: View, flow: Flow) -> dict[str, int]:
     return {launch.name: _hand_over(view, flow, launch, takers, python) for launch in launches}
 
 
-def _takers(view: View) -> dict[Key, list[Node]]:
-    """For every variable whose handle is an argument of the graph: who takes it, but for a question."""
-    out: dict[Key, list[Node]] = {}
+def _takers(view: View) -> dict[VariableKey, list[Node]]:
+    """For every variable whose handle is an argument of the graph, the nodes that read or write its value."""
+    out: dict[VariableKey, list[Node]] = {}
     carriers: set[Node] = set()
     for node in view.topological():
         if node.op in ("_Arg", "_DeviceArg") and RESOURCE in output_types(node):
@@ -84,7 +82,7 @@ class _Update:
     kept: bool
 
 
-def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[Key, list[Node]], python: bool) -> int:
+def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[VariableKey, list[Node]], python: bool) -> int:
     consumers = view.consumers()
     found = _found(view, flow, launch, takers, consumers, python)
     if not found:
@@ -111,7 +109,7 @@ def _found(
     view: View,
     flow: Flow,
     launch: Node,
-    takers: dict[Key, list[Node]],
+    takers: dict[VariableKey, list[Node]],
     consumers: dict[Node, list[Node]],
     python: bool,
 ) -> list[_Update]:
@@ -133,7 +131,7 @@ def _found(
     return _in_order(launch, found, consumers)
 
 
-def _assignment(read: Node, takers: dict[Key, list[Node]]) -> Node | None:
+def _assignment(read: Node, takers: dict[VariableKey, list[Node]]) -> Node | None:
     """The one assignment of a variable that is read, if all others only read it."""
     key = handle_key(read.inputs[0]) if read.op == "ReadVariableOp" else None
     writers = {n for n in takers.get(key, ()) if n.op != "ReadVariableOp"} if key is not None else set()
@@ -142,7 +140,7 @@ def _assignment(read: Node, takers: dict[Key, list[Node]]) -> Node | None:
 
 def _is_in_order(view: View, flow: Flow, launch: Node, update: _Update) -> bool:
     """Whether a variable is assigned what the launch makes, under one condition with the read and on one device, and
-    nobody asks for read or assignment by name."""
+    neither read nor assignment is fetched."""
     read, assign = update.read, update.assign
     return (
         assign.op == "AssignVariableOp"
@@ -155,15 +153,15 @@ def _is_in_order(view: View, flow: Flow, launch: Node, update: _Update) -> bool:
 
 
 def _only_updates(cluster: TensorFlowCluster, update: _Update) -> bool:
-    """Whether a cluster takes a variable's value for nothing but an op that updates it. Others use one value of it with
-    those outside, which the variable may not have any more."""
+    """Whether only an op that updates a variable uses its value in a cluster. Other ops share the value that was read
+    with nodes outside, and the variable may have changed since."""
     users = [n for n in cluster.nodes if (-1, update.at) in n.inputs]
     row = lookup(users[0].op) if len(users) == 1 else None
     return row is not None and bool(row.updates) and (-1, update.at) not in cluster.outputs
 
 
 def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Node]]) -> list[_Update]:
-    """Those whose assignments wait for nothing that is behind the launch, but for others of them."""
+    """The updates whose assignments wait for nothing behind the launch but other such assignments."""
     later = _later(launch, consumers)
     waits = {u.assign: later.intersection(waits_for(u.assign)) for u in found}
     count = -1
@@ -187,7 +185,7 @@ def waits_for(node: Node) -> list[Node]:
 
 
 def vanish(view: View, instead: dict[Node, list[Node]]) -> None:
-    """Takes nodes out of the graph that have no data any more; who waited for one waits for others instead."""
+    """Removes nodes without data outputs; control edges from one become control edges from other nodes."""
 
     def others(sources: list[Node]) -> Iterator[Node]:
         for source in sources:

@@ -1,7 +1,7 @@
 """Which nodes take the handle of a variable, and of which one.
 
-A handle is followed from where it enters the graph through the ops that only pass it on. Nothing is said of a handle
-that comes another way: its key is None, and it may be any variable's.
+A handle is followed back through the ops that pass it on to where it enters the graph. A handle with another origin has
+the key None, and may be that of any variable.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from habana_tf.graph.ops import CONTROL_FLOW, RESOURCE, attr, input_types, outpu
 from habana_tf.graph.placement import Placement
 from habana_tf.graph.view import Node, Ref, behind
 
-Key = tuple[str, ...]
-Handles = dict[int, "Key | None"]
+VariableKey = tuple[str, ...]
+Handles = dict[int, "VariableKey | None"]
 """Input position -> which variable (None: not known)."""
 
 ENTRIES = ("VarHandleOp", "_Arg", "_DeviceArg", "Placeholder")
@@ -21,8 +21,8 @@ PASSED_ON = ("Identity", "Switch", "Enter")
 """Ops that pass a handle on."""
 
 
-def handle_key(ref: Ref) -> Key | None:
-    """What tells variables apart: where the handle enters the graph; None if that is not known."""
+def handle_key(ref: Ref) -> VariableKey | None:
+    """The identity of a variable: where its handle enters the graph; None if that is not known."""
     node, output = behind(ref, PASSED_ON)
     if node.op == "VarHandleOp":
         shared = attr(node, "shared_name").s.decode()

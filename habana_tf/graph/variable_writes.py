@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from habana_tf.graph.frames import Class
-from habana_tf.graph.variable_handles import Key
+from habana_tf.graph.variable_handles import VariableKey
 from habana_tf.graph.view import Node, Ref
 
 
@@ -27,7 +27,7 @@ class Write:
 
 
 @dataclass
-class Variable:
+class VariableState:
     """reads: the one read of the value from before the step, per class."""
 
     writes: list[Write] = field(default_factory=list)
@@ -49,11 +49,11 @@ class Writes:
     def __init__(self) -> None:
         self.before: dict[Node, int] = {}
         self.unknown = 0
-        self._variables: dict[Key, Variable] = {}
+        self._variables: dict[VariableKey, VariableState] = {}
         self._count = 0
 
-    def of(self, key: Key) -> Variable:
-        return self._variables.setdefault(key, Variable())
+    def of(self, key: VariableKey) -> VariableState:
+        return self._variables.setdefault(key, VariableState())
 
     def mark(self, node: Node) -> int:
         """Makes a node a write; returns its bit."""
@@ -62,6 +62,6 @@ class Writes:
         self.before[node] |= bit
         return bit
 
-    def prior(self, node: Node, variable: Variable) -> int:
+    def prior(self, node: Node, variable: VariableState) -> int:
         """The writes before a node that a variable's value may come from."""
         return self.before[node] & (variable.mask | self.unknown)

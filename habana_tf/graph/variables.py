@@ -30,10 +30,10 @@ from habana_tf.graph.frames import ROOT, Flow
 from habana_tf.graph.loop_updates import Loops
 from habana_tf.graph.ops import argument_names, output_types
 from habana_tf.graph.placement import Placement
-from habana_tf.graph.postponed_controls import Debts
+from habana_tf.graph.postponed_controls import PendingControls
 from habana_tf.graph.reasons import Reason
-from habana_tf.graph.variable_handles import Handles, Key, accesses
-from habana_tf.graph.variable_writes import Variable, Write, Writes
+from habana_tf.graph.variable_handles import Handles, VariableKey, accesses
+from habana_tf.graph.variable_writes import VariableState, Write, Writes
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.lowering.row import Row
 from habana_tf.tensorflow_facts.opdefs import variable_type_of
@@ -61,7 +61,7 @@ def convert(view: View, flow: Flow, placement: Placement) -> int:
 class _Walk:
     def __init__(self, view: View, flow: Flow, placement: Placement, accesses: dict[Node, Handles]) -> None:
         self.view, self.flow, self.placement, self.accesses = view, flow, placement, accesses
-        self.debts = Debts(view, flow)
+        self.pending = PendingControls(view, flow)
         self.writes = Writes()
         self.asides = 0
         self.instead: dict[Ref, Ref] = {}
@@ -109,12 +109,12 @@ class _Walk:
 
     def run(self) -> int:
         for node in self.flow.order:
-            before = owed = 0
+            before = pending = 0
             for source in self.loops.ends.get(node, ()):  # behind a loop all its writes are done
                 before |= self.writes.before[source]
             for source in node.sources():
                 before |= self.writes.before.get(source, 0)  # a loop's back edge has none yet
-                owed |= self.debts.of.get(source, 0)
+                pending |= self.pending.of.get(source, 0)
             self.writes.before[node] = before
             if self.instead:
                 node.inputs = [self.instead.get(ref, ref) for ref in node.inputs]
@@ -122,29 +122,29 @@ class _Walk:
                 node.controls = list(dict.fromkeys(self.instead_control.get(c, c) for c in node.controls))
             taken = self.accesses.get(node)
             if taken is None:
-                self._settle(node, owed)
+                self._settle(node, pending)
             elif node.op == "ReadVariableOp":
-                self._read(node, taken[0], owed)
+                self._read(node, taken[0], pending)
             elif node in self.managed:
-                self._compute(node, taken, self.managed[node], owed)
+                self._compute(node, taken, self.managed[node], pending)
             else:
                 self._other(node, taken)
-                self.debts.pay(node, owed)
+                self.pending.attach(node, pending)
         return self.asides
 
-    def _settle(self, node: Node, owed: int) -> None:
+    def _settle(self, node: Node, pending: int) -> None:
         """A node that has nothing to do with variables waits, or, if it cannot be seen, owes."""
         if node.op in PYTHON:
             self.writes.unknown |= self.writes.mark(node)
         if (node.op == "NoOp" or self.placement.takes(node)) and node not in self.preserved:
             if any(c in self.assigns for c in node.controls):
-                owed |= self._drop(node, self.assigns)
-            self.debts.of[node] = owed
+                pending |= self._drop(node, self.assigns)
+            self.pending.of[node] = pending
         else:
-            self.debts.pay(node, owed)
+            self.pending.attach(node, pending)
 
     def _drop(self, node: Node, which: set[Node] | None) -> int:
-        """Drops control inputs (those in `which`, or all) and returns them as a debt.
+        """Drops control inputs (those in `which`, or all) and returns them as a pending.
 
         Drops none if the node would leave its loop or branch.
         """
@@ -154,64 +154,64 @@ class _Walk:
         if cls != ROOT and not self.flow.holds(cls, node.inputs, kept):
             return 0
         node.controls = kept
-        debt = 0
+        pending = 0
         for source in dropped:
-            debt |= self.debts.bit(source)
-        return debt
+            pending |= self.pending.bit(source)
+        return pending
 
     # --- reads ---
 
-    def _read(self, node: Node, key: Key | None, owed: int) -> None:
+    def _read(self, node: Node, key: VariableKey | None, pending: int) -> None:
         cls = self.flow.classes[node]
         if key is None:
-            self.debts.pay(node, owed)
+            self.pending.attach(node, pending)
             return
         variable = self.writes.of(key)
         prior = self.writes.prior(node, variable)
         write = variable.latest(cls, prior)
         if prior and (write is None or write.value is None or prior & ~write.cover):
-            self.debts.pay(node, owed)  # it reads the memory, where it stands
+            self.pending.attach(node, pending)  # it reads the memory, where it stands
         elif write is not None and write.value is not None:
-            self._replace(node, write.value, write.node, owed)
+            self._replace(node, write.value, write.node, pending)
         elif cls[0]:  # in a loop the control edges also order the iterations
             if cls in variable.reads and set(node.controls) <= set(variable.reads[cls].controls):
-                self._replace(node, (variable.reads[cls], 0), variable.reads[cls], owed)
+                self._replace(node, (variable.reads[cls], 0), variable.reads[cls], pending)
             else:
-                self.debts.pay(node, owed)
+                self.pending.attach(node, pending)
                 variable.reads.setdefault(cls, node)
         elif cls in variable.reads:
-            self._replace(node, (variable.reads[cls], 0), variable.reads[cls], owed)
-        elif node in self.preserved and (owed or node.controls):
+            self._replace(node, (variable.reads[cls], 0), variable.reads[cls], pending)
+        elif node in self.preserved and (pending or node.controls):
             fresh = self._new_read(node, node.inputs[0], [])
             self._drop(fresh, None)
             variable.reads[cls] = fresh
-            self._replace(node, (fresh, 0), fresh, owed)
+            self._replace(node, (fresh, 0), fresh, pending)
         else:
-            self.debts.of[node] = owed | self._drop(node, None)
+            self.pending.of[node] = pending | self._drop(node, None)
             variable.reads[cls] = node
 
-    def _replace(self, node: Node, value: Ref, control: Node, owed: int) -> None:
+    def _replace(self, node: Node, value: Ref, control: Node, pending: int) -> None:
         """A read is not needed: `value` is its data, and who waited for it waits for `control`."""
         self.instead[node, 0] = value
         if node not in self.preserved:
-            self._vanish(node, control, owed)
+            self._vanish(node, control, pending)
             return
         node.add_control(control)
-        self._owe(node, owed)
-        self.debts.pay(node, owed)
+        self._keep_pending(node, pending)
+        self.pending.attach(node, pending)
         if node.name not in self.view.fetched:
             node.become_noop()
 
-    def _owe(self, node: Node, owed: int) -> None:
+    def _keep_pending(self, node: Node, pending: int) -> None:
         """Those who take another tensor than this node's, now, still have to wait for what it waited for."""
         for source in node.controls:
-            owed |= self.debts.bit(source)
-        self.debts.of[node] = owed
+            pending |= self.pending.bit(source)
+        self.pending.of[node] = pending
 
-    def _vanish(self, node: Node, control: Node, owed: int) -> None:
+    def _vanish(self, node: Node, control: Node, pending: int) -> None:
         """Removes a node; those behind it inherit what it waited for."""
         self.instead_control[node] = control
-        self._owe(node, owed)
+        self._keep_pending(node, pending)
         self.view.remove(node)
 
     def _new_read(self, near: Node, handle: Ref, controls: list[Node]) -> Node:
@@ -224,7 +224,7 @@ class _Walk:
 
     # --- ops of the table that take variables ---
 
-    def _compute(self, node: Node, taken: Handles, row: Row | None, owed: int) -> None:
+    def _compute(self, node: Node, taken: Handles, row: Row | None, pending: int) -> None:
         """Splits an op into what computes, which goes into a cluster (without a row: to the CPU), and what assigns."""
         cls = self.flow.classes[node]
         handles = {k: node.inputs[k] for k in taken}
@@ -234,12 +234,12 @@ class _Walk:
         covers: dict[int, int] = {}
         for k, key in taken.items():
             assert key is not None
-            values[k], covers[k] = self._value(node, self.writes.of(key), handles[k], k in updates, owed)
+            values[k], covers[k] = self._value(node, self.writes.of(key), handles[k], k in updates, pending)
         inner, news, results = self._aside(node, values) if row is None else self._inside(node, values, updates)
         for at, ref in enumerate(results):
             self.instead[node, at] = ref
         if not updates:
-            self._replace_reader(node, inner, owed)
+            self._replace_reader(node, inner, pending)
             return
         bit = self.writes.mark(node)
         others = [self._assign(node, f"{node.name}/{names[k]}", handles[k], news[k]) for k in updates[1:]]
@@ -247,12 +247,12 @@ class _Walk:
         node.inputs = [handles[updates[0]], news[updates[0]]]
         for other in others:
             other.controls = list(node.controls)
-            self.debts.pay(other, owed)
-        self.debts.pay(node, owed)
+            self.pending.attach(other, pending)
+        self.pending.attach(node, pending)
         for other in others:
             node.add_control(other)
         if results:  # who took its data now takes another node's, and would leave the assignment behind
-            self.debts.of[node] = self.debts.bit(node)
+            self.pending.of[node] = self.pending.bit(node)
         for k in updates:
             key = taken[k]
             assert key is not None
@@ -280,11 +280,11 @@ class _Walk:
         self.asides += 1
         return inner, news, [(inner, at) for at in range(len(output_types(node)))]
 
-    def _replace_reader(self, node: Node, inner: Node, owed: int) -> None:
+    def _replace_reader(self, node: Node, inner: Node, pending: int) -> None:
         """An op that only read its variables has no effect left."""
         if node in self.preserved:
-            self._owe(node, owed)
-            self.debts.pay(node, owed)
+            self._keep_pending(node, pending)
+            self.pending.attach(node, pending)
             if node.name in self.view.fetched and len(output_types(node)) == 1:
                 node.become("Identity", T=output_types(node)[0])
                 node.inputs = [(inner, 0)]
@@ -292,9 +292,9 @@ class _Walk:
                 node.become_noop()
                 node.add_control(inner)
             return
-        self._vanish(node, inner, owed)
+        self._vanish(node, inner, pending)
 
-    def _value(self, node: Node, variable: Variable, handle: Ref, updated: bool, owed: int) -> tuple[Ref, int]:
+    def _value(self, node: Node, variable: VariableState, handle: Ref, updated: bool, pending: int) -> tuple[Ref, int]:
         """A variable's value as a node must see it, and the writes that are in it.
 
         An update takes the value of the last update even if no edge orders the two: each must happen.
@@ -319,7 +319,7 @@ class _Walk:
                 read.add_control(source)
         if write is not None:
             read.add_control(write.node)
-        self.debts.pay(read, owed)
+        self.pending.attach(read, pending)
         return (read, 0), prior | (write.cover if write is not None else 0)
 
     def _assign(self, near: Node, name: str, handle: Ref, value: Ref) -> Node:

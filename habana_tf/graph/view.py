@@ -1,14 +1,12 @@
-"""A light, mutable view of a GraphDef: what every pass works on.
+"""A mutable graph of plain Python objects, the data of every pass: nodes with names, devices and edges as references.
 
-What: plain Python objects with names, devices and edges as references; the NodeDef itself is touched only for
-attributes, and only by those who need one. Written once, at the end.
-
-Why: a training step of ResNet50 has some 9,000 nodes. Reading a protobuf field costs a microsecond, so passes that
-looked things up by name in NodeDefs would cost seconds.
+A node's NodeDef is read for attributes only, and the GraphDef is written once, at the end. Why: a training step of
+ResNet50 has some 9,000 nodes, and reading a protobuf field costs a microsecond; passes that looked up names in NodeDefs
+would take seconds.
 
 Invariants: `inputs` are the data inputs in order, `controls` the control inputs, each once, in order. A node that is
-not `alive` is no longer in the graph. Nodes are in the order of their names, whatever the order in the GraphDef, which
-differs between processes. Only `rename` and the `Node` fields change a graph; `write` finds what changed.
+not `alive` is no longer in the graph. Nodes are sorted by name, since their order in the GraphDef differs between
+processes. `write` finds changed nodes by comparing their fields.
 
     "b"  input: ["a:1", "x", "^c"]      Node b: inputs [(a, 1), (x, 0)], controls [c]
 """
@@ -170,7 +168,7 @@ class View:
         return node
 
     def front(self, node: Node, tf_type: int) -> Node:
-        """Gives a node's name to a new Identity behind it; those who use the node itself go on doing so."""
+        """Gives a node's name to a new Identity behind it; other uses of the node stay."""
         name = node.name
         del self.by_name[name]
         node.name = self.unique(f"{name}/compute")
@@ -282,9 +280,9 @@ def reached(start: Iterable[T], step: Callable[[T], Iterable[T]]) -> dict[T, Non
 
 
 def controls_past(node: Node, past: Callable[[Node], Iterable[Node] | None]) -> list[Node]:
-    """The nodes that a node waits for by control, where some pass on what they wait for.
+    """The control inputs of a node, with some nodes among them replaced by their own control inputs.
 
-    past: for one of these, the nodes beside itself whose control inputs count in its place; None for any other.
+    past: for a node to be replaced, further nodes whose control inputs take its place; None for any other node.
     """
     out: dict[Node, None] = {}
     seen: set[Node] = set()

@@ -1,16 +1,16 @@
-"""What is faster on this host, where its CPU has two ways: measured once, and kept as a coarse answer.
+"""Which of two kinds of bf16 products is faster on this host: measured once, and kept as a coarse answer.
 
 What: `bf16_products` says whether products of bf16 are computed by the instruction that multiplies pairs ("dot") or as
-fp32 ("widen"). It is measured for some milliseconds when a program with bf16 first needs a key on this host, never
-before, and kept in the user's cache directory, in a file named by the model of the CPU.
+fp32 ("widen"). It is measured for some milliseconds when a program with bf16 first needs a key on this host, and kept
+in the user's cache directory, in a file named by the model of the CPU.
 
-Why measured: AVX512_BF16 says that there is such an instruction, not that it pays. On one server without AMX it does
-half the multiply-adds per second of fp32, and made every network slower in bf16 than in fp32; on AMD's Zen 5 it does
+Why measured: AVX512_BF16 means that there is such an instruction, not that it is fast. On a server without AMX it does
+half the multiply-adds per second of fp32, which made every network slower in bf16 than in fp32; on AMD's Zen 5 it does
 twice as many.
 
-Invariants: the answer is in the recipe key, the rates are not; they are kept for people. The rates of the two
-instructions are to each other as 1:2, 1:1 or 2:1, and the answer changes in the middle between two of these, so that a
-noisy minute does not change it. A file that cannot be read, believed or written is no error: the process measures.
+Invariants: the answer is in the recipe key, the rates are not; they are kept for information. The rates of the two
+instructions are to each other as 1:2, 1:1 or 2:1, and the threshold is in the middle between two of these, so that a
+noisy minute does not change the answer. Where the file cannot be read, trusted or written, the process measures.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ log = logging.getLogger("habana_tf")
 
 
 class Answer(NamedTuple):
-    """products: what to do. source: who says so, for people. rates: multiply-adds per second by each loop."""
+    """products: the faster way. source: where the answer comes from. rates: multiply-adds per second of each loop."""
 
     products: Products
     source: str
@@ -59,7 +59,7 @@ _answers: dict[str, Answer] = {}
 
 
 def bf16_products(cpu: str, features: str) -> Answer:
-    """How to compute products of bf16 on this host, whose CPU has both ways.
+    """How to compute products of bf16 on this host, with a CPU that has both ways.
 
     cpu, features: LLVM's names of the target that the loops are compiled for.
     """
@@ -72,14 +72,14 @@ def bf16_products(cpu: str, features: str) -> Answer:
 
 
 def forget() -> None:
-    """Forgets what this process knows; the file stays."""
+    """Drops the answers of this process; the file stays."""
     _answers.clear()
 
 
 def measure(cpu: str, features: str) -> Answer:
-    """Times both loops on the calling thread: by its CPU time, so that what else runs here does not count.
+    """Times both loops on the calling thread, by its CPU time, so that other load does not count.
 
-    For the target of a CPU that has what this one lacks, nothing is measured, and pairs are what they are there for."""
+    Without the instruction on this CPU (a target for another one) nothing is measured, and the answer is "dot"."""
     if not _executes():
         return Answer("dot", "not measured: this CPU has no such instruction")
     engine, loops = _compiled(cpu, features)
@@ -109,7 +109,7 @@ def directory() -> str:
 
 @functools.cache
 def cpu_model() -> str:
-    """What the system calls this CPU, with its numbers: hosts of one model share answers, also by a shared home."""
+    """The name and numbers of the CPU's model: hosts of one model share answers, also by a shared home directory."""
     names = ("model name", "vendor_id", "cpu family", "model", "stepping")
     found: dict[str, str] = {}
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
@@ -145,7 +145,7 @@ def _kept(model: str) -> Answer | None:
 
 
 def _keep(model: str, answer: Answer) -> Answer:
-    """Writes the answer, and gives what the file then says: of processes that measured at once, the first one's."""
+    """Writes the answer; returns the one in the file: of processes that measured at once, the first one's."""
     name, own = _file(model), f".{os.getpid()}-{time.monotonic_ns()}"
     data = {"version": VERSION, "cpu": model, "bf16_products": answer.products, "rates": answer.rates}
     try:
@@ -177,7 +177,7 @@ declare <16 x float> @llvm.x86.avx512bf16.dpbf16ps.512(<16 x float>, <32 x bfloa
 
 
 def _loop(name: str, step: str) -> str:
-    """A function (memory, turns) whose turns do one `step` on each of the sums."""
+    """A function (memory, turns) that does one `step` on each of the sums per turn."""
     numbers = range(SUMS)
     lines = [
         f"define void @{name}(ptr %memory, i64 %turns) {{",
@@ -208,7 +208,7 @@ def _executes() -> bool:
 
 
 def _compiled(cpu: str, features: str) -> tuple[object, dict[str, Any]]:
-    """The two loops as functions that Python can call, and what has to live as long as they may run."""
+    """The two loops as functions that Python can call, and the engine that owns their code."""
     from llvmlite import binding
 
     binding.initialize_native_target()

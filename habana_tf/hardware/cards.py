@@ -1,9 +1,9 @@
 """The cards of the simulated machine, and which of them this process may use.
 
 What: a machine has HABANA_SIM_CARDS cards with module ids 0, 1, ... One process uses one card, as on Gaudi.
-HABANA_VISIBLE_MODULES limits the choice, HLS_MODULE_ID makes it; otherwise a process that a launcher started takes
-the visible card of its local rank, and any other the first visible one that is free. A rank of an elastic job takes the
-first free one too where that of its local rank is held.
+HABANA_VISIBLE_MODULES limits the choice and HLS_MODULE_ID makes it. Otherwise a process started by a launcher takes the
+visible card of its local rank (in an elastic job the first free one, if that card is held), and any other process the
+first visible one that is free.
 
 Invariant: a card that does not exist is an error that names the variable at fault, never another card.
 """

@@ -1,13 +1,12 @@
-"""The card of this process: claimed at its first use, held until it ends.
+"""The card of this process: claimed at its first use, held until the process ends.
 
-What: `arm()` tells the runtime which cards it may take; the first copy to the device or the first launch takes the
-first free one (kernels/runtime/card.h). A process that only loads the device, to start others, holds none. When no
-card is free, the first launch fails with `none_free()`. (A copy goes ahead without a card, and so do the few ops
-that TensorFlow itself runs on any device, such as Identity: they touch only this process's memory, and TensorFlow
-has no way to fail a copy but to abort.)
+What: `arm()` passes the runtime the cards it may take; the first copy to the device or the first launch claims the
+first free one (kernels/runtime/card.h). A process that only loads the device, to start others, holds none. When no card
+is free, the first launch fails with `none_free()`. (Copies, and the few ops that TensorFlow itself runs on any device,
+such as Identity, go on without a card: they touch only this process's memory, and TensorFlow aborts when a copy fails.)
 
-Why the lock of a record and not a file that says "taken": the kernel gives it back when the process ends, also by
-SIGKILL, and a forked child does not inherit it.
+Why a record lock and not a file that says "taken": the kernel releases it when the process ends, also by SIGKILL, and a
+forked child does not inherit it.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def held_card() -> Card | None:
 
 
 def none_free() -> str:
-    """Why this process gets no card: who holds those it may use, and what to do."""
+    """Why this process gets no card: the holders of those it may use, and what to do."""
     chosen = choice()
     lines = [f"HPU has no card for this process: {chosen.reason}, and {_all(chosen.cards)} held:"]
     for card in chosen.cards:
@@ -86,11 +85,11 @@ def _all(possible: tuple[Card, ...]) -> str:
 
 
 def _described(holder: telemetry.Holder) -> str:
-    who = f"pid {holder.pid}" if holder.pid else "a process of another container"
+    process = f"pid {holder.pid}" if holder.pid else "a process of another container"
     if holder.telemetry is None:
-        return who
+        return process
     since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(holder.telemetry.since))
-    return f"{who} ({holder.telemetry.command}), since {since}"
+    return f"{process} ({holder.telemetry.command}), since {since}"
 
 
 def _command() -> str:

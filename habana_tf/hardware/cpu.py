@@ -1,14 +1,14 @@
 """The host CPU that runs compiled kernels, and the code-generation target made of it.
 
-What: `host()` says what this CPU has; `target()` says what kernels may use: the host's best, capped by
-HABANA_SIM_ISA, with the CPU name and feature string LLVM wants.
+What: `host()` has the features of this CPU; `target()` has those that kernels may use: all of the host's, capped by
+HABANA_SIM_ISA, with the CPU name and feature string for LLVM.
 
-Why one place: instruction sets are named here only. The compiler asks a `Target` what it can do (vector bytes, register
-tiles, kind of bf16 products, tile engine), and machine code is only valid on a CPU that has its instructions, so the
-target's parts belong to the recipe key.
+Why one place: instruction sets are named here only. The compiler asks a `Target` for its capabilities (vector bytes,
+register tiles, kind of bf16 products, tile engine). Machine code is only valid on a CPU with its instructions, so the
+target is part of the recipe key.
 
-Invariants: a target never has an instruction the host lacks; asking for one is an error, not less. Which of two ways
-that a CPU has is the faster one is measured (`calibration`), and only when somebody asks.
+Invariants: a target never has an instruction that the host lacks; asking for one is an error. Where a CPU has two ways,
+the faster one is measured (`calibration`), and only when it is needed.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Target:
         return TileEngine(16, 64) if self.isa is Isa.AMX else None
 
     def bf16_answer(self) -> Answer:
-        """How products of bf16 that the tile engine does not take are computed, and who says so."""
+        """How products of bf16 that the tile engine does not take are computed, and why."""
         if not self.multiplies_bf16_pairs:
             return Answer("widen", "this target cannot multiply pairs")
         if self.products != "auto":

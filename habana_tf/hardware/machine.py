@@ -1,18 +1,17 @@
 """The simulated machine as a directory: HABANA_SIM_STATE_DIR, with one file `cards` in it.
 
-What: byte n of the file is the lock of the card with module id n, and page n + 1 is what its holder publishes
+What: byte n of the file is the lock of the card with module id n, and page n + 1 is the telemetry of its holder
 (kernels/runtime/card.h). Two directories are two machines. By default each user of a host has one machine, in
-XDG_RUNTIME_DIR or else in the temporary directory; users share nothing. A directory that others may read shows
-them the cards; only its owner can claim one.
+XDG_RUNTIME_DIR or else in the temporary directory. In a directory that others may read they see the cards; only its
+owner can claim one.
 
-Why one file that is never closed: a process loses its record locks on a file as soon as it closes *any* descriptor
-of it. So this module opens the file once per process, and reading the cards in a process that holds one is safe.
+Why one file that is never closed: a process loses its record locks on a file as soon as it closes *any* descriptor of
+it. So this module opens the file once per process, and reading the cards in a process that holds one is safe.
 
-Invariants: what is locked is a regular file of this user or root in a directory that nobody else can write to;
-looking creates nothing. The directory must be local: over a network file system hosts would share cards. Nothing in
-the file outlives its writer: it is believed only while the lock is held, and no lock survives a reboot, so it does
-not matter whether the directory is in memory or on a disk. Who removes the file while cards are held (a cleaner of
-the temporary directory) makes a new machine beside the old one.
+Invariants: the lock file is a regular file of this user or root in a directory that no other user can write to; reading
+creates nothing. The directory must be local: over a network file system hosts would share cards. A page is valid only
+while its lock is held, and no lock survives a reboot, so the directory may be in memory or on a disk. If the file is
+removed while cards are held (by a cleaner of the temporary directory), there is a new machine beside the old one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the instruments of a card show now: the source of `hl-smi` and of `pyhlml`.
+"""The readings of a card's instruments: the source of `hl-smi` and of `pyhlml`.
 
 Memory, utilization and the process are measured (`telemetry`). Power and temperature are modelled, from published
 figures of real cards (`chips`):
@@ -6,8 +6,8 @@ figures of real cards (`chips`):
     power = idle + utilization * (cap - idle)
     temperature = idle + utilization * RISE
 
-so an idle card and one that is busy all the time show what real ones show at rest and at their limit. The rise of the
-temperature is ours: no published figure gives it. No card has errors, and nothing slows it down.
+so an idle card and a busy one show the values of real cards at rest and at their limit. The rise of the temperature is
+an assumption without a published figure. No card has errors or is throttled.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The least time that a card needs for a kernel: its roofline, from published peaks alone.
+"""The least time of a kernel on a card: its roofline, from published peaks alone.
 
     at least = max(operations / peak of its engine, bytes / peak bandwidth of the HBM)
 
-A lower bound and no estimate: no card reaches its peaks, a contraction in fp32 runs below the bf16 peak that stands
-here, and what launches cost is left out. Where no peak of an engine was published (both of Gaudi, the TPC of Gaudi2)
-its bytes alone bound a kernel. It takes for granted that every tensor passes through HBM whole: what stays in SRAM from
-one kernel to the next, or a gather that reads a few rows of a table, may be faster.
+A lower bound and no estimate: no card reaches its peaks, a contraction in fp32 runs below the bf16 peak used here, and
+launch costs are left out. Where no peak of an engine was published (both of Gaudi, the TPC of Gaudi2), its bytes alone
+bound a kernel. Every tensor is taken to pass through HBM whole: with data in SRAM from one kernel to the next, or a
+gather of a few rows of a table, a kernel may be faster.
 """
 
 from __future__ import annotations

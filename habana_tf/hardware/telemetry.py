@@ -1,9 +1,9 @@
-"""Who holds which card, and what the holder publishes about its work.
+"""The holder of each card, and its telemetry.
 
-What: `holder(module_id)` asks the kernel who holds the lock, then reads the page that native code writes
-(kernels/runtime/card.h, the same layout). Reading costs two system calls and imports neither TensorFlow nor NumPy.
+What: `holder(module_id)` asks the kernel which process has the lock, then reads the page that native code writes
+(kernels/runtime/card.h, the same layout). That costs two system calls and imports neither TensorFlow nor NumPy.
 
-Invariant: a page is believed only while its card's lock is held, and only when it names the process that holds it.
+Invariant: a page is valid only while its card's lock is held, and only if it names the process that holds it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RECORD = struct.Struct(f"<Q11q32s384s{_WINDOWS}Q")
 
 @dataclass(frozen=True)
 class Telemetry:
-    """What a holder publishes.
+    """The telemetry of a card's holder.
 
     since: seconds since the epoch; chip: its name as in HABANA_SIM_CHIP; memory, memory_peak and hbm_bytes: bytes of
     HBM its allocator has taken, the most of it, and the capacity; launches and recipes: counts since the process
@@ -64,7 +64,7 @@ class Holder:
 
 
 def holder(module_id: int) -> Holder | None:
-    """Who holds the card, or None when it is free. Raises machine.MachineError."""
+    """The holder of a card, or None when it is free. Raises machine.MachineError."""
     descriptor = machine.for_reading()
     if descriptor is None:
         return None
