@@ -26,8 +26,8 @@ HLS_MODULE_ID: Setting[int | None] = Setting(
 HABANA_SIM_STATE_DIR: Setting[str | None] = Setting(
     None,
     *kind.PATH,
-    meaning="Local directory that is the simulated machine: its cards are free or held there; unset means one per user "
-    "in XDG_RUNTIME_DIR or the temporary directory.",
+    meaning="Local directory of the simulated machine, where its cards are claimed; unset means one per user in "
+    "XDG_RUNTIME_DIR or the temporary directory.",
 )
 XDG_RUNTIME_DIR: Setting[str | None] = Setting(
     None, *kind.PATH, meaning="Where the system keeps this user's run-time files; set by the login, not by you."
@@ -35,7 +35,7 @@ XDG_RUNTIME_DIR: Setting[str | None] = Setting(
 XDG_CACHE_HOME: Setting[str | None] = Setting(
     None,
     *kind.PATH,
-    meaning="Where this user's caches are, ~/.cache if unset: habana_tf/ there keeps what was measured of this CPU.",
+    meaning="Directory of this user's caches, ~/.cache if unset; habana_tf/ in it has what was measured of this CPU.",
 )
 
 # --- what a launcher says about this process: read, never set ---
@@ -52,8 +52,8 @@ HABANA_SIM_LOCAL_SIZE = _launched("habana-tf run: number of processes on this ho
 HABANA_SIM_CHECKPOINT_NOTE: Setting[str | None] = Setting(
     None,
     *kind.FILE,
-    meaning="habana-tf run: file in which the program may write where its last checkpoint is; when the job fails, its "
-    "user is told which line goes on from there.",
+    meaning="habana-tf run: file in which the program may write the path of its last checkpoint; when the job fails, "
+    "the message has the command that resumes from there.",
 )
 HOROVOD_RANK = _launched("horovodrun: rank of this process.")
 HOROVOD_SIZE = _launched("horovodrun: number of processes.")
@@ -62,7 +62,8 @@ HOROVOD_LOCAL_SIZE = _launched("horovodrun: number of processes on this host.")
 HOROVOD_ELASTIC: Setting[bool] = Setting(
     False,
     *kind.SWITCH,
-    meaning="horovodrun: ranks of this job come and go; one whose card by local rank is held takes another one.",
+    meaning="horovodrun: ranks of this job come and go; a process takes another card if that of its local rank is "
+    "held.",
 )
 OMPI_COMM_WORLD_RANK = _launched("mpirun of Open MPI: rank of this process.")
 OMPI_COMM_WORLD_SIZE = _launched("mpirun of Open MPI: number of processes.")

@@ -26,14 +26,14 @@ HABANA_SIM_CLUSTER_FUEL: Setting[int] = Setting(
 HABANA_SIM_CHANGES: Setting[str | None] = Setting(
     None,
     *kind.TEXT,
-    meaning="What is changed in TensorFlow and Keras, to find out which change is to blame: on, off, names separated "
-    "by commas, or -names for all but these (habana-tf info --changes lists them).",
+    meaning="Changes to TensorFlow and Keras that are made, to bisect a problem: on, off, names separated by commas, "
+    "or -names for all but these (habana-tf info --changes lists them).",
 )
 HABANA_SIM_HOROVOD: Setting[bool] = Setting(
     True,
     *kind.SWITCH,
-    meaning="Let `import horovod.tensorflow` load HPU in a program that wants it: one that sets a variable of Habana's "
-    "or imports a module of ours.",
+    meaning="Whether `import horovod.tensorflow` loads HPU in a program that sets a variable of Habana's or imports "
+    "a module of this package.",
 )
 
 # --- precision ---
@@ -49,7 +49,7 @@ TF_BF16_DUMP_PATH: Setting[str | None] = Setting(
     None, *kind.FILE, meaning="File that gets the active bf16 configuration as JSON; unset writes none."
 )
 HABANA_SIM_BF16_VERBOSE: Setting[bool] = Setting(
-    False, *kind.SWITCH, meaning="Log for every op of a graph that is converted why it is bf16 or fp32."
+    False, *kind.SWITCH, meaning="Log for each op of a converted graph why it is bf16 or fp32."
 )
 
 # --- the graph compiler ---
@@ -62,8 +62,8 @@ HABANA_SIM_ISA: Setting[str] = Setting(
 HABANA_SIM_BF16_PRODUCTS: Setting[str] = Setting(
     "auto",
     *kind.choice("auto", "dot", "widen"),
-    meaning="Products of bf16: dot multiplies pairs by an instruction of the host CPU, widen makes fp32 of bf16 first; "
-    "auto is the faster one, measured once per host.",
+    meaning="Products of bf16: dot uses the host CPU's instruction for pairs, widen computes in fp32; auto is the "
+    "faster one, measured once per host.",
 )
 HABANA_SIM_COMPILE_PROCESSES: Setting[int] = Setting(
     0,
@@ -86,7 +86,7 @@ HABANA_SIM_COMPILE: Setting[str] = Setting(
 HABANA_SIM_UPDATE_IN_PLACE: Setting[bool] = Setting(
     True,
     *kind.SWITCH,
-    meaning="0 gives a variable new memory with every update, for measuring what it saves to write over the old value.",
+    meaning="0 gives a variable new memory with every update, to measure what updates in place save.",
 )
 HABANA_SIM_CHECK_INDICES: Setting[str] = Setting(
     "warn",
@@ -96,13 +96,13 @@ HABANA_SIM_CHECK_INDICES: Setting[str] = Setting(
 HABANA_SIM_CHECK_KERNELS: Setting[bool] = Setting(
     False,
     *kind.SWITCH,
-    meaning="1 runs kernels in C on copies that end where memory ends: one that reads or writes beyond its tensors is "
-    "an error that names it. Slow; read when a launch meets its shapes.",
+    meaning="1 runs kernels in C on copies that end at protected memory: an access beyond a tensor is an error that "
+    "names the kernel. Slow; read when a launch is first resolved for its shapes.",
 )
 HABANA_SIM_PACKAGED_RECIPES: Setting[bool] = Setting(
     True,
     *kind.SWITCH,
-    meaning="0 compiles the eager ops whose recipes come with the package, too: for timing and tests of compiling.",
+    meaning="0 also compiles the eager ops whose recipes come with the package, to time and test compiling.",
 )
 TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(
     None,
@@ -112,22 +112,22 @@ TF_RECIPE_CACHE_PATH: Setting[str | None] = Setting(
 TF_RECIPE_CACHE_SIZE_MB: Setting[int] = Setting(
     1024,
     *kind.integer(1),
-    meaning="Size of the recipe cache in 2**20 bytes; past it, the recipes not used for longest go.",
+    meaning="Size of the recipe cache in 2**20 bytes; beyond it the least recently used recipes are removed.",
 )
 HABANA_SIM_CACHE_MODE: Setting[str] = Setting(
     "rw",
     *kind.choice("rw", "ro", "refresh", "off"),
-    meaning="Recipe cache on disk: rw, ro (nothing in it changes), refresh (recipes are made anew) or off.",
+    meaning="Recipe cache on disk: rw, ro (never written), refresh (every recipe is compiled again) or off.",
 )
 HABANA_SIM_CACHE_OWNER: Setting[int | None] = Setting(
     None,
     *kind.USER,
-    meaning="One more user, beside this one and root, whose recipes are believed and run: the owner of a volume.",
+    meaning="Uid of one more user, beside this one and root, whose recipes are trusted: the owner of a volume.",
 )
 HABANA_SIM_CACHE_SIGNING_KEY: Setting[str | None] = Setting(
     None,
     *kind.FILE,
-    meaning="File with a key of at least 16 bytes: recipes are signed with it and others are not believed.",
+    meaning="File with a key of at least 16 bytes: recipes are signed with it, and others are not trusted.",
 )
 
 # --- what it says about its work ---
@@ -135,14 +135,14 @@ HABANA_SIM_CACHE_SIGNING_KEY: Setting[str | None] = Setting(
 HABANA_SYNAPSE_LOGGER: Setting[str] = Setting(
     "off",
     *kind.LOGGER,
-    meaning="What synapse_logger_helpers writes a timeline of: all is the whole process, range the steps of its hook.",
+    meaning="What synapse_logger_helpers records in a timeline: all of the process, or the range of steps of its hook.",
 )
 
 HABANA_PROFILE: Setting[str] = Setting(
     "off",
     *kind.PROFILE,
-    meaning="on, or the name of a template of Habana's but profile_api_light: this process writes its timeline to "
-    "default_profiling_<pid>.json when it ends.",
+    meaning="on, or the name of a template of Habana's other than profile_api_light: this process writes its "
+    "timeline to default_profiling_<pid>.json when it ends.",
 )
 HABANA_SIM_TRACE_PARTS: Setting[str | None] = Setting(
     None,
@@ -150,7 +150,9 @@ HABANA_SIM_TRACE_PARTS: Setting[str | None] = Setting(
     meaning="Folder where habana-tf trace has each process leave its timeline; set by the command, not by you.",
 )
 HABANA_SIM_TRACE_CPU: Setting[bool] = Setting(
-    False, *kind.SWITCH, meaning="Timelines have what TensorFlow runs on the CPU too; set by habana-tf trace --cpu-ops."
+    False,
+    *kind.SWITCH,
+    meaning="Whether timelines include the ops that TensorFlow runs on the CPU; set by habana-tf trace --cpu-ops.",
 )
 
 HABANA_SIM_LOG: Setting[str] = Setting(
