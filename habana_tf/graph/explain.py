@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from habana_tf.graph.rehearsal import RehearsalError, rehearse
-from habana_tf.graph.report import GraphRecord, PlacementReport, refused_rows, text
+from habana_tf.graph.report import GraphRecord, PlacementReport, refused_rows, table, text
 from habana_tf.hardware.device_state import is_loaded
 
 
@@ -57,18 +57,15 @@ class Explanation:
 
     def __rich__(self) -> Any:
         from rich.console import Group
-        from rich.table import Table
 
         tables = []
         for name, part in self.parts.items():
             nodes, on_hpu = sum(g.nodes for g in part.graphs), sum(g.on_hpu for g in part.graphs)
             count = self.clusters(name)
             title = f"{name}: {nodes} nodes, {on_hpu} on HPU, {count} cluster{'' if count == 1 else 's'}"
-            table = Table("op on the CPU", "count", "reason", title=title, title_justify="left")
-            rows = [row for row in refused_rows(part.totals) if row["device"] == "CPU"]
-            for row in rows:
-                table.add_row(row["op"], str(row["count"]), row["text"])
-            tables.append(table if rows else f"{title}; nothing on the CPU")
+            rows = [(r["op"], r["count"], r["text"]) for r in refused_rows(part.totals) if r["device"] == "CPU"]
+            shown = table(title, ["op on the CPU", "count", "reason"], rows) if rows else f"{title}; nothing on the CPU"
+            tables.append(shown)
         return Group(*tables)
 
     def __str__(self) -> str:

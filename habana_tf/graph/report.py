@@ -10,7 +10,7 @@ import json
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -131,37 +131,47 @@ class PlacementReport:
 
     def __rich__(self) -> Any:
         from rich.console import Group
-        from rich.table import Table
 
         of = f", the last graphs of {self.earlier + len(self.graphs):,}" if self.earlier else ""
-        graphs = Table(title=f"HPU placement{of}", title_justify="left")
-        for column in ("graph", "nodes", "on HPU", "in clusters", "clusters", "ms"):
-            graphs.add_column(column, justify="right")
-        for k, g in enumerate(self.graphs, self.earlier):
-            names = _few([c.name for c in g.launches], "clusters")
-            graphs.add_row(str(k), str(g.nodes), str(g.on_hpu), str(g.in_launches), names, f"{g.seconds * 1e3:.0f}")
-        reasons = Table(title="Ops outside clusters", title_justify="left")
-        for column in ("op", "count", "where", "reason"):
-            reasons.add_column(column, justify="right" if column == "count" else "left")
-        for row in refused_rows(self.totals):
-            reasons.add_row(row["op"], str(row["count"]), row["device"], row["text"])
-        tables = [graphs, reasons]
+        graphs = [
+            (
+                k,
+                g.nodes,
+                g.on_hpu,
+                g.in_launches,
+                _few([c.name for c in g.launches], "clusters"),
+                f"{g.seconds * 1e3:.0f}",
+            )
+            for k, g in enumerate(self.graphs, self.earlier)
+        ]
+        refused = [(row["op"], row["count"], row["device"], row["text"]) for row in refused_rows(self.totals)]
+        tables = [
+            table(f"HPU placement{of}", [">graph", ">nodes", ">on HPU", ">in clusters", ">clusters", ">ms"], graphs),
+            table("Ops outside clusters", ["op", ">count", "where", "reason"], refused),
+        ]
         if self.eager:
-            eager = Table("op", "reason", title="On the CPU outside graphs", title_justify="left")
-            for op, reason in self.eager.items():
-                eager.add_row(op, reason.value)
-            tables.append(eager)
-        if not self.precision:
-            return Group(*tables)
-        types = Table(title="Precision of fp32 ops under TF_BF16_CONVERSION", title_justify="left")
-        for column in ("op", "count", "type", "reason"):
-            types.add_column(column, justify="right" if column == "count" else "left")
-        for row in _precision(self.precision):
-            types.add_row(row["op"], str(row["count"]), row["type"], row["text"])
-        return Group(*tables, types)
+            eager = [(op, reason.value) for op, reason in self.eager.items()]
+            tables.append(table("On the CPU outside graphs", ["op", "reason"], eager))
+        if self.precision:
+            types = [(row["op"], row["count"], row["type"], row["text"]) for row in _precision(self.precision)]
+            title = "Precision of fp32 ops under TF_BF16_CONVERSION"
+            tables.append(table(title, ["op", ">count", "type", "reason"], types))
+        return Group(*tables)
 
     def __str__(self) -> str:
         return text(self)
+
+
+def table(title: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> Any:
+    """A table for rich; columns that begin with > are aligned to the right."""
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left")
+    for column in columns:
+        made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
+    for row in rows:
+        made.add_row(*map(str, row))
+    return made
 
 
 def text(shown: Any) -> str:
@@ -202,14 +212,9 @@ def refused_rows(counts: dict[tuple[str, Reason, bool], int]) -> list[dict[str, 
 
 def _precision(counts: dict[tuple[str, Why], int]) -> list[dict[str, Any]]:
     order = sorted(counts.items(), key=lambda i: (not i[0][1].converted, -i[1], i[0][0], i[0][1].name))
+    types = {True: "bfloat16", False: "float32"}
     return [
-        {
-            "op": op,
-            "count": n,
-            "type": "bfloat16" if why.converted else "float32",
-            "reason": why.name,
-            "text": why.value,
-        }
+        {"op": op, "count": n, "type": types[why.converted], "reason": why.name, "text": why.value}
         for (op, why), n in order
     ]
 
