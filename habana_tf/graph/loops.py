@@ -1,8 +1,9 @@
 """Turns loops into nodes: a loop whose whole body HPU takes becomes one `HpuLoop`, which is part of a cluster.
 
 What: the frame of a loop (Enter, Merge, Switch, NextIteration, Exit) and all nodes in it become a node that has the
-loop as an attribute (`tensorflow_clusters/loop_form.py`). A list that the loop carries becomes a tensor with an axis for its
-elements, also outside the loop where it is made of a tensor or stacked to one. For other uses the list is made again.
+loop as an attribute (`tensorflow_clusters/loop_form.py`). A list that the loop carries becomes a tensor with an axis
+for its elements, also outside the loop where it is made of a tensor or stacked to one. For other uses the list is made
+again.
 
     FromTensor(x) ── Enter ─ ... GetItem(i) ...
                                                            x ── HpuLoop ── y
