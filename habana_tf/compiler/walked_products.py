@@ -135,10 +135,8 @@ def _loop_nest(c: Canonical, target: Target) -> LoopNest | None:
     row_tiles = -(-_points(rows) // tile.rows)
     tiles = _points(batch) * panels * row_tiles
     work = tiles * tile.rows * tile.vectors * window_count * float(deep)
-    narrow, shallow = (
-        lanes_along(c, target, False) != "columns",
-        not channels and window_count > 1 and deep < SHALLOW_CHANNELS,
-    )
+    narrow = lanes_along(c, target, False) != "columns"
+    shallow = not channels and window_count > 1 and deep < SHALLOW_CHANNELS
     most = WALKED_APART_WORK if tile.lanes == "apart" else WALKED_NARROW_WORK if narrow else WALKED_WORK
     if work > (min(most, SHALLOW_WORK) if shallow else most):
         return None

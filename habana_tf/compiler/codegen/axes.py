@@ -1,8 +1,8 @@
-"""Loop axes: merges the axes of a kernel's domain into as few as its memory accesses allow.
+"""Loop coalescing: merges the axes of a kernel's domain into as few loops as its memory accesses allow.
 
-A domain [64, 26, 26, 32] whose tensors are all walked in row-major order is one loop over 1,384,448 elements; a
-per-channel operand keeps the last axis apart. Axes that move together in every index expression of a body
-(each step of the outer one is `extent` steps of the inner) become one.
+A domain [64, 26, 26, 32] whose tensors are all accessed in row-major order is one loop over 1,384,448 elements; with a
+per-channel operand the last axis stays separate. Neighbouring axes merge if in every index expression the outer stride
+is the inner stride times the inner extent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from habana_tf.ir.linearity import mentions
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop axis: its variable, extent, and the axes of the domain merged into it (first is outermost)."""
+    """A loop axis: its variable, extent, and the domain's axes merged into it, outermost first."""
 
     var: Var
     extent: Extent
@@ -27,10 +27,9 @@ class Axis:
 
 
 def merge(domain: Sequence[Extent], reduced: Sequence[int], expressions: Sequence[Extent]) -> list[Axis]:
-    """The loop axes of a domain, outermost first; axes of extent 1 are dropped.
+    """The loop axes of a domain, outermost first, without axes of extent 1.
 
-    expressions: index expressions over the domain's variables. Only neighbouring axes of the same kind (kept or
-    reduced) merge.
+    expressions: index expressions over the domain's variables. Only axes of the same kind (kept or reduced) merge.
     """
     places = variables(domain)
     groups: list[list[int]] = []
@@ -51,10 +50,10 @@ def merge(domain: Sequence[Extent], reduced: Sequence[int], expressions: Sequenc
 
 
 def places_of(domain: Sequence[Extent], axes: Sequence[Axis]) -> dict[Atom, Extent]:
-    """What stands for the domain's variables where merged axes are walked.
+    """The substitution of the domain's variables by those of merged axes.
 
-    A merged axis's whole count is put at its innermost member: every access is linear there, so the offsets come
-    out right although that member's own range is exceeded.
+    The merged index replaces the innermost variable, beyond its range, and 0 the others: right since all accesses are
+    linear in them.
     """
     places = variables(domain)
     out: dict[Atom, Extent] = {}
@@ -66,7 +65,7 @@ def places_of(domain: Sequence[Extent], axes: Sequence[Axis]) -> dict[Atom, Exte
 
 
 def _together(e: Extent, outer: Var, inner: Var, n: Extent) -> bool:
-    """Whether `e` moves by n inner steps for each step of `outer`, both linearly."""
+    """Whether the stride of `e` along `outer` is n times that along `inner`."""
     if isinstance(e, int):
         return True
     a, b = slope(e, outer), slope(e, inner)
@@ -74,7 +73,7 @@ def _together(e: Extent, outer: Var, inner: Var, n: Extent) -> bool:
 
 
 def slope(e: Expr, v: Var) -> Extent | None:
-    """The coefficient of `v` (possibly with symbolic extents); None where `e` is not linear in it."""
+    """The stride of `e` along `v`, possibly symbolic; None if it is not linear."""
     total: Extent = 0
     for atom, c in e.terms:
         if atom == v:

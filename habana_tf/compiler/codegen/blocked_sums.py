@@ -1,15 +1,15 @@
-"""Loops that add up many numbers in blocks, so that rounding errors grow with the logarithm of their count.
+"""Blocked summation: loops that add up many numbers in blocks, so that rounding errors grow logarithmically.
 
-A float32 sum that is far larger than its terms rounds each of them off, in the same direction if they are alike: of n
-equal terms added one after the other n / 6 units of the last place are lost. So a loop of more than BLOCK additions to
-one register becomes loops in loops, each of which begins with empty sums and adds them to those around it:
+Adding small terms to a large float32 sum rounds each of them, in the same direction if they are alike: a sequential sum
+of n equal terms is wrong by n / 6 units in the last place. So a loop of more than BLOCK additions to a register becomes
+nested loops with their own partial sums:
 
     for i < n: sum += x[i]      becomes     for b < n, step BLOCK:   part = 0
                                                for i from b, BLOCK turns:   part += x[i]
                                                sum += part
 
-What is in a block depends on sizes only, never on the number of threads. Sums of integers, products and extremes keep
-one loop: they lose nothing, or as much in any order.
+Blocks depend on sizes only, never on the number of threads. Sums of integers, products and extremes keep one loop:
+their errors do not depend on the order.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from habana_tf.ir.extent import Extent, nominal
 
 
 def cut(turns: Extent, adds: int = 1) -> list[int]:
-    """Turns of the blocks that a loop has, outermost first; each turn adds so many terms to a register. Of a size known
-    at run time only there are LEVELS at least."""
+    """The sizes (in iterations) of a loop's nested blocks, outermost first. adds: terms that an iteration adds to a
+    register. Loops of symbolic length have at least LEVELS."""
     sizes: list[int] = []
     size = max(1, SUM_BLOCK // max(adds, 1))
     while nominal(turns) > size or (not isinstance(turns, int) and len(sizes) < SUM_LEVELS):
@@ -39,9 +39,9 @@ def cut(turns: Extent, adds: int = 1) -> list[int]:
 def summing_loop(
     fn: Function, start: Value, stop: Value, step: int, sums: Sequence[Accumulator], turns: Extent, adds: int = 1
 ) -> Iterator[Value]:
-    """for index = start; index < stop; index += step. The body, which is emitted once, adds to `sums`.
+    """for index = start; index < stop; index += step, in blocks. The body, emitted once, adds to `sums`.
 
-    turns: of the loop, about; adds: terms that a turn adds to each of the sums.
+    turns: number of iterations; adds: terms that an iteration adds to each sum.
     """
     sizes = cut(turns, adds) if any(a.rounds for a in sums) else []
     with _blocks(fn, start, stop, step, sums, sizes) as index:
@@ -52,8 +52,8 @@ def add_up(
     fn: Function, start: Value, stop: Value, step: int, sums: Sequence[Accumulator], turns: Extent,
     body: Callable[[Value], None],
 ) -> None:  # fmt: skip
-    """As `summing_loop`, with a loop of its own for what one block holds, if only the running kernel knows that: beside
-    a few turns the blocks around them show. The body, given the index, is then emitted twice."""
+    """As `summing_loop`, but a loop of symbolic length has a separate version without blocks for short lengths, where
+    the blocks' overhead matters. The body, given the index, is then emitted twice."""
     if not isinstance(turns, int) and any(a.rounds for a in sums):
         after = few(fn, start, stop, step * SUM_BLOCK)
         with _blocks(fn, start, after, step, sums, ()) as index:
@@ -64,7 +64,7 @@ def add_up(
 
 
 def few(fn: Function, start: Value, stop: Value, width: int) -> Value:
-    """`stop` where that is no further than `width` from `start`, else `start`."""
+    """`stop` if stop - start <= width, else `start`."""
     short = fn.op(f"icmp sle i64 {fn.integer('sub', stop, start)}, {width}")
     return fn.op(f"select i1 {short}, i64 {stop}, i64 {start}")
 
@@ -97,7 +97,7 @@ def _blocks(
 
 
 def block_end(fn: Function, index: Value, width: int, start: Value, stop: Value) -> Value:
-    """Where the block that begins at `index` ends; the last one may be shorter."""
+    """The end of the block that starts at `index`; the last block may be shorter."""
     end = fn.integer("add", index, width)
     whole = start.isdigit() and stop.isdigit() and (int(stop) - int(start)) % width == 0
     return end if whole else fn.minimum(end, stop)

@@ -1,8 +1,8 @@
-"""Machine code for the functions of angles and hyperbolas, and their inverses; scalars or vectors.
+"""Trigonometric and hyperbolic functions and their inverses, on scalars or vectors.
 
-Polynomials good to about 3 units in the last place (of sin and cos Cephes' coefficients, public domain; those of the
-inverses are least-squares fits in double precision, weighted to the smallest greatest error). The hyperbolic ones are
-made of exp, expm1, log and log1p.
+Polynomials accurate to about 3 units in the last place (sin and cos with Cephes' coefficients, public domain; the
+inverses with minimax-weighted least-squares fits in double precision). Hyperbolic functions use exp, expm1, log and
+log1p.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ QUARTER = math.pi / 2
 
 
 class CircularMath(FloatMath):
-    """Emits them."""
+    """Emits the functions of this module."""
 
     def _f_sin(self, x: Value) -> Value:
         return self._circular("sin", x)
@@ -30,7 +30,7 @@ class CircularMath(FloatMath):
         return self._circular("tan", x)
 
     def _circular(self, name: str, x: Value) -> Value:
-        """sin, cos or tan; by the C library where a lane is so far away that quarters of a turn cannot be counted."""
+        """sin, cos or tan; by the C library if a lane is too large for the range reduction."""
         fn = self.fn
         far = self.op("fcmp ogt", self._f_abs(x), self.f(1 << 30))
         if self.lanes > 1:
@@ -47,15 +47,15 @@ class CircularMath(FloatMath):
         return fn.op(f"phi {self.type('float')} " + ", ".join(f"[ {value}, %{block} ]" for value, block in found))
 
     def _near_circular(self, name: str, x: Value) -> Value:
-        """What is left of x behind n quarters of a turn is taken in double precision, and rounded: within an eighth of
-        a turn polynomials are good to a unit in the last place."""
+        """Range reduction by multiples of pi/2 in double precision, then polynomials on [-pi/4, pi/4], accurate to a
+        unit in the last place."""
 
         def double(value: float) -> Value:
             return self.constant(float_literal(value, "double"), "double")
 
         rest = self.convert("fpext", x, "float", "double")
         turns = self.intrinsic("rint", self.op("fmul", rest, double(2 / math.pi), "double"), lane="double")
-        for part in (math.pi / 2, 6.123233995736766e-17):  # the second is what the first lacks of a quarter
+        for part in (math.pi / 2, 6.123233995736766e-17):  # high and low part of pi/2
             rest = self.intrinsic("fma", turns, double(-part), rest, lane="double")
         r, n = self.convert("fptrunc", rest, "double", "float"), self.convert("fptosi", turns, "double", "i32")
         z = self.op("fmul", r, r)
@@ -79,15 +79,14 @@ class CircularMath(FloatMath):
     # -- inverses ---------------------------------------------------------------------------------------------
 
     def _f_atan(self, x: Value) -> Value:
-        """Beyond 1 a quarter of a turn without the angle of 1 / x."""
+        """pi/2 - atan(1 / x) for x > 1."""
         a = self._f_abs(x)
         steep = self.op("fcmp ogt", a, self.f(1.0))
         angle = self._angle(self.choose(steep, self.op("fdiv", self.f(1.0), a), a))
         return self.intrinsic("copysign", self.choose(steep, self._without(QUARTER, angle), angle), x)
 
     def _f_atan2(self, y: Value, x: Value) -> Value:
-        """The angle of the lesser side over the greater one, put where the signs say: 0 over 0 is 0, and a side that is
-        infinite together with the other one is as long as that."""
+        """atan of the smaller side over the larger one, moved to the quadrant: 0 / 0 counts as 0, inf / inf as 1."""
         b, a = self._f_abs(x), self._f_abs(y)
         steep = self.op("fcmp ogt", a, b)
         less, more = self.choose(steep, b, a), self.choose(steep, a, b)
@@ -102,7 +101,7 @@ class CircularMath(FloatMath):
         return self.intrinsic("copysign", angle, y)
 
     def _angle(self, t: Value) -> Value:
-        """atan of a number from 0 to 1."""
+        """atan on [0, 1]."""
         z = self.op("fmul", t, t)
         p = self.horner(
             z, -0.001793593845, 0.01091448081, -0.03117761263, 0.05795735915, -0.08403436628, 0.1095218109,
@@ -111,7 +110,7 @@ class CircularMath(FloatMath):
         return self.fma(self.op("fmul", p, z), t, t)
 
     def _without(self, whole: float, x: Value) -> Value:
-        """whole - x, where whole has no exact fp32."""
+        """whole - x, for a constant that is not exact in fp32."""
         (near,) = struct.unpack("f", struct.pack("f", whole))
         return self.op("fadd", self.op("fsub", self.f(near), x), self.f(whole - near))
 
@@ -128,7 +127,7 @@ class CircularMath(FloatMath):
         return self.choose(far, beyond, self._without(QUARTER, self.intrinsic("copysign", p, x)))
 
     def _arc(self, x: Value) -> tuple[Value, Value]:
-        """Whether |x| is more than a half, and asin of it, or of the root of half of what it lacks of 1."""
+        """Whether |x| > 0.5, and asin(|x|), or asin(sqrt((1 - |x|) / 2)) if so."""
         a = self._f_abs(x)
         far = self.op("fcmp ogt", a, self.f(0.5))
         half = self.op("fmul", self.op("fsub", self.f(1.0), a), self.f(0.5))
@@ -151,7 +150,7 @@ class CircularMath(FloatMath):
         return self._half_or_far(self.op("fadd", e, self.op("fdiv", self.f(1.0), e)), a)
 
     def _half_or_far(self, near: Value, a: Value) -> Value:
-        """Half of `near`, or of exp(a) where only that is finite."""
+        """near / 2, or exp(a) / 2 where near overflows."""
         root = self._f_exp(self.op("fmul", a, self.f(0.5)))
         far = self.op("fmul", self.op("fmul", root, self.f(0.5)), root)
         return self.choose(self.op("fcmp ogt", a, self.f(40.0)), far, self.op("fmul", near, self.f(0.5)))
@@ -170,7 +169,7 @@ class CircularMath(FloatMath):
         return self.choose(self.op("fcmp olt", x, self.f(1.0)), self.f(float("nan")), y)
 
     def _log1p_or_far(self, near: Value, a: Value) -> Value:
-        """log1p of `near`, or log(2 a) where a is so large that its square is not finite."""
+        """log1p(near), or log(2 a) where the square of a overflows."""
         far = self.op("fadd", self._f_log(a), self.f(math.log(2)))
         return self.choose(self.op("fcmp ogt", a, self.f(1e9)), far, self._f_log1p(near))
 

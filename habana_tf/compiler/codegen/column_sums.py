@@ -1,9 +1,9 @@
-"""Code for sums of columns: each lane is a result of its own, what is summed up are loops inside.
+"""Column reductions: each lane is a result of its own, the reduced axes are loops inside.
 
-    out[j] = sum over i of x[i, j]       lanes along j, up to four vectors side by side
+    out[j] = sum over i of x[i, j]       lanes along j, up to four vectors at a time
 
-Where a row has more columns than that, the sums wait in memory (`wide_sums.py`). Sums over a window's taps walk a whole
-row of an image in a work item, without guards where there is no padding near (`interior.py`).
+With more columns the sums are kept in memory (`wide_sums.py`). Reductions over a window's taps (pooling) process a row
+of an image per work item, without guards in its interior (`interior.py`).
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from habana_tf.ir.extent import Atom, Extent, Var, nominal
 
 
 class _Strip(NamedTuple):
-    """Several neighbouring points of an axis: how many, and what writes the results of those from one on."""
+    """Neighbouring points of an axis that are computed together. points: emits them, given the first."""
 
     width: int
     points: Callable[[Value], None]
 
 
 class ColumnSums:
-    """Emits them. beside: kept axes that have the sums of all their points in registers; shared: what these have in
-    common."""
+    """Emits a column reduction. beside: kept axes, all of whose points have sums in registers; shared: values that
+    these points have in common."""
 
     def __init__(self, walk: DomainWalk) -> None:
         assert walk.vector is not None
@@ -54,11 +54,11 @@ class ColumnSums:
         self.shared: list[BodyValue] = []
 
     def emit(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
-        """Writes the function; its grid and grain."""
+        """Emits the function; gives its grid and grain."""
         return self._wide(outer, inner) if self._is_wide(outer, inner) else self._column(outer, inner)
 
     def _column(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
-        """Lanes are results; reduced axes are loops inside."""
+        """Sums in registers: lanes are results, reduced axes are loops inside."""
         n = self.vector.extent
         row, middle = self._row_of_windows(outer, inner) or (None, None)
         alone = self.compact or bool(self.body.stores) or not inner or row is not None
@@ -85,7 +85,7 @@ class ColumnSums:
         grid, loops, items, grain = self.walk.grid(outer, work, 1 if row else tiles)
 
         def columns(tile: Value) -> None:
-            """The sums of a tile of columns, at the present point of the other axes."""
+            """The results of a tile of columns at the current point of the other axes."""
             start = self.fn.integer("mul", tile, width)
             starts = [self.fn.integer("add", start, k * self.lanes) for k in range(side)]
             guards = [Guard(None, self.walk.tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
@@ -122,8 +122,8 @@ class ColumnSums:
         return items, grain
 
     def _strip(self, row: Axis, middle: Interior, inner: Sequence[Axis]) -> _Strip:
-        """How the middle of a row is walked by several points at a time: windows beside each other share most of what
-        they read, and all of them their factors. Each sum has the order that it has by itself."""
+        """Register blocking along a row's interior: neighbouring windows share most of their loads, and all of them the
+        factors. The order of each sum stays the same."""
         n, whole = self.vector.extent, middle.stop - middle.first
         # w windows of three columns read w + 2 columns together; what is left over is guarded
         width = min(WINDOW_STRIPS, key=lambda w: whole // w * (w + 2) + whole % w * WINDOW_GUARDED)
@@ -132,7 +132,7 @@ class ColumnSums:
         points: list[dict[Atom, Extent]] = [{row.var: ext.add(ext.of(first), k)} for k in range(width)]
 
         def vector() -> None:
-            """The results of a vector of columns."""
+            """A vector of columns of all points."""
             sums = [[Accumulator(self.ev.many, r) for r in self.body.reductions] for _ in points]
             for tap in taps:
                 for point, some in zip(points, sums, strict=True):
@@ -154,8 +154,8 @@ class ColumnSums:
         return _Strip(width, strip)
 
     def _row_of_windows(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> tuple[Axis, Interior] | None:
-        """An image's row, and its middle, where windows need no guard: it is walked by one work item, if there are
-        enough of them."""
+        """The row axis of an image and its interior, where windows need no guards, if there are enough rows for a row
+        per work item."""
         if self.compact or not outer or numel(inner) > WRITTEN_OUT_POINTS:
             return None
         items = nominal(ext.product(a.extent for a in outer[:-1]))
@@ -163,7 +163,7 @@ class ColumnSums:
         return (outer[-1], middle) if middle else None
 
     def _set_beside(self, axes: list[Axis], outer: Sequence[Axis]) -> list[Axis]:
-        """Decides which kept axes have all their sums in registers; the others."""
+        """Sets the axes all of whose sums are in registers; gives the other ones."""
         self.beside = axes
         if axes:
             apart = dependent(self.body, axes)
@@ -171,11 +171,11 @@ class ColumnSums:
         return [a for a in outer if a not in axes]
 
     def _most_beside(self) -> int:
-        """Vectors of columns whose sums are in registers at a time."""
+        """The most vectors of columns at a time."""
         return 2 if self.body.stores else 4
 
     def _is_wide(self, outer: list[Axis], inner: list[Axis]) -> bool:
-        """Whether sums wait in memory, because a row has more columns than registers would hold sums of."""
+        """Whether to keep sums in memory, because a row has more columns than registers can hold."""
         if self.compact or not isinstance(self.vector.extent, int):
             return False
         if self.vector.extent <= self._most_beside() * self.lanes or not pays(self.body, inner):
@@ -183,8 +183,8 @@ class ColumnSums:
         return bool(self.body.stores) or len(inner) > 1 or not beside(self.body, outer, inner)
 
     def _wide(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
-        """Lanes are results; memory is walked row by row. Sums beside each other stay in registers along the last
-        reduced axis, what they share is read once for each of its points then."""
+        """Sums in memory: input is read row by row. With axes `beside`, sums stay in registers along the last reduced
+        axis, so that shared values are loaded once per point."""
         assert self.vector is not None and isinstance(self.vector.extent, int)
         n = self.vector.extent
         outer = self._set_beside([] if self.body.stores else beside(self.body, outer, inner), outer)
@@ -217,7 +217,7 @@ class ColumnSums:
         return items, grain
 
     def _each_beside(self, sums: list[Accumulator]) -> Iterator[list[Accumulator]]:
-        """For each point of the axes `beside`, within its scope, the accumulators that are its own."""
+        """For each point of the axes `beside`, in a scope of its own: its accumulators."""
         count = len(self.body.reductions)
         for k, place in enumerate(places(self.beside)):
             with self.ev.scope():
@@ -225,7 +225,7 @@ class ColumnSums:
                 yield sums[k * count : (k + 1) * count]
 
     def _accumulate(self, inner: Sequence[Axis], sums: Sequence[Accumulator], add: Callable[[], None]) -> None:
-        """Loops over the reduced axes `inner`, with `sums` in registers; `add` adds a point to them."""
+        """Loops over the reduced axes `inner` with `sums` in registers; `add` adds a point to them."""
         if inner and not self.compact and numel(inner) <= WRITTEN_OUT_POINTS:
             for place in places(inner):
                 with self.ev.scope():
@@ -240,7 +240,7 @@ class ColumnSums:
                 self._accumulate(rest, sums, add)
 
             if numel(rest) <= WRITTEN_OUT_POINTS:
-                small = [*self.beside, *rest]  # which `point` writes out
+                small = [*self.beside, *rest]  # unrolled by `point`
                 middle = None if self.compact else interior(self.body, inner[0], small, self.vector)
                 self._walk(inner[0], middle, sums, point, adds)
             else:
@@ -252,8 +252,8 @@ class ColumnSums:
         self, axis: Axis, middle: Interior | None, sums: Sequence[Accumulator], point: Callable[[], None],
         adds: int = 1, strip: _Strip | None = None,
     ) -> None:  # fmt: skip
-        """A loop over an axis with `sums` in registers; without guards in its middle, if they are not needed there.
-        adds: terms that a point adds to each of the sums. strip: several points of the middle at a time."""
+        """A loop over an axis with `sums` in registers, split so that its interior has no guards. adds: terms that a
+        point adds to each sum. strip: register blocking of the interior."""
         stop = self.ev.number(axis.extent)
         if middle is None:
             self._part(axis, "0", stop, sums, point, adds)
@@ -285,13 +285,13 @@ class ColumnSums:
     def _part(
         self, axis: Axis, start: Value, stop: Value, sums: Sequence[Accumulator], point: Callable[[], None], adds: int
     ) -> None:
-        """A loop over the points of an axis from start to stop; `adds`: terms that one adds to each of the sums."""
+        """A loop over an axis from start to stop; adds: terms that a point adds to each sum."""
         with summing_loop(self.fn, start, stop, 1, sums, axis.extent, adds) as index, self.ev.scope():
             self.ev.vars[axis.var] = index
             point()
 
     def _add_point(self, sums: list[Accumulator]) -> None:
-        """Adds what a point has to the sums of every axis beside, and stores what is stored there."""
+        """Adds a point to the sums of all points beside, and emits its stores."""
         for v in self.shared:
             self.ev.value(v)
         for some in self._each_beside(sums):

@@ -1,20 +1,19 @@
-"""Machine code for CONTRACT: matrix products, convolutions and their gradients over affine operands.
+"""Code for CONTRACT: matrix products, convolutions and their gradients over strided operands.
 
-`emit_contract` writes the kernels of one contraction as LLVM IR:
+`emit_contract` emits the kernels of a contraction as LLVM IR, in one of these forms:
 
-    [spread a]  [pack b]  main: tiles of sums -> epilogue            the sum in one piece
-    [spread a]  [pack b]  main: tiles of partial sums; reduce: partial sums in fixed order -> epilogue
-    [pack b]  main: lanes along the sum or the rows      few columns (see `contract_narrow`), the sum in pieces as above
+    [spread a]  [pack b]  main: register tiles -> epilogue
+    [spread a]  [pack b]  main: tiles of partial sums; reduce: partial sums in fixed order -> epilogue     (split k)
+    [pack b]  main: lanes along the sum or the rows         few columns (see `contract_narrow`), optionally with split k
     pack filter  transform it  main: blocks of tiles -> epilogue           a 3 x 3 convolution by Winograd's algorithm
     main: blocks of partial sums; reduce: in fixed order, transformed back -> epilogue          its filter's gradient
 
-What is cut how is `contract_tiles.plan`'s decision; loops around tiles are `contract_loops`', the register tile is
-`contract_micro`'s, the packed copies are `contract_pack`'s, the kernels made of them `contract_kernels`'. Which
-convolutions are Winograd's is `contract_winograd`'s decision, made first. Products and sums are fp32 (fused
-multiply-add where the CPU has it); a bf16 result is rounded once.
+`contract_winograd` chooses Winograd's algorithm, `contract_tiles.plan` the tiling otherwise. `contract_loops` has the
+loops around tiles, `contract_micro` the register tile, `contract_pack` the packing, `contract_kernels` the kernels.
+Products and sums are fp32 (fused multiply-adds if the CPU has them); a bf16 result is rounded once.
 
-Invariants: what is computed depends on the spec and the target, never on the number of threads or on the grid's cut;
-nothing outside the operands' index ranges is read (bf16 pairs read two neighbours that both are in range).
+Invariants: results depend on the spec and the target, never on the number of threads or the grid; nothing outside the
+operands' index ranges is read (bf16 pairs are two neighbours that both are in range).
 """
 
 from __future__ import annotations
@@ -62,9 +61,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class ContractCode:
-    """The calls in order, each finished before the next begins; `temps` are workspace sizes in bytes.
+    """The calls, to be run one after the other; temps: workspace sizes in bytes.
 
-    An empty result has no calls and no plan, a convolution by Winograd's algorithm has no plan.
+    plan: None for an empty result, which has no calls, and for Winograd's algorithm.
     """
 
     calls: tuple[ContractionCall, ...]
@@ -80,8 +79,8 @@ def emit_contract(
     spec: ContractSpec, target: Target, name: str, epilogue: Epilogue | None = None, cut: Plan | None = None,
     compact: bool = False, steady: tuple[bool, ...] = (),
 ) -> ContractCode:  # fmt: skip
-    """The kernels of one contraction; function names begin with `name`. `cut` overrides the chosen plan; `compact`
-    asks for little code (see `contract_tiles`); `steady` says which operands are the same every time in a loop."""
+    """Emits the kernels of a contraction. name: prefix of function names; cut: overrides the chosen plan; compact:
+    prefer little code (see `contract_tiles`); steady: which operands are loop-invariant."""
     c = canonical(spec)
     if not accepts_guards(spec):
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
@@ -130,7 +129,7 @@ def _sources(
     c: Canonical, p: Plan, name: str, names: tuple[Buffer, Buffer], temp: Callable[[Extent], Buffer],
     calls: list[ContractionCall], once: bool,
 ) -> tuple[Source, Source]:  # fmt: skip
-    """How the main kernel reads its operands; what copies them beforehand joins the calls."""
+    """How the main kernel reads its operands; adds the calls that copy them to `calls`."""
     a = Source("bf16" if c.a.dtype is DType.BF16 else "f32", c.a.dtype.bytes, c.a.offset, names[0])
     b = Source("bf16" if c.b.dtype is DType.BF16 else "f32", c.b.dtype.bytes, c.b.offset, names[1])
     if p.dot and c.k[-1].a == 1:
@@ -145,8 +144,8 @@ def _sources(
 
 
 def _summed(code: ContractCode, name: str, sums: ResultSums | None) -> ContractCode:
-    """With the call that adds up what the epilogue's sums came to, part by part. Their buffer is the first temporary:
-    how large that is the product's kernel decides."""
+    """Adds the call that combines the parts of the epilogue's column sums. Their buffer is the first temporary, whose
+    size is known once the product's kernel is emitted."""
     if not sums:
         return code
     total = sums.total(f"{name}_total")

@@ -1,17 +1,17 @@
-"""Tiles of sums in AMX registers, for bf16 products where a is contiguous along k.
+"""Register tiles with AMX, for bf16 products where a is contiguous along k.
 
-An AMX register holds up to 16 rows of 64 bytes. Four of them are the sums of a tile, in one of two shapes:
+An AMX register holds up to 16 rows of 64 bytes. Four of them are accumulators, in one of two shapes:
 
     two groups of rows x two vectors of columns        one group of rows x up to four vectors
 
-A group is up to 16 rows at equal distances in a. One step takes `depth` pairs of neighbours along k: a register of a
-per group (rows x pairs), one of packed b per vector (pairs x 16 columns), and one product for each register of sums.
-The sums end in memory, from where the epilogue takes them.
+A group is up to 16 rows at equal distances in a. A step multiplies `depth` pairs of neighbours along k: it loads a
+register of a per group (rows x pairs) and one of packed b per vector (pairs x 16 columns), and does a tile product per
+accumulator. The sums are stored to memory for the epilogue.
 
-A product of registers adds up its `depth` pairs by themselves and adds what they come to to the sum: a step is one
-addition. More than SUM_STEPS steps are taken in blocks, whose sums are added up in memory (see `blocked_sums`).
+A tile product sums its `depth` pairs before it adds them to the accumulator. More than SUM_STEPS steps are summed in
+blocks in memory (see `blocked_sums`).
 
-The kernel must be allowed to use AMX first (`hardware.cpu.host` asks the system for it).
+The process needs permission to use AMX (`hardware.cpu.host` requests it).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ VECTOR = "<16 x float>"
 
 @dataclass(frozen=True)
 class Group:
-    """Rows of a register: byte distance of the first from the tile's start, how many, bytes between them."""
+    """Rows of a register: byte offset of the first from the tile's start, number of rows, bytes between them."""
 
     first: int
     rows: int
@@ -46,7 +46,7 @@ class Group:
 
 
 def groups(rows: Sequence[int]) -> list[Group]:
-    """The rows of a tile (byte distances in a) as one or two groups; ValueError if they do not lie so."""
+    """The rows of a tile (byte offsets in a) as one or two groups, else a ValueError."""
 
     def group(part: Sequence[int]) -> Group:
         step = part[1] - part[0] if len(part) > 1 else 0
@@ -74,10 +74,10 @@ def configuration(parts: Sequence[Group], depth: int) -> bytes:
 
 
 class Configurations:
-    """The register configurations a kernel uses; changing one costs hundreds of cycles, so only when it differs."""
+    """The register configurations of a kernel; changed only when needed, since that costs hundreds of cycles."""
 
     def __init__(self, fn: Function, forms: Sequence[bytes]) -> None:
-        """To be called at the function's entry."""
+        """Call it at the function's entry."""
         self.fn, self.forms = fn, list(dict.fromkeys(forms))
         places = [fn.op("alloca [64 x i8], align 64") for _ in self.forms]
         self.current = fn.op("alloca i64, align 8")
@@ -105,8 +105,8 @@ class Configurations:
 
 
 class TileProducts:
-    """Emits one form of tile; `depth` pairs per step, `vectors` of 16 columns, b packed `width` words per pair. spare:
-    memory for the sums of a block, of a tile's size; without it there are no blocks."""
+    """Emits the products of a tile. depth: pairs per step; vectors: of 16 columns; width: words per pair in packed b.
+    spare: memory of a tile's size for the partial sums of a block; without it there are no blocks."""
 
     def __init__(
         self, fn: Function, parts: Sequence[Group], vectors: int, depth: int, width: int, spare: Value = ""
@@ -117,8 +117,8 @@ class TileProducts:
         self.spare, self.target = spare, ""
 
     def run(self, loops: Sequence[KLoop], a: Value, b: Value, target: Value, add: bool = False) -> None:
-        """Sums over `loops` (the last one steps `depth` pairs) to `target`, row by row of `vectors` * 16 sums. add: to
-        what is there."""
+        """Stores the sums over `loops` (steps of `depth` pairs in the last one) to `target`, in rows of `vectors` * 16.
+        add: add them to the target."""
         self.target = target
         blocks = self.spare and math.prod(x.turns for x in loops) > SUM_STEPS
         if blocks:
@@ -197,5 +197,5 @@ class TileProducts:
 
 
 def release(fn: Function) -> None:
-    """Gives the registers back: to be called when a kernel that configured them ends."""
+    """Releases the tile registers at the end of a kernel."""
     fn.call("void", "llvm.x86.tilerelease")

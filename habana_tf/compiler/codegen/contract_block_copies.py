@@ -1,9 +1,9 @@
-"""The copies that a work item makes of both operands: where blocks of them lie, on its stack, and how they are filled.
+"""Packs blocks of both operands onto a work item's stack: their layout, and the calls of the packer.
 
     rows       per row tile [unit][slots] words, or for tile registers [register][slots][16 units]
     columns    per panel [unit][width] words
 
-A unit is a step of the sum, or a pair. What is not there is zero (see `contract_block_pack`).
+A unit is a step of the sum, or a pair of steps. Missing elements are zero (see `contract_block_pack`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Trips = list[int | Value]
 
 
 class BlockCopies(TileResults):
-    """Packs blocks; the kernel that multiplies them is made of it."""
+    """Base of the kernel that multiplies packed blocks: packs them."""
 
     def __init__(self, c: Canonical, p: Plan, name: str) -> None:
         super().__init__(c, p, name)
         assert p.blocks is not None
         self.blocks = p.blocks
-        # Units of the sum in a block, and how its labels lie in a copy: units from one index to the next.
+        # Units of the sum in a block, and the stride in units of each of its labels in a copy.
         self.pair = 2 if p.dot else 1
         self.unit_steps: list[int] = []
         chunk = next((d for d in p.dims if d.kind == "chunk"), None)
@@ -50,13 +50,13 @@ class BlockCopies(TileResults):
         self.most_units = size
 
     def reserve_blocks(self) -> None:
-        """To be called at the function's entry."""
+        """Call it at the function's entry."""
         fn, p, t, blocks = self.fn, self.p, self.t, self.blocks
         lines = self.most_units // p.amx if p.amx else self.most_units + t.lanes + FILLED_UNITS
         self.a_line, self.b_line = slots(t, p.amx) * (64 if p.amx else 4), t.width * 4
         self.a_tile = -(-lines * self.a_line // 64) * 64
         self.b_panel = (self.most_units + t.lanes + FILLED_UNITS) * self.b_line
-        # A copy's last vectors may go past it, by less than a step of all rows.
+        # Stores of a copy's last vectors may exceed it by less than a step of all rows.
         sizes = self.a_tile * blocks.tiles + self.a_line + 64, self.b_panel * blocks.panels
         self.rows_at, self.columns_at = (fn.op(f"alloca [{n} x i8], align 64") for n in sizes)
         self.pa, self.pb = fn.buffer(0), fn.buffer(1)
@@ -64,12 +64,12 @@ class BlockCopies(TileResults):
         self.pack_b = BlockPacker(fn, self.c.b.dtype, t.lanes, p.dot, 0, p.amx, blocks.vectors)
 
     def _units(self, steps: int) -> int:
-        """Units that so many steps of the last label take in a copy."""
+        """The units of a number of steps of the last label."""
         unit = self.pair * max(1, self.p.amx)
         return -(-steps // unit) * max(1, self.p.amx)
 
     def copy(self, place: Place, trips: Trips) -> None:
-        """Copies one block of both operands; `trips`: indices of its labels."""
+        """Packs a block of both operands. trips: the trip counts of its labels."""
         fn, inside, rows = self.fn, self.blocks.inside, self.blocks.rows
         columns, lane = self.p.dims[-1], self.c.lane
         assert lane is not None
@@ -95,7 +95,7 @@ class BlockCopies(TileResults):
         self.loops(place, rows[:-1], together)
 
     def loops(self, place: Place, dims: tuple[Dim, ...], body: Callable[[], None]) -> None:
-        """Loops of this item over `dims`; one form of body for all."""
+        """Loops over `dims` around a body without variants."""
         if not dims:
             body()
             return
@@ -104,7 +104,7 @@ class BlockCopies(TileResults):
             self.loops(place, dims[1:], body)
 
     def turns(self, trips: Trips) -> int | Value:
-        """Units of this block."""
+        """The number of units of this block."""
         fn, first = self.fn, trips[0]
         if isinstance(first, int):
             return self._units(first) if len(trips) == 1 else first * self.unit_steps[0]
@@ -114,7 +114,7 @@ class BlockCopies(TileResults):
         return fn.integer("mul", fn.integer("udiv", fn.integer("add", first, unit - 1), unit), max(1, self.p.amx))
 
     def _limits(self, place: Place, operand: Operand, first: int, across: Label | None) -> list[Limit]:
-        """The operand's guards here. first: the number of its first guard among those of the spec."""
+        """An operand's guards at this position. first: the number of its first guard in the spec."""
         fn, found = self.fn, []
         for number, guard in enumerate(operand.guards, first):
             total = str(guard.const)
@@ -126,7 +126,7 @@ class BlockCopies(TileResults):
         return found
 
     def _first_guard(self, of_a: bool) -> int:
-        """Guards are numbered through, those of the spec's own `a` first."""
+        """The number of an operand's first guard: those of the spec's `a` come first."""
         return len(self.c.spec.a.guards) if of_a == self.c.swapped else 0
 
     def _along(self, side: str, trips: Trips, line: int) -> list[Along]:
@@ -210,7 +210,7 @@ class BlockCopies(TileResults):
         self._fill(trips, target, self.a_line)
 
     def _count(self, place: Place, label: Label | None, most: int) -> tuple[Value, int]:
-        """How many points of a label this tile has, and the least that one has."""
+        """The extent of a label in this tile, and the least in any tile."""
         fn, t = self.fn, self.t
         if label is None or label is not t.split:
             return str(most), most
@@ -223,7 +223,7 @@ class BlockCopies(TileResults):
         return fn.op(f"select i1 {larger}, i64 {t.size}, i64 {t.size - 1}"), t.size - 1
 
     def _fill(self, trips: Trips, target: Value, line: int) -> None:
-        """Zeros behind the last unit, up to whole turns of the inner loop."""
+        """Pads with zeros to a multiple of the inner loop's unrolling."""
         fn, units = self.fn, self.turns(trips)
         if self.p.amx or (isinstance(units, int) and units % self.body == 0):
             return
@@ -233,12 +233,12 @@ class BlockCopies(TileResults):
 
     @property
     def body(self) -> int:
-        """Units that a turn of the inner loop takes."""
+        """The unrolling of the inner loop, in units."""
         work = self.t.rows * self.t.vectors
         return FILLED_UNITS if work <= SHORT_STEP_WORK else FILLED_UNITS // 2
 
     def tile(self, place: Place) -> Value:
-        """The number of a row tile within its block."""
+        """The index of a row tile within its block."""
         fn, number = self.fn, "0"
         for dim in self.blocks.rows:
             assert dim.label is not None
@@ -249,5 +249,5 @@ class BlockCopies(TileResults):
         return number
 
     def panel(self, place: Place) -> Value:
-        """The number of a panel within its block."""
+        """The index of a panel within its block."""
         return self.fn.integer("sub", place.panel, self.range(self.p.dims[-1], place)[0])

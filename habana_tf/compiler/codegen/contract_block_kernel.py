@@ -1,13 +1,13 @@
-"""The kernel of a contraction that packs both operands (see `contract_blocks` for what it is cut into).
+"""The contraction kernel with packing of both operands and cache blocking (see `contract_blocks` for the blocks).
 
-    for each block of the sum:   copy rows, copy columns
+    for each block of the sum:   pack rows, pack columns
                                  for each row tile, for each panel:   sums of the tile += rows * columns
-    and every so many blocks:    totals += sums, sums = 0
+    after several blocks:        totals += sums, sums = 0
     for each row tile, for each panel:   epilogue
 
-Rows and columns that are not there are zeros in the copies, so there is one inner loop for all tiles (two where the
-last panel has fewer vectors); only what is stored differs. A sum in one block goes to the epilogue tile by tile. Totals
-are there for long sums only (see `blocked_sums` for the reason).
+Missing rows and columns are zeros in the copies, so that one inner loop serves all tiles (two if the last panel has
+fewer vectors); only the stores differ. With a single block each tile's sums go directly to the epilogue. Totals are for
+long sums only (see `blocked_sums`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from habana_tf.compiler.product_costs import SUM_BLOCKS, SUM_STEPS
 
 
 class BlockKernel(BlockCopies):
-    """Blocks of both operands, packed, multiplied, and given to the epilogue (or kept as partial sums)."""
+    """Multiplies packed blocks and passes the sums to the epilogue (or stores partial sums)."""
 
     def __init__(
         self, c: Canonical, p: Plan, name: str, operands: tuple[Buffer, Buffer], out: Epilogue,
@@ -113,7 +113,7 @@ class BlockKernel(BlockCopies):
         return _Steps(self, place, label, str(self.trip(place, label)), steps)
 
     def _block(self, place: Place, first: int | Value) -> None:
-        """Copies and multiplies one block; `first`: indices of its first label."""
+        """Packs and multiplies a block. first: the trip count of its first label."""
         inside = self.blocks.inside[1:]
         trips: Trips = [first, *(x.extent for x in inside if isinstance(x.extent, int))]
         self.copy(place, trips)
@@ -131,8 +131,7 @@ class BlockKernel(BlockCopies):
                 fn.store("i64", "0", self.waiting, 8)
 
     def _most_blocks(self) -> int:
-        """Blocks of the sum that a work item meets, at most; of a size known at run time only, as many as are no longer
-        few."""
+        """The most blocks of the sum in a work item; more than MANY for a symbolic size."""
         split, steps = self.blocks.split, self.blocks.steps
         count = 1
         for label in (*self.blocks.outer, *([split] if split else [])):
@@ -142,11 +141,11 @@ class BlockKernel(BlockCopies):
         return count
 
     def _kept_together(self) -> int:
-        """Blocks whose sums are added up one after the other: each is an addition, or in tile registers many."""
+        """The number of blocks that are accumulated before the sums are added to the totals."""
         return max(1, SUM_STEPS * self.p.amx // self.most_units) if self.p.amx else SUM_BLOCKS
 
     def _keep(self) -> None:
-        """Adds the sums to the totals, and begins new ones."""
+        """Adds the sums to the totals and clears them."""
         fn, vector = self.fn, self.vector
         with fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
             total, part = (at(fn, x, i.index) for x in (self.totals_at, self.sums_at))
@@ -157,7 +156,7 @@ class BlockKernel(BlockCopies):
     # -- tiles ------------------------------------------------------------------------------------------------
 
     def _sums(self, place: Place, memory: Value = "") -> Value:
-        """Where a tile's sums are between blocks; in another memory the same place."""
+        """The address of a tile's sums between blocks, in `sums_at` or another memory of that layout."""
         memory = memory or self.sums_at
         if not self.several:
             return memory
@@ -171,7 +170,7 @@ class BlockKernel(BlockCopies):
         b = at(fn, self.columns_at, fn.integer("mul", self.panel(place), self.b_panel))
         sums = self._sums(place)
         if not self.several:
-            self.fetch(self.out, place, t.size, t.vectors, t.lanes)  # of a smaller one as well: it does no harm
+            self.fetch(self.out, place, t.size, t.vectors, t.lanes)  # smaller tiles, too: harmless
         widths = [t.vectors] if t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
         if t.panels == 1:
             widths = [t.tail_vectors]
@@ -226,7 +225,7 @@ class BlockKernel(BlockCopies):
 
 
 class _Steps:
-    """A loop over a label of the sum, by so many indices; gives how far it is in this item's part."""
+    """A loop over a label of the sum in steps of several indices; gives the index within this item's part."""
 
     def __init__(self, kernel: TileLoops, place: Place, label: Label, trip: Value, steps: int) -> None:
         self.place, self.label = place, label

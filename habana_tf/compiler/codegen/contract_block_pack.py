@@ -1,12 +1,12 @@
-"""The copy of a block of an operand, in the order the inner loop reads it: from any strides, under any guards.
+"""Packing of a block of an operand in the order that the inner loop reads it: any strides, any guards.
 
-    words        [unit][across]            a unit is a step of the sum as fp32, or a pair of neighbours in bf16
-    tiles        [units][across][unit]     the rows of a tile register: as many units as one instruction takes
+    words        [unit][across]            a unit is a step of the sum as fp32, or a pair of steps in bf16
+    tiles        [units][across][unit]     rows of a tile register: as many units as one instruction takes
 
-*Across* is the direction that the copy has side by side (rows of a, columns of b), *along* is the sum. Vectors are read
-in whichever direction is contiguous in memory, and transposed in registers where the copy has the other one; if neither
-is, element by element. What a limit leaves out is never read and is zero in the copy: what lies past the last row or
-step, and what is padding under a guard.
+*Across* is the copy's contiguous direction (rows of a, columns of b), *along* is the sum. Vectors are loaded in the
+direction that is contiguous in memory, and transposed in registers if that is along; if neither is, elements are copied
+one by one. Elements outside a limit are never read and are zero in the copy: those past the last row or step, and
+padding.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from habana_tf.ir.dtypes import DType
 
 @dataclass(frozen=True)
 class Limit:
-    """An element `i` across and `j` along is there only if 0 <= value + across * i + along[-1] * j + ... < size."""
+    """Element (i across, j along) exists only if 0 <= value + across * i + along[-1] * j + ... < size."""
 
     value: Value
     across: int
@@ -34,7 +34,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Across:
-    """step: elements from one to the next; count: how many there are, from `least` to `most`."""
+    """The direction across. step: stride in elements; count: of elements, between `least` and `most`."""
 
     step: int
     count: Value
@@ -44,11 +44,11 @@ class Across:
 
 @dataclass(frozen=True)
 class Groups:
-    """What lies side by side across and has copies of its own (row tiles, panels): read together, step by step, because
-    what lies behind each other is on one page of memory.
+    """Neighbouring row tiles or panels, which have separate copies but are packed together, step by step, because a
+    step of all of them is contiguous: fewer pages of memory are touched at a time.
 
-    Group number `first` + i, of `count`, has its copy `apart` * i bytes on. Groups before `large` have `most` elements
-    each, others `rest`; of those before `whole` all vectors can be read entirely.
+    The copy of group `first` + i (of `count`) is at `apart` * i bytes. Groups before `large` have `most` elements,
+    others `rest`; groups before `whole` need no masks.
     """
 
     first: Value
@@ -62,8 +62,8 @@ class Groups:
 
 @dataclass(frozen=True)
 class Along:
-    """A label of the sum: elements from one index to the next, indices (always a multiple of `multiple`), bytes in the
-    copy (of the last label: per unit, or per register of units)."""
+    """A label of the sum. step: stride in elements; trip: its extent, a multiple of `multiple`; line: stride in bytes
+    in the copy (of the last label: per unit, or per register of units)."""
 
     step: int
     trip: int | Value
@@ -72,10 +72,10 @@ class Along:
 
 
 class BlockPacker:
-    """Emits copies of one operand. Create it at the function's entry.
+    """Emits the packing of an operand. Create it at the function's entry.
 
-    depth: units of a register's row, 0 for words; fill: of words, with zeros behind the last label up to such a number.
-    vectors: whether the CPU masks vectors of the operand's type.
+    depth: units of a tile register's row, 0 for words; fill: words are padded with zeros to a multiple of it along the
+    last label. vectors: whether the CPU has masked loads of the operand's type.
     """
 
     def __init__(self, fn: Function, dtype: DType, lanes: int, dot: bool, depth: int, fill: int, vectors: bool) -> None:
@@ -90,7 +90,7 @@ class BlockPacker:
         self, across: Across, along: Sequence[Along], source: Value, target: Value, limits: Sequence[Limit],
         groups: Groups | None = None,
     ) -> None:  # fmt: skip
-        """Copies all of `along` (each of at least one index) for all of `across`, and for all groups (see `groups`)."""
+        """Packs all of `along` (at least one index each) for all of `across`, and for all groups."""
         fn, first = self.fn, along[0]
         if len(along) == 1:
             self._last(across, first, source, target, list(limits), groups)
@@ -106,7 +106,7 @@ class BlockPacker:
             t.next = [at(fn, p, first.step * self.size), at(fn, q, first.line), *following]
 
     def takes_groups(self, across: int, along: int) -> bool:
-        """Whether groups are read together. across, along: elements from one to the next."""
+        """Whether groups are packed together. across, along: strides in elements."""
         return self.vectors and across == 1 and along != 1
 
     def _last(
@@ -122,7 +122,7 @@ class BlockPacker:
     # -- limits -----------------------------------------------------------------------------------------------
 
     def _inside(self, limits: Sequence[Limit], i: Value, j: Value) -> Value | None:
-        """Whether an element is there (i1); None if for certain."""
+        """Whether an element exists (i1); None if it always does."""
         fn, found = self.fn, None
         for x in limits:
             where = fn.integer("add", x.value, fn.integer("mul", i, x.across))
@@ -132,7 +132,7 @@ class BlockPacker:
         return found
 
     def _mask(self, limits: Sequence[Limit], lanes: int, i: Value, j: Value, across: bool) -> Value | None:
-        """The mask of a vector from (i, j) on, across or along."""
+        """The mask of a vector that starts at (i, j), across or along; None if all lanes exist."""
         fn, found = self.fn, None
         bits = f"<{lanes} x i1>"
         uniform = [x for x in limits if not (x.across if across else x.along[-1])]
@@ -163,8 +163,8 @@ class BlockPacker:
         return self.fn.masked_load(self.element, lanes, pointer, mask)
 
     def _turns(self, along: Along, units: int) -> tuple[int | Value, bool]:
-        """How many turns of `units` (a divisor or a multiple of `fill`) cover a label and what it is filled up to;
-        whether they go past its last step."""
+        """The number of iterations of `units` (a divisor or a multiple of `fill`) that cover a label with its padding,
+        and whether they exceed its last step."""
         pair = 2 if self.dot else 1
         if isinstance(along.trip, int):
             wanted = -(-along.trip // (pair * self.fill)) * self.fill
@@ -196,7 +196,7 @@ class BlockPacker:
         if groups is None:
             if across.least < across.most or across.most % self.lanes:
                 limits = [*limits, some]
-            if not any(x.along[-1] for x in limits):  # a mask that is the same for all steps is made once
+            if not any(x.along[-1] for x in limits):  # loop-invariant masks are hoisted
                 fixed = [self._mask(limits, self.lanes, str(v * self.lanes), "0", True) for v in vectors]
         with repeat(fn, count, [("ptr", p), ("ptr", q), ("i64", "0")]) as t:
             x, y, j = t.carried
@@ -210,7 +210,7 @@ class BlockPacker:
     def _groups(
         self, groups: Groups, across: Across, row: int, p: Value, q: Value, j: Value, limits: list[Limit]
     ) -> None:
-        """The same steps of all groups."""
+        """A step of all groups."""
         fn = self.fn
         carry = [("ptr", p), ("ptr", q), ("i64", groups.first), ("i64", "0")]
         with repeat(fn, groups.count, carry) as t:
@@ -237,10 +237,10 @@ class BlockPacker:
         self, across: Across, row: int, x: Value, y: Value, j: Value, limits: list[Limit],
         fixed: list[Value | None] | None,
     ) -> None:  # fmt: skip
-        """One step, or as many as a register holds, of all that is across. fixed: the masks, if they are known."""
+        """A step (or as many as a register holds) of all elements across. fixed: the masks, if hoisted."""
         fn, lanes = self.fn, self.lanes
         vectors = -(-across.most // lanes)
-        if self.depth and vectors > 1:  # much code: written once
+        if self.depth and vectors > 1:  # not unrolled, since it is much code
             with repeat(fn, vectors, [("ptr", x), ("ptr", y), ("i64", "0")]) as t:
                 p, q, i = t.carried
                 self._vectors(row, p, q, i, j, limits, None)
@@ -253,7 +253,7 @@ class BlockPacker:
     def _vectors(
         self, row: int, p: Value, q: Value, i: Value, j: Value, limits: list[Limit], known: list[Value | None] | None
     ) -> None:
-        """As many steps as a copy has together, of one vector across. known: its mask, if it is known."""
+        """All steps of a unit or register, of one vector across. known: its mask, if hoisted."""
         fn, lanes, units = self.fn, self.lanes, max(1, self.depth)
         moving = [x for x in limits if x.along[-1]]
         still = [x for x in limits if not x.along[-1]]
@@ -276,7 +276,7 @@ class BlockPacker:
         return f"<{self.lanes} x {'i32' if self.dot else 'float'}>"
 
     def _word(self, line: Callable[[int], Value], unit: int) -> Value:
-        """The words of a unit from the vectors of its steps."""
+        """A unit's words from the vectors of its steps."""
         fn, lanes = self.fn, self.lanes
         if not self.dot:
             return widen(fn, lanes, line(unit)) if self.bf16 else line(unit)
@@ -294,7 +294,7 @@ class BlockPacker:
         if across.least < across.most:
             limits = [*limits, last]
         wide = lanes * pair
-        taken = pair * (self.depth or lanes)  # steps of a turn
+        taken = pair * (self.depth or lanes)  # steps per iteration
         count, uneven = self._turns(along, self.depth or lanes)
         if uneven or taken < wide:
             limits = [*limits, Limit("0", 0, (1,), str(along.trip))]
@@ -304,7 +304,7 @@ class BlockPacker:
             x, y, j = t.carried
             uniform = [m for m in limits if not m.across]
             mask = self._mask(uniform, wide, "0", j, False)
-            if taken < wide:  # what a turn does not take is not read, or another one's
+            if taken < wide:  # steps of the next iteration
                 own = "<" + ", ".join(f"i1 {int(k < taken)}" for k in range(wide)) + ">"
                 mask = own if mask is None else fn.op(f"and <{wide} x i1> {mask}, {own}")
             by_row = [m for m in limits if m.across]
@@ -332,7 +332,7 @@ class BlockPacker:
             t.next = [at(fn, x, taken * self.size), at(fn, y, line), fn.integer("add", j, taken)]
 
     def _row(self, pointer: Value, wide: int, mask: Value | None, limits: Sequence[Limit], i: Value, j: Value) -> Value:
-        """A vector of words along the sum."""
+        """Loads a vector of words along the sum."""
         fn = self.fn
         own = self._mask(limits, wide, i, j, False)
         if own is not None and mask is not None:

@@ -1,17 +1,15 @@
-"""How a contraction is cut where both operands are packed: blocks of rows, columns and the sum that the cache holds.
+"""Cache blocking of contractions with packing of both operands (as in GotoBLAS): blocks of rows, columns and the sum.
 
     work item    a block of row tiles x a block of column panels
-    block        of the sum, some 256 steps: a's rows [tile][step][row] and b's panels [panel][step][column] are copied
-                 to the item's stack, then every tile meets every panel; sums wait in memory between blocks
+    block        of the sum, some 256 steps: a's rows [tile][step][row] and b's panels [panel][step][column] are packed
+                 on the item's stack, then all tiles are multiplied by all panels; sums are in memory between blocks
 
-What is copied is read in one order from then on, however it lay: rows strided or not along the sum, under a guard (what
-is padding is zero in the copy), bf16 (as pairs, or widened). Zeros fill the copies up to the steps that the inner loop
-does at once.
+Packing handles strided rows, guards (padding becomes zeros) and bf16 (pairs, or widened). Copies are padded with zeros
+to the unrolling of the inner loop.
 
-A packed number has to be used often to be worth it: a row meets many panels, a column many rows. For who must pack
-(because of guards, or for a tile engine) that is no question; for others `contract_tiles` estimates it. On a CPU that
-does one vector of multiply-adds a cycle the copies were a tenth of the time, and reading a where it lies was faster,
-however it lay.
+Packing pays if elements are reused often: a row by many panels, a column by many rows. It is required for some guards
+and for a tile engine; otherwise `contract_tiles` estimates it. On a CPU with one vector multiply-add per cycle packing
+took a tenth of the time, and reading a in place was faster for all strides.
 """
 
 from __future__ import annotations
@@ -35,7 +33,8 @@ from habana_tf.ir.extent import nominal
 
 @dataclass(frozen=True)
 class Blocks:
-    """`outer` labels of the sum are loops, `split` (if any) is cut in parts of `steps`, `whole` ones lie in a block.
+    """Of the sum's labels, `outer` ones are loops around blocks, `split` (if any) is cut into parts of `steps`, `whole`
+    ones are within a block.
 
     rows: the loops over an item's row tiles, outermost first; tiles, panels: the most of each in a block.
     """
@@ -52,15 +51,12 @@ class Blocks:
 
     @property
     def inside(self) -> tuple[Label, ...]:
-        """The labels of a block; only the first one's part of it may be shorter in some blocks."""
+        """The labels within a block; only the first one's extent varies, at its end."""
         return ((self.split,) if self.split else ()) + self.whole
 
 
 def along_sum(c: Canonical, dot: bool, unit: int) -> tuple[tuple[Label, ...], Label | None, int, tuple[Label, ...]]:
-    """The labels of the sum as loops, the one that is cut, the steps of a part of it, and those inside a block.
-
-    unit: steps of the last label that are done at once.
-    """
+    """(outer, split, steps, whole) of `Blocks`. unit: steps of the last label that are multiplied at once."""
     most, inside, whole = BLOCK_STEPS * (2 if dot else 1), 1, []  # type: int, int, list[Label]
     for place in reversed(range(len(c.k))):
         label = c.k[place]
@@ -79,8 +75,8 @@ def along_sum(c: Canonical, dot: bool, unit: int) -> tuple[tuple[Label, ...], La
 
 
 def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tuple[Blocks, tuple[Dim, ...], int]:
-    """The blocks, all loops of the kernel, and how many of these are the grid. amx: pairs per step of a tile engine, or
-    0; head: what the grid begins with."""
+    """The blocks, all loops of the kernel, and how many of them are the grid. amx: pairs per step of a tile engine, or
+    0; head: the outermost grid dimensions."""
     unit = (2 if dot else 1) * max(1, amx)
     outer, split, steps, whole = along_sum(c, dot, unit)
     last = nominal(whole[-1].extent) if whole else steps
@@ -123,8 +119,8 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
 
 
 def slots(t: Tiling, amx: int) -> int:
-    """Rows that a step of a packed row tile has room for. Copies of runs of rows end on full vectors; of one run of
-    words the next step overwrites what is too much."""
+    """Rows per step of a packed row tile, padding included. Runs of rows are padded to whole vectors; with a single run
+    of words the next step overwrites the excess instead."""
     if not t.whole and t.size <= t.lanes and not amx:
         return t.size
     run = points(t.whole[-1:]) if t.whole else t.size

@@ -1,4 +1,4 @@
-"""The kernels of a contraction: the main one, the packing of b, the reduction of partial sums, the spreading of a."""
+"""The kernels of a contraction: the main kernel, packing of b, reduction of partial sums (split k), spreading of a."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from habana_tf.ir.extent import Extent, nominal
 
 @dataclass(frozen=True)
 class ContractionCall:
-    """One call of a contraction's kernel, before it has a name in the recipe; see `code.Call`."""
+    """A call of a contraction's kernel; see `code.Call`."""
 
     function: Function
     buffers: tuple[Buffer, ...]
@@ -46,7 +46,7 @@ class ContractionCall:
 
 @dataclass(frozen=True)
 class Source:
-    """How the micro-kernel reads an operand: format, bytes per stride unit, constant offset, buffer."""
+    """How the micro-kernel reads an operand: format, bytes per element, constant offset, buffer."""
 
     form: str
     unit: int
@@ -55,7 +55,7 @@ class Source:
 
 
 class MainKernel(TileResults):
-    """Tiles of products of a and b, given to the epilogue (or kept as partial sums)."""
+    """Computes register tiles and passes them to the epilogue (or stores partial sums)."""
 
     def __init__(
         self, c: Canonical, p: Plan, name: str, a: Source, b: Source, out: Epilogue, partial: StorePartial | None
@@ -142,7 +142,7 @@ class MainKernel(TileResults):
         self.finish(self.out, place, size, vectors, active, sums)
 
     def _deep(self) -> bool:
-        """Whether tile registers may take more steps of the sum than a block has."""
+        """Whether a sum in tile registers may have more steps than a block."""
         place = Place()
         for dim in self.p.dims:
             if dim.kind == "chunk":
@@ -150,7 +150,7 @@ class MainKernel(TileResults):
         return math.prod(self.most(place, x) for x in self.c.k) // (2 * self.p.amx) > SUM_STEPS
 
     def _distances(self, size: int) -> tuple[int, ...]:
-        """The tile's rows: bytes in a from the first."""
+        """Byte offsets in a of the tile's rows from the first."""
         return tuple(sum(label.a * self.a.unit * i for label, i in row) for row in self.rows(size))
 
     def _groups(self, size: int) -> list[Group]:
@@ -162,7 +162,7 @@ def _trips(kernel: TileLoops, place: Place) -> list[int | Value]:
 
 
 def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -> Value:
-    """The panel's place in the packed copy of b: [outer b labels][panel][k][width]."""
+    """The panel's address in the packed copy of b: [outer b labels][panel][k][width]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index = "0"
     for label in pack_outer(c):
@@ -198,12 +198,12 @@ def _panel_bytes(c: Canonical, p: Plan) -> Extent:
 
 
 def pack_outer(c: Canonical) -> list[Label]:
-    """Labels of b, beside those of the sum and of a panel's columns."""
+    """Labels of b other than those of the sum and the lane label."""
     return [x for x in (*c.batch, *c.n) if x is not c.lane]
 
 
 def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> ContractionCall:
-    """Packs all of b: one work item per panel and block of the first k label."""
+    """The call that packs all of b: a work item per panel and block of the first k label."""
     outer = pack_outer(c)
     panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
     words = nominal(panels) * nominal(_panel_bytes(c, p)) // 4
@@ -224,7 +224,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[
 
 
 class _PackKernel(TileLoops):
-    """Packs b for all tiles of the next call."""
+    """Packs b for the next call."""
 
     def emit(self, source: Buffer, target: Buffer) -> ContractionCall:
         fn, c, p = self.fn, self.c, self.p
@@ -241,7 +241,7 @@ class _PackKernel(TileLoops):
 
 
 def reach(c: Canonical) -> tuple[int, int]:
-    """Lowest and highest element offset of a that is in memory, relative to its constant offset."""
+    """The lowest and the highest element offset of a in memory, relative to its constant offset."""
     ends = [(0, x.a * (_known(x) - 1)) for x in c.labels() if not any(x.guards)]
     for number, guard in enumerate(c.a.guards):
         label = next(x for x in c.m if x.guards[number])
@@ -256,6 +256,7 @@ def _known(x: Label) -> int:
 
 
 def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> ContractionCall:
+    """The call that spreads a (see `contract_pack.spread`)."""
     low, high = (c.a.offset + r for r in reach(c))
     fn = Function(name)
     spread(fn, low, high, c.k[-1].a if p.dot else None, p.tiling.lanes)
@@ -265,7 +266,7 @@ def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable
 
 
 def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: Epilogue) -> ContractionCall:
-    """Adds the chunks' partial sums in order and runs the epilogue."""
+    """The call that adds the chunks' partial sums in order and runs the epilogue."""
     dims = tuple(d for d in p.dims if d.kind not in ("chunk", "block"))
     grid_dims, grid = 0, 1
     while grid_dims < len(dims) and grid < MANY_WORK_ITEMS:
@@ -277,7 +278,7 @@ def reduce_call(c: Canonical, p: Plan, name: str, partial: StorePartial, final: 
 
 
 class _ReduceKernel(TileResults):
-    """Tiles of sums over the chunks' partial results."""
+    """Reduces the chunks' partial sums tile by tile."""
 
     def emit(self, partial: StorePartial, chunks: Extent, out: Epilogue) -> ContractionCall:
         fn, p = self.fn, self.p

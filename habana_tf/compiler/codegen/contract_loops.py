@@ -1,7 +1,7 @@
-"""The loops of a contraction's kernels: from a work item's number to the tiles it stands for.
+"""The loops around a contraction's register tiles, from the number of a work item to its tiles.
 
-`TileLoops` walks a plan's dims (grid first, then loops), keeps in a `Place` where each label starts, and emits a body
-once per form of tile: full and one-smaller row tile, full and last column panel.
+`TileLoops` emits a plan's dims (the grid, then loops), tracks each label's start in a `Place`, and emits the body once
+per variant of the tile: full and one-smaller row tile, full and last column panel.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from habana_tf.ir.extent import Extent
 
 @dataclass
 class Place:
-    """Where in the loops the code being emitted is."""
+    """The position of the emitted code in the loop nest."""
 
     starts: dict[int, Value] = field(default_factory=dict)
     row_tile: Value = "0"
     blocks: dict[tuple[str, int], tuple[Value, Value]] = field(default_factory=dict)
-    """From where to where a loop runs here, by its kind and its label's key."""
+    """The bounds of loops within blocks, by kind and label key."""
     panel: Value = "0"
     chunk: Value = "0"
     chunk_label: Label | None = None
@@ -39,11 +39,11 @@ class Place:
 
 
 Body = Callable[[Place, int, int, int], None]
-"""Emits code for (place, row tile size, vectors, active lanes of the last vector)."""
+"""Emits a tile, given (place, row tile size, vectors, active lanes of the last vector)."""
 
 
 class TileLoops:
-    """Base of the kernels that work tile by tile."""
+    """Base of kernels that loop over tiles."""
 
     def __init__(self, c: Canonical, p: Plan, name: str) -> None:
         self.c, self.p, self.t = c, p, p.tiling
@@ -56,7 +56,7 @@ class TileLoops:
         return str(e) if isinstance(e, int) else self._numbers.get(e) or extent_value(self.fn, e)
 
     def items(self, body: Callable[[Place], None], out: Epilogue | None = None) -> None:
-        """All work items of the call; `body` gets the place of one. out: what it hands results to."""
+        """The loop over the call's work items. out: the epilogue, whose column sums begin with each item."""
         with self.fn.loop("%begin", "%end") as item:
             place = Place()
             indices = self._decode(item.index, place)
@@ -65,7 +65,7 @@ class TileLoops:
             body(place)
 
     def _begin_sums(self, sums: ResultSums, indices: Sequence[tuple[Dim, Value]], place: Place) -> None:
-        """Tells the sums of columns which part of them this item makes: items of the same rows share one."""
+        """Begins this item's part of the column sums: items with the same rows share a part."""
         fn, lane = self.fn, self.c.lane
         part, parts = "0", 1  # type: Value, Extent
         low, high = "0", str(self.t.panels)
@@ -81,13 +81,14 @@ class TileLoops:
         self.begin_part(sums, parts, part, low, high)
 
     def begin_part(self, sums: ResultSums, parts: Extent, part: Value, low: Value, high: Value) -> None:
-        """This item makes the panels from low to high of a part, of so many."""
+        """Begins the panels from low to high of part `part`, of `parts`."""
         t = self.t
         sums.place(parts, t.columns, t.panels * t.width, t.lanes)
         sums.item(self.fn, part, *(self.fn.integer("mul", panel, t.width) for panel in (low, high)))
 
     def _decode(self, item: Value, place: Place) -> list[tuple[Dim, Value]]:
-        """Sets `place` from a work item's number (its last grid dimension varies fastest); gives that of each."""
+        """Decodes a work item's number (the last grid dimension varies fastest) into `place`; gives each dim's
+        index."""
         dims = self.p.dims[: self.p.grid_dims]
         entered = []
         for i, dim in reversed(list(enumerate(dims))):
@@ -103,6 +104,7 @@ class TileLoops:
         return entered
 
     def enter(self, dim: Dim, index: Value, place: Place) -> None:
+        """Updates `place` for an index of a dim."""
         fn, t = self.fn, self.t
         assert dim.label is not None
         if dim.kind == "block":
@@ -135,24 +137,24 @@ class TileLoops:
         place.starts[dim.label.key] = start
 
     def trip(self, place: Place, label: Label) -> int | Value:
-        """Indices of a label of the sum that are walked here."""
+        """The trip count of a label of the sum."""
         if label is place.chunk_label:
             return place.chunk_trip
         return label.extent if isinstance(label.extent, int) else self.number(label.extent)
 
     def most(self, place: Place, label: Label) -> int:
-        """Indices that these may be, at most; of a size known at run time only, as many as are no longer few."""
+        """An upper bound of the trip count; more than a block's for a symbolic one."""
         if label is place.chunk_label:
             return next(d.size for d in self.p.dims if d.kind == "chunk")
         return label.extent if isinstance(label.extent, int) else SUM_STEPS + 1
 
     def _positive(self, x: Value) -> Value:
-        """x, or 0 if that is negative."""
+        """max(x, 0)."""
         self.fn.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
         return self.fn.op(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)")
 
     def inner(self, dims: tuple[Dim, ...], place: Place, body: Body) -> None:
-        """Loops over `dims`; the body once per form of tile inside."""
+        """Loops over `dims`, with the body once per variant of the tile."""
         if not dims:
             self.variants(place, (True, True), body)
             return
@@ -162,12 +164,12 @@ class TileLoops:
             self.inner(dims[1:], place, body)
 
     def range(self, dim: Dim, place: Place) -> tuple[Value, Value]:
-        """From where to where a loop runs here."""
+        """The bounds of a loop at this position."""
         assert dim.label is not None
         return place.blocks.get((dim.kind, dim.label.key), ("0", self.number(dim.count)))
 
     def variants(self, place: Place, by: tuple[bool, bool], body: Body) -> None:
-        """Emits `body(place, row tile size, vectors, active lanes)` for each form the tile may have here."""
+        """Emits `body(place, row tile size, vectors, active lanes)` for each variant of the tile."""
         t = self.t
         full = (t.vectors, t.lanes)
         tail = (t.tail_vectors, t.tail_active)
@@ -191,7 +193,7 @@ class TileLoops:
                     columns(size)
 
     def _tiles_or_rows(self, place: Place, columns: Callable[[int], None]) -> None:
-        """The full tile if the split label's extent has room for one, else all its rows one by one."""
+        """Full tiles if the split label's extent is at least a tile, else rows one by one."""
         assert self.t.split is not None
         n, key = self.number(self.t.split.extent), self.t.split.key
         with self.choice(n, str(self.t.size), 2) as choose:
@@ -206,7 +208,7 @@ class TileLoops:
 
     @contextmanager
     def choice(self, value: Value, below: Value, forms: int) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-        """Two branches, the first for value < below; or one without a test."""
+        """Emits two alternatives, the first for value < below; or one without a test, if forms is 1."""
         fn = self.fn
         if forms == 1:
 
@@ -231,6 +233,7 @@ class TileLoops:
         fn.start(after)
 
     def address(self, pointer: Value, side: str, unit: int, offset: int, place: Place) -> Value:
+        """The address of operand `side` at this position. unit: bytes per element."""
         fn, total = self.fn, str(offset)
         for label in self.c.labels():
             step = getattr(label, side)
@@ -239,13 +242,13 @@ class TileLoops:
         return at(fn, pointer, fn.integer("mul", total, unit))
 
     def row_labels(self, size: int) -> list[tuple[Label, int]]:
-        """The labels that a tile's rows span, outermost first, with how many of their points."""
+        """The labels that a tile's rows span, outermost first, with their extents in the tile."""
         labels = [(self.t.split, size)] if self.t.split else []
         labels += [(x, x.extent) for x in self.t.whole if isinstance(x.extent, int)]
         return sorted(labels, key=lambda pair: self.c.m.index(pair[0]))
 
     def rows(self, size: int) -> list[tuple[tuple[Label, int], ...]]:
-        """The tile's rows: per row its index along each label of the tile."""
+        """The tile's rows, each as its index along each label of the tile."""
         labels = self.row_labels(size)
         return [
             tuple((label, i) for (label, _), i in zip(labels, point, strict=True))

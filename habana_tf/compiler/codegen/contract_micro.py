@@ -1,19 +1,17 @@
-"""The micro-kernel of contractions: a register tile of fp32 sums, accumulated over nested k loops.
+"""The micro-kernel of contractions: outer products accumulated in a register tile over nested k loops.
 
-A tile is R rows by V vectors of `lanes` columns. One k step loads V vectors of b and, per row, broadcasts one
-element of a, and does R*V fused multiply-adds. In a depthwise product it loads V vectors of a per row instead; where
-lanes run along the sum one, and each of the V is another column.
+A tile is R rows by V vectors of `lanes` columns. A k step loads V vectors of b, broadcasts an element of a per row, and
+does R*V fused multiply-adds. Depthwise products load V vectors of a per row instead; where lanes run along the sum
+there is one vector of a per row, and each of the V is another column.
 
     acc[r][v] += a[row r] * b[vector v]          r < R, v < V; the sums stay in registers over all k loops
 
-Rows lie at constant byte distances from the tile's first one, so every address is a pointer plus a constant. Sums
-are taken in the order of the k loops, one product after the other (pairs of products for bf16 dot instructions,
-which also flush denormals).
+Rows are at constant byte offsets from the tile's first one, so every address is a pointer plus a constant. The sum has
+the order of the k loops (by pairs for bf16 dot instructions, which also flush denormals). Long sums are taken in blocks
+of SUM_STEPS steps (see `blocked_sums`).
 
-Long sums are taken in blocks of SUM_STEPS steps, whose sums are added up: see `blocked_sums` for the reason.
-
-Element formats in memory: "f32"; "bf16", widened when loaded; "pair", two bf16 that are neighbours along the innermost
-k label, in one 32-bit word.
+Element formats in memory: "f32"; "bf16", widened by the load; "pair", two bf16 neighbours along the innermost k label
+in a 32-bit word.
 """
 
 from __future__ import annotations
@@ -42,8 +40,8 @@ SIZE = {"f32": 4, "bf16": 2, "pair": 4}
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the tile: its number, byte distance in a, and, if it may lie in padding, the address to read instead
-    (`move`, bytes from its own) and the condition (i1) that it does not."""
+    """A row of the tile: its number, its byte offset in a, and, if it may be padding, the condition (i1) that it is not
+    and the offset (`move`) to an address that can be read anyway."""
 
     number: int
     distance: int
@@ -57,12 +55,11 @@ Cases = tuple[tuple["bool | tuple[Value, Value]", ...], ...]
 
 @dataclass(frozen=True)
 class KLoop:
-    """One k loop: trip count (an int, or an SSA i64 of at least 1) and the steps of both pointers in bytes.
+    """A k loop: trip count (an int, or an SSA i64 of at least 1) and the strides of both pointers in bytes.
 
-    `rest`: elements that remain after the last full step (innermost loop only): one where a step is a pair, some where
-    it is a vector along the sum.
-    `cases`: padding along this loop; its steps are then written out, each for its own rows.
-    `most`: turns that a loop has at most whose trip count is no int, 0 if they are few.
+    rest: elements after the last full step (of the innermost loop, if a step is a pair or a vector along the sum).
+    cases: padding along this loop, which is then fully unrolled with its own rows in each step.
+    most: an upper bound of a trip count that is no int, 0 if it is small.
     """
 
     trip: int | Value
@@ -78,14 +75,14 @@ class KLoop:
 
 
 def short_runs(trips: Sequence[Extent | Value], step: int) -> bool:
-    """Whether a sum over these loops walks a row in strides (of `step` bytes in the innermost), but none for long: so
-    is an image under the gradient of a filter. No hardware foresees where the next line is."""
+    """Whether a sum over these loops reads many short strided runs (of `step` bytes in the innermost loop), as a
+    filter's gradient reads the image. Hardware does not prefetch them."""
     last = trips[-1]
     return len(trips) > 1 and abs(step) >= STRIDED_BYTES and isinstance(last, int) and last <= STRIDED_RUN
 
 
 def body_of(step: int, compact: bool) -> int:
-    """Multiply-adds of a turn, for a step of so many bytes in a."""
+    """The unrolling in multiply-adds, for a stride of `step` bytes in a."""
     if compact:
         return COMPACT_TURN_WORK
     return NEAR_TURN_WORK if abs(step) < CACHE_LINE else TURN_WORK
@@ -93,7 +90,7 @@ def body_of(step: int, compact: bool) -> int:
 
 @dataclass(frozen=True)
 class Micro:
-    """A tile's shape and formats. `rows` are byte distances in a; `active` the valid lanes of the last vector."""
+    """A tile's shape and formats. rows: byte offsets in a; active: valid lanes of the last vector."""
 
     lanes: int
     rows: tuple[int, ...]
@@ -102,15 +99,16 @@ class Micro:
     a_format: str
     b_format: str
     a_vectors: Literal["none", "each", "one"] = "none"
-    """What of a meets b's vectors: one element, in all lanes; a vector for each of them; or one vector."""
+    """What of a is multiplied by b's vectors: "none": a broadcast element; "each": a vector per vector of b; "one": the
+    same vector."""
     b_padded: bool = False
     """b may be read past the last valid lane (it is packed)."""
     body: int = TURN_WORK
-    """Multiply-adds of a turn."""
+    """The unrolling in multiply-adds."""
     ahead: int = 0
-    """Bytes in a from what a step reads to the line that it asks for, so that it is there in time; 0: none."""
+    """The prefetch distance in a, in bytes; 0: no prefetch."""
     b_ahead: int = 0
-    """The same in b, of all its lines."""
+    """The prefetch distance in b, for all its lines."""
 
     @property
     def type(self) -> str:
@@ -121,21 +119,22 @@ class Micro:
         return len(self.rows) * self.vectors
 
     def mask(self, vector: int) -> str | None:
-        """The constant mask of a vector's valid lanes; None if all are."""
+        """The constant mask of a vector's valid lanes; None if all are valid."""
         if vector < self.vectors - 1 or self.active == self.lanes:
             return None
         return first_lanes(self.lanes, self.active)
 
 
 class Accumulation:
-    """Emits one tile's sums: `run` returns acc[r][v] flattened row by row."""
+    """Emits the sums of a tile."""
 
     def __init__(self, fn: Function, micro: Micro) -> None:
         self.fn = fn
         self.micro = micro
 
     def run(self, loops: Sequence[KLoop], a: Value, b: Value, start: Sequence[Value] | None = None) -> list[Value]:
-        """Sums over `loops` (outermost first) from the addresses of the tile's first a and b element."""
+        """acc[r][v], row by row, summed over `loops` (outermost first). a, b: the addresses of the tile's first
+        elements."""
         acc = list(start) if start is not None else ["zeroinitializer"] * self.micro.work
         if any(loop.trip == 0 and not loop.rest for loop in loops):
             return acc
@@ -198,7 +197,7 @@ class Accumulation:
         return acc, a, b
 
     def _inside(self, rows: list[Row], case: tuple[bool | tuple[Value, Value], ...]) -> list[Row]:
-        """The rows that are not in padding for certain."""
+        """The rows that are not padding, or may not be."""
         found = []
         for row in rows:
             state = case[row.number]
@@ -213,7 +212,7 @@ class Accumulation:
 
     def _step(self, a: Value, b: Value, acc: list[Value], rows: list[Row], rest: int) -> list[Value]:
         micro, out = self.micro, list(acc)
-        # Keeps the compiler from sharing loads among steps, which costs more registers than it saves loads; no code.
+        # No code: keeps LLVM from sharing loads between steps, which costs more registers than it saves loads.
         self.fn.do('fence syncscope("singlethread") acq_rel')
         if micro.ahead:
             for row in rows if micro.a_vectors == "one" else rows[-1:]:
@@ -253,7 +252,7 @@ class Accumulation:
         return self.fn.call(t, f"llvm.fmuladd.v{lanes}f32", (t, a), (t, b), (t, acc))
 
     def _along(self, pointer: Value, valid: Value | None, rest: int) -> Value:
-        """A vector of a row along the sum; its first `rest` elements if there are not more."""
+        """A vector of a row along the sum, or only its first `rest` elements."""
         fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
         if form == "f32":
             mask = first_lanes(lanes, rest) if rest else None
@@ -270,7 +269,7 @@ class Accumulation:
         if form == "f32":
             return fn.splat(lanes, "float", self._or_zero(valid, "float", fn.load("float", pointer, 4)))
         if form == "bf16":
-            # The element in both halves of a word, the lower half then cleared: bf16 is the top of an fp32.
+            # bf16 is the upper half of fp32: the element in both halves of a word, the lower one cleared.
             half_word = self._or_zero(valid, "i16", fn.load("i16", pointer, 2))
             word = fn.splat(2 * lanes, "i16", half_word)
             word = fn.op(f"bitcast <{2 * lanes} x i16> {word} to <{lanes} x i32>")
@@ -301,7 +300,7 @@ class Accumulation:
 
 
 def _body(trip: int, work: int, wanted: int) -> int:
-    """Steps per turn of the innermost loop: a divisor of the trip count if a small one does."""
+    """The unrolling of the innermost loop in steps: preferably a divisor of the trip count."""
     least = max(1, -(-wanted // work))
     for steps in range(least, 2 * least + 1):
         if trip % steps == 0:

@@ -1,13 +1,13 @@
-"""Whether a product has so few columns (classes, colours, one number per example) that lanes along them would be empty.
+"""Vectorization of products with few columns (classes, colours, one number per example), too few to fill a vector.
 
-What the lanes of a sum run along instead depends on how operand a lies in memory:
+The lanes of a vector run along another label, depending on the layout of operand a:
 
-    "sum"    rows are contiguous along the sum: a forward product, a convolution. A step is a vector of each row times
-             one of each column (b is packed so); the lanes of a sum are added up last.
-    "rows"   the rows' own label is contiguous: the gradient of weights, or of a filter. A step is vectors of rows times
-             one element of each column; squares of sums are turned over last.
+    "sum"    a is contiguous along the sum: a forward product, a convolution. A step multiplies a vector of each row by
+             one of each column (b is packed so); horizontal sums come last.
+    "rows"   a is contiguous along the rows: the gradient of weights or of a filter. A step multiplies vectors of rows
+             by an element of each column; blocks of sums are transposed last.
 
-Either way the epilogue gets one vector per row, its first lanes the columns, as from any other product.
+The epilogue gets a vector per row whose first lanes are the columns, as for other products.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Lanes = Literal["columns", "sum", "rows"]
 
 
 def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
-    """What lanes run along. dot: whether bf16 is multiplied in pairs."""
+    """What the lanes run along. dot: whether bf16 is multiplied in pairs."""
     lanes, full = target.lanes, c.columns / target.lanes
     if c.lane in c.batch or not c.k or not c.m or full > NARROW_COLUMNS / 16 or (c.lane and points(c.m) < lanes):
         return "columns"
@@ -51,7 +51,7 @@ def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
 
 
 def narrow_tiling(c: Canonical, target: Target, lanes: Lanes) -> Tiling:
-    """The register tile: sums for each row and column along the sum, for vectors of rows and each column along rows."""
+    """The register tile, with a vector per row and column (lanes along the sum), or per vector of rows and column."""
     columns, registers = c.columns, target.vector_registers
     if lanes == "sum":
         most = max(1, min(NARROW_ROWS, (registers - 2) // columns - 1))

@@ -1,4 +1,4 @@
-"""The kernels of products with few columns (see `contract_narrow`): lanes along the sum, or along the rows."""
+"""The kernels of products with few columns, with lanes along the sum or along the rows (see `contract_narrow`)."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from habana_tf.ir.extent import Extent, nominal
 
 
 class NarrowKernel(TileResults):
-    """Tiles of products of a and b, given to the epilogue (or kept as partial sums)."""
+    """Computes register tiles and passes them to the epilogue (or stores partial sums)."""
 
     def __init__(
         self, c: Canonical, p: Plan, name: str, operands: tuple[Buffer, Buffer], out: Epilogue,
         partial: StorePartial | None,
     ) -> None:  # fmt: skip
-        """operands: where a and b are; b as `pack_columns` packs it where lanes run along the sum."""
+        """operands: buffers of a and b; b is packed by `pack_columns` if lanes run along the sum."""
         super().__init__(c, p, name)
         self.operands, self.partial, self.out = operands, partial, partial or out
 
@@ -75,7 +75,7 @@ class NarrowKernel(TileResults):
         return [across(fn, self.t.lanes, sums[i : i + c.columns]) for i in range(0, len(sums), c.columns)]
 
     def _next_tile(self, size: int) -> int:
-        """Elements in a to what the next tile reads at the same step; 0 where it is better not asked for yet."""
+        """The prefetch distance in elements of a: to the next tile's rows; 0 if prefetching does not pay."""
         split = self.t.split
         wanted = self.p.streams and split is not None and len(self.c.k) == 1 and self.c.columns >= NARROW_FETCHING
         return split.a * size if wanted and split else 0
@@ -105,8 +105,8 @@ class NarrowKernel(TileResults):
 
 
 def across(fn: Function, lanes: int, sums: Sequence[Value]) -> Value:
-    """A vector whose lane i is the sum over the lanes of vector i: two vectors become one with half as many lanes of
-    each, until all are in one; then each one's lanes are added up."""
+    """Horizontal sums: a vector whose lane i is the sum of the lanes of vector i. Pairs of vectors are folded into one
+    until one is left, whose lanes are then added up."""
     vector, several = f"<{lanes} x float>", list(sums)
     several += ["zeroinitializer"] * ((1 << (len(several) - 1).bit_length()) - len(several))
     width = lanes
@@ -136,12 +136,12 @@ def across(fn: Function, lanes: int, sums: Sequence[Value]) -> Value:
 
 
 def vector_steps(p: Plan) -> int:
-    """Steps of the sum in a vector."""
+    """Steps of the sum per vector."""
     return p.tiling.lanes * (2 if p.dot else 1)
 
 
 def packed_lines(c: Canonical, p: Plan) -> list[int]:
-    """Bytes in the packed columns from an index of each label of the sum to the next (of the last: from a vector)."""
+    """Strides in bytes of the sum's labels in the packed columns (of the last label, per vector)."""
     lines: list[int] = []
     line = c.columns * p.tiling.lanes * 4
     for label in reversed(c.k):
@@ -158,7 +158,7 @@ def _vectors(c: Canonical, p: Plan) -> int:
 
 
 def _packed_place(kernel: TileLoops, place: Place) -> Value:
-    """Where in the packed columns a tile's are: [outer labels][labels of the sum][vector][column][lane]."""
+    """A tile's offset in the packed columns: [outer labels][labels of the sum][vector][column][lane]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index, lines = "0", packed_lines(c, p)
     for label in pack_outer(c):
@@ -176,8 +176,8 @@ def _packed_place(kernel: TileLoops, place: Place) -> Value:
 def pack_columns(
     c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]
 ) -> ContractionCall:  # fmt: skip
-    """Packs b as `_packed_place` says, zeros behind the last label's end: an item is all of that for one index of each
-    other label."""
+    """The call that packs b in the layout of `_packed_place`, with zeros past the last label's end. A work item is one
+    index of each other label."""
     kernel = TileLoops(c, p, name)
     fn, last, steps = kernel.fn, c.k[-1], vector_steps(p)
     raw, packed = fn.buffer(0), fn.buffer(1)

@@ -1,11 +1,11 @@
-"""Copies of a contraction's operands in the order its micro-kernel reads them.
+"""Packing of a contraction's operands in the order in which the micro-kernel reads them.
 
-`pack_panel` copies a column panel of b to [k][width] 32-bit words: fp32 (bf16 is widened), or, for bf16 dot products,
-pairs of neighbours along the last k label (an odd one is paired with zero). It reads along the contiguous direction
-and transposes blocks of lanes x lanes in registers when that is k. Columns past the panel's end stay undefined.
+`PanelPacker` copies a column panel of b to [k][width] 32-bit words: fp32 (bf16 is widened), or, for bf16 dot products,
+pairs of neighbours along the last k label (an odd one is paired with zero). It loads along the contiguous direction and
+transposes blocks of lanes x lanes in registers if that is k. Columns past the panel's end stay undefined.
 
-`spread` makes, of every element e of a bf16 operand, a 32-bit word: (e, e + step), the pairs a dot product broadcasts
-when a is not contiguous along k; or e as fp32.
+`spread` turns every element e of a bf16 operand into a 32-bit word: the pair (e, e + step) for dot products if a is not
+contiguous along k, or e as fp32.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from habana_tf.ir.dtypes import DType
 
 
 class PanelPacker:
-    """Emits the packing of one panel; `width` is the words per k step in the packed copy."""
+    """Emits the packing of a panel. width: words per k step in the copy; column: stride of b along the columns."""
 
     def __init__(self, fn: Function, dtype: DType, lanes: int, width: int, dot: bool, column: int) -> None:
         self.fn = fn
@@ -36,17 +36,17 @@ class PanelPacker:
     def pack(
         self, k: Sequence[Label], trips: Sequence[int | Value], source: Value, target: Value, vectors: int, active: int
     ) -> None:
-        """Copies all k steps (`trips` per label, at least 1) of the columns that begin at `source`."""
+        """Packs all k steps (`trips` per label, at least 1) of the columns that begin at `source`."""
         steps = self.steps(k)
         self._outer(list(zip(k, trips, steps, strict=True)), source, target, vectors, active)
 
     def steps(self, k: Sequence[Label]) -> list[int]:
-        """Bytes in the packed copy from one index of a k label to the next (for the last: one pair if dot)."""
+        """The k labels' strides in bytes in the packed copy (of the last one, per pair if dot)."""
         out: list[int] = []
         step = self.width * 4
         for i, label in enumerate(reversed(k)):
             out.insert(0, step)
-            if i + 1 < len(k):  # the first label's extent, which may be a symbol, is no stride
+            if i + 1 < len(k):  # the first label's extent may be symbolic, and is in no stride
                 assert isinstance(label.extent, int)
                 step *= -(-label.extent // 2) if self.dot and i == 0 else label.extent
         return out
@@ -150,13 +150,13 @@ class PanelPacker:
                 self._block(x, y, step, lanes)
         if whole < vectors:
             x, y = at(self.fn, source, whole * lanes * self.column), at(self.fn, target, whole * lanes * 4)
-            if whole:  # few columns after many: not worth the code of another block
+            if whole:  # a short remainder is not worth another block's code
                 self._single(label, block, step, x, y, 1, active)
             else:
                 self._block(x, y, step, active)
 
     def _block(self, source: Value, target: Value, step: int, valid: int) -> None:
-        """lanes words along k of `valid` columns."""
+        """A vector of words along k of each of `valid` columns, transposed."""
         fn, lanes = self.fn, self.lanes
         kind = "i32" if self.dot else "float"
         lines = []
@@ -202,7 +202,7 @@ class PanelPacker:
 
 
 class _Maybe:
-    """A body that runs only if a count is not zero."""
+    """A body that is skipped if a count is zero."""
 
     def __init__(self, fn: Function, count: int | Value) -> None:
         self.fn, self.count = fn, count
@@ -222,7 +222,7 @@ class _Maybe:
 
 
 class _Times:
-    """A loop, of no turn where a number known at run time only is 0, that moves two pointers."""
+    """A loop, possibly of no iteration if its trip count is symbolic, that advances two pointers."""
 
     def __init__(self, fn: Function, trip: int | Value, source: Value, target: Value, a: int, b: int) -> None:
         assert trip != 0, "there is nothing to emit"
@@ -246,12 +246,11 @@ class _Times:
 
 
 def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
-    """A square block of vectors transposed in log2(lanes) rounds of shuffles.
+    """Transposes a square block of vectors in log2(lanes) rounds of shuffles.
 
-    First within the blocks of 128 bits of each vector, by interleaving two vectors' halves, then whole blocks, by
-    taking every other one of two vectors. Each of these is one instruction of x86, whatever the width. LLVM looks for
-    better ones through all rounds together, and took ten milliseconds a square to find none: a fence between them,
-    which is no instruction, ends its search.
+    First within 128-bit blocks, by interleaving halves of two vectors, then whole blocks, by taking every other one of
+    two vectors: each shuffle is a single x86 instruction for any width. A fence between the rounds, which is no
+    instruction, stops LLVM's search for better shuffles across all of them, which took ten milliseconds in vain.
     """
     lanes = len(lines)
     vector = f"<{lanes} x {element}>"
@@ -264,11 +263,11 @@ def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
         return fn.op(f"shufflevector {vector} {x}, {vector} {y}, <{lanes} x i32> <{places}>")
 
     def pairs(lines: Sequence[Value], order: Sequence[int]) -> list[Value]:
-        """A shuffle of each pair of neighbours; a place is that of an element in the first, or behind it the second."""
+        """The same shuffle of each pair of neighbours."""
         return [shuffled(x, y, order) for x, y in zip(lines[::2], lines[1::2], strict=True)]
 
     def within(lines: Sequence[Value], unit: int) -> list[Value]:
-        """So many elements of one vector, then of the other, from the first half of each block, then the second."""
+        """Interleaves runs of `unit` elements within blocks, of their first halves, then of their second ones."""
         if len(lines) == 1:
             return list(lines)
         made = []
@@ -279,7 +278,7 @@ def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
         return made
 
     def across(lines: Sequence[Value]) -> list[Value]:
-        """Every other block of one vector, then of the other."""
+        """Even blocks of both vectors, then odd ones."""
         if len(lines) == 1:
             return list(lines)
         made = []
@@ -294,7 +293,7 @@ def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
 
 
 def _fenced(fn: Function, element: str, lanes: int, value: Value) -> Value:
-    """The value, which LLVM takes for a new one; of lanes of 32 bits, as registers have."""
+    """The value behind an optimization fence, for lanes of 32 bits."""
     if BYTES[element] != 4 or value == "zeroinitializer":
         return value
     vector, floats = f"<{lanes} x {element}>", f"<{lanes} x float>"
@@ -305,10 +304,10 @@ def _fenced(fn: Function, element: str, lanes: int, value: Value) -> Value:
 
 
 def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> None:
-    """Emits: word[e - low] = (a[e], a[e + step]) for e in [low, high]; the second is undefined if not in there.
+    """Emits word[e - low] = (a[e], a[e + step]) for e in [low, high]; the second is undefined if out of range.
 
-    Without a step the words are the elements as fp32. Buffer 0 is a (bf16), buffer 1 the words; a work item is
-    `SPREAD` elements.
+    Without a step the words are the elements as fp32. Buffer 0 is a (bf16), buffer 1 the words; a work item is `SPREAD`
+    elements.
     """
     a, words = fn.buffer(0), fn.buffer(1)
     a = at(fn, a, 2 * low)

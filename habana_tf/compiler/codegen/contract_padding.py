@@ -1,11 +1,9 @@
-"""Contractions of padded operands without the padding in memory: loops over k leave out what lies in it.
+"""Implicit padding of contractions: k loops skip the elements of operand a that are padding.
 
-Operand a is read under guards: outside of one it is padding, and zero.
-
-A guard ties a label of the rows to a summed label: output position and window offset. Where the position is fixed for
-the whole tile, the loop over the offsets just runs from the first one inside to the last. Where it runs along the
-tile's rows, the offsets are written out one by one, each for the rows that are inside; a row that is inside in some
-tiles only reads a neighbour when it is not, and takes zero.
+A guard of operand a relates a row label to a summed label: output position and window offset. If the position is fixed
+within a tile, the loop over offsets is clipped to those inside. If it varies along the tile's rows, the loop is
+unrolled, each offset with the rows that are inside; a row that is inside only in some tiles is predicated: otherwise it
+reads a neighbour and takes zero.
 
                       positions 0..4 of one tile, window of 3, one column of padding on each side
     offset 0                . r r r r
@@ -28,7 +26,7 @@ from habana_tf.compiler.contraction import Guard, Label
 def guarded(
     kernel: TileLoops, place: Place, size: int, unit: int, loops: list[KLoop], a: Value, b: Value
 ) -> tuple[list[KLoop], Value, Value]:
-    """The k loops and the tile's addresses with the guards of a seen to. `unit`: bytes of an element of a."""
+    """The k loops and the tile's addresses adapted to the guards of a. unit: bytes of an element of a."""
     loops = list(loops)
     for number, guard in enumerate(kernel.c.a.guards):
         k, m = sorted((x for x in kernel.c.labels() if x.guards[number]), key=lambda x: x.kind)
@@ -43,7 +41,7 @@ def guarded(
 def _from_to(
     kernel: TileLoops, place: Place, loop: KLoop, guard: Guard, m: Label, k: Label, number: int, a: Value, b: Value
 ) -> tuple[KLoop, Value, Value]:
-    """One position per tile: offsets from the first to the last inside."""
+    """A position per tile: clips the loop to the offsets inside."""
     fn, step = kernel.fn, k.guards[number]
     position = fn.integer("add", fn.integer("mul", place.starts[m.key], m.guards[number]), guard.const)
     before = fn.op(f"sub nsw i64 0, {position}")
@@ -59,7 +57,7 @@ def _from_to(
 def _by_row(
     kernel: TileLoops, place: Place, size: int, unit: int, loop: KLoop, guard: Guard, m: Label, by_m: int, by_k: int
 ) -> KLoop:
-    """Positions along the tile's rows: per offset and row, inside or not or known when running."""
+    """Positions along the tile's rows: per offset and row, inside, outside, or a run-time predicate."""
     fn = kernel.fn
     starts = row_starts(kernel.t, size) if m is kernel.t.split else [0]
     known: dict[tuple[int, int], bool | tuple[Value, Value]] = {}

@@ -1,7 +1,7 @@
-"""What follows a contraction's sums: the epilogue's interface, and the two epilogues of this package.
+"""The interface of contraction epilogues, and the two that only store: results, or partial sums.
 
-An `Epilogue` is called once per accumulator vector, when its sums are final, with a `Point` that knows where in the
-result the vector lies. It emits the elementwise work fused to the contraction and all stores.
+An `Epilogue` is called for each vector of final sums, with a `Point` that has its position in the result. It emits the
+fused elementwise work and all stores.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node
 
 Buffer = str | tuple[str, int] | Node
-"""What a kernel works on: "a", "b" or "out", ("temp", i), or what the epilogue asks for."""
+"""A buffer of a kernel: "a", "b" or "out", ("temp", i), or a node that the epilogue uses."""
 
 
 @dataclass
 class Tile:
-    """A tile being emitted: where each label starts (SSA or literal, by key); addresses made once per tile."""
+    """A tile being emitted. starts: the start of each label (SSA or literal, by key); bases: addresses shared in the
+    tile."""
 
     fn: Function
     c: Canonical
@@ -47,10 +48,10 @@ class Tile:
 
 @dataclass(frozen=True)
 class Point:
-    """One vector of final sums. `value` is <lanes x float>, not yet rounded to the result's type.
+    """A vector of final sums (`value`, <lanes x float>, not rounded to the result's type) and its position.
 
-    Lane i stands `i` further along the lane label. Only the first `active` lanes are valid; where they are fewer
-    than `lanes`, `mask` is the text of the constant mask to load and store with.
+    Lanes are consecutive along the lane label. Only the first `active` lanes are valid; `mask` is their constant mask,
+    or None if all are.
     """
 
     value: Value
@@ -58,22 +59,22 @@ class Point:
     active: int
     tile: Tile
     within: Mapping[int, int]
-    """By label key: the vector's constant distance from the tile's start."""
+    """The vector's constant offset from the tile's start, by label key."""
 
     @property
     def mask(self) -> str | None:
         return None if self.active == self.lanes else first_lanes(self.lanes, self.active)
 
     def offset(self, strides: Sequence[Extent], const: int = 0, first: Value = "0") -> Value:
-        """The element offset (i64) of lane 0 in a tensor with one stride per label of the spec, whose first element is
-        at `first + const`."""
+        """The element offset (i64) of lane 0 in a tensor with these strides per label of the spec, starting at
+        `first + const`."""
         labels = self.tile.c.labels()
         steps = tuple(self._step(label, strides) for label in labels)
         distance = sum(self.within.get(label.key, 0) * step for label, step in zip(labels, steps, strict=True))
         return self.tile.fn.integer("add", self.tile.base(steps, labels, first), distance + const)
 
     def lane_stride(self, strides: Sequence[Extent]) -> int:
-        """Elements from one lane to the next: 1 a vector in memory, 0 one value for all lanes."""
+        """The stride of lanes in elements: 1 if contiguous, 0 for a uniform value."""
         lane = self.tile.c.lane
         return self._step(lane, strides) if lane else 0
 
@@ -90,7 +91,7 @@ class Point:
         return fn.integer("urem", at, extent_value(fn, spec.extents[label])) if place else at
 
     def steps(self, strides: Sequence[Extent]) -> dict[int, int]:
-        """Elements from one index of a label to the next in a tensor with these strides, by label key."""
+        """The strides of merged labels in a tensor with these strides, by label key."""
         return {label.key: self._step(label, strides) for label in self.tile.c.labels()}
 
     def _step(self, label: Label, strides: Sequence[Extent]) -> int:
@@ -106,15 +107,15 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of memory: where it is, and by label key how many bytes further it is for the next index of a label."""
+    """A cache line to prefetch: its address, and its strides in bytes by label key."""
 
     pointer: Value
     steps: Mapping[int, int]
 
 
 class Epilogue(Protocol):
-    """`buffers` are appended to the buffer list of the call that runs the epilogue; `begin` gets their pointers. sums:
-    what is added up of the results; `vector` gives the terms at a point."""
+    """An epilogue. buffers: appended to those of the kernel's call; `begin` gets their pointers. sums: column sums of
+    the results; `vector` gives their terms."""
 
     @property
     def buffers(self) -> Sequence[Buffer]: ...
@@ -125,14 +126,13 @@ class Epilogue(Protocol):
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
     def lines(self, fn: Function, p: Point) -> list[Line]:
-        """The memory that `vector` will wait for, so that it can be asked for before the sums are taken. `p` is a
-        tile's first vector."""
+        """The memory to prefetch before a tile's sums are computed. p: the tile's first vector."""
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]: ...
 
 
 class StoreResult:
-    """The default: rounds to the result's type and stores."""
+    """The default epilogue: rounds to the result's type and stores."""
 
     buffers: Sequence[Buffer] = ("out",)
     sums = None
@@ -145,7 +145,7 @@ class StoreResult:
         self.pointer = pointers[0]
 
     def lines(self, fn: Function, p: Point) -> list[Line]:
-        return []  # stores wait for no memory
+        return []  # stores need no prefetch
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         offset = p.offset(self.out.strides, self.out.offset)
@@ -162,7 +162,7 @@ class StoreResult:
 
 
 class StorePartial:
-    """Sums of one chunk of k, as fp32, densely in the order of the result's labels."""
+    """Stores the partial sums of a chunk of k as fp32, densely in the order of the result's labels."""
 
     sums = None
 
@@ -185,7 +185,7 @@ class StorePartial:
         self._size = extent_value(fn, self.size)
 
     def begin_chunk(self, fn: Function, chunk: Value) -> None:
-        """The chunk whose sums come next."""
+        """Sets the chunk of the following sums."""
         self._first = fn.integer("mul", chunk, self._size)
 
     def lines(self, fn: Function, p: Point) -> list[Line]:

@@ -1,7 +1,7 @@
-"""How a contraction's tiles hand their sums to the epilogue.
+"""Passes the sums of a contraction's tiles to the epilogue.
 
-Inline or, when that would be much code, in a small loop over the tile kept on the stack. Where sums of columns are
-wanted, what an epilogue makes is added up on the way.
+Unrolled, or, if that is too much code, in a loop over the tile on the stack. Column sums of the epilogue's results are
+accumulated on the way.
 """
 
 from __future__ import annotations
@@ -27,32 +27,31 @@ from habana_tf.ir import extent as ext
 
 
 class TileResults(TileLoops):
-    """Base of the kernels whose tiles are results."""
+    """Base of kernels whose tiles are results."""
 
     stack_tile: Value = ""
-    """Where a tile's sums lie for an epilogue that is too long to stand inline; empty where it does."""
+    """The address of a tile's sums on the stack, for an epilogue in a loop; empty if it is unrolled."""
 
     @property
     def tile_bytes(self) -> int:
         return self.t.rows * self.t.vectors * self.t.lanes * 4
 
     def reserve(self, out: Epilogue, always: bool = False) -> None:
-        """To be called first: takes stack for a tile if the epilogue is too long to stand inline."""
+        """Call it first: reserves stack for a tile if the epilogue is not unrolled."""
         if always or not self.stands_inline(out):
             self.stack_tile = self.fn.op(f"alloca [{self.tile_bytes} x i8], align 64")
 
     def stands_inline(self, out: Epilogue) -> bool:
-        """Whether the epilogue is written out for each vector of a tile, which makes code that LLVM takes its time
-        for."""
+        """Whether the epilogue is unrolled over a tile's vectors, at the cost of code size and compile time."""
         terms = ext.product(label.extent for label in self.c.k)
         steps = terms // 2 if isinstance(terms, int) and self.p.dot else terms
         long = isinstance(steps, int) and steps >= LONG_SUM_STEPS
-        looped = long or self.p.lanes == "rows"  # of a square's rows there are enough to loop
+        looped = long or self.p.lanes == "rows"  # transposed blocks have many rows
         most = LONG_SUM_EPILOGUE if looped else INLINE_EPILOGUE
         return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
 
     def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
-        """Hands a tile's final sums (row by row) to the epilogue."""
+        """Passes a tile's final sums (row by row) to the epilogue."""
         if self.stack_tile:
             for i, value in enumerate(sums):
                 self.fn.store(
@@ -73,13 +72,13 @@ class TileResults(TileLoops):
             out.sums.keep(self.fn, self._column(place.starts, v), state, len(sums) // vectors)
 
     def _column(self, starts: Mapping[int, Value], v: Value | int) -> Value:
-        """Where a vector of a tile is along the lane label."""
+        """The position of a tile's vector along the lane label."""
         assert self.c.lane is not None
         return self.fn.integer("add", starts.get(self.c.lane.key, "0"), self.fn.integer("mul", v, self.t.lanes))
 
     def fetch(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
-        """Asks for the memory that a tile's epilogue will touch, so that it comes while the sums are taken: in loops
-        over its rows and their lines, since written out that is more code than the sums."""
+        """Prefetches the memory of a tile's epilogue while the sums are computed, in loops over rows and lines:
+        unrolled it would be more code than the sums."""
         points = self.points(Tile(self.fn, self.c, dict(place.starts)), size, vectors, active)
         if len(points) > FETCHED_VECTORS:
             return
@@ -91,7 +90,7 @@ class TileResults(TileLoops):
         self._fetch(walks, [line.pointer for line in lines], lines)
 
     def _fetch(self, walks: Sequence[tuple[int, int, int]], pointers: list[Value], lines: Sequence[Line]) -> None:
-        """Asks for all lines from these on. walks: a label's key, how many steps along it, and of how many indices."""
+        """Prefetches lines in nested loops. walks: (label key, trip count, indices per step)."""
         if not lines:
             return
         if not walks:
@@ -105,7 +104,7 @@ class TileResults(TileLoops):
             turns.next = [at(self.fn, x, step) for x, step in zip(turns.carried, steps, strict=True)]
 
     def points(self, tile: Tile, size: int, vectors: int, active: int) -> list[Point]:
-        """Where the tile's vectors lie, row by row; values are left empty."""
+        """The positions of a tile's vectors, row by row, without values."""
         lanes, found = self.t.lanes, []
         for row in self.rows(size):
             for v in range(vectors):
@@ -116,7 +115,7 @@ class TileResults(TileLoops):
         return found
 
     def finish_stacked(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
-        """Hands the sums that lie in `stack_tile` to the epilogue: row by row, or column by column what is added up."""
+        """Passes the sums in `stack_tile` to the epilogue: row by row, or column by column for column sums."""
         fn, lanes, vector = self.fn, self.t.lanes, f"<{self.t.lanes} x float>"
         labels, first = self.row_labels(size), dict(place.starts)
 
@@ -172,7 +171,8 @@ class TileResults(TileLoops):
 
 
 def epilogue_length(out: Epilogue, c: Canonical, lanes: int) -> int:
-    """Instructions of an epilogue per vector, tried out aside; what vectors share is left out."""
+    """The instructions of an epilogue per vector, without those shared by a tile's vectors: emitted twice to a scratch
+    function."""
     fn = Function("probe")
     out.begin(fn, [f"%p{i}" for i in range(len(out.buffers))])
     tile = Tile(fn, c, {label.key: "%start" for label in c.labels()})

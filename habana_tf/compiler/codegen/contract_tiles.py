@@ -1,25 +1,25 @@
-"""How a contraction is cut: loop order, packing, splits of k, and the grid.
+"""Tiling decisions of contractions: loop order, packing, splits of k, and the grid.
 
-A form of tile is code to write and to compile, some milliseconds that a product which takes less than that itself is
-not worth. Where *compact* code is asked for, the last tile reaches back over rows of the one before, which are then
-computed twice to the same values, instead of a second form; columns are cut evenly if that costs next to nothing; and
-a turn of the inner loop has fewer steps. It is a few per cent slower, and compiled in half the time or less.
+Each variant of a register tile is code to compile, some milliseconds. *Compact* code, for products that run shorter
+than that, has a last tile that overlaps the one before (some rows are computed twice, with the same result) instead of
+a second variant, even column panels if nearly free, and less unrolling. It is a few per cent slower, and compiled in
+half the time or less.
 
 Loop order, outermost first: [k chunk, batch, outer n, ...] then
-    b small (fits the second-level cache):  m..., row tiles, column panels     one a tile meets all of b while in L1
-    otherwise:                              panels, m..., row tiles            one packed b panel meets all rows
+    b small (fits the second-level cache):  m..., row tiles, column panels     a tile of a is reused for all of b
+    otherwise:                              panels, m..., row tiles            a panel of b is reused for all rows
 A prefix of the order is the grid; the rest are loops within a work item.
 
-Both operands are packed, in blocks (see `contract_blocks`), where the tile engine cannot read a as it lies, and
-where guards are such that a cannot be read in place; and where that is faster than to read a in strides.
+Both operands are packed in blocks (see `contract_blocks`) if the tile engine cannot read a in place, if guards do not
+allow it, or if it is faster than strided reads of a.
 
-The sum is split into chunks of k with partial results, added up in fixed order by a second call, when there are too
-few tiles for the grid, or when a and b are far larger than the cache while the result is small. Nothing here depends
-on the number of threads: the numbers a contraction gives do not either.
+The sum is split into chunks of k (split k), whose partial sums a second call adds in fixed order, if there are too few
+tiles for the grid, or if a and b are far larger than the cache and the result is small. No decision depends on the
+number of threads, so neither do results.
 
-A symbolic extent counts as its nominal size in every estimate. A symbolic label of rows is never whole in a tile. Cut
-into tiles, its last tile always reaches back over rows of the one before; an extent smaller than a tile is walked row
-by row. A symbolic label of the sum is a loop, or cut in chunks of a constant number of steps, the last one shorter.
+Symbolic extents count as their nominal sizes in estimates. A symbolic row label is never whole in a tile; its last tile
+overlaps the one before, and an extent smaller than a tile is processed row by row. A symbolic label of the sum is a
+loop, or split into chunks of constant size, the last one shorter.
 """
 
 from __future__ import annotations
@@ -65,28 +65,30 @@ from habana_tf.ir.extent import Extent, nominal
 
 @dataclass(frozen=True)
 class Plan:
+    """The loop structure of a contraction's kernels."""
+
     tiling: Tiling
     dims: tuple[Dim, ...]
     grid_dims: int
-    """How many of `dims` make the grid."""
+    """How many of `dims` are the grid."""
     grain: int
     pack: str
-    """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (a call of its own); of both
+    """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (by a separate call); of both
     operands: "blocks"."""
     dot: bool
-    """bf16 dot products on pairs along the last k label."""
+    """Whether bf16 dot products are used, on pairs along the last k label."""
     widen: bool
-    """a (bf16) is copied to fp32 first; without it and without dot products it is widened where it is read."""
+    """Whether a (bf16) is converted to fp32 by a separate call; otherwise loads widen it (without dot products)."""
     chunks: Extent
     amx: int = 0
     """Pairs per step of AMX products; 0: sums in vector registers."""
     compact: bool = False
-    """Little code rather than the fastest."""
+    """Whether to prefer little code."""
     blocks: Blocks | None = None
     lanes: Lanes = "columns"
-    """What the lanes of a sum run along."""
+    """What lanes run along."""
     streams: bool = False
-    """Whether a comes from memory rather than from a core's own cache."""
+    """Whether a exceeds a core's own cache."""
 
     @property
     def grid(self) -> Extent:
@@ -94,8 +96,8 @@ class Plan:
 
 
 def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False) -> Plan:
-    """The cut of a contraction for a CPU; `compact` if little code is worth more than the fastest; `once` if b needs to
-    be packed only once for many such products."""
+    """The plan of a contraction for a CPU. compact: prefer little code; once: b is loop-invariant and packed only
+    once."""
     rows = points(c.m)
     depth = points(c.k)
     batch = points(x for x in c.batch if x is not c.lane)
@@ -112,7 +114,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     if lanes != "columns":
         return narrow_plan(c, target, lanes, dot and target.bf16_products == "dot", compact)
     if c.lane is None or (symbolic and dot and c.k[-1].a != 1):
-        dot = False  # a would have to be spread, and how much of it there is is not known
+        dot = False  # a would have to be spread, but its size is unknown
     dot = dot and (amx > 0 or target.bf16_products == "dot")
     t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact)
     size = 4 if c.b.dtype is DType.F32 or dot else 2
@@ -150,7 +152,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     if once:
         dims = head + lead + panel_dim + outer_m + row_dim
         return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
-    # Packed: as many rows as pay for packing meet one panel; the grid takes the rest of the rows.
+    # Packed: a work item has as many rows as pay for packing a panel; the grid has the rest of the rows.
     inner: list[Dim] = outer_m + row_dim
     front: list[Dim] = []
     items = chunks * outer_count * t.panels
@@ -184,8 +186,8 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
 
 
 def in_groups(p: Plan) -> Plan:
-    """The cut for a product whose columns are added up: a work item makes rows enough that what it leaves of their sums
-    is little beside them."""
+    """The plan with more rows per work item, for products with column sums: an item's partial sums should be small
+    compared with its results."""
     dims, rows = list(p.dims), [k for k in range(p.grid_dims) if p.dims[k].kind == "rows"]
     if not rows:
         return p
@@ -202,15 +204,12 @@ def in_groups(p: Plan) -> Plan:
 
 
 def _read(c: Canonical) -> int:
-    """Elements of a in one of its batch. Windows overlap: that is what its labels span, if it is less than their
-    product."""
+    """Distinct elements of a per batch index: overlapping windows span fewer than the product of their extents."""
     return min(points(c.m) * points(c.k), 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k))
 
 
 def _pays(c: Canonical, target: Target) -> bool:
-    """Whether copies of both operands cost less than reading a in strides does.
-
-    Of a block, each row that is copied meets as many columns as that has, and each column as many rows."""
+    """Whether packing both operands costs less than strided reads of a, given the reuse within a block."""
     rows, columns, depth = points(c.m), c.columns, points(c.k)
     batch = points(x for x in (*c.batch, *c.n) if x is not c.lane)
     if (
@@ -222,8 +221,8 @@ def _pays(c: Canonical, target: Target) -> bool:
 
 
 def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: bool) -> Plan:
-    """The cut of a contraction whose lanes do not run along columns; dot: whether bf16 is multiplied in pairs where
-    lanes run along the sum."""
+    """The plan of a contraction whose lanes do not run along columns. dot: whether bf16 is multiplied in pairs if they
+    run along the sum."""
     t, rows, depth = narrow_tiling(c, target, lanes), points(c.m), points(c.k)
     dot = dot and lanes == "sum"
     lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
@@ -243,7 +242,7 @@ def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: 
 
 
 def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
-    """The cut of a contraction that packs both operands."""
+    """The plan of a contraction that packs both operands."""
     engine, rows, depth = target.tile_engine, points(c.m), points(c.k)
     dot = _paired(c, rows, depth, PAIRED_ROWS)
     c = _fullest(c, engine) if dot and engine else c
@@ -264,13 +263,14 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
 
 
 def _filled(last: Label, engine: TileEngine) -> int:
-    """Pairs per step of the tile engine where copies are filled up to whole steps along this label."""
+    """Pairs per step of the tile engine if copies are padded to whole steps along this label."""
     pairs, most = -(-nominal(last.extent) // 2), engine.row_bytes // 4
     return -(-pairs // -(-pairs // most))
 
 
 def _fullest(c: Canonical, engine: TileEngine) -> Canonical:
-    """With that label of the sum last that fills most of the engine's registers, if vectors are not read along it."""
+    """Moves the summed label that best fills the engine's registers to the end, unless vectors are loaded along the
+    last one."""
     last, lane = c.k[-1], c.lane
     if last.a == 1 or (last.b == 1 and lane is not None and lane.b != 1):
         return c
@@ -287,7 +287,7 @@ def _fullest(c: Canonical, engine: TileEngine) -> Canonical:
 
 
 def _paired(c: Canonical, rows: int, depth: int, least: int) -> bool:
-    """Whether bf16 is worth multiplying in pairs: b must be packed so, for which there must be `least` rows."""
+    """Whether multiplying bf16 in pairs pays: b must then be packed, for which it takes at least `least` rows."""
     if c.a.dtype is not DType.BF16 or c.b.dtype is not DType.BF16:
         return False
     if not c.k or c.lane in c.batch:
@@ -297,7 +297,7 @@ def _paired(c: Canonical, rows: int, depth: int, least: int) -> bool:
 
 
 def _amx(c: Canonical, engine: TileEngine) -> int:
-    """Pairs per step of the tile engine: the most that divide the last k label; 0 if it does not fit."""
+    """Pairs per step of the tile engine: the most that divide the last k label; 0 if unsuitable."""
     last = c.k[-1].extent
     if c.a.guards or not c.m or c.k[-1].a != 1 or not isinstance(last, int) or last % 2:
         return 0
@@ -309,8 +309,8 @@ def _chunks(
     c: Canonical, unit: int, depth: int, tiles: int, results: int, nbytes: int, work: float, panel: int = 0,
     packed: bool = False,
 ) -> tuple[Dim | None, Extent]:  # fmt: skip
-    """A split of the outermost k label; None if the sum is better left whole. panel: bytes of a panel of b per step.
-    packed: copies of both operands take care of guards and of what is no whole step."""
+    """The split of the outermost k label, and the number of chunks; None and 1 for no split. panel: bytes of a panel of
+    b per step. packed: both operands are packed, which handles guards and partial steps."""
     wanted = 1
     if tiles < WORK_ITEMS:
         wanted = min(-(-WORK_ITEMS // tiles), depth // CHUNK_STEPS, int(work / (ITEM_WORK / 8)))
@@ -333,7 +333,7 @@ def _chunks(
 
 
 def _finish(p: Plan, work: float) -> Plan:
-    """Chooses how much of the loop order is the grid."""
+    """Chooses the prefix of the loop order that is the grid."""
     count, grid = 0, 1
     while count < len(p.dims) and (grid < WORK_ITEMS or work / grid > ITEM_WORK):
         grid *= nominal(p.dims[count].count)
@@ -342,5 +342,5 @@ def _finish(p: Plan, work: float) -> Plan:
 
 
 def _grain(grid: int, work: float) -> int:
-    """Work items a thread should have at least: some ten microseconds."""
+    """The least work items per thread, for some ten microseconds of work."""
     return max(1, min(grid, math.ceil(THREAD_WORK * grid / max(work, 1.0))))

@@ -1,10 +1,9 @@
-"""The register tile of a contraction: how many rows by how many vectors of columns are summed at once.
+"""Register blocking of contractions: the number of rows and of vectors of columns of the register tile.
 
-The tile's rows are a constant set: whole inner m labels times a part of the next one, so that a row's distance from
-the first is known when the kernel is written; the remaining rows make a second, one step smaller tile (13+13, not
-14+12). Its columns are up to four vectors along the lane label. A form of tile is code to compile: a product has tiles
-that need one form, where these are about as fast. In compact code (see `contract_tiles`) the last tile reaches back
-over rows of the one before instead of a second form.
+The rows are whole inner m labels times a part of the next one, so that row offsets are constants; other rows have a
+second variant of the tile, one step smaller (13+13, not 14+12). Columns are up to four vectors along the lane label.
+Each variant is code to compile, so tiles that need only one are preferred if about as fast. In compact code (see
+`contract_tiles`) the last tile overlaps the one before instead of a second variant.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ from habana_tf.ir.extent import Extent, nominal
 
 @dataclass(frozen=True)
 class Tiling:
-    """The register tile. Labels `whole` lie in it entirely; `split` (if any) is cut in `tiles` parts, the first
-    `large` of them `size` long, the others size - 1; if all are long and there are too few rows, they overlap."""
+    """The register tile. Labels `whole` are within it; `split` (if any) is cut into `tiles` parts, the first `large` of
+    them of `size`, the others of size - 1. If all are large and exceed the extent, the last one overlaps."""
 
     whole: tuple[Label, ...]
     split: Label | None
@@ -54,7 +53,7 @@ class Tiling:
 
     @property
     def overlaps(self) -> bool:
-        """Whether the last tile reaches back over rows of the one before: all tiles have one size."""
+        """Whether the last tile overlaps the one before, so that all have one size."""
         if self.split is None:
             return False
         extent = self.split.extent
@@ -62,7 +61,7 @@ class Tiling:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """The sizes that tiles along the split label have."""
+        """The sizes of tiles along the split label."""
         if self.split is not None and not isinstance(self.split.extent, int):
             return (self.size, 1) if self.size > 1 else (1,)
         return (self.size, self.size - 1) if nominal(self.large) < nominal(self.tiles) else (self.size,)
@@ -80,9 +79,8 @@ class Tiling:
 
 @dataclass(frozen=True)
 class Dim:
-    """One loop: over a label's points ("label"), its row tiles ("rows"), column panels ("panels"), chunks of a k label
-    ("chunk", `size` steps each), or blocks of what an inner loop runs over ("block", `size` turns each of the loop
-    over `of`)."""
+    """A loop. kind: "label" (a label's indices), "rows" (its row tiles), "panels" (column panels), "chunk" (chunks of
+    `size` steps of a k label), or "block" (blocks of `size` iterations of an inner loop of kind `of`)."""
 
     kind: str
     count: Extent
@@ -92,7 +90,7 @@ class Dim:
 
 
 def row_starts(t: Tiling, size: int) -> list[int]:
-    """Where along the split label the row tiles of this size begin."""
+    """The starts of row tiles of this size along the split label."""
     assert isinstance(t.tiles, int) and isinstance(t.large, int) and t.split is not None
     if t.overlaps:
         return [min(i * t.size, nominal(t.split.extent) - t.size) for i in range(t.tiles)]
@@ -101,18 +99,18 @@ def row_starts(t: Tiling, size: int) -> list[int]:
 
 
 def points(labels: Iterable[Label]) -> int:
-    """Nominal number of points of labels together."""
+    """The product of the labels' nominal extents."""
     return math.prod(nominal(x.extent) for x in labels)
 
 
 def turns(dims: Iterable[Dim]) -> int:
-    """Nominal number of turns of loops together."""
+    """The product of the loops' nominal trip counts."""
     return math.prod(nominal(d.count) for d in dims)
 
 
 def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4) -> Tiling:
-    """The tile with the least code of those whose estimated time per k step, over the whole result, is little more than
-    the least: by what the code costs once (`TILE_FORM_WORK`), or `COMPACT_SLOWER` in compact code and at most."""
+    """The tile with the least code of those whose estimated time per k step is within a margin of the best:
+    `COMPACT_SLOWER` for compact code, otherwise less, so that compile time (`TILE_FORM_WORK`) and run time balance."""
     lanes = target.lanes
     needed = -(-c.columns // lanes)
     found: list[tuple[float, int, Tiling]] = []
@@ -139,8 +137,7 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
 
 
 def _forms(c: Canonical, target: Target, widest: int) -> Iterator[tuple[int, int]]:
-    """Vectors and most rows of the tiles to choose from: as many rows as fit, and the most of which there is a whole
-    number of tiles."""
+    """Candidates (vectors, rows): the most rows that fit into registers, and the most that divide the extent."""
     for vectors, most in target.register_tiles.items():
         if vectors > max(widest, 1):
             continue
@@ -153,7 +150,7 @@ def _forms(c: Canonical, target: Target, widest: int) -> Iterator[tuple[int, int
 
 
 def split_rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...], Label | None, int, Extent, Extent]:
-    """The first fields of a `Tiling` with at most so many rows."""
+    """(whole, split, size, tiles, large) of a `Tiling` with at most `most` rows."""
     whole: list[Label] = []
     rows = 1
     for label in reversed(c.m):
@@ -174,13 +171,13 @@ def split_rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...
 
 
 def steps_over(n: Extent, size: int) -> Extent:
-    """How many steps of `size` cover n."""
+    """ceil(n / size)."""
     return ext.div(ext.add(n, size - 1), size)
 
 
 def amx_tiling(c: Canonical, engine: TileEngine, compact: bool, packed: bool = False) -> Tiling:
-    """Two groups of rows by two vectors where there are rows enough, else one group by up to four. packed: all rows are
-    at equal distances; else those along the last label are."""
+    """Two groups of rows by two vectors if there are enough rows, else one group by up to four. packed: all rows have
+    equal distances, not only those along the last label."""
     group, lanes = engine.rows, engine.row_bytes // 4
     last = group if packed else nominal(c.m[-1].extent)
     t = split_rows(c, 2 * min(last, group), compact)

@@ -1,23 +1,22 @@
-"""Which contractions are 3 x 3 convolutions of stride 1 that Winograd's algorithm computes, and how they are cut.
+"""Winograd's algorithm F(2x2, 3x3): recognizes 3 x 3 convolutions of stride 1 for which it pays, and tiles them.
 
-F(2x2, 3x3): of a tile of four results y, 2 x 2, that reads 4 x 4 points d of the image, with the filter g
+For a tile of 2 x 2 results y, which reads 4 x 4 points d of the image, and the filter g,
 
     y = At [(G g Gt) * (Bt d B)] A                  * element by element, summed over the channels
     gradient of g = Gt [(A dy At) * (Bt d B)] G     summed over the tiles
 
-take 16 multiplications where the definition takes 36, and additions (Winograd 1980; Lavin and Gray, arXiv 1509.09308).
-All of Bt and At are 0 and +-1, of G also 1/2, and sums are shorter, so an fp32 result is as exact as the direct sum.
-Its error is relative to the largest product in its window, also where the filter has a zero there.
-Larger tiles save more multiplications and lose digits. Input gradients are such convolutions, of a filter read
-backwards.
+take 16 multiplications instead of 36, and additions (Winograd 1980; Lavin and Gray, arXiv 1509.09308). Bt and At have
+the entries 0 and +-1, G also 1/2, and sums are shorter, so that fp32 results are as accurate as those of the direct
+sum. Errors are relative to the largest product in a window, even one with a zero of the filter. Larger tiles would save
+more multiplications and lose accuracy. Input gradients are such convolutions, too, with a reversed filter.
 
-The 16 elements of a tile are 16 products of matrices. An item makes a block of them in the second-level cache:
+The 16 elements of tiles are 16 matrix products. A work item computes a block of them in the second-level cache:
 
     results             [tiles x channels] * [channels x columns], in blocks of channels; filters transformed before
     gradient of filter  [channels x tiles] * [tiles x columns], in blocks of tiles; transformed back in a second call
 
-A value that is not finite makes all results not finite that the definition does, and infinities may come out as NaN; in
-a filter's gradient it may spread over the points of the filter.
+Results that would not be finite are not finite, but infinities may become NaN, and in a filter's gradient a non-finite
+value may spread over the points of the filter.
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ ELEMENTS = IN * IN
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis of the image: the label of the result and that of the filter that run along it, and its padding."""
+    """An axis of the image: its labels of the result and of the filter, and its padding."""
 
     out: Label
     tap: Label
@@ -75,12 +74,12 @@ class Axis:
 
     @property
     def saved(self) -> float:
-        """Multiplications of the definition for one here."""
+        """The ratio of multiplications, direct sum to Winograd."""
         return self.size * TAP / (self.tiles * IN)
 
     @property
     def inside(self) -> tuple[int, int]:
-        """From where to where there are points of the image, counted from the first one that a tile reads."""
+        """The range of points that are no padding, relative to the first point that a tile reads."""
         low, high = 0, self.size + TAP - 1
         if self.guard is None:
             return low, high
@@ -89,11 +88,11 @@ class Axis:
 
 @dataclass(frozen=True)
 class Winograd:
-    """Such a contraction. `c`: every label by itself.
+    """A contraction computed by the algorithm. c: without merged labels.
 
-    gradient: of the filter. image: the label that counts images, if there are several; channel: that of the image.
-    rows: of the register tile. channels, panels, tiles: in a block. chunks: parts of all tiles whose sums are added up
-    afterwards (gradients only).
+    gradient: whether it is the filter's gradient. image: the label of images, if there are several; channel: of the
+    image's channels. rows: of the register tile. channels, panels, tiles: per block. chunks: parts of the tiles whose
+    sums are added up afterwards (gradients only).
     """
 
     c: Canonical
@@ -135,8 +134,8 @@ class Winograd:
 
 
 def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winograd | None:
-    """The contraction as a convolution by Winograd's algorithm; None if it is none, or if that would not be faster, or
-    saves less than its code takes where little code is asked for (see `contract_tiles`)."""
+    """A contraction as a convolution by Winograd's algorithm; None if it is no such convolution, if that is not faster,
+    or if it does not pay for its code (compact: prefer little code, see `contract_tiles`)."""
     if target.vector_bytes < 32 or _in_pairs(spec, target):
         return None
     try:
@@ -155,7 +154,7 @@ def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winog
 
 
 def _in_pairs(spec: ContractSpec, target: Target) -> bool:
-    """Whether the products are of bf16 pairs, of which the CPU does two in the time of one in fp32."""
+    """Whether the CPU has bf16 pair products, which are twice as fast as fp32."""
     fast = target.tile_engine is not None or target.bf16_products == "dot"
     return fast and spec.a.dtype is DType.BF16 and spec.b.dtype is DType.BF16
 
@@ -188,7 +187,7 @@ def _convolution(
 
 
 def _axis(c: Canonical, tap: Label, outer: Sequence[Label]) -> Axis | None:
-    """The axis that a label of the filter runs along, one step a result."""
+    """The image axis of a filter's label, with stride 1, else None."""
     out = [x for x in outer if x.a == tap.a and isinstance(x.extent, int)]
     if tap.extent != TAP or len(out) != 1 or nominal(out[0].extent) < TAP:
         return None
@@ -211,7 +210,7 @@ def _tiling(c: Canonical, lanes: int) -> Tiling:
 
 
 def _evenly(n: int, most: int, unit: int = 1) -> int:
-    """The size of parts of n that are about `most` large, a multiple of a unit."""
+    """An even part size of n of about `most`, a multiple of `unit`."""
     return -(-n // (-(-n // (most + unit)) * unit)) * unit
 
 

@@ -1,9 +1,9 @@
-"""Code for a loop that only stores, and reads a tensor across: that one's memory runs along another axis.
+"""Elementwise loops with transposed inputs: blocks of the input are transposed in registers.
 
-    out[i, j] = f(x[j, i], ...)     a square of points at a time: vectors of x along i, turned in registers and kept on
-                                    the stack, then row by row what any other loop does
+    out[i, j] = f(x[j, i], ...)     a square block at a time: vectors of x along i are transposed and kept on the stack,
+                                    then the block is computed row by row
 
-One element at a time, as any other load of elements apart, would touch a line of memory for each.
+Strided loads or gathers would touch a cache line per element.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from habana_tf.ir.extent import Extent, nominal
 
 @dataclass
 class CrossedMap:
-    """Emits it. across: the axis along which the memory of `loads` runs."""
+    """Emits such a loop. across: the axis along which `loads` are contiguous."""
 
     walk: DomainWalk
     across: Axis
@@ -34,7 +34,7 @@ class CrossedMap:
 
     @classmethod
     def of(cls, walk: DomainWalk, outer: list[Axis]) -> CrossedMap | None:
-        """The one for a loop, if that reads across, has room for a square, and enough points."""
+        """The emitter for a loop with transposed loads that is large enough, else None."""
         vector, found = walk.vector, {}  # type: Axis | None, dict[Axis, list[Load]]
         points = ext.product(a.extent for a in walk.axes)
         assert vector is not None
@@ -54,7 +54,7 @@ class CrossedMap:
         return cls(walk, across, loads) if len(loads) <= CROSSED_TENSORS else None
 
     def emit(self, outer: list[Axis]) -> tuple[Extent, int]:
-        """Writes the function; its grid and grain."""
+        """Emits the function; gives its grid and grain."""
         walk, fn, ev, lanes = self.walk, self.walk.fn, self.walk.ev, self.walk.lanes
         assert walk.vector is not None
         n, rows = walk.vector.extent, self.across.extent
@@ -82,13 +82,12 @@ class CrossedMap:
         return items, grain
 
     def _chunks(self, rest: list[Axis], rows: int) -> Extent:
-        """Pieces of so many rows, for each point of other axes."""
+        """The number of pieces of `rows` rows, over all points of the axes `rest`."""
         pieces = ext.div(ext.add(self.across.extent, rows - 1), rows)
         return ext.mul(ext.product(a.extent for a in rest), pieces)
 
     def _squares(self, first: Value, last: Value, column: Value, count: int | Value) -> None:
-        """The squares from row to row at a column, of which so many are left: a number of lanes at most, or as many as
-        there may be."""
+        """The blocks of rows first to last at a column. count: columns left, at most the lanes if it is an int."""
         walk, fn, ev, lanes = self.walk, self.walk.fn, self.walk.ev, self.walk.lanes
         assert walk.vector is not None
         some = None
@@ -112,8 +111,7 @@ class CrossedMap:
                     walk.store_all()
 
     def _turn(self, load: Load, stack: Value, mask: Value | None, count: int | Value) -> None:
-        """Puts a square of a tensor on the stack, a row of points after the other. Columns that are not there are the
-        last one once more, or nothing."""
+        """Stores a transposed block of a tensor on the stack. Missing columns are zeros, or repeat the last one."""
         fn, ev, lanes, dtype = self.walk.fn, self.walk.ev, self.walk.lanes, load.dtype
         assert self.walk.vector is not None and not isinstance(load.offset, int)
         step = slope(load.offset, self.walk.vector.var)

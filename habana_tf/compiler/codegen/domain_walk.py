@@ -1,4 +1,4 @@
-"""What all loops over a domain have in common: merged axes, the one for vectors, work items, and what a point does."""
+"""The common part of loops over a domain: merged axes, the vectorized axis, work items, and the code of a point."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from habana_tf.ir.primitives import Node
 
 
 class DomainWalk:
-    """A kernel's domain as axes to loop over, and the evaluator of what is at a point of it."""
+    """A kernel's domain as loop axes, and the evaluator of its body."""
 
     def __init__(
         self, fn: Function, body: Body, memory: dict[Node, int], buffers: int, lanes: int, compact: bool
@@ -62,8 +62,8 @@ class DomainWalk:
         offsets = [*self.body.offsets(), *(s.offset for s in self.body.stores)]
 
         def votes(axis: Axis, other: Axis) -> tuple[int, int]:
-            """How much is contiguous along an axis; first of what moves along the other too, which is gathered and
-            scattered otherwise. What does not is one number for all lanes, the other way round."""
+            """The contiguous accesses along an axis: first the number of those that depend on the other axis, too, and
+            would need gathers or scatters along that; the others would be uniform."""
             along = [e for e in offsets if stride_of(e, axis.var) == 1]
             return sum(stride_of(e, other.var) != 0 for e in along), len(along)
 
@@ -71,8 +71,8 @@ class DomainWalk:
         return row if votes(row, column) > votes(column, row) else column
 
     def _long_axis(self, lanes: int) -> Axis | None:
-        """Where the last axis has few points (the channels of images), the axis along which what is read lies, to be
-        scattered over the results: of the last one most lanes would be empty."""
+        """If the last axis is too short to fill vectors (channels of images), the axis along which loads are
+        contiguous, for scattered stores."""
         last = self.axes[-1].extent
         if not isinstance(last, int) or last * SPARSE_VECTOR > lanes:
             return None
@@ -84,8 +84,8 @@ class DomainWalk:
         return best
 
     def grid(self, outer: list[Axis], work: Extent, chunks: Extent) -> tuple[list[Axis], list[Axis], Extent, int]:
-        """Which outer axes are spread over work items and which are looped over inside: (grid axes, loop axes,
-        number of items, grain). work: elements per point of `outer`."""
+        """Splits outer axes into the grid and loops within a work item: (grid axes, loop axes, number of items, grain).
+        work: elements per point of `outer`."""
         loops: list[Axis] = []
         grid = list(outer)
         while grid and isinstance(work, int) and isinstance(grid[-1].extent, int) and chunks == 1:
@@ -98,7 +98,7 @@ class DomainWalk:
         return grid, loops, items, max(1, -(-THREAD_ELEMENTS // max(each, 1)))
 
     def decode(self, item: Value, grid: Sequence[Axis]) -> None:
-        """Sets the grid axes' variables from the number of a work item."""
+        """Decodes a work item's number into the grid axes' variables."""
         for k, axis in enumerate(reversed(grid)):
             if k == len(grid) - 1:
                 self.ev.vars[axis.var] = item
@@ -115,7 +115,7 @@ class DomainWalk:
             self.ev.vars[axis.var] = loop.index
 
     def tail_mask(self, start: Value, stop: Value, rest: int | None) -> Value:
-        """The lanes before `stop` of a vector that begins at `start`."""
+        """The mask of a vector's lanes before `stop`, for a vector that begins at `start`."""
         if self.lanes == 1:
             return "true"
         if rest is not None:
@@ -125,25 +125,25 @@ class DomainWalk:
         return self.ev.many.op("icmp slt", steps, left, "i64")
 
     def store_all(self) -> None:
-        """Stores at the present point."""
+        """Emits the body's stores at the current point."""
         for v in self.body.loaded_first:
             self.ev.value(v)
         for s in self.body.stores:
             self.ev.store(self.memory[s.target], s.target.dtype, s.offset, self.ev.value(s.value))
 
     def store_result(self, ev: Evaluator, node: Node, value: Val) -> None:
-        """Stores what a reduction came to."""
+        """Stores the result of a reduction."""
         ev.store(self.memory[node], node.dtype, self.result, value)
 
     def add(self, accumulators: Sequence[Accumulator], mask: Value | None) -> None:
-        """Adds the values at the present point, one accumulator for each reduction; lanes outside of `mask` are not."""
+        """Adds the current point to the accumulators, one per reduction, in the lanes of `mask`."""
         for acc in accumulators:
             value = self.ev.vector_of(acc.source)
             acc.add(value, self.ev.words(self.position) if acc.is_arg else None, mask)
 
 
 def restore(accumulators: Sequence[Accumulator], values: Sequence[Value]) -> None:
-    """Puts the values that a loop carries back where they came from."""
+    """Sets the accumulators' values from those that a loop carries."""
     at = 0
     for a in accumulators:
         a.values = list(values[at : at + len(a.values)])

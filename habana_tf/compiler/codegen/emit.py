@@ -1,11 +1,11 @@
-"""Writes LLVM IR as text: one function at a time, with structured loops.
+"""Emits LLVM IR as text, one function at a time, with structured loops.
 
-Text is what LLVM's parser takes anyway; writing it directly keeps a kernel's generation in the microseconds per
-instruction and lets two kernels be compared as strings. Every kernel has the signature of the runtime:
+Text takes microseconds per instruction, and kernels can be compared as strings. Every kernel has the runtime's
+signature:
 
     void kernel(ptr %bufs, ptr %dims, i64 %begin, i64 %end)
 
-A value is the name of an SSA register or a literal; the caller knows its type.
+A value is the name of an SSA register or a literal; its type is not recorded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float":
 
 
 def suffix(lane: str) -> str:
-    """An LLVM type as it stands in the names of intrinsics."""
+    """The suffix of an LLVM type in names of intrinsics."""
     return {"float": "f32", "double": "f64", "bfloat": "bf16", "half": "f16"}.get(lane, lane)
 
 
@@ -31,13 +31,13 @@ def first_lanes(lanes: int, active: int) -> Value:
 
 
 def everywhere(type_: str, number: Value) -> Value:
-    """The constant vector with one number in every lane, which need not be written sixteen times."""
+    """The constant vector with the same number in every lane."""
     return f"splat ({type_} {number})"
 
 
 @dataclass
 class Loop:
-    """A loop being emitted: its counter, the values it carries, and (set by the body) their next values."""
+    """A loop being emitted: its counter, the carried values, and (set by the body) their next values."""
 
     index: Value
     carried: list[Value]
@@ -91,13 +91,13 @@ class Function:
         self.do(f"store {type_} {value}, ptr {pointer}, align {align}")
 
     def store_past_caches(self, type_: str, value: Value, pointer: Value, nbytes: int) -> None:
-        """A vector of 32 or 64 bytes, aligned to its size, to memory. Others see it once the function has returned."""
+        """A non-temporal store of an aligned vector of 32 or 64 bytes; a fence ends the function."""
         self.do(f"store {type_} {value}, ptr {pointer}, align {nbytes}, !nontemporal !1")
         self.declarations.add(f"declare void @{_FENCE}()")
         self._fenced = True
 
     def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value) -> Value:
-        """A vector from memory; lanes outside the mask are not touched and come as zeros."""
+        """Loads a vector; lanes outside the mask are not accessed and are zeros."""
         vector, bits = f"<{lanes} x {lane}>", f"<{lanes} x i1>"
         name = f"llvm.masked.load.v{lanes}{suffix(lane)}.p0"
         self.declarations.add(f"declare {vector} @{name}(ptr, {bits}, {vector})")
@@ -105,7 +105,7 @@ class Function:
         return self.op(f"call {vector} @{name}({at}, {bits} {mask}, {vector} zeroinitializer)")
 
     def masked_store(self, lane: str, lanes: int, value: Value, pointer: Value, mask: Value) -> None:
-        """A vector to memory; lanes outside the mask are left alone."""
+        """Stores a vector's lanes within the mask."""
         vector, bits = f"<{lanes} x {lane}>", f"<{lanes} x i1>"
         if mask == first_lanes(lanes, 1):
             # LLVM 22 for AVX-512 turns a truncation and a one-lane masked store into a store of the wide element.
@@ -116,7 +116,7 @@ class Function:
         self.do(f"call void @{name}({vector} {value}, ptr align {BYTES[lane]} {pointer}, {bits} {mask})")
 
     def gather(self, lane: str, lanes: int, pointers: Value, mask: Value) -> Value:
-        """One element from each lane's pointer; lanes outside the mask come as zeros."""
+        """Loads an element from each lane's pointer; lanes outside the mask are zeros."""
         vector, bits, address = f"<{lanes} x {lane}>", f"<{lanes} x i1>", f"<{lanes} x ptr>"
         name = f"llvm.masked.gather.v{lanes}{suffix(lane)}.v{lanes}p0"
         self.declarations.add(f"declare {vector} @{name}({address}, {bits}, {vector})")
@@ -124,14 +124,14 @@ class Function:
         return self.op(f"call {vector} @{name}({at}, {bits} {mask}, {vector} zeroinitializer)")
 
     def scatter(self, lane: str, lanes: int, value: Value, pointers: Value, mask: Value) -> None:
-        """One element to each lane's pointer."""
+        """Stores an element to each lane's pointer."""
         vector, bits, address = f"<{lanes} x {lane}>", f"<{lanes} x i1>", f"<{lanes} x ptr>"
         name = f"llvm.masked.scatter.v{lanes}{suffix(lane)}.v{lanes}p0"
         self.declarations.add(f"declare void @{name}({vector}, {address}, {bits})")
         self.do(f"call void @{name}({vector} {value}, {address} align {BYTES[lane]} {pointers}, {bits} {mask})")
 
     def prefetch(self, pointer: Value, level: int = 1) -> None:
-        """Asks for a line of memory, which need not be there, to be in the cache of this level."""
+        """Prefetches a cache line, of any address, into a level of the caches."""
         self.call("void", "llvm.prefetch.p0", ("ptr", pointer), ("i32", "0"), ("i32", str(4 - level)), ("i32", "1"))
 
     def offset(self, pointer: Value, element: str, index: Value) -> Value:
@@ -149,8 +149,8 @@ class Function:
         return self.op(f"shufflevector {vector} {one}, {vector} poison, <{lanes} x i32> zeroinitializer")
 
     def leading(self, lanes: int, left: Value) -> Value:
-        """The mask of the first lanes, as many as are left (i64). For AVX-512 from bits: of a comparison LLVM makes
-        copies wherever it is used, from vectors that it keeps for it."""
+        """The mask of the first `left` (i64) lanes. With AVX-512 made from bits: LLVM would repeat a vector comparison
+        at each use and keep its operands in registers."""
         if lanes < 16:
             steps = "<" + ", ".join(f"i32 {k}" for k in range(lanes)) + ">"
             some = self.splat(lanes, "i32", self.op(f"trunc i64 {left} to i32"))
@@ -160,7 +160,7 @@ class Function:
         return self.op(f"bitcast i{lanes} {self.op(f'trunc i64 {bits} to i{lanes}')} to <{lanes} x i1>")
 
     def integer(self, fn: str, a: Value | int, b: Value | int) -> Value:
-        """i64 arithmetic; constants fold."""
+        """i64 arithmetic with constant folding."""
         a, b = str(a), str(b)
         if _literal(a) and _literal(b):
             x, y = int(a), int(b)
@@ -242,7 +242,7 @@ class Function:
         return self.load("i64", slot, 8, invariant=True)
 
     def text(self) -> str:
-        """The function's definition; body independent of its name, so that equal kernels have equal bodies."""
+        """The function's definition. The body is independent of the name, so that equal kernels have equal bodies."""
         return f"define void @{self.name}(ptr noalias %bufs, ptr noalias %dims, i64 %begin, i64 %end) #0 " + self.body()
 
     def body(self) -> str:

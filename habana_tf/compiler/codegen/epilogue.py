@@ -1,4 +1,4 @@
-"""Contractions for the code generator: a body to a `ContractSpec`, and what follows its sums to an `Epilogue`."""
+"""Code of contractions with fused epilogues: turns a body into a `ContractSpec` and an `Epilogue`."""
 
 from __future__ import annotations
 
@@ -40,17 +40,15 @@ def emit_contraction(body: Body, name: str, target: Target, compact: bool = Fals
 
 
 def plain(body: Body) -> bool:
-    """Whether the sums are stored as they are."""
+    """Whether the contraction only stores its result."""
     if body.reductions or len(body.stores) != 1:
         return False
     return body.stores[0].target is body.core and isinstance(body.stores[0].value, Result)
 
 
 class FusedEpilogue:
-    """Elementwise stores on the result's shape, and sums of its columns, evaluated on each vector of sums.
-
-    bf16: the CPU rounds to bfloat16 in one instruction.
-    """
+    """Elementwise work and column sums, evaluated for each vector of sums. bf16: the CPU has an instruction that rounds
+    to bfloat16."""
 
     def __init__(self, body: Body, labels: Sequence[int], bf16: bool) -> None:
         assert body.core is not None
@@ -63,10 +61,10 @@ class FusedEpilogue:
         self.outputs = list(dict.fromkeys(s.target for s in body.stores))
         self.sums = ResultSums(body.reductions, bf16) if body.reductions else None
         kept = any(isinstance(s.value, Result) for s in body.stores)
-        self.rounded = bool(self.sums) and kept  # to the result's type: sums are of what others will read
+        self.rounded = bool(self.sums) and kept  # sums are of the rounded results, which are stored
         self._steps: dict[Extent, tuple[Extent, ...]] = {}
         self.strides = [self.steps(e) for e in (*body.offsets(), *(s.offset for s in body.stores))]
-        if self.sums:  # lines of columns: what is the last axis must stay so
+        if self.sums:  # column sums: the last axis must not merge
             self.strides.append(tuple(int(label == self.spec.out[-1]) for label in self.labels))
 
     @property
@@ -96,8 +94,8 @@ class FusedEpilogue:
             self.sums.begin(pointers[-1])
 
     def lines(self, fn: Function, p: Point) -> list[Line]:
-        """Those of the result's companions: an optimizer's tensors lie in rows far apart, which no hardware foresees.
-        What is the same for all rows (a bias) stays in the cache by itself."""
+        """Lines of tensors with the result's layout (an optimizer's), whose distant rows hardware does not prefetch.
+        Operands that are the same for all rows (a bias) stay in the cache."""
         lane, found = p.tile.c.lane, []
         loads = [(v.node, v.offset) for v in self.body.values if isinstance(v, Load) and not v.guard]
         for node, offset in dict.fromkeys([*loads, *((s.target, s.offset) for s in self.body.stores)]):
@@ -132,9 +130,9 @@ class FusedEpilogue:
 
 
 class _PointEvaluator(Evaluator):
-    """An evaluator whose index variables are the labels of a contraction at one vector of its result."""
+    """An evaluator of index expressions over a contraction's labels, at a vector of its result."""
 
-    STREAMED = (CACHE_LINE,)  # two halves of a line are stored far from each other
+    STREAMED = (CACHE_LINE,)  # halves of a line would not be stored consecutively
 
     def __init__(self, fn: Function, buffers: Mapping[Node, int], point: Point, epilogue: FusedEpilogue) -> None:
         super().__init__(fn, buffers, point.lanes, Var("lanes", point.lanes))
@@ -145,7 +143,7 @@ class _PointEvaluator(Evaluator):
         return 0 if isinstance(e, int) else self.point.lane_stride(self.epilogue.steps(e))
 
     def in_step(self, offset: Extent) -> bool:
-        """The same of tiles, which begin at a multiple of the lanes along the label that these lie along."""
+        """As in the base class; tiles begin at multiples of the lanes along the lane label."""
         lane = self.point.tile.c.lane
         if lane is None or isinstance(offset, int):
             return False

@@ -1,9 +1,9 @@
-"""Which bodies are the same but for their tensors: the code of one is the code of all, with other buffers.
+"""Deduplicates kernels: bodies that differ in their tensors only share code, called with other buffers.
 
-A network repeats itself: ResNet-50's step has a thousand kernels, and three hundred different ones. Writing code takes
-longer than telling that it need not be written:
+ResNet-50's step has a thousand kernels, three hundred of which are different. Comparing bodies is faster than emitting
+code:
 
-    h1 = relu(x0 * w0 + b0)      tensors x0, w0, b0, h1      the same form (`form`), so one function is
+    h1 = relu(x0 * w0 + b0)      tensors x0, w0, b0, h1      the same form (`form`): one function,
     h2 = relu(h1 * w1 + b1)      tensors h1, w1, b1, h2      called with either list of buffers
 """
 
@@ -18,26 +18,26 @@ from habana_tf.ir.primitives import Node
 
 
 class _Tensors:
-    """Tensors by number, in order of first appearance."""
+    """Numbers tensors in order of first appearance."""
 
     def __init__(self) -> None:
         self.numbers: dict[Node, int] = {}
 
     def number(self, node: Node) -> Hashable:
-        """Its number; at its first appearance also what is known of it."""
+        """A tensor's number, or at its first appearance its properties."""
         if node in self.numbers:
             return self.numbers[node]
         self.numbers[node] = len(self.numbers)
         return node.op, node.dtype, node.shape
 
     def made(self, node: Node) -> Hashable:
-        """A tensor that has a computation of its own, and what that is of."""
+        """A tensor with the primitive that computes it and its sources."""
         sources = tuple((self.number(s), s.dtype, s.shape) for s in node.src)
         return self.number(node), node.op, type(node.arg), node.arg, sources
 
 
 def form(body: Body) -> tuple[Hashable, list[Node]]:
-    """All that code generation looks at, with numbers in the place of tensors; and the tensors, by number."""
+    """All that code generation depends on, with numbers instead of tensors; and the tensors, by number."""
     tensors = _Tensors()
     operands = tuple((tensors.number(v.base), v.strides, v.offset, v.guards) for v in body.operands)
     core = tensors.made(body.core) if body.core is not None else None
@@ -80,7 +80,7 @@ def _value(v: Value, at: Mapping[Value, int], tensors: _Tensors) -> Hashable:
 
 
 def with_tensors(code: Code, own: list[Node], others: list[Node]) -> Code:
-    """The code of a body for another of its form. own, others: their tensors, by number."""
+    """The code of a body for another one of the same form. own, others: their tensors, by number."""
     turned = dict(zip(own, others, strict=True))
     calls = [
         replace(call, buffers=tuple(turned[b] if isinstance(b, Node) else b for b in call.buffers))

@@ -1,7 +1,7 @@
-"""Emits the values of a body at a point: of every loop kernel and every epilogue.
+"""Emits the values of a body, for loop kernels and epilogues.
 
-`Evaluator.value(v)` emits what computes one value, or `lanes` of them at neighbouring points along the vector variable.
-A value that does not depend on the vector variable stays a scalar (*uniform*) until it meets one that does.
+`Evaluator.value(v)` emits the code of a value, for `lanes` neighbouring points along the vector variable. A value that
+does not depend on that variable is *uniform* and stays scalar until it is combined with one that does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from habana_tf.ir.primitives import Node
 
 
 class Val(NamedTuple):
-    """An emitted value: its register, and whether it is one scalar for all lanes."""
+    """An emitted value: its register, and whether it is a scalar for all lanes."""
 
     name: Register
     uniform: bool
@@ -34,21 +34,17 @@ class Val(NamedTuple):
 
 @dataclass
 class Guard:
-    """What must hold for a load to be inside its tensor: a scalar condition and a condition per lane."""
+    """An emitted predicate of memory accesses: a scalar condition and one per lane; None for true."""
 
     scalar: Register | None = None
     lanes: Register | None = None
 
 
 class Evaluator(IndexEvaluator):
-    """Emits values of nodes inside one function.
-
-    buffers: for each node kept in memory, the number of its buffer in the kernel's list.
-    """
+    """Emits values within a function. buffers: the buffer number of each node in memory."""
 
     STREAMED: ClassVar[Collection[int]] = (CACHE_LINE // 2, CACHE_LINE)
-    """Bytes of the vectors that are stored past the caches where they are to be: two halves of a line follow each other
-    in loops."""
+    """Vector sizes in bytes for non-temporal stores: loops store halves of a line consecutively."""
 
     def __init__(self, fn: Function, buffers: Mapping[Node, int], lanes: int, vector: Var | None) -> None:
         super().__init__(fn, lanes, vector)
@@ -66,7 +62,7 @@ class Evaluator(IndexEvaluator):
 
     @contextmanager
     def scope(self) -> Iterator[None]:
-        """Values emitted inside are forgotten afterwards (they live in a block that does not dominate)."""
+        """Forgets values emitted inside afterwards: their block does not dominate later code."""
         for known in (self._known, self._numbers, self._inside, self._loads):
             known.append({})
         yield
@@ -75,8 +71,8 @@ class Evaluator(IndexEvaluator):
 
     @contextmanager
     def moved(self, places: Mapping[Atom, Extent]) -> Iterator[None]:
-        """At other points near by, in the same block: what stands for some variables, of others. Numbers and loads stay
-        known, so that what several points read is read once."""
+        """Evaluates at a shifted point in the same block, by substituting variables. Index values and loads stay known,
+        so that loads that points share are emitted once."""
         outer, self._moved = self._moved, {**self._moved, **places}
         for known in (self._known, self._inside):
             known.append({})
@@ -87,6 +83,7 @@ class Evaluator(IndexEvaluator):
 
     @contextmanager
     def guarded(self, guard: Guard) -> Iterator[None]:
+        """Evaluates under a predicate."""
         outer, self.guard = self.guard, guard
         with self.scope():
             yield
@@ -94,23 +91,20 @@ class Evaluator(IndexEvaluator):
 
     @contextmanager
     def assuming(self, ranges: frozenset[Range]) -> Iterator[None]:
-        """Where these ranges are known to hold."""
+        """Evaluates where these ranges are known to hold."""
         outer, self.sure = self.sure, self.sure | ranges
         with self.scope():
             yield
         self.sure = outer
 
     def define(self, value: Value, register: Val) -> None:
-        """Says that a value is already in a register in this scope."""
+        """Sets the register of a value in this scope."""
         self._known[-1][value] = register
 
     # -- values ---------------------------------------------------------------------------------------------
 
     def value(self, v: Value) -> Val:
-        """A value, in register form.
-
-        What it is made of comes first, off a stack of its own: a chain is as long as the program made it.
-        """
+        """Emits a value, operands first. Not recursive: chains may be very long."""
         stack = [(v, False)]
         while stack:
             top, ready = stack.pop()
@@ -196,7 +190,7 @@ class Evaluator(IndexEvaluator):
 
     @contextmanager
     def _under(self, guard: body.Guard) -> Iterator[None]:
-        """Loads are made where all ranges of a guard hold, on top of what holds anyway."""
+        """Evaluates under a guard in addition to the current one."""
         outer = self.guard
         if guard:
             self.guard = self._both(outer, self.within(guard))
@@ -292,16 +286,16 @@ class Evaluator(IndexEvaluator):
     # -- memory ---------------------------------------------------------------------------------------------
 
     def pointer(self, buffer: int) -> Register:
-        """The base pointer of a buffer (loaded in the entry block by `preload`)."""
+        """The base pointer of a buffer, loaded by `preload`."""
         return self.pointers[buffer]
 
     def preload(self, count: int) -> None:
-        """Loads the kernel's base pointers; call it first, in the entry block."""
+        """Loads the buffers' base pointers; call it in the entry block."""
         for k in range(count):
             self.pointers[k] = self.fn.buffer(k)
 
     def mask(self) -> Register | None:
-        """The present guard as one i1 per lane; None when every lane is live."""
+        """The current predicate as an i1 per lane; None if all lanes are active."""
         scalar, lanes = self.guard.scalar, self.guard.lanes
         if scalar is None:
             return lanes
@@ -355,19 +349,19 @@ class Evaluator(IndexEvaluator):
         return Val(self.many.from_memory(raw, dtype), False)
 
     def _streams(self, buffer: int, dtype: DType, offset: Extent) -> bool:
-        """Whether a vector goes past the caches: what is to, if it is a part of a line of memory that may, and begins
-        at a multiple of its size. Buffers begin at lines."""
+        """Whether a vector is stored non-temporally: its buffer is `streamed`, its size is allowed, and it is aligned
+        (buffers are aligned to lines)."""
         return buffer in self.streamed and self.lanes * dtype.bytes in self.STREAMED and self.in_step(offset)
 
     def in_step(self, offset: Extent) -> bool:
-        """Whether an offset that follows the vector variable, which is a multiple of the lanes, always is one."""
+        """Whether an offset is always a multiple of the lanes, given that the vector variable is."""
         if isinstance(offset, int):
             return offset % self.lanes == 0
         others = [c for atom, c in offset.terms if atom != self.vector]
         return all(part % self.lanes == 0 for part in (offset.const, *others))
 
     def store(self, buffer: int, dtype: DType, offset: Extent, value: Val) -> None:
-        """Writes the lanes to `offset` (in elements) of a buffer; the offset must follow the vector variable."""
+        """Stores the lanes at `offset` (in elements) of a buffer; the offset must depend on the vector variable."""
         lane, size = memory_type(dtype), dtype.bytes
         address = self.fn.offset(self.pointer(buffer), lane, self.number(offset))
         if self.lanes == 1:

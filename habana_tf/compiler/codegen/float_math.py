@@ -1,9 +1,9 @@
-"""Functions of floats as LLVM IR.
+"""Scalar functions of floats as LLVM IR.
 
-exp, log, tanh and their relatives are polynomials good to about 2 units in the last place (coefficients of Cephes'
-single-precision library, public domain; those of erf and erfc are least-squares fits in double precision, weighted to
-the smallest greatest error); the rare functions call the C library lane by lane. Everything is IEEE arithmetic without
-contraction outside these polynomials, so that a fused chain gives what its ops give one by one.
+exp, log, tanh and their relatives are polynomials accurate to about 2 units in the last place (coefficients of Cephes'
+single-precision library, public domain; those of erf and erfc are minimax-weighted least-squares fits in double
+precision); rare functions call the C library lane by lane. All other arithmetic is IEEE without contraction, so that a
+fused chain gives the same results as its ops one by one.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class FloatMath(Lanes):
         return self.op("fdiv", self.f(1.0), self.intrinsic("sqrt", a))
 
     def _f_pow(self, a: Value, b: Value) -> Value:
-        """By a constant exponent that programs like without the C library, which takes a hundred times as long."""
+        """Frequent constant exponents avoid the C library, which takes a hundred times as long."""
         exponent = number_of(b)
         if exponent in (1.0, 2.0, 3.0):
             return self.product([a] * int(exponent))
@@ -88,7 +88,7 @@ class FloatMath(Lanes):
         return self.intrinsic("pow", a, b)
 
     def product(self, factors: list[Value]) -> Value:
-        """All of them, from the first on."""
+        """The product of all factors, in order."""
         return functools.reduce(lambda x, y: self.op("fmul", x, y), factors)
 
     def _f_floordiv(self, a: Value, b: Value) -> Value:
@@ -108,11 +108,11 @@ class FloatMath(Lanes):
         return self.op("fdiv", self.f(1.0), self.op("fadd", self.f(1.0), e))
 
     def _f_exp(self, x: Value) -> Value:
-        most = self.op("fcmp ole", x, self.f(88.7228317))  # beyond it is infinite, and NaN for NaN
+        most = self.op("fcmp ole", x, self.f(88.7228317))  # beyond: infinity, and NaN for NaN
         return self.choose(most, self._exp_between(x), self.op("fmul", x, self.f(float("inf"))))
 
     def _exp_between(self, x: Value) -> Value:
-        """exp of a number up to 88.72, 0 where it would be denormal."""
+        """exp(x) for x up to 88.72; 0 where it would be denormal."""
         shifted, r = self._reduced(x)
         y = self.op("fadd", self._expm1_near(r), self.f(1.0))
         power = self.op("shl", self.convert("bitcast", shifted, "float", "i32"), self.i(23), "i32")
@@ -121,22 +121,22 @@ class FloatMath(Lanes):
         return self.choose(self.op("fcmp olt", x, self.f(-87.3365402)), self.f(0.0), y)
 
     def _reduced(self, x: Value) -> tuple[Value, Value]:
-        """n and r with x = n log(2) + r. n is x log2(e), rounded to a whole number by adding one so large that it has
-        no bits for fractions: it is in the last bits of that, from where it is moved to the exponent."""
+        """n and r with x = n log(2) + r. x log2(e) is rounded to n by adding 1.5 * 2**23, whose sum has n in its last
+        bits, from where it is shifted to the exponent."""
         shifted = self.fma(x, self.f(1.44269504088896341), self.f(12582912.0))
         n = self.op("fsub", shifted, self.f(12582912.0))
         r = self.fma(n, self.f(-0.693359375), x)
         return shifted, self.fma(n, self.f(2.12194440e-4), r)
 
     def _expm1_near(self, r: Value) -> Value:
-        """exp(r) - 1, for r of half of log(2) at most."""
+        """exp(r) - 1 for |r| <= log(2) / 2."""
         p = self.horner(
             r, 1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1
         )
         return self.fma(p, self.op("fmul", r, r), r)
 
     def _power(self, shifted: Value) -> Value:
-        """2^n, for n from -126 to 127."""
+        """2^n for n from -126 to 127."""
         bits = self.op("shl", self.convert("bitcast", shifted, "float", "i32"), self.i(23), "i32")
         return self.convert("bitcast", self.op("add", bits, self.i(0x3F800000), "i32"), "i32", "float")
 
@@ -151,7 +151,7 @@ class FloatMath(Lanes):
         return self.choose(self.op("fcmp ult", x, self.f(0.0)), self.f(float("nan")), y)
 
     def _mantissa(self, x: Value) -> tuple[Value, Value]:
-        """m and e with x = (1 + m) 2^e, where 1 + m is from 0.7 to 1.4; of a normal number above 0."""
+        """m and e with x = (1 + m) 2^e and 1 + m from 0.7 to 1.4, for normal x > 0."""
         bits = self.convert("bitcast", x, "float", "i32")
         exponent = self.op("sub", self.op("lshr", bits, self.i(23), "i32"), self.i(126), "i32")
         mantissa = self.op("or", self.op("and", bits, self.i(0x007FFFFF), "i32"), self.i(0x3F000000), "i32")
@@ -174,7 +174,7 @@ class FloatMath(Lanes):
         return self.fma(ef, self.f(0.693359375), self.op("fadd", m, y))
 
     def _f_log1p(self, x: Value) -> Value:
-        """log of u = 1 + x, with what rounding took from u put back where it counts as much as it should."""
+        """log(u) for u = 1 + x, corrected by the rounding error of u."""
         u = self.op("fadd", x, self.f(1.0))
         larger = self.op("fcmp ogt", x, self.f(1.0))
         kept = self.op("fsub", u, self.choose(larger, x, self.f(1.0)))
@@ -182,7 +182,7 @@ class FloatMath(Lanes):
         m, exponent = self._mantissa(u)
         power = self.op("shl", self.op("sub", self.i(127), exponent, "i32"), self.i(23), "i32")
         power = self.convert("bitcast", power, "i32", "float")
-        power = self.choose(self.op("fcmp ogt", x, self.f(1e9)), self.f(0.0), power)  # nothing that counts is lost
+        power = self.choose(self.op("fcmp ogt", x, self.f(1e9)), self.f(0.0), power)  # the rounding error is negligible
         y = self._log_of(self.fma(lost, power, m), exponent)
         y = self.choose(self.op("fcmp oeq", x, self.f(-1.0)), self.f(float("-inf")), y)
         y = self.choose(self.op("fcmp ult", x, self.f(-1.0)), self.f(float("nan")), y)
@@ -221,7 +221,7 @@ class FloatMath(Lanes):
         return self.choose(self.op("fcmp ogt", a, self.f(0.9)), far, self._erf_near(x))
 
     def _erf_near(self, x: Value) -> Value:
-        """erf up to 0.9 from zero."""
+        """erf(x) for |x| <= 0.9."""
         r = self.horner(
             self.op("fmul", x, x), -6.090316986e-4, 5.011954943e-3, -2.677890392e-2, 1.128214068e-1, -3.761252326e-1,
             1.283791538e-1,
@@ -229,8 +229,8 @@ class FloatMath(Lanes):
         return self.fma(r, x, x)
 
     def _f_erfc(self, x: Value) -> Value:
-        """exp(-a^2) P(t) / (1 + 2 a) with a = |x| and t = (a - 2) / (a + 2), near zero 1 - erf(x); good to 5 units in
-        the last place. What rounding took from a^2 is put back, or it would count a hundredfold in the exponent."""
+        """exp(-a^2) P(t) / (1 + 2 a) with a = |x| and t = (a - 2) / (a + 2), near zero 1 - erf(x); accurate to 5 units
+        in the last place. The rounding error of a^2, which exp would amplify a hundredfold, is compensated."""
         a = self._at_most(self._f_abs(x), 11.0)  # where it is 0
         t = self.op("fdiv", self.op("fsub", a, self.f(2.0)), self.op("fadd", a, self.f(2.0)))
         p = self.horner(
@@ -250,5 +250,5 @@ class FloatMath(Lanes):
         return self.choose(self.op("fcmp ult", self._f_abs(x), self.f(0.5)), near, y)
 
     def _at_most(self, a: Value, bound: float) -> Value:
-        """The lesser of both; the bound for NaN."""
+        """min(a, bound), which is the bound for NaN."""
         return self.choose(self.op("fcmp olt", a, self.f(bound)), a, self.f(bound))

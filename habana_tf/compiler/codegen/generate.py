@@ -1,4 +1,4 @@
-"""From scheduled kernels to modules of LLVM IR: equal functions once, each call with the buffers it needs."""
+"""Generates modules of LLVM IR for scheduled kernels: equal functions once, and each call with its buffers."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from habana_tf.ir.primitives import Node
 
 @dataclass(frozen=True)
 class Generated:
-    """codes: one per kernel; a call's `name` is a function of one of the modules."""
+    """The code of all kernels, one per kernel; a call's `name` is a function of one of the modules."""
 
     codes: tuple[Code, ...]
     functions: int
 
 
 def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_bytes: int) -> Generated:
-    """Code for every kernel of a schedule. `add` gets each module (its text), as soon as it has `module_bytes` or, of
-    the first and the last ones, a part of that."""
+    """Generates code for all kernels of a schedule. add: receives each module's text, as soon as it has `module_bytes`
+    (less for the first and the last ones)."""
     lanes = target.lanes
     attributes = f'"target-cpu"="{target.llvm_cpu}" "target-features"="{target.llvm_features}"'
     if target.vector_bytes == 64:
@@ -62,7 +62,7 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
 
 
 def _foreign(kernel: Foreign) -> Code:
-    """A call of a kernel in C. Outputs that nobody reads are temporaries, as is its workspace."""
+    """A call of a custom kernel in C. Unused outputs are temporaries, as is its workspace."""
     assert kernel.core is not None
     spec = kernel.spec
     temps: list[Extent] = []
@@ -79,7 +79,7 @@ def _foreign(kernel: Foreign) -> Code:
 
 
 class _Functions:
-    """The functions of a recipe: equal ones once, alike ones that follow each other merged, in modules of a size."""
+    """Collects the functions of a recipe in modules: equal ones once, consecutive ones of the same shape merged."""
 
     def __init__(self, module: Callable[[str], None], attributes: str, module_bytes: int) -> None:
         self.names: dict[str, str] = {}
@@ -88,13 +88,13 @@ class _Functions:
         self._alike: list[tuple[Call, str, frozenset[str]]] = []
         self._shape = ""
         self.small = True
-        """Whether the next module is a small one."""
+        """Whether the next module is small."""
         self._texts: list[str] = []
         self._declarations: set[str] = set()
         self._size = 0
 
     def add(self, call: Call, declarations: frozenset[str]) -> None:
-        """The next call; its function is written once it is known which others are like it."""
+        """Adds the next call; its function is emitted once a function of another shape follows."""
         body = call.ir[call.ir.index("(") :]
         form = shape(body).text
         if form != self._shape:
@@ -127,15 +127,15 @@ class _Functions:
 
 
 def _one_product(plan: Schedule) -> bool:
-    """Whether this is a product by itself, as an eager op is. There is nothing that it holds up but its caller, who
-    waits for its code too: that is compact."""
+    """Whether a program is a single product, as an eager op is: its caller waits for the compilation, so code is
+    compact."""
     products = [k for k in plan.kernels if k.is_contraction]
     return len(products) == 1 and plain(products[0]) and len(plan.kernels) <= len(products) + ONE_PRODUCT_COPIES
 
 
 def _generic(plan: Schedule) -> bool:
-    """Whether this is an op by itself over symbols alone: what is compiled for it serves every size, and is waited for
-    by the first."""
+    """Whether a program is an eager op over symbolic sizes only: its code serves all sizes, and the first caller waits
+    for it."""
     domains = [k.domain for k in plan.kernels if k.is_loop]
     sizes = [n for domain in domains for n in domain if isinstance(n, int)]
     return bool(domains) and len(plan.kernels) <= ONE_OP_KERNELS and all(n == 1 for n in sizes)
@@ -143,7 +143,7 @@ def _generic(plan: Schedule) -> bool:
 
 def _emit(body: Body, target: Target, lanes: int, compact: bool) -> Code:
     if body.is_contraction:
-        # compact tiles overlap, and what an epilogue reads may be overwritten (see `in_place`)
+        # compact tiles overlap, which is wrong for epilogues that update in place (see `in_place`)
         return emit_contraction(body, "k", target, compact and plain(body) and not body.streamed)
     nodes = [*reading_order(body), *dict.fromkeys(body.outputs)]
     memory = {n: k for k, n in enumerate(nodes)}
@@ -153,5 +153,5 @@ def _emit(body: Body, target: Target, lanes: int, compact: bool) -> Code:
 
 
 def reading_order(body: Body) -> Sequence[Node]:
-    """The tensors a kernel reads and does not write, in order of first use."""
+    """The tensors that a kernel only reads, in order of first use."""
     return [n for n in body.reads if n not in body.outputs]

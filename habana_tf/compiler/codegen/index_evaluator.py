@@ -1,4 +1,4 @@
-"""Emits index expressions at a point: as one i64, or as one number per lane along the vector variable."""
+"""Emits index expressions, as an i64 or as a vector of i64 along the vector variable."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from habana_tf.ir.linearity import stride_of
 
 
 def extent_value(fn: Function, e: Extent) -> Register:
-    """An extent as i64, at the present place of a function."""
+    """Emits an extent as i64 at the current position of a function."""
     return IndexEvaluator(fn, 1, None).number(e)
 
 
 class IndexEvaluator:
-    """Emits them inside one function. vector: the variable whose neighbouring values fill the lanes."""
+    """Emits index expressions within a function. vector: the vectorized variable."""
 
     def __init__(self, fn: Function, lanes: int, vector: Var | None) -> None:
         self.fn = fn
@@ -29,7 +29,7 @@ class IndexEvaluator:
         self._moved: dict[Atom, Extent] = {}
 
     def number(self, e: Extent) -> Register:
-        """An index expression as a scalar i64 (the vector variable stands for its first lane)."""
+        """An index expression as i64, of the first lane."""
         e = self._here(e)
         if isinstance(e, int):
             return str(e)
@@ -44,11 +44,11 @@ class IndexEvaluator:
         return total
 
     def _here(self, e: Extent) -> Extent:
-        """An index expression at the point that is looked at (see `moved`)."""
+        """An index expression at the current point (see `Evaluator.moved`)."""
         return ext.substitute(e, self._moved) if self._moved else e
 
     def extent(self, e: Extent) -> Register:
-        """A symbolic extent, which depends on no loop, as i64."""
+        """A symbolic extent, which depends on no loop variable, as i64."""
         return IndexEvaluator.number(self, e)
 
     def _atom(self, atom: Atom) -> Register:
@@ -73,13 +73,13 @@ class IndexEvaluator:
                 return self.fn.integer("urem", n, by)
 
     def _floor(self, n: Register, by: int) -> Register:
-        """Floor division of sizes, which may be less than nothing: a difference of two of them."""
-        below = self.fn.op(f"ashr i64 {n}, 63")  # -1 below 0: of a number -1 - n the quotient is turned round as well
+        """Floor division of possibly negative differences of sizes: n // by == ~(~n // by) for n < 0."""
+        below = self.fn.op(f"ashr i64 {n}, 63")
         turned = self.fn.op(f"xor i64 {n}, {below}")
         return self.fn.op(f"xor i64 {self.fn.op(f'udiv i64 {turned}, {by}')}, {below}")
 
     def stride(self, e: Extent) -> int | None:
-        """By how much an index expression grows from lane to lane; None when not by a constant."""
+        """The stride of an index expression along lanes; None if it is not constant."""
         return 0 if self.vector is None else stride_of(e, self.vector)
 
     def depends(self, e: Extent) -> bool:
@@ -87,7 +87,7 @@ class IndexEvaluator:
         return self.stride(e) != 0
 
     def numbers(self, e: Extent) -> Register:
-        """An index expression as one i64 per lane."""
+        """An index expression as an i64 per lane."""
         e = self._here(e)
         if not self.depends(e):
             return self.fn.splat(self.lanes, "i64", self.number(e))
@@ -105,7 +105,7 @@ class IndexEvaluator:
         return total
 
     def words(self, e: Extent) -> Register:
-        """An index expression as one i32 per lane: half the vectors, for what counts no further."""
+        """An index expression as an i32 per lane, which takes half as many vectors."""
         stride = self.stride(e) if self.depends(e) else 0
         if stride is None:
             return self.many.convert("trunc", self.numbers(e), "i64", "i32")

@@ -1,9 +1,9 @@
-"""The middle of an axis, where no guard is needed: of an image's row all but the pixels beside its padding.
+"""Loop peeling: finds the interior of an axis, where no guards are needed (an image's row without its border).
 
-    x in 0..39, taps k in 0..2, loaded while 0 <= x + k - 1 < 40:    all three taps may be loaded for x in 1..38
+    x in 0..39, taps k in 0..2, loaded if 0 <= x + k - 1 < 40:    all three taps exist for x in 1..38
 
-A guard costs more than the arithmetic it is for: a mask for each tap is a comparison and three instructions that make
-lanes of it. So a loop over such an axis is written twice, with guards for its ends and without them for its middle.
+A guard costs more than the arithmetic it protects: a comparison and three instructions for the mask of each tap. So a
+loop over such an axis is emitted twice, with guards for its ends and without guards for its interior.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from habana_tf.ir.linearity import stride_of
 
 @dataclass(frozen=True)
 class Interior:
-    """The points `first` up to `stop` of an axis, at which all ranges of `sure` hold wherever 0 <= value < end for each
+    """The points `first` to `stop` of an axis, where all ranges of `sure` hold, provided that 0 <= value < end for each
     (value, end) of `others`, which do not depend on the axis."""
 
     first: int
@@ -31,7 +31,7 @@ class Interior:
 
 
 def interior(body: Body, axis: Axis, small: Sequence[Axis], vector: Axis) -> Interior | None:
-    """The middle of an axis for all points of the `small` axes; None if no range can be left out there."""
+    """The interior of an axis, for all points of the `small` axes; None if it saves no guard."""
     if not isinstance(axis.extent, int):
         return None
     first, stop = 0, axis.extent
@@ -66,8 +66,8 @@ def _ranges(body: Body) -> Iterator[Range]:
 
 
 def _ends(r: Range, axis: Axis, small: Sequence[Axis], vector: Axis) -> tuple[Extent, Extent] | None:
-    """Least and greatest value of a range over the small axes; None if it holds anyway, is of single steps not alone,
-    or is not linear in what is walked here."""
+    """The least and the greatest value of a range over the small axes; None if the range always holds, has a step, or
+    is not linear in the axes."""
     if r.step != 1 or isinstance(r.value, int) or stride_of(r.value, vector.var) != 0:
         return None
     low, high = ext.bounds(r.value)

@@ -1,7 +1,6 @@
-"""Small building blocks of LLVM IR over lanes: constants, operations, conversions, calls.
+"""Operations of LLVM IR on scalars or vectors of lanes: constants, arithmetic, conversions, calls.
 
-With one lane they are plain scalars, with more a vector. Values of the short floats (bfloat16, float16) are kept as
-`float` in registers; booleans as `i1`.
+One lane is a scalar. 16-bit floats (bfloat16, float16) are `float` in registers, booleans `i1`.
 """
 
 from __future__ import annotations
@@ -15,15 +14,15 @@ from habana_tf.ir.dtypes import DType
 
 
 def register_type(dtype: DType) -> str:
-    """The LLVM type of one lane of a value in registers."""
+    """The LLVM type of a lane in registers."""
     return "float" if dtype.is_short else dtype.llvm
 
 
 def memory_type(dtype: DType) -> str:
-    """The LLVM type of one element in memory.
+    """The LLVM type of an element in memory.
 
-    bfloat16 is a plain word: without instructions for it LLVM calls functions of the compiler's run-time library,
-    which nobody links, wherever it meets the type.
+    bfloat16 is i16: on CPUs without instructions for `bfloat` LLVM would call functions of the compiler's run-time
+    library, which is not linked.
     """
     return {DType.BOOL: "i8", DType.BF16: "i16"}.get(dtype, dtype.llvm)
 
@@ -45,7 +44,7 @@ def literal(value: float | int | bool, dtype: DType) -> str:
 
 
 def number_of(value: Value) -> float | None:
-    """The number that a register of floats is, if it is a constant; not NaN."""
+    """The number of a constant float, unless it is NaN; else None."""
     found = re.fullmatch(r"(?:splat \(float )?0x([0-9A-F]{16})\)?", value)
     if found is None:
         return None
@@ -54,7 +53,7 @@ def number_of(value: Value) -> float | None:
 
 
 class Lanes:
-    """Emits operations over `lanes` lanes (1: plain scalars)."""
+    """Emits operations on `lanes` lanes (1: scalars)."""
 
     def __init__(self, fn: Function, lanes: int) -> None:
         self.fn = fn

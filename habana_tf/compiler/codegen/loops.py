@@ -1,12 +1,11 @@
-"""Code for a loop over a domain: elementwise chains and reductions.
+"""Code of loops over a domain: elementwise chains and reductions.
 
-The domain's axes are merged (`axes.py`), the outer ones become the grid, the middle ones plain loops, and one axis
-is walked with vectors. Which one: for a kernel that only stores, the last; for a reduction, the last reduced axis
-when memory is contiguous along it (*row*: lanes are summed up at the end), else the last kept one (*column*:
-each lane is a result of its own).
+The domain's axes are merged (`axes.py`); outer ones are the grid, middle ones loops, and one axis is vectorized: the
+last one of an elementwise kernel; of a reduction the last reduced axis if memory is contiguous along it (*row*: a
+horizontal reduction of the lanes at the end), else the last kept one (*column*: each lane is a result of its own).
 
-    row     out[i]   = sum over j of x[i, j]       lanes along j, four accumulators, then across the lanes
-    column  out[j]   = sum over i of x[i, j]       lanes along j, up to four vectors side by side
+    row     out[i]   = sum over j of x[i, j]       lanes along j, four accumulators, then a horizontal sum
+    column  out[j]   = sum over i of x[i, j]       lanes along j, up to four vectors at a time
 
 The order of every sum depends on shapes only, never on the number of threads.
 """
@@ -28,10 +27,10 @@ from habana_tf.ir.primitives import Node
 def emit_loop(
     body: Body, name: str, memory: dict[Node, int], nodes: list[Node], lanes: int, bf16: bool, compact: bool = False
 ) -> Code:
-    """The function of a loop; `compact` asks for little code.
+    """The code of a loop kernel.
 
-    memory: number of each node kept in memory in `nodes`, the kernel's buffer list (loads first, then outputs).
-    lanes: fp32 lanes of a vector register. bf16: the CPU rounds to bfloat16 in one instruction.
+    memory: the number of each node in `nodes`, the kernel's buffers (loads first, then outputs). lanes: fp32 lanes of a
+    vector register. bf16: the CPU has an instruction that rounds to bfloat16. compact: prefer little code.
     """
     fn = Function(name, bf16)
     walk = DomainWalk(fn, body, memory, len(nodes), lanes, compact and lanes >= WIDEST_LANES)

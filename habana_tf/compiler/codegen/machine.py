@@ -1,11 +1,11 @@
-"""LLVM IR text to machine code, and machine code to callable addresses (llvmlite).
+"""Compiles LLVM IR to object code and links object code into this process (llvmlite).
 
-No optimisation passes run on the IR: kernels are written with the vectors, unrolling and hoisting they want, and
-the passes took three quarters of the time to change nothing that could be measured. The code generator's own
-(instruction selection, machine-level hoisting and scheduling, register allocation) run as always.
+No optimization passes run on the IR: kernels are emitted vectorized, unrolled and hoisted, and the passes took three
+quarters of the time for no measurable gain. The code generator's own passes (instruction selection, machine-level
+hoisting and scheduling, register allocation) run.
 
-llvmlite holds one lock around every call, so one process compiles one module at a time (see `objects.py`). Object code
-is position independent of the process: `compile_ir` gives bytes for the recipe, `Loaded` links them into this process.
+llvmlite holds a lock during every call, so a process compiles one module at a time (see `objects.py`). Object code does
+not depend on the process: `compile_ir` gives bytes for the recipe, `Loaded` links them.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def _binding() -> Any:
 
 
 def prepare() -> None:
-    """Loads LLVM, which else the first module waits for."""
+    """Loads LLVM ahead of the first module."""
     _binding()
 
 
 @functools.cache
 def _machine(cpu: str, features: str) -> Any:
-    """LLVM's machine, made once: with it goes what LLVM works out of two hundred features, a millisecond per module."""
+    """LLVM's target machine, cached: parsing its two hundred features takes a millisecond."""
     return _binding().Target.from_default_triple().create_target_machine(
         cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default", jit=True
     )  # fmt: skip
@@ -70,18 +70,18 @@ def emit_object(ir: str, cpu: str, features: str) -> bytes:
 
 
 def assembly(ir: str, target: Target) -> str:
-    """The machine code of a module, for people."""
+    """The assembly of a module, for reports."""
     with _LOCK:
         return str(_machine(target.llvm_cpu, target.llvm_features).emit_assembly(_module(ir)))
 
 
 @functools.lru_cache(maxsize=1)
 def _linker(target: Target, generation: int) -> Any:
-    """What links object code into this process. JITLink keeps the sections of an object together: the older linker
-    put them wherever there was room, too far apart for the code's addresses once a card's memory is mapped.
+    """The JIT linker of some libraries. JITLink keeps an object's sections together; the older linker could place them
+    too far apart for the code's relocations once a card's memory is mapped.
 
-    A linker never forgets a library that is gone, and keeps nine kilobytes of each. So there is a new one for every few
-    libraries, and it goes with the last of them."""
+    A linker keeps nine kilobytes of each library that was unloaded. So every `_GENERATION` libraries have a linker of
+    their own, which is freed with the last of them."""
     return _binding().create_lljit_compiler(_machine(target.llvm_cpu, target.llvm_features), use_jit_link=True)
 
 
@@ -89,9 +89,9 @@ _numbers = itertools.count()
 
 
 class Loaded:
-    """Object files linked into this process. Keep it as long as its functions may run.
+    """Object files linked into this process; unloaded with this object.
 
-    functions: those whose address will be asked for. imports: addresses of functions that the code calls, beside those
+    functions: those whose addresses are needed. imports: addresses of functions that the code calls, other than those
     of the C library.
     """
 
@@ -114,7 +114,7 @@ class Loaded:
             number = next(_numbers)
             linker = _linker(target, number // LINKED_LIBRARIES)
             self._library = builder.link(linker, f"recipe{number}")
-            self._library.linker = linker  # as an attribute of what it made it goes after that, never before
+            self._library.linker = linker  # an attribute of the library, so that it is freed later
 
     def address(self, name: str) -> int:
         """The address of a function."""

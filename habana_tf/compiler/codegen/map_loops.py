@@ -1,4 +1,4 @@
-"""Code for a loop that only stores: lanes are neighbouring points of the last axis."""
+"""Elementwise loops: lanes are neighbouring points of the vectorized axis."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from habana_tf.ir.extent import Extent
 
 
 class MapLoop:
-    """Emits it."""
+    """Emits an elementwise loop."""
 
     def __init__(self, walk: DomainWalk) -> None:
         assert walk.vector is not None
@@ -43,7 +43,7 @@ class MapLoop:
         return items, grain
 
     def _along(self, start: Value, stop: Value, n: Extent | None) -> None:
-        """Stores along the vector axis from start to stop; n: the count when it is all of a constant axis."""
+        """The vectorized loop from start to stop, with a masked rest. n: its length if it is the whole axis."""
         if self.compact and n is None:
             self._some_along(start, stop)
             return
@@ -71,7 +71,7 @@ class MapLoop:
             self.walk.store_all()
 
     def _some_along(self, start: Value, stop: Value) -> None:
-        """The same with every vector as if it were the last: the code of one for both."""
+        """The same with all vectors masked, which needs no code for the rest."""
         with self.fn.loop(start, stop, self.lanes) as loop, self.ev.scope():
             left = self.fn.integer("sub", stop, loop.index)
             with self.ev.guarded(Guard(None, self.fn.leading(self.lanes, left))):

@@ -1,13 +1,13 @@
-"""Merges generated functions that differ in numbers only into one that is given its numbers.
+"""Merges generated functions that differ in constants only into one with parameters.
 
-Stacking 64 tensors is 64 kernels, each a copy to a place of its own, and so is taking them apart:
+Stacking (or unstacking) 64 tensors is 64 kernels, each a copy to another offset:
 
     k1: ... add nsw i64 %v6, 128  ...            k1, with 128:   %c0 = load i64 (the first constant)
     k2: ... add nsw i64 %v6, 256  ...     ->     k1, with 256:   ... add nsw i64 %v6, %c0 ...
     k3: ... add nsw i64 %v6, 384  ...            k1, with 384:
 
-The numbers are what is added to indices. A call hands its own over in the place of the symbolic extents' values, so
-only functions that read none of those are merged. A number that all have in common stays as it is.
+Parameters are the constants that are added to indices. A call passes them instead of the values of symbolic extents, so
+only functions that read none of those are merged. Common constants stay in the code.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _ENTRY = "entry:\n"
 
 @dataclass(frozen=True)
 class Shape:
-    """A function's body without its numbers, and these in order; with them and no numbers if it must stay as it is."""
+    """A function's body without its constants, and these in order; the whole body and no constants if it is not to
+    merge."""
 
     text: str
     numbers: tuple[int, ...]
 
 
 def shape(body: str) -> Shape:
-    """The body of a function (from its parameters on) as text that others may share."""
+    """The shape of a function's body (its text from the parameters on)."""
     if len(body) > MERGED_CHARACTERS or "ptr %dims" in body:
         return Shape(body, ())
     numbers = tuple(int(found[2]) for found in _NUMBER.finditer(body))
@@ -39,7 +40,7 @@ def shape(body: str) -> Shape:
 
 
 def merge(bodies: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:
-    """Per function of one shape its body and its constants: the same body for all if they are many."""
+    """(body, constants) of each of some functions of the same shape; a shared body if there are enough of them."""
     numbers = [shape(body).numbers for body in bodies]
     if len(set(numbers)) <= MERGED_FUNCTIONS:
         return [(body, ()) for body in bodies]

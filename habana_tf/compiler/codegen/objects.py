@@ -1,14 +1,13 @@
-"""Machine code of a recipe, module by module and, for much of it, in several processes.
+"""Parallel compilation of a recipe's modules in worker processes.
 
-A recipe's functions come as modules of about `MODULE_BYTES` of IR, cut by their text alone; each becomes an object
-file, and the bytes of a recipe are these objects in order. llvmlite compiles one module at a time per process, so of a
-large recipe, or from the second module on, worker processes (`worker.py`) take their share while the code generator
-still writes the rest; this process takes what is left in the end. A worker takes nothing before it is ready, so that
-nobody waits for one to start. It takes a tenth of a second to start, as long as a small network's code takes to be
-written: so who foresees a large recipe says so (`expect`). Workers are kept for the next recipe and end by themselves.
+Modules have about `MODULE_BYTES` of IR and depend on the functions' text only; a recipe's code is their object files in
+order. llvmlite compiles one module at a time per process, so worker processes (`worker.py`) compile modules of a large
+recipe, and any from the second one on, while code generation continues; this process compiles the rest in the end. A
+worker takes modules only once it has started, which takes a tenth of a second, as long as generating a small network's
+code: so large recipes are announced in advance (`expect`). Workers are kept for the next recipe and time out.
 
-Invariants: the bytes do not depend on who compiled what. A worker that fails costs a warning, once, and its module is
-compiled here.
+Invariants: the bytes do not depend on which process compiled a module. A worker that fails causes one warning, and its
+module is compiled here.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ gets Python's lock when the generator has had it for `sys.getswitchinterval`, fi
 
 
 def join(objects: Iterable[bytes]) -> bytes:
-    """Object files as one: each behind its length (8 bytes, little-endian)."""
+    """Concatenates object files, each after its length (8 bytes, little-endian)."""
     return b"".join(part for x in objects for part in (len(x).to_bytes(8, "little"), x))
 
 
 def split(code: bytes) -> list[bytes]:
-    """What `join` joined."""
+    """The object files that `join` concatenated."""
     out, at = [], 0
     while at < len(code):
         n = int.from_bytes(code[at : at + 8], "little")
@@ -56,7 +55,7 @@ def split(code: bytes) -> list[bytes]:
 
 
 class WorkerFailed(Exception):
-    """A worker is gone, or could not compile what this process may well compile."""
+    """A worker ended, or could not compile a module."""
 
 
 class Worker:
@@ -71,14 +70,14 @@ class Worker:
         self._used = time.monotonic()
 
     def wait(self) -> None:
-        """Until it can compile. Raises WorkerFailed."""
+        """Waits until it can compile. Raises WorkerFailed."""
         assert self._process.stdout is not None
         if self._process.stdout.readline() != b"\n":
             raise WorkerFailed("it did not start")
 
     @property
     def usable(self) -> bool:
-        """Whether it lives and will not end by itself in the next moments."""
+        """Whether it is alive and not about to time out."""
         return self._process.poll() is None and time.monotonic() - self._used < IDLE / 2
 
     def compile(self, ir: str, target: Target) -> bytes:
@@ -103,12 +102,12 @@ class Worker:
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
-                with contextlib.suppress(OSError):  # what it was not told before it ended
+                with contextlib.suppress(OSError):  # unsent data
                     stream.close()
 
 
 class _Idle:
-    """The workers that wait for work or start; those of a process that forked are not its child's."""
+    """The pool of idle and starting workers; a forked child begins with an empty one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -119,7 +118,7 @@ class _Idle:
         atexit.register(self.close)
 
     def take(self) -> Worker | None:
-        """A worker that waits, if there is one; one that starts is waited for."""
+        """An idle worker, else a starting one once it is ready, else None."""
         while True:
             with self._lock:
                 self._disown()
@@ -133,7 +132,7 @@ class _Idle:
                 return worker
 
     def expect(self, count: int, start: Callable[[], Worker]) -> None:
-        """Sees to it that so many workers wait or start."""
+        """Starts workers until `count` are idle or starting."""
         failed = None
         with self._lock:
             self._disown()
@@ -151,12 +150,12 @@ class _Idle:
             self.warn(failed)
 
     def _disown(self) -> None:
-        """Of a process that forked; called with the lock held."""
+        """Empties the pool in a forked child; called with the lock held."""
         if self._owner != os.getpid():
             self._owner, self._workers, self._coming = os.getpid(), [], []
 
     def started(self, start: Callable[[], Worker]) -> Worker | None:
-        """A new worker that can compile at once; None, with a warning, where none starts."""
+        """A new worker that is ready; None, with a warning, if it fails."""
         try:
             worker = start()
         except Exception as why:
@@ -165,7 +164,7 @@ class _Idle:
         return worker if self._is_ready(worker) else None
 
     def _is_ready(self, worker: Worker) -> bool:
-        """Waits until a worker can compile; False, with a warning, where it never will."""
+        """Waits until a worker is ready; False, with a warning, if it fails."""
         try:
             worker.wait()
         except Exception as why:
@@ -197,20 +196,20 @@ idle = _Idle()
 
 
 def processes() -> int:
-    """Processes that compile a recipe, this one included."""
+    """The number of processes that compile a recipe, this one included."""
     wanted = settings.HABANA_SIM_COMPILE_PROCESSES.get()
     return wanted or min(len(os.sched_getaffinity(0)), WORKER_PROCESSES + 1)
 
 
 def expect(products: int, start: Callable[[], Worker] = Worker) -> None:
-    """Says that a program with so many products will soon be compiled: workers start meanwhile, if it is large."""
+    """Starts workers in advance for a program with so many products, if that is large."""
     idle.expect(min(processes() - 1, products // WORKER_PRODUCTS), start)
 
 
 class Objects:
-    """The object files of one recipe in the making: `add` modules as they are written, then `finish`.
+    """Compiles the modules of a recipe: `add` each one, then `finish`.
 
-    large: several modules are expected, so that a worker may well start. start: makes a worker process.
+    large: whether several modules are expected, so that a worker starts at once. start: makes a worker process.
     """
 
     def __init__(self, target: Target, large: bool = False, start: Callable[[], Worker] = Worker) -> None:
@@ -236,7 +235,7 @@ class Objects:
             self._changed.notify_all()
 
     def add(self, ir: str) -> None:
-        """The next module."""
+        """Adds the next module."""
         with self._changed:
             self._waiting.append((self._count, ir))
             self._count += 1
@@ -247,12 +246,12 @@ class Objects:
             self._help()
 
     def _help(self) -> None:
-        """One more worker."""
+        """Starts a thread that serves a worker."""
         self._threads.append(threading.Thread(target=self._serve, name="habana_tf compiler", daemon=True))
         self._threads[-1].start()
 
     def finish(self) -> bytes:
-        """All modules' objects, joined; this process compiles those that no worker has begun."""
+        """All object files, joined; compiles the modules that no worker has begun."""
         with self._changed:
             self._complete = True
             self._changed.notify_all()
@@ -279,13 +278,13 @@ class Objects:
             self._changed.notify_all()
 
     def _serve(self) -> None:
-        """A worker's share."""
+        """Passes modules to a worker until none are left."""
         worker = self._ready()
         while worker is not None and (job := self._next(wait=True)) is not None:
             number, ir = job
             try:
                 self._put(number, worker.compile(ir, self._target))
-            except Exception as why:  # whatever it is: who waits for this module must not wait for ever
+            except Exception as why:  # any error, or `finish` would wait forever
                 idle.warn(why)
                 try:
                     self._put(number, compile_ir(ir, self._target))
@@ -297,7 +296,7 @@ class Objects:
             idle.give(worker)
 
     def _ready(self) -> Worker | None:
-        """A worker that can compile at once; None, with a warning, where none starts: others take its share."""
+        """An idle or a new worker; None, with a warning, if none starts."""
         return idle.take() or idle.started(self._start)
 
 

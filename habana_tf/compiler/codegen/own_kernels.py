@@ -1,5 +1,5 @@
-"""Code for the primitives that have a kernel of their own: RANDOM and SCAN; SCATTER, SORT and PRODUCT by way of
-`scatter.py`, `sort.py` and `product.py`."""
+"""Code of the primitives with kernels of their own: RANDOM and SCAN here, SCATTER, SORT and PRODUCT in `scatter.py`,
+`sort.py` and `product.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Memory = Mapping[Node, int]
 
 
 def emit_single(body: Body, name: str, memory: Memory, nodes: list[Node], lanes: int, bf16: bool) -> Code:
-    """The function of a primitive in EMITTERS; arguments as in `loops.emit_loop`."""
+    """The code of a primitive in EMITTERS; arguments as in `loops.emit_loop`."""
     assert body.core is not None
     fn = Function(name, bf16)
     work = EMITTERS[body.core.op](fn, body, body.core, memory, lanes)
@@ -35,7 +35,7 @@ def emit_single(body: Body, name: str, memory: Memory, nodes: list[Node], lanes:
 
 
 def _random(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
-    """A work item is `lanes` Philox blocks: 4 * lanes words, stored in order."""
+    """Random words: a work item is `lanes` Philox blocks of 4 words."""
     state, out = fn.buffer(0), fn.buffer(1)
     n = node.shape[0]
     words = 4 * lanes
@@ -70,8 +70,8 @@ def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
 
 
 def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
-    """One work item per line along the axis. A sum is that of all blocks before and that of its own block so far (see
-    `blocked_sums`), in as many levels as there are."""
+    """A scan: a work item per line along the axis. A cumulative sum is the sum of the preceding blocks plus that within
+    its block, on each level of blocks (see `blocked_sums`)."""
     (x,), scan, places = body.inputs, node.arg, body.variables
     ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, 1, None)
     ev.written = {memory[node]}
@@ -92,7 +92,7 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
             return reduce(lambda a, b: ev.one.apply(op, [b, a], node.dtype, node.dtype), reversed(parts))
 
         def line(first: Value, stop: Value, sizes: Sequence[int], before: list[Value]) -> Value:
-            """Stores the results of a block, given the sum of all blocks before, if any; its own sum."""
+            """Stores the results of a block, given the sum of preceding blocks (if any); gives the block's sum."""
             step = sizes[0] if sizes else 1
             with fn.loop(first, stop, step, [(lane, start)]) as loop, ev.scope():
                 at, own = loop.index, loop.carried[0]
@@ -125,8 +125,7 @@ EMITTERS: dict[Op, Callable[[Function, Body, Node, Memory, int], Work]] = {
     Op.SORT: emit_sort,
     Op.PRODUCT: emit_product,
 }
-"""What writes the function of a primitive: the node, and a body of what it reads. Temporaries follow what is in memory
-in the kernel's list of buffers."""
+"""Emits the function of a primitive. Temporaries follow the nodes in the kernel's list of buffers."""
 
 check_complete(
     EMITTERS,

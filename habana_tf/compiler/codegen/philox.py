@@ -10,10 +10,9 @@ _ROUNDS = 10
 
 
 def blocks(fn: Function, state: Value, first: Value, lanes: int, run: int, skip: int) -> list[Value]:
-    """The four words of blocks first .. first + lanes - 1, one register of lanes per word.
+    """The four words of blocks first .. first + lanes - 1, a vector of lanes per word.
 
-    state: pointer to uint32[6] (counter, key). Block j stands at counter + (j // run) * skip + j % run, a 128-bit
-    sum.
+    state: pointer to uint32[6] (counter, key). Block j has the counter start + (j // run) * skip + j % run (128 bits).
     """
     t, wide = f"<{lanes} x i32>", f"<{lanes} x i64>"
     words = [fn.load("i32", fn.offset(state, "i32", str(k)), 4, invariant=True) for k in range(6)]

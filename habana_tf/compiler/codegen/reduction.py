@@ -1,7 +1,7 @@
-"""Accumulators of reductions: one vector of partial results and how to add to it, join two, and finish.
+"""Accumulators of reductions: a vector of partial results, with operations to add, to combine, and to finish.
 
-Sums and products are kept in the accumulator type of the element type (fp32 for bf16 and fp16). argmax and argmin
-keep the extreme and its position; the first of equal ones wins, and NaN beats every number.
+Sums and products have the accumulator type of the elements (fp32 for bf16 and fp16). argmax and argmin keep the extreme
+and its position; the first of equal elements wins, and NaN beats every number.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _BETTER = {"max": "gt", "min": "lt"}
 
 
 def is_number(value: Scalars) -> bool:
-    """Whether a float is never NaN, because it was replaced by a constant where it is not beyond that (one instruction
-    then takes the greater of two)."""
+    """Whether a float is never NaN, because it is clamped by a constant with a select (relu); max and min are then
+    single instructions."""
     if not (isinstance(value, Apply) and value.fn == "select"):
         return False
     test, kept, instead = value.operands
@@ -33,8 +33,9 @@ def is_number(value: Scalars) -> bool:
 
 
 def beyond(reduction: Reduction) -> tuple[Scalars, float | None]:
-    """What an extreme is looked for in, and the number that the search begins with, None for the kind's own: where all
-    that is not beyond a constant was replaced by it, search the value itself from there, which passes over NaN."""
+    """The operand and the initial value (None for the identity) of an extreme. The maximum of a value clamped from
+    below by a constant is that of the value itself, starting from the constant, which ignores NaN; likewise the
+    minimum."""
     kind, value = str(reduction.node.arg[0]).removeprefix("arg"), reduction.value
     if value.dtype.is_float and isinstance(value, Apply) and is_number(value):
         test, kept, instead = value.operands
@@ -44,7 +45,7 @@ def beyond(reduction: Reduction) -> tuple[Scalars, float | None]:
 
 
 class Accumulator:
-    """The state of one reduction over `ops.lanes` lanes, of what it adds up (`source`)."""
+    """The state of a reduction of `source` over `ops.lanes` lanes."""
 
     def __init__(self, ops: Scalar, reduction: Reduction) -> None:
         self.ops = ops
@@ -64,12 +65,12 @@ class Accumulator:
         return Accumulator(self.ops, self.reduction)
 
     def carry(self) -> list[tuple[str, Value]]:
-        """(type, value) of what a loop must carry."""
+        """(type, value) of the values that a loop carries."""
         types = [self.ops.type(self.lane), self.ops.type(POSITION)]
         return list(zip(types, self.values, strict=False))
 
     def add(self, value: Value, position: Value | None, mask: Value | None) -> None:
-        """Adds one value per lane, whose position is behind those before; lanes where `mask` is false are left out."""
+        """Adds a value per lane, at a later position than those before, in the lanes of `mask`."""
         if self.is_arg:
             assert position is not None
             self._take(self._is_better(value), value, position, mask)
@@ -78,7 +79,7 @@ class Accumulator:
         self.values[0] = new if mask is None else self.ops.choose(mask, new, self.values[0], self.lane)
 
     def combine(self, other: Accumulator) -> None:
-        """Adds another accumulator's lanes to the lanes of this one."""
+        """Combines with another accumulator, lane by lane."""
         if self.is_arg:
             value, position = other.values
             better = self.ops.op("or", self._is_better(value), self._is_earlier(value, position), "i1")
@@ -87,11 +88,11 @@ class Accumulator:
             self.values[0] = self._join(self.values[0], other.values[0])
 
     def result(self) -> Value:
-        """One result per lane, in registers of the node's type."""
+        """The result of each lane, in registers of the node's type."""
         return self._finish(self.ops, self.values)
 
     def across(self) -> Value:
-        """The result over all lanes, as a scalar: pairwise, neighbours in position order."""
+        """The horizontal reduction of all lanes to a scalar, pairwise."""
         fn, lanes, all_ = self.ops.fn, self.ops.lanes, self.fresh()
         types = [self.ops.type(self.lane), self.ops.type(POSITION)]
         all_.values, step = list(self.values), 1
@@ -115,7 +116,7 @@ class Accumulator:
         return self.ops.apply(fn, [a, b], self.dtype, self.dtype)
 
     def _is_better(self, value: Value) -> Value:
-        """Whether a candidate beats the best so far, which no NaN is beaten by."""
+        """Whether a candidate beats the current extreme; NaN beats numbers, and nothing beats NaN."""
         ops, best = self.ops, self.values[0]
         test = "gt" if self.kind == "argmax" else "lt"
         if not self.may_be_nan:
@@ -124,7 +125,7 @@ class Accumulator:
         return ops.op("and", above, ops.op("fcmp ord", best, best, self.lane), "i1")
 
     def _is_earlier(self, value: Value, position: Value) -> Value:
-        """Whether a candidate is as good as the best so far, and stands before it."""
+        """Whether a candidate equals the current extreme at an earlier position."""
         ops, (best, at) = self.ops, self.values
         equal = ops.apply("eq", [value, best], self.dtype, DType.BOOL)
         if self.may_be_nan:

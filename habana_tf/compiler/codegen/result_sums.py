@@ -1,20 +1,18 @@
-"""Sums of a product's columns, taken while its results are in registers: batch norm's statistics, a bias' gradient.
+"""Column sums fused into a product's epilogue: batch norm's statistics, the gradient of a bias.
 
     y[n, c] = product;  s[c] = sum over n of y[n, c]          y is not read again for s
 
-A work item adds up the rows that it makes, tile by tile, in a line of its own; a call after the product's adds up the
-lines in their order. Which rows are whose depends on the cut of the product alone, so the bits do not depend on the
-number of threads.
+A work item adds its rows, tile by tile, to its part of a buffer; a call after the product's combines the parts in
+order. The parts depend on the product's tiling only, so results do not depend on the number of threads.
 
-    in memory    [part][line][column], fp32; a part is what a work item makes of its columns, and has a line for a sum,
-                 four for squares of distances from the mean: their count, from where is measured, the sum of the
-                 distances, the sum of their squares
+    layout       [part][line][column], fp32; a part has a line per sum, and four lines for a sum of squared deviations:
+                 the count, the origin, the sum of differences from the origin, the sum of their squares
 
-Those squares are taken in the same pass, though the mean is not known yet: an item measures from the first number that
-it meets in a column (from 0 if that is infinite), and what that is away from the item's mean is taken off in the end.
-The square of one number's distance from the mean of n is at most n times their variance; so of seven digits three are
-lost at most in a part of a thousand rows, and none where the first number is like the others. Parts are joined by their
-counts, means and squares (Chan, Golub and LeVeque 1979).
+Squared deviations are accumulated in the same pass, before the mean is known (shifted data algorithm): the origin is
+the first number of a column (0 if that is infinite), and the difference between origin and mean is corrected in the
+end. The squared deviation of one of n numbers is at most n times their variance; so three of seven digits are lost at
+most in a part of a thousand rows, and none if the first number is typical. Parts are combined by counts, means and
+squares (Chan, Golub and LeVeque 1979).
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ from habana_tf.ir.primitives import Node
 
 
 class _Plain:
-    """A sum in the making, of a vector of columns. lines: that it has in memory; carried: vectors that it is within a
-    tile; joined: vectors that it is through the parts, of which the one at `result` is the sum."""
+    """The state of a sum of a vector of columns. lines: in memory; carried: vectors within a tile; joined: vectors
+    while parts are combined, of which the one at `result` is the sum."""
 
     lines, carried, joined, result = 1, 1, 1, 0
     fresh: Sequence[float] = (0.0,)
@@ -53,14 +51,13 @@ class _Plain:
         return [m.op("fadd", state[0], part[0])]
 
     def together(self, m: Lanes, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
-        """What came of some parts and of those behind them."""
+        """Combines the sums of two ranges of parts."""
         return self.join(m, state, more)
 
 
 class _Squares(_Plain):
-    """A sum of squared distances from the mean in the making, and the sum. Within a tile: from where is measured, the
-    distances' sum and that of their squares; through the parts: the sum, the count, the mean, the squares of distances
-    from it."""
+    """The state of a sum of squared deviations, and of the sum. Within a tile: origin, sum of differences, sum of their
+    squares; while parts are combined: sum, count, mean, sum of squared deviations."""
 
     lines, carried, joined, result = 4, 3, 4, 3
     fresh = (0.0, float("nan"), 0.0, 0.0)
@@ -70,7 +67,7 @@ class _Squares(_Plain):
 
     def add(self, m: Lanes, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
         origin, distances, squares = state
-        if first:  # NaN: nothing has been measured yet; from infinity no distance would be a number, nor their sum
+        if first:  # NaN: not set yet; an infinite origin would make all differences NaN
             finite = m.op("fcmp one", m.intrinsic("fabs", x), m.f(float("inf")))
             begin = m.choose(finite, x, m.f(0.0))
             origin = m.choose(m.op("fcmp uno", origin, origin), begin, origin)
@@ -93,12 +90,12 @@ class _Squares(_Plain):
         apart = m.op("fsub", m.op("fadd", origin, beyond), mean)
         both = m.op("fadd", count, n)
         share = m.op("fdiv", n, both)
-        between = m.op("fmul", m.op("fmul", apart, count), m.op("fmul", apart, share))  # 0 for the first, however far
+        between = m.op("fmul", m.op("fmul", apart, count), m.op("fmul", apart, share))  # 0 for the first part
         return [total, both, m.fma(apart, share, mean), m.op("fadd", squares, m.op("fadd", own, between))]
 
     def together(self, m: Lanes, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
         total, count, mean, own = more
-        joined = self.join(m, state, [count, mean, m.f(0.0), own])  # parts that are measured from their mean
+        joined = self.join(m, state, [count, mean, m.f(0.0), own])  # with the mean as the origin
         return [m.op("fadd", state[0], total), *joined[1:]]
 
 
@@ -113,7 +110,7 @@ def _more(m: Lanes, pointer: Value, x: Value) -> None:
 
 @dataclass(frozen=True)
 class Total:
-    """The call that adds up the parts: its function, its buffers behind that of the parts, and how it is shared."""
+    """The call that combines the parts: its function, its buffers after that of the parts, grid and grain."""
 
     function: Function
     results: tuple[Node, ...]
@@ -122,12 +119,12 @@ class Total:
 
 
 class ResultSums:
-    """The sums of one product. buffer: where the parts are; `place` says how many, before the kernel is written."""
+    """The column sums of a product. buffer: of the parts, whose number `place` sets before the kernel is emitted."""
 
     def __init__(self, reductions: Sequence[Reduction], bf16: bool) -> None:
         self.reductions = reductions
         self.bf16 = bf16
-        # What is taken, by the value that it is of: one that has its squares summed up needs no sum beside.
+        # The state of squared deviations includes the sum of the same value.
         spread = {r.value for r in reductions if r.deviations}
         places = {(r.value, r.deviations): k for k, r in enumerate(reductions) if r.deviations or r.value not in spread}
         self.taken = list(places.values())
@@ -139,7 +136,7 @@ class ResultSums:
         self.parts = self.columns = self.width = self.lanes = 0
 
     def place(self, parts: Extent, columns: int, width: int, lanes: int) -> None:
-        """parts: of the rows; width: columns that a line has room for, whole panels."""
+        """Sets the number of parts and their layout. width: of a line in columns, whole panels."""
         assert isinstance(parts, int), "a product over sizes known at run time only has no sums beside it"
         self.parts, self.columns, self.width, self.lanes = parts, columns, width, lanes
 
@@ -150,11 +147,11 @@ class ResultSums:
     # -- in the product's kernel ------------------------------------------------------------------------------
 
     def begin(self, pointer: Value) -> None:
-        """pointer: to the parts."""
+        """Sets the pointer to the parts."""
         self._pointer = pointer
 
     def item(self, fn: Function, part: Value, low: Value, high: Value) -> None:
-        """A work item begins, that makes the columns from low to high of a part."""
+        """Begins a work item: initializes the columns from low to high of its part."""
         m = Lanes(fn, self.lanes)
         self._part = at(fn, self._pointer, fn.integer("mul", part, self.lines * self.width * 4))
         fresh = [number for kind in self.kinds for number in kind.fresh]
@@ -163,20 +160,20 @@ class ResultSums:
                 fn.store(m.type("float"), m.f(number), place, 4)
 
     def start(self, fn: Function, column: Value) -> list[Value]:
-        """What is carried through the rows of a tile, for the vector of columns that begins with `column`."""
+        """The initial state for a tile's rows, of the vector of columns that begins at `column`."""
         m = Lanes(fn, self.lanes)
         lines = self._split(self._places(fn, self._part, column), [k.lines for k in self.kinds])
         return [x for kind, line in zip(self.kinds, lines, strict=True) for x in kind.start(m, line)]
 
     def add(self, fn: Function, state: Sequence[Value], terms: Sequence[Value], first: bool) -> list[Value]:
-        """The state after a row. first: whether it may be the first one of these columns."""
+        """The state after a row. first: whether it may be the first row of the part."""
         m = Lanes(fn, self.lanes)
         states = self._split(state, [k.carried for k in self.kinds])
         parts = zip(self.kinds, states, [terms[k] for k in self.taken], strict=True)
         return [x for kind, some, term in parts for x in kind.add(m, some, term, first)]
 
     def keep(self, fn: Function, column: Value, state: Sequence[Value], rows: int | Value) -> None:
-        """Adds to the part what came of so many rows."""
+        """Adds the state after `rows` rows to the part."""
         m = Lanes(fn, self.lanes)
         lines = self._split(self._places(fn, self._part, column), [k.lines for k in self.kinds])
         states = self._split(state, [k.carried for k in self.kinds])
@@ -184,7 +181,7 @@ class ResultSums:
             kind.keep(m, line, some, rows)
 
     def _places(self, fn: Function, part: Value, column: Value) -> list[Value]:
-        """Where the lines of a part have a column."""
+        """The addresses of a column in the lines of a part."""
         first = at(fn, part, fn.integer("mul", column, 4))
         return [at(fn, first, k * self.width * 4) for k in range(self.lines)]
 
@@ -195,7 +192,7 @@ class ResultSums:
     # -- the call after it ------------------------------------------------------------------------------------
 
     def total(self, name: str) -> Total:
-        """Adds up the parts; an item is a vector of columns."""
+        """The call that combines the parts; a work item is a vector of columns."""
         fn = Function(name, self.bf16)
         source = fn.buffer(0)
         pointers = [fn.buffer(1 + k) for k in range(len(self.reductions))]
@@ -216,7 +213,7 @@ class ResultSums:
     def _joined(
         self, fn: Function, source: Value, column: Value, first: Value, stop: Value, sizes: Sequence[int]
     ) -> list[Value]:
-        """What the parts from first to stop come to, in blocks of so many (see `blocked_sums`)."""
+        """Combines the parts from first to stop, in blocks (see `blocked_sums`)."""
         m = Lanes(fn, self.lanes)
         counts = [kind.joined for kind in self.kinds]
         step = sizes[0] if sizes else 1

@@ -1,6 +1,6 @@
-"""Code for sums along a row: lanes are neighbouring points of what is summed up, and are added up at the end.
+"""Row reductions: vectorized along the reduced axis, with a horizontal reduction of the lanes at the end.
 
-out[i] = sum over j of x[i, j]       lanes along j, four accumulators, then across the lanes
+out[i] = sum over j of x[i, j]       lanes along j, four accumulators, then a horizontal sum
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from habana_tf.ir.extent import Extent, nominal
 
 
 class RowSums:
-    """Emits them; without an axis for vectors, number by number."""
+    """Emits a row reduction; without a vectorized axis, element by element."""
 
     def __init__(self, walk: DomainWalk) -> None:
         self.walk, self.vector = walk, walk.vector
@@ -28,7 +28,7 @@ class RowSums:
         self.lanes, self.compact = walk.lanes, walk.compact
 
     def emit(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
-        """Lanes along the innermost reduced axis (or no lanes at all when nothing is left to loop over)."""
+        """Emits the function; gives its grid and grain."""
         n: Extent = self.vector.extent if self.vector else 1
         work = ext.mul(ext.product(a.extent for a in inner), n)
         grid, loops, items, grain = self.walk.grid(outer, work, 1)
@@ -60,7 +60,8 @@ class RowSums:
             self._one_row(n, sums)
 
     def _one_row(self, n: Extent, sums: list[Accumulator]) -> None:
-        """The vector axis from 0 to n: four vectors a turn where that is little code, then one, then a masked rest."""
+        """The vectorized axis from 0 to n: by four vectors if the body is small, then single ones, then a masked
+        rest."""
         assert self.vector is not None
         done: Value = "0"
         stop = self.ev.number(n)
@@ -99,7 +100,7 @@ class RowSums:
             self.walk.store_all()
 
     def _some_of_row(self, stop: Value, sums: list[Accumulator]) -> None:
-        """The same with every vector as if it were the last."""
+        """The same with all vectors masked."""
         assert self.vector is not None
         variable, turns = self.vector.var, self._turns(self.vector.extent)
 
@@ -117,11 +118,11 @@ class RowSums:
                 add(index)
 
     def _step(self, n: Extent) -> int:
-        """Numbers of a row that a turn of its loop takes."""
+        """Elements of a row per iteration of its loop."""
         long = not isinstance(n, int) or n >= SUMMED_VECTORS * self.lanes
         plain = self.compact and not isinstance(n, int)
         return self.lanes * (SUMMED_VECTORS if long and not plain and self.body.work < LONG_OPERATIONS else 1)
 
     def _turns(self, n: Extent) -> Extent:
-        """Turns of a row's loop, at most: terms that it adds to a register."""
+        """The most iterations of a row's loop: terms that it adds to a register."""
         return ext.div(ext.add(n, self.lanes - 1), self._step(n))

@@ -1,7 +1,7 @@
-"""The scalar functions of MAP as LLVM IR, on one lane or on a vector of lanes.
+"""The scalar functions of MAP as LLVM IR, on scalars or vectors.
 
-Which function for which type: booleans and integers here, floats in `float_math.py` and `circular_math.py`; then what
-goes from one type to another, and from registers to memory.
+Functions of booleans and integers, conversions between types and to and from memory; functions of floats are in
+`float_math.py` and `circular_math.py`.
 """
 
 from __future__ import annotations
@@ -21,15 +21,13 @@ _BOOL_COMPARE = {"eq": "eq", "lt": "ult", "le": "ule", "gt": "ugt", "ge": "uge"}
 
 
 class Scalar(CircularMath):
-    """Emits functions over `lanes` lanes (1: plain scalars)."""
+    """Emits scalar functions on `lanes` lanes (1: scalars)."""
 
     # -- the functions --------------------------------------------------------------------------------------
 
     def apply(self, name: str, args: list[Value], source: DType, out: DType) -> Value:
-        """`name` of ir.UNARY, ir.BINARY or "select"; `source` is the type of the first data operand.
-
-        Raises Unfit for a function that the type does not have.
-        """
+        """A function of ir.UNARY, ir.BINARY or "select". source: the type of the first data operand. Raises Unfit if
+        the type does not have the function."""
         lane = register_type(source)
         if name == "select":
             return self.choose(args[0], args[1], args[2], register_type(out))
@@ -126,7 +124,7 @@ class Scalar(CircularMath):
         return self.choose(is_zero, zero, out, lane)
 
     def _int_pow(self, a: Value, b: Value, lane: str) -> Value:
-        """Square and multiply over the bits of a non-negative exponent."""
+        """Exponentiation by squaring over the bits of an unsigned exponent."""
         result, base, zero = self.i(1, lane), a, self.i(0, lane)
         bits = int(lane[1:])
         for bit in range(bits):
@@ -166,7 +164,7 @@ class Scalar(CircularMath):
         return self.convert("sext" if source.kind == "i" else "zext", a, s, t)
 
     def round(self, a: Value, dtype: DType) -> Value:
-        """A float register rounded to what `dtype` can hold (nearest even)."""
+        """A float register rounded to `dtype` (nearest even)."""
         if not dtype.is_short:
             return a
         return self.from_memory(self.to_memory(a, dtype), dtype)
@@ -177,7 +175,7 @@ class Scalar(CircularMath):
         return self.from_memory(memory if s == t else self.convert("bitcast", memory, s, t), out)
 
     def to_memory(self, a: Value, dtype: DType) -> Value:
-        """A register value as it is stored."""
+        """A register value in its type in memory."""
         if dtype is DType.BOOL:
             return self.convert("zext", a, "i1", "i8")
         if dtype is DType.BF16:

@@ -1,10 +1,9 @@
-"""Code for SCATTER: updates in order, each to where its coordinates say. The base is in the output already.
+"""Code of SCATTER: applies updates in order, at run-time coordinates, to the base, which is in the output already.
 
-Lanes run along the last axes, where they are not indexed: an update is a row of an embedding's gradient, say. Axes that
-lie behind one another in all tensors are walked as one. Work is shared by blocks of columns, by the other axes that are
-not indexed, and by where updates go: a work item passes over all updates and makes those to its own part of the first
-indexed axis. So each element meets its updates in their order, however many threads there are. Sums of many are taken
-in blocks of them (see `scattered_sums`).
+Lanes run along the last axes that are not indexed (an update is a row of an embedding's gradient, say), merged where
+possible. The grid is blocks of columns, other axes that are not indexed, and parts of the first indexed axis: a work
+item reads all updates and applies those to its part. So each element gets its updates in order for any number of
+threads. Long sums are taken in blocks of updates (see `scattered_sums`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from habana_tf.ir.primitives import Node
 
 
 def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
-    """Writes the function. memory: the number of each buffer."""
+    """Emits the function. memory: the number of each buffer."""
     kind, indexed = node.arg
     steps = strides(node.shape)
     lead = node.src[2].rank
@@ -81,8 +80,8 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
         numbers = [ev.number(steps[a]) for a in indexed]
 
         def update(axes: Sequence[Axis], start: Value, steps: Sequence[Value], begin: Value, end: Value) -> None:
-            """Makes the updates from one to another index along the first of these axes. start, steps: where index 0
-            is, and how far it is from there to the next."""
+            """Applies the updates from begin to end along the first of these axes. start, steps: the offset of index 0
+            and the strides in the target."""
             if axes:
                 with fn.loop(begin, end) as loop, ev.scope():
                     ev.vars[axes[0].var] = loop.index
@@ -110,7 +109,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
 
 
 class _Update(NamedTuple):
-    """What is done to the element(s) of a buffer at `start`, further along by the vector variable."""
+    """An update of the elements of a buffer at `start` plus the vector variable."""
 
     buffer: int
     dtype: DType
@@ -120,14 +119,14 @@ class _Update(NamedTuple):
 
 
 def _digit(fn: Function, number: Value, base: Value) -> tuple[Value, Value]:
-    """A number without its last digit, and that digit."""
+    """Quotient and remainder by a base."""
     if base == "1":
         return number, "0"
     return fn.op(f"udiv i64 {number}, {base}"), fn.op(f"urem i64 {number}, {base}")
 
 
 def _part(fn: Function, size: Value, part: Value, parts: int) -> tuple[Value, Value]:
-    """Where a part of so many indices begins, and its length."""
+    """The start and the length of a part of `size` indices."""
     if parts == 1:
         return "0", size
     ends = [fn.op(f"udiv i64 {fn.integer('mul', size, fn.integer('add', part, k))}, {parts}") for k in (0, 1)]
@@ -137,7 +136,7 @@ def _part(fn: Function, size: Value, part: Value, parts: int) -> tuple[Value, Va
 def _row(
     fn: Function, ev: Evaluator, first: Value, block: int, columns: Extent, make: Callable[[], None]
 ) -> None:  # fmt: skip
-    """A place's columns from `first` on, by vectors: `block` of them, or what is left."""
+    """Emits `make` for each vector of `block` columns from `first` on, or of those left."""
     if ev.vector is None:
         make()
         return

@@ -1,13 +1,12 @@
-"""Sums of a SCATTER in blocks of its updates, so that of many to one place each is added to few (see `blocked_sums`).
+"""Blocked summation of a SCATTER: partial sums per block of updates, to limit rounding errors (see `blocked_sums`).
 
     part = 0
-    for each block of the updates:   for each update:   part[place] += update
-                                     for each place:    result[place] += part[place],   part[place] = 0
+    for each block of the updates:   for each update:   part[index] += update
+                                     for each index:    result[index] += part[index],   part[index] = 0
 
-Each work item has a part, its places by its columns: on its stack, or in memory if it is large and there are many
-updates for each place. A place meets SUMMED_UPDATES of them in a block, or SUMMED_PASSES for each of the places if
-that is more: as many additions are made one after the other. There are no blocks, and one chain of additions, where
-sizes are known at run time only and the part is too large for a stack. What is in a block depends on sizes only.
+Each work item has partial sums of its indices and columns: on its stack, or in memory if they are large and there are
+many updates per index. A block has SUMMED_UPDATES updates, or SUMMED_PASSES per index if that is more. There are no
+blocks if sizes are symbolic and the partial sums exceed the stack. Blocks depend on sizes only.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from habana_tf.ir.extent import Extent
 
 
 class Places(NamedTuple):
-    """The places of a work item. start: of index 0 in the result; low, size: along the first indexed axis, one of
-    `parts`; others: extents of the further ones; steps: from one index to the next, in the result. columns: of a place,
-    which begin with `first`; along: emits something for each vector of them."""
+    """The target elements of a work item. start: offset of index 0 in the result; low, size: its range of the first
+    indexed axis, one of `parts`; others: extents of the other indexed axes; steps: their strides in the result.
+    columns: number of columns from `first` on; along: emits a body for each vector of them."""
 
     start: Value
     low: Value
@@ -39,7 +38,7 @@ class Places(NamedTuple):
 
 
 def part_size(updates: Extent, places: Extent, columns: int) -> int:
-    """Numbers that an item's part has, at most, for so many updates and at most so many places; 0 for no blocks."""
+    """The most elements of an item's partial sums, given the numbers of updates and of indices; 0 for no blocks."""
     if isinstance(updates, int) and updates <= SUMMED_UPDATES:
         return 0
     if not isinstance(places, int):
@@ -49,8 +48,8 @@ def part_size(updates: Extent, places: Extent, columns: int) -> int:
 
 
 class ScatteredSums:
-    """Emits the blocks of one kernel. To be made at the function's entry. size: see `part_size`; temp: the number of
-    the buffer where large parts are."""
+    """Emits the blocks of a kernel. Create it at the function's entry. size: see `part_size`; temp: the buffer number
+    of large partial sums."""
 
     def __init__(self, fn: Function, ev: Evaluator, buffer: int, size: int, temp: int) -> None:
         self.fn, self.ev, self.buffer, self.size = fn, ev, buffer, size
@@ -64,8 +63,8 @@ class ScatteredSums:
         self, item: Value, places: Places, updates: Sequence[Value],
         add: Callable[[Value, Sequence[Value], Value, Value], None],
     ) -> None:  # fmt: skip
-        """item: its number. updates: extents of their axes. add: emits the updates from one to another index along the
-        first of these, given where index 0 is and the steps from there."""
+        """Emits all updates of a work item. updates: extents of their axes. add: emits those in a range of the first
+        axis, given the offset of index 0 and the strides in the target."""
         fn, self.places = self.fn, places
         if self.large:
             self.part = at(fn, self.part, fn.integer("mul", item, self.nbytes))
@@ -93,19 +92,19 @@ class ScatteredSums:
                 self._keep()
 
     def _own_steps(self) -> list[Value]:
-        """From one index to the next in the item's part."""
+        """The strides of indices in the partial sums."""
         steps = [str(self.places.columns)]
         for n in reversed(self.places.others):
             steps.insert(0, self.fn.integer("mul", steps[0], n))
         return steps
 
     def _own_start(self, steps: Sequence[Value]) -> Value:
-        """Where index 0 would be there, so that the first column is what the result calls it."""
+        """The offset of index 0 in the partial sums, whose columns are numbered as in the result."""
         fn, places = self.fn, self.places
         return fn.integer("sub", "0", fn.integer("add", fn.integer("mul", places.low, steps[0]), places.first))
 
     def _keep(self) -> None:
-        """Adds the part to the result, and begins a new one."""
+        """Adds the partial sums to the result and clears them."""
         fn, places, own = self.fn, self.places, self._own_steps()
 
         def places_from(axis: int, start: Value, at_part: Value) -> None:
@@ -136,7 +135,7 @@ class ScatteredSums:
         return f"<{self.ev.lanes} x float>"
 
     def _either(self, blocks: Value, none: Value) -> Value:
-        """By whether there are blocks."""
+        """Selects by whether there are blocks."""
         return self.fn.op(f"select i1 {self.blocks}, i64 {blocks}, i64 {none}")
 
     def _most(self, a: Value, b: Value) -> Value:

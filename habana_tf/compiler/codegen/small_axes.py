@@ -1,8 +1,8 @@
-"""Axes of a few points, as those of a window's taps, that are written out point by point instead of looped over.
+"""Unrolling of short axes, such as a window's taps.
 
-Reduced ones in a row: addresses and conditions are constants then, and sums stay where they are. Kept ones beside each
-other, each point with sums of its own in registers, where something is read that all of them share: the gradient of
-a filter reads image and result once for its nine sums, not nine times.
+Unrolled reduced axes have constant addresses and conditions. Unrolled kept axes have the sums of all their points in
+registers (register blocking), so that loads which the points share are made once: the gradient of a filter reads image
+and result once for its nine sums.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from habana_tf.ir.linearity import mentions
 
 
 def numel(axes: Sequence[Axis]) -> int:
-    """How many points axes have; more than are ever written out where one has a size that is not a number."""
+    """The number of points of axes; more than WRITTEN_OUT_POINTS if one is symbolic."""
     return math.prod(a.extent if isinstance(a.extent, int) else WRITTEN_OUT_POINTS + 1 for a in axes)
 
 
 def places(axes: Sequence[Axis]) -> Iterator[dict[Var, str]]:
-    """The points of axes, as the values of their variables, last axis fastest."""
+    """The points of axes as values of their variables, the last axis varying fastest."""
     sizes = [range(a.extent) for a in axes if isinstance(a.extent, int)]
     for point in itertools.product(*sizes):
         yield {a.var: str(k) for a, k in zip(axes, point, strict=True)}
 
 
 def beside(body: Body, outer: Sequence[Axis], inner: Sequence[Axis]) -> list[Axis]:
-    """Which of a reduction's kept axes have all their sums in registers: none, if nothing is read for all of them at
-    each point of its other axes, `inner`."""
+    """The kept axes of a reduction to unroll, with all sums in registers; none if their points share no loads within
+    the reduced axes `inner`."""
     chosen: list[Axis] = []
     for axis in reversed(outer):
         if numel([*chosen, axis]) <= WRITTEN_OUT_POINTS:
@@ -43,7 +43,7 @@ def beside(body: Body, outer: Sequence[Axis], inner: Sequence[Axis]) -> list[Axi
 
 
 def dependent(body: Body, axes: Sequence[Axis]) -> set[Value]:
-    """The values of a body that are others at other points of the axes."""
+    """The values of a body that depend on the axes."""
     variables = [a.var for a in axes]
     found: set[Value] = set()
     for v in body.values:

@@ -1,14 +1,14 @@
-"""Code for SORT: a stable merge sort of positions, one work item per line.
+"""Code of SORT: a stable merge sort of positions, a work item per line.
 
-Each element becomes one integer: its key, monotonic in its value, above its position. No two are equal, so merging
-needs no care for stability, and positions travel with their keys:
+Each element becomes an integer with a key, monotonic in its value, in the upper bits and its position in the lower
+ones. All are distinct, so the sort is stable, and positions move with their keys:
 
     word = key << bits of the key | position          i64 for elements of up to 32 bits, i128 for 64
 
-Runs of 1, 2, 4, ... elements are merged from one array of words into the other and back; the merge is branch-free. NaN
-counts as larger than every number, and -0 as equal to 0. A falling order sorts by the inverted keys.
+Runs of 1, 2, 4, ... words are merged back and forth between two arrays, without branches. NaN is larger than every
+number, and -0 equals 0. A descending sort inverts the keys.
 
-Where few of many are wanted, only words that may be among them are kept, and merged from time to time.
+For top-k of many elements only candidates are kept, and sorted from time to time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from habana_tf.ir.primitives import Node
 
 
 def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
-    """Writes the function. memory: the number of each buffer; the arrays of words follow."""
+    """Emits the function. memory: the number of each buffer; the arrays of words follow."""
     (x,), places = body.inputs, body.variables
     axis, descending, first = node.arg.axis, node.arg.descending, node.arg.first
     n = node.src[0].shape[axis]
@@ -78,7 +78,7 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
 
 
 class _Words:
-    """Two arrays of words of a type, that are merged from one into the other."""
+    """The two arrays of words of a merge sort."""
 
     def __init__(self, fn: Function, word: str, arrays: list[Value]) -> None:
         self.fn, self.word, self.arrays = fn, word, arrays
@@ -91,7 +91,7 @@ class _Words:
         self.fn.store(self.word, value, self.fn.offset(self.arrays[array], self.word, at), self.bytes)
 
     def merge(self, length: Value, n: int | None = None) -> Value:
-        """Merges runs of growing width until one is left; returns the array it is in. n: the length, if it is known."""
+        """Merges runs until one is left; gives the array it is in. n: the length if it is constant."""
         fn, word, arrays = self.fn, self.word, self.arrays
         passes, last = _passes(fn, length, n), fn.integer("sub", length, 1)
         with fn.loop("0", passes) as turn:
@@ -122,10 +122,10 @@ class _Words:
 
 
 class _Least:
-    """The few least words of many: what is less than the last of those found so far is put behind them; when there
-    might be no room for more, all are merged, and the few least stay.
+    """Selects the `few` smallest words: words less than the current bound are appended to the candidates; when these
+    might overflow the array they are sorted, and the smallest are kept.
 
-    room: words in an array. Make it in the entry block, where its places on the stack belong.
+    room: words of an array. Create it in the entry block, for its stack variables.
     """
 
     def __init__(self, fn: Function, word: str, few: int) -> None:
@@ -134,7 +134,7 @@ class _Least:
         self._count, self._bound = (fn.op(f"alloca {type_}, align 16") for type_ in ("i64", word))
 
     def find(self, ev: Evaluator, words: _Words, element: Callable[[Value], Value], length: Value) -> Value:
-        """The array with the few least of so many elements in order."""
+        """The array with the smallest of `length` elements, sorted."""
         fn, word = words.fn, words.word
         fn.store("i64", "0", self._count, 8)
         fn.store(word, "-1", self._bound, words.bytes)
@@ -154,7 +154,7 @@ class _Least:
         return words.merge(fn.load("i64", self._count, 8))
 
     def _leave_out(self, words: _Words, count: Value) -> None:
-        """All but the few least; the last of those is what others must be less than."""
+        """Drops all but the smallest words, the last of which becomes the bound."""
         fn = words.fn
         merged = words.merge(count)
         with fn.loop("0", str(self.few)) as loop:
@@ -164,7 +164,7 @@ class _Least:
 
 
 def _key(fn: Function, value: Value, dtype: DType, bits: int, descending: bool) -> Value:
-    """An unsigned integer that orders as the value does."""
+    """An unsigned integer with the order of the value."""
     lane, kind = register_type(dtype), f"i{bits}"
     top = -(1 << (bits - 1))
     if dtype.is_float:
@@ -183,7 +183,7 @@ def _key(fn: Function, value: Value, dtype: DType, bits: int, descending: bool) 
 
 
 def _passes(fn: Function, length: Value, n: int | None) -> Value:
-    """How often runs are merged until one is left: as often as 1 is doubled until it is n."""
+    """The number of merge passes, ceil(log2(n))."""
     if n is not None:
         return str(max(n - 1, 0).bit_length())
     zeros = fn.call("i64", "llvm.ctlz.i64", ("i64", fn.integer("sub", length, 1)), ("i1", "false"))

@@ -1,4 +1,4 @@
-"""Counted loops that are tested at their end, and sums that are taken in blocks of their turns."""
+"""Counted loops with the test at the end (do-while), and blocked summation in such loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from habana_tf.compiler.product_costs import SUM_STEPS
 
 @dataclass
 class Turns:
-    """A counted loop under construction: `carried` at the start of a turn; the body sets `next`."""
+    """A counted loop being emitted: the carried values at the start of an iteration, and (set by the body) at its
+    end."""
 
     carried: list[Value]
     next: list[Value] = field(default_factory=list)
@@ -20,7 +21,7 @@ class Turns:
 
 @contextmanager
 def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) -> Iterator[Turns]:
-    """A loop of at least one turn, tested at its end; afterwards `next` holds the final values."""
+    """A loop of `trip` iterations, at least one; afterwards `next` holds the final values."""
     body, done = fn.new_block("turn"), fn.new_block("done")
     before = fn.block
     fn.branch(body)
@@ -41,8 +42,8 @@ def repeat(fn: Function, trip: int | Value, carry: Sequence[tuple[str, Value]]) 
 
 
 def block_turns(most: int, steps: int) -> int:
-    """Turns of a loop in a block of SUM_STEPS, of which each turn takes so many. 0 for no blocks: the loop, of `most`
-    turns, is no longer than one, or the loops inside it have them."""
+    """The iterations of a loop in a block of SUM_STEPS. steps: per iteration; most: iterations of the loop. 0 for no
+    blocks: the loop is short, or its inner loops have them."""
     return SUM_STEPS // steps if steps <= SUM_STEPS and most * steps > SUM_STEPS else 0
 
 
@@ -50,7 +51,8 @@ def in_blocks(
     fn: Function, trip: int | Value, size: int, carry: Sequence[tuple[str, Value]],
     block: Callable[[int | Value, list[Value]], list[Value]],
 ) -> list[Value]:  # fmt: skip
-    """So many turns, at least one, in blocks of `size`. block: emits one, given its turns and what is carried."""
+    """A loop of `trip` iterations, at least one, in blocks of `size`. block: emits a block, given its iterations and
+    the carried values."""
     blocks = fn.integer("udiv", fn.integer("add", trip, size - 1), size)
     with repeat(fn, blocks, [("i64", str(trip)), *carry]) as turns:
         left, *carried = turns.carried
@@ -64,8 +66,8 @@ def summing_turns(
     fn: Function, trip: int | Value, size: int, state: Sequence[tuple[str, Value]], sums: Sequence[tuple[str, Value]],
     turn: Callable[[list[Value], list[Value]], list[Value]],
 ) -> list[Value]:  # fmt: skip
-    """What `turn` makes of state and sums in so many turns, at least one; in blocks of `size` turns, each of which
-    begins with empty sums, unless that is 0."""
+    """The state and sums after `trip` iterations of `turn`, at least one; in blocks of `size` iterations with partial
+    sums, unless size is 0."""
 
     def run(count: int | Value, carry: Sequence[tuple[str, Value]]) -> list[Value]:
         with repeat(fn, count, carry) as turns:

@@ -1,4 +1,4 @@
-"""Addresses, vectors in memory whose last lanes are not there, and bf16 as float32 and back."""
+"""Byte addresses, partial vectors in memory, and conversions between bf16 and float32."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from habana_tf.compiler.codegen.emit import BYTES, Function, Value, everywhere
 
 
 def masked_load(fn: Function, element: str, lanes: int, pointer: Value, mask: str | None) -> Value:
-    """A vector from memory; lanes outside the constant mask (if any) are not touched and come as zeros."""
+    """Loads a vector; lanes outside the mask (if any) are not accessed and are zeros."""
     if mask is None:
         return fn.load(f"<{lanes} x {element}>", pointer, BYTES[element])
     return fn.masked_load(element, lanes, pointer, mask)
 
 
 def masked_store(fn: Function, element: str, lanes: int, value: Value, pointer: Value, mask: str | None) -> None:
+    """Stores a vector's lanes within the mask, or all."""
     if mask is None:
         fn.store(f"<{lanes} x {element}>", value, pointer, BYTES[element])
     else:
@@ -20,21 +21,21 @@ def masked_store(fn: Function, element: str, lanes: int, value: Value, pointer: 
 
 
 def at(fn: Function, pointer: Value, distance: int | Value) -> Value:
-    """`pointer` plus a byte distance."""
+    """`pointer` plus an offset in bytes."""
     if str(distance) == "0":
         return pointer
     return fn.op(f"getelementptr i8, ptr {pointer}, i64 {distance}")
 
 
 def widen(fn: Function, lanes: int, halves: Value) -> Value:
-    """<lanes x i16> holding bf16 to <lanes x float>."""
+    """<lanes x i16> of bf16 to <lanes x float>."""
     wide = fn.op(f"zext <{lanes} x i16> {halves} to <{lanes} x i32>")
     wide = fn.op(f"shl <{lanes} x i32> {wide}, {everywhere('i32', '16')}")
     return fn.op(f"bitcast <{lanes} x i32> {wide} to <{lanes} x float>")
 
 
 def narrow(fn: Function, lanes: int, value: Value) -> Value:
-    """<lanes x float> to <lanes x i16> holding bf16: nearest even, NaN stays NaN, for CPUs without an instruction."""
+    """<lanes x float> to <lanes x i16> of bf16: nearest even, NaN stays NaN; for CPUs without an instruction."""
     words = f"<{lanes} x i32>"
 
     def all_(x: int) -> str:

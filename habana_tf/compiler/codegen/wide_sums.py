@@ -1,12 +1,12 @@
-"""Sums of many columns at once, which wait in the nearest cache: memory is walked row by row, as it lies.
+"""Column reductions with the sums in the first-level cache, so that the input is read row by row.
 
     sum of x[1600, 1024] over the rows:   for every row, for every vector of columns:   sums of the columns += vector
 
-What has more columns than there are sums in registers would otherwise be walked down once for every few vectors of
-columns. What fetches memory ahead is not made for that: it took three times as long, and so did two rows or more at a
-time. A kernel that stores tensors, too, sums them up at the speed at which it stores them.
+With sums in registers a wide input would be read in columns of a few vectors, which defeats hardware prefetching: it
+took three times as long, and so did two rows or more at a time. Kernels that also store tensors are as fast as the
+stores.
 
-Each column's sum has the same order in either form.
+Each column's sum has the same order in both forms.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from habana_tf.ir.extent import nominal
 
 
 class WideSums:
-    """Sums along a vector axis, one of each of `reductions`, over the reduced axes `inner`.
+    """Emits sums along the vector axis, one per reduction, over the reduced axes `inner`.
 
-    add: adds the values of a point to accumulators, under the guard of the evaluator, and stores what is to be stored.
+    add: adds a point to accumulators, under the evaluator's guard, and emits the point's stores.
     """
 
     def __init__(
         self, fn: Function, ev: Evaluator, reductions: Sequence[Reduction], vector: Axis, inner: Sequence[Axis],
         columns: int, add: Callable[[list[Accumulator]], None], adds: int = 1,
     ) -> None:  # fmt: skip
-        """adds: terms that a point adds to a sum."""
+        """adds: terms that a point adds to each sum."""
         self.fn, self.ev, self.vector, self.inner, self.add, self.adds = fn, ev, vector, inner, add, adds
         self.sums = [Accumulator(ev.many, r) for r in reductions]
         self.columns = -(-columns // ev.lanes) * ev.lanes
@@ -47,14 +47,14 @@ class WideSums:
             self.totals = [fn.op(f"alloca [{self.columns} x {a.lane}], align 64") for a in self.sums]
 
     def clear(self) -> None:
-        """Begins anew."""
+        """Initializes the sums."""
         with self.fn.loop("0", str(self.columns), self.ev.lanes) as loop:
             for pointers in dict.fromkeys((tuple(self.memory), tuple(self.totals))):
                 for pointer, acc in zip(pointers, self.sums, strict=True):
                     self._store(acc, pointer, loop.index, acc.fresh().values[0])
 
     def run(self, start: Value, count: Value | int) -> None:
-        """Adds all points of the columns from `start` on."""
+        """Adds all points of `count` columns from `start` on."""
 
         def add(index: Value) -> None:
             for acc, pointer in zip(self.sums, self.memory, strict=True):
@@ -66,7 +66,7 @@ class WideSums:
         self._rows(self.inner, lambda: self._columns(start, count, add))
 
     def _rows(self, inner: Sequence[Axis], row: Callable[[], None]) -> None:
-        """`row` at every point of these axes; a block of them is added up by itself (see `blocked_sums`)."""
+        """Emits `row` for every point of these axes, with partial sums per block (see `blocked_sums`)."""
         if not inner:
             row()
             return
@@ -86,7 +86,7 @@ class WideSums:
                 self._keep()
 
     def _keep(self) -> None:
-        """Adds the sums of a block to the totals, and begins the next one."""
+        """Adds the sums of a block to the totals and clears them."""
         with self.fn.loop("0", str(self.columns), self.ev.lanes) as loop:
             for acc, pointer, place in zip(self.sums, self.memory, self.totals, strict=True):
                 total = acc.fresh()
@@ -97,7 +97,7 @@ class WideSums:
                 self._store(acc, pointer, loop.index, acc.fresh().values[0])
 
     def each(self, start: Value, count: Value | int, store: Callable[[list[Accumulator]], None]) -> None:
-        """Hands every vector of all sums on, the vector's variable set."""
+        """Passes every vector of the sums to `store`, with the vector variable set."""
 
         def finish(index: Value) -> None:
             for acc, pointer in zip(self.sums, self.totals, strict=True):
@@ -107,7 +107,7 @@ class WideSums:
         self._columns(start, count, finish)
 
     def _columns(self, start: Value, count: Value | int, body: Callable[[Value], None]) -> None:
-        """`body` for every vector of columns, given where its sums are."""
+        """Emits `body` for every vector of columns, given its offset in the sums."""
         lanes, fn = self.ev.lanes, self.fn
         left = count % lanes if isinstance(count, int) else fn.op(f"urem i64 {count}, {lanes}")
         whole = fn.integer("sub", str(count), str(left))
@@ -135,7 +135,7 @@ class WideSums:
 
 
 def pays(body: Body, inner: Sequence[Axis]) -> bool:
-    """Whether a body's sums can wait in memory, and are long enough to."""
+    """Whether a body's sums can be kept in memory, and are long enough for it to pay."""
     return (
         bool(body.reductions)
         and nominal(ext.product(a.extent for a in inner)) >= WIDE_ROWS
@@ -144,10 +144,8 @@ def pays(body: Body, inner: Sequence[Axis]) -> bool:
 
 
 def cut(columns: int, lanes: int, items: int, points: int = 1) -> int:
-    """How many columns a work item takes, where there are so many items without a cut (none, if an extent is zero).
-
-    points: sums of each column.
-    """
+    """The columns of a work item. items: number of items without a split of columns (0 if an extent is 0); points: sums
+    per column."""
     parts = max(
         -(-columns * points // WIDE_COLUMNS), min(-(-MANY_WORK_ITEMS // max(items, 1)), columns // WIDE_ITEM_COLUMNS)
     )

@@ -1,6 +1,6 @@
-"""The kernels of a filter's gradient by Winograd's algorithm: blocks of sums over tiles, then their transformation.
+"""The kernels of a filter's gradient by Winograd's algorithm: blocked sums over tiles, then their transformation.
 
-See `contract_winograd` for the algorithm and the words. In memory, words of 32 bits:
+`contract_winograd` explains the algorithm. Layouts in memory (fp32):
 
     transformed image     [element][tile][channel]          of a block, on the item's stack
     transformed results   [element][tile][column]           of a block, on the item's stack
@@ -25,18 +25,18 @@ from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
 def gradient_calls(
     w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue
 ) -> list[ContractionCall]:
-    """The calls: the sums, the gradient of them. names: the buffers of image and gradient of the results."""
+    """The calls: the sums, and the gradient from them. names: the buffers of the image and of the result's gradient."""
     sums = temp(w.chunks * ELEMENTS * w.depth * w.c.columns * 4)
     return [_Sums(w, name).emit(names, sums), _Gradient(w, f"{name}_sum").emit(sums, out)]
 
 
 class _Sums(WinogradKernel):
-    """Sums over the tiles of a chunk, a block of channels by a block of columns each."""
+    """Sums over the tiles of a chunk, for a block of channels by a block of columns."""
 
     def __init__(self, w: Winograd, name: str) -> None:
         super().__init__(w, name)
         self.tall = -(-w.channels // w.rows) * w.rows
-        # Register tiles may reach over the last channel: into room for a vector more.
+        # Register tiles may exceed the last channel, by less than a vector.
         self.row = -(-self.tall // self.t.lanes) * self.t.lanes * 4
 
     def emit(self, operands: tuple[Buffer, Buffer], target: Buffer) -> ContractionCall:
@@ -45,7 +45,7 @@ class _Sums(WinogradKernel):
         image, results, sums = (
             self.room(x) for x in (ELEMENTS * w.tiles * self.row, ELEMENTS * w.tiles * self.line, size)
         )
-        deep = SUM_STEPS // w.tiles * w.tiles  # tiles whose sums are added up by themselves
+        deep = SUM_STEPS // w.tiles * w.tiles  # tiles per block of the sum
         long = not isinstance(w.blocks, int) or w.blocks // w.chunks * w.tiles > deep
         totals = self.room(size) if long else sums
         zeros = self.room(max(self.row, self.line))
@@ -69,11 +69,11 @@ class _Sums(WinogradKernel):
             end = fn.minimum(fn.integer("add", begin, share), total)
 
             def add(first: Value, stop: Value) -> None:
-                """Adds what so many tiles have."""
+                """Sums the tiles from first to stop."""
                 self.clear(sums, size)
                 with fn.loop(first, stop, w.tiles) as block:
                     tiles = fn.minimum(fn.integer("sub", stop, block.index), str(w.tiles))
-                    with fn.when(fn.less(tiles, str(w.tiles))):  # what is not there adds nothing
+                    with fn.when(fn.less(tiles, str(w.tiles))):  # missing tiles are zeros
                         self.clear(image, ELEMENTS * w.tiles * self.row)
                         self.clear(results, ELEMENTS * w.tiles * self.line)
                     sides[0].transform(block.index, tiles, channel, channels, image)
@@ -114,7 +114,7 @@ class _Sums(WinogradKernel):
             self.widths(fn.integer("add", panel, p.index), groups)
 
     def _keep(self, sums: Value, target: Value, channels: Value, columns: Value) -> None:
-        """The block's sums at their place among all."""
+        """Copies the block's sums to the buffer of all sums."""
         fn, w, t = self.fn, self.w, self.t
         with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", channels) as c:
             p = at(fn, sums, fn.integer("mul", element.index, self.tall * self.line))
@@ -127,7 +127,7 @@ class _Sums(WinogradKernel):
 
 
 class _Gradient(WinogradKernel):
-    """Gt s G of the chunks' sums, added up in order; an item is a channel."""
+    """Gt s G of the chunks' sums, added in order; a work item is a channel."""
 
     def emit(self, sums: Buffer, out: Epilogue) -> ContractionCall:
         fn, w, t, lane = self.fn, self.w, self.t, self.c.lane

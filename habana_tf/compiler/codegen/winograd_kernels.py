@@ -1,6 +1,6 @@
 """The kernels of a convolution by Winograd's algorithm: the filter's transformation, then blocks of tiles.
 
-See `contract_winograd` for the algorithm and the words. In memory, words of 32 bits:
+`contract_winograd` explains the algorithm. Layouts in memory (fp32):
 
     packed filter        [panel][down][across][channel][column]
     transformed filter   [element][panel][channel][column]
@@ -36,8 +36,8 @@ Temp = Callable[[Extent], Buffer]
 def convolution_calls(
     w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue, once: bool
 ) -> list[ContractionCall]:
-    """The calls: the filter packed, the filter transformed, the blocks. names: the buffers of image and filter; once:
-    the filter is the same every time in a loop."""
+    """The calls: packing of the filter, its transformation, the blocks. names: the buffers of image and filter; once:
+    the filter is loop-invariant."""
     packed = pack_call(w.c, packing(w), f"{name}_pack", names[1], temp)
     filters = temp(ELEMENTS * w.tiling.panels * w.depth * w.tiling.width * 4)
     transform = _filters(w, f"{name}_filters", packed.buffers[1], filters)
@@ -51,7 +51,7 @@ def packing(w: Winograd) -> Plan:
 
 
 def _filters(w: Winograd, name: str, source: Buffer, target: Buffer) -> ContractionCall:
-    """G g Gt for all channels and columns; an item is a channel of a panel."""
+    """The call that computes G g Gt for all channels and columns; a work item is a channel of a panel."""
     fn, t = Function(name), w.tiling
     m = Arithmetic(fn, t.lanes)
     packed, made = fn.buffer(0), fn.buffer(1)
@@ -70,7 +70,7 @@ def _filters(w: Winograd, name: str, source: Buffer, target: Buffer) -> Contract
 
 
 class WinogradKernel(TileLoops):
-    """What the two kernels have in common: memory on the stack, and register tiles of products."""
+    """Base of the two kernels: memory on the stack, and register tiles."""
 
     def __init__(self, w: Winograd, name: str) -> None:
         super().__init__(w.c, packing(w), name)
@@ -87,13 +87,13 @@ class WinogradKernel(TileLoops):
             self.fn.store(self.m.type, "zeroinitializer", at(self.fn, pointer, i.index), 4)
 
     def part(self, total: int, size: int, first: Value) -> Value:
-        """How many of a total there are in a block that begins with `first`."""
+        """The size of the block that begins at `first`: `size`, or less for the last one."""
         if total % size == 0:
             return str(size)
         return self.fn.minimum(self.fn.integer("sub", str(total), first), str(size))
 
     def widths(self, panel: Value, body: Callable[[int], None]) -> None:
-        """The body for the vectors that a panel has."""
+        """Emits the body for each number of vectors that a panel may have."""
         t = self.t
         forms = [t.tail_vectors] if t.panels == 1 or t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
         with self.choice(panel, str(t.panels - 1), len(forms)) as choose:
@@ -104,7 +104,8 @@ class WinogradKernel(TileLoops):
     def products(
         self, a: Value, b: Value, sums: Value, rows: tuple[int, ...], vectors: int, loop: KLoop, add: bool
     ) -> None:
-        """A register tile: so many rows, at distances in a; the sums of one lie `line` bytes apart. add: to them."""
+        """A register tile with rows at these byte offsets in a; sums of rows are `line` bytes apart. add: to the sums
+        in memory."""
         fn, t = self.fn, self.t
         micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
         places = [at(fn, sums, i * self.line + v * t.lanes * 4) for i in range(len(rows)) for v in range(vectors)]
@@ -118,7 +119,7 @@ class WinogradKernel(TileLoops):
 
 
 class _Blocks(WinogradKernel):
-    """Blocks of tiles by blocks of columns, given to the epilogue."""
+    """Computes blocks of tiles by blocks of columns and passes them to the epilogue."""
 
     def __init__(self, w: Winograd, name: str, operands: tuple[Buffer, Buffer], out: Epilogue) -> None:
         super().__init__(w, name)
@@ -156,7 +157,7 @@ class _Blocks(WinogradKernel):
         return ContractionCall(fn, (*self.operands, *self.out.buffers), grid, 1)
 
     def _multiply(self, channel: Value, trip: Value, panel: Value, panels: Value) -> None:
-        """Adds the products of a block of channels to the sums, element by element."""
+        """Adds the products over a block of channels to the sums, for each element of the tiles."""
         fn, w, t = self.fn, self.w, self.t
         plane = w.depth * t.width * 4
         rows = tuple(i * self.row for i in range(w.rows))
@@ -179,7 +180,7 @@ class _Blocks(WinogradKernel):
             self.widths(number, tiles)
 
     def _results(self, first: Value, tiles: Value, panel: Value, panels: Value) -> None:
-        """At m A of the block's tiles, then the epilogue of each result that is there."""
+        """Transforms the block's sums, At m A, and runs the epilogue of each existing result."""
         fn, w, t = self.fn, self.w, self.t
         most = -(-t.columns // t.lanes)
         before = fn.integer("mul", panel, t.vectors)
@@ -225,7 +226,7 @@ class _Blocks(WinogradKernel):
         self, sums: ResultSums, ends: Sequence[Value], before: Value, v: Value, active: int,
         point: Callable[[Value, Value, Value, int], Sequence[Value]],
     ) -> None:  # fmt: skip
-        """The results of a tile in one vector of columns, added up."""
+        """The epilogue with column sums, for a vector of columns of a tile."""
         fn, column = self.fn, self._first_of(before, v)
         state = [(self.m.type, x) for x in sums.start(fn, column)]
         with fn.loop("0", ends[0], carry=state) as i:

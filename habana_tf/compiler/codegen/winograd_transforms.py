@@ -1,4 +1,4 @@
-"""The transformations of Winograd's F(2x2, 3x3), on vectors of channels (see `contract_winograd`).
+"""The transformations of Winograd's F(2x2, 3x3) on vectors of channels (see `contract_winograd`).
 
 Bt = 1  0 -1  0      G =  1    0    0       At = 1  1  1  0
      0  1  1  0          1/2  1/2  1/2           0  1 -1 -1
@@ -16,11 +16,11 @@ from habana_tf.compiler.codegen.vector_memory import at, widen
 from habana_tf.ir.dtypes import DType
 
 Along = Callable[["Arithmetic", Sequence[Value]], list[Value]]
-"""A matrix of the algorithm times a column."""
+"""Multiplies a matrix of the algorithm by a column vector."""
 
 
 class Arithmetic:
-    """Sums of fp32 vectors."""
+    """fp32 vector arithmetic."""
 
     def __init__(self, fn: Function, lanes: int) -> None:
         self.fn, self.type = fn, f"<{lanes} x float>"
@@ -39,7 +39,7 @@ class Arithmetic:
         return self.fn.op(f"fmul {self.type} {x}, {self._half}")
 
     def both(self, values: Sequence[Value], along: Along) -> list[Value]:
-        """A transformation along both axes of a square of values; all row by row."""
+        """A transformation along both axes of a square of values, in row-major order."""
         side = round(len(values) ** 0.5)
         columns = [along(self, values[j::side]) for j in range(side)]
         return [x for i in range(len(columns[0])) for x in along(self, [column[i] for column in columns])]
@@ -73,7 +73,7 @@ def filter_back(m: Arithmetic, x: Sequence[Value]) -> list[Value]:
 
 
 def place_of(fn: Function, w: Winograd, tile: Value) -> tuple[Value, Value, Value]:
-    """Which image a tile is of, and the first of its results down and across."""
+    """The image of a tile, and the position of its first result down and across."""
     down, across = w.down.tiles, w.across.tiles
     inside = fn.integer("urem", tile, down * across)
     row, column = fn.integer("udiv", inside, across), fn.integer("urem", inside, across)
@@ -81,10 +81,9 @@ def place_of(fn: Function, w: Winograd, tile: Value) -> tuple[Value, Value, Valu
 
 
 class Patches:
-    """Transforms the points of tiles: of the image (4 x 4 of operand a), or of results (2 x 2 of operand b).
+    """Transforms tiles of the image (4 x 4 points of operand a), or of results (2 x 2 of operand b).
 
-    What is outside is read from `zeros`, as many as a block has channels. The elements of a tile are `plane` bytes
-    apart, tiles `row`.
+    Points outside are read from `zeros`, of a block's channels. row: bytes per tile in the transformed copy.
     """
 
     def __init__(self, fn: Function, w: Winograd, side: str, pointer: Value, zeros: Value, row: int) -> None:
@@ -96,7 +95,7 @@ class Patches:
         self.arithmetic = Arithmetic(fn, w.tiling.lanes)
 
     def transform(self, first: Value, tiles: Value, channel: Value, trip: Value, target: Value) -> None:
-        """So many tiles and channels, from the first ones given."""
+        """Transforms `tiles` tiles from `first` on, and `trip` channels from `channel` on."""
         fn, w, unit, lanes = self.fn, self.w, self.operand.dtype.bytes, self.w.tiling.lanes
         with fn.loop("0", tiles) as tile:
             number, *begins = place_of(fn, w, fn.integer("add", first, tile.index))
@@ -124,7 +123,7 @@ class Patches:
                     fn.store(self.arithmetic.type, value, at(fn, here, k * w.tiles * self.row), 4)
 
     def _step(self, axis: Axis) -> int:
-        """From one point to the next along an axis."""
+        """The stride of points along an axis."""
         return axis.out.a if self.side == "a" else axis.out.b
 
     def _inside(self, index: Value, low: int, high: int) -> Value:

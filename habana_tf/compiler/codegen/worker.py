@@ -1,13 +1,12 @@
-"""A process that compiles modules for another one: `python -m habana_tf.compiler.codegen.worker`.
+"""A worker process that compiles modules: `python -m habana_tf.compiler.codegen.worker`.
 
-It imports LLVM and nothing of TensorFlow, is started afresh and never forked. Requests come on stdin, one after the
-other, answers go to stdout:
+It imports LLVM but not TensorFlow, and is spawned, not forked. It reads requests from stdin and writes answers to
+stdout:
 
     {"cpu": ..., "features": ..., "bytes": n}  n bytes of LLVM IR    ->    {"bytes": n, "error": null}  n bytes
 
-each head on a line of its own. An empty line comes first, once it can compile.
-
-It ends when stdin does, or when nothing came for `IDLE` seconds.
+each header on a line of its own, after an initial empty line that says that it is ready. It ends at the end of stdin,
+or after `IDLE` seconds without a request.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ def main() -> None:
     from habana_tf.compiler.codegen.machine import emit_object, prepare
 
     prepare()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the process that asked
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # handled by the requesting process
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what LLVM prints is no answer
+    os.dup2(2, 1)  # LLVM's output must not mix with answers
     answers.write(b"\n")
     answers.flush()
     while select.select([requests], [], [], IDLE)[0]:
