@@ -191,11 +191,11 @@ def _print_plan(entry: Entry, plan: contents.MemoryPlan | None) -> None:
     print(f"  {painted(bar(plan.alive()), 'blue')}")
 
 
-def bar(values: list[int], width: int = _BAR_WIDTH) -> str:
-    """Values as a line of blocks, the largest of each stretch where there are more than `width`."""
+def bar(values: list[int]) -> str:
+    """Values as a line of blocks, the largest of each stretch where there are more than fit."""
     if not values:
         return ""
-    columns = min(width, len(values))
+    columns = min(_BAR_WIDTH, len(values))
     edges = [k * len(values) // columns for k in range(columns + 1)]
     most = [max(values[a:b]) for a, b in pairwise(edges)]
     top = max(most) or 1
