@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from habana_tf.files.escaped import escaped
@@ -172,6 +172,16 @@ def brief(seconds: float) -> str:
         if float(f"{seconds * factor:.3g}") < 1000:
             return f"{seconds * factor:.3g} {unit}"
     return f"{seconds:.3g} s"
+
+
+def amount(value: int | str, form: Callable[[float], str]) -> str:
+    """A number in the form of a function above; the text that stands for one over open sizes as it is."""
+    return form(value) if isinstance(value, int) else value
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """2 MatMul, Relu"""
+    return ", ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
 
 
 def moment(seconds: float) -> str:

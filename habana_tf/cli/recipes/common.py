@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cli.output import CommandError, tensor
+from habana_tf.cli.output import CommandError, counted, tensor
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry, Header
@@ -109,8 +109,7 @@ def op_count(row: Listed) -> int:
 
 def ops_text(row: Listed) -> str:
     """2 MatMul, Relu"""
-    ops = header(row).get("ops") or {}
-    return ", ".join(op if count == 1 else f"{count} {op}" for op, count in ops.items())
+    return counted(header(row).get("ops") or {})
 
 
 def tensors(of: Any, which: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 from dataclasses import asdict
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import (
     CommandError,
     Styled,
+    amount,
     brief,
+    counted,
     duration,
     moment,
     operations,
@@ -146,9 +148,9 @@ def _print_kernels(entry: Entry) -> None:
                 Styled(kernel["engine"], ENGINES[kernel["engine"]]),
                 kernel["does"],
                 "[" + ",".join(map(str, kernel["shape"])) + "]",
-                ", ".join(fn if n == 1 else f"{n} {fn}" for fn, n in kernel["fused"].items()),
-                _number(kernel["flops"], operations),
-                _number(kernel["bytes"], size),
+                counted(kernel["fused"]),
+                amount(kernel["flops"], operations),
+                amount(kernel["bytes"], size),
                 "-" if kernel["at_least_seconds"] is None else brief(kernel["at_least_seconds"]),
                 ", ".join(names[:_NAMES]) + more,
             ]
@@ -173,10 +175,6 @@ def _print_predictions(times: dict[str, Predicted], why: str) -> None:
     print()
     print_table(["chip", ">predicted", ">MME", ">TPC", ">units", "bound by"], rows)
     print(NOTE)
-
-
-def _number(value: int | str, form: Any) -> str:
-    return str(form(value)) if isinstance(value, int) else value
 
 
 def _print_plan(entry: Entry, plan: contents.MemoryPlan | None) -> None:

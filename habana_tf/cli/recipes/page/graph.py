@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from habana_tf.cli.output import brief, operations, size
+from habana_tf.cli.output import amount, brief, counted, operations, size
 from habana_tf.cli.recipes.contents import ClusterOp
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
 
@@ -55,11 +55,11 @@ def _row(
     top = 4 + number * _ROW
     engine = kernel["engine"]
     shape = "[" + ",".join(map(str, kernel["shape"])) + "]"
-    fused = ", ".join(name if n == 1 else f"{n} {name}" for name, n in kernel["fused"].items())
+    fused = counted(kernel["fused"])
     about = (
         f"kernel {number} on {engine}: {kernel['does']} over {shape}"
         + (f", fused: {fused}" if fused else "")
-        + f"; {_amount(kernel['flops'], operations)} floating-point operations, {_amount(kernel['bytes'], size)}"
+        + f"; {amount(kernel['flops'], operations)} floating-point operations, {amount(kernel['bytes'], size)}"
         + ("" if kernel["at_least_seconds"] is None else f"; at least {brief(kernel['at_least_seconds'])} on the card")
     )
     width = _OPS_AT - _BOX_AT - 12
@@ -98,7 +98,7 @@ def _shares(kernel: dict[str, Any], totals: dict[str, int | None], most: dict[st
         if not total or not isinstance(value, int):
             continue
         width = (_WIDTH - _SHARE_AT) * value / most[what]
-        text = f"{_amount(value, operations if what == 'flops' else size)}: {100 * value / total:.1f} % of all {what}"
+        text = f"{amount(value, operations if what == 'flops' else size)}: {100 * value / total:.1f} % of all {what}"
         shapes.append(
             tag("rect", tip(text), x=_SHARE_AT, y=top + 3 + 10 * k, width=max(width, 0.5), height=8, class_=what)
         )
@@ -109,10 +109,6 @@ def _sum(kernels: Sequence[dict[str, Any]], what: str) -> int | None:
     """Of a recipe over open sizes there is none."""
     values = [kernel[what] for kernel in kernels]
     return sum(values) if all(isinstance(value, int) for value in values) else None
-
-
-def _amount(value: int | str, form: Any) -> str:
-    return str(form(value)) if isinstance(value, int) else value
 
 
 def _cut(text: str, width: float) -> str:
