@@ -86,7 +86,7 @@ def _fits(op: str) -> bool:
         return False
     ours = {dtype.tf_enum for dtype in DType}
 
-    def fits(argument: opdefs.Argument) -> bool:
+    def fits(argument: opdefs.OpArgument) -> bool:
         if argument.type:
             return argument.type in ours and not argument.is_ref
         listed = facts.allowed.get(argument.type_attr or argument.type_list_attr)

@@ -19,7 +19,7 @@ MOST_TRIPS = 1 << 20
 
 
 @dataclass
-class Counted:
+class TripCounts:
     """trips: how often the body runs. sequences: of nodes that were asked for and are known, the value in each
     iteration. values: of variables that are known, the same, and what they are behind the loop."""
 
@@ -31,7 +31,7 @@ class Counted:
 def count(
     condition: Node, inner: Mapping[int, Node], left: Mapping[int, Node], pops: Collection[int],
     known: Mapping[int, Any], asked: Sequence[Node],
-) -> Counted | None:  # fmt: skip
+) -> TripCounts | None:  # fmt: skip
     """None where the condition is not known, or is true for too long.
 
     inner: what each variable is in the body. left: what the values among them become. pops: the lists that each
@@ -47,7 +47,7 @@ def count(
             return None
         if not bool(goes_on):
             sequences = {n: np.array(v, n.dtype.numpy).reshape(t, *n.shape) for n, v in found.items()}
-            return Counted(t, sequences, {k: np.stack(v) for k, v in history.items()})
+            return TripCounts(t, sequences, {k: np.stack(v) for k, v in history.items()})
         for node in list(found):
             value = constant(node, fixed)
             if value is None or value.dtype == object:  # or of sizes that are not

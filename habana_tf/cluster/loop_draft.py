@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.primitives import Loop, Node, Op, Program, Rows
 
-Key = tuple[int, int]
+ResultKey = tuple[int, int]
 """(variable, 0), or of a list that is written at positions that are not known (variable, 1) for these."""
 
 
@@ -30,8 +30,8 @@ class Draft:
     carried: dict[int, Carried] = field(default_factory=dict)
     sliced: list[tuple[Node, Node, Rows]] = field(default_factory=list)
     wholes: list[tuple[Node, Node]] = field(default_factory=list)
-    stacked: dict[Key, tuple[Node, Rows]] = field(default_factory=dict)
-    kept: set[Key] = field(default_factory=set)
+    stacked: dict[ResultKey, tuple[Node, Rows]] = field(default_factory=dict)
+    kept: set[ResultKey] = field(default_factory=set)
 
     def nodes(self) -> list[Node]:
         """All nodes of the body, sources first."""
@@ -67,7 +67,7 @@ class Draft:
         self.sliced = [x for x in self.sliced if x[1] in read]
         self.wholes = [x for x in self.wholes if x[1] in read]
 
-    def build(self, b: Builder) -> dict[Key, Node]:
+    def build(self, b: Builder) -> dict[ResultKey, Node]:
         """The loop in the program around it: its outputs."""
         inputs = [c.inner for c in self.carried.values()]
         inputs += [*(inner for _, inner, _ in self.sliced), *(inner for _, inner in self.wholes)]

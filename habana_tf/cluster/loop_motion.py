@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from habana_tf.cluster.loop_draft import Draft, Key
+from habana_tf.cluster.loop_draft import Draft, ResultKey
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.primitives import Contraction, Node, Op, Program, Rows, Scan
 
@@ -28,7 +28,7 @@ _SOURCES = frozenset({Op.INPUT, Op.CONST, Op.IOTA, Op.EXTENT})
 _VIEWS = frozenset({Op.RESHAPE, Op.EXPAND, Op.PERMUTE, Op.SLICE, Op.PAD, Op.CONCAT})
 
 
-def move(draft: Draft, b: Builder) -> dict[Key, Node]:
+def move(draft: Draft, b: Builder) -> dict[ResultKey, Node]:
     """The outputs of the loop, in the program around it."""
     if draft.trips < 2:
         return draft.build(b)
@@ -203,9 +203,9 @@ class _Behind:
 
     def __init__(self, draft: Draft, b: Builder, steps: _AllSteps) -> None:
         self.draft, self.b, self.steps = draft, b, steps
-        self.rows: dict[Key, tuple[Node, Rows]] = {}
-        self.sums: dict[Key, tuple[Node, Node]] = {}
-        self.boundary: dict[Node, Key] = {}
+        self.rows: dict[ResultKey, tuple[Node, Rows]] = {}
+        self.sums: dict[ResultKey, tuple[Node, Node]] = {}
+        self.boundary: dict[Node, ResultKey] = {}
 
     def take_out(self) -> None:
         """Takes them out of the body."""
@@ -274,7 +274,7 @@ class _Behind:
                 self.draft.kept.add(self.boundary[n])
         return True
 
-    def put_back(self, made: dict[Key, Node]) -> dict[Key, Node]:
+    def put_back(self, made: dict[ResultKey, Node]) -> dict[ResultKey, Node]:
         """All outputs. made: those of the loop that is left."""
         for n, key in self.boundary.items():
             self.steps.known[n] = made[key], True

@@ -14,7 +14,7 @@ from habana_tf.ir.extent import Extent, overflow
 from habana_tf.ir.primitives import Node, Program
 
 
-class Walk:
+class ClusterLowering:
     """A cluster being lowered, op by op in order.
 
     shapes: one per cluster input. values: NumPy arrays for the inputs that fix shapes, None for the others. dims: for
@@ -68,8 +68,8 @@ def lower(
     cluster: Cluster, shapes: Sequence[Sequence[Extent]], values: Sequence[Any | None], dims: Sequence[int] = (),
     checked: bool = False,
 ) -> Program:  # fmt: skip
-    """The program of a cluster, for arguments as in `Walk`. Raises what `lower_op` raises."""
-    walk = Walk(cluster, shapes, values, dims, checked)
+    """The program of a cluster, for arguments as in `ClusterLowering`. Raises what `lower_op` raises."""
+    walk = ClusterLowering(cluster, shapes, values, dims, checked)
     for n in cluster.nodes:
         walk.step(n)
     return walk.program()

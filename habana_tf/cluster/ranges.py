@@ -9,7 +9,7 @@ what never changed stays a number, what changed becomes a symbolic extent:
 
 Numbers that changed alike are one symbol, as are a multiple of another, one at a constant distance, and a multiple of
 the product of two. That is a guess
-from few signatures, and it is checked: `Form.dims` takes a later signature only where every number agrees, and a
+from few signatures, and it is checked: `SizeRange.dims` takes a later signature only where every number agrees, and a
 cluster that needs two sizes to be equal is refused when it is lowered over different symbols. Then other guesses are
 tried: that a size is what a stride leaves of another, (s0 + k) // stride (see `guesses`).
 
@@ -42,7 +42,7 @@ STRIDES = (2, 3, 4, 5, 6, 8, 16, 32)
 
 
 @dataclass(frozen=True)
-class Form:
+class SizeRange:
     """A signature with symbols: per slot a number, or an extent. `homes`: per symbol a slot that is just it.
 
     `conditions` are at least 0 for all sizes of the range: what its recipe takes for granted (see `ir.conditions`).
@@ -108,7 +108,7 @@ def kin(met: Signature, earlier: Sequence[Signature], variables: Collection[int]
     return [s for s in earlier if s.slots == met.slots and fixed(s) == mine]
 
 
-def guesses(met: Sequence[Signature]) -> list[Form]:
+def guesses(met: Sequence[Signature]) -> list[SizeRange]:
     """The forms to try one after the other: `generalize`'s, then those in which sizes are strided ones of others."""
     form = generalize(met)
     if form is None or len(form.homes) < 2:
@@ -147,7 +147,7 @@ def _strided(symbol: Extent, sizes: Sequence[int], column: Sequence[int]) -> lis
     return out
 
 
-def generalize(met: Sequence[Signature]) -> Form | None:
+def generalize(met: Sequence[Signature]) -> SizeRange | None:
     """The form of signatures of the same slots; None where what changed cannot be a symbol."""
     columns = list(zip(*(m.numbers for m in met), strict=True))
     sizes: list[tuple[int, ...]] = []
@@ -168,7 +168,7 @@ def generalize(met: Sequence[Signature]) -> Form | None:
             homes.append(columns.index(column_))
         known[column_] = related
     numbers_ = tuple(known.get(column, column[0]) for column in columns)
-    return Form(met[0].slots, numbers_, tuple(homes)) if homes else None
+    return SizeRange(met[0].slots, numbers_, tuple(homes)) if homes else None
 
 
 def _related(column: tuple[int, ...], homes: list[int], columns: Sequence[tuple[Number, ...]]) -> Extent | None:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from habana_tf.graph.bf16_config import BUILT_IN, Config
-from habana_tf.graph.ops import Argument, argument_names, attr, facts, input_types, output_names, output_types
+from habana_tf.graph.ops import OpArgument, argument_names, attr, facts, input_types, output_names, output_types
 from habana_tf.graph.placement import Placement
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir.dtypes import DType
@@ -181,7 +181,7 @@ def _changes(node: Node, row: Row | None) -> _Types | Why:
     return _Types(tuple(attrs), tuple(ins), tuple(outs))
 
 
-def _ruling(argument: Argument) -> str:
+def _ruling(argument: OpArgument) -> str:
     return argument.type_attr or argument.type_list_attr
 
 

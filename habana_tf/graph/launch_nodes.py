@@ -33,7 +33,7 @@ from habana_tf.lowering.table import LOOP, lookup
 from habana_tf.tensorflow_clusters.attributes import readable
 from habana_tf.tensorflow_clusters.cluster import followed, parsed
 from habana_tf.tensorflow_clusters.digest import digest
-from habana_tf.tensorflow_clusters.writer import Writer
+from habana_tf.tensorflow_clusters.writer import ClusterWriter
 from habana_tf.tensorflow_facts.opdefs import variable_type_of
 
 
@@ -266,7 +266,7 @@ class _Maker:
         host_results: set[Ref],
     ) -> tuple[str, bytes]:
         """The cluster's name and its serialized form."""
-        writer = Writer("")
+        writer = ClusterWriter("")
         text: dict[Ref, str] = {}
         values = {ref for ref in arguments if ref[0].op == "ReadVariableOp"}
         for node in body:

@@ -19,7 +19,7 @@ from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View, reached
 from habana_tf.ir.dtypes import from_tf
 from habana_tf.tensorflow_clusters.attributes import readable
-from habana_tf.tensorflow_clusters.loop_form import Slot
+from habana_tf.tensorflow_clusters.loop_form import LoopSlot
 
 INTEGERS = frozenset({INT32, 9, BOOL})
 _RESIZES = frozenset({
@@ -50,7 +50,7 @@ class LoopVariable:
     enter: Node
     next: Ref | None = None
     exit: Node | None = None
-    slot: Slot = field(default_factory=Slot)
+    slot: LoopSlot = field(default_factory=LoopSlot)
 
     @property
     def given(self) -> Ref:

@@ -15,7 +15,7 @@ import numpy as np
 
 from habana_tf.graph.ops import FORWARDING, attr, output_types
 from habana_tf.graph.view import Node, Ref, View, behind
-from habana_tf.tensorflow_clusters.loop_form import Slot
+from habana_tf.tensorflow_clusters.loop_form import LoopSlot
 
 LIST_READS = frozenset({
     "TensorListGetItem", "TensorListSetItem", "TensorListPushBack", "TensorListPopBack", "TensorListLength",
@@ -41,11 +41,11 @@ class Lists:
         self._only_written: set[Node] = set()
         self.positions = [n.inputs[1] for n in body if n.op in ("TensorListGetItem", "TensorListSetItem")]
 
-    def slot(self, k: int, enter: Node, next_: Ref | None, exit_: Node | None) -> Slot | None:
+    def slot(self, k: int, enter: Node, next_: Ref | None, exit_: Node | None) -> LoopSlot | None:
         """What variable `k` is; None if it is no list that can be a tensor. next_, exit_: as in `loops._Variable`."""
         uses = self._all_uses((enter, 0), next_)
         if not uses:
-            return Slot("unused") if next_ is None else None
+            return LoopSlot("unused") if next_ is None else None
         origin = behind(enter.inputs[0], ("Identity",))[0]
         typed = [n for n in (*uses, origin) if "element_dtype" in n.proto.attr]
         if not typed:
@@ -55,7 +55,7 @@ class Lists:
             return None
         self._given[k], self._kinds[k] = origin, kind
         self._element[k] = int(attr(typed[0], "element_dtype").type)
-        return Slot(kind)
+        return LoopSlot(kind)
 
     def _kind(self, uses: list[Node], origin: Node, next_: Ref | None, exit_: Node | None) -> str | None:
         kinds = {n.op for n in uses}

@@ -32,8 +32,8 @@ from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir.dtypes import DType, from_tf
 from habana_tf.lowering.table import LOOP, lookup
-from habana_tf.tensorflow_clusters.loop_form import Form, Slot
-from habana_tf.tensorflow_clusters.writer import Writer
+from habana_tf.tensorflow_clusters.loop_form import LoopForm, LoopSlot
+from habana_tf.tensorflow_clusters.writer import ClusterWriter
 
 
 def convert(
@@ -88,11 +88,11 @@ class _Loop(LoopChecks):
                     raise Left(Reason.LOOP_LIST)
                 variable.slot = slot
             elif variable.type == RESOURCE and variable.next is None:
-                variable.slot = Slot("unused")
+                variable.slot = LoopSlot("unused")
             elif from_tf(variable.type) is None:
                 raise Left(Reason.LOOP_EFFECT)
             else:
-                variable.slot = Slot("same" if variable.next is None else "value")
+                variable.slot = LoopSlot("same" if variable.next is None else "value")
                 if variable.next is not None:
                     self.check_shape(variable)
         self.check_work()
@@ -120,7 +120,7 @@ class _Loop(LoopChecks):
                  if ref is not None and self.variables[k].slot.fixed is fixed]  # fmt: skip
         results = [k for k, v in enumerate(self.variables) if v.next is not None and v.exit is not None
                    and self.consumers[v.exit]]  # fmt: skip
-        form = Form([v.slot for v in self.variables], order, results)
+        form = LoopForm([v.slot for v in self.variables], order, results)
         node = self.view.add(_name(self.condition), LOOP, device)
         node.proto.attr["form"].s = form.text()
         node.proto.attr["body"].s = body
@@ -198,7 +198,7 @@ class _Loop(LoopChecks):
     def _body(self, lists: Lists) -> bytes:
         """The cluster of an iteration: the variables in order (but lists that are only written), then the condition and
         what the variables become."""
-        writer = Writer("loop")
+        writer = ClusterWriter("loop")
         text: dict[Ref, str] = {}
         for variable in self.variables:
             slot = variable.slot

@@ -7,11 +7,21 @@ from typing import Any
 
 from habana_tf.graph.view import Node
 from habana_tf.tensorflow_facts import opdefs
-from habana_tf.tensorflow_facts.opdefs import BOOL, INT32, RESOURCE, STRING, VARIANT, Argument, Kernel, OpFacts, facts
+from habana_tf.tensorflow_facts.opdefs import (
+    BOOL,
+    INT32,
+    RESOURCE,
+    STRING,
+    VARIANT,
+    OpArgument,
+    OpFacts,
+    OpKernel,
+    facts,
+)
 
 __all__ = [
-    "BOOL", "CONTROL_FLOW", "FORWARDING", "INT32", "RESOURCE", "STRING", "STRUCTURAL", "VARIANT", "Argument", "OpFacts",
-    "argument_names", "attr", "calls_functions", "device_type", "facts", "has_kernel", "has_references",
+    "BOOL", "CONTROL_FLOW", "FORWARDING", "INT32", "RESOURCE", "STRING", "STRUCTURAL", "VARIANT", "OpArgument",
+    "OpFacts", "argument_names", "attr", "calls_functions", "device_type", "facts", "has_kernel", "has_references",
     "in_host_memory", "input_types", "kernels", "on_cpu", "output_names", "output_types", "stood_in_for",
 ]  # fmt: skip
 
@@ -84,18 +94,18 @@ def has_references(op: str) -> bool:
     return known is not None and known.has_references()
 
 
-def kernels(op: str, device: str) -> tuple[Kernel, ...]:
+def kernels(op: str, device: str) -> tuple[OpKernel, ...]:
     """The kernels TensorFlow has for an op on a device type (DEFAULT is one), without those that stand in."""
     return _kernels(op, device, standing_in=False)
 
 
 @opdefs.remembered
-def _kernels(op: str, device: str, standing_in: bool) -> tuple[Kernel, ...]:
+def _kernels(op: str, device: str, standing_in: bool) -> tuple[OpKernel, ...]:
     found = opdefs.kernels(op, device)
     return tuple(k for k in found if (k.priority == opdefs.STAND_IN) is standing_in)
 
 
-def _runs(kernel: Kernel, node: Node) -> bool:
+def _runs(kernel: OpKernel, node: Node) -> bool:
     return kernel.takes(opdefs.known(node.op), node.proto)
 
 

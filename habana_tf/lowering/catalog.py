@@ -80,7 +80,7 @@ This page is made by `make docs` from the op table (`habana_tf/lowering`); `haba
 
 
 @dataclass(frozen=True)
-class Entry:
+class OpEntry:
     """One op. types: names of element types per type attribute; notes: sentences."""
 
     op: str
@@ -88,13 +88,13 @@ class Entry:
     notes: tuple[str, ...]
 
 
-def entries() -> list[Entry]:
+def entries() -> list[OpEntry]:
     """Every op of the table, by name."""
     made = []
     for name in sorted(rows(), key=str.lower):
         row = rows()[name]
         types = {attr: tuple(names(allowed)) for attr, allowed in row.types.items()}
-        made.append(Entry(name, types, tuple(_notes(row))))
+        made.append(OpEntry(name, types, tuple(_notes(row))))
     return made
 
 

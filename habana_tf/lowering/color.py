@@ -11,12 +11,12 @@ from __future__ import annotations
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.array import static_slice
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
 
 
-def _channels(c: Lowering, x: Node) -> tuple[Value, Value, Value]:
+def _channels(c: Lowering, x: Node) -> tuple[Term, Term, Term]:
     """The three channels, each [..., 1]."""
     if not x.rank or x.shape[-1] != 3:
         raise c.error("the last axis must be the 3 channels")
@@ -24,11 +24,11 @@ def _channels(c: Lowering, x: Node) -> tuple[Value, Value, Value]:
     return red, green, blue
 
 
-def _joined(c: Lowering, channels: tuple[Value, Value, Value], dtype: DType) -> Node:
+def _joined(c: Lowering, channels: tuple[Term, Term, Term], dtype: DType) -> Node:
     return c.b.concat([v.done(dtype) for v in channels], channels[0].node.rank - 1)
 
 
-def _hue(red: Value, green: Value, blue: Value) -> tuple[Value, Value, Value]:
+def _hue(red: Term, green: Term, blue: Term) -> tuple[Term, Term, Term]:
     """6 * hue in [0, 6), the value (the greatest channel), and the range (the greatest less the least)."""
     value = red.max(green).max(blue)
     spread = value - red.min(green).min(blue)
@@ -40,7 +40,7 @@ def _hue(red: Value, green: Value, blue: Value) -> tuple[Value, Value, Value]:
     return sector.test("lt", 0).where(sector + 6, sector), value, spread
 
 
-def _tints(sector: Value) -> tuple[Value, Value, Value]:
+def _tints(sector: Term) -> tuple[Term, Term, Term]:
     """For 6 * hue in [0, 6], the share in [0, 1] of each channel."""
     red = (sector - 3).map("abs") - 1
     green = 2 - (sector - 2).map("abs")

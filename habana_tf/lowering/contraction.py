@@ -27,7 +27,7 @@ from habana_tf.lowering.array import extents, size_of
 from habana_tf.lowering.channels import channels_last
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
-from habana_tf.lowering.spatial import Axis
+from habana_tf.lowering.spatial import WindowAxis
 
 # -- matrix products ------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class _Labels:
 
     N, G, C, F = range(4)
 
-    def __init__(self, axes: Sequence[Axis]) -> None:
+    def __init__(self, axes: Sequence[WindowAxis]) -> None:
         self.positions = tuple(range(4, 4 + len(axes)))
         self.kernel = tuple(4 + len(axes) + i for i in spatial.kept(axes))
 
@@ -196,7 +196,7 @@ class _Labels:
 class _Convolution:
     """A convolution x[N,S..,C] * w[K..,C/groups,F] -> y[N,O..,F], to be asked for its value or a gradient."""
 
-    def __init__(self, c: Lowering, axes: Sequence[Axis], inner: int, outer: int, groups: int) -> None:
+    def __init__(self, c: Lowering, axes: Sequence[WindowAxis], inner: int, outer: int, groups: int) -> None:
         self.c, self.b, self.rank, self.axes = c, c.b, len(axes), axes
         self.inner, self.outer, self.groups = inner, outer, groups
         self.channels = inner * groups
@@ -295,7 +295,7 @@ class _Convolution:
             begin = [*found, 0, 0]
             sizes = [max(-(-(a.kernel - r) // a.stride), 0) for a, r in zip(self.axes, found, strict=True)]
             part = b.slice(w, begin, [*sizes, *w.shape[-2:]], [*(a.stride for a in self.axes), 1, 1])
-            axes = [Axis(q, k, 1, 1, 0, 0, a.out) for q, k, a in zip(counts, sizes, self.axes, strict=True)]
+            axes = [WindowAxis(q, k, 1, 1, 0, 0, a.out) for q, k, a in zip(counts, sizes, self.axes, strict=True)]
             dx = _Convolution(self.c, axes, self.inner, self.outer, self.groups).input_gradient(part, dy)
             return b.reshape(dx, [batch, *(n for q in counts for n in (q, 1)), self.channels])
 
@@ -304,7 +304,7 @@ class _Convolution:
         return b.slice(dx, [0, *(a.low for a in self.axes), 0], [batch, *(a.size for a in self.axes), self.channels])
 
 
-def _steps(a: Axis) -> Extent:
+def _steps(a: WindowAxis) -> Extent:
     """Strides that take in all elements of an axis; of a size that is a symbol as many as it may be at most."""
     if isinstance(a.size, int) and isinstance(a.low, int):
         return -(-(a.size + a.low) // a.stride)

@@ -16,7 +16,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
 from habana_tf.lowering.array import constant_shape, extents, static_slice
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import INDEX, INTS, op
 
@@ -24,12 +24,12 @@ CROP_TYPES = (DType.F32, *(d for d in INTS if d not in (DType.U32, DType.U64)))
 TRANSFORM_TYPES = (DType.F32, DType.U8, *INDEX)
 
 
-def _whole(x: Value) -> Node:
+def _whole(x: Term) -> Node:
     """The int32 coordinates of a place."""
     return x.b.cast(x.node, DType.I32)
 
 
-def _column(c: Lowering, table: Node, column: int, shape: Shape) -> Value:
+def _column(c: Lowering, table: Node, column: int, shape: Shape) -> Term:
     """Column of a float32 table [N, columns], over `shape` = [N, height, width]."""
     line = c.b.reshape(static_slice(c, table, 1, column, 1), (table.shape[0],))
     if table.shape[0] == 1:
@@ -37,24 +37,24 @@ def _column(c: Lowering, table: Node, column: int, shape: Shape) -> Value:
     return wrap(c.b, c.b.broadcast_in_dim(line, shape, [0]))
 
 
-def _line(c: Lowering, shape: Shape, axis: int) -> Value:
+def _line(c: Lowering, shape: Shape, axis: int) -> Term:
     return wrap(c.b, c.b.iota(shape, axis, DType.F32))
 
 
-def _floor(x: Value) -> Value:
+def _floor(x: Term) -> Term:
     return x.map("floor")
 
 
-def _over_channels(c: Lowering, x: Value, shape: Shape) -> Value:
+def _over_channels(c: Lowering, x: Term, shape: Shape) -> Term:
     """A number per place, over the channels of `shape`."""
-    return Value(c.b, c.b.broadcast_in_dim(x.node, shape, [0, 1, 2]))
+    return Term(c.b, c.b.broadcast_in_dim(x.node, shape, [0, 1, 2]))
 
 
 # -- boxes ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class _Places:
+class _SamplePoints:
     """Per element [boxes, height, width] of the crops: where it looks.
 
     image: int32, which image. y, x: float32. inside: whether that is in the image. rows, columns: as parts of a box
@@ -62,14 +62,14 @@ class _Places:
     """
 
     image: Node
-    y: Value
-    x: Value
-    inside: Value
+    y: Term
+    x: Term
+    inside: Term
     rows: Node
     columns: Node
 
 
-def _places(c: Lowering, image: Shape, crop: Sequence[Extent]) -> _Places:
+def _places(c: Lowering, image: Shape, crop: Sequence[Extent]) -> _SamplePoints:
     """image: [N, H, W, C]. crop: height and width."""
     b, boxes, index = c.b, c.input("boxes"), c.input("box_ind")
     if boxes.rank != 2 or boxes.shape[1] != 4 or index.shape != (boxes.shape[0],):
@@ -92,10 +92,10 @@ def _places(c: Lowering, image: Shape, crop: Sequence[Extent]) -> _Places:
         found.append(place)
         lines.append(line.node)
     which = b.broadcast_in_dim(b.cast(index, DType.I32), shape, [0])
-    return _Places(which, found[0], found[1], inside, lines[0], lines[1])
+    return _SamplePoints(which, found[0], found[1], inside, lines[0], lines[1])
 
 
-def _last(c: Lowering, n: Extent) -> Value:
+def _last(c: Lowering, n: Extent) -> Term:
     """The place of the last of n points."""
     return wrap(c.b, c.b.extent(ext.add(n, -1), DType.F32))
 
@@ -107,13 +107,13 @@ def _crop_method(c: Lowering) -> str:
     return method
 
 
-def _nearest(x: Value) -> Value:
+def _nearest(x: Term) -> Term:
     """The whole number nearest to x >= 0; halves go up."""
     low = _floor(x)
     return (x - low).test("ge", 0.5).where(low + 1, low)
 
 
-def _neighbours(p: _Places) -> list[tuple[Value, Value, Value]]:
+def _neighbours(p: _SamplePoints) -> list[tuple[Term, Term, Term]]:
     """(row, column, weight) of the four neighbours of each place."""
     top, left = _floor(p.y), _floor(p.x)
     dy, dx = p.y - top, p.x - left
@@ -122,7 +122,7 @@ def _neighbours(p: _Places) -> list[tuple[Value, Value, Value]]:
             (bottom, right, dy * dx)]  # fmt: skip
 
 
-def _look(c: Lowering, image: Node, p: _Places, row: Value, column: Value) -> Value:
+def _look(c: Lowering, image: Node, p: _SamplePoints, row: Term, column: Term) -> Term:
     """float32 [boxes, height, width, C]."""
     return wrap(c.b, c.b.cast(c.b.gather(image, [p.image, _whole(row), _whole(column)], [0, 1, 2]), DType.F32))
 
@@ -144,7 +144,7 @@ def crop_and_resize(c: Lowering) -> Node:
     return inside.where(total, c.attr("extrapolation_value", 0.0)).node
 
 
-def _corners(c: Lowering, image: Node, p: _Places) -> tuple[list[Value], Value, Value]:
+def _corners(c: Lowering, image: Node, p: _SamplePoints) -> tuple[list[Term], Term, Term]:
     """The four neighbours' values, and how far each place is from the first of them, all [boxes, height, width, C]."""
     looks = [_look(c, image, p, row, column) for row, column, _ in _neighbours(p)]
     shape = looks[0].node.shape
@@ -193,7 +193,7 @@ def crop_and_resize_gradient_of_boxes(c: Lowering) -> Node:
 # -- projective transforms ------------------------------------------------------------------------------------
 
 
-def _folded(place: Value, size: int, mode: str) -> Value:
+def _folded(place: Term, size: int, mode: str) -> Term:
     """A coordinate taken into the image, as the fill mode says; CONSTANT leaves it outside."""
     if mode == "CONSTANT":
         return place
@@ -215,7 +215,7 @@ def _folded(place: Value, size: int, mode: str) -> Value:
     return place.max(0).min(size - 1)
 
 
-def _away(x: Value) -> Value:
+def _away(x: Term) -> Term:
     """The whole number nearest to x; halves go away from 0."""
     low = _floor(x.map("abs"))
     size = (x.map("abs") - low).test("ge", 0.5).where(low + 1, low)
@@ -249,7 +249,7 @@ def projective_transform(c: Lowering) -> Node:
     fill = b.cast(fill, image.dtype)
     which = b.iota(shape, 0, DType.I32)
 
-    def look(row: Value, column: Value) -> Node:
+    def look(row: Term, column: Term) -> Node:
         """The image's values, `fill` outside."""
         inside = row.test("ge", 0).test("and", row.test("le", height - 1))
         inside = inside.test("and", column.test("ge", 0)).test("and", column.test("le", width - 1))
@@ -262,8 +262,8 @@ def projective_transform(c: Lowering) -> Node:
         top, left = _floor(down), _floor(across)
         bottom, right = top + 1, left + 1
 
-        def mixed(row: Value) -> Value:
-            first, second = (Value(b, b.cast(look(row, column), DType.F32)) for column in (left, right))
+        def mixed(row: Term) -> Term:
+            first, second = (Term(b, b.cast(look(row, column), DType.F32)) for column in (left, right))
             kept = first.node.shape
             return _over_channels(c, right - across, kept) * first + _over_channels(c, across - left, kept) * second
 

@@ -17,17 +17,17 @@ from habana_tf.lowering.channels import channels_last
 from habana_tf.lowering.contraction import input_shape
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
-from habana_tf.lowering.spatial import Axis
+from habana_tf.lowering.spatial import WindowAxis
 
 
-def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> list[Axis]:
+def _depthwise_axes(c: Lowering, x_shape: Sequence[Extent], w_shape: Sequence[Extent]) -> list[WindowAxis]:
     if len(x_shape) != 4 or len(w_shape) != 4 or x_shape[3] != w_shape[2]:
         raise c.error("input [N, H, W, C] and filter [KH, KW, C, M] are needed")
     size_of(c, x_shape[3], "the number of channels")
     return spatial.axes_of(c, x_shape[1:3], [size_of(c, n, "the shape of the filter") for n in w_shape[:2]])
 
 
-def _per_channel(c: Lowering, w: Node, axes: Sequence[Axis]) -> Node:
+def _per_channel(c: Lowering, w: Node, axes: Sequence[WindowAxis]) -> Node:
     """w[KH, KW, C, M] as float32 [1, 1, 1, C, M, K..] without kernel axes of size 1."""
     k = [a.kernel for a in axes if a.kernel > 1]
     w = c.b.permute(c.b.reshape(w, [*k, *w.shape[2:]]), [len(k), len(k) + 1, *range(len(k))])

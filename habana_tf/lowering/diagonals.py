@@ -18,7 +18,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.array import extents, ints
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, op
 
@@ -136,12 +136,12 @@ class _Band:
     def longest(self) -> Extent:
         return self.premises.largest(*(self.length(d) for d in range(self.low, self.high + 1)))
 
-    def begins(self, c: Lowering, d: Value) -> Value:
+    def begins(self, c: Lowering, d: Term) -> Term:
         """Where diagonal d begins in its row of the band: 0, or the padding if it is aligned to the right."""
-        rows, columns, longest = (Value(c.b, c.b.extent(n, DType.I32)) for n in (self.rows, self.columns, self.longest))
+        rows, columns, longest = (Term(c.b, c.b.extent(n, DType.I32)) for n in (self.rows, self.columns, self.longest))
         length = (d.min(0) + rows).min(columns - d.max(0))
         above, below = self.align.split("_")
-        left = Value(c.b, c.b.const(False, DType.BOOL, d.node.shape))
+        left = Term(c.b, c.b.const(False, DType.BOOL, d.node.shape))
         if above == "LEFT":
             left = left.test("or", d.test("ge", 0))
         if below == "LEFT":
@@ -202,8 +202,8 @@ def _to_band(c: Lowering, band: _Band, x: Node) -> Node:
     return b.reshape(b.select(inside.node, taken, padding), band.shape(batch))
 
 
-def _number(c: Lowering, n: Extent) -> Value:
-    return Value(c.b, c.b.extent(n, DType.I32))
+def _number(c: Lowering, n: Extent) -> Term:
+    return Term(c.b, c.b.extent(n, DType.I32))
 
 
 @op("MatrixDiagV2", "MatrixDiagV3", fixed=["k", "num_rows", "num_cols"], T=ALL)

@@ -10,96 +10,93 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Union
 
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 
-Operand = Union["Value", float]
-
 
 @dataclass(frozen=True)
-class Value:
+class Term:
     """A node inside a formula; comparisons are methods and give boolean values."""
 
     b: Builder
     node: Node
 
-    def _other(self, other: Operand) -> Node:
-        return other.node if isinstance(other, Value) else self.b.const(other, self.node.dtype)
+    def _other(self, other: Term | float) -> Node:
+        return other.node if isinstance(other, Term) else self.b.const(other, self.node.dtype)
 
-    def _binary(self, fn: str, other: Operand) -> Value:
-        return Value(self.b, self.b.binary(fn, self.node, self._other(other)))
+    def _binary(self, fn: str, other: Term | float) -> Term:
+        return Term(self.b, self.b.binary(fn, self.node, self._other(other)))
 
-    def _swapped(self, fn: str, other: float) -> Value:
-        return Value(self.b, self.b.binary(fn, self._other(other), self.node))
+    def _swapped(self, fn: str, other: float) -> Term:
+        return Term(self.b, self.b.binary(fn, self._other(other), self.node))
 
-    def __add__(self, other: Operand) -> Value:
+    def __add__(self, other: Term | float) -> Term:
         return self._binary("add", other)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Operand) -> Value:
+    def __sub__(self, other: Term | float) -> Term:
         return self._binary("sub", other)
 
-    def __rsub__(self, other: float) -> Value:
+    def __rsub__(self, other: float) -> Term:
         return self._swapped("sub", other)
 
-    def __mul__(self, other: Operand) -> Value:
+    def __mul__(self, other: Term | float) -> Term:
         return self._binary("mul", other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Operand) -> Value:
+    def __truediv__(self, other: Term | float) -> Term:
         return self._binary("div", other)
 
-    def __rtruediv__(self, other: float) -> Value:
+    def __rtruediv__(self, other: float) -> Term:
         return self._swapped("div", other)
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> Term:
         return self.map("neg")
 
-    def map(self, fn: str) -> Value:
+    def map(self, fn: str) -> Term:
         """A scalar function of one operand."""
-        return Value(self.b, self.b.map(fn, self.node))
+        return Term(self.b, self.b.map(fn, self.node))
 
-    def max(self, other: Operand) -> Value:
+    def max(self, other: Term | float) -> Term:
         return self._binary("max", other)
 
-    def min(self, other: Operand) -> Value:
+    def min(self, other: Term | float) -> Term:
         return self._binary("min", other)
 
-    def pow(self, other: Operand) -> Value:
+    def pow(self, other: Term | float) -> Term:
         return self._binary("pow", other)
 
-    def test(self, fn: str, other: Operand) -> Value:
+    def test(self, fn: str, other: Term | float) -> Term:
         """A comparison: eq, ne, lt, le, gt, ge."""
         return self._binary(fn, other)
 
-    def where(self, then: Value, otherwise: Operand) -> Value:
+    def where(self, then: Term, otherwise: Term | float) -> Term:
         """`then` where this boolean value holds, else `otherwise`."""
-        return Value(self.b, self.b.select(self.node, then.node, then._other(otherwise)))
+        return Term(self.b, self.b.select(self.node, then.node, then._other(otherwise)))
 
-    def over(self, kind: str, axes: Sequence[int]) -> Value:
+    def over(self, kind: str, axes: Sequence[int]) -> Term:
         """A reduction that keeps the axes with size 1."""
         axes = sorted({a % self.node.rank for a in axes})
         kept = [1 if i in axes else n for i, n in enumerate(self.node.shape)]
-        return Value(self.b, self.b.reshape(self.b.reduce(kind, self.node, axes), kept))
+        return Term(self.b, self.b.reshape(self.b.reduce(kind, self.node, axes), kept))
 
-    def sum(self, axes: Sequence[int]) -> Value:
+    def sum(self, axes: Sequence[int]) -> Term:
         return self.over("sum", axes)
 
-    def flat(self, axes: Sequence[int]) -> Value:
+    def flat(self, axes: Sequence[int]) -> Term:
         """Without the axes given, each of size 1."""
         gone = {a % self.node.rank for a in axes}
-        return Value(self.b, self.b.reshape(self.node, [n for i, n in enumerate(self.node.shape) if i not in gone]))
+        return Term(self.b, self.b.reshape(self.node, [n for i, n in enumerate(self.node.shape) if i not in gone]))
 
     def done(self, dtype: DType) -> Node:
         """The node, rounded once to `dtype`."""
         return self.b.cast(self.node, dtype)
 
 
-def wrap(b: Builder, node: Node) -> Value:
+def wrap(b: Builder, node: Node) -> Term:
     """A node as a formula's operand, in its accumulator type."""
-    return Value(b, b.cast(node, node.dtype.accumulator))
+    return Term(b, b.cast(node, node.dtype.accumulator))

@@ -15,10 +15,12 @@ from habana_tf.ir.libraries import LibraryKernel
 from habana_tf.ir.primitives import Custom, Node
 from habana_tf.lowering.lowering import Lowering
 
-Shapes = Callable[[Lowering], Sequence[Sequence[int]]]
+ShapeFunction = Callable[[Lowering], Sequence[Sequence[int]]]
 
 
-def calling(kernel: LibraryKernel, library: str, types: Callable[[Lowering], Sequence[DType]], shapes: Shapes) -> Any:
+def calling(
+    kernel: LibraryKernel, library: str, types: Callable[[Lowering], Sequence[DType]], shapes: ShapeFunction
+) -> Any:
     """The lowering that calls a kernel. library: its digest. types: element types of the op's outputs; shapes: theirs,
     as they are declared, of a kernel without a function that tells them."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.nn import shifted_exponentials
 from habana_tf.lowering.row import FLOATS, INDEX, op
@@ -37,9 +37,9 @@ def sparse_cross_entropy(c: Lowering) -> list[Node]:
     c.in_range("labels", labels, features.shape[1])
     shifted, exponentials, total = shifted_exponentials(c, features)
     row = b.reshape(labels, [labels.shape[0], 1])
-    valid = Value(b, b.binary("and", *_bounds(c, row, features.shape[1])))
+    valid = Term(b, b.binary("and", *_bounds(c, row, features.shape[1])))
     # of labels that are no class nothing is used, so those that two words tell apart may look alike in one
-    is_label = Value(b, b.binary("eq", b.iota(features.shape, 1, DType.I32), b.cast(row, DType.I32)))
+    is_label = Term(b, b.binary("eq", b.iota(features.shape, 1, DType.I32), b.cast(row, DType.I32)))
     losses = total.map("log") - is_label.where(shifted, 0.0).sum([1])  # summed in the pass that sums the exponentials
     gradient = exponentials / total
     gradient = is_label.where(gradient - 1.0, gradient)

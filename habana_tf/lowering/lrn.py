@@ -8,12 +8,12 @@ dx[j]   = dy[j] * norm[j] ** -beta - 2 alpha beta x[j] * the sum over |i - j| <=
 from __future__ import annotations
 
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
 
 
-def _around(c: Lowering, x: Value) -> Value:
+def _around(c: Lowering, x: Term) -> Term:
     """The sum over the channels at most depth_radius away."""
     node, radius, last = x.node, c.attr("depth_radius", 5), x.node.rank - 1
     if node.rank != 4 or radius < 0:
@@ -22,10 +22,10 @@ def _around(c: Lowering, x: Value) -> Value:
         return x
     edge = [0] * last + [radius]
     view = c.b.window(c.b.pad(node, edge, edge), [last], [2 * radius + 1], [1], [1])
-    return Value(c.b, c.b.reduce("sum", view, [view.rank - 1]))
+    return Term(c.b, c.b.reduce("sum", view, [view.rank - 1]))
 
 
-def _norm(c: Lowering, x: Value) -> Value:
+def _norm(c: Lowering, x: Term) -> Term:
     return _around(c, x * x) * c.attr("alpha", 1.0) + c.attr("bias", 1.0)
 
 

@@ -12,16 +12,16 @@ from operator import add
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, FLOATS, INTS, NUMERIC, op
 
 SIGNED = (*FLOATS, DType.I8, DType.I16, DType.I32, DType.I64)
 
-Formula = Callable[..., Value]
+ScalarFormula = Callable[..., Term]
 
 
-def wide(c: Lowering, formula: Formula, *operands: Node) -> Node:
+def wide(c: Lowering, formula: ScalarFormula, *operands: Node) -> Node:
     """A formula over operands of one type, in the accumulator type, rounded once."""
     return formula(*(wrap(c.b, x) for x in operands)).done(operands[0].dtype)
 
@@ -136,12 +136,12 @@ op("RightShift", T=INTS, generic="elementwise")(_shift("shr"))
 # -- formulas -------------------------------------------------------------------------------------------------
 
 
-def _formula(fn: Formula, *names: str, types: tuple[DType, ...] = FLOATS) -> None:
+def _formula(fn: ScalarFormula, *names: str, types: tuple[DType, ...] = FLOATS) -> None:
     """Rows for ops that are a formula of their inputs, with broadcasting."""
     op(*names, T=types, generic="elementwise")(lambda c: wide(c, fn, *c.inputs))
 
 
-def softplus(x: Value) -> Value:
+def softplus(x: Term) -> Term:
     """log(1 + e^x), written so that neither side overflows."""
     return x.max(0) + (-x.map("abs")).map("exp").map("log1p")
 
@@ -151,11 +151,11 @@ SELU_SCALE_ALPHA = 1.7580993408473768599402175208123
 """Klambauer et al., Self-Normalizing Neural Networks (2017), as in TensorFlow's relu_op_functor.h."""
 
 
-def selu(x: Value) -> Value:
+def selu(x: Term) -> Term:
     return x.test("lt", 0).where(x.map("expm1") * SELU_SCALE_ALPHA, x * SELU_SCALE)
 
 
-def guarded(guard: Value, value: Value) -> Value:
+def guarded(guard: Term, value: Term) -> Term:
     """0 where the guard is 0, else the value."""
     return guard.test("ne", 0).where(value, 0)
 
@@ -215,7 +215,7 @@ def add_n(c: Lowering) -> Node:
 # -- gradients of unary ops -----------------------------------------------------------------------------------
 
 
-def _gradient(fn: Formula, *names: str, types: tuple[DType, ...] = FLOATS, flat: bool = False) -> None:
+def _gradient(fn: ScalarFormula, *names: str, types: tuple[DType, ...] = FLOATS, flat: bool = False) -> None:
     """Rows for gradient ops: a formula of two inputs of one shape, in the op's own order.
 
     flat: the second input may have another shape, as long as it has as many elements.
@@ -232,16 +232,16 @@ def _gradient(fn: Formula, *names: str, types: tuple[DType, ...] = FLOATS, flat:
     op(*names, T=types, generic="same")(lower)
 
 
-def _unless_zero(dy: Value, gradient: Value) -> Value:
+def _unless_zero(dy: Term, gradient: Term) -> Term:
     """0 where dy is, also at a pole of the function."""
     return dy.test("ne", 0).where(gradient, 0)
 
 
-def selu_grad(dy: Value, y: Value) -> Value:
+def selu_grad(dy: Term, y: Term) -> Term:
     return y.test("lt", 0).where(dy * (y + SELU_SCALE_ALPHA), dy * SELU_SCALE)
 
 
-def softsign_grad(dy: Value, x: Value) -> Value:
+def softsign_grad(dy: Term, x: Term) -> Term:
     bottom = x.map("abs") + 1
     return dy / (bottom * bottom)
 

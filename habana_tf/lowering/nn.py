@@ -6,7 +6,7 @@ bfloat16 is computed in float32 and rounded once.
 from __future__ import annotations
 
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
 
@@ -35,7 +35,7 @@ def bias_add_gradient(c: Lowering) -> Node:
     return c.b.reduce("sum", dy, [i for i in range(dy.rank) if i != channel])
 
 
-def shifted_exponentials(c: Lowering, x: Node) -> tuple[Value, Value, Value]:
+def shifted_exponentials(c: Lowering, x: Node) -> tuple[Term, Term, Term]:
     """x less its maximum, its exponential, and the sum of that over the last axis (kept with size 1)."""
     logits = wrap(c.b, x)
     shifted = logits - logits.over("max", [-1])

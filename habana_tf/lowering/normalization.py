@@ -19,18 +19,18 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.channels import channels_last
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
 
 
-def _channels(c: Lowering, x: Node) -> tuple[list[int], Value | float]:
+def _channels(c: Lowering, x: Node) -> tuple[list[int], Term | float]:
     """The axes that statistics run over, and how many elements that is."""
     if x.rank not in (4, 5):
         raise c.error("an input of rank 4 or 5 is needed")
     axes = list(range(x.rank - 1))
     count = ext.product(x.shape[:-1])
-    return axes, float(count) if isinstance(count, int) else Value(c.b, c.b.extent(count, DType.F32))
+    return axes, float(count) if isinstance(count, int) else Term(c.b, c.b.extent(count, DType.F32))
 
 
 def _check_channels(c: Lowering, x: Node, names: Sequence[str]) -> None:
@@ -40,8 +40,8 @@ def _check_channels(c: Lowering, x: Node, names: Sequence[str]) -> None:
             raise c.error(f"{name} must have one value for each of the {x.shape[-1]} channels")
 
 
-def _at_least_one(count: Value | float) -> Value | float:
-    return count.max(1.0) if isinstance(count, Value) else max(count, 1.0)
+def _at_least_one(count: Term | float) -> Term | float:
+    return count.max(1.0) if isinstance(count, Term) else max(count, 1.0)
 
 
 @op("FusedBatchNorm", generic="channels", T=(DType.F32,))
@@ -68,7 +68,7 @@ def fused_batch_norm(c: Lowering) -> list[Node]:
             batch_variance = old_variance * (1.0 - factor) + batch_variance * factor
         kept = [batch_mean, batch_variance, mean, variance]
     if count == 0:
-        nan, zero = (Value(b, b.const(v, DType.F32, x.shape[-1:])) for v in (float("nan"), 0.0))
+        nan, zero = (Term(b, b.const(v, DType.F32, x.shape[-1:])) for v in (float("nan"), 0.0))
         kept = [nan, nan, zero, zero]
     y = (wide - mean) * ((variance + c.attr("epsilon")).map("rsqrt") * scale) + offset
     empty = [b.const(0, DType.F32, (0,))] if c.op == "FusedBatchNormV3" else []

@@ -14,20 +14,20 @@ from collections.abc import Callable, Sequence
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node, Shape
-from habana_tf.lowering.formula import Value
+from habana_tf.lowering.formula import Term
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, INDEX, op
 
 
-class Step:
+class UpdateStep:
     """What a rule reads: operands by OpDef name, in float32, as formulas (`s.grad * s.lr`); boolean attributes."""
 
     def __init__(self, c: Lowering, rows: Callable[[Node], Node], slots: Sequence[str], sparse: bool) -> None:
         self._c, self._rows, self._slots, self.sparse = c, rows, slots, sparse
 
-    def __getattr__(self, name: str) -> Value:
+    def __getattr__(self, name: str) -> Term:
         node = self._c.input(name)
-        return Value(self._c.b, self._c.b.cast(self._rows(node) if name in self._slots else node, DType.F32))
+        return Term(self._c.b, self._c.b.cast(self._rows(node) if name in self._slots else node, DType.F32))
 
     def flag(self, name: str) -> bool:
         return bool(self._c.attr(name, False))
@@ -35,7 +35,7 @@ class Step:
 
 GRADIENTS = ("grad", "delta")
 
-Rule = Callable[[Step], Sequence[Value]]
+UpdateRule = Callable[[UpdateStep], Sequence[Term]]
 
 
 def _fits(have: Shape, wanted: Shape) -> bool:
@@ -68,23 +68,23 @@ def _check_sparse(c: Lowering, slots: Sequence[str]) -> None:
             raise c.error(f"{name} must be a scalar")
 
 
-def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Callable[[Rule], Rule]:
+def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Callable[[UpdateRule], UpdateRule]:
     """Rows for a rule over the variables `slots`; a slot that the rule gives no new value for stays as it is."""
 
-    def lower_dense(step: Rule) -> Callable[[Lowering], Sequence[Node]]:
+    def lower_dense(step: UpdateRule) -> Callable[[Lowering], Sequence[Node]]:
         def lower(c: Lowering) -> Sequence[Node]:
             _check_dense(c, slots)
-            values = step(Step(c, lambda n: n, slots, sparse=False))
+            values = step(UpdateStep(c, lambda n: n, slots, sparse=False))
             return [v.done(c.input(slot).dtype) for v, slot in zip(values, slots, strict=True)]
 
         return lower
 
-    def lower_sparse(step: Rule) -> Callable[[Lowering], Sequence[Node]]:
+    def lower_sparse(step: UpdateRule) -> Callable[[Lowering], Sequence[Node]]:
         def lower(c: Lowering) -> Sequence[Node]:
             _check_sparse(c, slots)
             indices = c.input("indices")
             c.in_range("indices", indices, c.input(slots[0]).shape[0])
-            values = step(Step(c, lambda n: c.b.gather(n, [indices], [0]), slots, sparse=True))
+            values = step(UpdateStep(c, lambda n: c.b.gather(n, [indices], [0]), slots, sparse=True))
             return [
                 c.b.scatter(c.input(slot), v.done(c.input(slot).dtype), [indices], [0], "set")
                 for v, slot in zip(values, slots, strict=True)
@@ -92,7 +92,7 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
 
         return lower
 
-    def add(step: Rule) -> Rule:
+    def add(step: UpdateRule) -> UpdateRule:
         if dense:
             op(f"ResourceApply{name}", T=FLOATS, updates=slots)(lower_dense(step))
         if sparse:
@@ -102,29 +102,29 @@ def rule(name: str, *slots: str, sparse: bool = False, dense: bool = True) -> Ca
     return add
 
 
-def _shrunk(s: Step, candidate: Value, rate: Value) -> Value:
+def _shrunk(s: UpdateStep, candidate: Term, rate: Term) -> Term:
     """The proximal operator of l1 and l2: towards zero by rate * l1, then divided by 1 + rate * l2."""
     kept = (candidate.map("abs") - rate * s.l1).max(0.0)
     return candidate.map("sign") * kept / (rate * s.l2 + 1.0)
 
 
 @rule("GradientDescent", "var")
-def gradient_descent(s: Step) -> Sequence[Value]:
+def gradient_descent(s: UpdateStep) -> Sequence[Term]:
     return [s.var - s.delta * s.alpha]
 
 
 @rule("ProximalGradientDescent", "var")
-def proximal_gradient_descent(s: Step) -> Sequence[Value]:
+def proximal_gradient_descent(s: UpdateStep) -> Sequence[Term]:
     return [_shrunk(s, s.var - s.delta * s.alpha, s.alpha)]
 
 
 @rule("ProximalGradientDescent", "var", sparse=True, dense=False)
-def sparse_proximal_gradient_descent(s: Step) -> Sequence[Value]:
+def sparse_proximal_gradient_descent(s: UpdateStep) -> Sequence[Term]:
     return [_shrunk(s, s.var - s.grad * s.alpha, s.alpha)]
 
 
 @rule("Momentum", "var", "accum", sparse=True)
-def momentum(s: Step) -> Sequence[Value]:
+def momentum(s: UpdateStep) -> Sequence[Term]:
     accum = s.accum * s.momentum + s.grad
     if s.flag("use_nesterov"):
         return [s.var - (s.grad * s.lr + accum * s.momentum * s.lr), accum]
@@ -132,74 +132,74 @@ def momentum(s: Step) -> Sequence[Value]:
 
 
 @rule("KerasMomentum", "var", "accum", sparse=True)
-def keras_momentum(s: Step) -> Sequence[Value]:
+def keras_momentum(s: UpdateStep) -> Sequence[Term]:
     accum = s.accum * s.momentum - s.grad * s.lr
     if s.flag("use_nesterov"):
         return [s.var + (accum * s.momentum - s.grad * s.lr), accum]
     return [s.var + accum, accum]
 
 
-def _moments(s: Step) -> tuple[Value, Value]:
+def _moments(s: UpdateStep) -> tuple[Term, Term]:
     grad = s.grad
     return s.m + (grad - s.m) * (1.0 - s.beta1), s.v + (grad * grad - s.v) * (1.0 - s.beta2)
 
 
-def _greater(old: Value, new: Value) -> Value:
+def _greater(old: Term, new: Term) -> Term:
     """The greater of two, and the old one where either is NaN."""
     return new.test("gt", old).where(new, old)
 
 
-def _adam_rate(s: Step) -> Value:
+def _adam_rate(s: UpdateStep) -> Term:
     return s.lr * (1.0 - s.beta2_power).map("sqrt") / (1.0 - s.beta1_power)
 
 
 @rule("Adam", "var", "m", "v")
-def adam(s: Step) -> Sequence[Value]:
+def adam(s: UpdateStep) -> Sequence[Term]:
     m, v = _moments(s)
     step = s.grad * (1.0 - s.beta1) + s.beta1 * m if s.flag("use_nesterov") else m
     return [s.var - step * _adam_rate(s) / (v.map("sqrt") + s.epsilon), m, v]
 
 
 @rule("AdamWithAmsgrad", "var", "m", "v", "vhat")
-def adam_with_amsgrad(s: Step) -> Sequence[Value]:
+def adam_with_amsgrad(s: UpdateStep) -> Sequence[Term]:
     m, v = _moments(s)
     vhat = _greater(s.vhat, v)
     return [s.var - m * _adam_rate(s) / (vhat.map("sqrt") + s.epsilon), m, v, vhat]
 
 
 @rule("AdaMax", "var", "m", "v")
-def adamax(s: Step) -> Sequence[Value]:
+def adamax(s: UpdateStep) -> Sequence[Term]:
     m = s.m + (s.grad - s.m) * (1.0 - s.beta1)
     v = _greater(s.v * s.beta2, s.grad.map("abs"))
     return [s.var - s.lr / (1.0 - s.beta1_power) * (m / (v + s.epsilon)), m, v]
 
 
-def _squares(s: Step) -> Value:
+def _squares(s: UpdateStep) -> Term:
     """Adagrad's accumulator after this step."""
     return s.accum + s.grad * s.grad if s.flag("update_slots") else s.accum
 
 
 @rule("Adagrad", "var", "accum", sparse=True)
-def adagrad(s: Step) -> Sequence[Value]:
+def adagrad(s: UpdateStep) -> Sequence[Term]:
     accum = _squares(s)
     return [s.var - s.grad * s.lr * accum.map("rsqrt"), accum]
 
 
 @rule("AdagradV2", "var", "accum", sparse=True)
-def adagrad_v2(s: Step) -> Sequence[Value]:
+def adagrad_v2(s: UpdateStep) -> Sequence[Term]:
     accum = _squares(s)
     return [s.var - s.grad * s.lr / (accum.map("sqrt") + s.epsilon), accum]
 
 
 @rule("ProximalAdagrad", "var", "accum", sparse=True)
-def proximal_adagrad(s: Step) -> Sequence[Value]:
+def proximal_adagrad(s: UpdateStep) -> Sequence[Term]:
     accum = s.accum + s.grad * s.grad
     rate = s.lr * accum.map("rsqrt")
     return [_shrunk(s, s.var - s.grad * rate, rate), accum]
 
 
 @rule("AdagradDA", "var", "gradient_accumulator", "gradient_squared_accumulator", sparse=True)
-def adagrad_dual_averaging(s: Step) -> Sequence[Value]:
+def adagrad_dual_averaging(s: UpdateStep) -> Sequence[Term]:
     total = s.gradient_accumulator + s.grad
     squares = s.gradient_squared_accumulator + s.grad * s.grad
     kept = total.map("sign") * (total.map("abs") - s.l1 * s.global_step).max(0.0)
@@ -207,33 +207,33 @@ def adagrad_dual_averaging(s: Step) -> Sequence[Value]:
 
 
 @rule("Adadelta", "var", "accum", "accum_update", sparse=True)
-def adadelta(s: Step) -> Sequence[Value]:
+def adadelta(s: UpdateStep) -> Sequence[Term]:
     accum = s.accum * s.rho + s.grad * s.grad * (1.0 - s.rho)
     update = (s.accum_update + s.epsilon).map("sqrt") * (accum + s.epsilon).map("rsqrt") * s.grad
     return [s.var - update * s.lr, accum, s.accum_update * s.rho + update * update * (1.0 - s.rho)]
 
 
-def _average(s: Step, old: Value, new: Value) -> Value:
+def _average(s: UpdateStep, old: Term, new: Term) -> Term:
     """A moving average as TensorFlow's kernels write it: for single rows in another way, with other infinities."""
     return old * s.rho + new * (1.0 - s.rho) if s.sparse else old + (new - old) * (1.0 - s.rho)
 
 
 @rule("RMSProp", "var", "ms", "mom", sparse=True)
-def rmsprop(s: Step) -> Sequence[Value]:
+def rmsprop(s: UpdateStep) -> Sequence[Term]:
     ms = _average(s, s.ms, s.grad * s.grad)
     mom = s.mom * s.momentum + s.grad * s.lr / (ms + s.epsilon).map("sqrt")
     return [s.var - mom, ms, mom]
 
 
 @rule("CenteredRMSProp", "var", "mg", "ms", "mom", sparse=True)
-def centered_rmsprop(s: Step) -> Sequence[Value]:
+def centered_rmsprop(s: UpdateStep) -> Sequence[Term]:
     ms = _average(s, s.ms, s.grad * s.grad)
     mg = _average(s, s.mg, s.grad)
     mom = s.mom * s.momentum + s.grad * s.lr / (ms - mg * mg + s.epsilon).map("sqrt")
     return [s.var - mom, mg, ms, mom]
 
 
-def _ftrl(s: Step, grad: Value) -> Sequence[Value]:
+def _ftrl(s: UpdateStep, grad: Term) -> Sequence[Term]:
     """`grad` is the gradient with L2 shrinkage; the accumulator takes the plain one.
 
     With multiply_linear_by_lr the `linear` slot holds lr times what it holds otherwise.
@@ -255,24 +255,24 @@ def _ftrl(s: Step, grad: Value) -> Sequence[Value]:
 
 
 @rule("Ftrl", "var", "accum", "linear", sparse=True)
-def ftrl(s: Step) -> Sequence[Value]:
+def ftrl(s: UpdateStep) -> Sequence[Term]:
     return _ftrl(s, s.grad)
 
 
 @rule("FtrlV2", "var", "accum", "linear", sparse=True)
-def ftrl_v2(s: Step) -> Sequence[Value]:
+def ftrl_v2(s: UpdateStep) -> Sequence[Term]:
     return _ftrl(s, s.grad + s.l2_shrinkage * s.var * 2.0)
 
 
 @rule("AddSign", "var", "m")
-def add_sign(s: Step) -> Sequence[Value]:
+def add_sign(s: UpdateStep) -> Sequence[Term]:
     m = s.m * s.beta + s.grad * (1.0 - s.beta)
     agreement = s.grad.map("sign") * m.map("sign")
     return [s.var - s.lr * (s.alpha + s.sign_decay * agreement) * s.grad, m]
 
 
 @rule("PowerSign", "var", "m")
-def power_sign(s: Step) -> Sequence[Value]:
+def power_sign(s: UpdateStep) -> Sequence[Term]:
     m = s.m * s.beta + s.grad * (1.0 - s.beta)
     agreement = s.grad.map("sign") * m.map("sign")
     return [s.var - s.lr * (s.logbase * s.sign_decay * agreement).map("exp") * s.grad, m]

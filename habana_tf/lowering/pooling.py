@@ -29,11 +29,11 @@ from habana_tf.ir.primitives import Node, Shape
 from habana_tf.lowering import spatial
 from habana_tf.lowering.array import constant_shape, extents, ints
 from habana_tf.lowering.channels import channels_last
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.reduction import LARGEST
 from habana_tf.lowering.row import FLOATS, INDEX, op
-from habana_tf.lowering.spatial import Axis
+from habana_tf.lowering.spatial import WindowAxis
 
 LOWEST = float("-inf")
 FEW = 9
@@ -43,7 +43,7 @@ I8_PLACES = 128
 """Elements of a window whose offsets an int8 can be."""
 
 
-def _axes(c: Lowering, shape: Sequence[Extent]) -> list[Axis]:
+def _axes(c: Lowering, shape: Sequence[Extent]) -> list[WindowAxis]:
     ksize = c.attr("ksize")
     if ksize[0] != 1 or ksize[-1] != 1:
         raise c.error("TensorFlow pools over the channels in MaxPool alone, and never over the batch")
@@ -66,7 +66,7 @@ def _over_channels(c: Lowering, x: Node) -> Node:
     return c.b.reduce("max", c.b.reshape(x, [*x.shape[:-1], n // group, group]), [x.rank])
 
 
-def _output(x: Node, axes: Sequence[Axis]) -> Shape:
+def _output(x: Node, axes: Sequence[WindowAxis]) -> Shape:
     """The shape of the pooled x."""
     return (x.shape[0], *(a.out for a in axes), x.shape[-1])
 
@@ -83,7 +83,7 @@ def max_pool(c: Lowering) -> Node:
     return _largest(c, x, axes)
 
 
-def _largest(c: Lowering, x: Node, axes: Sequence[Axis]) -> Node:
+def _largest(c: Lowering, x: Node, axes: Sequence[WindowAxis]) -> Node:
     """The maximum of each window."""
     few = math.prod(a.kernel for a in axes) <= FEW
     view = _elements(c, x, axes) if few else spatial.windows(c.b, x, axes, LOWEST)
@@ -96,7 +96,7 @@ def _numbers(c: Lowering, x: Node) -> Node:
     return c.b.select(c.b.map("gt", x, least), x, least)
 
 
-def _elements(c: Lowering, x: Node, axes: Sequence[Axis]) -> Node:
+def _elements(c: Lowering, x: Node, axes: Sequence[WindowAxis]) -> Node:
     """[N, O.., C, elements of a window]"""
     view = spatial.windows(c.b, x, axes, LOWEST)
     return c.b.reshape(view, [*view.shape[: x.rank], math.prod(a.kernel for a in axes)])
@@ -133,7 +133,7 @@ def max_pool_3d_gradient(c: Lowering) -> Node | Sequence[Node]:
     return max_pool_gradient(c)
 
 
-def _winners(c: Lowering, elements: Node, axes: Sequence[Axis]) -> tuple[Node, int]:
+def _winners(c: Lowering, elements: Node, axes: Sequence[WindowAxis]) -> tuple[Node, int]:
     """int32 [N, O.., C]: the offset in its window of each first maximum; and how many offsets there are.
 
     Where all elements of a window are -inf, padding before them is no less: the first element of x comes later.
@@ -146,18 +146,18 @@ def _winners(c: Lowering, elements: Node, axes: Sequence[Axis]) -> tuple[Node, i
     return first, offsets
 
 
-def _along(c: Lowering, axes: Sequence[Axis], i: int) -> tuple[Value, Callable[[Extent], Value]]:
+def _along(c: Lowering, axes: Sequence[WindowAxis], i: int) -> tuple[Term, Callable[[Extent], Term]]:
     """int32 [1, .., O, .., 1] of axis i: the place in the input, padding counted, where each window begins; and what
     makes a size of its kind."""
     b, shape = c.b, [a.out if k == i + 1 else 1 for k, a in enumerate((axes[0], *axes, axes[0]))]
-    begin = Value(b, b.iota(shape, i + 1, DType.I32)) * axes[i].stride
-    return begin, lambda n: Value(b, b.extent(n, DType.I32))
+    begin = Term(b, b.iota(shape, i + 1, DType.I32)) * axes[i].stride
+    return begin, lambda n: Term(b, b.extent(n, DType.I32))
 
 
-def _first_elements(c: Lowering, axes: Sequence[Axis]) -> Node:
+def _first_elements(c: Lowering, axes: Sequence[WindowAxis]) -> Node:
     """int32 [1, O.., 1]: the offset in each window of the first element that is not padding."""
     b = c.b
-    offsets = Value(b, b.const(0, DType.I32, [1] * (len(axes) + 2)))
+    offsets = Term(b, b.const(0, DType.I32, [1] * (len(axes) + 2)))
     for i, a in enumerate(axes):
         begin, number = _along(c, axes, i)
         missing = (number(a.low) - begin).max(0)  # of which a step takes `dilation`
@@ -184,7 +184,7 @@ def max_pool_second_gradient(c: Lowering) -> Node:
     return b.reduce("sum", b.select(mine, flat, b.const(0, dy.dtype)), [x.rank])
 
 
-def _offsets(c: Lowering, axes: Sequence[Axis], shape: Sequence[Extent], places: Sequence[int]) -> Node:
+def _offsets(c: Lowering, axes: Sequence[WindowAxis], shape: Sequence[Extent], places: Sequence[int]) -> Node:
     """int32 of `shape`: the row-major offset in the window, whose axes stand at `places`."""
     total = c.b.const(0, DType.I32, shape)
     for a, place in zip(axes, places, strict=True):
@@ -193,16 +193,16 @@ def _offsets(c: Lowering, axes: Sequence[Axis], shape: Sequence[Extent], places:
     return total
 
 
-def _counts(c: Lowering, axes: Sequence[Axis]) -> Node:
+def _counts(c: Lowering, axes: Sequence[WindowAxis]) -> Node:
     """float32 [1, O.., 1]: how many input elements each window holds."""
-    counts = Value(c.b, c.b.const(1, DType.F32, [1] * (len(axes) + 2)))
+    counts = Term(c.b, c.b.const(1, DType.F32, [1] * (len(axes) + 2)))
     for i, a in enumerate(axes):
         if a.low == a.high == 0:
             counts = counts * float(a.kernel)
             continue
         begin, number = _along(c, axes, i)
         begin = begin - number(a.low)
-        counts = counts * Value(c.b, c.b.cast(((begin + a.kernel).min(number(a.size)) - begin.max(0)).node, DType.F32))
+        counts = counts * Term(c.b, c.b.cast(((begin + a.kernel).min(number(a.size)) - begin.max(0)).node, DType.F32))
     return counts.node
 
 
@@ -254,7 +254,7 @@ def max_pool_with_argmax(c: Lowering) -> Sequence[Node]:
     return b.reduce("max", elements, [x.rank]), flat.node
 
 
-def _numbers_or_first(c: Lowering, elements: Node, axes: Sequence[Axis]) -> Node:
+def _numbers_or_first(c: Lowering, elements: Node, axes: Sequence[WindowAxis]) -> Node:
     """The elements of windows, minus infinity in the place of each NaN that does not stand first in its window: that
     one nothing is greater than."""
     b, shape = c.b, elements.shape
@@ -264,7 +264,7 @@ def _numbers_or_first(c: Lowering, elements: Node, axes: Sequence[Axis]) -> Node
     return b.select(keep, elements, b.const(LOWEST, elements.dtype))
 
 
-def _number(c: Lowering, n: Extent, dtype: DType) -> Value:
+def _number(c: Lowering, n: Extent, dtype: DType) -> Term:
     return wrap(c.b, c.b.extent(n, dtype))
 
 

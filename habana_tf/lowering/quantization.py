@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import op
 
 
-def _numbers(c: Lowering, least: Value, most: Value) -> tuple[Value, Value, Value]:
+def _numbers(c: Lowering, least: Term, most: Term) -> tuple[Term, Term, Term]:
     """(the smallest number, the greatest, the distance) of a range."""
     bits = c.attr("num_bits")
     if not 2 <= bits <= 16:
@@ -29,7 +29,7 @@ def _numbers(c: Lowering, least: Value, most: Value) -> tuple[Value, Value, Valu
     return (first - zero) * distance, (last - zero) * distance, distance
 
 
-def _no_range(least: Value, most: Value) -> Value:
+def _no_range(least: Term, most: Term) -> Term:
     """Whether the range is [0, 0]."""
     return least.map("abs").max(most.map("abs")).test("eq", 0)
 
@@ -41,7 +41,7 @@ def fake_quant(c: Lowering) -> Node:
     low, high, distance = _numbers(c, least, most)
     zero = (-low * (1 / distance) + 0.5).map("floor")
     steps = ((x.min(high).max(low) - low) / distance - zero + 0.5).map("floor")
-    zeros = Value(c.b, c.b.expand(c.b.const(0.0, x.node.dtype), x.node.shape))
+    zeros = Term(c.b, c.b.expand(c.b.const(0.0, x.node.dtype), x.node.shape))
     return _no_range(least, most).where(zeros, steps * distance).done(c.inputs[0].dtype)
 
 
@@ -58,8 +58,8 @@ def fake_quant_gradient(c: Lowering) -> Sequence[Node]:
     within = inside.where(gradient, gradient * 0)
     axes = range(x.node.rank)
 
-    def total(chosen: Value) -> Node:
-        summed = Value(c.b, c.b.reduce("sum", chosen.where(gradient, gradient * 0).node, axes))
+    def total(chosen: Term) -> Node:
+        summed = Term(c.b, c.b.reduce("sum", chosen.where(gradient, gradient * 0).node, axes))
         return nothing.where(summed * 0, summed).done(c.inputs[0].dtype)
 
     return nothing.where(gradient, within).done(c.inputs[0].dtype), total(below), total(above)

@@ -11,7 +11,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.array import axis_of, ints, scalar
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, FLOATS, INDEX, NUMERIC, op
 
@@ -132,7 +132,7 @@ def cumulative_log_sum_exp(c: Lowering) -> Node:
     result, summed = (wrap(b, b.iota(shape, axis + k, DType.I32)) for k in (0, 1))
     after = (summed - result) if not c.attr("reverse") else (result - summed)
     left_out = after.test("ge" if c.attr("exclusive") else "gt", 0)
-    nothing = Value(b, b.const(float("-inf"), DType.F32, shape))
+    nothing = Term(b, b.const(float("-inf"), DType.F32, shape))
     terms = left_out.where(nothing, terms)
     greatest = terms.over("max", [axis + 1])
     base = greatest.map("isfinite").where(greatest, 0)

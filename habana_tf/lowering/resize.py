@@ -28,7 +28,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Node, Shape
 from habana_tf.lowering.array import extents, size_of
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, INTS, op
 
@@ -36,7 +36,7 @@ TYPES = (*FLOATS, *(d for d in INTS if d not in (DType.U32, DType.U64)))
 H, W = 1, 2
 
 
-def _scale(c: Lowering, size: Extent, out: Extent) -> Value:
+def _scale(c: Lowering, size: Extent, out: Extent) -> Term:
     """float32: how far apart in the image the places of neighbouring elements of the result are."""
     if c.attr("align_corners", False) and c.attr("half_pixel_centers", False):
         raise c.error("align_corners and half_pixel_centers exclude each other")
@@ -45,7 +45,7 @@ def _scale(c: Lowering, size: Extent, out: Extent) -> Value:
     return wrap(c.b, c.b.extent(size, DType.F32)) / wrap(c.b, c.b.extent(out, DType.F32))
 
 
-def _positions(c: Lowering, size: Extent, out: Extent) -> Value:
+def _positions(c: Lowering, size: Extent, out: Extent) -> Term:
     """float32[out]: the place in the image, in elements, that each element of the result asks for."""
     scale, places = _scale(c, size, out), wrap(c.b, c.b.iota((out,), 0, DType.F32))
     if c.attr("half_pixel_centers", False):
@@ -66,7 +66,7 @@ def _near(c: Lowering, size: Extent, out: Extent) -> Node:
     return _known(c, c.b.cast(_within(c, found, size).node, DType.I32))
 
 
-def _within(c: Lowering, places: Value, size: Extent) -> Value:
+def _within(c: Lowering, places: Term, size: Extent) -> Term:
     """Places brought into the image."""
     return places.max(0).min(wrap(c.b, c.b.extent(ext.add(size, -1), DType.F32)))
 

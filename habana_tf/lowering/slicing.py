@@ -36,7 +36,7 @@ def at_run_time(node: Node) -> bool:
 
 
 @dataclass(frozen=True)
-class Cut:
+class AxisSlice:
     """One axis of a slice: `size` elements from `begin` in steps of `step`.
 
     start: the run-time scalar that says where to begin (negative: from the back) in the place of `begin`.
@@ -53,7 +53,7 @@ def element(c: Lowering, vector: Node, i: int) -> Node:
     return c.b.reshape(static_slice(c, vector, 0, i, 1), ())
 
 
-def _line(c: Lowering, cut: Cut, extent: Extent, shape: Sequence[Extent], axis: int) -> Node:
+def _line(c: Lowering, cut: AxisSlice, extent: Extent, shape: Sequence[Extent], axis: int) -> Node:
     """The positions that a run-time cut takes, along `axis` of `shape`."""
     b, start = c.b, cut.start
     assert start is not None
@@ -63,18 +63,18 @@ def _line(c: Lowering, cut: Cut, extent: Extent, shape: Sequence[Extent], axis: 
     return b.map("add", b.expand(start, shape), steps)
 
 
-def _positions(c: Lowering, extents: Sequence[Extent], cuts: Sequence[Cut]) -> tuple[list[int], list[Node]]:
+def _positions(c: Lowering, extents: Sequence[Extent], cuts: Sequence[AxisSlice]) -> tuple[list[int], list[Node]]:
     """The axes cut at run time and, for each, the coordinates over the grid of all of them."""
     axes = [a for a, cut in enumerate(cuts) if cut.start is not None]
     grid: list[Extent] = [cuts[a].size for a in axes]
     return axes, [_line(c, cuts[a], extents[a], grid, k) for k, a in enumerate(axes)]
 
 
-def _view(cut: Cut) -> tuple[Extent, int]:
+def _view(cut: AxisSlice) -> tuple[Extent, int]:
     return (cut.begin, cut.step) if cut.start is None else (0, 1)
 
 
-def cut_out(c: Lowering, x: Node, cuts: Sequence[Cut]) -> Node:
+def cut_out(c: Lowering, x: Node, cuts: Sequence[AxisSlice]) -> Node:
     """The elements of x that the cuts choose."""
     b, extents = c.b, x.shape
     views = [_view(cut) for cut in cuts]
@@ -87,7 +87,7 @@ def cut_out(c: Lowering, x: Node, cuts: Sequence[Cut]) -> Node:
     return b.permute(b.gather(x, coords, axes), [order.index(a) for a in range(x.rank)])
 
 
-def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
+def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[AxisSlice]) -> Node:
     """`base` with the elements that the cuts choose replaced by `value` (of the cuts' sizes)."""
     b, extents = c.b, base.shape
     full = [cut.start is None and cut.size == n and cut.step == 1 for cut, n in zip(cuts, extents, strict=True)]
@@ -99,7 +99,7 @@ def put_in(c: Lowering, base: Node, value: Node, cuts: Sequence[Cut]) -> Node:
     for k, a in enumerate(axes):
         cut = cuts[a]
         start = cut.start if cut.start is not None else b.extent(cut.begin, DType.I64)
-        coords.append(_line(c, Cut(0, cut.size, cut.step, start), extents[a], grid, k))
+        coords.append(_line(c, AxisSlice(0, cut.size, cut.step, start), extents[a], grid, k))
     updates = b.permute(value, [*axes, *(a for a in range(base.rank) if full[a])])
     return b.scatter(base, updates, coords, axes, "set")
 
@@ -121,14 +121,14 @@ def slice_(c: Lowering) -> Node:
             raise c.error(f"begin {at} and size {count} do not fit axis {axis} of size {n}")
         numbers = isinstance(n, int) and isinstance(count, int) and isinstance(at, int)
         runs = moving and numbers and c.at_least(count, 1) and count != n
-        cuts.append(Cut(at, count, 1, element(c, c.inputs[1], axis) if runs else None))
+        cuts.append(AxisSlice(at, count, 1, element(c, c.inputs[1], axis) if runs else None))
     return cut_out(c, x, cuts)
 
 
 # -- StridedSlice and its relatives -----------------------------------------------------------------------------
 
 
-def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list[Cut], list[Extent]]:
+def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list[AxisSlice], list[Extent]]:
     """Cuts of each axis and the shape of the result, from the inputs begin, end, strides (at index `first`).
 
     Follows Python's indexing as TensorFlow encodes it: bit i of the masks speaks of entry i of begin.
@@ -149,12 +149,12 @@ def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list
         raise c.error(f"{used} indices into {len(sizes)} axes")
     if not ellipses:
         ellipses = [entries]
-    cuts: list[Cut] = []
+    cuts: list[AxisSlice] = []
     shape: list[Extent] = []
     for i in range(entries + (ellipses[0] == entries)):
         if i == ellipses[0]:
             for n in sizes[len(cuts) : len(cuts) + len(sizes) - used]:
-                cuts.append(Cut(0, n))
+                cuts.append(AxisSlice(0, n))
                 shape.append(n)
         elif masked("new_axis", i):
             shape.append(1)
@@ -163,7 +163,7 @@ def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list
             cut = _strided_cut(c, axis, n, (begin[i], end[i], strides[i]), masked, i)
             variable = not masked("begin", i) or masked("shrink_axis", i)
             if moving and variable and _moves(cut, n, begin[i]):
-                cut = Cut(cut.begin, cut.size, cut.step, element(c, c.inputs[first], i))
+                cut = AxisSlice(cut.begin, cut.size, cut.step, element(c, c.inputs[first], i))
             cuts.append(cut)
             if not masked("shrink_axis", i):
                 shape.append(cut.size)
@@ -172,7 +172,7 @@ def strided_cuts(c: Lowering, sizes: Sequence[Extent], first: int) -> tuple[list
 
 def _strided_cut(
     c: Lowering, axis: int, n: Extent, entry: tuple[Extent, Extent, int], masked: Callable[[str, int], bool], i: int
-) -> Cut:
+) -> AxisSlice:
     """Python's `slice.indices` over sizes that may be symbols: what it compares is asked of the premises."""
     first, last, step = entry
     if step == 0:
@@ -184,7 +184,7 @@ def _strided_cut(
             raise c.error("only stride 1 allowed on non-range indexing")
         if not (c.at_least(first) and c.at_least(n, ext.add(first, 1))):
             raise c.error(f"slice index {entry[0]} of dimension {axis} out of bounds")
-        return Cut(first, 1)
+        return AxisSlice(first, 1)
     last = last if c.at_least(last) else ext.add(last, n)
     lowest, highest = (0, n) if step > 0 else (-1, ext.add(n, -1))
     at, stop = (lowest, highest) if step > 0 else (highest, lowest)
@@ -194,11 +194,11 @@ def _strided_cut(
         stop = c.premises.smallest(c.premises.largest(last, lowest), highest)
     way = ext.add(stop, ext.mul(at, -1)) if step > 0 else ext.add(at, ext.mul(stop, -1))
     if not c.at_least(way, 1):
-        return Cut(at, 0, step)
-    return Cut(at, ext.div(ext.add(way, abs(step) - 1), abs(step)), step)
+        return AxisSlice(at, 0, step)
+    return AxisSlice(at, ext.div(ext.add(way, abs(step) - 1), abs(step)), step)
 
 
-def _moves(cut: Cut, n: Extent, begin: Extent) -> bool:
+def _moves(cut: AxisSlice, n: Extent, begin: Extent) -> bool:
     """Whether another `begin` could give the same size: not for whole or empty axes, nor for a clamped begin.
 
     Over an axis whose size is a symbol only one element moves: how many more there are could depend on where it begins.
@@ -250,7 +250,7 @@ def _of_shape(c: Lowering, x: Node, shape: Sequence[Extent]) -> bool:
     return x.rank == len(shape) and all(c.premises.equal(n, m) for n, m in zip(x.shape, shape, strict=True))
 
 
-def _sized(cuts: Sequence[Cut], shape: Sequence[Extent], known: Sequence[Extent]) -> list[Cut]:
+def _sized(cuts: Sequence[AxisSlice], shape: Sequence[Extent], known: Sequence[Extent]) -> list[AxisSlice]:
     """The cuts of a slice of this shape, with its sizes as another tensor of the shape has them."""
     same = dict(zip(shape, known, strict=True))
     return [replace(cut, size=same.get(cut.size, cut.size)) for cut in cuts]

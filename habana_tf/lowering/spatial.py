@@ -1,6 +1,6 @@
 """The geometry that convolutions and poolings share: channels-last, any number of spatial axes.
 
-Two views carry all of it, both over x[N, S.., C] with one `Axis` per spatial axis:
+Two views carry all of it, both over x[N, S.., C] with one `WindowAxis` per spatial axis:
 
     windows   forward and filter gradient: what each output position sees
               x[N, S.., C] -> [N, O.., C, K..]   out[.., o, .., k] = x[.., o*stride + k*dilation - low, ..]
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Axis:
+class WindowAxis:
     """One spatial axis: input size, kernel, stride, dilation, padding before and after, output size."""
 
     size: Extent
@@ -45,12 +45,12 @@ class Axis:
         return (self.kernel - 1) * self.dilation
 
 
-def kept(axes: Sequence[Axis]) -> list[int]:
+def kept(axes: Sequence[WindowAxis]) -> list[int]:
     """The spatial axes whose kernel is larger than 1: those with a kernel axis in the views."""
     return [i for i, a in enumerate(axes) if a.kernel > 1]
 
 
-def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> list[Axis]:
+def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> list[WindowAxis]:
     """The axes for spatial `sizes` of the input and `kernels`, from the op's strides, dilations and padding.
 
     Raises the op's error for what TensorFlow itself refuses. Of a size that is a symbol the padding is one too:
@@ -81,18 +81,18 @@ def axes_of(c: Lowering, sizes: Sequence[Extent], kernels: Sequence[int]) -> lis
             if not c.at_least(room, -s):
                 raise c.error(f"a window of {span} does not fit in {n} elements padded by {low} and {high}")
             count = ext.div(ext.add(room, s), s) if c.at_least(room) else 0
-        out.append(Axis(n, k, s, d, low, high, count))
+        out.append(WindowAxis(n, k, s, d, low, high, count))
     return out
 
 
-def check_result(c: Lowering, dy: Node, batch: Extent, axes: Sequence[Axis], channels: Extent) -> None:
+def check_result(c: Lowering, dy: Node, batch: Extent, axes: Sequence[WindowAxis], channels: Extent) -> None:
     """Raises the op's error unless dy has the shape of the result, of which it is the gradient."""
     wanted = (batch, *(a.out for a in axes), channels)
     if dy.shape != wanted:
         raise c.error(f"the gradient of the result must have shape [{', '.join(map(str, wanted))}]")
 
 
-def windows(b: Builder, x: Node, axes: Sequence[Axis], value: float = 0) -> Node:
+def windows(b: Builder, x: Node, axes: Sequence[WindowAxis], value: float = 0) -> Node:
     """x[N, S.., C] -> [N, O.., C, K..], padded with `value`; O must not be 0."""
     x = b.pad(x, [0, *(a.low for a in axes), 0], [0, *(a.high for a in axes), 0], value)
     size, step = list(x.shape), [1] * x.rank
@@ -109,7 +109,7 @@ def windows(b: Builder, x: Node, axes: Sequence[Axis], value: float = 0) -> Node
     )
 
 
-def reached(a: Axis) -> Extent:
+def reached(a: WindowAxis) -> Extent:
     """How far the first elements of the windows reach: one beyond the last of them."""
     return ext.add(ext.mul(ext.add(a.out, -1), a.stride), 1)
 
@@ -121,7 +121,7 @@ def at_most(n: Extent, most: int) -> int:
     return max(most if high is None else high, 0)
 
 
-def spread(b: Builder, dy: Node, axes: Sequence[Axis], value: float = 0) -> Node:
+def spread(b: Builder, dy: Node, axes: Sequence[WindowAxis], value: float = 0) -> Node:
     """dy[N, O.., C] -> [N, S.., C, K..] with kernel offsets counted from the far end; O must not be 0."""
     low = [ext.add(a.reach, ext.mul(a.low, -1)) for a in axes]
     high = [ext.add(ext.add(a.size, a.low), ext.mul(reached(a), -1)) for a in axes]
@@ -137,12 +137,12 @@ def spread(b: Builder, dy: Node, axes: Sequence[Axis], value: float = 0) -> Node
     return b.window(dy, [i + 1 for i in many], [axes[i].kernel for i in many], ones, [axes[i].dilation for i in many])
 
 
-def disjoint(axes: Sequence[Axis]) -> bool:
+def disjoint(axes: Sequence[WindowAxis]) -> bool:
     """Whether no input element is seen by two windows."""
     return all(a.stride >= a.kernel and a.dilation == 1 or a.kernel == 1 for a in axes)
 
 
-def unfold(b: Builder, x: Node, axes: Sequence[Axis]) -> Node:
+def unfold(b: Builder, x: Node, axes: Sequence[WindowAxis]) -> Node:
     """[N, O1, K1, O2, K2, .., C] -> [N, S.., C]: puts what disjoint windows hold back into place, zero elsewhere."""
     batch, channels = x.shape[0], x.shape[-1]
     gaps = [0, *(g for a in axes for g in (0, a.stride - a.kernel)), 0]

@@ -14,7 +14,7 @@ from fractions import Fraction
 from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.formula import Value, wrap
+from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
 
@@ -23,12 +23,12 @@ EPSILON = 2.0**-24
 """Half a unit in the last place of a float32 near 1: where a series has converged."""
 
 
-def like(x: Value, number: float) -> Value:
+def like(x: Term, number: float) -> Term:
     """A number in the shape and type of x."""
-    return Value(x.b, x.b.const(number, x.node.dtype, x.node.shape))
+    return Term(x.b, x.b.const(number, x.node.dtype, x.node.shape))
 
 
-def polynomial(x: Value, coefficients: Sequence[float]) -> Value:
+def polynomial(x: Term, coefficients: Sequence[float]) -> Term:
     """By Horner's rule, the highest power first."""
     total = like(x, coefficients[0])
     for coefficient in coefficients[1:]:
@@ -51,7 +51,7 @@ SHIFTS = 10
 """The asymptotic series of digamma is used from here on; smaller arguments are shifted up."""
 
 
-def digamma(x: Value) -> Value:
+def digamma(x: Term) -> Term:
     """The derivative of lgamma. NaN at 0, -1, -2, ..., its poles."""
     negative = x.test("le", 0)
     part = x - x.map("rint")
@@ -76,7 +76,7 @@ TERMS = 9
 """Terms of the sum in zeta before the Euler-Maclaurin formula takes over."""
 
 
-def zeta(x: Value, q: Value) -> Value:
+def zeta(x: Term, q: Term) -> Term:
     """Hurwitz' zeta function, the sum over k of (q + k) ** -x, for x > 1."""
     total = power = q.pow(-x)
     done = x.test("eq", INF).test("or", q.test("eq", INF))  # the first term is all of it, or 0
@@ -103,7 +103,7 @@ def zeta(x: Value, q: Value) -> Value:
     return x.test("eq", 1).where(like(x, INF), x.test("lt", 1).where(like(x, NAN), value))
 
 
-def polygamma(n: Value, x: Value) -> Value:
+def polygamma(n: Term, x: Term) -> Term:
     """The n-th derivative of digamma, for whole n; NaN for others."""
     up = n + 1
     odd = (n * 0.5).test("ne", (n * 0.5).map("floor")).test("or", n.test("eq", INF))
@@ -135,7 +135,7 @@ FAR_TAIL = (
 1/z with z = sqrt(-2 log p), below and above z = 8."""
 
 
-def ndtri(p: Value) -> Value:
+def ndtri(p: Term) -> Term:
     """Where the standard normal distribution function has the value p."""
     upper = p.test("gt", 1 - math.exp(-2))
     low = upper.where(1 - p, p)
@@ -151,7 +151,7 @@ def ndtri(p: Value) -> Value:
     return p.test("gt", 0).test("and", p.test("lt", 1)).where(value, ends)
 
 
-def erfinv(x: Value) -> Value:
+def erfinv(x: Term) -> Term:
     """Through ndtri((x + 1) / 2), as TensorFlow does."""
     return ndtri((x + 1) * 0.5) * math.sqrt(0.5)
 
@@ -175,7 +175,7 @@ def erfinv_op(c: Lowering) -> Node:
     return erfinv(wrap(c.b, x)).done(x.dtype)
 
 
-def _together(c: Lowering) -> tuple[Value, Value]:
+def _together(c: Lowering) -> tuple[Term, Term]:
     """Both inputs in their common shape."""
     shape = broadcast_shapes(c.inputs[0].shape, c.inputs[1].shape)
     first, second = (wrap(c.b, c.b.expand(x, shape)) for x in c.inputs)

@@ -15,10 +15,10 @@ from habana_tf.ir.primitives import Node
 from habana_tf.lowering.array import extents
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, INDEX, op
-from habana_tf.lowering.slicing import Cut, cut_out, element, put_in
+from habana_tf.lowering.slicing import AxisSlice, cut_out, element, put_in
 
 
-def _cuts(c: Lowering, shape: Sequence[Extent], starts: Node, sizes: Sequence[Extent]) -> list[Cut]:
+def _cuts(c: Lowering, shape: Sequence[Extent], starts: Node, sizes: Sequence[Extent]) -> list[AxisSlice]:
     """What is cut of each axis, from where `starts` says once it is clamped."""
     b = c.b
     if starts.shape != (len(shape),) or len(sizes) != len(shape):
@@ -29,10 +29,10 @@ def _cuts(c: Lowering, shape: Sequence[Extent], starts: Node, sizes: Sequence[Ex
         if ext.bounds(size)[0] < 0 or ext.bounds(room)[0] < 0:
             raise c.error(f"a slice of {size} does not fit axis {axis} of size {n}")
         if room == 0:
-            out.append(Cut(0, size))
+            out.append(AxisSlice(0, size))
             continue
         start = b.map("min", element(c, starts, axis), b.extent(room, starts.dtype))
-        out.append(Cut(0, size, 1, b.map("max", start, b.const(0, starts.dtype))))
+        out.append(AxisSlice(0, size, 1, b.map("max", start, b.const(0, starts.dtype))))
     return out
 
 

@@ -58,10 +58,10 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 def program_text(program: Program) -> str:
     """A program as text: the same for the same computation, whatever its ops were called."""
-    return "\n".join(_Writer(program).lines())
+    return "\n".join(_ProgramText(program).lines())
 
 
-class _Writer:
+class _ProgramText:
     """Writes one program. Nodes are numbers, and a loop with several outputs is written once."""
 
     def __init__(self, program: Program) -> None:

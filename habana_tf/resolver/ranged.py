@@ -16,7 +16,7 @@ from itertools import chain
 
 from habana_tf import settings
 from habana_tf.cluster.lowering_context import LoweringError
-from habana_tf.cluster.ranges import MOST_SIGNATURES, Form, guesses, kin
+from habana_tf.cluster.ranges import MOST_SIGNATURES, SizeRange, guesses, kin
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.symbolic_products import with_loop_nests
@@ -26,13 +26,13 @@ from habana_tf.ir.conditions import NeedsNumber, hold
 from habana_tf.ir.primitives import Op, Program
 from habana_tf.resolver import keys, recipes
 from habana_tf.resolver.provenance import Provenance
-from habana_tf.resolver.recompilations import Change, History
+from habana_tf.resolver.recompilations import ChangedNumber, History
 from habana_tf.resolver.request import Request
 
 log = logging.getLogger("habana_tf")
 
-Parts = Sequence[tuple[str, object]]
-Found = tuple[Recipe, str, list[int]]
+KeyParts = Sequence[tuple[str, object]]
+RangeRecipe = tuple[Recipe, str, list[int]]
 """A recipe, how it came, and the values of its symbols."""
 
 _NEEDS_NUMBERS = (NeedsNumber, Unfit, LoweringError)
@@ -75,19 +75,19 @@ class Ranges:
     alone: of an op by itself the signatures that it met, the last ones.
     """
 
-    forms: list[Form] = field(default_factory=list)
-    refused: dict[Form, list[str]] = field(default_factory=dict)
+    forms: list[SizeRange] = field(default_factory=list)
+    refused: dict[SizeRange, list[str]] = field(default_factory=dict)
     tries: int = 0
     walks: int = 0
     unfit: bool = False
     alone: list[Signature] = field(default_factory=list)
 
-    def used(self, form: Form) -> None:
+    def used(self, form: SizeRange) -> None:
         """Moves a form to the end, or adds it there."""
         if not self.forms or self.forms[-1] is not form:
             self.forms = [*(f for f in self.forms if f is not form), form][-MOST_FORMS:]
 
-    def refuse(self, form: Form, reason: str) -> None:
+    def refuse(self, form: SizeRange, reason: str) -> None:
         """Notes why there is no recipe for a form."""
         self.refused.setdefault(form, []).append(reason)
         if form.walked:
@@ -103,8 +103,13 @@ def ranges_of(computed: str) -> Ranges:
 
 
 def ranged(
-    request: Request, computed: Parts, known: History, met: Signature, changed: tuple[Change, ...], goal: Target
-) -> tuple[Found | None, str]:
+    request: Request,
+    computed: KeyParts,
+    known: History,
+    met: Signature,
+    changed: tuple[ChangedNumber, ...],
+    goal: Target,
+) -> tuple[RangeRecipe | None, str]:
     """The recipe for a range that takes this signature, how it came and the symbols' values; or None and why not.
 
     computed: what the cluster computes, as parts of a key. changed: what is new about the signature. A form that cannot
@@ -128,7 +133,7 @@ def ranged(
 
 def ranged_alone(
     request: Request, program: Program, met: Signature, goal: Target
-) -> tuple[Found | None, list[Signature]]:
+) -> tuple[RangeRecipe | None, list[Signature]]:
     """The recipe for a range that takes what an op by itself met; None where it gets one for just this, and the
     signatures for which it got one before.
 
@@ -149,7 +154,7 @@ def ranged_alone(
     return _guessed(ranges, request, computed, earlier[-MOST_SIGNATURES:], met, goal, walked=True)[0], own
 
 
-def _taken(ranges: Ranges, request: Request, computed: Parts, met: Signature, goal: Target) -> Found | None:
+def _taken(ranges: Ranges, request: Request, computed: KeyParts, met: Signature, goal: Target) -> RangeRecipe | None:
     """The recipe of a range that is known and takes a signature."""
     for form in reversed(ranges.forms):
         if (dims := form.dims(met)) is not None:
@@ -160,9 +165,9 @@ def _taken(ranges: Ranges, request: Request, computed: Parts, met: Signature, go
 
 
 def _guessed(
-    ranges: Ranges, request: Request, computed: Parts, earlier: Sequence[Signature], met: Signature, goal: Target,
+    ranges: Ranges, request: Request, computed: KeyParts, earlier: Sequence[Signature], met: Signature, goal: Target,
     walked: bool,
-) -> tuple[Found | None, str]:  # fmt: skip
+) -> tuple[RangeRecipe | None, str]:  # fmt: skip
     """The recipe of a new range over earlier signatures and this one; or None and why not. walked: also of those in
     which products are walked."""
     reasons: list[str] = []
@@ -193,7 +198,9 @@ def _guessed(
     return None, reasons[0] if reasons else ""
 
 
-def _recipe_for(form: Form, dims: list[int], request: Request, computed: Parts, goal: Target) -> tuple[Recipe, str]:
+def _recipe_for(
+    form: SizeRange, dims: list[int], request: Request, computed: KeyParts, goal: Target
+) -> tuple[Recipe, str]:
     """The recipe of a form for these sizes. Raises what lowering and code generation raise where a number is needed.
 
     A recipe found under the form's key may be one for other sizes, of which it takes something else for granted. The
@@ -215,7 +222,7 @@ def _recipe_for(form: Form, dims: list[int], request: Request, computed: Parts, 
     raise NeedsNumber(f"its sizes fall into more than {MOST_PARTS} ranges")
 
 
-def _program(form: Form, source: Provenance, goal: Target) -> Program:
+def _program(form: SizeRange, source: Provenance, goal: Target) -> Program:
     """What the recipe of a form is compiled from."""
     if not form.walked:
         return source.program()

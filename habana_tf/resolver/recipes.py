@@ -65,7 +65,7 @@ class CompileForbidden(RuntimeError):
     tf_code = FAILED_PRECONDITION
 
 
-class Refused(Exception):
+class StaleRecipe(Exception):
     """A stored recipe cannot be bound, and is forgotten: who asks for it again gets one that is compiled."""
 
 
@@ -77,7 +77,7 @@ class _Flight:
     users: int = 0
 
 
-class Memory:
+class RecipeMemory:
     """Recipes by digest, those used last: of a program its recipe, or as text why there is none; of any other key the
     digest of its program."""
 
@@ -146,7 +146,7 @@ class Memory:
                     del self._flights[digest]
 
 
-_memory = Memory()
+_memory = RecipeMemory()
 
 
 def known(program: Program, goal: Target) -> Recipe | None:
@@ -182,8 +182,8 @@ def _tensors(nodes: Sequence[Node]) -> list[Tensor]:
 def bind_recipe(
     recipe: Recipe, dims: Sequence[int], shapes: Sequence[tuple[int, ...]] | None, request: Request, goal: Target
 ) -> Bound:
-    """The runtime's program for a recipe. Raises Refused, after a warning, where a stored one is none for these sizes:
-    what is over symbols can only be checked in numbers."""
+    """The runtime's program for a recipe. Raises StaleRecipe, after a warning, where a stored one is none for these
+    sizes: what is over symbols can only be checked in numbers."""
     try:
         return bind(recipe, dims, shapes, goal, request.named())
     except (LibraryError, MemoryError, TooLarge):
@@ -193,7 +193,7 @@ def bind_recipe(
             raise
         _memory.forget(recipe)
         log.warning("the stored recipe of %s is not used (%s): it is compiled again", recipe.name, why)
-        raise Refused from why
+        raise StaleRecipe from why
 
 
 def get(
@@ -341,4 +341,4 @@ def _bytes_of(recipe: Recipe) -> dict[str, int]:
 def reset() -> None:
     """Forgets all."""
     global _memory
-    _memory = Memory()
+    _memory = RecipeMemory()

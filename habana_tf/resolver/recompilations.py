@@ -33,7 +33,7 @@ MOST_MET = 64
 
 
 @dataclass(frozen=True)
-class Change:
+class ChangedNumber:
     """A slot that differs from the nearest earlier signature, under the input's name in the user's graph.
 
     axis None: the rank or a value as a whole; the sizes are then left out.
@@ -63,7 +63,7 @@ class Met:
     """
 
     signature: Signature
-    changed: tuple[Change, ...]
+    changed: tuple[ChangedNumber, ...]
     recipe: str
     seconds: float
     range: tuple[tuple[str, int], ...] = ()
@@ -97,7 +97,7 @@ class History:
             return self.met[-1].signature if self.met else None
         return min(reversed(same), key=lambda s: sum(map(operator.ne, s.numbers, signature.numbers)))
 
-    def changes(self, signature: Signature) -> tuple[Change, ...]:
+    def changes(self, signature: Signature) -> tuple[ChangedNumber, ...]:
         """What is new about a signature; inputs of which the size changed come before those of other values."""
         before = self.nearest(signature)
         if before is None:
@@ -108,12 +108,12 @@ class History:
         else:
             ranks = [[s.input for s in x.slots if not s.value] for x in (before, signature)]
             other = [k for k in range(len(self.inputs)) if ranks[0].count(k) != ranks[1].count(k)]
-            found = [Change(self.inputs[k], None, not other, None, None) for k in other or [0]]
+            found = [ChangedNumber(self.inputs[k], None, not other, None, None) for k in other or [0]]
         return tuple(sorted(found, key=lambda c: c.value))
 
-    def _change(self, slot: Slot, a: Number, b: Number) -> Change:
+    def _change(self, slot: Slot, a: Number, b: Number) -> ChangedNumber:
         sizes = (a, b) if isinstance(a, int) and isinstance(b, int) else (None, None)
-        return Change(self.inputs[slot.input], slot.axis, slot.value, *sizes)
+        return ChangedNumber(self.inputs[slot.input], slot.axis, slot.value, *sizes)
 
 
 _lock = threading.Lock()

@@ -28,7 +28,7 @@ from habana_tf.resolver.fallback import FallbackForbidden, interpreted, otherwis
 from habana_tf.resolver.keys import program_key, recipe_key
 from habana_tf.resolver.one_op import one_op
 from habana_tf.resolver.ranged import ranged, ranged_alone
-from habana_tf.resolver.recipes import CompileForbidden, Refused, bind_recipe, recipe_of, recipe_of_program
+from habana_tf.resolver.recipes import CompileForbidden, StaleRecipe, bind_recipe, recipe_of, recipe_of_program
 from habana_tf.resolver.recompilations import Met, history, record, record_one_op
 from habana_tf.resolver.request import Request, TensorMet
 
@@ -49,7 +49,7 @@ def resolve(cluster: Cluster, signature: Sequence[TensorMet]) -> Bound:
         found = _one_op if alone else _several_ops
         try:
             return found(request, target())
-        except Refused:
+        except StaleRecipe:
             return found(request, target())
     except (CompileForbidden, FallbackForbidden, CustomLoweringError, MemoryError, TimeoutError, TooLarge):
         raise

@@ -19,7 +19,7 @@ from habana_tf.tensorflow_clusters import cpu_kernels, refusals
 from habana_tf.tensorflow_clusters.any_shape import generalize
 from habana_tf.tensorflow_clusters.attributes import plain
 from habana_tf.tensorflow_clusters.digest import content_digest
-from habana_tf.tensorflow_clusters.loop_form import Form
+from habana_tf.tensorflow_clusters.loop_form import LoopForm
 from habana_tf.tensorflow_clusters.loops import LoopBody, LoopOp
 from habana_tf.tensorflow_clusters.op import TensorFlowOp
 from habana_tf.tensorflow_facts import opdefs
@@ -139,11 +139,11 @@ def loop_body(proto: Any) -> LoopBody:
 @functools.lru_cache(maxsize=256)
 def _loop_body(form: str, data: bytes) -> LoopBody:
     body = parsed(data)
-    return LoopBody(Form.parse(form), body.nodes, body.outputs)
+    return LoopBody(LoopForm.parse(form), body.nodes, body.outputs)
 
 
 def parse(data: bytes) -> TensorFlowCluster:
-    """The cluster in a serialized GraphDef as `writer.Writer` makes it."""
+    """The cluster in a serialized GraphDef as `writer.ClusterWriter` makes it."""
     from tensorflow.core.framework import graph_pb2
 
     graph = graph_pb2.GraphDef.FromString(data)

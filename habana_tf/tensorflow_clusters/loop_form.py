@@ -5,7 +5,7 @@
     body      a serialized cluster. Its inputs are the variables in order (without those of kind push and set); its
               outputs the condition, then of each variable that changes what it becomes: the value, the list, the
               element that is pushed, or the position and the element that are set
-    form      which variables there are, as JSON (`Form`)
+    form      which variables there are, as JSON (`LoopForm`)
 
 TensorFlow has no such op; it never sees one.
 """
@@ -26,7 +26,7 @@ _LEFT = {"value": 1, "push": 1, "list": 1, "set": 2}
 
 
 @dataclass
-class Slot:
+class LoopSlot:
     """A variable of a loop. kind: same, value; of lists see `graph/loop_lists.py`; unused."""
 
     kind: str = "same"
@@ -34,10 +34,10 @@ class Slot:
 
 
 @dataclass
-class Form:
+class LoopForm:
     """slots: the variables. order: which of them each input of the node is; results: each output."""
 
-    slots: list[Slot]
+    slots: list[LoopSlot]
     order: list[int]
     results: list[int]
 
@@ -45,9 +45,9 @@ class Form:
         return json.dumps(asdict(self), separators=(",", ":")).encode()
 
     @classmethod
-    def parse(cls, text: str) -> Form:
+    def parse(cls, text: str) -> LoopForm:
         data = json.loads(text)
-        return cls([Slot(**slot) for slot in data["slots"]], data["order"], data["results"])
+        return cls([LoopSlot(**slot) for slot in data["slots"]], data["order"], data["results"])
 
     def inner(self) -> list[int]:
         """The variables that are inputs of the body."""

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from habana_tf.cluster.cluster import Ref
-from habana_tf.cluster.loop_counts import Counted, count, steps
+from habana_tf.cluster.loop_counts import TripCounts, count, steps
 from habana_tf.cluster.loop_draft import Carried, Draft
 from habana_tf.cluster.loop_motion import move
 from habana_tf.cluster.lower import lower_op
@@ -30,7 +30,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Op, Program, Rows
 from habana_tf.lowering.lowering import Lowering
-from habana_tf.tensorflow_clusters.loop_form import Form
+from habana_tf.tensorflow_clusters.loop_form import LoopForm
 from habana_tf.tensorflow_clusters.op import TensorFlowOp
 
 FEW = 16
@@ -44,13 +44,13 @@ class LoopBody:
     """What a loop does in each iteration. form: what its variables are. ops, outputs: of the cluster that an iteration
     is."""
 
-    form: Form
+    form: LoopForm
     ops: Sequence[TensorFlowOp]
     outputs: Sequence[Ref]
 
     @functools.cached_property
     def origins(self) -> list[tuple[set[int], set[int]]]:
-        """See `Form.origins`."""
+        """See `LoopForm.origins`."""
         return self.form.origins([n.inputs for n in self.ops], self.outputs)
 
 
@@ -63,10 +63,10 @@ class LoopOp(TensorFlowOp):
     is_loop = True
 
     def _lowered(self, c: Lowering) -> Sequence[Node]:
-        return _Lowered(c, self.loop).outputs()
+        return _LoopLowering(c, self.loop).outputs()
 
 
-class _Lowered:
+class _LoopLowering:
     """One loop being lowered. given: of each variable what it is when the loop begins; inner: what it is in the body;
     left: what it becomes."""
 
@@ -122,7 +122,7 @@ class _Lowered:
             made.update({(node.index, k): out for k, out in enumerate(outputs)})
         return [made[ref] for ref in loop.outputs]
 
-    def _count(self) -> Counted:
+    def _count(self) -> TripCounts:
         known: dict[int, Any] = {}
         symbolic = False
         for k, inner in self.inner.items():

@@ -30,7 +30,7 @@ from habana_tf.tensorflow_clusters.writer import of_node
 if TYPE_CHECKING:
     import numpy as np
 
-Form = tuple[Callable[..., Any], tuple[Any, ...]]
+OpCall = tuple[Callable[..., Any], tuple[Any, ...]]
 """A call of an op, and its arguments as arrays; their values count where they decide shapes."""
 
 _UNARY = (
@@ -51,7 +51,7 @@ _EPSILONS = (1e-3, 1e-5, 1.001e-5)
 """Of batch normalization: Keras' default, the papers', and that of Keras' ResNets."""
 
 
-def forms() -> Iterator[Form]:
+def forms() -> Iterator[OpCall]:
     """What is compiled."""
     import numpy as np
     from tensorflow import raw_ops as raw
@@ -109,7 +109,7 @@ def forms() -> Iterator[Form]:
     yield lambda s: raw.StatelessRandomGetKeyCounter(seed=s), (ones((2,), "int32"),)
 
 
-def _parts_of_shapes() -> Iterator[Form]:
+def _parts_of_shapes() -> Iterator[OpCall]:
     """What models compute of `tf.shape(x)`: x[k], and a shape of several sizes."""
     import numpy as np
     from tensorflow import raw_ops as raw
@@ -125,7 +125,7 @@ def _parts_of_shapes() -> Iterator[Form]:
         yield lambda *n: raw.Pack(values=n), tuple(shape)
 
 
-def _products() -> Iterator[Form]:
+def _products() -> Iterator[OpCall]:
     """Matmuls, convolutions and Keras' einsums, whose sizes are data (see `ir.loop_nest`)."""
     import numpy as np
     from tensorflow import raw_ops as raw
@@ -165,7 +165,7 @@ def _products() -> Iterator[Form]:
         yield lambda x, y, e=equation: raw.Einsum(inputs=[x, y], equation=e), (ones(*left), ones(*right))
 
 
-def compiled(form: Form, kind: Target) -> tuple[str, bytes]:
+def compiled(form: OpCall, kind: Target) -> tuple[str, bytes]:
     """(name of the member, the entry) of a form."""
     found = one_op(_called(form), kind)
     name = found.source.cluster.nodes[0].op
@@ -176,7 +176,7 @@ def compiled(form: Form, kind: Target) -> tuple[str, bytes]:
     return key.digest, entry_format.encode(Entry({**header, **about}, sections))
 
 
-def _called(form: Form) -> Request:
+def _called(form: OpCall) -> Request:
     """The cluster of the op that a form calls, and what it meets."""
     import tensorflow as tf
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from habana_tf.cluster.cluster import Cluster, InvalidArguments
-from habana_tf.cluster.lower import Walk
+from habana_tf.cluster.lower import ClusterLowering
 from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
@@ -70,7 +70,7 @@ def refusal(
 
     launched: the cluster is a launch of a graph, whose error must name the op in it as the user named it.
     """
-    walk = Walk(cluster, shapes, values)
+    walk = ClusterLowering(cluster, shapes, values)
     for n in cluster.nodes:
         try:
             walk.step(n)
@@ -88,7 +88,7 @@ def refusal(
     return None
 
 
-def _stock(n: TensorFlowOp, inputs: Sequence[Node], walk: Walk) -> tuple[int, str] | None:
+def _stock(n: TensorFlowOp, inputs: Sequence[Node], walk: ClusterLowering) -> tuple[int, str] | None:
     """Stock TensorFlow's status and text for an op on inputs like these; None if it cannot tell."""
     from habana_tf.ir.constant_folding import constant
 

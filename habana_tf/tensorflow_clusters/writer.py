@@ -16,7 +16,7 @@ from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_facts import opdefs
 
 
-class Writer:
+class ClusterWriter:
     """Builds the serialized form of a cluster, node by node.
 
     Inputs are added first (device arguments, then host ones), then nodes in topological order, then outputs.
@@ -95,7 +95,7 @@ def of_node(nodedef: bytes) -> bytes:
             raise KeyError(f"{node.op}: input {name!r} has type {tf_type}, which HPU has not")
         host = not resource and (name in (*row.fixed, *row.host) or dtype is DType.I32)
         entries.append(Arg(dtype, host, name, resource))
-    writer = Writer(node.op)
+    writer = ClusterWriter(node.op)
     order = sorted(range(len(entries)), key=lambda at: entries[at].host)
     refs = {at: writer.arg(entries[at]) for at in order}
     del node.input[:]

@@ -42,7 +42,7 @@ def forget(op: str) -> None:
 
 
 @dataclass(frozen=True)
-class Argument:
+class OpArgument:
     """One input or output argument of an OpDef."""
 
     name: str
@@ -72,8 +72,8 @@ class OpFacts:
     allowed: the element types that an attribute is limited to. defaults: AttrValues."""
 
     op: str
-    inputs: tuple[Argument, ...]
-    outputs: tuple[Argument, ...]
+    inputs: tuple[OpArgument, ...]
+    outputs: tuple[OpArgument, ...]
     kinds: dict[str, str]
     type_attrs: tuple[str, ...]
     allowed: dict[str, frozenset[int]]
@@ -89,7 +89,7 @@ class OpFacts:
             raise KeyError(f"{self.op} {node.name!r} has no attribute {name!r}")
         return self.defaults[name]
 
-    def arguments(self) -> tuple[Argument, ...]:
+    def arguments(self) -> tuple[OpArgument, ...]:
         return (*self.inputs, *self.outputs)
 
     def input_types(self, node: Any) -> list[int]:
@@ -132,8 +132,8 @@ class OpFacts:
 
 _LOOP = OpFacts(
     "HpuLoop",
-    (Argument("args", 0, "", "", "Tin"), Argument("fixed", 0, "", "", "Tfixed")),
-    (Argument("results", 0, "", "", "Tout"),),
+    (OpArgument("args", 0, "", "", "Tin"), OpArgument("fixed", 0, "", "", "Tfixed")),
+    (OpArgument("results", 0, "", "", "Tout"),),
     {"Tin": "list(type)", "Tfixed": "list(type)", "Tout": "list(type)", "form": "string", "body": "string"},
     (), {}, {}, False,
 )  # fmt: skip
@@ -149,8 +149,8 @@ def facts(op: str) -> OpFacts | None:
     if op_def is None:
         return _LOOP if op == _LOOP.op else None
 
-    def arguments(args: Any) -> tuple[Argument, ...]:
-        return tuple(Argument(a.name, a.type, a.type_attr, a.number_attr, a.type_list_attr, a.is_ref) for a in args)
+    def arguments(args: Any) -> tuple[OpArgument, ...]:
+        return tuple(OpArgument(a.name, a.type, a.type_attr, a.number_attr, a.type_list_attr, a.is_ref) for a in args)
 
     return OpFacts(
         op, arguments(op_def.input_arg), arguments(op_def.output_arg), {a.name: a.type for a in op_def.attr},
@@ -212,7 +212,7 @@ def variable_type_of(node: Any) -> int:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class OpKernel:
     """A kernel TensorFlow has. types, texts: what its attributes are limited to; host: arguments in host memory."""
 
     device: str
@@ -243,7 +243,7 @@ class Kernel:
         return product(*[sorted(t for t in allowed if t <= LAST_C_TYPE) for _, allowed in self.types])
 
 
-def kernel(kernel_def: Any) -> Kernel:
+def kernel(kernel_def: Any) -> OpKernel:
     """A KernelDef."""
     types, texts = [], []
     for c in kernel_def.constraint:
@@ -252,11 +252,11 @@ def kernel(kernel_def: Any) -> Kernel:
         elif c.allowed_values.list.type:  # others tell flags apart, which no caller asks about
             types.append((c.name, frozenset(c.allowed_values.list.type)))
     host = frozenset(kernel_def.host_memory_arg)
-    return Kernel(kernel_def.device_type, tuple(types), tuple(texts), host, kernel_def.label, kernel_def.priority)
+    return OpKernel(kernel_def.device_type, tuple(types), tuple(texts), host, kernel_def.label, kernel_def.priority)
 
 
 @remembered
-def kernels(op: str, device: str) -> tuple[Kernel, ...]:
+def kernels(op: str, device: str) -> tuple[OpKernel, ...]:
     """The kernels of an op that a node gets on a device type without asking for a label."""
     if device == "HPU" and op in _told:
         return tuple(_told_of_hpu.get(op, ()))
@@ -277,10 +277,10 @@ def _registered(op: str) -> Sequence[Any]:
 
 
 _told: dict[str, Sequence[Any]] = {}
-_told_of_hpu: dict[str, list[Kernel]] = {}
+_told_of_hpu: dict[str, list[OpKernel]] = {}
 
 
-def tell(found: Mapping[str, Sequence[Any]], registered: Iterable[tuple[str, Kernel]]) -> None:
+def tell(found: Mapping[str, Sequence[Any]], registered: Iterable[tuple[str, OpKernel]]) -> None:
     """Says which kernels TensorFlow has, by who knows all of them already. found: KernelDefs by op, those of HPU left
     out; registered: those of HPU, by op."""
     _told.clear()

@@ -72,11 +72,11 @@ def registrations() -> list[Registration]:
     return out
 
 
-def _kernel(types: list[tuple[str, int]], host: list[str], kind: str) -> opdefs.Kernel:
+def _kernel(types: list[tuple[str, int]], host: list[str], kind: str) -> opdefs.OpKernel:
     """What TensorFlow will say of a kernel that is registered."""
     priority = opdefs.STAND_IN if kind == "stock" else 0
     allowed = tuple((name, frozenset({dtype})) for name, dtype in types)
-    return opdefs.Kernel("HPU", allowed, (), frozenset(host), "", priority)
+    return opdefs.OpKernel("HPU", allowed, (), frozenset(host), "", priority)
 
 
 def _overlap(a: dict[str, int], b: dict[str, int]) -> bool:
@@ -120,7 +120,7 @@ class _Kernels:
         """The same for all devices but HPU."""
         self._by_op: dict[str, list[Any]] = {}
         self._raw_defaults: dict[str, list[Any]] = {}
-        self._defaults: dict[str, list[opdefs.Kernel]] = {}
+        self._defaults: dict[str, list[opdefs.OpKernel]] = {}
         self._ours = () if _locks_variables() else self._LOCKING
         for kernel in known:
             if kernel.label:

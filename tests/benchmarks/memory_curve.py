@@ -175,9 +175,9 @@ def written(ops: Sequence[tuple[str, int]], constant: float | None = None) -> by
 
     from habana_tf.cluster.cluster import Arg
     from habana_tf.ir.dtypes import DType
-    from habana_tf.tensorflow_clusters.writer import Writer
+    from habana_tf.tensorflow_clusters.writer import ClusterWriter
 
-    writer = Writer("chain")
+    writer = ClusterWriter("chain")
     last = writer.arg(Arg(DType.F32, False, "x"))
     more = [[writer.arg(Arg(DType.F32, False, f"{op}{k}")) for k in range(n)] for op, n in ops]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from habana_tf.cluster.ranges import Form, generalize, guesses, kin
+from habana_tf.cluster.ranges import SizeRange, generalize, guesses, kin
 from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir import extent as ext
@@ -27,7 +27,7 @@ def met(*shapes: tuple[int, ...], value: list[int] | None = None) -> Signature:
     return Signature.of(shapes, values)
 
 
-def shown(form: Form | None) -> list[str]:
+def shown(form: SizeRange | None) -> list[str]:
     assert form is not None
     return [str(n) for n in form.numbers]
 

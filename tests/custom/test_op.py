@@ -373,7 +373,7 @@ def test_what_a_lowering_does_wrong_is_said_with_op_and_line() -> None:
     cases = [
         (raises, None, "AttributeError.*no_such_thing.*test_op.py:"),
         (lambda c: c.b.reshape(c.inputs[0], (7,)), None, "not as many elements.*test_op.py:"),
-        (lambda c: wrap(c.b, c.inputs[0]), None, "gave a Value where a node is due; end a formula"),
+        (lambda c: wrap(c.b, c.inputs[0]), None, "gave a Term where a node is due; end a formula"),
         (lambda c: [c.inputs[0]] * 2, None, "gave 2 nodes, and the op has 1"),
         (lambda c: c.b.cast(c.inputs[0], FLOATS[1]), None, "output 0 as bfloat16, and the op says float32"),
         (lambda c: c.inputs[0], "x[1:]", r"the shape \[2, 2\], and shapes= says \[2\]"),

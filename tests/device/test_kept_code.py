@@ -61,7 +61,7 @@ def _bounded(shapes: int) -> None:
 
     os.environ["TF_ENABLE_DYNAMIC_SHAPES"] = "0"
     _bridge.set_most_recipes(MOST)
-    kept, recipes._memory = recipes._memory, recipes.Memory(most=MOST // 2)
+    kept, recipes._memory = recipes._memory, recipes.RecipeMemory(most=MOST // 2)
     try:
         step(1)
         recompilations.reset()
@@ -94,7 +94,7 @@ def test_launches_of_several_threads_run_on_while_programs_are_dropped() -> None
         return wrong
 
     _bridge.set_most_recipes(4)
-    kept, recipes._memory = recipes._memory, recipes.Memory(most=2)
+    kept, recipes._memory = recipes._memory, recipes.RecipeMemory(most=2)
     os.environ["TF_ENABLE_DYNAMIC_SHAPES"] = "0"
     try:
         with ThreadPoolExecutor(4) as pool:

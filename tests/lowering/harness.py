@@ -40,7 +40,7 @@ from habana_tf.lowering.table import lookup
 from habana_tf.resolver.key_text import program_text
 from habana_tf.tensorflow_clusters.any_shape import generalize
 from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parse
-from habana_tf.tensorflow_clusters.writer import Writer, of_node
+from habana_tf.tensorflow_clusters.writer import ClusterWriter, of_node
 from habana_tf.tensorflow_facts import opdefs
 from tests.effort import THOROUGH
 
@@ -125,7 +125,7 @@ def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[Te
         row = lookup(op.type)
         slices = opdefs.known(op.type).input_slices(op.node_def)
         host |= {i.name for name in (*row.fixed, *row.host) for i in op.inputs[slices[name]]}
-    writer = Writer("test")
+    writer = ClusterWriter("test")
     order = sorted(range(len(holders)), key=lambda k: holders[k].name in host)
     refs: dict[str, str] = {}
     for k in order:

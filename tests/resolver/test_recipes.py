@@ -70,7 +70,7 @@ def _run(program: Any, shapes: list[tuple[int, ...]]) -> Any:
 
 
 def test_those_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipes, "_memory", recipes.Memory(most=2))
+    monkeypatch.setattr(recipes, "_memory", recipes.RecipeMemory(most=2))
     for n in (0, 1, 0, 2):
         _get(n)
     assert [recipes._memory.find(_key(n).digest) is not None for n in range(3)] == [True, False, True]
@@ -78,7 +78,7 @@ def test_those_used_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_machine_code_and_constants_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipes, "_memory", recipes.Memory(most_bytes=2500))
+    monkeypatch.setattr(recipes, "_memory", recipes.RecipeMemory(most_bytes=2500))
     for n in range(3):
         _get(n, made=_made(1000))
     assert [recipes._memory.find(_key(n).digest) is not None for n in range(3)] == [False, True, True]
@@ -87,7 +87,7 @@ def test_machine_code_and_constants_are_bounded(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_keys_of_one_program_share_its_recipe_and_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipes, "_memory", memory := recipes.Memory(most=10))
+    monkeypatch.setattr(recipes, "_memory", memory := recipes.RecipeMemory(most=10))
     first, how = _get(0, "program")
     assert how == "compiled"
     for n in range(1, 100):
@@ -215,7 +215,7 @@ def test_a_recipe_of_another_version_is_a_miss(
 
 
 def test_a_program_runs_on_when_its_recipe_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipes, "_memory", memory := recipes.Memory(most=1))
+    monkeypatch.setattr(recipes, "_memory", memory := recipes.RecipeMemory(most=1))
     program = _program(written(DENSE), SHAPES)
     gone = weakref.ref(next(iter(memory._made.values()))[0])
     _program(written((*DENSE, ("Neg", 0))), SHAPES)

@@ -26,7 +26,7 @@ from habana_tf.resolver.recipes import CompileForbidden
 from habana_tf.resolver.resolve import resolve
 from habana_tf.tensorflow_clusters.cluster import parse
 from habana_tf.tensorflow_clusters.digest import digest
-from habana_tf.tensorflow_clusters.writer import Writer, of_node
+from habana_tf.tensorflow_clusters.writer import ClusterWriter, of_node
 
 
 @pytest.fixture(autouse=True)
@@ -235,7 +235,7 @@ def _two_products(dtype: str) -> bytes:
     """a @ b @ b, as a cluster."""
     from tensorflow.core.framework import node_def_pb2
 
-    writer, kind = Writer("products"), from_label(dtype)
+    writer, kind = ClusterWriter("products"), from_label(dtype)
     a, b = (writer.arg(Arg(kind, False, name)) for name in "ab")
     for name in ("first", "second"):
         node = node_def_pb2.NodeDef(op="MatMul", name=name)
@@ -256,7 +256,7 @@ def _chain(*ops: tuple[str, int, dict[str, Any]], variables: bool = False) -> by
     variables: the new inputs are values of variables."""
     from tensorflow.core.framework import node_def_pb2
 
-    writer = Writer("chain")
+    writer = ClusterWriter("chain")
     f32 = from_label("float32")
     names = iter("xwbv")
     last = writer.arg(Arg(f32, False, next(names)))
@@ -321,7 +321,7 @@ def _sliced() -> bytes:
     """relu(slice(x, begin, size)) of a matrix."""
     from tensorflow.core.framework import node_def_pb2
 
-    writer = Writer("sliced")
+    writer = ClusterWriter("sliced")
     f32, i32 = from_label("float32"), from_label("int32")
     inputs = [writer.arg(Arg(t, False, n)) for t, n in ((f32, "x"), (i32, "begin"), (i32, "size"))]
     cut, relu = (node_def_pb2.NodeDef(op=op, name=op.lower()) for op in ("Slice", "Relu"))
@@ -399,7 +399,7 @@ def test_sizes_for_which_something_else_holds_have_a_range_of_their_own(
 
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
     f32, i32 = from_label("float32"), from_label("int32")
-    writer = Writer("cut")
+    writer = ClusterWriter("cut")
     row = writer.arg(Arg(f32, False, "x"))
     bounds = [writer.arg(Arg(i32, True, name)) for name in ("begin", "end", "strides")]
     relu = node_def_pb2.NodeDef(op="Relu", name="relu")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from habana_tf.tensorflow_clusters.loop_form import Form, Slot
+from habana_tf.tensorflow_clusters.loop_form import LoopForm, LoopSlot
 
 
 def test_a_counter_follows_from_counters_alone() -> None:
     """i < n; i + 1, x * w, list[i] = x"""
-    slots = [Slot("value"), Slot("same", fixed=True), Slot("value"), Slot("same"), Slot("set")]
-    form = Form(slots, order=[0, 2, 3, 1, 4], results=[0, 2, 4])
+    slots = [
+        LoopSlot("value"),
+        LoopSlot("same", fixed=True),
+        LoopSlot("value"),
+        LoopSlot("same"),
+        LoopSlot("set"),
+    ]
+    form = LoopForm(slots, order=[0, 2, 3, 1, 4], results=[0, 2, 4])
     assert form.inner() == [0, 1, 2, 3]
     i, n, x, w = ((-1, k) for k in range(4))
     sources = [(i, n), (i,), (x, w)]  # less, add, mul
@@ -22,6 +28,6 @@ def test_a_counter_follows_from_counters_alone() -> None:
 
 def test_a_condition_on_data_decides_all_results() -> None:
     """x > 0; i + 1, x / 2"""
-    form = Form([Slot("value"), Slot("value")], order=[0, 1], results=[0])
+    form = LoopForm([LoopSlot("value"), LoopSlot("value")], order=[0, 1], results=[0])
     (counter,) = form.origins([((-1, 1),), ((-1, 0),), ((-1, 1),)], [(0, 0), (1, 0), (2, 0)])
     assert counter == ({0, 1}, {0, 1, 2})

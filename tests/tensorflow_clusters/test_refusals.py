@@ -14,7 +14,7 @@ from tensorflow.core.framework import node_def_pb2
 
 from habana_tf.lowering.table import LOOP
 from habana_tf.tensorflow_clusters import refusals
-from habana_tf.tensorflow_clusters.loop_form import Form
+from habana_tf.tensorflow_clusters.loop_form import LoopForm
 from habana_tf.tensorflow_clusters.loops import LoopBody, LoopOp
 from tests.child import on_hpu
 from tests.effort import THOROUGH
@@ -242,6 +242,6 @@ def test_a_refusal_of_bfloat16_has_words_where_the_cpu_has_no_such_kernel() -> N
 
 def test_of_a_loop_tensorflow_is_not_asked() -> None:
     """It has no such op, and would say so where another op of the cluster refuses."""
-    body = LoopBody(Form([], [], []), [], [])
+    body = LoopBody(LoopForm([], [], []), [], [])
     loop = LoopOp(0, LOOP, "while/loop", (), {}, {}, node_def_pb2.NodeDef(op=LOOP), body)
     assert refusals._shape_function(loop, [], []) == ""

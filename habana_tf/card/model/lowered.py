@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from habana_tf.cluster.cluster import Cluster, Ref
-from habana_tf.cluster.lower import Walk
+from habana_tf.cluster.lower import ClusterLowering
 from habana_tf.ir.primitives import Node, Program
 
 
@@ -22,7 +22,7 @@ class Lowered:
 
 def lowered(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> Lowered:
     """Arguments as `cluster.lower.lower` takes them, and raises what it raises."""
-    walk = Walk(cluster, shapes, values)
+    walk = ClusterLowering(cluster, shapes, values)
     for n in cluster.nodes:
         walk.step(n)
     return Lowered(cluster, walk.program(), walk.made)
