@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from habana_tf.cache.directory import prune as prune
     from habana_tf.cache.directory import verify as verify
     from habana_tf.cache.entry import Entry as Entry
-    from habana_tf.cache.entry import EntryError as EntryError
+    from habana_tf.cache.entry_head import EntryError as EntryError
     from habana_tf.cache.history import Miss as Miss
     from habana_tf.cache.history import Run as Run
     from habana_tf.cache.history import events as events
@@ -72,7 +72,8 @@ _NAMES = {
     ".bundle": "BundleError Exported Imported export_bundle import_bundle",
     ".counters": "Counts Stats",
     ".directory": "Health Verified clear entries health prune verify",
-    ".entry": "Entry EntryError",
+    ".entry": "Entry",
+    ".entry_head": "EntryError",
     ".history": "Miss Run events explain misses runs totals",
     ".journal": "Event",
     ".key": "Difference Key KeyPart diff",

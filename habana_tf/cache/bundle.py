@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from habana_tf.cache.disk import Store
-from habana_tf.cache.entry import EntryError
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.reader import Options, Reader, ReadOnly, root_of
 from habana_tf.files import trust

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from habana_tf.cache import journal
 from habana_tf.cache.bounds import Swept, sweep, total_bytes
 from habana_tf.cache.disk import Store
-from habana_tf.cache.entry import EntryError
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.lock import LockUnavailable
 from habana_tf.cache.reader import VERSION, Reader, ReadOnly

@@ -19,7 +19,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from habana_tf.cache import files
 from habana_tf.cache.bounds import QUARANTINE, Bounds, sweep
 from habana_tf.cache.counters import Stats
-from habana_tf.cache.entry import Entry, EntryError
+from habana_tf.cache.entry import Entry
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.cache.listing import shards, start_of
 from habana_tf.cache.lock import LockUnavailable, byte_lock
 from habana_tf.cache.reader import Options, Reader

@@ -28,51 +28,32 @@ executes or interprets a section.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import struct
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from habana_tf.cache.key import Key, canonical, understood, whole
+from habana_tf.cache.entry_head import (
+    ABOUT,
+    FORMAT_VERSION,
+    FROM_FILE,
+    HEAD,
+    KEY,
+    MAGIC,
+    MOST_HEAD_BYTES,
+    PREFIX,
+    EntryError,
+    Header,
+    check_key,
+    checksum,
+    head_end,
+    read_head,
+    signed_bytes,
+)
+from habana_tf.cache.key import Key, canonical
 
-__all__ = [
-    "FORMAT_VERSION",
-    "LAST",
-    "MOST_DESCRIPTION_BYTES",
-    "MOST_HEAD_BYTES",
-    "PREFIX_BYTES",
-    "Entry",
-    "EntryError",
-    "Header",
-    "Sign",
-    "Start",
-    "decode",
-    "decode_start",
-    "encode",
-    "head_end",
-    "signed_bytes",
-]
-
-FORMAT_VERSION = 3
-PREFIX_BYTES = 48
-_DIGEST_AT = 16
-MOST_HEAD_BYTES = 1 << 20
 MOST_DESCRIPTION_BYTES = 1 << 30
-_ENDLESS = 1 << 40
-LAST = 253_402_300_800
-"""Seconds since the epoch at the end of the year 9999, after which there are no dates."""
-_MAGIC = b"\x93RECIPE\n"
-_PREFIX = struct.Struct("<8sII32s")
-_KEY, _ABOUT = "key", "about"
-_FROM_FILE = ("key", "sections")
-_ROW = ("name", "bytes", "stored", "blake2b")
-_OWN = frozenset({"name", "digest", "created", "compile_seconds", "parts", "failure", "signature"})
-_SHOWN = ("ops", "scopes", "takes")
-_HEAD = _OWN.union(_SHOWN)
-_LOADS = json.JSONDecoder().raw_decode
 
 # zlib gives 130 to 150 MB/s back on one core that hashes 400, so compression only pays where it shrinks to a quarter:
 # zeros and other constants do, machine code (to a third) does not. The first bytes of a section tell.
@@ -80,63 +61,6 @@ _COMPRESS_FROM, _SAMPLE, _WORTHWHILE = 4096, 32768, 0.25
 
 Sign = Callable[[bytes], str]
 """Gives the signature of canonical bytes, in hexadecimal."""
-
-
-class EntryError(Exception):
-    """The bytes are not an intact entry of this format."""
-
-
-class Header(Mapping[str, Any]):
-    """Head, key and description as one mapping; key and description are parsed when first asked for.
-
-    Asking for them raises EntryError when they are not understood; `tools`, `inputs` and so on are in the description.
-    Where key and description are None, only the head was read: the mapping has nothing else, nor `parts`.
-    """
-
-    def __init__(self, head: dict[str, Any], key: bytes | None, about: bytes | None) -> None:
-        self._head, self._key, self._about = head, key, about
-
-    @cached_property
-    def key(self) -> Key:
-        """The key, rebuilt from its manifest."""
-        try:
-            return Key.of((name, value) for name, value in self._manifest)
-        except (ValueError, RecursionError) as error:
-            raise EntryError(f"the key manifest is not understood: {error}") from error
-
-    def check_description(self) -> None:
-        """Raises EntryError when the description is not understood."""
-        _ = self._described
-
-    @cached_property
-    def _manifest(self) -> list[list[Any]]:
-        assert self._key is not None
-        parts = _understood(self._key, "key manifest")
-        if not isinstance(parts, list) or not all(_is_part(part) for part in parts):
-            raise EntryError("the key manifest is not understood: it is no list of names and values")
-        return parts
-
-    @cached_property
-    def _described(self) -> dict[str, Any]:
-        if self._about is None:
-            return {}
-        about = _understood(self._about, "description")
-        if not isinstance(about, dict):
-            raise EntryError("the description is not understood: it is no mapping")
-        return {name: value for name, value in about.items() if name not in _HEAD and name not in _FROM_FILE}
-
-    def __getitem__(self, name: str) -> Any:
-        if name in _HEAD:
-            return self._head[name]
-        if name == "sections" and "parts" in self._head:
-            return [dict(zip(_ROW, row, strict=True)) for row in self._head["parts"][2:]]
-        return self._manifest if name == "key" and self._key is not None else self._described[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*self._described, *self._head, *(_FROM_FILE if self._key is not None else ())])
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
 
 
 class Entry:
@@ -189,22 +113,22 @@ class Entry:
 
 def encode(entry: Entry, sign: Sign | None = None) -> bytes:
     """The entry as file contents, signed if asked. Raises TypeError or ValueError when the header is not JSON data."""
-    described = {k: v for k, v in entry.header.items() if k not in _HEAD and k not in _FROM_FILE}
-    parts = [(_KEY, canonical(entry.header["key"])), (_ABOUT, _json(described)), *entry.sections.items()]
+    described = {k: v for k, v in entry.header.items() if k not in HEAD and k not in FROM_FILE}
+    parts = [(KEY, canonical(entry.header["key"])), (ABOUT, _json(described)), *entry.sections.items()]
     table, payload = [], []
     for name, data in parts:
-        packed = _compressed(data) if name not in (_KEY, _ABOUT) else None
+        packed = _compressed(data) if name not in (KEY, ABOUT) else None
         stored = data if packed is None else packed
-        table.append([name, len(data), len(stored), _digest(stored).hex()])
+        table.append([name, len(data), len(stored), checksum(stored).hex()])
         payload.append(stored)
-    head = {name: entry.header[name] for name in _HEAD - {"parts", "signature"} if name in entry.header}
+    head = {name: entry.header[name] for name in HEAD - {"parts", "signature"} if name in entry.header}
     head["parts"] = table
     if sign is not None:
         head["signature"] = sign(signed_bytes(head))
     text = _json(dict(sorted(head.items())))
     if len(text) > MOST_HEAD_BYTES:
         raise ValueError(f"a head of {len(text)} bytes; at most {MOST_HEAD_BYTES} are possible: use fewer sections")
-    return b"".join([_PREFIX.pack(_MAGIC, FORMAT_VERSION, len(text), _digest(text)), text, *payload])
+    return b"".join([PREFIX.pack(MAGIC, FORMAT_VERSION, len(text), checksum(text)), text, *payload])
 
 
 def decode(data: bytes, check: Callable[[Mapping[str, Any]], None] = lambda head: None) -> Entry:
@@ -213,7 +137,7 @@ def decode(data: bytes, check: Callable[[Mapping[str, Any]], None] = lambda head
     check: is given the head before anything that the head says is believed, and raises when it is not to be.
     """
     at = head_end(data)
-    head = _head(data, at)
+    head = read_head(data, at)
     check(head)
     view = memoryview(data)
     found: dict[str, bytes | slice] = {}
@@ -222,16 +146,16 @@ def decode(data: bytes, check: Callable[[Mapping[str, Any]], None] = lambda head
         stored = view[at:end]
         if end > len(data):
             raise EntryError(f"{len(data)} bytes long, cut off in part {name!r}")
-        if _digest(stored).hex() != digest:
+        if checksum(stored).hex() != digest:
             raise EntryError(f"the digest does not match the contents of part {name!r}")
         found[name] = slice(at, end) if count == size else _unpacked(stored, size, name)
         at = end
     if at != len(data):
         raise EntryError(f"{len(data)} bytes long instead of {at}")
     sections = _Sections(data, found)
-    key, about = sections[_KEY], sections[_ABOUT]
-    del found[_KEY], found[_ABOUT]
-    _check_key(head, key)
+    key, about = sections[KEY], sections[ABOUT]
+    del found[KEY], found[ABOUT]
+    check_key(head, key)
     return Entry(Header(head, key, about), sections)
 
 
@@ -279,7 +203,7 @@ def decode_start(
     """
     if (end := head_end(data)) > len(data):
         data += more(len(data), end - len(data))
-    head, at = _head(data, end), end
+    head, at = read_head(data, end), end
     rows = head["parts"]
     size = at + sum([row[2] for row in rows])
     if head_only:
@@ -291,107 +215,13 @@ def decode_start(
         if end > len(data):
             data += more(len(data), min(end - len(data), MOST_DESCRIPTION_BYTES))
         text = data[at:end]
-        if _digest(text).hex() != digest:
+        if checksum(text).hex() != digest:
             raise EntryError("the header is damaged")
         texts.append(text)
         at = end
     key, about = texts
-    _check_key(head, key)
+    check_key(head, key)
     return Start(Header(head, key, about), size)
-
-
-def head_end(start: bytes) -> int:
-    """Offset behind the head, from the first `PREFIX_BYTES` bytes of a file.
-
-    Raises EntryError when this is no entry of this format version.
-    """
-    if len(start) < PREFIX_BYTES:
-        raise EntryError(f"only {len(start)} bytes long")
-    magic, version, length, _ = _PREFIX.unpack_from(start)
-    if magic != _MAGIC:
-        raise EntryError("not a recipe")
-    if version != FORMAT_VERSION:
-        raise EntryError(f"format version {version}, this is version {FORMAT_VERSION}")
-    if length > MOST_HEAD_BYTES:
-        raise EntryError("the header is damaged")
-    return PREFIX_BYTES + int(length)
-
-
-def signed_bytes(head: Mapping[str, Any]) -> bytes:
-    """What a signature is made of: the whole head but the signature; through its digests, the whole entry."""
-    return canonical({name: head[name] for name in sorted(_HEAD - {"signature"}) if name in head})
-
-
-def _head(start: bytes, end: int) -> dict[str, Any]:
-    """The verified head, which ends at offset `end`."""
-    text = start[PREFIX_BYTES:end]
-    if len(text) != end - PREFIX_BYTES or _digest(text) != start[_DIGEST_AT:PREFIX_BYTES]:
-        raise EntryError("the header is damaged")
-    try:
-        words = text.decode()
-        head, read = _LOADS(words)
-        ok = read == len(words) and _well_formed(head)
-        whole(head, words)
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise EntryError(f"the header is not understood: {error!r}") from error
-    if not ok:
-        raise EntryError("the header is not understood: a field is missing or of another type")
-    checked: dict[str, Any] = head
-    return checked
-
-
-def _well_formed(head: Any) -> bool:
-    """Whether a head's fields are there and of their types; it may raise KeyError, TypeError or ValueError as well."""
-    names: list[str] = []
-    for name, size, stored, digest in head["parts"]:
-        if type(name) is not str or type(size) is not int or type(stored) is not int or type(digest) is not str:
-            return False
-        # What is stored shorter than it is was compressed: never key and description.
-        if not 0 <= stored <= size < _ENDLESS or (stored < size and len(names) < 2):
-            return False
-        names.append(name)
-    return (
-        names[:2] == [_KEY, _ABOUT]
-        and len(set(names)) == len(names)
-        and isinstance(head["name"], str)
-        and isinstance(head["digest"], str)
-        and type(head["created"]) in (int, float)
-        and 0 <= head["created"] < LAST
-        and type(head["compile_seconds"]) in (int, float)
-        and 0 <= head["compile_seconds"] < LAST
-        and isinstance(head.get("failure", ""), str)
-        and isinstance(head.get("signature", ""), str)
-        and _are_counts(head.get("ops", {}))
-        and _are_counts(head.get("scopes", {}))
-        and isinstance(head.get("takes", ""), str)
-        and head.keys() <= _HEAD
-    )
-
-
-def _are_counts(value: Any) -> bool:
-    return type(value) is dict and all(type(n) is int and 0 <= n < _ENDLESS for n in value.values())
-
-
-def _is_part(part: object) -> bool:
-    return isinstance(part, list) and len(part) == 2 and isinstance(part[0], str)
-
-
-def _understood(text: bytes, what: str) -> Any:
-    """The JSON data in a part whose digest was right."""
-    try:
-        return understood(text)
-    except ValueError as error:
-        raise EntryError(f"the {what} is not understood: {error!r}") from error
-
-
-def _check_key(head: Mapping[str, Any], key: bytes) -> None:
-    if hashlib.sha256(key).hexdigest() != head["digest"]:
-        raise EntryError("the key manifest does not match the key")
-
-
-def _digest(data: bytes | memoryview) -> bytes:
-    """BLAKE2b: twice as fast as SHA-256 on a CPU without instructions for that."""
-    return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def _json(value: object) -> bytes:

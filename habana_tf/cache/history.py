@@ -11,7 +11,7 @@ from typing import Any
 
 from habana_tf.cache import journal
 from habana_tf.cache.counters import Counts, Stats
-from habana_tf.cache.entry import EntryError
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.cache.journal import Event
 from habana_tf.cache.key import Difference, diff
 from habana_tf.cache.listing import Listed

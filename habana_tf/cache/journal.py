@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cache import files
-from habana_tf.cache.entry import LAST
+from habana_tf.cache.entry_head import LAST
 from habana_tf.cache.key import Key, understood
 from habana_tf.cache.nearest import Candidate, candidates, nearest
 from habana_tf.cache.reader import Reader

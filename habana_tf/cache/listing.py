@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from habana_tf.cache import files
-from habana_tf.cache.entry import EntryError, Header, Start, decode_start
+from habana_tf.cache.entry import Start, decode_start
+from habana_tf.cache.entry_head import EntryError, Header
 from habana_tf.files import trust
 from habana_tf.files.trust import Policy, Refused
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from habana_tf.cache import files
-from habana_tf.cache.entry import EntryError
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.cache.key import Key
 from habana_tf.cache.listing import shards, start_of
 from habana_tf.files import trust

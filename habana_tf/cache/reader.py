@@ -23,6 +23,7 @@ from habana_tf import settings
 from habana_tf.cache import entry as entry_format
 from habana_tf.cache import files
 from habana_tf.cache.entry import Entry
+from habana_tf.cache.entry_head import FORMAT_VERSION
 from habana_tf.cache.listing import Listed, contents, entries
 from habana_tf.files import trust
 from habana_tf.files.trust import Policy, Refused
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["VERSION", "NoDirectory", "NoPath", "Options", "ReadOnly", "Reader", "root_of"]
 
-VERSION = f"v{entry_format.FORMAT_VERSION}"
+VERSION = f"v{FORMAT_VERSION}"
 _ADVICE = " by TF_RECIPE_CACHE_PATH, or set HABANA_SIM_CACHE_OWNER={user} if that user may run programs as you"
 
 

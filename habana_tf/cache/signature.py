@@ -16,7 +16,7 @@ import stat
 from collections.abc import Mapping
 from typing import Any
 
-from habana_tf.cache.entry import signed_bytes
+from habana_tf.cache.entry_head import signed_bytes
 from habana_tf.files.trust import Refused
 
 __all__ = ["LEAST_BYTES", "MOST_BYTES", "SigningKey"]

@@ -23,7 +23,8 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"^rnn/", "recurrent"),
     (r"^spectral/|^audio/", "spectral"),
     (r"Depthwise", "depthwise"),
-    (r"/(Batch|Sparse)?MatMul|/Einsum|Conv[23]D|/Conv$", "contraction"),
+    (r"/(Batch|Sparse)?MatMul|/Einsum", "contraction"),
+    (r"Conv[23]D|/Conv$", "convolution"),
     (r"^linalg/", "linalg"),
     (r"Dilation2D|Pool", "pooling"),
     (r"BatchNorm", "normalization"),
@@ -43,6 +44,7 @@ RULES: tuple[tuple[str, str], ...] = (
     (r"Slice|^array/Reverse|/Roll$", "slicing"),
     (r"/Bias|Softmax", "nn"),
     (r"/Bitcast$", "math"),
+    (r"^array/(Concat(V2)?|Pack|Unpack|SplitV?)$", "joining"),
     (r"^array/|/(Range|LinSpace)$", "array"),
     (r"^(math|nn|bitwise)/", "math"),
 )

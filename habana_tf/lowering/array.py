@@ -1,4 +1,4 @@
-"""Ops that make, join, split and reorder tensors without arithmetic: mostly views.
+"""Ops that make and reorder tensors without arithmetic: mostly views.
 
 Outside clusters TensorFlow's own DEFAULT kernels run many of them (Reshape, Shape, Identity...) without a copy.
 """
@@ -15,75 +15,16 @@ from habana_tf.ir.builder import broadcast_shapes
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
+from habana_tf.lowering.arguments import (
+    axis_of,
+    extents,
+    insert_axis,
+    ints,
+    scalar,
+    scalar_extent,
+)
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, FLOATS, INDEX, op
-
-# -- what the lowerings of arguments share --------------------------------------------------------------------
-
-
-def ints(c: Lowering, which: int | str) -> list[int]:
-    """The numbers of an input that fixes a shape."""
-    values = extents(c, which)
-    if not all(isinstance(v, int) for v in values):
-        raise c.needs_number(f"its input {which!r} follows from a size that changes, and must be numbers")
-    return [v for v in values if isinstance(v, int)]
-
-
-def extents(c: Lowering, which: int | str) -> list[Extent]:
-    """The output shape in a fixed input; symbolic when one recipe serves all shapes."""
-    return [v if isinstance(v, ext.Expr) else int(v) for v in np.asarray(c.value(which)).reshape(-1)]
-
-
-def scalar(c: Lowering, which: int | str) -> int:
-    """The one number of an input that fixes a shape."""
-    values = ints(c, which)
-    if len(values) != 1:
-        raise c.error(f"input {which!r} must be one number, not {values}")
-    return values[0]
-
-
-def scalar_extent(c: Lowering, which: int | str) -> Extent:
-    """The one size of an input that fixes a shape; symbolic when one recipe serves all shapes."""
-    values = extents(c, which)
-    if len(values) != 1:
-        raise c.error(f"input {which!r} must be one number, not {values}")
-    return values[0]
-
-
-def axis_of(c: Lowering, axis: int, rank: int) -> int:
-    """An axis counted from the front; negative ones count from the back."""
-    if not -rank <= axis < rank:
-        raise c.error(f"axis {axis} is not in [{-rank}, {rank})")
-    return axis % rank
-
-
-def constant_shape(c: Lowering, x: Node, first: int = 0, why: str = "") -> tuple[int, ...]:
-    """The shape of a node from axis `first` on, whose extents must be numbers; `why` is for the user of others."""
-    out = tuple(n for n in x.shape[first:] if isinstance(n, int))
-    if len(out) != len(x.shape[first:]):
-        axis = next(k for k, n in enumerate(x.shape) if k >= first and not isinstance(n, int))
-        raise c.needs_number(f"axis {axis} of its input must not change{why and ': ' + why}")
-    return out
-
-
-def size_of(c: Lowering, n: Extent, what: str) -> int:
-    """A size that must be a number; `what` names it to the user of another."""
-    if not isinstance(n, int):
-        raise c.needs_number(f"{what} must not change")
-    return n
-
-
-def static_slice(c: Lowering, x: Node, axis: int, begin: Extent, size: Extent) -> Node:
-    """x[begin : begin + size] along one axis."""
-    shape = list(x.shape)
-    shape[axis] = size
-    return c.b.slice(x, [begin if a == axis else 0 for a in range(x.rank)], shape)
-
-
-def insert_axis(c: Lowering, x: Node, axis: int) -> Node:
-    """x with a new axis of size 1 before `axis`."""
-    return c.b.reshape(x, (*x.shape[:axis], 1, *x.shape[axis:]))
-
 
 # -- identities -----------------------------------------------------------------------------------------------
 
@@ -355,76 +296,3 @@ def tile(c: Lowering) -> Node:
     stretched = [m for n, t in zip(x.shape, times, strict=True) for m in (t, n)]
     shape = [ext.mul(n, t) for n, t in zip(x.shape, times, strict=True)]
     return c.b.reshape(c.b.expand(c.b.reshape(x, middle), stretched), shape)
-
-
-# -- joining and splitting ------------------------------------------------------------------------------------
-
-
-def _joined(c: Lowering, parts: Sequence[Node], axis: int) -> Node:
-    axis = axis_of(c, axis, parts[0].rank)
-    for p in parts:
-        if p.rank != parts[0].rank or any(
-            m != n for a, (m, n) in enumerate(zip(p.shape, parts[0].shape, strict=True)) if a != axis
-        ):
-            raise c.error(f"the parts must agree in all axes but axis {axis}")
-    return c.b.concat(parts, axis)
-
-
-@op("ConcatV2", fixed=["axis"], T=ALL, Tidx=INDEX)
-def concat_v2(c: Lowering) -> Node:
-    return _joined(c, c.input_list("values"), scalar(c, "axis"))
-
-
-@op("Concat", fixed=["concat_dim"], T=ALL)
-def concat(c: Lowering) -> Node:
-    return _joined(c, c.input_list("values"), scalar(c, "concat_dim"))
-
-
-@op("Pack", T=ALL)
-def pack(c: Lowering) -> Node:
-    axis = axis_of(c, c.attr("axis", 0), c.inputs[0].rank + 1)
-    if any(x.shape != c.inputs[0].shape for x in c.inputs):
-        raise c.error("all parts must have one shape")
-    return c.b.concat([insert_axis(c, x, axis) for x in c.inputs], axis)
-
-
-@op("Unpack", T=ALL)
-def unpack(c: Lowering) -> Sequence[Node]:
-    (x,), num = c.inputs, c.attr("num")
-    axis = axis_of(c, c.attr("axis", 0), x.rank)
-    if x.shape[axis] != num:
-        raise c.error(f"axis {axis} must have size num = {num}")
-    rest = [n for a, n in enumerate(x.shape) if a != axis]
-    return [c.b.reshape(static_slice(c, x, axis, i, 1), rest) for i in range(num)]
-
-
-@op("Split", fixed=["split_dim"], T=ALL)
-def split(c: Lowering) -> Sequence[Node]:
-    x, num = c.input("value"), c.attr("num_split")
-    axis = axis_of(c, scalar(c, "split_dim"), x.rank)
-    each = ext.divide(x.shape[axis], num)
-    if each is None and not isinstance(x.shape[axis], int):
-        raise c.needs_number(f"whether axis {axis} splits into {num} equal parts depends on its size")
-    if each is None:
-        raise c.error(f"axis {axis} does not split into {num} equal parts")
-    return [static_slice(c, x, axis, ext.mul(each, i), each) for i in range(num)]
-
-
-@op("SplitV", fixed=["size_splits", "split_dim"], T=ALL, Tlen=(DType.I8, *INDEX))
-def split_v(c: Lowering) -> Sequence[Node]:
-    x, sizes = c.input("value"), extents(c, "size_splits")
-    axis = axis_of(c, scalar(c, "split_dim"), x.rank)
-    n = x.shape[axis]
-    if len(sizes) != c.attr("num_split"):
-        raise c.error(f"size_splits {sizes} must have one number for each of {c.attr('num_split')} parts")
-    if sizes.count(-1) == 1:
-        rest = n
-        for s in sizes:
-            rest = ext.add(rest, ext.mul(s, -1) if s != -1 else 0)
-        sizes[sizes.index(-1)] = rest
-    starts: list[Extent] = [0]
-    for s in sizes:
-        starts.append(ext.add(starts[-1], s))
-    if not all(c.at_least(s) for s in sizes) or not c.premises.equal(starts[-1], n):
-        raise c.error(f"size_splits {sizes} must be non-negative and sum to {n}, the size of axis {axis}")
-    return [static_slice(c, x, axis, at, s) for at, s in zip(starts, sizes, strict=False)]

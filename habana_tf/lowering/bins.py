@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import insert_axis, scalar_extent
+from habana_tf.lowering.arguments import insert_axis, scalar_extent
 from habana_tf.lowering.indexing import scatter_wide
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import INDEX, NUMERIC, op

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import static_slice
+from habana_tf.lowering.arguments import static_slice
 from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op

@@ -15,7 +15,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
-from habana_tf.lowering.array import constant_shape, extents, static_slice
+from habana_tf.lowering.arguments import constant_shape, extents, static_slice
 from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import INDEX, INTS, op

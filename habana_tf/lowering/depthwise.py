@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering import spatial
-from habana_tf.lowering.array import size_of
+from habana_tf.lowering.arguments import size_of
 from habana_tf.lowering.channels import channels_last
-from habana_tf.lowering.contraction import input_shape
+from habana_tf.lowering.convolution import input_shape
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, op
 from habana_tf.lowering.spatial import WindowAxis

@@ -17,7 +17,7 @@ from habana_tf.ir.conditions import Premises
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import extents, ints
+from habana_tf.lowering.arguments import extents, ints
 from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, op

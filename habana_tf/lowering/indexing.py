@@ -17,7 +17,7 @@ from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import axis_of, constant_shape, extents, scalar, scalar_extent, static_slice
+from habana_tf.lowering.arguments import axis_of, constant_shape, extents, scalar, scalar_extent, static_slice
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, FLOATS, INDEX, INTS, NUMERIC, op
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import extents, ints, static_slice
+from habana_tf.lowering.arguments import extents, ints, static_slice
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, INDEX, NUMERIC, op
 

@@ -27,7 +27,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Shape
 from habana_tf.lowering import spatial
-from habana_tf.lowering.array import constant_shape, extents, ints
+from habana_tf.lowering.arguments import constant_shape, extents, ints
 from habana_tf.lowering.channels import channels_last
 from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering

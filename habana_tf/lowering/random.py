@@ -20,7 +20,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering import philox
-from habana_tf.lowering.array import extents, scalar_extent
+from habana_tf.lowering.arguments import extents, scalar_extent
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, INDEX, op
 

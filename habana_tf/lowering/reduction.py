@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import axis_of, ints, scalar
+from habana_tf.lowering.arguments import axis_of, ints, scalar
 from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, FLOATS, INDEX, NUMERIC, op

@@ -18,7 +18,7 @@ from habana_tf.cluster import counts
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import extents, scalar_extent, static_slice
+from habana_tf.lowering.arguments import extents, scalar_extent, static_slice
 from habana_tf.lowering.indexing import gather_axis, scatter_wide
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import FLOATS, INDEX, NUMERIC, op

@@ -16,7 +16,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node, Op
-from habana_tf.lowering.array import axis_of, extents, ints, static_slice
+from habana_tf.lowering.arguments import axis_of, extents, ints, static_slice
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, INDEX, op
 

@@ -14,10 +14,12 @@ from habana_tf.lowering import (
     bins,
     color,
     contraction,
+    convolution,
     crops,
     depthwise,
     diagonals,
     indexing,
+    joining,
     layout,
     loss,
     lrn,
@@ -40,9 +42,9 @@ from habana_tf.lowering import (
 from habana_tf.lowering.row import CUSTOM, ROWS, Row
 
 _MODULES = (
-    array, bins, color, contraction, crops, depthwise, diagonals, indexing, layout, loss, lrn, math, nn,
-    normalization, optimizers, patches, pooling, quantization, random, reduction, resize, segments, slicing,
-    special, variables, xla,
+    array, bins, color, contraction, convolution, crops, depthwise, diagonals, indexing, joining, layout, loss, lrn,
+    math, nn, normalization, optimizers, patches, pooling, quantization, random, reduction, resize, segments,
+    slicing, special, variables, xla,
 )  # fmt: skip
 FAMILIES = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
 """The modules of lowerings: importing them adds their rows."""

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering.array import extents
+from habana_tf.lowering.arguments import extents
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import ALL, INDEX, op
 from habana_tf.lowering.slicing import AxisSlice, cut_out, element, put_in

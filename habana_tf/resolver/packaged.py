@@ -20,6 +20,7 @@ from zipfile import BadZipFile, ZipFile
 
 from habana_tf import settings
 from habana_tf.cache import entry as entry_format
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.cache.key import Key
 from habana_tf.compiler.packed_recipe import unpack
 from habana_tf.compiler.recipe import Recipe
@@ -52,7 +53,7 @@ def packaged(program: Program, goal: Target) -> Recipe | None:
         return unpack(found.name, found.sections)
     except KeyError:
         return None
-    except (entry_format.EntryError, BadZipFile, OSError, ValueError) as error:
+    except (EntryError, BadZipFile, OSError, ValueError) as error:
         log.warning("%s is damaged (%s): eager ops are compiled; install habana_tf again", FILE, error)
         _opened.cache_clear()
         return None

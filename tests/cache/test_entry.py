@@ -11,15 +11,8 @@ from typing import Any
 
 import pytest
 
-from habana_tf.cache import entry as entry_format
-from habana_tf.cache.entry import (
-    Entry,
-    EntryError,
-    decode,
-    decode_start,
-    encode,
-    head_end,
-)
+from habana_tf.cache.entry import Entry, decode, decode_start, encode
+from habana_tf.cache.entry_head import PREFIX_BYTES, EntryError, head_end
 
 
 def test_round_trip(entry: Entry) -> None:
@@ -135,7 +128,7 @@ def test_a_wrong_key_manifest_is_noticed(entry: Entry, make_entry: Callable[...,
 def _forged(data: bytes, change: Callable[[dict[str, Any]], Any]) -> bytes:
     """The file with another head under digests that fit, as no accident would make it."""
     end = head_end(data)
-    head = json.loads(data[entry_format.PREFIX_BYTES : end])
+    head = json.loads(data[PREFIX_BYTES:end])
     change(head)
     text = json.dumps(head).encode()
     return (

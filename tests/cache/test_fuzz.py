@@ -22,11 +22,11 @@ from typing import Any
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from habana_tf.cache import entry as entry_format
 from habana_tf.cache import journal
 from habana_tf.cache.bundle import BundleError, read_bundle
 from habana_tf.cache.disk import Store
-from habana_tf.cache.entry import Entry, EntryError, decode, decode_start, encode, head_end
+from habana_tf.cache.entry import Entry, decode, decode_start, encode
+from habana_tf.cache.entry_head import PREFIX_BYTES, EntryError, head_end
 from habana_tf.cache.nearest import Candidate, candidates
 from habana_tf.cache.reader import VERSION, Options
 from habana_tf.cli.output import duration, moment
@@ -58,7 +58,7 @@ def _edited(draw: st.DrawFn) -> bytes:
 @st.composite
 def _forged(draw: st.DrawFn) -> bytes:
     """The good entry with values in its head replaced, under a digest that fits."""
-    head: dict[str, Any] = json.loads(GOOD[entry_format.PREFIX_BYTES : END])
+    head: dict[str, Any] = json.loads(GOOD[PREFIX_BYTES:END])
     for _ in range(draw(st.integers(1, 3))):
         place: Any = head
         while True:
@@ -82,7 +82,7 @@ def _rekeyed(draw: st.DrawFn) -> bytes:
     """The good entry with another key and all digests that fit it."""
     parts = st.lists(st.tuples(st.text(max_size=4), _json | _nobody_writes), min_size=1, max_size=3)
     key = json.dumps(draw(_json | parts)).encode()
-    head: dict[str, Any] = json.loads(GOOD[entry_format.PREFIX_BYTES : END])
+    head: dict[str, Any] = json.loads(GOOD[PREFIX_BYTES:END])
     row = head["parts"][0]
     rest = GOOD[END + row[2] :]
     head["digest"] = sha256(key).hexdigest()
@@ -150,7 +150,7 @@ def files_on_disk(folder: Path, data: bytes) -> None:
 
 def test_a_forgery_without_a_change_is_the_entry() -> None:
     """Otherwise forgeries were refused for what they begin with, and tried nothing."""
-    head = json.loads(GOOD[entry_format.PREFIX_BYTES : END])
+    head = json.loads(GOOD[PREFIX_BYTES:END])
     found = decode(_beginning(head) + GOOD[END:])
     assert found.digest == ORIGINAL.digest and dict(found.sections) == dict(ORIGINAL.sections)
 

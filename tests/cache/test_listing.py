@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from habana_tf.cache.disk import Store
-from habana_tf.cache.entry import Entry, EntryError, decode, encode
+from habana_tf.cache.entry import Entry, decode, encode
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.cache.reader import Reader
 
 

@@ -16,7 +16,8 @@ import pytest
 from habana_tf.cache import entry as entry_format
 from habana_tf.cache.counters import Stats
 from habana_tf.cache.disk import Store
-from habana_tf.cache.entry import Entry, decode, encode, signed_bytes
+from habana_tf.cache.entry import Entry, decode, encode
+from habana_tf.cache.entry_head import PREFIX_BYTES, head_end, signed_bytes
 from habana_tf.cache.reader import Options
 from habana_tf.cache.signature import SigningKey
 from habana_tf.files.trust import Refused
@@ -41,7 +42,7 @@ def signing(root: Path, key_file: Path) -> Store:
 
 def test_a_signature_is_hmac_sha256_over_the_head(entry: Entry) -> None:
     data = encode(entry, ONE.sign)
-    head = json.loads(data[entry_format.PREFIX_BYTES : entry_format.head_end(data)])
+    head = json.loads(data[PREFIX_BYTES : head_end(data)])
     signature = head.pop("signature")
     text = json.dumps(head, sort_keys=True, separators=(",", ":")).encode()
     assert signature == hmac.new(b"one secret of many", b"habana_tf recipe\0" + text, hashlib.sha256).hexdigest()
@@ -83,10 +84,10 @@ def test_an_unsigned_head_of_any_content_is_a_miss(signing: Store, entry: Entry,
     assert signing.write(entry)
     (path,) = Path(signing.root).rglob("*.recipe")
     data = path.read_bytes()
-    head = json.loads(data[entry_format.PREFIX_BYTES : entry_format.head_end(data)])
+    head = json.loads(data[PREFIX_BYTES : head_end(data)])
     text = json.dumps({**head, field: value}).encode()
     start = data[:12] + struct.pack("<I32s", len(text), hashlib.blake2b(text, digest_size=32).digest())
-    path.write_bytes(start + text + data[entry_format.head_end(data) :])
+    path.write_bytes(start + text + data[head_end(data) :])
     assert signing.read(entry.digest) is None
 
 

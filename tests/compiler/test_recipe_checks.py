@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from habana_tf.cache.entry import Entry, EntryError, decode, encode
+from habana_tf.cache.entry import Entry, decode, encode
+from habana_tf.cache.entry_head import EntryError
 from habana_tf.compiler.code_checks import CodeError, functions
 from habana_tf.compiler.codegen.objects import join, split
 from habana_tf.compiler.compile import compile_program

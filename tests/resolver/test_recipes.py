@@ -15,8 +15,8 @@ import pytest
 
 from habana_tf import cache
 from habana_tf._native import _bridge
-from habana_tf.cache import entry as entries
 from habana_tf.cache import process_cache
+from habana_tf.cache.entry_head import FORMAT_VERSION
 from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import RecipeCache
 from habana_tf.compiler.recipe import Recipe
@@ -211,7 +211,7 @@ def test_a_recipe_of_another_version_is_a_miss(
     monkeypatch.setattr("habana_tf.resolver.keys.compiler_version", lambda: "another")
     _run(_program(written(DENSE), SHAPES), SHAPES)
     assert cache.stats().counts().compiled == 1
-    assert entries.FORMAT_VERSION == 3 and not caplog.text
+    assert FORMAT_VERSION == 3 and not caplog.text
 
 
 def test_a_program_runs_on_when_its_recipe_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

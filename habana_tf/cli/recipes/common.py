@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from habana_tf.cli.output import CommandError, counted, tensor
 
 if TYPE_CHECKING:
-    from habana_tf.cache.entry import Entry, Header
+    from habana_tf.cache.entry import Entry
+    from habana_tf.cache.entry_head import Header
     from habana_tf.cache.listing import Listed
     from habana_tf.cache.reader import Reader
 
