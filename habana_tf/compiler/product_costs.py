@@ -36,6 +36,14 @@ PACKED_ONCE_ROWS = 4
 WIDENED_AGAIN = 2
 """Panels that an element of a in bf16 meets, up to which each widens it anew. A copy in fp32 saves the others that, but
 is twelve bytes to move: for a convolution from many channels to few it took a third of the time."""
+WIDENED_ROWS = 8
+"""Rows that meet a panel of b in bf16 at least for a copy of it in fp32 to pay, where copies widen. Read as it lies a
+vector takes two instructions more, in a tile of six rows or less: 1 x 1 convolutions of few channels took up to half as
+long again. Two row tiles are enough."""
+WIDENED_BYTES = 8 << 20
+"""Bytes of a copy of a in fp32 from which on both operands are rather copied in blocks, where copies widen: the copy
+would be written to memory and read again, a tenth of the time of a convolution from 512 channels to 128, a third from
+256 to 64."""
 COPY_WORK = 28
 """Multiply-adds in the time of which a vector is copied, from a line that no hardware fetched ahead: it took 12 on a
 CPU that does one of them a cycle, and waits as long where two are done; and some to be sure."""

@@ -158,9 +158,10 @@ class Target:
         return self.isa is not Isa.PORTABLE
 
     @property
-    def masks_halves(self) -> bool:
-        """Whether masks are for lanes of 16 bits as well."""
-        return self.isa >= Isa.AVX512
+    def widens_in_copies(self) -> bool:
+        """Whether products of bf16 are faster on operands that were copied in fp32 than on such that are widened when
+        they are read: register tiles are small then, and few multiply-adds stand beside the widening."""
+        return self.isa is Isa.AVX2
 
     @property
     def stores_past_caches(self) -> bool:

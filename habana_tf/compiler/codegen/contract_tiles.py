@@ -56,6 +56,8 @@ from habana_tf.compiler.product_costs import (
     TALL_TILE_VECTORS,
     THREAD_WORK,
     WIDENED_AGAIN,
+    WIDENED_BYTES,
+    WIDENED_ROWS,
 )
 from habana_tf.hardware.cpu import Target, TileEngine
 from habana_tf.ir import extent as ext
@@ -127,7 +129,8 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     kept = panel <= L1_PANEL_BYTES and depth <= L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN))
     tall = step >= STRIDED_BYTES and rows >= TALL_ROWS and not kept
     once = once and rows >= PACKED_ONCE_ROWS and bool(c.k) and not symbolic
-    packed = must_pack or ((tall or once) and depth > 0 and c.lane is not None and c.lane in c.n)
+    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and rows >= WIDENED_ROWS and not symbolic
+    packed = must_pack or ((tall or once or widened) and depth > 0 and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
     lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
@@ -143,6 +146,9 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     chunks = nominal(cut)
     often = rows * depth * t.panels > WIDENED_AGAIN * elements
     widen = c.a.dtype is DType.BF16 and not dot and often and work > ITEM_WORK / 4 and not symbolic
+    large = elements * batch * 4 > WIDENED_BYTES and c.columns < COPY_BLOCK_SIDE
+    if widen and large and target.widens_in_copies and packable(c):
+        return block_plan(c, target, compact)  # such a copy of a would go to memory and come back, for a few panels
     if not packed:
         if b_bytes // chunks <= L2_BYTES // 2:
             dims = head + lead + outer_m + row_dim + panel_dim
@@ -256,8 +262,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     parts = -(-rows // BLOCK_ROWS) * -(-c.columns // COPY_BLOCK_SIDE) * outer
     chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)
     blocks, dims, grid_dims = cut(c, t, dot, amx, [*([chunk] if chunk else []), *lead])
-    halves = DType.BF16 in (c.a.dtype, c.b.dtype)
-    blocks = replace(blocks, vectors=target.masks_halves if halves else target.masked_memory)
+    blocks = replace(blocks, vectors=target.masked_memory)
     made = Plan(t, dims, grid_dims, 1, "blocks", dot, False, count, amx, compact, blocks)
     return replace(made, grain=_grain(nominal(made.grid), work))
 

@@ -10,14 +10,21 @@ A value is the name of an SSA register or a literal; its type is not recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
+
+from habana_tf.compiler.costs import WIDEST_LANES
 
 Value = str
 
 BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
 """Size of an element in memory by its LLVM type."""
+
+
+ZEROS = "zeroinitializer"
+"""The vector of zeros."""
 
 
 def suffix(lane: str) -> str:
@@ -28,6 +35,12 @@ def suffix(lane: str) -> str:
 def first_lanes(lanes: int, active: int) -> Value:
     """The constant mask of the first `active` lanes."""
     return "<" + ", ".join(f"i1 {int(k < active)}" for k in range(lanes)) + ">"
+
+
+def branches(lane: str, lanes: int) -> bool:
+    """Whether LLVM makes a branch of each lane of such a vector under a mask that is not constant: CPUs have masks for
+    lanes of 16 bits only if they have the widest vectors. A vector with all lanes is worth a test of its own there."""
+    return lane == "i16" and lanes < WIDEST_LANES
 
 
 def everywhere(type_: str, number: Value) -> Value:
@@ -98,6 +111,20 @@ class Function:
 
     def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value) -> Value:
         """Loads a vector; lanes outside the mask are not accessed and are zeros."""
+        some = partial(self._masked_load, lane, lanes, pointer, mask)
+        if not mask.startswith("%") or not branches(lane, lanes):
+            return some()
+        every = self.op(f"icmp eq i{lanes} {self.op(f'bitcast <{lanes} x i1> {mask} to i{lanes}')}, -1")
+        return self.load_if(every, lane, lanes, pointer, some)
+
+    def load_if(
+        self, condition: Value, lane: str, lanes: int, pointer: Value, otherwise: Callable[[], Value] = lambda: ZEROS
+    ) -> Value:
+        """Loads a vector if a condition (i1) holds, else gives the value of the other branch."""
+        vector = f"<{lanes} x {lane}>"
+        return self.choice(condition, vector, partial(self.load, vector, pointer, BYTES[lane]), otherwise)
+
+    def _masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value) -> Value:
         vector, bits = f"<{lanes} x {lane}>", f"<{lanes} x i1>"
         name = f"llvm.masked.load.v{lanes}{suffix(lane)}.p0"
         self.declarations.add(f"declare {vector} @{name}(ptr, {bits}, {vector})")
@@ -220,6 +247,18 @@ class Function:
             self.lines[index_line + 1 + k] = text
         self.start(done)
         loop.results = phis
+
+    def choice(self, condition: Value, type_: str, yes: Callable[[], Value], no: Callable[[], Value]) -> Value:
+        """The value that one of two pieces of code comes to."""
+        first, second, after = (self.new_block(hint) for hint in ("yes", "no", "after"))
+        self.do(f"br i1 {condition}, label %{first}, label %{second}")
+        ends = []
+        for block, code in ((first, yes), (second, no)):
+            self.start(block)
+            ends.append(f"[ {code()}, %{self.block} ]")
+            self.branch(after)
+        self.start(after)
+        return self.op(f"phi {type_} {', '.join(ends)}")
 
     @contextmanager
     def when(self, condition: Value) -> Iterator[None]:

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 
 from habana_tf.compiler import body
 from habana_tf.compiler.body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
-from habana_tf.compiler.codegen.emit import Function
+from habana_tf.compiler.codegen.emit import Function, branches
 from habana_tf.compiler.codegen.emit import Value as Register
 from habana_tf.compiler.codegen.index_evaluator import IndexEvaluator
 from habana_tf.compiler.codegen.lanes import literal, memory_type, register_type
@@ -321,6 +321,9 @@ class Evaluator(IndexEvaluator):
                 if mask is not None:
                     return self._one_lane(buffer, dtype, self.fn.integer("add", base, self.number(offset)), mask)
                 raw = self.fn.load(vector, address, size, invariant)
+            elif self.guard.lanes is None and branches(lane, self.lanes):
+                assert self.guard.scalar is not None
+                raw = self.fn.load_if(self.guard.scalar, lane, self.lanes, address)
             else:
                 raw = self.fn.masked_load(lane, self.lanes, address, mask)
             return Val(self.many.from_memory(raw, dtype), False)
