@@ -1,8 +1,8 @@
-"""What native code asks of Python: one function per callback of kernels/runtime/callbacks.h.
+"""The callbacks of native code: one function per callback of kernels/runtime/callbacks.h.
 
 The bridge calls these under the GIL, from any thread, with no native lock held. They import what they need when
 they are called, so that loading the plugin imports neither compiler nor graph pass. An exception becomes a
-TensorFlow status: the one in its attribute `tf_code` if it has one, else INTERNAL with the place it was raised.
+TensorFlow status: the one in its attribute `status_code` if it has one, else INTERNAL with the place it was raised.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def stock_plan(node_def: bytes) -> tuple[str, list[tuple[str, bytes]]]:
 
 def _takes(row: Any, node: Any) -> bool:
     """Whether the op table has these element types."""
-    return all(node.attr[attr].type in {dtype.tf_enum for dtype in allowed} for attr, allowed in row.types.items())
+    return all(node.attr[attr].type in {dtype.number for dtype in allowed} for attr, allowed in row.types.items())
 
 
 def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | None]]) -> Program:

@@ -95,7 +95,7 @@ def test_a_stock_gather_leaves_its_variable_alone() -> None:
 def test_an_attribute_left_out_has_its_default_in_a_cluster_of_one() -> None:
     data, order, _, _ = hooks.node_info(node("ArgMax", 2, T=F32))  # no Tidx, no output_type
     assert order == [0, 1]
-    assert [r.dtype.tf_enum for r in parse(data).results] == [I64]
+    assert [r.dtype.number for r in parse(data).results] == [I64]
 
 
 def test_the_cluster_of_one_tells_where_its_inputs_come_from() -> None:

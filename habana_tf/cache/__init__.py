@@ -1,4 +1,4 @@
-"""The recipe cache: asked before every compilation.
+"""The recipe cache: compiled recipes on disk, looked up before every compilation.
 
     entry = cache.lookup(key, name)
     if entry is None:

@@ -1,4 +1,4 @@
-"""Keeps the cache directory below its size: the recipes that were not used for longest go.
+"""Evicts the least recently used recipes, to keep the cache directory below its size.
 
 Every version's directory counts (an older habana_tf's recipes age out like others), and in it recipes, notes of
 failures, what lies in quarantine, and what killed processes left. The time of the last use is a file's modification
@@ -7,7 +7,7 @@ time. What lies in quarantine goes first.
 Invariants: only names that this package gives are removed, never a directory; what no living process writes any more
 is gone after the first sweep; an entry used in the last minute stays, so that a recipe is not evicted between its
 making and its use, even if the limit is passed for so long; races with readers, writers and other sweeps are no errors,
-and a file that somebody else removed is not counted.
+and a file that another process removed is not counted.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _scan_folder(shard: int, version: str, folder: str) -> Iterator[_Found]:
 
 
 def _remove(root: int, policy: Policy, found: _Found) -> int | None:
-    """1 when removed, 0 when somebody else did, None when it is still there."""
+    """1 when removed, 0 when another process did, None when it is still there."""
     try:
         with (
             trust.directory(found.version, root, False, policy) as version,

@@ -1,12 +1,12 @@
-"""Recipes in one file, for a machine that shall not compile them.
+"""Exports recipes to one file and imports them on another machine.
 
     magic (8) | version (u32) | length of the index (u32) | BLAKE2b-256 of the index (32)
     index: JSON {"created": seconds since the epoch, "recipes": [{"name", "digest", "bytes", "blake2b"}, ...]}
     the entries' files, one after the other
 
 A bundle holds machine code like the cache itself, so it is believed like an entry: a regular file of this user or
-root that nobody else can write, or, with HABANA_SIM_CACHE_SIGNING_KEY, entries that carry its signature. What a bundle
-says about names and sizes is never used as a path or before it is checked.
+root that other users cannot write, or, with HABANA_SIM_CACHE_SIGNING_KEY, entries that carry its signature. What a
+bundle says about names and sizes is never used as a path or before it is checked.
 
 Invariants: importing executes nothing; an entry is imported whole and verified or not at all; what the cache has and
 can read stays as it is.

@@ -1,4 +1,4 @@
-"""What the recipe cache did in this process.
+"""Counts what the recipe cache did in this process.
 
 Counters only grow. They may be read at any time from any thread; each change is one step under a lock.
 """
@@ -46,7 +46,7 @@ class Counts:
     saved_seconds: float = 0.0
     """What compiling the recipes taken from others or from disk took when they were made."""
     wait_seconds: float = 0.0
-    """Spent waiting for others who compiled the same recipe."""
+    """Spent waiting for other processes that compiled the same recipe."""
 
 
 class Stats:

@@ -1,4 +1,4 @@
-"""What a person does with a whole cache directory: look, verify, prune, clear, ask whether it is healthy.
+"""Operations on a whole cache directory: list, verify, prune, clear, check its health.
 
 Every function takes the directory's path; None means TF_RECIPE_CACHE_PATH. None of them executes a recipe, and looking
 (`entries`, `verify`, `health`) changes nothing. Unlike the cache at work these raise: `NoDirectory` when there is no

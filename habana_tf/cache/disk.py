@@ -4,7 +4,7 @@ A store never hurts: whatever is wrong with the disk, an entry or the directory 
 compile goes on. `reader` says how the directory is laid out and what is believed.
 
 Invariants: an entry appears under its name whole or not at all (temporary file, rename; a power cut's half entries fail
-their digest); only damaged entries are moved away, never those of somebody else; in mode ro nothing changes on disk.
+their digest); only damaged entries are moved away, never those of another user; in mode ro nothing changes on disk.
 """
 
 from __future__ import annotations

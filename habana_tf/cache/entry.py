@@ -1,4 +1,4 @@
-"""One cache entry: a recipe, or why there is none, in a single file that explains itself.
+"""The file format of a cache entry: a recipe, or why there is none, with a header that describes it.
 
     magic (8) | format version (u32) | length of the head (u32) | BLAKE2b-256 of the head (32)
     head: JSON

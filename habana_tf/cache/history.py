@@ -1,4 +1,4 @@
-"""What the runs of the past found in a cache directory, and why they missed; from its journal.
+"""Summarizes a cache directory's journal: what past runs found, and why they missed.
 
 Paths and errors as in `directory`.
 """

@@ -1,4 +1,4 @@
-"""What the cache did, kept in its directory for whoever asks after the run: `<root>/v3/journal.jsonl`.
+"""The journal of a cache directory, one line per event: `<root>/v3/journal.jsonl`.
 
 One line of JSON per event:
     t  when, seconds since the epoch          e  what (`EVENTS`)

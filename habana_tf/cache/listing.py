@@ -1,4 +1,4 @@
-"""What is in a cache directory, read from the beginnings of its files. Looking changes nothing."""
+"""Lists a cache directory from the beginnings of its files, and changes nothing in it."""
 
 from __future__ import annotations
 

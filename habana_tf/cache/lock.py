@@ -1,4 +1,4 @@
-"""A lock per key between processes, all in one file.
+"""Locks between processes, one per key, all in one file.
 
 Each key locks its own byte of the lock file, so no lock files pile up and none is ever removed under a waiter.
 Open-file-description locks (Linux) are used: the kernel drops them when the holder dies, however it dies, and two
@@ -34,7 +34,7 @@ class LockUnavailable(OSError):
 def byte_lock(descriptor: int, digest: str, timeout: float) -> Iterator[bool]:
     """Holds the lock of the key `digest` (hexadecimal) in the open file `descriptor`.
 
-    Yields whether it was taken within `timeout` seconds; who did not get it goes on without. Raises LockUnavailable
+    Yields whether it was taken within `timeout` seconds; without it the caller goes on. Raises LockUnavailable
     where the file system knows no locks, and OSError for other trouble.
     """
     start = int(digest[:15], 16)

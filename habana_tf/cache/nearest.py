@@ -1,4 +1,4 @@
-"""Why a key was not found: which of its parts differ from the nearest entry.
+"""Explains a miss: which parts of the key differ from the nearest entry.
 
 The first part of a key says *what* is computed (the cluster, or the program of a single op). An entry of the same
 cluster is nearer than any other, then counts the number of parts that differ, then the more recent one: "the same

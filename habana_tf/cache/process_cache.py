@@ -1,4 +1,4 @@
-"""The recipe cache of this process: what the compiler asks and tells it, and what it counted.
+"""The recipe cache of this process, as functions: lookup, store, one compilation at a time per key, statistics.
 
 Whatever is wrong with the disk, a compile goes on: these functions warn and never raise for it.
 """
@@ -43,10 +43,11 @@ def store_failure(key: Key, name: str, header: Mapping[str, Any], reason: str, c
 
 
 def compiling(key: Key, program: str | None = None, name: str = "") -> AbstractContextManager[Entry | None]:
-    """Held while compiling `key`: of those who share a directory one compiles, all others wait and get the entry.
+    """Held while compiling `key`: of the processes that share a directory one compiles, all others wait and get the
+    entry.
 
     program: the digest of what is compiled, for which the cluster `name` may have a recipe under another key. Raises
-    KnownFailure for those who waited for a compilation that failed.
+    KnownFailure where it waited for a compilation that failed.
     """
     return _PROCESS.compiling(key, program, name)
 

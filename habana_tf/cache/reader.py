@@ -1,4 +1,4 @@
-"""A cache directory for whoever only looks: what lies in it, whom it believes.
+"""Reads a cache directory: its settings, its files, and which of them are trusted.
 
     <root>/v3/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
     <root>/v3/locks                           one byte per key, locked while a recipe is compiled

@@ -96,8 +96,8 @@ class RecipeCache:
         """Held around a compilation after a miss.
 
         program: the digest of what is compiled, which other keys of the cluster `name` may come to as well; the header
-        of its recipe has it as `program`. Yields the entry if somebody else compiled it, in the meantime or for such a
-        key, and None to the one who has to. Raises KnownFailure if somebody else found that it cannot be.
+        of its recipe has it as `program`. Yields the entry if another process compiled it, in the meantime or for such
+        a key, and None where the caller has to. Raises KnownFailure if another process found that it cannot be.
         """
         digest = key.digest
         disk = self.disk()

@@ -1,4 +1,4 @@
-"""Signatures for a cache that a team shares: who has the key made the entry.
+"""Signs and checks entries of a cache that several users share, by a secret key.
 
 The key is the content of a file that HABANA_SIM_CACHE_SIGNING_KEY names, at least 16 bytes; `openssl rand -hex 32`
 makes one. A signature is HMAC-SHA256 over an entry's head, which holds the digests of all its parts.

@@ -84,7 +84,7 @@ def _fits(op: str) -> bool:
     facts = opdefs.facts(op)
     if facts is None or facts.deprecated or not facts.outputs:
         return False
-    ours = {dtype.tf_enum for dtype in DType}
+    ours = {dtype.number for dtype in DType}
 
     def fits(argument: opdefs.OpArgument) -> bool:
         if argument.type:

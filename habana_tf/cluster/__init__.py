@@ -1,1 +1,1 @@
-"""A cluster: its form, its content's digest, its program, and the ranges of sizes it may be compiled for."""
+"""The interface of clusters to front ends, their lowering, and the ranges of sizes they are compiled for."""

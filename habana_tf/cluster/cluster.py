@@ -89,14 +89,14 @@ class AnyShape:
 
 
 class InvalidArguments(LoweringError):
-    """Arguments that a framework refuses, in its words. tf_code: its status.
+    """Arguments that a framework refuses, in its words. status_code: its status.
 
     taken: the framework takes them, so that it is only the lowering that does not.
     """
 
-    def __init__(self, message: str, code: int = LoweringError.tf_code, taken: bool = False) -> None:
+    def __init__(self, message: str, code: int = LoweringError.status_code, taken: bool = False) -> None:
         super().__init__(message)
-        self.tf_code, self.taken = code, taken
+        self.status_code, self.taken = code, taken
 
 
 @dataclass(frozen=True)

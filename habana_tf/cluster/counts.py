@@ -1,4 +1,4 @@
-"""The one number that decides an output's shape, of an argument that is data otherwise.
+"""Counts the number that decides an output's shape from an argument whose values are data otherwise.
 
 Of the ids of a segment sum only the last one decides a shape, of the indices of a stitch the greatest. As values in a
 signature they would make every call a recipe of its own. So the number takes their place there (`resolver.request`),

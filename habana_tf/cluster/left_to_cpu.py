@@ -1,4 +1,4 @@
-"""What HPU has and leaves to the CPU all the same: the resolver notes it, the placement report reads it.
+"""Counts the signatures of ops that HPU leaves to the CPU, for the placement report.
 
 An op whose value decides its recipe has as many recipes as it meets values. After some it runs on the CPU.
 """

@@ -1,4 +1,4 @@
-"""Follows the integers of a loop from iteration to iteration, as far as they are known beforehand.
+"""Counts the trips of a loop at compile time, by computing its known integers iteration by iteration.
 
 So it is known how often a loop runs, whatever its condition is made of, and where in its lists it reads and writes.
 """

@@ -1,4 +1,4 @@
-"""A loop on its way to the primitive: what its body reads, leaves and makes, by variable."""
+"""A loop being lowered: carried values, sliced and whole inputs, and stacked results, by variable."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Draft:
         self.stacked = {key: (made.get(row, row), rows) for key, (row, rows) in self.stacked.items()}
 
     def prune(self, results: set[int]) -> None:
-        """Leaves out what is carried or stacked for nobody. results: the variables that are read behind the loop."""
+        """Drops what is carried or stacked and never read. results: the variables that are read behind the loop."""
         self.kept |= {(k, 0) for k in results}
         self.stacked = {key: made for key, made in self.stacked.items() if key in self.kept}
         live = {k for k in self.carried if (k, 0) in self.kept}
@@ -73,7 +73,7 @@ class Draft:
         inputs += [*(inner for _, inner, _ in self.sliced), *(inner for _, inner in self.wholes)]
         outputs = [*(c.left for c in self.carried.values()), *(row for row, _ in self.stacked.values())]
         left = {n for n in self.nodes() if n.op is Op.INPUT} - set(inputs)
-        assert not left, f"a loop reads {left}, which nobody gives it"
+        assert not left, f"a loop reads {left}, which is none of its inputs"
         loop = Loop(
             self.trips, Program(inputs, outputs), len(self.carried), tuple(rows for _, _, rows in self.sliced),
             tuple(rows for _, rows in self.stacked.values()),

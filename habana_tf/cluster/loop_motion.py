@@ -1,4 +1,4 @@
-"""Moves products out of loops: one over all iterations is worth many small ones.
+"""Moves products out of loops (loop-invariant code motion and batching over iterations).
 
     before the loop    a product that needs nothing an iteration leaves: x[t] @ w for all t is one product. And whatever
                        is the same in every iteration.

@@ -43,7 +43,7 @@ class ClusterLowering:
         )  # fmt: skip
 
     def inputs(self, n: ClusterOp) -> list[Node]:
-        """The inputs of an op whose turn it is."""
+        """The inputs of the next op."""
         return [self.made[ref] for ref in n.inputs]
 
     def step(self, n: ClusterOp) -> None:

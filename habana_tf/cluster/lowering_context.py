@@ -15,7 +15,7 @@ from habana_tf.ir.primitives import IndexCheck, Node
 class LoweringError(Exception):
     """An op the compiler cannot take as it stands; the message names op, node and reason."""
 
-    tf_code = 3
+    status_code = 3
     """The status INVALID_ARGUMENT."""
 
     @classmethod
@@ -26,7 +26,7 @@ class LoweringError(Exception):
 
 
 class CustomLoweringError(LoweringError):
-    """A lowering that a program brings fails: what it says is for the program, and nobody else is asked."""
+    """A lowering that a program brings fails: there is no fallback, the message is for its author."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""One recipe for a range of sizes: which numbers of a cluster's signatures are symbols.
+"""Generalizes the signatures of a cluster to symbolic sizes, so that one recipe serves a range of them.
 
 A cluster met with batches of 64 and then of 29 will meet others. The signatures it met are compared number by number;
 what never changed stays a number, what changed becomes a symbolic extent:

@@ -1,4 +1,4 @@
-"""The numbers that a launch of a cluster met: sizes of its inputs, and values that fix shapes, slot by slot.
+"""The signature of a launch: the sizes of a cluster's inputs and the values that fix shapes, slot by slot.
 
 A *slot* is one axis of one input, or one number of an input whose value fixes a shape.
 """

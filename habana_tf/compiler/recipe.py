@@ -153,8 +153,8 @@ class Recipe:
 class TooLarge(Exception):
     """A launch needs more bytes than int64 holds; the message says what for."""
 
-    tf_code = 8
-    """TensorFlow's RESOURCE_EXHAUSTED."""
+    status_code = 8
+    """The status RESOURCE_EXHAUSTED."""
 
 
 _linking = threading.Lock()
@@ -189,7 +189,7 @@ def bind(
         return alive
     offsets, total, _ = recipe.workspace(numbers)
     own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
-    outputs = [(d.tf_enum, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
+    outputs = [(d.number, list(s)) for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
     sizes = [math.prod(s) * d.bytes for (d, _), s in zip(recipe.outputs, shapes or own, strict=True)]
     for what, nbytes in [*((f"output {k}", n) for k, n in enumerate(sizes)), ("the workspace", total)]:
         if nbytes > ext.LARGEST:
@@ -241,5 +241,5 @@ def _custom(call: CustomCall) -> tuple[object, ...]:
     for name, kind, values in spec.attrs:
         ints, floats = [list(values) if kind == each else [] for each in ("int", "float")]
         attrs.append((name, ints, floats, values[0] if kind == "text" else "", kind))
-    tensors = ([(d.tf_enum, list(s)) for d, s in each] for each in (call.inputs, spec.outputs))
+    tensors = ([(d.number, list(s)) for d, s in each] for each in (call.inputs, spec.outputs))
     return libraries.find(spec).run, spec.op, libraries.path_of(spec), *tensors, attrs, spec.items, spec.workspace

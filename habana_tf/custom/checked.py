@@ -16,7 +16,7 @@ from habana_tf.cluster.lowering_context import CustomLoweringError, LoweringErro
 from habana_tf.custom import shapes as declared
 from habana_tf.ir.builder import ShapeError
 from habana_tf.ir.conditions import NeedsNumber
-from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import Lower
@@ -102,7 +102,7 @@ def _types(c: Lowering) -> list[DType | None]:
         if arg.type_list_attr:
             out += [t if isinstance(t, DType) else None for t in c.attr(arg.type_list_attr, [])]
             continue
-        dtype = c.attr(arg.type_attr) if arg.type_attr else from_tf(arg.type)
+        dtype = c.attr(arg.type_attr) if arg.type_attr else from_number(arg.type)
         out += [dtype if isinstance(dtype, DType) else None] * (c.attr(arg.number_attr) if arg.number_attr else 1)
     return out
 

@@ -13,7 +13,7 @@ from habana_tf.cluster.lowering_context import LoweringContext, LoweringError
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.conditions import NeedsNumber
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.ir.extent import Extent
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.row import Row
@@ -53,7 +53,7 @@ def inferred(row: Row, node_def: Any, inputs: Sequence[Any], values: Sequence[An
         for n in shape:
             extents.append(ext.sym(symbols) if n is None else n)
             symbols += n is None
-        dtype = from_tf(tf_type)
+        dtype = from_number(tf_type)
         if dtype is None:
             return []
         nodes.append(b.input(extents, dtype))

@@ -19,7 +19,7 @@ from habana_tf.graph.report import GraphRecord
 from habana_tf.graph.shapes import Shape, Shapes
 from habana_tf.graph.view import Node, Ref, View
 from habana_tf.ir import extent as ext
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_clusters.attributes import plain
 from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parse, parsed
@@ -115,6 +115,6 @@ def _crossing(node: Node, known: dict[Ref, Shape | None]) -> int:
     total = 0
     for source, k in node.inputs:
         if source.op == "HpuLaunch":
-            dtype = from_tf(output_types(source)[k])
+            dtype = from_number(output_types(source)[k])
             total += math.prod(known.get((source, k)) or ()) * (dtype.bytes if dtype else 0)
     return total

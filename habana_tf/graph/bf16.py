@@ -34,7 +34,7 @@ from habana_tf.lowering.row import Row
 from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_facts import opdefs
 
-F32, BF16 = DType.F32.tf_enum, DType.BF16.tf_enum
+F32, BF16 = DType.F32.number, DType.BF16.number
 _log = logging.getLogger("habana_tf")
 
 

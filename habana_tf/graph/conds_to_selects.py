@@ -33,7 +33,7 @@ from habana_tf.graph.ops import FORWARDING, RESOURCE, attr, device_type, input_t
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.variable_handles import VariableKey, handle_key
 from habana_tf.graph.view import Node, Ref, View, controls_past
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.lowering.table import lookup
 
 TOTAL = FORWARDING | frozenset({
@@ -303,9 +303,9 @@ def _edges(
 
 def _selectable(tf_type: int) -> bool:
     """Whether HPU selects between tensors of a type."""
-    row, dtype = lookup("SelectV2"), from_tf(tf_type)
+    row, dtype = lookup("SelectV2"), from_number(tf_type)
     return row is not None and dtype is not None and dtype in row.types.get("T", ())
 
 
 def _on_floats(node: Node) -> bool:
-    return all((dtype := from_tf(t)) is not None and dtype.is_float for t in input_types(node))
+    return all((dtype := from_number(t)) is not None and dtype.is_float for t in input_types(node))

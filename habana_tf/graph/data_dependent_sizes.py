@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from habana_tf.graph.ops import argument_names, input_types
 from habana_tf.graph.view import Node, Ref
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.lowering.table import LOOP, lookup
 from habana_tf.tensorflow_clusters.cluster import SHAPE_ONLY, loop_body
 from habana_tf.tensorflow_facts import opdefs
@@ -81,10 +81,10 @@ def _begins_as_number(source: Node) -> bool:
     if source.op != "Const":
         return False
     value = source.proto.attr["value"].tensor
-    dtype = from_tf(value.dtype)
+    dtype = from_number(value.dtype)
     return dtype is not None and not dtype.is_float and not value.tensor_shape.dim
 
 
 def _is_float(tf_type: int) -> bool:
-    dtype = from_tf(tf_type)
+    dtype = from_number(tf_type)
     return dtype is not None and dtype.is_float

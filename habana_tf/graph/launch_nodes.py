@@ -27,7 +27,7 @@ from habana_tf.graph.ops import FORWARDING, argument_names, attr, output_names, 
 from habana_tf.graph.partition import NodeGroup
 from habana_tf.graph.variable_handles import handle_key
 from habana_tf.graph.view import Node, Ref, View, reached, replaced
-from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.lowering.row import Row
 from habana_tf.lowering.table import LOOP, lookup
 from habana_tf.tensorflow_clusters.attributes import readable
@@ -187,7 +187,7 @@ class _Maker:
             return False
         limit = settings.TF_MAX_CONST_SIZE_IN_CLUSTER.get()
         value = attr(node, "value")
-        if from_tf(output_types(node)[0]) is None or value.ByteSize() > limit:
+        if from_number(output_types(node)[0]) is None or value.ByteSize() > limit:
             return False
         return readable(value.tensor)
 
@@ -198,7 +198,7 @@ class _Maker:
         types = output_types(node)
         if node.virtual:
             types = self._variable_types(node) + types
-        dtype = from_tf(types[output])
+        dtype = from_number(types[output])
         if dtype is None:
             raise ValueError(f"{node!r}: output {output} has type {types[output]}, which HPU has not")
         return dtype
@@ -306,6 +306,6 @@ class _Maker:
         attrs = node.proto.attr
         kept = results[: len(results) - len(host_results)]
         for key, refs in (("Tin", args), ("Thost", host_args), ("Tout", kept), ("Thost_out", host_results)):
-            attrs[key].list.type.extend(self._type(r).tf_enum for r in refs)
+            attrs[key].list.type.extend(self._type(r).number for r in refs)
         attrs["cluster"].s = data
         attrs["cluster_name"].s = name.encode()

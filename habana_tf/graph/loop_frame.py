@@ -17,7 +17,7 @@ from habana_tf.graph.placement import Placement
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View, reached
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.tensorflow_clusters.attributes import readable
 from habana_tf.tensorflow_clusters.loop_form import LoopSlot
 
@@ -156,7 +156,7 @@ class LoopFrame:
                 if row is None and node.op != "Const" and not _pure(node):
                     raise Left(Reason.LOOP_EFFECT)
             elif node.op == "Const":
-                if from_tf(output_types(node)[0]) is None or not readable(attr(node, "value").tensor):
+                if from_number(output_types(node)[0]) is None or not readable(attr(node, "value").tensor):
                     raise Left(Reason.LOOP_OP)
             elif node.op not in LIST_READS and (row is None or node.device != self.condition.device):
                 raise Left(Reason.LOOP_OP)

@@ -30,7 +30,7 @@ from habana_tf.graph.placement import Placement
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.view import Node, Ref, View
-from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.lowering.table import LOOP, lookup
 from habana_tf.tensorflow_clusters.loop_form import LoopForm, LoopSlot
 from habana_tf.tensorflow_clusters.writer import ClusterWriter
@@ -89,7 +89,7 @@ class _Loop(LoopChecks):
                 variable.slot = slot
             elif variable.type == RESOURCE and variable.next is None:
                 variable.slot = LoopSlot("unused")
-            elif from_tf(variable.type) is None:
+            elif from_number(variable.type) is None:
                 raise Left(Reason.LOOP_EFFECT)
             else:
                 variable.slot = LoopSlot("same" if variable.next is None else "value")
@@ -246,7 +246,7 @@ def _result_type(ref: Ref) -> int:
 
 
 def _dtype(tf_type: int) -> DType:
-    dtype = from_tf(tf_type)
+    dtype = from_number(tf_type)
     if dtype is None:
         raise Left(Reason.LOOP_OP)
     return dtype

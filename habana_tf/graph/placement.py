@@ -40,7 +40,7 @@ from habana_tf.graph.ops import (
 )
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.view import Node, View
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.lowering.row import Row
 from habana_tf.lowering.table import lookup
 
@@ -181,7 +181,7 @@ def _refusal(node: Node) -> Reason | None:
         return Reason.SIDE_EFFECT
     for name in known.type_attrs:
         tf_type = attr(node, name).type
-        dtype = from_tf(tf_type)
+        dtype = from_number(tf_type)
         if dtype is None:
             return _kind(node) or Reason.DTYPE
         if name in row.types and dtype not in row.types[name]:
@@ -190,9 +190,9 @@ def _refusal(node: Node) -> Reason | None:
     for name, tf_type in zip(argument_names(node), input_types(node), strict=True):
         if tf_type == RESOURCE and name in resources:
             continue
-        if from_tf(tf_type) is None:
+        if from_number(tf_type) is None:
             return _kind(node) or Reason.DTYPE
-    if any(from_tf(t) is None for t in output_types(node)):
+    if any(from_number(t) is None for t in output_types(node)):
         return _kind(node) or Reason.DTYPE
     return None
 

@@ -1,1 +1,1 @@
-"""The primitives every TensorFlow op is lowered to: meaning, shapes, element types, and an interpreter of them."""
+"""The primitives every op is lowered to: meaning, shapes, element types, and an interpreter of them."""

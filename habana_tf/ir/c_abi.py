@@ -170,7 +170,7 @@ class CallFrame:
         for k, (dtype, shape) in enumerate(tensors):
             sizes = (ctypes.c_int64 * max(1, len(shape)))(*shape)
             self._kept.append(sizes)
-            made[k] = CTensor(None, sizes, len(shape), dtype.tf_enum)
+            made[k] = CTensor(None, sizes, len(shape), dtype.number)
         self._kept.append(made)
         return made
 

@@ -24,8 +24,8 @@ class NeedsNumber(Exception):
     The message names the size, for the user. Other errors while lowering over symbols are raised as they are.
     """
 
-    tf_code = 3
-    """TensorFlow's INVALID_ARGUMENT."""
+    status_code = 3
+    """The status INVALID_ARGUMENT."""
 
 
 class Premises:

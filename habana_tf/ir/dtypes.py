@@ -1,4 +1,4 @@
-"""The element types of the primitives, and their names in TensorFlow, NumPy and LLVM."""
+"""The element types of the primitives, their names in NumPy and LLVM, and their numbers in native code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 
 
 class DType(Enum):
-    """An element type: value = (name, bits, kind, TensorFlow's DataType number, LLVM type in registers).
+    """An element type: value = (name, bits, kind, number, LLVM type in registers).
+
+    `number` stands for it in the runtime and in `habana_kernel.h`; TensorFlow's DataType has the same numbers.
 
     `kind` is "f" float, "i" signed, "u" unsigned, "b" boolean. A boolean is one byte in memory (0 or 1).
     """
@@ -27,11 +29,11 @@ class DType(Enum):
     F32 = ("float32", 32, "f", 1, "float")
     F64 = ("float64", 64, "f", 2, "double")
 
-    def __init__(self, label: str, bits: int, kind: str, tf_enum: int, llvm: str) -> None:
+    def __init__(self, label: str, bits: int, kind: str, number: int, llvm: str) -> None:
         self.label = label
         self.bits = bits
         self.kind = kind
-        self.tf_enum = tf_enum
+        self.number = number
         self.llvm = llvm
 
     __hash__ = object.__hash__  # members are compared by identity; Enum's own hash is a Python call
@@ -74,7 +76,7 @@ class DType(Enum):
 
     @property
     def numpy(self) -> Any:
-        """The NumPy dtype (bfloat16 from ml_dtypes, which TensorFlow brings)."""
+        """The NumPy dtype (bfloat16 from ml_dtypes)."""
         import numpy as np
 
         if self is DType.BF16:
@@ -84,13 +86,13 @@ class DType(Enum):
         return np.dtype(self.label)
 
 
-_BY_TF = {d.tf_enum: d for d in DType}
+_BY_NUMBER = {d.number: d for d in DType}
 _BY_LABEL = {d.label: d for d in DType}
 
 
-def from_tf(tf_enum: int) -> DType | None:
-    """The element type for TensorFlow's DataType number; None for types the device lacks (string, variant...)."""
-    return _BY_TF.get(tf_enum)
+def from_number(number: int) -> DType | None:
+    """The element type with this number; None for types the device lacks (string, variant...)."""
+    return _BY_NUMBER.get(number)
 
 
 def from_label(label: str) -> DType:

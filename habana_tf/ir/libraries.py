@@ -22,15 +22,15 @@ from habana_tf.ir.primitives import Custom, Node
 class LibraryError(ValueError):
     """A library of kernels that cannot be loaded, or is not loaded; the message says what to do."""
 
-    tf_code = 9
-    """TensorFlow's FAILED_PRECONDITION."""
+    status_code = 9
+    """The status FAILED_PRECONDITION."""
 
 
 class KernelError(ValueError):
     """A custom kernel, or its shape function, reports an error."""
 
-    tf_code = 3
-    """TensorFlow's INVALID_ARGUMENT."""
+    status_code = 3
+    """The status INVALID_ARGUMENT."""
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def invert_permutation(c: Lowering) -> Node:
 
 @op("DynamicStitch", "ParallelDynamicStitch", fixed=["indices"], counts=counts.places, T=ALL)
 def dynamic_stitch(c: Lowering) -> Node:
-    """Rows of all parts put where their indices say; the last writer of a row wins, rows of nobody are 0."""
+    """Rows of all parts put where their indices say; the last writer of a row wins, rows that no index names are 0."""
     b, n = c.b, c.attr("N")
     parts, index_nodes, count = c.inputs[n:], c.inputs[:n], c.counted("indices")
     row = parts[0].shape[index_nodes[0].rank :]

@@ -1,4 +1,4 @@
-"""What a lowering may ask of the op that is being lowered.
+"""The argument of every lowering: the op that is being lowered.
 
 A lowering is a function of a `Lowering`: its input nodes, attributes, and the values of inputs that are known at
 compile time (fixed inputs of the cluster, constants, and whatever follows from shapes alone).

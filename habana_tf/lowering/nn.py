@@ -1,4 +1,4 @@
-"""Bias and softmax: the small neighbours of matrix products.
+"""Bias and softmax.
 
 bfloat16 is computed in float32 and rounded once.
 """

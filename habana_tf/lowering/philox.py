@@ -1,4 +1,4 @@
-"""From Philox words to numbers, exactly as TensorFlow's random_distributions.h does on the CPU.
+"""Converts Philox words to numbers, exactly as TensorFlow's random_distributions.h does on the CPU.
 
 A stream is a `state` (uint32[6]: 128-bit counter, 64-bit key). Every function gives the first n results of it:
 

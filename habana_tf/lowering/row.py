@@ -1,4 +1,4 @@
-"""What the op table knows of one op: its row, and how a family module adds one.
+"""A row of the op table, and the decorator with which a family module adds one.
 
     @op("AddV2", T=NUMERIC, generic="elementwise")
     def add(c: Lowering) -> Node:

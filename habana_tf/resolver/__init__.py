@@ -1,1 +1,1 @@
-"""What native code asks for: a launch's shapes in, a program out. Keys, ranges, fallbacks, reports."""
+"""Resolves a launch: a cluster with shapes and values in, a program out. Keys, ranges, fallbacks, reports."""

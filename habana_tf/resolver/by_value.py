@@ -1,8 +1,8 @@
-"""Ops and clusters whose values would each be a recipe of its own: after some values their framework runs them.
+"""Stops compiling a recipe per value: after some values of an input the framework runs a cluster on the CPU.
 
-A diagonal's number decides what `matrix_diag` computes, and no recipe serves all of them. A program whose data it is
-would compile in every call. So once a cluster has MOST_VALUES recipes for the same shapes and other values, which no
-range takes, further values are left to the framework on the CPU; the placement report says so, and a warning, once.
+A diagonal's number decides what `matrix_diag` computes, and no recipe serves all of them. A program in which it is
+data would compile in every call. So once a cluster has MOST_VALUES recipes for the same shapes and other values, which
+no range takes, further values are left to the framework on the CPU; the placement report says so, and a warning, once.
 
 Where that would change what is computed, or may not be, each value has its recipe as before: with random states, loops,
 and TF_CPU_RUNTIME_FALLBACK=forbid.

@@ -1,4 +1,4 @@
-"""What runs a cluster that has no recipe: the interpreter of the primitives, or else the framework on the CPU.
+"""Runs a cluster that has no recipe: by the interpreter of the primitives, or else by its framework on the CPU.
 
 A program the code generator cannot take is interpreted, with one warning that names it; a cluster that cannot even be
 lowered is left to the framework that it comes from (`Cluster.other_way`). With TF_CPU_RUNTIME_FALLBACK=forbid both are
@@ -37,7 +37,7 @@ _failed: dict[str, str] = {}
 class FallbackForbidden(RuntimeError):
     """TF_CPU_RUNTIME_FALLBACK=forbid, and a cluster cannot be compiled."""
 
-    tf_code = UNIMPLEMENTED
+    status_code = UNIMPLEMENTED
 
 
 def interpreted(request: Request, why: Exception) -> Bound:
@@ -51,7 +51,7 @@ def interpreted(request: Request, why: Exception) -> Bound:
         index_checks.look(program, made[len(program.results) :], request)
         return made[: len(program.results)]
 
-    results = [(n.dtype.tf_enum, [ext.evaluate(d, []) for d in n.shape]) for n in program.results]
+    results = [(n.dtype.number, [ext.evaluate(d, []) for d in n.shape]) for n in program.results]
     states = [(i, ext.evaluate(n, [])) for i, n in enumerate(program.states) if n != 0]
     return called(request, results, states, body)
 

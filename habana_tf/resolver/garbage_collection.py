@@ -1,4 +1,4 @@
-"""Holds Python's garbage collector while a cluster is compiled.
+"""Switches Python's garbage collector off while a cluster is compiled.
 
 A compilation makes objects by the hundred thousand and drops nearly all of them when it ends. Meanwhile the collector
 would go several times through everything else that lives, TensorFlow's modules and the user's model: a fifth of the

@@ -25,7 +25,7 @@ INVALID_ARGUMENT = 3
 class OutOfRange(IndexError):
     """HABANA_SIM_CHECK_INDICES=error, and an interpreted launch met an index out of range."""
 
-    tf_code = INVALID_ARGUMENT
+    status_code = INVALID_ARGUMENT
 
 
 def warn(text: str) -> None:

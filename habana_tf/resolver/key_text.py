@@ -1,8 +1,8 @@
-"""What the compiler is given, as text for keys: all fields of it, but those that are left out by name.
+"""Serializes what the compiler is given for recipe keys: all fields but those that are left out by name.
 
 A field that is added to a program, a primitive or a target is in every key from then on, and costs recompilation.
 One that decides nothing costs that, too, until it stands in `LEFT_OUT` with the reason. The other way round, a field
-that nobody put in would let one recipe serve two programs.
+that was forgotten would let one recipe serve two programs.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The keys of recipes: everything that a recipe depends on, as named parts.
+"""Makes the keys of recipes: everything that a recipe depends on, as named parts.
 
 A cluster of several ops is keyed by its content and what it met; a program by its text. In either key are the version
 of the compiler, what this CPU can do, and the settings that change code. How products of bf16 are computed is in the
-keys of what has bf16 only: to know it may take a measurement, which nobody else should wait for. What the compiler is
-given and no key has stands in `key_text.LEFT_OUT`, with the reason.
+keys of what has bf16 only: to know it may take a measurement, for which other programs should not wait. What the
+compiler is given and no key has stands in `key_text.LEFT_OUT`, with the reason.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Memory on the card: the figures of the framework's allocator, and beside them the exact bytes of each launch's plan.
+"""Reports the card's memory: the figures of the framework's allocator, and the exact bytes of each launch's plan.
 
 An allocator rounds sizes up and knows nothing of what a launch needs inside. A launch that updates variables writes
 their new values beside the old ones, where the framework swaps the buffers only afterwards; a card would write in

@@ -1,4 +1,4 @@
-"""The program of an op by itself, over as many shapes as it can be: what eager ops are compiled from.
+"""Makes the program of an eager op, over symbolic or run-time sizes where it can be.
 
 Ops that have a form for all shapes (`Cluster.any_shape`) are lowered over symbolic extents; of a
 product and of a copy the sizes are data (see `ir.loop_nest`). So ops that come to the same primitives share a recipe.

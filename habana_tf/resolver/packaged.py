@@ -1,4 +1,4 @@
-"""Recipes that come with the package: of eager ops, over all shapes, for every CPU of a kind.
+"""Looks recipes up that come with the package: of eager ops, over all shapes, per kind of CPU.
 
 The first calls of a model in eager mode meet some ten ops that every model has. Compiling each takes some milliseconds,
 longer than computing it; so what does not depend on shapes is compiled when the package is built

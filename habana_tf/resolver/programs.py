@@ -1,4 +1,4 @@
-"""What the programs of this process were made of, for who wants to explain a launch: a timeline, a model of the card.
+"""Remembers what each program of this process was made of, for timelines and for the model of a card.
 
 A launch is recorded as the number of its program (kernels/runtime/timeline.h). This is the way back from there: the
 cluster with the shapes it met, and the kernels of its recipe. Of both those resolved last are kept, up to a number and

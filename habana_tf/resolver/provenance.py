@@ -2,7 +2,7 @@
 
 It is kept with the recipe, in two sections (see `compiler.compressed`), so that a tool can show the cluster, and lower
 and compile it again:
-    graph      JSON, for who has no front end: {"inputs": [name, ...], "ops": [[op, name, [ref, ...]], ...],
+    graph      JSON, to be read without a front end: {"inputs": [name, ...], "ops": [[op, name, [ref, ...]], ...],
                "outputs": [ref, ...], "shapes": [...], "values": [...], "dims": [...]};
                a ref is [op, output], op -1 the inputs
     cluster    the serialized cluster (`Cluster.data`)

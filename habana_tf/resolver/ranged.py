@@ -1,4 +1,4 @@
-"""Recipes for ranges of sizes: which range takes what a cluster met, and a new range where none does.
+"""Finds the range of sizes that takes a signature, or compiles a recipe for a new one.
 
 The forms of ranges are guessed from what a cluster met (`cluster.ranges`). A form that cannot be compiled is
 remembered with the reason, and the cluster gets a recipe per shape. A cluster for which many cannot is not guessed

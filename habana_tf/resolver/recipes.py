@@ -1,11 +1,11 @@
-"""The recipes of this process, in one memory: looked for there, then in the recipe cache, and else compiled.
+"""Gets the recipe of a key: from this process's memory, the package or the recipe cache, or by compiling it.
 
 A recipe stands under the digest of the program it was compiled from, and under the keys that came to it: where a slice
 begins is in the key of its cluster, since it may fix a shape, but often not in the program. Of both those used last are
 kept, up to a number, and up to so many bytes of machine code and constants. A program owns what it needs of its recipe
-and runs on when that is forgotten here; who meets its shapes anew finds it in the recipe cache, or compiles it again.
+and runs on when that is forgotten here; a launch that meets its shapes anew gets it from the recipe cache, or compiled.
 
-Invariants: one thread looks for a key or compiles it while all others who ask for it wait; nothing is logged, read or
+Invariants: one thread looks for a key or compiles it while all others that need it wait; nothing is logged, read or
 compiled under the lock of the memory.
 """
 
@@ -54,7 +54,7 @@ MOST_BYTES = 64 << 20
 """Machine code, constants and descriptions of the recipes in memory."""
 
 _NOTED_SECONDS = 1.0
-"""A compilation that takes longer is told in one line: who waits wants to know for what."""
+"""A compilation that takes longer is logged in one line, since a user waits for it."""
 _SHOWN_INPUTS = 6
 """Inputs that a line of a listing has room for, and more."""
 
@@ -62,11 +62,11 @@ _SHOWN_INPUTS = 6
 class CompileForbidden(RuntimeError):
     """HABANA_SIM_COMPILE=forbid, and a recipe is not in the cache."""
 
-    tf_code = FAILED_PRECONDITION
+    status_code = FAILED_PRECONDITION
 
 
 class StaleRecipe(Exception):
-    """A stored recipe cannot be bound, and is forgotten: who asks for it again gets one that is compiled."""
+    """A stored recipe cannot be bound and was forgotten: the next request for it compiles one."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Which input shapes each cluster met, what changed from one to the next, and what that cost.
+"""Records which input shapes each cluster met, what changed from one to the next, and what that cost.
 
 A recipe holds for the shapes it was compiled for, so a new shape may mean a new compilation: this module is the
 memory that tells a user which input it was. `resolve` writes a record for each signature (shapes, and the values that

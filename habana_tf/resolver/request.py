@@ -1,4 +1,4 @@
-"""A launch that asks for its program: a cluster with the shapes and the values it met."""
+"""A request for a program: a cluster with the shapes and the values that a launch met."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from habana_tf.cluster.cluster import Cluster
 from habana_tf.cluster.counts import Count
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.ir.extent import LARGEST
 from habana_tf.resolver.provenance import Provenance
 
@@ -44,8 +44,8 @@ def _value(item: TensorMet) -> Any | None:
     op refuses it, in words that its shape is enough for."""
     import numpy as np
 
-    tf_type, shape, value = item
-    dtype = from_tf(tf_type)
+    number, shape, value = item
+    dtype = from_number(number)
     if value is None or dtype is None or math.prod(n for n in shape if n) * dtype.bytes > LARGEST:
         return None
     return np.frombuffer(value, dtype.numpy).reshape(shape)

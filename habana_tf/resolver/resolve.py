@@ -1,4 +1,4 @@
-"""From a cluster and the shapes it meets to a program the runtime can launch.
+"""Resolves a launch: a cluster and the shapes it meets become a program that the runtime can launch.
 
 Called by a front end when a launch meets shapes for the first time. A recipe is looked for under its key: in this
 process, in the recipe cache, and compiled only when it is nowhere (`recipes`). A cluster of one op is keyed by its

@@ -1,4 +1,4 @@
-"""One recipe for all shapes: eager ops over symbolic extents.
+"""Generalizes the shapes of an eager op to symbolic extents, so that one recipe serves all of them.
 
 An elementwise op only cares which axes of its inputs are walked and which are repeated. Neighbouring axes of one
 pattern are one axis, and its extent is a symbol:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 
 
 def plain(value: Any) -> Any:
     """An AttrValue as a Python value: types become DType (or TensorFlow's number when HPU has no such type)."""
     kind = value.WhichOneof("value")
     if kind == "type":
-        return from_tf(value.type) or value.type
+        return from_number(value.type) or value.type
     if kind == "s":
         return value.s.decode("utf-8", "surrogateescape")
     if kind == "shape":
@@ -25,7 +25,7 @@ def plain(value: Any) -> Any:
             if values:
                 if field_name == "s":
                     return [v.decode("utf-8", "surrogateescape") for v in values]
-                return [from_tf(v) or v for v in values] if field_name == "type" else values
+                return [from_number(v) or v for v in values] if field_name == "type" else values
         return []
     if kind in ("i", "f", "b"):
         return getattr(value, kind)

@@ -1,4 +1,4 @@
-"""Reads a cluster of TensorFlow's ops, and tells of it what the resolver and the graph pass ask.
+"""Reads a cluster of TensorFlow's ops from its GraphDef, and implements the interface of clusters for it.
 
 `writer` says what its serialized form is.
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from habana_tf.cluster.cluster import AnyShape, Arg, Cluster, Counting, InvalidArguments, OtherWay, Ref
-from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.lowering.row import CUSTOM
 from habana_tf.lowering.table import LOOP, lookup
 from habana_tf.tensorflow_clusters import cpu_kernels, refusals
@@ -183,12 +183,12 @@ def parse(data: bytes) -> TensorFlowCluster:
 
 @functools.lru_cache(maxsize=256)
 def parsed(data: bytes) -> TensorFlowCluster:
-    """`parse`, once for all who ask of the same bytes: the pass, the kernel, the compiler. Not to be changed."""
+    """`parse`, cached: the pass, the kernel and the compiler read the same bytes. Not to be changed."""
     return parse(data)
 
 
 def _arg(n: Any) -> Arg:
-    dtype = from_tf(n.attr["T"].type)
+    dtype = from_number(n.attr["T"].type)
     if dtype is None:
         raise ValueError(f"cluster argument {n.name!r} has type {n.attr['T'].type}, which HPU has not")
     assigns = n.attr["_assigns"].i if "_assigns" in n.attr else -1

@@ -1,10 +1,10 @@
-"""What runs a cluster that not even the interpreter can: TensorFlow, on the CPU, op by op.
+"""Runs a cluster as a function of TensorFlow's own ops on the CPU, where it cannot be lowered.
 
 What: the cluster's ops in a function of TensorFlow's, placed on the CPU. An op that takes variables gets temporary ones
 that hold the values.
 
-Why: an op that TensorFlow takes and our lowering does not (a form nobody thought of, a defect of ours) must not end a
-program. And where TensorFlow does not take it either, its own error is the one that says what is wrong.
+Why: an op that TensorFlow takes and our lowering does not (a case that was not thought of, a defect of ours) must not
+end a program. And where TensorFlow does not take it either, its own error is the one that says what is wrong.
 
 Invariants: shapes are those TensorFlow gives, found in one run on zeros: all that fixes a shape is known by its value.
 """
@@ -45,7 +45,7 @@ def function(cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence
         results = run(zeros)
     except (tf.errors.OpError, ValueError) as why:
         raise InvalidArguments(getattr(why, "message", str(why))) from why
-    kinds = [(a.dtype.tf_enum, list(r.shape)) for a, r in zip(cluster.results, results, strict=True)]
+    kinds = [(a.dtype.number, list(r.shape)) for a, r in zip(cluster.results, results, strict=True)]
     return OtherWay(kinds, run)
 
 

@@ -24,5 +24,5 @@ def digest(data: bytes) -> str:
 
 @functools.lru_cache(maxsize=256)
 def content_digest(data: bytes) -> str:
-    """`digest`, once for all who ask of the same bytes."""
+    """`digest`, cached."""
     return digest(data)

@@ -1,4 +1,4 @@
-"""The form in which a loop travels in a cluster: the node `HpuLoop`, which has its body as an attribute.
+"""The node `HpuLoop`: a loop in a serialized cluster, with its body as an attribute.
 
     inputs    args: tensors; fixed: those whose values decide how often the body runs, and where elements are
     outputs   results: what is left of some variables when the loop ends

@@ -5,7 +5,7 @@
    false (`cluster.loop_counts`). So the trips are counted, and it is known where elements are read and written.
 3. Elements at positions that go on by a fixed step become rows: a loop reads and writes them where they are, and no
    list is carried through it (`_Rows`). Other elements stay lookups.
-4. What is carried for nobody goes, what can be computed outside does (`cluster.loop_motion`).
+4. What is carried and never read goes, what can be computed outside does (`cluster.loop_motion`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Errors in TensorFlow's words: what stock TensorFlow says of the arguments that a lowering refuses.
+"""Gets the error that stock TensorFlow raises for arguments that a lowering refuses.
 
 Scripts and tests match texts such as "Incompatible shapes: [2,3] vs. [2,2]", which differ from op to op and from
 release to release. So nothing is copied here: the cluster is walked again up to the op that fails, and TensorFlow's own
@@ -32,7 +32,7 @@ UNIMPLEMENTED = 12
 """TensorFlow's code: here an op that the release no longer has."""
 
 MOST_BYTES = 1 << 30
-"""Of invented inputs: pages of zeros that nobody touches cost nothing, but a kernel that succeeds touches them."""
+"""Of invented inputs: pages of zeros that are not touched cost nothing, but a kernel that succeeds touches them."""
 
 RANKS_FIRST = frozenset(["Conv2D", "Conv3D", "DepthwiseConv2dNative"])
 """Ops whose CPU kernel stops the whole process (a failed CHECK) on some arguments of a wrong rank: TensorFlow's shape
@@ -79,7 +79,7 @@ def refusal(
             said = _stock(n, walk.inputs(n), walk)
             if said in (None, _TAKES) and not isinstance(why, LoweringError):
                 return None
-            code, text = said if said and said != _TAKES else (LoweringError.tf_code, str(why))
+            code, text = said if said and said != _TAKES else (LoweringError.status_code, str(why))
             if launched:  # some kernels name their node in the text, and one that runs by itself is called as its op
                 text = text.replace(f"operation {n.op} of type", f"operation {n.name} of type")
                 text = text.replace(f"node name: {n.op}", f"node name: {n.name}")
@@ -102,7 +102,7 @@ def _stock(n: TensorFlowOp, inputs: Sequence[Node], walk: ClusterLowering) -> tu
     if n.op in RANKS_FIRST or n.op in NOT_ASKED:
         text = _shape_function(n, inputs, known)
         if text and (n.op in NOT_ASKED or " rank " in text):
-            return LoweringError.tf_code, text
+            return LoweringError.status_code, text
         if n.op in NOT_ASKED:
             return None
     for wide in (False, True):  # TensorFlow's CPU has no bfloat16 kernel of some ops
@@ -115,7 +115,7 @@ def _stock(n: TensorFlowOp, inputs: Sequence[Node], walk: ClusterLowering) -> tu
 def _has_kernel(proto: Any, wide: bool) -> bool:
     """Whether the CPU has a kernel for the op. Otherwise TensorFlow would place the question where a kernel is: on HPU,
     whose answer it is."""
-    known, instead = opdefs.known(proto.op), {DType.BF16.tf_enum: DType.F32.tf_enum} if wide else None
+    known, instead = opdefs.known(proto.op), {DType.BF16.number: DType.F32.number} if wide else None
     return any(k.takes(known, proto, instead) for k in opdefs.kernels(proto.op, "CPU"))
 
 
@@ -175,7 +175,7 @@ def _tensor(array: Any, dtype: DType) -> Any:
     from tensorflow.python.framework import ops
 
     current = context.context()
-    return ops.EagerTensor(array, device=current.device_name, dtype=dtype.tf_enum)
+    return ops.EagerTensor(array, device=current.device_name, dtype=dtype.number)
 
 
 def _filled(shape: list[int], dtype: DType, fill: int) -> Any:
@@ -186,7 +186,7 @@ def _filled(shape: list[int], dtype: DType, fill: int) -> Any:
         return _tensor(np.full(shape, fill, dtype.numpy), dtype)
     sizes = _tensor(np.array(shape, np.int64), DType.I64)
     nothing = _tensor(np.zeros(0, dtype.numpy), dtype)
-    return _execute("Reshape", 1, [nothing, sizes], ("T", dtype.tf_enum, "Tshape", DType.I64.tf_enum))[0]
+    return _execute("Reshape", 1, [nothing, sizes], ("T", dtype.number, "Tshape", DType.I64.number))[0]
 
 
 def _variable(value: Any, dtype: DType) -> Any:
@@ -194,9 +194,9 @@ def _variable(value: Any, dtype: DType) -> Any:
     from tensorflow.python.eager import context
 
     named = ("container", "", "shared_name", context.anonymous_name())
-    shape = ("dtype", dtype.tf_enum, "shape", list(value.shape))
+    shape = ("dtype", dtype.number, "shape", list(value.shape))
     (handle,) = _execute("VarHandleOp", 1, [], (*named, *shape))
-    _execute("AssignVariableOp", 0, [handle, value], ("dtype", dtype.tf_enum))
+    _execute("AssignVariableOp", 0, [handle, value], ("dtype", dtype.number))
     return handle
 
 
@@ -210,7 +210,7 @@ def _attributes(proto: Any, facts: opdefs.OpFacts, wide: bool) -> list[Any]:
 
 
 def _plain(value: Any, kind: str, wide: bool) -> Any:
-    narrow, broad = (DType.BF16.tf_enum, DType.F32.tf_enum) if wide else (0, 0)
+    narrow, broad = (DType.BF16.number, DType.F32.number) if wide else (0, 0)
     if kind == "shape":
         return None if value.shape.unknown_rank else [d.size for d in value.shape.dim]
     if kind == "type":
@@ -239,9 +239,9 @@ def _shape_function(n: TensorFlowOp, inputs: Sequence[Node], known: Sequence[Any
     for k, (x, value, resource) in enumerate(zip(inputs, known, n.resources(), strict=True)):
         kind = "VarHandleOp" if resource else "Placeholder" if value is None else "Const"
         node = graph.node.add(name=f"x{k}", op=kind)
-        node.attr["dtype"].type = x.dtype.tf_enum
+        node.attr["dtype"].type = x.dtype.number
         if value is not None and not resource:
-            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.astype(x.dtype.numpy), x.dtype.tf_enum))
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.astype(x.dtype.numpy), x.dtype.number))
         else:
             node.attr["shape"].shape.CopyFrom(tf.TensorShape(list(x.shape)).as_proto())
         me.input.append(node.name)

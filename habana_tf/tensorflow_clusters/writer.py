@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from habana_tf.cluster.cluster import Arg
-from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_facts import opdefs
 
@@ -54,7 +54,7 @@ class ClusterWriter:
         n = self._graph.node.add(name=f"{prefix}{index}", op=op)
         if source is not None:
             n.input.append(source)
-        n.attr["T"].type = arg.dtype.tf_enum
+        n.attr["T"].type = arg.dtype.number
         n.attr["index"].i = index
         n.attr["_host"].b = arg.host
         n.attr["_name"].s = arg.name.encode()
@@ -90,7 +90,7 @@ def of_node(nodedef: bytes) -> bytes:
         resource = name in (*row.variables, *row.updates)
         if resource:
             tf_type = opdefs.variable_type_of(node)
-        dtype = from_tf(tf_type)
+        dtype = from_number(tf_type)
         if dtype is None:
             raise KeyError(f"{node.op}: input {name!r} has type {tf_type}, which HPU has not")
         host = not resource and (name in (*row.fixed, *row.host) or dtype is DType.I32)
@@ -103,7 +103,7 @@ def of_node(nodedef: bytes) -> bytes:
     positions = {name: slices[name].start for name in row.updates}
     outputs: list[Arg] = [Arg(entries[at].dtype, False, name, True, order.index(at)) for name, at in positions.items()]
     for name, tf_type in zip(facts.output_names(node), facts.output_types(node), strict=True):
-        dtype = from_tf(tf_type)
+        dtype = from_number(tf_type)
         if dtype is None:
             raise KeyError(f"{node.op}: output {name!r} has type {tf_type}, which HPU has not")
         outputs.append(Arg(dtype, dtype is DType.I32 or name in row.host_outputs, name))

@@ -1,4 +1,4 @@
-"""What TensorFlow's allocator says of the card's memory, and the report that has it beside the plans of launches."""
+"""Reads the figures of TensorFlow's allocator for the card, and makes the memory report with them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What TensorFlow says of an op: its OpDef and its kernels, in a form that is quick to read.
+"""Reads OpDefs and KernelDefs once per op into small objects.
 
 Types, argument slices and statefulness are asked for every node of a graph and of a cluster; an OpDef is turned into a
 small `OpFacts` once per op and process. Nothing else in this package reads OpDefs or KernelDefs. A node is given as the
@@ -281,7 +281,7 @@ _told_of_hpu: dict[str, list[OpKernel]] = {}
 
 
 def tell(found: Mapping[str, Sequence[Any]], registered: Iterable[tuple[str, OpKernel]]) -> None:
-    """Says which kernels TensorFlow has, by who knows all of them already. found: KernelDefs by op, those of HPU left
+    """Sets which kernels TensorFlow has, where all are known already. found: KernelDefs by op, those of HPU left
     out; registered: those of HPU, by op."""
     _told.clear()
     _told.update(found)

@@ -1,4 +1,4 @@
-"""Which kernels HPU registers with TensorFlow.
+"""Lists the kernels that HPU registers with TensorFlow.
 
 Those of the op table, and those without which a program would end in a placement error: for ops on variables, and in
 place of other accelerators' kernels (`stand_ins.py`).

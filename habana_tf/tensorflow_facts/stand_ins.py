@@ -1,4 +1,4 @@
-"""Ops that other accelerators have and HPU has not: TensorFlow's CPU kernels stand in for them.
+"""Selects the ops of other accelerators that HPU registers without a lowering: TensorFlow's CPU kernels run them.
 
 A program may put any op on an accelerator that TensorFlow has a GPU kernel for: arithmetic of float64, optionals,
 arrays, iterators. With nothing for HPU under those names such a program ends in a placement error wherever TensorFlow
@@ -33,13 +33,13 @@ used: dict[str, set[str]] = {}
 class NotOnHpu(ValueError):
     """An op that the program wants on HPU and nowhere else."""
 
-    tf_code = 3  # INVALID_ARGUMENT
+    status_code = 3  # INVALID_ARGUMENT
 
 
 class NeedsTheGraphPass(RuntimeError):
     """An op whose state a kernel that stands in cannot reach."""
 
-    tf_code = 12  # UNIMPLEMENTED
+    status_code = 12  # UNIMPLEMENTED
 
 
 def select(

@@ -41,13 +41,13 @@ def of_row(row: Row) -> list[TableKernel]:
     missing = set(row.types) - set(names)
     if missing:
         raise ValueError(f"op table: {row.op} has no type attributes {sorted(missing)}")
-    choices = [[d for d in row.types[n] if d.tf_enum in facts.allowed.get(n, (d.tf_enum,))] for n in names]
+    choices = [[d for d in row.types[n] if d.number in facts.allowed.get(n, (d.number,))] for n in names]
     for combination in product(*choices):
         chosen = dict(zip(names, combination, strict=True))
         host = {*row.fixed, *row.host, *row.host_outputs}
         for arg in facts.arguments():
             if arg.type == opdefs.INT32 or chosen.get(arg.type_attr) is DType.I32:
                 host.add(arg.name)
-        types = tuple((n, d.tf_enum) for n, d in chosen.items())
+        types = tuple((n, d.number) for n, d in chosen.items())
         out.append(TableKernel(row.op, types, tuple(sorted(host)), row.in_place))
     return out

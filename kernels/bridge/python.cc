@@ -102,7 +102,7 @@ Status StatusOf(const nb::python_error& error, const char* doing) {
                   std::string("out of host memory (MemoryError) while ") + doing + ": " + Text(value));
   }
   Status status(Code::kInternal, "");
-  for (const char* name : {"tf_code", "error_code"}) {
+  for (const char* name : {"status_code", "error_code"}) {
     if (!nb::hasattr(value, name)) continue;
     const nb::object code = nb::getattr(value, name);
     if (nb::isinstance<nb::int_>(code)) {

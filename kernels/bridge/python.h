@@ -23,7 +23,7 @@ std::string FromBytes(nb::handle object);
 
 // Python's exception as a status. An interrupt (any BaseException that is no Exception) is raised again in
 // the main thread, a lack of memory is RESOURCE_EXHAUSTED, and everything else has the exception's own code
-// (`tf_code`) or INTERNAL with the place it was raised.
+// (`status_code`) or INTERNAL with the place it was raised.
 Status StatusOf(const nb::python_error& error, const char* doing);
 
 // Runs `body` under the GIL and turns what it throws into a status.

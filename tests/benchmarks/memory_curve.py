@@ -183,7 +183,7 @@ def written(ops: Sequence[tuple[str, int]], constant: float | None = None) -> by
 
     def node(op: str) -> Any:
         made = node_def_pb2.NodeDef(op=op, name=op)
-        made.attr["dtype" if op == "Const" else "T"].type = DType.F32.tf_enum
+        made.attr["dtype" if op == "Const" else "T"].type = DType.F32.number
         return made
 
     for (op, _), added in zip(ops, more, strict=True):
@@ -201,7 +201,7 @@ def asked(data: bytes, shapes: Sequence[tuple[int, ...]]) -> Any:
     from habana_tf.ir.dtypes import DType
     from habana_tf.resolver.resolve import resolve
 
-    return resolve(data, [(DType.F32.tf_enum, shape, None) for shape in shapes])
+    return resolve(data, [(DType.F32.number, shape, None) for shape in shapes])
 
 
 if __name__ == "__main__":

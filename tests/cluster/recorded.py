@@ -59,6 +59,6 @@ def run(cluster: Recorded, arrays: Sequence[Any]) -> Any:
     from habana_tf._native import _bridge
     from habana_tf.resolver.resolve import resolve
 
-    met = [(from_label(a.dtype.name).tf_enum, a.shape, None) for a in arrays]
+    met = [(from_label(a.dtype.name).number, a.shape, None) for a in arrays]
     (out,) = _bridge.run_program(resolve(cluster, met), list(arrays))
     return out.view(np.float32)

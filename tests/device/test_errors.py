@@ -32,7 +32,7 @@ def test_an_exception_chooses_its_status() -> None:
     import tensorflow as tf
 
     class Unimplemented(Exception):
-        tf_code = 12
+        status_code = 12
 
     def resolve(cluster: bytes, signature: list[Any]) -> int:
         raise Unimplemented("op X, node y: not on HPU")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tensorflow.python.framework import op_def_registry
 
-from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.lowering.row import Row
 
 FIVE = ("3D", "ExtractVolume")
@@ -49,7 +49,7 @@ def draw(row: Row, number: int) -> Draw:
     attrs: dict[str, Any] = {}
     for attr in op_def.attr:
         if attr.name in lists:
-            attrs[attr.name] = rng.choice([2, 3]) if attr.type == "int" else [DType.F32.tf_enum] * 2
+            attrs[attr.name] = rng.choice([2, 3]) if attr.type == "int" else [DType.F32.number] * 2
         elif attr.type != "tensor":
             attrs[attr.name] = _attribute(row, attr, rng)
     base = [rng.choice([1, 2, 2, 3, 3, 4]) for _ in range(rng.choice([0, 1, 2, 2, 3, 3, 4]))]
@@ -57,7 +57,7 @@ def draw(row: Row, number: int) -> Draw:
     for arg in op_def.input_arg:
         variable = arg.name in (*row.variables, *row.updates)
         for tf_type in _types(row, arg, attrs, variable):
-            dtype = from_tf(tf_type)
+            dtype = from_number(tf_type)
             assert dtype is not None, (row.op, arg.name)
             inputs.append((arg.name, variable, _array(dtype, _shape(row, arg.name, base, rng), rng)))
     return Draw(row.op, attrs, inputs)
@@ -68,9 +68,9 @@ def _attribute(row: Row, attr: Any, rng: random.Random) -> Any:
         allowed = set(attr.allowed_values.list.type)
         types = row.types.get(attr.name)
         if types is None:
-            return attr.default_value.type or (rng.choice(sorted(allowed)) if allowed else DType.F32.tf_enum)
-        fit = [t.tf_enum for t in types if t is not DType.BF16 and (not allowed or t.tf_enum in allowed)]
-        return DType.F32.tf_enum if DType.F32.tf_enum in fit and rng.random() < 0.9 else rng.choice(fit)
+            return attr.default_value.type or (rng.choice(sorted(allowed)) if allowed else DType.F32.number)
+        fit = [t.number for t in types if t is not DType.BF16 and (not allowed or t.number in allowed)]
+        return DType.F32.number if DType.F32.number in fit and rng.random() < 0.9 else rng.choice(fit)
     if not attr.HasField("default_value"):
         if attr.HasField("allowed_values") and attr.name != "padding":
             return rng.choice([s.decode() for s in attr.allowed_values.list.s])
@@ -93,8 +93,8 @@ def _attribute(row: Row, attr: Any, rng: random.Random) -> Any:
 
 def _types(row: Row, arg: Any, attrs: dict[str, Any], variable: bool) -> list[int]:
     if variable:
-        own = DType.I64.tf_enum if row.op.startswith(("Rng", "Stateful")) else attrs.get("T") or attrs.get("dtype")
-        return [own or DType.F32.tf_enum]
+        own = DType.I64.number if row.op.startswith(("Rng", "Stateful")) else attrs.get("T") or attrs.get("dtype")
+        return [own or DType.F32.number]
     if arg.type_list_attr:
         return list(attrs[arg.type_list_attr])
     return [attrs[arg.type_attr] if arg.type_attr else arg.type] * (attrs[arg.number_attr] if arg.number_attr else 1)

@@ -34,7 +34,7 @@ from habana_tf.compiler.recipe import Recipe, bind
 from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import interpreter
-from habana_tf.ir.dtypes import from_tf
+from habana_tf.ir.dtypes import from_number
 from habana_tf.ir.primitives import Program
 from habana_tf.lowering.table import lookup
 from habana_tf.resolver.key_text import program_text
@@ -129,13 +129,13 @@ def _whole_graph(holders: list[Any], ops: list[Any], out: list[Any]) -> tuple[Te
     order = sorted(range(len(holders)), key=lambda k: holders[k].name in host)
     refs: dict[str, str] = {}
     for k in order:
-        dtype = from_tf(holders[k].dtype.as_datatype_enum)
+        dtype = from_number(holders[k].dtype.as_datatype_enum)
         refs[holders[k].name] = writer.arg(Arg(dtype, holders[k].name in host, f"x{k}"))
     for op in ops:
         name = writer.node(op.node_def, [refs[i.name] for i in op.inputs])
         refs.update({o.name: f"{name}:{k}" if k else name for k, o in enumerate(op.outputs)})
     for o in out:
-        writer.result(refs[o.name], Arg(from_tf(o.dtype.as_datatype_enum), o.dtype == tf.int32))
+        writer.result(refs[o.name], Arg(from_number(o.dtype.as_datatype_enum), o.dtype == tf.int32))
     return parse(writer.bytes()), order
 
 

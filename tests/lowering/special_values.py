@@ -72,7 +72,7 @@ def data_types(row: Row) -> dict[str, str]:
             types = (DType.F32,)
         else:
             types = row.types.get(arg.type_attr, ())
-            types = types or ((DType.F32,) if arg.type == DType.F32.tf_enum else ())
+            types = types or ((DType.F32,) if arg.type == DType.F32.number else ())
         if arg.type_attr == "T" and types and all(t in INTS for t in types) and not row.op.startswith("InTopK"):
             out[arg.name] = "integer"
         if DType.F32 in types:
@@ -231,10 +231,10 @@ def in_integers(row: Row, made: Draw) -> Draw | None:
     if "integer" in data_types(row).values():
         return made
     for name, types in row.types.items():
-        if attrs.get(name) == DType.F32.tf_enum and DType.I32 in types:
+        if attrs.get(name) == DType.F32.number and DType.I32 in types:
             allowed = next(a for a in op_def.attr if a.name == name).allowed_values.list.type
-            if not allowed or DType.I32.tf_enum in allowed:
-                attrs[name] = DType.I32.tf_enum
+            if not allowed or DType.I32.number in allowed:
+                attrs[name] = DType.I32.number
                 swapped.add(name)
     if not swapped:
         return None

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from habana_tf.ir.dtypes import DType, from_tf
+from habana_tf.ir.dtypes import DType, from_number
 from habana_tf.lowering.table import rows
 from tests.versions import KERAS_3
 
@@ -57,7 +57,7 @@ def missing(nodes: list[Any]) -> set[str]:
             out.add(n.op)
             continue
         for name, allowed in row.types.items():
-            if n.attr[name].type and from_tf(n.attr[name].type) not in allowed:
+            if n.attr[name].type and from_number(n.attr[name].type) not in allowed:
                 out.add(f"{n.op}({name}={tf.as_dtype(n.attr[name].type).name})")
     return out
 
@@ -117,7 +117,7 @@ def test_a_training_step(name: str) -> None:
 
 def test_a_training_step_in_mixed_precision() -> None:
     nodes = functions_of(step_graph(tf.keras.optimizers.Adam(), "mixed_bfloat16"))
-    assert any(n.op == "Conv2D" and from_tf(n.attr["T"].type) is DType.BF16 for n in nodes)
+    assert any(n.op == "Conv2D" and from_number(n.attr["T"].type) is DType.BF16 for n in nodes)
     assert missing(nodes) == set()
 
 
@@ -134,7 +134,7 @@ def test_rows_list_no_type_that_tensorflow_does_not() -> None:
         op_def = op_def_registry.get(row.op)
         for attr in op_def.attr if op_def is not None else ():
             if attr.name in row.types and attr.HasField("allowed_values"):
-                listed = {d.tf_enum for d in row.types[attr.name]}
+                listed = {d.number for d in row.types[attr.name]}
                 assert listed <= set(attr.allowed_values.list.type), (row.op, attr.name)
 
 

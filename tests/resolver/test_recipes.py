@@ -59,7 +59,7 @@ def _get(n: int, program: str = "", made: Recipe | None = None) -> tuple[Recipe,
 
 
 def _program(data: bytes, shapes: list[tuple[int, ...]]) -> Any:
-    return resolve(parse(data), [(DType.F32.tf_enum, shape, None) for shape in shapes])
+    return resolve(parse(data), [(DType.F32.number, shape, None) for shape in shapes])
 
 
 def _run(program: Any, shapes: list[tuple[int, ...]]) -> Any:

@@ -50,7 +50,7 @@ def _cluster(op: str, name: str = "node", inputs: int = 2, **attrs: Any) -> byte
     node = node_def_pb2.NodeDef(op=op, name=name, input=[f"x{k}" for k in range(inputs)])
     for key, value in attrs.items():
         if isinstance(value, str):
-            node.attr[key].type = from_label(value).tf_enum
+            node.attr[key].type = from_label(value).number
         elif isinstance(value, bool):
             node.attr[key].b = value
         else:
@@ -62,7 +62,7 @@ def _run(data: bytes, *arrays: Any) -> list[Any]:
     """Resolves for these inputs (those that fix a shape by value) and runs."""
     fixed = parse(data).fixed_inputs()
     signature = [
-        (from_label(a.dtype.name).tf_enum, a.shape, a.tobytes() if k in fixed else None) for k, a in enumerate(arrays)
+        (from_label(a.dtype.name).number, a.shape, a.tobytes() if k in fixed else None) for k, a in enumerate(arrays)
     ]
     return _bridge.run_program(resolve(parse(data), signature), list(arrays))
 
@@ -239,7 +239,7 @@ def _two_products(dtype: str) -> bytes:
     a, b = (writer.arg(Arg(kind, False, name)) for name in "ab")
     for name in ("first", "second"):
         node = node_def_pb2.NodeDef(op="MatMul", name=name)
-        node.attr["T"].type = kind.tf_enum
+        node.attr["T"].type = kind.number
         for side in ("transpose_a", "transpose_b"):
             node.attr[side].b = False
         a = writer.node(node, [a, b])
@@ -263,7 +263,7 @@ def _chain(*ops: tuple[str, int, dict[str, Any]], variables: bool = False) -> by
     added = [[writer.arg(Arg(f32, False, next(names), variables)) for _ in range(n)] for _, n, _ in ops]
     for (op, _, attrs), more in zip(ops, added, strict=True):
         node = node_def_pb2.NodeDef(op=op, name=op.lower())
-        node.attr["T"].type = f32.tf_enum
+        node.attr["T"].type = f32.number
         for key, value in attrs.items():
             node.attr[key].b = value
         last = writer.node(node, [last, *more])
@@ -325,9 +325,9 @@ def _sliced() -> bytes:
     f32, i32 = from_label("float32"), from_label("int32")
     inputs = [writer.arg(Arg(t, False, n)) for t, n in ((f32, "x"), (i32, "begin"), (i32, "size"))]
     cut, relu = (node_def_pb2.NodeDef(op=op, name=op.lower()) for op in ("Slice", "Relu"))
-    cut.attr["Index"].type = i32.tf_enum
+    cut.attr["Index"].type = i32.number
     for node in (cut, relu):
-        node.attr["T"].type = f32.tf_enum
+        node.attr["T"].type = f32.number
     writer.result(writer.node(relu, [writer.node(cut, inputs)]), Arg(f32, False))
     return writer.bytes()
 
@@ -403,9 +403,9 @@ def test_sizes_for_which_something_else_holds_have_a_range_of_their_own(
     row = writer.arg(Arg(f32, False, "x"))
     bounds = [writer.arg(Arg(i32, True, name)) for name in ("begin", "end", "strides")]
     relu = node_def_pb2.NodeDef(op="Relu", name="relu")
-    relu.attr["T"].type = f32.tf_enum
+    relu.attr["T"].type = f32.number
     node = node_def_pb2.NodeDef(op="StridedSlice", name="first")
-    node.attr["T"].type, node.attr["Index"].type = f32.tf_enum, i32.tf_enum
+    node.attr["T"].type, node.attr["Index"].type = f32.number, i32.number
     writer.result(writer.node(node, [writer.node(relu, [row]), *bounds]), Arg(f32, False))
     data = writer.bytes()
 

@@ -1,4 +1,4 @@
-"""The card's time of one launch of a cluster, for callers that know a cluster and the shapes of its inputs."""
+"""Predicts the card's time of one launch of a cluster for given shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster lowered for sizes that are all numbers, with what its ops gave: what the model of a card starts from."""
+"""Lowers a cluster for known sizes and keeps the outputs of each op: the input of the model of a card."""
 
 from __future__ import annotations
 
