@@ -16,22 +16,6 @@ if TYPE_CHECKING:
     from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster
     from habana_tf.tensorflow_facts.registered import Registration
 
-__all__ = [
-    "Info",
-    "cluster_info",
-    "eager_context",
-    "memory_text",
-    "no_card_text",
-    "node_info",
-    "optimize",
-    "profile_start",
-    "profile_stop",
-    "registrations",
-    "resolve",
-    "variable_plan",
-    "warn_of_index",
-]
-
 Info = tuple[bytes, list[int], list[int], list[tuple[int, int]]]
 """(cluster, op input behind each cluster input, inputs whose values fix a shape, seeds of the random states)"""
 

@@ -25,8 +25,6 @@ from habana_tf.cache import files
 from habana_tf.files import trust
 from habana_tf.files.trust import Policy
 
-__all__ = ["MINIMUM_AGE", "QUARANTINE", "Bounds", "Swept", "sweep", "total_bytes"]
-
 QUARANTINE = "quarantine"
 MINIMUM_AGE = files.TOUCH_AFTER
 _LOW_WATER = 0.8

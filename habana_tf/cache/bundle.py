@@ -30,8 +30,6 @@ from habana_tf.cache.listing import Listed
 from habana_tf.cache.reader import Options, Reader, ReadOnly, root_of
 from habana_tf.files import trust
 
-__all__ = ["BUNDLE_VERSION", "BundleError", "Exported", "Imported", "export_bundle", "import_bundle", "read_bundle"]
-
 BUNDLE_VERSION = 1
 _MAGIC = b"\x93RBUNDL\n"
 _PREFIX = struct.Struct("<8sII32s")

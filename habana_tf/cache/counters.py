@@ -8,8 +8,6 @@ from __future__ import annotations
 import threading
 from dataclasses import asdict, dataclass, replace
 
-__all__ = ["Counts", "Stats"]
-
 
 @dataclass(frozen=True)
 class Counts:

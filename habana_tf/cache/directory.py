@@ -22,8 +22,6 @@ from habana_tf.cache.lock import LockUnavailable
 from habana_tf.cache.reader import VERSION, Reader, ReadOnly
 from habana_tf.files import trust
 
-__all__ = ["Health", "Verified", "clear", "entries", "file_system", "health", "prune", "verify"]
-
 _NO_KEY = "0" * 64
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "lustre", "gpfs", "beegfs", "ceph"})
 

@@ -28,8 +28,6 @@ from habana_tf.files import trust
 from habana_tf.files.escaped import escaped
 from habana_tf.files.trust import Refused
 
-__all__ = ["Note", "Store"]
-
 _LOCKS = "locks"
 _SWEEPING, _ROTATING = (hashlib.sha256(what).hexdigest() for what in (b"sweep", b"rotate"))
 _QUARANTINE_KEEPS = 8

@@ -16,25 +16,6 @@ from contextlib import suppress
 from habana_tf.files import trust
 from habana_tf.files.trust import Policy
 
-__all__ = [
-    "SUFFIX",
-    "TEMPORARY",
-    "TEMPORARY_IS_STALE_AFTER",
-    "TOUCH_AFTER",
-    "abandoned",
-    "check_size",
-    "contents",
-    "file_name",
-    "find",
-    "gone",
-    "oldest_first",
-    "readable",
-    "remove_stale_temporaries",
-    "touch",
-    "write_all",
-    "write_atomically",
-]
-
 SUFFIX, TEMPORARY = ".recipe", ".tmp-"
 TOUCH_AFTER = 60.0
 """Seconds after which a use is noted again."""

@@ -17,8 +17,6 @@ from habana_tf.cache.key import Difference, diff
 from habana_tf.cache.listing import Listed
 from habana_tf.cache.reader import Reader
 
-__all__ = ["Miss", "Run", "events", "explain", "misses", "runs", "totals"]
-
 
 @dataclass(frozen=True)
 class Run:

@@ -37,8 +37,6 @@ from habana_tf.files import trust
 if TYPE_CHECKING:
     from habana_tf.cache.disk import Store
 
-__all__ = ["BATCH", "EVENTS", "MOST_BYTES", "NAMES", "SECONDS", "Event", "Journal", "read"]
-
 EVENTS = (
     "hit", "miss", "compiled", "waited", "same", "failed", "known failure", "corrupt", "refused", "renewed", "evicted",
     "end",

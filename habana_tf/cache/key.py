@@ -17,8 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
-__all__ = ["Difference", "Key", "KeyPart", "canonical", "diff", "understood", "whole"]
-
 
 class KeyPart(NamedTuple):
     """One named part; `value` is JSON data."""

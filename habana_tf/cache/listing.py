@@ -12,8 +12,6 @@ from habana_tf.cache.entry_head import EntryError, Header
 from habana_tf.files import trust
 from habana_tf.files.trust import Policy, Refused
 
-__all__ = ["Listed", "contents", "entries", "shards", "start_of"]
-
 _HEX = frozenset("0123456789abcdef")
 _START = 8192
 """Bytes of a file that hold head and description of most entries."""

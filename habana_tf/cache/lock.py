@@ -19,8 +19,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["LockUnavailable", "byte_lock"]
-
 _FLOCK = struct.Struct("hhqqi0q")
 _HELD_ELSEWHERE = (errno.EAGAIN, errno.EACCES)
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)

@@ -20,8 +20,6 @@ from habana_tf.cache.listing import shards, start_of
 from habana_tf.files import trust
 from habana_tf.files.trust import Policy, Refused
 
-__all__ = ["Candidate", "candidates", "nearest"]
-
 
 @dataclass(frozen=True)
 class Candidate:

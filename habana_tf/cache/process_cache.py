@@ -15,8 +15,6 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.recipe_cache import RecipeCache
 
-__all__ = ["compiling", "has", "is_warm", "keeps", "lookup", "same", "stats", "store", "store_failure"]
-
 _PROCESS = RecipeCache()
 atexit.register(lambda: _PROCESS.close())
 

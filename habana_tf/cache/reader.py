@@ -31,8 +31,6 @@ from habana_tf.files.trust import Policy, Refused
 if TYPE_CHECKING:
     from habana_tf.cache.signature import SigningKey
 
-__all__ = ["VERSION", "NoDirectory", "NoPath", "Options", "ReadOnly", "Reader", "root_of"]
-
 VERSION = f"v{FORMAT_VERSION}"
 _ADVICE = " by TF_RECIPE_CACHE_PATH, or set HABANA_SIM_CACHE_OWNER={user} if that user may run programs as you"
 

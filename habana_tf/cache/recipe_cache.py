@@ -25,8 +25,6 @@ from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 from habana_tf.cache.reader import Options
 
-__all__ = ["FAILURE_SECONDS", "LOCK_TIMEOUT", "KnownFailure", "RecipeCache"]
-
 LOCK_TIMEOUT = 60.0
 FAILURE_SECONDS = 3600.0
 """How long a failed compilation is remembered."""

@@ -19,8 +19,6 @@ from typing import Any
 from habana_tf.cache.entry_head import signed_bytes
 from habana_tf.files.trust import Refused
 
-__all__ = ["LEAST_BYTES", "MOST_BYTES", "SigningKey"]
-
 LEAST_BYTES, MOST_BYTES = 16, 1 << 16
 _DOMAIN = b"habana_tf recipe\0"
 

@@ -10,8 +10,6 @@ from tensorflow.core.framework import summary_pb2
 
 from habana_tf.cache import process_cache
 
-__all__ = ["RecipeLogger"]
-
 # Of `counters.Counts`, what tells how a training run goes; hits are added up.
 _SHOWN = ("compiled", "failed", "known_failures", "corrupt", "refused", "evicted", "failures", "compile_seconds",
           "saved_seconds", "wait_seconds")  # fmt: skip

@@ -40,12 +40,10 @@ class TensorFlowCluster(Cluster):
 
     @property
     def content(self) -> str:
-        """See `Cluster.content`."""
         return content_digest(self.data)
 
     @classmethod
     def read(cls, data: bytes) -> TensorFlowCluster:
-        """See `Cluster.read`."""
         return parse(data)
 
     def computed(self) -> list[tuple[str, object]]:
@@ -62,7 +60,6 @@ class TensorFlowCluster(Cluster):
         return any(DType.BF16 in value if isinstance(value, list) else value is DType.BF16 for value in attrs)
 
     def any_shape(self, shapes: Sequence[tuple[int, ...]], values: Sequence[Any | None]) -> AnyShape | None:
-        """See `Cluster.any_shape`."""
         (node,) = self.nodes
         row = node.row
         return generalize(row, node, shapes, values) if row is not None and row.generic else None
@@ -70,11 +67,9 @@ class TensorFlowCluster(Cluster):
     def refusal(
         self, shapes: Sequence[Sequence[int]], values: Sequence[Any | None], launched: bool
     ) -> InvalidArguments | None:
-        """See `Cluster.refusal`."""
         return refusals.refusal(self, shapes, values, launched)
 
     def other_way(self, shapes: Sequence[Sequence[int]], values: Sequence[Any | None]) -> OtherWay:
-        """See `Cluster.other_way`."""
         return cpu_kernels.function(self, shapes, values)
 
     def fixed_inputs(self) -> list[int]:

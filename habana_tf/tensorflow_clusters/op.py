@@ -34,7 +34,6 @@ class TensorFlowOp(ClusterOp):
         return lookup(self.op)
 
     def lower(self, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:
-        """See `ClusterOp.lower`."""
         row = self.row
         if row is None:
             raise LoweringError(f"{self.op} {self.name!r} has no row in the op table")

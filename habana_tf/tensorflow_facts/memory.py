@@ -6,8 +6,6 @@ from habana_tf.hardware.device_state import is_loaded
 from habana_tf.resolver import memory
 from habana_tf.resolver.memory import MemoryReport
 
-__all__ = ["in_use", "memory_report"]
-
 
 def in_use() -> dict[str, int]:
     """Bytes of the card that TensorFlow has given out: "current" and "peak"."""
