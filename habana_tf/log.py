@@ -11,8 +11,6 @@ import logging
 from habana_tf import settings
 from habana_tf.files.escaped import escaped
 
-__all__ = ["configure", "level"]
-
 _LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,

@@ -25,8 +25,6 @@ from tensorflow.python.eager import context
 from habana_tf.distribute.launcher_cluster import ClusterError
 from habana_tf.tensorflow_changes.context import rebuild
 
-__all__ = ["keys", "order", "prepare", "require", "server"]
-
 _KEYS = 1000
 """Group keys of a strategy. It takes one per set of local devices: HPU, CPU."""
 

@@ -15,8 +15,6 @@ from typing import Any
 from habana_tf import settings
 from habana_tf.hardware.ranks import Ranks, launched
 
-__all__ = ["ClusterError", "resolver"]
-
 _FIRST_PORT, _PORTS = 10000, 20000
 """Below the ports that Linux gives to outgoing connections (net.ipv4.ip_local_port_range: from 32768)."""
 

@@ -32,8 +32,6 @@ from tensorflow.python.framework import op_def_library
 
 from habana_tf.hardware import machine
 
-__all__ = ["Launcher", "meet"]
-
 _log = logging.getLogger("habana_tf")
 _SUMMED = frozenset({tf.float32, tf.float64, tf.bfloat16, tf.int64})
 

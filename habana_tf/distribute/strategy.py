@@ -32,8 +32,6 @@ from tensorflow.python.distribute import collective_util, distribute_lib
 from habana_tf import loader
 from habana_tf.distribute import grpc_server, launcher_cluster, shared_memory
 
-__all__ = ["HPUStrategy"]
-
 
 class HPUStrategy(stock.CollectiveAllReduceStrategy):
     """One worker per card; gradients are summed over the workers.

@@ -28,8 +28,6 @@ from typing import Any, Literal, NamedTuple, cast
 from habana_tf import settings
 from habana_tf.files import trust
 
-__all__ = ["Answer", "Products", "bf16_products", "cpu_model", "directory", "forget", "measure"]
-
 Products = Literal["dot", "widen"]
 
 VERSION = 1

@@ -18,8 +18,6 @@ from habana_tf import settings
 from habana_tf.hardware import machine, ranks
 from habana_tf.hardware.chips import Chip, chip
 
-__all__ = ["Card", "CardError", "Choice", "cards", "choice", "visible_cards"]
-
 # The first is the address of a card in a real Gaudi2 server; the others have the same form.
 _BUSES = ("19", "1a", "33", "34", "9a", "9b", "b3", "b4")
 

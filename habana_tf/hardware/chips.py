@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 from habana_tf import settings
 
-__all__ = ["Chip", "chip", "chips"]
-
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _MHZ, _GB, _TERA = 10**6, 10**9, 10**12
 

@@ -18,8 +18,6 @@ import time
 from habana_tf.hardware import machine, telemetry
 from habana_tf.hardware.cards import Card, CardError, cards, choice
 
-__all__ = ["arm", "claim", "held_card", "none_free", "possible"]
-
 
 def possible() -> tuple[Card, ...]:
     """The cards this process may claim, in the order they are tried, on a machine where it can.

@@ -23,8 +23,6 @@ from typing import Literal
 from habana_tf import settings
 from habana_tf.hardware.calibration import Answer, Products, bf16_products
 
-__all__ = ["BF16_PART", "Host", "Isa", "IsaError", "Target", "TileEngine", "common_targets", "host", "target"]
-
 BF16_PART = "target.bf16_products"
 """The part of the recipe key that says how products in bf16 are computed; only keys of programs with bf16 have it."""
 

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import time
 
-__all__ = ["LoadError", "is_loaded", "loaded_at", "set_loaded"]
-
 _loaded_at: int | None = None
 
 

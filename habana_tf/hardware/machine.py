@@ -23,8 +23,6 @@ import threading
 from habana_tf import settings
 from habana_tf.files.trust import Refused, check
 
-__all__ = ["MachineError", "directory", "for_claiming", "for_reading"]
-
 _FILE = "cards"
 _lock = threading.Lock()
 _opened: dict[tuple[str, bool], int] = {}

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 from habana_tf import settings
 
-__all__ = ["RankError", "Ranks", "launched"]
-
 
 @dataclass(frozen=True)
 class Ranks:

@@ -18,8 +18,6 @@ from habana_tf.hardware import telemetry
 from habana_tf.hardware.cards import Card, cards
 from habana_tf.hardware.chips import Chip, chip
 
-__all__ = ["DRIVER_VERSION", "SOFTWARE", "TEMPERATURE_RISE", "TOOL_VERSION", "Reading", "links", "read", "read_all"]
-
 TEMPERATURE_RISE = 30
 """Kelvin between an idle card and one that is always busy: an assumption."""
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from habana_tf.hardware.chips import Chip
 
-__all__ = ["at_least", "said"]
-
 
 def at_least(chip: Chip, engine: str, flops: object, nbytes: object) -> float | None:
     """Seconds that a kernel takes at least on `chip`.

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from habana_tf.files.escaped import escaped
 from habana_tf.hardware import machine
 
-__all__ = ["Holder", "Telemetry", "held_here", "holder"]
-
 _PAGE = 4096
 _VERSION = 1
 _WINDOW = 100_000_000

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
 
-__all__ = ["cancel", "when_imported"]
-
 
 def when_imported(name: str, change: Callable[[ModuleType], None]) -> None:
     """Calls `change` with the module of that name, once: now if it was imported, else right after its import."""

@@ -21,8 +21,6 @@ from typing import Any
 from habana_tf.hardware.device_state import LoadError
 from habana_tf.tensorflow_changes.after_import import cancel, when_imported
 
-__all__ = ["Change", "ChangeError", "Group", "install", "is_made", "undo"]
-
 _log = logging.getLogger("habana_tf")
 
 

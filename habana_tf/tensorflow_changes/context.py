@@ -30,8 +30,6 @@ from typing import Any
 
 from habana_tf.tensorflow_changes.change import Change, Group
 
-__all__ = ["OPTIMIZERS", "SYNCHRONOUS", "quiet", "rebuild"]
-
 _log = logging.getLogger("habana_tf")
 _CONTEXT = "tensorflow.python.eager.context"
 

@@ -20,8 +20,6 @@ from typing import Any
 
 from habana_tf.tensorflow_changes.change import Change, Group
 
-__all__ = ["EAGER_KERNELS", "EAGER_REPORT"]
-
 _PLACE = "tensorflow.python.pywrap_tfe"
 
 

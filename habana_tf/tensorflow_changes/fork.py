@@ -14,8 +14,6 @@ from typing import Any
 
 from habana_tf.tensorflow_changes.change import Change, Group, install, is_made
 
-__all__ = ["FORK", "TEXT", "ForkError"]
-
 _watched = False
 
 TEXT = (

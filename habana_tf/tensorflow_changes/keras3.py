@@ -16,8 +16,6 @@ from typing import Any
 
 from habana_tf.tensorflow_changes.change import Change, Group
 
-__all__ = ["JIT", "WORKERS"]
-
 _log = logging.getLogger("habana_tf")
 _announced = False
 

@@ -27,8 +27,6 @@ from typing import Any
 
 from habana_tf.tensorflow_changes.change import Change, Group
 
-__all__ = ["XLA", "lands_on_hpu"]
-
 _log = logging.getLogger(__name__)
 _MARK, _NOT_INLINE = "_XlaMustCompile", "_noinline"
 _announced = False

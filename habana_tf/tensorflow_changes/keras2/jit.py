@@ -11,8 +11,6 @@ from collections.abc import Callable
 from habana_tf.tensorflow_changes.change import Group
 from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
-__all__ = ["JIT"]
-
 
 def _beside_hpu(check: Callable[[bool], bool]) -> Callable[[bool], bool]:
     """Keras 2's check of `jit_compile=True`, which HPU passes. Keras' optimizers ask it too, but for a GPU as well."""

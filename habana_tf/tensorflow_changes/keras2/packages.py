@@ -7,8 +7,6 @@ from typing import Any
 
 from habana_tf.tensorflow_changes.change import Change
 
-__all__ = ["ONLY", "changes"]
-
 ONLY = "Keras 2"
 _PACKAGES = ("keras.src", "tf_keras.src")
 

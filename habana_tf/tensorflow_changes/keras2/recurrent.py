@@ -20,8 +20,6 @@ from typing import Any
 from habana_tf.tensorflow_changes.change import Group
 from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
-__all__ = ["RECURRENT"]
-
 
 def _inlined(original: Callable[..., Any]) -> Callable[..., Any]:
     """`lstm_with_backend_selection` or its sister: in a function, the layer for any device."""

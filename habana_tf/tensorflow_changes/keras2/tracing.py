@@ -27,8 +27,6 @@ from typing import Any
 from habana_tf.tensorflow_changes.change import Group
 from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
-__all__ = ["TRACING"]
-
 _log = logging.getLogger("habana_tf")
 Step = Callable[[Any], Any]
 """A step over an iterator: what Keras' make_train_function and make_test_function make."""

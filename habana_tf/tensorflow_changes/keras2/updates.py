@@ -32,8 +32,6 @@ from typing import Any
 from habana_tf.tensorflow_changes.change import Group
 from habana_tf.tensorflow_changes.keras2.packages import ONLY, changes
 
-__all__ = ["UPDATES"]
-
 _log = logging.getLogger("habana_tf")
 _PACKAGES = ("keras.src.optimizers", "tf_keras.src.optimizers")
 """Keras 2, as TensorFlow 2.15 has it and as a package of its own."""
