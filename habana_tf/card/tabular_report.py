@@ -12,7 +12,7 @@ WIDTH = 120
 
 
 class TabularReport:
-    """A report that is drawn by rich. Who has one says its `tables`, and what it is as data."""
+    """A report that rich draws. A subclass gives its `tables` and its data."""
 
     @abstractmethod
     def tables(self) -> Any:
@@ -20,10 +20,9 @@ class TabularReport:
 
     @abstractmethod
     def to_dict(self) -> Any:
-        """It as JSON data."""
+        """The report as JSON data."""
 
     def to_json(self) -> str:
-        """`to_dict` as JSON."""
         return json.dumps(self.to_dict(), indent=2)
 
     def __rich__(self) -> Any:

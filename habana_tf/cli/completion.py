@@ -54,7 +54,6 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 
 def script(root: Later) -> str:
-    """The script for bash."""
     paths: list[str] = []
     choices: list[str] = []
     words: list[str] = []

@@ -85,11 +85,9 @@ class Later(argparse.ArgumentParser):
         return super().parse_known_args(words, namespace)
 
     def format_usage(self) -> str:
-        """As every parser's."""
         return super(Later, self.complete()).format_usage()
 
     def format_help(self) -> str:
-        """As every parser's."""
         return super(Later, self.complete()).format_help()
 
     def listed(self, what: str, rows: Sequence[tuple[str, str, str]]) -> None:

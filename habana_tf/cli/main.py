@@ -81,7 +81,6 @@ def _check_environment() -> None:
 
 
 def parser() -> Later:
-    """The parser of `habana-tf`."""
     made = Later(
         prog="habana-tf",
         description="Start programs on the simulated Gaudi; look at its recipes, machine, ops and settings.",

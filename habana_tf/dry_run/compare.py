@@ -34,7 +34,6 @@ class Comparison(TabularReport):
         return [row.to_dict() for row in self.rows]
 
     def tables(self) -> Any:
-        """What rich draws."""
         from habana_tf.card.prediction.report import comparison
 
         return comparison(self.rows)

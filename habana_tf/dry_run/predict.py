@@ -68,7 +68,7 @@ def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer
 
 
 def costed(found: Foreseen, batch: int, chip: str, cards: int, precision: str, by_host: bool = False) -> Prediction:
-    """The prediction for what was foreseen."""
+    """The prediction for the launches and host ops of a step."""
     copied = found.fed + sum(h.nbytes for h in found.host)
     step = step_time(chip_named(chip), found.launches, cards, copied, by_host)
     return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host))

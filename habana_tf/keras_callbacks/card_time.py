@@ -42,7 +42,7 @@ class CardTimeCallback(tf.keras.callbacks.Callback):
         self._warned = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Counts from here."""
+        """Begins the epoch's counts."""
         self._card = self._host = 0.0
         self._steps = 0
         self._examples: float | None = None

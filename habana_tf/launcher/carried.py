@@ -67,7 +67,6 @@ _LOOKS_KNOWN = ("HABANA_", "TF_", "HLS_", "HBN_", "HOROVOD_", "OMP_", "KMP_", "M
 
 
 def known() -> frozenset[str]:
-    """The names in the list."""
     declared = {name for each in settings.declared() for name in (each.name, *each.aliases)}
     ours = {name for name in (*declared, *habana_variables.without_effect()) if name.startswith(_OURS)}
     return (_LISTED | ours) - _STAYS

@@ -128,7 +128,6 @@ class CardTimeReport(TabularReport):
         return self.seconds + self.between_seconds
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
         recipes = [
             {**asdict(r), "inputs": [list(shape) for shape in r.inputs], "seconds": r.seconds} for r in self.recipes
         ]
@@ -140,7 +139,6 @@ class CardTimeReport(TabularReport):
         }
 
     def tables(self) -> Any:
-        """What rich draws."""
         from habana_tf.card.clock.shown import tables
 
         return tables(self)
@@ -185,7 +183,7 @@ def reset() -> None:
 
 
 def of(counted: LaunchCounts, chip: Chip, cards: int) -> CardTimeReport:
-    """The report on what was counted."""
+    """The report on a reading of the counters."""
     known = {number: predicted.launch(number, chip) for number in counted.programs}
     whole = sum((known[p.number].time.seconds or 0.0) * p.launches for p in counted.programs.values())
     recipes = sorted(

@@ -56,12 +56,10 @@ class ClusterTime:
 
     @cached_property
     def matrix(self) -> float:
-        """Seconds of units on the MME."""
         return sum(u.seconds for u in self.units if u.unit.product)
 
     @cached_property
     def vector(self) -> float:
-        """Seconds of units on the TPC."""
         return sum(u.seconds for u in self.units if not u.unit.product)
 
     @property

@@ -81,7 +81,6 @@ class _Engine:
 
 
 def engine_schedule(time: ClusterTime) -> EngineSchedule:
-    """The schedule of a launch's units."""
     reads = _reads(time.units)
     behind = _behind(time.units, reads)
     enough = time.hidden * (1 - 1e-9)

@@ -31,13 +31,12 @@ class Growth:
     moments: tuple[tuple[int, int], ...]
 
     def nbytes(self, times: float) -> float:
-        """At the peak, with so many times the batch."""
+        """Bytes at the peak, with `times` as large a batch."""
         fixed, growing = self.always
         return fixed + growing * times + max((f + g * times for f, g in self.moments), default=0.0)
 
 
 def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
-    """Of a launch."""
     made = {k: lowered.made[-1, k] for k in range(len(lowered.cluster.inputs))}
     variables = {made[k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
     always = [0, 0]

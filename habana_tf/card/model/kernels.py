@@ -116,7 +116,6 @@ class _Cutter:
         self._tensors = self._chosen(results)
 
     def run(self) -> list[Unit]:
-        """The units in order."""
         for n in self.program.nodes():
             if n.op in VIEWS or n.op in SOURCES or n not in self._tensors:
                 continue

@@ -47,7 +47,6 @@ class Prediction(TabularReport):
 
     @property
     def step_seconds(self) -> float:
-        """Of one step."""
         return self.step.seconds
 
     @property
@@ -149,7 +148,6 @@ class Prediction(TabularReport):
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values."""
         first = "chip cards batch precision step_seconds examples_per_second hbm_bytes fits".split()
         then = "launches mme_utilisation engines parts memory".split()
         return {
@@ -161,7 +159,6 @@ class Prediction(TabularReport):
         }
 
     def tables(self) -> Any:
-        """What rich draws."""
         from habana_tf.card.prediction.report import tables
 
         return tables(self)

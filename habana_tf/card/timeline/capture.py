@@ -17,7 +17,7 @@ _MOST_MARKS = 10_000
 
 
 class CaptureError(RuntimeError):
-    """A capture is ended that was not begun."""
+    """`end` without `begin`."""
 
 
 class Capture:
@@ -65,10 +65,10 @@ def _rank() -> int:
 
 
 def file_of_rank() -> str:
-    """What Habana called the log of a rank."""
+    """The file name that Habana used for the log of a rank."""
     return f"worker{_rank()}.local.synapse_log"
 
 
 def file_of_step(step: int) -> str:
-    """What Habana called the log of one step of a rank."""
+    """The file name that Habana used for the log of one step of a rank."""
     return f"worker_{_rank()}_step_{step}.local.synapse_log"

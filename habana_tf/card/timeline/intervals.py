@@ -66,7 +66,6 @@ class CardLaunch:
     why: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data."""
         return asdict(self)
 
 

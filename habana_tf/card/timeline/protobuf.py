@@ -33,5 +33,4 @@ def message(field: int, *parts: bytes) -> bytes:
 
 
 def text(field: int, value: str) -> bytes:
-    """A field of text."""
     return message(field, value.encode())

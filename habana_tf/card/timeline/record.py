@@ -71,7 +71,6 @@ class Clock:
 
     @classmethod
     def now(cls) -> Clock:
-        """The clocks at this moment."""
         return cls(time.monotonic_ns(), time.time_ns(), _boot())
 
     @property

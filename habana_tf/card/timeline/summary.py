@@ -66,7 +66,6 @@ class Totals:
 
 
 def totals(part: dict[str, Any]) -> Totals:
-    """Of a part."""
     seconds: Counter[EventKind] = Counter()
     counts: Counter[EventKind] = Counter()
     for thread in part["threads"]:

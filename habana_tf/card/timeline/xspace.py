@@ -55,7 +55,6 @@ class _Plane:
         return self._stats.setdefault(name, len(self._stats) + 1)
 
     def fact(self, name: str, value: int | str) -> None:
-        """A stat of the plane itself."""
         self._facts.append(self.stat(name, value))
 
     def kind(self, key: object, name: str, **stats: int | str) -> int:

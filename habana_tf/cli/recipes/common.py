@@ -97,7 +97,6 @@ def only_match(rows: Sequence[Listed], wanted: str, root: str) -> Listed:
 
 
 def header(row: Listed) -> Header:
-    """The header of a row that has one."""
     assert row.header is not None, "only rows with a header are shown"
     return row.header
 

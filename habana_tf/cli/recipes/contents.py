@@ -47,7 +47,6 @@ class MemoryPlan:
     peak: int
 
     def alive(self) -> list[int]:
-        """Bytes alive at each kernel call."""
         out = [0] * self.launches
         for block in self.blocks:
             for call in range(block.first, block.last + 1):

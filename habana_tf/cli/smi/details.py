@@ -41,7 +41,6 @@ def listing(cards: Sequence[Card], attached: int) -> None:
 
 
 def firmware(cards: Sequence[Card]) -> None:
-    """Prints the versions of the firmware."""
     for card in cards:
         _title(card)
         _print(_firmware())

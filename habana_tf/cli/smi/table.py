@@ -24,12 +24,10 @@ _END = "+" + "=" * 77 + "+"
 
 
 def show(rows: Sequence[Reading]) -> None:
-    """Prints the table."""
     print("\n".join(lines(rows)))
 
 
 def lines(rows: Sequence[Reading]) -> Iterator[str]:
-    """The lines of the table."""
     yield _EDGE
     yield f"| {'HL-SMI Version:':<20}{TOOL_VERSION:>46}          |"
     yield f"| {'Driver Version:':<20}{DRIVER_VERSION:>46}          |"

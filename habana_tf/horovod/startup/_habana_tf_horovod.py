@@ -17,8 +17,6 @@ _asking = False
 
 
 class HorovodFinder:
-    """A finder of one module."""
-
     # Without the type of its result, which would have to be imported: hence the exception for mypy.
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None):  # type: ignore[no-untyped-def]

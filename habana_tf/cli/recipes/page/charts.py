@@ -15,7 +15,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 28
 
 @dataclass(frozen=True)
 class CreatedRecipe:
-    """A recipe as it came. Times in seconds."""
+    """A recipe in the charts, times in seconds."""
 
     name: str
     created: float
@@ -25,7 +25,7 @@ class CreatedRecipe:
 
 @dataclass(frozen=True)
 class RunCounts:
-    """What a run found."""
+    """The cache's hits, misses and times in one run."""
 
     name: str
     began: float
@@ -112,7 +112,7 @@ def _axis(top: float, form: Callable[[float], str], binary: bool = False) -> lis
 
 
 def _ends(things: Sequence[CreatedRecipe | RunCounts]) -> list[Markup]:
-    """The times at both ends."""
+    """Labels with the first and the last time."""
     times = [t.created if isinstance(t, CreatedRecipe) else t.began for t in things]
     if not times:
         return [tag("text", "nothing yet", x=_WIDTH / 2, y=_HEIGHT / 2, text_anchor="middle", class_="label")]

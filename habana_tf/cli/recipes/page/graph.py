@@ -106,7 +106,7 @@ def _shares(kernel: dict[str, Any], totals: dict[str, int | None], most: dict[st
 
 
 def _sum(kernels: Sequence[dict[str, Any]], what: str) -> int | None:
-    """Of a recipe over open sizes there is none."""
+    """The total over all kernels; None for a recipe over open sizes."""
     values = [kernel[what] for kernel in kernels]
     return sum(values) if all(isinstance(value, int) for value in values) else None
 

@@ -51,7 +51,6 @@ def tiles(facts: Iterable[tuple[str, str]]) -> Markup:
 
 
 def figure(caption: str, picture: Markup) -> Markup:
-    """A picture with its caption."""
     return tag("figure", tag("figcaption", caption), picture)
 
 

@@ -39,8 +39,6 @@ class PicturedRecipe:
 
 @dataclass(frozen=True)
 class Facts:
-    """All that the page shows."""
-
     root: str
     rows: Sequence[Listed]
     unusable: Sequence[Listed]
@@ -50,7 +48,6 @@ class Facts:
 
 
 def page(facts: Facts) -> str:
-    """The whole document."""
     rows = sorted(facts.rows, key=lambda row: header(row)["created"])
     made = [
         charts.CreatedRecipe(o["name"], o["created"], o["compile_seconds"], r.file_bytes)

@@ -15,7 +15,6 @@ _COLOURS = 6
 
 
 def picture(plan: MemoryPlan) -> Markup:
-    """The plan of a launch."""
     total, calls = max(plan.total, 1), max(plan.launches, 1)
     column = (_WIDTH - _LEFT) / calls
     high = _HEIGHT - _TOP - _BOTTOM

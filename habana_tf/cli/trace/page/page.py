@@ -123,7 +123,7 @@ def _program(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Markup]
 
 
 def _every_unit(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Markup]:
-    """What the card spends its time with."""
+    """The table of the card's units of work, the costliest first."""
     rows = sorted(((p, u) for p in found for u in p.units), key=lambda x: -x[1]["seconds"] * x[0].launches)
     names = ("op", "engine", "launches", "of a launch", "together", "operations", "HBM", "bound by")
     lines = [
@@ -136,7 +136,7 @@ def _every_unit(found: Sequence[summary.ProgramTotals], chip: Chip) -> list[Mark
 
 
 def _every_kernel(found: Sequence[summary.ProgramTotals]) -> list[Markup]:
-    """What this host spent its time with."""
+    """The table of the kernels that ran on this host, the costliest first."""
     rows = sorted(((p, k) for p in found for k in p.kernels), key=lambda x: -x[1].host_seconds)
     names = ("op", "engine on a card", "shape", "calls", "all calls", "operations", "bytes")
     lines = [

@@ -63,6 +63,6 @@ def _shown(parts: Sequence[dict[str, Any]], events: Sequence[dict[str, Any]]) ->
 
 
 def said(parts: Sequence[dict[str, Any]]) -> str:
-    """How much there is, as a sentence."""
+    """The length of the recording and the number of processes, as text."""
     sums = [summary.totals(part) for part in parts]
     return f"{brief(max(s.seconds for s in sums))} of {len(parts)} process{'es' if len(parts) > 1 else ''}"
