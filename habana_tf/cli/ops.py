@@ -50,18 +50,18 @@ def _ops(arguments: argparse.Namespace) -> int:
 def _missing(arguments: argparse.Namespace) -> int:
     """Families in the order of their most used op, and in each the most used first."""
     if arguments.markdown:
-        raise CommandError("--missing has no page: it is printed as text or --json", 2)
+        raise CommandError("--missing cannot be printed with --markdown: leave it out, or use --json", 2)
     from habana_tf.cli.missing import missing, uses
 
     try:
         every = missing()
     except ImportError as error:
-        raise CommandError(f"the list is made from TensorFlow, which is not installed here: {error}", 1) from None
+        raise CommandError(f"--missing needs TensorFlow, which cannot be imported: {error}", 1) from None
     wanted = [name.lower() for name in arguments.names]
     found = [m for m in every if not wanted or any(name in m.op.lower() or name == m.family for name in wanted)]
     if not found:
         asked = " or ".join(repr(name) for name in arguments.names)
-        raise CommandError(f"of what HPU lacks nothing has {asked} in its name: `habana-tf ops` lists what it has", 1)
+        raise CommandError(f"no missing op has {asked} in its name: `habana-tf ops` lists the ops that HPU has", 1)
     order = list(dict.fromkeys(m.family for m in found))
     found.sort(key=lambda m: order.index(m.family))
     if arguments.json:

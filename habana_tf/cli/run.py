@@ -144,4 +144,4 @@ def _check_texts(arguments: argparse.Namespace) -> None:
         raise CommandError(f"--rsh {escaped(arguments.rsh)} is no command line: {error}", 2) from error
     for name in arguments.export:
         if not NAME.fullmatch(name):
-            raise CommandError(f"--export {escaped(name[:40])}: no name of a variable; its value is taken from here", 2)
+            raise CommandError(f"--export {escaped(name[:40])}: not a variable's name; give the name alone", 2)

@@ -107,7 +107,10 @@ def _launch(node: Node, cluster: TensorFlowCluster, known: dict[Ref, Shape | Non
 def _value(node: Node) -> Any:
     if node.op == "Const":
         return plain(node.proto.attr["value"])
-    raise PredictionError(f"{node!r} decides on a size, and its value is known only in a run")
+    raise PredictionError(
+        f"{node!r} fixes the size of an output, and its value is known only at run time: predict a function in which it is a "
+        "constant"
+    )
 
 
 def _crossing(node: Node, known: dict[Ref, Shape | None]) -> int:

@@ -48,7 +48,7 @@ def predict(
     """
     known = chip_named(chip)
     if cards < 1:
-        raise ValueError(f"cards={cards}: at least one card works on a step")
+        raise ValueError(f"cards={cards} is not allowed: use at least one card")
     specs = as_specs(inputs)
     batch, found = foreseen(fn_or_model, specs, precision, optimizer)
     return costed(found, batch, known.name, cards, precision, by_host)

@@ -92,7 +92,7 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack 
     itself = [host for host in hosts if _is_itself(host)]
     if itself and len(hosts) > 1:
         raise PlanError(
-            f"{itself[0]} is another host on each host: name this one by the name or address that the others know it by"
+            f"{itself[0]} means another host on each host: name this one by a name or address that the others know"
         )
     if wish.count % len(hosts):
         raise PlanError(f"{wish.count} ranks cannot be spread evenly over {len(hosts)} hosts: use a multiple of that")

@@ -151,7 +151,7 @@ def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
         plan.make(wish(hosts=("a", "a")))
     for itself in ("localhost", "LOCALHOST", "127.0.0.1", "127.0.1.1", "::1"):
         for hosts in ((itself, "b"), ("b", itself)):
-            with pytest.raises(PlanError, match=f"{itself} is another host on each host: name this one"):
+            with pytest.raises(PlanError, match=f"{itself} means another host on each host: name this one"):
                 plan.make(wish(hosts=hosts))
         plan.make(wish(hosts=(itself,)))
     with pytest.raises(PlanError, match="NOT_SET_HERE is not set here"):

@@ -166,7 +166,7 @@ def card_time_report(
         raise RuntimeError("HPU is not loaded: call habana_tf.load_habana_module() first")
     on = chip_named(chip)
     if cards is not None and cards < 1:
-        raise ValueError(f"cards={cards}: at least one card works on a step")
+        raise ValueError(f"cards={cards} is not allowed: use at least one card")
     with _lock:
         before = _from
     if since is not None:

@@ -52,7 +52,7 @@ class Capture:
         with self._lock:
             recording, self._recording = self._recording, None
             if recording is None:
-                raise CaptureError(f"{path}: no capture was begun that could be written")
+                raise CaptureError(f"nothing to write to {path}: no capture was begun")
             made = part.make(recording.read(), marks=self._marks)
             recording.stop()
         Path(path).write_text(json.dumps(chrome.trace([made]), separators=(",", ":")))

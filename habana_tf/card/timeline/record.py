@@ -122,7 +122,7 @@ class Recording:
         from habana_tf._native import _bridge
 
         if not self._running:
-            raise ValueError("this recording was stopped, and what it recorded is gone: read it before")
+            raise ValueError("this recording was stopped and its events are gone: call read() before stop()")
         threads, programs, ops, dropped = _bridge.read_record(self.begin)
         found = tuple(
             Thread(id_, other, name, tuple(map(TimelineEvent._make, _EVENT.iter_unpack(data))))

@@ -81,7 +81,7 @@ def _asm(arguments: argparse.Namespace) -> int:
         return 0
     modules = _modules(entry)
     if [compile_ir(ir, target()) for ir in modules] != objects:
-        raise CommandError(f"{entry.name}: compiling it again gives other code; look at the stored one (--object)", 1)
+        raise CommandError(f"{entry.name}: compiling it again gives different code; --object writes the stored code", 1)
     return _print(
         arguments, "\n".join(_chosen(entry, arguments.kernel, [assembly(ir, target()) for ir in modules], _ASSEMBLY))
     )

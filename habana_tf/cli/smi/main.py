@@ -51,7 +51,7 @@ def _show(options: argparse.Namespace) -> None:
         ("-c", options.cores or None, "topo", options.topo),
     ):  # fmt: skip
         if given is not None and there is None:
-            raise CommandError(f"{option} says how {other} prints, and {other} is not asked for: add it", 2)
+            raise CommandError(f"{option} needs {other}: add it", 2)
     chosen = _chosen(options.device)
     if options.reset_aip or options.power is not None:
         raise CommandError(

@@ -46,9 +46,9 @@ def test_one_liners(shell: Shell, idle: str, line: str, printed: str) -> None:
         ("-r -i 19:00.0", 1, "end the process"),
         ("-p 500", 1, "no power limit"),
         ("-l -1", 2, "--loop"),
-        ("-f csv", 2, "-Q is not asked for"),
-        ("-P 1", 2, "-n is not asked for"),
-        ("-c", 2, "topo is not asked for"),
+        ("-f csv", 2, "needs -Q"),
+        ("-P 1", 2, "needs -n"),
+        ("-c", 2, "needs topo"),
     ],
 )
 def test_what_cannot_be_shown_is_an_error(shell: Shell, idle: str, options: str, code: int, words: str) -> None:
