@@ -108,8 +108,8 @@ def _value(node: Node) -> Any:
     if node.op == "Const":
         return plain(node.proto.attr["value"])
     raise PredictionError(
-        f"{node!r} fixes the size of an output, and its value is known only at run time: predict a function in which it is a "
-        "constant"
+        f"{node!r} fixes the size of an output, and its value is known only at run time: predict a function in which "
+        "it is a constant"
     )
 
 
