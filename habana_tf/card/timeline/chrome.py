@@ -38,8 +38,8 @@ def trace(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     for number, (part, offset, does) in enumerate(zip(parts, offsets, card_clock.clocks(parts), strict=True)):
         host, card = 2 * number + 1, 2 * number + 2
         rank = f"rank {part['rank']}: " if part["size"] > 1 or len(parts) > 1 else ""
-        events += _named(host, f"{rank}host, pid {part['pid']} on {part['host']}", 2 * number)
-        events += _named(card, f"{rank}{part['chip']} as predicted, in its own clock", 2 * number + 1)
+        events += _label("process", host, 0, f"{rank}host, pid {part['pid']} on {part['host']}", 2 * number)
+        events += _label("process", card, 0, f"{rank}{part['chip']} as predicted, in its own clock", 2 * number + 1)
         events.extend(_host(part, offset, host))
         events.extend(_card(part, does, card))
     return {
@@ -63,17 +63,11 @@ def aligned(parts: Sequence[dict[str, Any]]) -> list[int]:
     return [zero - offsets[p["clock"]["boot"]] for p in parts]
 
 
-def _named(pid: int, name: str, order: int) -> list[dict[str, Any]]:
+def _label(what: str, pid: int, tid: int, name: str, order: int) -> list[dict[str, Any]]:
+    """The name of a "process" or a "thread", and its place among the others."""
     return [
-        {"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}},
-        {"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": {"sort_index": order}},
-    ]
-
-
-def _row(pid: int, tid: int, name: str, order: int) -> list[dict[str, Any]]:
-    return [
-        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}},
-        {"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": order}},
+        {"ph": "M", "pid": pid, "tid": tid, "name": f"{what}_name", "args": {"name": name}},
+        {"ph": "M", "pid": pid, "tid": tid, "name": f"{what}_sort_index", "args": {"sort_index": order}},
     ]
 
 
@@ -87,7 +81,7 @@ def _span(pid: int, tid: int, name: str, kind: str, start: float, length: float,
 def _host(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]:
     kernels = {number: by_call(program["kernels"]) for number, program in part["programs"].items()}
     for order, thread in enumerate(part["threads"]):
-        yield from _row(pid, thread["id"], f"{thread['name']} {thread['id']}", order)
+        yield from _label("thread", pid, thread["id"], f"{thread['name']} {thread['id']}", order)
         for start, end, subject, kind, detail, threads, hbm in thread["events"]:
             program = part["programs"].get(str(subject), {"name": "a program", "how": "forgotten", "kernels": []})
             at, length = start - zero, end - start
@@ -113,7 +107,7 @@ def _host(part: dict[str, Any], zero: int, pid: int) -> Iterator[dict[str, Any]]
                 yield _span(pid, thread["id"], name, what, at, length, bytes=subject)
     rows = {name: k for k, name in enumerate(dict.fromkeys(name for name, *_ in part["cpu"]))}
     for name, k in rows.items():
-        yield from _row(pid, 1_000_000_000 + k, f"TensorFlow: {name}", 1000 + k)
+        yield from _label("thread", pid, 1_000_000_000 + k, f"TensorFlow: {name}", 1000 + k)
     for name, op, start, end in part["cpu"]:
         yield _span(pid, 1_000_000_000 + rows[name], op, "cpu", start - zero, end - start)
     for name, when in part["marks"]:
@@ -137,7 +131,7 @@ def _card(
         if known not in used:
             used.add(known)
             tid = _tid(name, more)
-            yield from _row(pid, tid, known, tid)
+            yield from _label("thread", pid, tid, known, tid)
 
     drawn = 0
     for each in does:
