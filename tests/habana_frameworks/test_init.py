@@ -69,8 +69,9 @@ STARS = """
 
     KERAS_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
     inner = ("__main__", "_native", "card", "cli", "clock", "cluster", "compiler", "files", "graph", "horovod", "ir",
-             "launcher", "lowering", "prediction", "resolver", "tensorflow_facts", "timeline")
-    names = [name for _, name in modules.ALL if name.split(".")[0] not in inner and not name.startswith("custom.")]
+             "launcher", "lowering", "prediction", "resolver", "tensorflow_changes", "tensorflow_facts", "timeline")
+    parts = ("custom.", "settings.")
+    names = [name for _, name in modules.ALL if name.split(".")[0] not in inner and not name.startswith(parts)]
     names += aliases.ELSEWHERE
     assert set(habana_tf._MODULES) <= set(names)
     if not hasattr(tf, "estimator"):
