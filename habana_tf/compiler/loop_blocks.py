@@ -237,11 +237,7 @@ def _scatter(node: Node, axis: int) -> list[At] | None:
     return [(base, axis), (updates, coords[0].rank + rest.index(axis)), *((c, None) for c in coords)]
 
 
-def _sort(node: Node, axis: int) -> list[At] | None:
-    return None if axis == node.arg.axis else [(node.src[0], axis)]
-
-
-def _scan(node: Node, axis: int) -> list[At] | None:
+def _line(node: Node, axis: int) -> list[At] | None:
     return None if axis == node.arg.axis else [(node.src[0], axis)]
 
 
@@ -259,8 +255,8 @@ _SOURCES: dict[Op, Callable[[Node, int], list[At] | None]] = {
     Op.REDUCE: _reduce,
     Op.GATHER: _gather,
     Op.SCATTER: _scatter,
-    Op.SORT: _sort,
-    Op.SCAN: _scan,
+    Op.SORT: _line,
+    Op.SCAN: _line,
 }
 """The blocks of its sources that a block of a node depends on; None if it depends on other rows. Other primitives
 cannot be cut."""

@@ -126,12 +126,9 @@ def schedule(program: Program, cached: bool = False) -> Schedule:
     kept = keep(program, nodes, operands, cached)
     fusion = Fusion(kept, nodes)
     for n in nodes:
-        if n.op is Op.LOOP:
+        if n.op in (Op.LOOP, Op.CUSTOM):
             if all(n not in group.body.outputs for group in fusion.groups):
-                fusion.add(_repeated(n, nodes), None)
-        elif n.op is Op.CUSTOM:
-            if all(n not in group.body.outputs for group in fusion.groups):
-                fusion.add(_foreign(n, nodes), None)
+                fusion.add(_repeated(n, nodes) if n.op is Op.LOOP else _foreign(n, nodes), None)
         elif n in kept:
             what = primitive(n)
             for loop in what.passes(n):

@@ -111,14 +111,14 @@ def _loop_nest(labels: Sequence[Raw], offsets: tuple[Extent, Extent], target: Ta
     outer, inner = [*[StridedLoop()] * (2 - len(rows)), *rows[-2:]]
     count = ext.mul(outer.extent, inner.extent)
     tile = register_tile(count if isinstance(count, int) else WALKED_FEW_ROWS, "columns", target.lanes)
-    panels = _parts(lane.extent, tile.vectors * target.lanes)
-    row_tiles = _parts(count, tile.rows)
+    panels = ext.ceil_div(lane.extent, tile.vectors * target.lanes)
+    row_tiles = ext.ceil_div(count, tile.rows)
     tiles = ext.product([*(x.extent for x in batch), panels, row_tiles])
     window_count = ext.product(x.extent for x in window_loops)
     share = max(1, round(THREAD_WORK / (tile.rows * tile.vectors * nominal(window_count) * nominal(depth.extent))))
     return LoopNest(
         tile, tuple(batch) or (StridedLoop(),), (outer, inner), _loop(lane), depth, (RowBounds(), RowBounds()), offsets,
-        row_tiles, panels, tiles, share, _parts(tiles, share), window_count,
+        row_tiles, panels, tiles, share, ext.ceil_div(tiles, share), window_count,
         window_loops=tuple(window_loops) or (StridedLoop(),),
     )  # fmt: skip
 
@@ -130,7 +130,3 @@ def _loop(x: Raw) -> StridedLoop:
 def _size(step: Extent) -> Extent:
     """The absolute value of a stride."""
     return ext.mul(step, -1) if ext.bounds(step)[0] < 0 else step
-
-
-def _parts(n: Extent, of: int) -> Extent:
-    return ext.div(ext.add(n, of - 1), of)

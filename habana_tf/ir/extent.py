@@ -31,8 +31,8 @@ from habana_tf.ir.expression import (
 )
 
 __all__ = [
-    "LARGEST", "NOMINAL", "Atom", "Div", "Expr", "Extent", "Mod", "Prod", "Sym", "Var", "add", "bounds", "div",
-    "divide", "evaluate", "factors_of", "is_size", "mod", "mul", "nominal", "of", "overflow", "product", "ravel",
+    "LARGEST", "NOMINAL", "Atom", "Div", "Expr", "Extent", "Mod", "Prod", "Sym", "Var", "add", "bounds", "ceil_div",
+    "div", "divide", "evaluate", "factors_of", "is_size", "mod", "mul", "nominal", "of", "overflow", "product", "ravel",
     "substitute", "sym", "unravel", "var",
 ]  # fmt: skip
 
@@ -42,6 +42,11 @@ def product(values: Iterable[Extent]) -> Extent:
     for v in values:
         out = mul(out, v)
     return out
+
+
+def ceil_div(e: Extent, by: int) -> Extent:
+    """The quotient rounded up."""
+    return div(add(e, by - 1), by)
 
 
 LARGEST = 2**63 - 1

@@ -75,7 +75,7 @@ class ColumnSums:
             taken = points * (2 if finds_places else 1)
             side = max(1, min(side, window_sum_registers(self.lanes) // taken))
         width = side * self.lanes
-        tiles = ext.div(ext.add(n, width - 1), width)
+        tiles = ext.ceil_div(n, width)
         masked = not (isinstance(n, int) and n % width == 0)
         depth = ext.product(a.extent for a in inner)
         work = ext.mul(depth, width * points)

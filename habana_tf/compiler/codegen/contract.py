@@ -96,14 +96,7 @@ def emit_contract(
         p = in_groups(p)
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
     calls: list[ContractionCall] = []
-    temps: list[Extent] = []
-
-    def temp(nbytes: Extent) -> tuple[str, int]:
-        temps.append(nbytes)
-        return "temp", len(temps) - 1
-
-    if sums:
-        sums.buffer = temp(0)
+    temps, temp = _temporaries(sums)
     names: tuple[Buffer, Buffer] = ("b", "a") if c.swapped else ("a", "b")
     kernel: Callable[[StorePartial | None], BlockKernel | NarrowKernel | MainKernel]
     if p.blocks:
@@ -123,6 +116,19 @@ def emit_contract(
     if pieces:
         calls.append(reduce_call(c, p, f"{name}_sum", pieces, final))
     return _summed(ContractCode(tuple(calls), tuple(temps), p), name, sums)
+
+
+def _temporaries(sums: ResultSums | None) -> tuple[list[Extent], Callable[[Extent], tuple[str, int]]]:
+    """The sizes of temporaries, and a function that adds one. The first one is for column sums, if there are any."""
+    temps: list[Extent] = []
+
+    def temp(nbytes: Extent) -> tuple[str, int]:
+        temps.append(nbytes)
+        return "temp", len(temps) - 1
+
+    if sums:
+        sums.buffer = temp(0)
+    return temps, temp
 
 
 def _sources(
@@ -154,14 +160,7 @@ def _summed(code: ContractCode, name: str, sums: ResultSums | None) -> ContractC
 
 
 def _by_winograd(w: Winograd, name: str, epilogue: Epilogue, once: bool) -> ContractCode:
-    temps: list[Extent] = []
-
-    def temp(nbytes: Extent) -> tuple[str, int]:
-        temps.append(nbytes)
-        return "temp", len(temps) - 1
-
-    if epilogue.sums:
-        epilogue.sums.buffer = temp(0)
+    temps, temp = _temporaries(epilogue.sums)
     names = ("b", "a") if w.c.swapped else ("a", "b")
     if w.gradient:
         calls = gradient_calls(w, name, names, temp, epilogue)

@@ -12,14 +12,15 @@ long sums only (see `blocked_sums`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from habana_tf.compiler.codegen.contract_amx import Configurations, TileProducts, configuration, groups, release
 from habana_tf.compiler.codegen.contract_block_copies import BlockCopies, Trips
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
-from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_loops import Place
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, begin_epilogue
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_tiling import points
 from habana_tf.compiler.codegen.emit import Value
@@ -55,7 +56,7 @@ class BlockKernel(BlockCopies):
             self.totals_at = fn.op(f"alloca [{sums} x i8], align 64")
             self.waiting, self.kept = (fn.op("alloca i64, align 8") for _ in range(2))
         self.reserve_blocks()
-        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        begin_epilogue(fn, self.out, 2)
         if p.amx:
             self.configurations.start()
         self.items(self._item, self.out)
@@ -109,8 +110,17 @@ class BlockKernel(BlockCopies):
                 part = fn.minimum(fn.integer("sub", str(trip), index), str(steps))
             self._block(place, part)
 
-    def _from(self, place: Place, label: Label, steps: int) -> _Steps:
-        return _Steps(self, place, label, str(self.trip(place, label)), steps)
+    @contextmanager
+    def _from(self, place: Place, label: Label, steps: int) -> Iterator[Value]:
+        """A loop over a label of the sum in steps of several indices; gives the index within this item's part."""
+        before = place.starts.get(label.key)
+        with self.fn.loop("0", str(self.trip(place, label)), steps) as loop:
+            place.starts[label.key] = self.fn.integer("add", before or "0", loop.index)
+            yield loop.index
+            if before is None:
+                del place.starts[label.key]
+            else:
+                place.starts[label.key] = before
 
     def _block(self, place: Place, first: int | Value) -> None:
         """Packs and multiplies a block. first: the trip count of its first label."""
@@ -222,26 +232,3 @@ class BlockKernel(BlockCopies):
             self.finish_stacked(self.out, place, size, vectors, active)
 
         self.variants(place, (True, True), finish)
-
-
-class _Steps:
-    """A loop over a label of the sum in steps of several indices; gives the index within this item's part."""
-
-    def __init__(self, kernel: TileLoops, place: Place, label: Label, trip: Value, steps: int) -> None:
-        self.place, self.label = place, label
-        self.loop = kernel.fn.loop("0", trip, steps)
-        self.kernel = kernel
-
-    def __enter__(self) -> Value:
-        index = self.loop.__enter__().index
-        self.before = self.place.starts.get(self.label.key)
-        self.place.starts[self.label.key] = self.kernel.fn.integer("add", self.before or "0", index)
-        return index
-
-    def __exit__(self, *error: object) -> None:
-        if self.before is None:
-            del self.place.starts[self.label.key]
-        else:
-            self.place.starts[self.label.key] = self.before
-        if error[0] is None:
-            self.loop.__exit__(None, None, None)

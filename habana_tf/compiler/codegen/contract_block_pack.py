@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at, widen
+from habana_tf.compiler.codegen.vector_memory import at, interleave, widen
 from habana_tf.compiler.product_costs import COPY_AHEAD
 from habana_tf.ir.dtypes import DType
 
@@ -158,8 +158,6 @@ class BlockPacker:
         return found
 
     def _line(self, pointer: Value, lanes: int, mask: Value | None) -> Value:
-        if mask is None:
-            return self.fn.load(f"<{lanes} x {self.element}>", pointer, self.size)
         return self.fn.masked_load(self.element, lanes, pointer, mask)
 
     def _turns(self, along: Along, units: int) -> tuple[int | Value, bool]:
@@ -280,11 +278,8 @@ class BlockPacker:
         fn, lanes = self.fn, self.lanes
         if not self.dot:
             return widen(fn, lanes, line(unit)) if self.bf16 else line(unit)
-        half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
-        order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
-        first, second = line(2 * unit), line(2 * unit + 1)
-        both = fn.op(f"shufflevector {half} {first}, {half} {second}, <{2 * lanes} x i32> <{order}>")
-        return fn.op(f"bitcast {full} {both} to <{lanes} x i32>")
+        both = interleave(fn, lanes, line(2 * unit), line(2 * unit + 1))
+        return fn.op(f"bitcast <{2 * lanes} x i16> {both} to <{lanes} x i32>")
 
     # -- vectors along ----------------------------------------------------------------------------------------
 

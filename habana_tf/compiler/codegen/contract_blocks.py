@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, points, steps_over
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, points
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -28,6 +28,7 @@ from habana_tf.compiler.product_costs import (
     BLOCK_STEPS,
     BLOCK_SUM_BYTES,
 )
+from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import nominal
 
 
@@ -109,7 +110,7 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
             length = max(1, tiles_wanted // count)
             if isinstance(n, int):
                 length = -(-n // -(-n // length))
-            front.insert(0, Dim("block", steps_over(n, length), dim.label, length, dim.kind))
+            front.insert(0, Dim("block", ext.ceil_div(n, length), dim.label, length, dim.kind))
             inner.insert(0, dim)
             count *= length
     columns = [Dim("block", -(-t.panels // panels), c.lane, panels, "panels")]

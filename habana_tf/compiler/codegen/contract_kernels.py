@@ -11,13 +11,13 @@ from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
 from habana_tf.compiler.codegen.contract_pack import PanelPacker, spread
 from habana_tf.compiler.codegen.contract_padding import guarded
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, Tile
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups
 from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at, masked_load
+from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, THREAD_ELEMENTS
 from habana_tf.compiler.product_costs import PACKED_WORDS, SPREAD_ELEMENTS, SUM_STEPS, THREAD_PARTIAL_SUMS
@@ -77,7 +77,7 @@ class MainKernel(TileResults):
             size = steps[0] * _chunk_extent(self.c, p) if self.c.k else p.tiling.width * 4
             self.stack = fn.op(f"alloca [{size} x i8], align 64")
         self.pa, self.pb = fn.buffer(0), fn.buffer(1)
-        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        begin_epilogue(fn, self.out, 2)
         if p.amx:
             self.configurations.start()
         self.items(self._item, self.out)
@@ -193,7 +193,7 @@ def _panel_bytes(c: Canonical, p: Plan) -> Extent:
         return p.tiling.width * 4
     extent = c.k[0].extent
     if p.dot and len(c.k) == 1:
-        extent = ext.div(ext.add(extent, 1), 2)
+        extent = ext.ceil_div(extent, 2)
     return ext.mul(extent, _packer(Function(""), c, p).steps(c.k)[0])
 
 
@@ -217,7 +217,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[
         if len(c.k) == 1:
             size = -(-size // 64) * 64
         if size < nominal(depth):
-            dims.insert(0, Dim("chunk", ext.div(ext.add(depth, size - 1), size), c.k[0], size))
+            dims.insert(0, Dim("chunk", ext.ceil_div(depth, size), c.k[0], size))
     whole = replace(p, dims=tuple(dims), grid_dims=len(dims), chunks=1)
     buffer = temp(ext.mul(panels, _panel_bytes(c, p)))
     return _PackKernel(c, whole, name).emit(source, buffer)
@@ -284,12 +284,12 @@ class _ReduceKernel(TileResults):
         fn, p = self.fn, self.p
         self.reserve(out)
         base = fn.buffer(0)
-        out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
+        begin_epilogue(fn, out, 1)
         vector, step = f"<{self.t.lanes} x float>", self.number(ext.mul(partial.size, 4))
         turns = chunks - 1 if isinstance(chunks, int) else self.number(ext.add(chunks, -1))
 
         def load(pointer: Value, mask: str | None) -> Value:
-            return masked_load(fn, "float", self.t.lanes, pointer, mask)
+            return fn.masked_load("float", self.t.lanes, pointer, mask)
 
         def tile(place: Place, size: int, vectors: int, active: int) -> None:
             points = self.points(Tile(fn, self.c, dict(place.starts)), size, vectors, active)

@@ -23,7 +23,7 @@ from typing import Literal
 
 from habana_tf.compiler.codegen.emit import Function, Value, everywhere, first_lanes
 from habana_tf.compiler.codegen.turns import block_turns, summing_turns
-from habana_tf.compiler.codegen.vector_memory import at, masked_load, widen
+from habana_tf.compiler.codegen.vector_memory import at, widen
 from habana_tf.compiler.costs import CACHE_LINE
 from habana_tf.compiler.product_costs import (
     COMPACT_TURN_WORK,
@@ -256,9 +256,9 @@ class Accumulation:
         fn, lanes, form = self.fn, self.micro.lanes, self.micro.a_format
         if form == "f32":
             mask = first_lanes(lanes, rest) if rest else None
-            return self._or_zero(valid, self.micro.type, masked_load(fn, "float", lanes, pointer, mask))
+            return self._or_zero(valid, self.micro.type, fn.masked_load("float", lanes, pointer, mask))
         count = 2 * lanes if form == "pair" else lanes
-        halves = masked_load(fn, "i16", count, pointer, first_lanes(count, rest) if rest else None)
+        halves = fn.masked_load("i16", count, pointer, first_lanes(count, rest) if rest else None)
         halves = self._or_zero(valid, f"<{count} x i16>", halves)
         if form == "pair":
             return fn.op(f"bitcast <{count} x i16> {halves} to <{count} x bfloat>")
@@ -289,10 +289,10 @@ class Accumulation:
     def _vector(self, pointer: Value, form: str, mask: str | None) -> Value:
         fn, lanes = self.fn, self.micro.lanes
         if form == "f32":
-            return masked_load(fn, "float", lanes, pointer, mask)
+            return fn.masked_load("float", lanes, pointer, mask)
         if form == "bf16":
-            return widen(fn, lanes, masked_load(fn, "i16", lanes, pointer, mask))
-        words = masked_load(fn, "i32", lanes, pointer, mask)
+            return widen(fn, lanes, fn.masked_load("i16", lanes, pointer, mask))
+        words = fn.masked_load("i32", lanes, pointer, mask)
         return fn.op(f"bitcast <{lanes} x i32> {words} to <{2 * lanes} x bfloat>")
 
     def _as_float(self, words: Value) -> Value:

@@ -9,7 +9,7 @@ from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
 from habana_tf.compiler.codegen.contract_micro import SIZE, Accumulation, KLoop, Micro, body_of
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.contract_padding import guarded
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.emit import Function, Value
@@ -37,7 +37,7 @@ class NarrowKernel(TileResults):
         fn, p = self.fn, self.p
         self.reserve(self.out)
         self.pa, self.pb = fn.buffer(0), fn.buffer(1)
-        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        begin_epilogue(fn, self.out, 2)
         self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, self._tile), self.out)
         return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
 

@@ -10,11 +10,12 @@ contiguous along k, or e as fp32.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
-from habana_tf.compiler.codegen.emit import BYTES, Function, Value
+from habana_tf.compiler.codegen.emit import BYTES, Function, Value, first_lanes
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at, masked_load, widen
+from habana_tf.compiler.codegen.vector_memory import at, interleave, widen
 from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import SPREAD_ELEMENTS
 from habana_tf.ir.dtypes import DType
@@ -76,8 +77,14 @@ class PanelPacker:
             return divmod(trip, by)
         return self.fn.op(f"udiv i64 {trip}, {by}"), self.fn.op(f"urem i64 {trip}, {by}")
 
-    def _times(self, trip: int | Value, source: Value, target: Value, a: int, b: int) -> _Times:
-        return _Times(self.fn, trip, source, target, a, b)
+    @contextmanager
+    def _times(self, trip: int | Value, source: Value, target: Value, a: int, b: int) -> Iterator[tuple[Value, Value]]:
+        """A loop that advances two pointers, by a and b bytes."""
+        assert trip != 0, "there is nothing to emit"
+        with _unless_zero(self.fn, trip), repeat(self.fn, trip, [("ptr", source), ("ptr", target)]) as t:
+            p, q = t.carried
+            yield p, q
+            t.next = [at(self.fn, p, a), at(self.fn, q, b)]
 
     # -- columns contiguous: copy rows ------------------------------------------------------------------------
 
@@ -112,15 +119,12 @@ class PanelPacker:
     def _load(self, p: Value, v: int, vectors: int, active: int) -> Value:
         mask = None
         if v == vectors - 1 and active < self.lanes:
-            mask = "<" + ", ".join(f"i1 {int(i < active)}" for i in range(self.lanes)) + ">"
-        return masked_load(self.fn, self.element, self.lanes, at(self.fn, p, v * self.lanes * self.size), mask)
+            mask = first_lanes(self.lanes, active)
+        return self.fn.masked_load(self.element, self.lanes, at(self.fn, p, v * self.lanes * self.size), mask)
 
     def _interleave(self, first: Value, second: Value, q: Value, v: int) -> None:
-        fn, lanes = self.fn, self.lanes
-        order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
-        half = f"<{lanes} x i16>"
-        both = fn.op(f"shufflevector {half} {first}, {half} {second}, <{2 * lanes} x i32> <{order}>")
-        fn.store(f"<{2 * lanes} x i16>", both, at(fn, q, v * lanes * 4), 4)
+        both = interleave(self.fn, self.lanes, first, second)
+        self.fn.store(f"<{2 * self.lanes} x i16>", both, at(self.fn, q, v * self.lanes * 4), 4)
 
     # -- k contiguous: transpose blocks -----------------------------------------------------------------------
 
@@ -136,7 +140,7 @@ class PanelPacker:
                 self._blocks(label, block, step, p, q, vectors, active)
         if rest != 0:
             p, q = self._after(full, source, target, lanes * word, lanes * step)
-            with _Maybe(fn, rest):
+            with _unless_zero(fn, rest):
                 self._single(label, rest, step, p, q, vectors, active)
 
     def _blocks(
@@ -201,48 +205,18 @@ class PanelPacker:
             fn.store("i32", fn.op(f"zext i16 {fn.load('i16', x, 2)} to i32"), y, 4)
 
 
-class _Maybe:
-    """A body that is skipped if a count is zero."""
-
-    def __init__(self, fn: Function, count: int | Value) -> None:
-        self.fn, self.count = fn, count
-
-    def __enter__(self) -> None:
-        self.after = ""
-        if not isinstance(self.count, int):
-            inside, self.after = self.fn.new_block("some"), self.fn.new_block("after")
-            test = self.fn.op(f"icmp sgt i64 {self.count}, 0")
-            self.fn.do(f"br i1 {test}, label %{inside}, label %{self.after}")
-            self.fn.start(inside)
-
-    def __exit__(self, *error: object) -> None:
-        if self.after:
-            self.fn.branch(self.after)
-            self.fn.start(self.after)
-
-
-class _Times:
-    """A loop, possibly of no iteration if its trip count is symbolic, that advances two pointers."""
-
-    def __init__(self, fn: Function, trip: int | Value, source: Value, target: Value, a: int, b: int) -> None:
-        assert trip != 0, "there is nothing to emit"
-        self.fn, self.a, self.b = fn, a, b
-        self.maybe = _Maybe(fn, trip)
-        self.loop = repeat(fn, trip, [("ptr", source), ("ptr", target)])
-
-    def __enter__(self) -> tuple[Value, Value]:
-        self.maybe.__enter__()
-        self.turns = self.loop.__enter__()
-        p, q = self.turns.carried
-        return p, q
-
-    def __exit__(self, *error: object) -> None:
-        if error[0] is not None:
-            return
-        p, q = self.turns.carried
-        self.turns.next = [at(self.fn, p, self.a), at(self.fn, q, self.b)]
-        self.loop.__exit__(None, None, None)
-        self.maybe.__exit__()
+@contextmanager
+def _unless_zero(fn: Function, count: int | Value) -> Iterator[None]:
+    """Skips its body if a symbolic count is zero."""
+    if isinstance(count, int):
+        yield
+        return
+    inside, after = fn.new_block("some"), fn.new_block("after")
+    fn.do(f"br i1 {fn.op(f'icmp sgt i64 {count}, 0')}, label %{inside}, label %{after}")
+    fn.start(inside)
+    yield
+    fn.branch(after)
+    fn.start(after)
 
 
 def transpose(fn: Function, element: str, lines: list[Value]) -> list[Value]:
@@ -337,13 +311,11 @@ def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> N
         last = fn.integer("add", first, fn.op(f"and i64 {fn.integer('sub', last, first)}, {-lanes}"))
         one_by_one(start, first)
         half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
-        order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
         with fn.loop(first, last, lanes) as e:
             y = fn.load(half, fn.offset(a, "i16", fn.integer("add", e.index, shift)), 2)
             if step is None:
                 fn.store(f"<{lanes} x float>", widen(fn, lanes, y), fn.offset(words, "i32", e.index), 4)
             else:
                 x = fn.load(half, fn.offset(a, "i16", e.index), 2)
-                both = fn.op(f"shufflevector {half} {x}, {half} {y}, <{2 * lanes} x i32> <{order}>")
-                fn.store(full, both, fn.offset(words, "i32", e.index), 4)
+                fn.store(full, interleave(fn, lanes, x, y), fn.offset(words, "i32", e.index), 4)
         one_by_one(last, stop)

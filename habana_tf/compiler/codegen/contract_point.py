@@ -13,7 +13,7 @@ from typing import Protocol
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
-from habana_tf.compiler.codegen.vector_memory import masked_store, narrow
+from habana_tf.compiler.codegen.vector_memory import narrow
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir import extent as ext
@@ -131,6 +131,11 @@ class Epilogue(Protocol):
     def vector(self, fn: Function, p: Point) -> Sequence[Value]: ...
 
 
+def begin_epilogue(fn: Function, out: Epilogue, first: int) -> None:
+    """Loads the pointers of an epilogue's buffers, which are those of the kernel from `first` on."""
+    out.begin(fn, [fn.buffer(first + i) for i in range(len(out.buffers))])
+
+
 class StoreResult:
     """The default epilogue: rounds to the result's type and stores."""
 
@@ -157,7 +162,7 @@ class StoreResult:
                 value = fn.op(f"bitcast <{p.lanes} x bfloat> {value} to <{p.lanes} x i16>")
             else:
                 value = narrow(fn, p.lanes, value)
-        masked_store(fn, element, p.lanes, value, fn.offset(self.pointer, element, offset), p.mask)
+        fn.masked_store(element, p.lanes, value, fn.offset(self.pointer, element, offset), p.mask)
         return ()
 
 
@@ -193,5 +198,5 @@ class StorePartial:
 
     def vector(self, fn: Function, p: Point) -> Sequence[Value]:
         offset = p.offset(self.strides, first=self._first)
-        masked_store(fn, "float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)
+        fn.masked_store("float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)
         return ()

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from habana_tf.compiler.codegen.contract_blocks import Blocks, cut
 from habana_tf.compiler.codegen.contract_micro import short_runs
 from habana_tf.compiler.codegen.contract_narrow import Lanes, lanes_along, narrow_tiling
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, points, steps_over, tiling, turns
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, points, tiling, turns
 from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
 from habana_tf.compiler.costs import CACHE_LINE, L1_SPAN, L1_WAYS, L2_BYTES, MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -174,7 +174,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
         if blocks > 1 and first.kind == "rows":
             length = -(-count // blocks)
             blocks = -(-count // length)
-            front.append(Dim("block", steps_over(first.count, length), first.label, length, "rows"))
+            front.append(Dim("block", ext.ceil_div(first.count, length), first.label, length, "rows"))
             items *= blocks
         break
     fits = depth // chunks * t.width * (2 if dot else 4) <= STACK_BYTES
@@ -333,7 +333,7 @@ def _chunks(
         if not packed and (not isinstance(label.extent, int) or label.extent % unit):
             return None, 1
         size = -(-size // unit) * unit
-    count = steps_over(label.extent, size)
+    count = ext.ceil_div(label.extent, size)
     return (Dim("chunk", count, label, size), count) if nominal(count) > 1 else (None, 1)
 
 

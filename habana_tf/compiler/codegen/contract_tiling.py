@@ -161,18 +161,13 @@ def split_rows(c: Canonical, most: int, compact: bool) -> tuple[tuple[Label, ...
             continue
         size = most // rows
         if not isinstance(n, int):
-            count = steps_over(n, size)
+            count = ext.ceil_div(n, size)
             return tuple(whole), label, size, count, count
         tiles = -(-n // size)
         size = -(-n // tiles)
         again = tiles * size - n
         return tuple(whole), label, size, tiles, tiles if compact and again <= n * COMPACT_REPEATED else tiles - again
     return tuple(whole), None, 1, 1, 1
-
-
-def steps_over(n: Extent, size: int) -> Extent:
-    """ceil(n / size)."""
-    return ext.div(ext.add(n, size - 1), size)
 
 
 def amx_tiling(c: Canonical, engine: TileEngine, compact: bool, packed: bool = False) -> Tiling:

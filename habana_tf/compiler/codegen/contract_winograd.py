@@ -122,7 +122,7 @@ class Winograd:
     @property
     def blocks(self) -> Extent:
         """Blocks of tiles."""
-        return ext.div(ext.add(self.total, self.tiles - 1), self.tiles)
+        return ext.ceil_div(self.total, self.tiles)
 
     @property
     def column_blocks(self) -> int:

@@ -83,7 +83,7 @@ class CrossedMap:
 
     def _chunks(self, rest: list[Axis], rows: int) -> Extent:
         """The number of pieces of `rows` rows, over all points of the axes `rest`."""
-        pieces = ext.div(ext.add(self.across.extent, rows - 1), rows)
+        pieces = ext.ceil_div(self.across.extent, rows)
         return ext.mul(ext.product(a.extent for a in rest), pieces)
 
     def _squares(self, first: Value, last: Value, column: Value, count: int | Value) -> None:
@@ -123,11 +123,7 @@ class CrossedMap:
         for k in range(lanes if final else int(count)):
             column = str(k) if final is None else fn.minimum(str(k), final)
             place = fn.offset(pointer, element, fn.integer("add", begin, fn.integer("mul", column, apart)))
-            if mask is None:
-                line = fn.load(ev.many.type(element), place, dtype.bytes)
-            else:
-                line = fn.masked_load(element, lanes, place, mask)
-            lines.append(ev.many.from_memory(line, dtype))
+            lines.append(ev.many.from_memory(fn.masked_load(element, lanes, place, mask), dtype))
         lines += ["zeroinitializer"] * (lanes - len(lines))
         register = register_type(dtype)
         for k, line in enumerate(transpose(fn, register, lines)):

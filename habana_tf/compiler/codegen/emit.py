@@ -109,8 +109,10 @@ class Function:
         self.declarations.add(f"declare void @{_FENCE}()")
         self._fenced = True
 
-    def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value) -> Value:
-        """Loads a vector; lanes outside the mask are not accessed and are zeros."""
+    def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value | None) -> Value:
+        """Loads a vector; lanes outside the mask (if any) are not accessed and are zeros."""
+        if mask is None:
+            return self.load(f"<{lanes} x {lane}>", pointer, BYTES[lane])
         some = partial(self._masked_load, lane, lanes, pointer, mask)
         if not mask.startswith("%") or not branches(lane, lanes):
             return some()
@@ -120,7 +122,7 @@ class Function:
     def load_if(
         self, condition: Value, lane: str, lanes: int, pointer: Value, otherwise: Callable[[], Value] = lambda: ZEROS
     ) -> Value:
-        """Loads a vector if a condition (i1) holds, else gives the value of the other branch."""
+        """A vector from memory if a condition (i1) holds, else the result of `otherwise`."""
         vector = f"<{lanes} x {lane}>"
         return self.choice(condition, vector, partial(self.load, vector, pointer, BYTES[lane]), otherwise)
 
@@ -131,9 +133,12 @@ class Function:
         at = f"ptr align {BYTES[lane]} {pointer}"
         return self.op(f"call {vector} @{name}({at}, {bits} {mask}, {vector} zeroinitializer)")
 
-    def masked_store(self, lane: str, lanes: int, value: Value, pointer: Value, mask: Value) -> None:
-        """Stores a vector's lanes within the mask."""
+    def masked_store(self, lane: str, lanes: int, value: Value, pointer: Value, mask: Value | None) -> None:
+        """Stores a vector's lanes within the mask, or all."""
         vector, bits = f"<{lanes} x {lane}>", f"<{lanes} x i1>"
+        if mask is None:
+            self.store(vector, value, pointer, BYTES[lane])
+            return
         if mask == first_lanes(lanes, 1):
             # LLVM 22 for AVX-512 turns a truncation and a one-lane masked store into a store of the wide element.
             self.store(lane, self.op(f"extractelement {vector} {value}, i64 0"), pointer, BYTES[lane])

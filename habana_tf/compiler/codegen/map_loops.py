@@ -26,7 +26,7 @@ class MapLoop:
         n = self.vector.extent
         chunked = not isinstance(n, int) or n > 2 * ITEM_STRETCH or (not outer and n >= 2 * ITEM_ELEMENTS)
         size = ITEM_ELEMENTS if not outer and isinstance(n, int) else ITEM_STRETCH
-        chunks = ext.div(ext.add(n, size - 1), size) if chunked else 1
+        chunks = ext.ceil_div(n, size) if chunked else 1
         grid, loops, items, grain = self.walk.grid(outer, size if chunked else n, chunks)
         with self.fn.loop("%begin", "%end") as each, self.ev.scope():
             item, start, stop = each.index, "0", self.ev.number(n)

@@ -56,7 +56,7 @@ def _random(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) ->
             steps = "<" + ", ".join(f"i64 {k}" for k in range(words)) + ">"
             mask = fn.op(f"icmp slt <{words} x i64> {steps}, {limit}")
             fn.masked_store("i32", words, flat, address, mask)
-    return Work(ext.div(ext.add(n, words - 1), words), THREAD_RANDOM_VECTORS)
+    return Work(ext.ceil_div(n, words), THREAD_RANDOM_VECTORS)
 
 
 def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from habana_tf.compiler.body import Reduction
 from habana_tf.compiler.codegen.blocked_sums import block_end, cut
-from habana_tf.compiler.codegen.emit import BYTES, Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.lanes import Lanes, memory_type
 from habana_tf.compiler.codegen.scalar import Scalar
 from habana_tf.compiler.codegen.vector_memory import at
@@ -237,8 +237,4 @@ def _store(
     fn: Function, node: Node, value: Value, pointer: Value, column: Value, lanes: int, mask: Value | None
 ) -> None:
     lane = memory_type(node.dtype)
-    raw, place = Scalar(fn, lanes).to_memory(value, node.dtype), fn.offset(pointer, lane, column)
-    if mask is None:
-        fn.store(f"<{lanes} x {lane}>", raw, place, BYTES[lane])
-    else:
-        fn.masked_store(lane, lanes, raw, place, mask)
+    fn.masked_store(lane, lanes, Scalar(fn, lanes).to_memory(value, node.dtype), fn.offset(pointer, lane, column), mask)

@@ -53,7 +53,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     inner = others.pop() if others and stride_of(place, others[-1].var) == 1 else None
     columns = inner.extent if inner else 1
     block = min(max(columns, 1), SCATTER_VECTORS * lanes) if isinstance(columns, int) else SCATTER_VECTORS * lanes
-    blocks = ext.div(ext.add(columns, block - 1), block)
+    blocks = ext.ceil_div(columns, block)
     depth = ext.product(a.extent for a in before)
     items = ext.mul(ext.product(a.extent for a in others), blocks)
     parts = 1
@@ -64,7 +64,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     ev.written = {memory[node]}
     ev.preload(len(memory))
     rounds = kind in ("add", "sub") and node.dtype is DType.F32 and bool(before)
-    most = ext.div(ext.add(ext.product(node.shape[a] for a in indexed), parts - 1), parts)
+    most = ext.ceil_div(ext.product(node.shape[a] for a in indexed), parts)
     size = part_size(depth, most, block) if rounds else 0
     sums = ScatteredSums(fn, ev, memory[node], size, len(memory)) if size else None
     with fn.loop("%begin", "%end") as each, ev.scope():

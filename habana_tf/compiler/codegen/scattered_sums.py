@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
-from habana_tf.compiler.codegen.vector_memory import at, masked_load, masked_store
+from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.costs import SUMMED_BLOCKS, SUMMED_NUMBERS, SUMMED_PASSES, SUMMED_UPDATES
 from habana_tf.ir.extent import Extent
 
@@ -126,9 +126,9 @@ class ScatteredSums:
             fn.offset(memory, "float", fn.integer("add", place, column))
             for memory, place in ((self.part, own), (self.result, start))
         )
-        parts = (masked_load(fn, "float", ev.lanes, x, mask) for x in (result, part))
-        masked_store(fn, "float", ev.lanes, fn.op(f"fadd {self.vector} {', '.join(parts)}"), result, mask)
-        masked_store(fn, "float", ev.lanes, "zeroinitializer", part, mask)
+        parts = (fn.masked_load("float", ev.lanes, x, mask) for x in (result, part))
+        fn.masked_store("float", ev.lanes, fn.op(f"fadd {self.vector} {', '.join(parts)}"), result, mask)
+        fn.masked_store("float", ev.lanes, "zeroinitializer", part, mask)
 
     @property
     def vector(self) -> str:

@@ -1,23 +1,8 @@
-"""Byte addresses, partial vectors in memory, and conversions between bf16 and float32."""
+"""Byte addresses, and vectors of bf16: conversions from and to float32, pairs of neighbours."""
 
 from __future__ import annotations
 
-from habana_tf.compiler.codegen.emit import BYTES, Function, Value, everywhere
-
-
-def masked_load(fn: Function, element: str, lanes: int, pointer: Value, mask: str | None) -> Value:
-    """Loads a vector; lanes outside the mask (if any) are not accessed and are zeros."""
-    if mask is None:
-        return fn.load(f"<{lanes} x {element}>", pointer, BYTES[element])
-    return fn.masked_load(element, lanes, pointer, mask)
-
-
-def masked_store(fn: Function, element: str, lanes: int, value: Value, pointer: Value, mask: str | None) -> None:
-    """Stores a vector's lanes within the mask, or all."""
-    if mask is None:
-        fn.store(f"<{lanes} x {element}>", value, pointer, BYTES[element])
-    else:
-        fn.masked_store(element, lanes, value, pointer, mask)
+from habana_tf.compiler.codegen.emit import Function, Value, everywhere
 
 
 def at(fn: Function, pointer: Value, distance: int | Value) -> Value:
@@ -32,6 +17,13 @@ def widen(fn: Function, lanes: int, halves: Value) -> Value:
     wide = fn.op(f"zext <{lanes} x i16> {halves} to <{lanes} x i32>")
     wide = fn.op(f"shl <{lanes} x i32> {wide}, {everywhere('i32', '16')}")
     return fn.op(f"bitcast <{lanes} x i32> {wide} to <{lanes} x float>")
+
+
+def interleave(fn: Function, lanes: int, first: Value, second: Value) -> Value:
+    """The <2 * lanes x i16> of alternating elements of two <lanes x i16>: pairs for dot products."""
+    half = f"<{lanes} x i16>"
+    order = ", ".join(f"i32 {i}, i32 {lanes + i}" for i in range(lanes))
+    return fn.op(f"shufflevector {half} {first}, {half} {second}, <{2 * lanes} x i32> <{order}>")
 
 
 def narrow(fn: Function, lanes: int, value: Value) -> Value:

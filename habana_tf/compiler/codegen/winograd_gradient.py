@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_micro import KLoop
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
@@ -135,7 +135,7 @@ class _Gradient(WinogradKernel):
         plane = w.depth * t.columns * 4
         taps = self.room(TAP * TAP * t.lanes * 4)
         source = fn.buffer(0)
-        out.begin(fn, [fn.buffer(1 + i) for i in range(len(out.buffers))])
+        begin_epilogue(fn, out, 1)
         with fn.loop("%begin", "%end") as channel, fn.loop("0", str(t.columns), t.lanes) as column:
             place = fn.integer("add", fn.integer("mul", channel.index, t.columns), column.index)
             p = at(fn, source, fn.integer("mul", place, 4))

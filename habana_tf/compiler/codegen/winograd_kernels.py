@@ -17,7 +17,7 @@ from dataclasses import replace
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_call
 from habana_tf.compiler.codegen.contract_loops import TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Function, Value
@@ -134,7 +134,7 @@ class _Blocks(WinogradKernel):
         zeros, self.tile_results = self.room(self.row), self.room(OUT * OUT * self.line)
         self.filters = fn.buffer(1)
         patches = Patches(fn, w, "a", fn.buffer(0), zeros, self.row)
-        self.out.begin(fn, [fn.buffer(2 + i) for i in range(len(self.out.buffers))])
+        begin_epilogue(fn, self.out, 2)
         total, blocks = extent_value(fn, w.total), extent_value(fn, w.blocks)
         self.clear(zeros, self.row)
         with fn.loop("%begin", "%end") as item:
