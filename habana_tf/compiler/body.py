@@ -39,7 +39,7 @@ Guard = tuple[Range, ...]
 
 
 @dataclass(frozen=True, eq=False)
-class Value:
+class PointValue:
     """A scalar at one point of the domain."""
 
     dtype: DType
@@ -53,34 +53,34 @@ class Value:
         return self.digits or self.dtype
 
     @property
-    def args(self) -> tuple[Value, ...]:
+    def args(self) -> tuple[PointValue, ...]:
         """Its operands."""
         return ()
 
 
 @dataclass(frozen=True, eq=False)
-class Constant(Value):
+class Constant(PointValue):
     """A compile-time number."""
 
     number: bool | int | float
 
 
 @dataclass(frozen=True, eq=False)
-class Size(Value):
+class Size(PointValue):
     """An extent as a value."""
 
     extent: Extent
 
 
 @dataclass(frozen=True, eq=False)
-class Position(Value):
+class Position(PointValue):
     """An index as a value."""
 
     index: Extent
 
 
 @dataclass(frozen=True, eq=False)
-class Load(Value):
+class Load(PointValue):
     """An element of a tensor in memory. as_stored: the offset is that of the tensor's own index, not of a reshape's."""
 
     node: Node
@@ -90,20 +90,20 @@ class Load(Value):
 
 
 @dataclass(frozen=True, eq=False)
-class Lookup(Value):
+class Lookup(PointValue):
     """A gathered element: `coords` are its indices along `axes`; 0 where one is out of range.
 
     offset: the element's offset along the other axes.
     """
 
     node: Node
-    coords: tuple[Value, ...]
+    coords: tuple[PointValue, ...]
     axes: tuple[int, ...]
     offset: Extent
     guard: Guard = ()
 
     @property
-    def args(self) -> tuple[Value, ...]:
+    def args(self) -> tuple[PointValue, ...]:
         return self.coords
 
 
@@ -114,14 +114,14 @@ _CHOOSING = frozenset({"select", "max", "min", "neg", "abs"})
 
 
 @dataclass(frozen=True, eq=False)
-class Apply(Value):
+class Apply(PointValue):
     """A scalar function of values (see `ir.primitives`), made by `apply`."""
 
     fn: str
-    operands: tuple[Value, ...]
+    operands: tuple[PointValue, ...]
 
     @property
-    def args(self) -> tuple[Value, ...]:
+    def args(self) -> tuple[PointValue, ...]:
         return self.operands
 
     @property
@@ -135,7 +135,7 @@ class Apply(Value):
         return self.fn == "cast" and self.dtype.accumulator is self.operands[0].dtype.accumulator is DType.F32
 
 
-def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Value:
+def apply(fn: str, dtype: DType, operands: tuple[PointValue, ...]) -> PointValue:
     """A scalar function of values; rounds operands whose excess precision the function could observe."""
     if fn == "stored":
         return seen(operands[0])
@@ -152,12 +152,12 @@ def apply(fn: str, dtype: DType, operands: tuple[Value, ...]) -> Value:
     return replace(made, digits=digits)
 
 
-def seen(v: Value) -> Value:
+def seen(v: PointValue) -> PointValue:
     """A value rounded to its type, as it would be after a store and a load."""
     return Apply(v.dtype, "stored", (v,)) if v.dtype.is_short and v.fits is not v.dtype else v
 
 
-def to_store(v: Value) -> Value:
+def to_store(v: PointValue) -> PointValue:
     """The value to store, without a final rounding to its type, which the store does."""
     dtype = v.dtype
     while dtype.is_short and isinstance(v, Apply) and (v.is_free or v.fn == "stored" and v.dtype is dtype):
@@ -165,7 +165,7 @@ def to_store(v: Value) -> Value:
     return v
 
 
-def _digits(values: Sequence[Value]) -> DType:
+def _digits(values: Sequence[PointValue]) -> DType:
     """The precision of a choice among values."""
     dtype = values[0].dtype
     found = {v.fits for v in values if not (isinstance(v, Constant) and v.number in (0, 1, -1))} or {dtype}
@@ -173,25 +173,25 @@ def _digits(values: Sequence[Value]) -> DType:
 
 
 @dataclass(frozen=True, eq=False)
-class Within(Value):
+class Within(PointValue):
     """`inside` where all ranges hold, else `outside` (padding); made by `within`."""
 
     ranges: Guard
-    inside: Value
-    outside: Value
+    inside: PointValue
+    outside: PointValue
 
     @property
-    def args(self) -> tuple[Value, ...]:
+    def args(self) -> tuple[PointValue, ...]:
         return self.outside, self.inside
 
 
-def within(ranges: Guard, inside: Value, outside: Value) -> Within:
+def within(ranges: Guard, inside: PointValue, outside: PointValue) -> Within:
     """Selects between two values by index ranges."""
     return Within(inside.dtype, ranges, inside, outside, digits=_digits((inside, outside)))
 
 
 @dataclass(frozen=True, eq=False)
-class Result(Value):
+class Result(PointValue):
     """The core's result at the point, in its accumulator's precision."""
 
 
@@ -199,7 +199,7 @@ class Result(Value):
 class Store:
     """`value` is written to element `offset` of `target`."""
 
-    value: Value
+    value: PointValue
     target: Node
     offset: Extent
 
@@ -209,7 +209,7 @@ class Reduction:
     """Reduces `value` into `node`, a REDUCE over the body's axes. deviations: the sum of squared deviations of the
     value from its mean over these axes."""
 
-    value: Value
+    value: PointValue
     node: Node
     deviations: bool = False
 
@@ -237,7 +237,7 @@ class Body:
     core: Node | None = None
     operands: tuple[View, ...] = ()
     steady: tuple[bool, ...] = ()
-    inputs: tuple[Value, ...] = ()
+    inputs: tuple[PointValue, ...] = ()
     updates: bool = False
     overwritten: tuple[Node, ...] = ()
     streamed: tuple[Node, ...] = ()
@@ -264,7 +264,7 @@ class Body:
         return [*own, *(s.target for s in self.stores), *(r.node for r in self.reductions)]
 
     @cached_property
-    def values(self) -> list[Value]:
+    def values(self) -> list[PointValue]:
         """All values in topological order, operands first."""
         stored = (*(s.value for s in self.stores), *(r.value for r in self.reductions))
         return postorder((*self.inputs, *stored), lambda v: v.args)
@@ -329,7 +329,7 @@ class Body:
         def under(guard: Guard) -> Guard:
             return tuple(replace(r, value=at(r.value), stop=at(r.stop)) for r in guard) if guard else guard
 
-        new: dict[Value, Value] = {}
+        new: dict[PointValue, PointValue] = {}
         for v in self.values:
             match v:
                 case Position():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from habana_tf.compiler.body import Body, Guard, Load, Reduction, Result, Store, Value, point, seen, to_store
+from habana_tf.compiler.body import Body, Guard, Load, PointValue, Reduction, Result, Store, point, seen, to_store
 from habana_tf.compiler.contraction import View
-from habana_tf.compiler.primitive_classes import At, Formula, Inline, OwnKernel, primitive
+from habana_tf.compiler.primitive_classes import Access, Inline, OwnKernel, ValueRule, primitive
 from habana_tf.compiler.view_indices import Index
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
@@ -24,20 +24,20 @@ class BodyBuilder:
     kept: set[Node]
     own: set[Node] = field(default_factory=set)
     through: dict[Node, None] = field(default_factory=dict)
-    _known: dict[tuple[Node, Index, Guard], Value] = field(default_factory=dict)
-    _loads: dict[tuple[Node, Extent, Guard], Value] = field(default_factory=dict)
+    _known: dict[tuple[Node, Index, Guard], PointValue] = field(default_factory=dict)
+    _loads: dict[tuple[Node, Extent, Guard], PointValue] = field(default_factory=dict)
 
-    def define(self, node: Node, index: Index, value: Value) -> None:
+    def define(self, node: Node, index: Index, value: PointValue) -> None:
         """Sets the value of a node in memory at an index, instead of a load."""
         self._loads[node, ext.ravel(index, node.shape), ()] = value
 
-    def value(self, node: Node, index: Index) -> Value:
+    def value(self, node: Node, index: Index) -> PointValue:
         """The value of a node at an index. Raises Unfit if the index of a reshape cannot be computed.
 
         Not recursive: chains of maps and views may be very long.
         """
-        top = node, index, ()  # type: At
-        stack: list[tuple[At, Formula | None]] = [(top, None)]
+        top = node, index, ()  # type: Access
+        stack: list[tuple[Access, ValueRule | None]] = [(top, None)]
         while stack:
             at, formula = stack.pop()
             if self._find(*at) is not None:
@@ -50,12 +50,12 @@ class BodyBuilder:
                 self._known[at] = make(tuple(map(self._found, sources)))
         return self._found(top)
 
-    def _found(self, at: At) -> Value:
+    def _found(self, at: Access) -> PointValue:
         found = self._find(*at)
         assert found is not None
         return found
 
-    def _find(self, node: Node, index: Index, guard: Guard) -> Value | None:
+    def _find(self, node: Node, index: Index, guard: Guard) -> PointValue | None:
         """A known value of a node, built under the same guard or a weaker one."""
         for k in range(len(guard), -1, -1):
             found = self._known.get((node, index, guard[:k]))
@@ -63,7 +63,7 @@ class BodyBuilder:
                 return found
         return None
 
-    def _formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def _formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         """How to compute a node at an index: its sources, and a function of their values."""
         what = primitive(node)
         if node in self.kept and (node not in self.own or what.in_memory(node)):
@@ -77,7 +77,7 @@ class BodyBuilder:
             return sources, lambda args: seen(make(args))
         return sources, make
 
-    def _load(self, source: Node, node: Node, index: Index, guard: Guard) -> Value:
+    def _load(self, source: Node, node: Node, index: Index, guard: Guard) -> PointValue:
         """Loads from `source` at the offset of `index` in `node`, which is `source` or its reshape."""
         offset, as_stored = ext.ravel(index, node.shape), source is node
         found = self._loads.get((source, offset, ())) or self._loads.get((source, offset, guard))

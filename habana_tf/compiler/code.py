@@ -29,7 +29,7 @@ class Call:
     custom: Custom | None = None
 
 
-class Work(NamedTuple):
+class WorkShare(NamedTuple):
     """A function's grid, grain and temporaries; see `Call` and `Code`."""
 
     grid: Extent

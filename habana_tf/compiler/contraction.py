@@ -28,7 +28,7 @@ from habana_tf.ir.primitives import Node
 
 
 @dataclass(frozen=True)
-class Guard:
+class Padding:
     """Implicit zero padding: the operand is 0 unless 0 <= const + sum(coefs * index) < size."""
 
     coefs: tuple[int, ...]
@@ -43,7 +43,7 @@ class View:
     base: Node
     strides: tuple[Extent, ...]
     offset: int
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[Padding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Operand:
     dtype: DType
     strides: tuple[Extent, ...]
     offset: int = 0
-    guards: tuple[Guard, ...] = ()
+    guards: tuple[Padding, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Canonical:
 
 
 @dataclass(frozen=True)
-class Raw:
+class SymbolicLabel:
     """A label whose strides (`steps`: of a, b, the result and `also`) may be symbolic."""
 
     kind: str
@@ -241,7 +241,7 @@ def guards_in_place(c: Canonical) -> bool:
     return c.a.dtype is DType.F32 or (c.k[-1].a == 1 and c.k[-1] not in tied)
 
 
-def _raw(spec: ContractSpec) -> list[Raw]:
+def _raw(spec: ContractSpec) -> list[SymbolicLabel]:
     """The labels of extents other than 1."""
     out = []
     for i, extent in enumerate(spec.extents):
@@ -250,15 +250,15 @@ def _raw(spec: ContractSpec) -> list[Raw]:
         a, b, result = spec.a.strides[i], spec.b.strides[i], spec.out.strides[i]
         kind = "k" if not result else "batch" if a and b else "n" if b else "m"
         coefs = tuple(g.coefs[i] for g in (*spec.a.guards, *spec.b.guards))
-        out.append(Raw(kind, extent, (a, b, result, *(s[i] for s in spec.also)), (i,), coefs))
+        out.append(SymbolicLabel(kind, extent, (a, b, result, *(s[i] for s in spec.also)), (i,), coefs))
     return out
 
 
-def merged(spec: ContractSpec) -> list[Raw]:
+def merged(spec: ContractSpec) -> list[SymbolicLabel]:
     """The labels, with p and q merged if p's stride is q's stride times q's extent in every tensor."""
     labels = _raw(spec)
 
-    def steps(x: Raw) -> tuple[Extent, ...]:
+    def steps(x: SymbolicLabel) -> tuple[Extent, ...]:
         return (*x.steps, *x.guards)
 
     while True:

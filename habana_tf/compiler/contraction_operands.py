@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from habana_tf.compiler.contraction import ContractSpec, Guard, Operand, View, canonical, guards_in_place
+from habana_tf.compiler.contraction import ContractSpec, Operand, Padding, View, canonical, guards_in_place
 from habana_tf.compiler.primitive_classes import IndexView, primitive
 from habana_tf.compiler.view_indices import Index, Range, Unfit, strides
 from habana_tf.ir import extent as ext
@@ -43,7 +43,7 @@ def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Ext
             s.dtype,
             _per_label(labels, axes, v.strides),
             v.offset,
-            tuple(Guard(_per_label(labels, axes, g.coefs), g.const, g.size) for g in v.guards),
+            tuple(Padding(_per_label(labels, axes, g.coefs), g.const, g.size) for g in v.guards),
         )
         for s, axes, v in zip(node.src, (spec.a, spec.b), views, strict=True)
     )
@@ -157,11 +157,11 @@ def _strided(node: Node, base: Node) -> View | None:
     return View(base, place[0], place[1], tuple(g for g in guards if g is not None))
 
 
-def _guard(r: Range, variables: Sequence[ext.Var]) -> Guard | None:
+def _guard(r: Range, variables: Sequence[ext.Var]) -> Padding | None:
     found = affine(r.value, variables)
     if found is None or r.step != 1 or not isinstance(r.stop, int):
         return None
-    return Guard(*found, r.stop)
+    return Padding(*found, r.stop)
 
 
 _Step = TypeVar("_Step", bound=Extent)

@@ -36,7 +36,7 @@ from habana_tf.ir.primitives import Node, Op, Shape
 
 
 @dataclass(eq=False)
-class Group:
+class FusedKernel:
     """A kernel with what was fused into it. builder: of its body's values; None if nothing can be fused into it."""
 
     body: Body
@@ -54,16 +54,16 @@ class Fusion:
     def __init__(self, kept: set[Node], nodes: Sequence[Node] = ()) -> None:
         self.kept = kept
         self.together = SumsTogether(nodes, kept)
-        self.groups: list[Group] = []
-        self._writers: dict[Node, list[Group]] = {}
-        self._by_domain: dict[Shape, list[Group]] = {}
+        self.groups: list[FusedKernel] = []
+        self._writers: dict[Node, list[FusedKernel]] = {}
+        self._by_domain: dict[Shape, list[FusedKernel]] = {}
 
     def add(self, body: Body, builder: BodyBuilder | None) -> None:
         """Adds a kernel without fusing it into another."""
         before = {w.number for n in body.reads for w in self._writers.get(n, ())}
         if builder is None:
             before.update(w.number for n in body.outputs for w in self._writers.get(n, ()))
-        self._put(Group(body, len(self.groups), builder, before=before, ancestors=self._ancestors(before)))
+        self._put(FusedKernel(body, len(self.groups), builder, before=before, ancestors=self._ancestors(before)))
 
     def add_pass(self, new: Pass) -> None:
         """Adds a loop, fused into an earlier kernel if possible."""
@@ -74,14 +74,14 @@ class Fusion:
         if not self._joined(new, {}, me):
             self._put(me)
 
-    def _alone(self, new: Pass, spread: Mapping[Node, Node] | None = None) -> Group:
+    def _alone(self, new: Pass, spread: Mapping[Node, Node] | None = None) -> FusedKernel:
         builder = BodyBuilder(self.kept, set(new.outputs))
         body = loop(new.domain, new.stores, new.reduces, new.axes, builder, spread)
         before = {w.number for n in body.reads for w in self._writers.get(n, ())}
         shifted = any(any(shift) or primitive(target).in_pieces for _, target, shift in new.stores)
-        return Group(body, len(self.groups), builder, shifted, before, self._ancestors(before))
+        return FusedKernel(body, len(self.groups), builder, shifted, before, self._ancestors(before))
 
-    def _joined(self, new: Pass, spread: Mapping[Node, Node], me: Group | None = None) -> bool:
+    def _joined(self, new: Pass, spread: Mapping[Node, Node], me: FusedKernel | None = None) -> bool:
         """Fuses a loop into an earlier group, if one is suitable. spread: see `body_builder.loop`; only contractions'
         epilogues support it."""
         me = me or self._alone(new, spread)
@@ -93,7 +93,7 @@ class Fusion:
             self._writers.setdefault(n, []).append(host)
         return True
 
-    def _put(self, me: Group) -> None:
+    def _put(self, me: FusedKernel) -> None:
         self.groups.append(me)
         for n in me.body.outputs:
             self._writers.setdefault(n, []).append(me)
@@ -105,7 +105,7 @@ class Fusion:
             bits |= self.groups[b].ancestors | (1 << b)
         return bits
 
-    def _host(self, me: Group) -> Group | None:
+    def _host(self, me: FusedKernel) -> FusedKernel | None:
         """The latest group that `me` can be fused into, or None. For a part of a tensor a group that produces its input
         is preferred: otherwise a product's result would go through memory."""
         found = None
@@ -128,7 +128,7 @@ class Fusion:
         others = (reads for r in new.reductions for reads in self.together.beside(r.node))
         return any(reads & set(product.outputs) and reads - there for reads in others)
 
-    def _merge(self, g: Group, me: Group, new: Pass, spread: Mapping[Node, Node]) -> None:
+    def _merge(self, g: FusedKernel, me: FusedKernel, new: Pass, spread: Mapping[Node, Node]) -> None:
         """Fuses a loop into a group: rebuilds its values from those that the group has in registers."""
         assert g.builder is not None
         g.builder.own.update(new.outputs)
@@ -152,7 +152,7 @@ class Fusion:
                 for writer in self._writers.get(updates[old], ()):
                     self._wait(writer, group)
 
-    def _wait(self, me: Group, other: Group) -> None:
+    def _wait(self, me: FusedKernel, other: FusedKernel) -> None:
         """Orders a group after another one, unless they are ordered already."""
         bit, its = 1 << me.number, 1 << other.number
         if me is other or other.ancestors & bit or me.ancestors & its:
@@ -160,7 +160,7 @@ class Fusion:
         me.before.add(other.number)
         self._inherit(me, other.ancestors | its)
 
-    def _inherit(self, me: Group, added: int) -> None:
+    def _inherit(self, me: FusedKernel, added: int) -> None:
         """Adds ancestors to a group and its descendants."""
         bit = 1 << me.number
         me.ancestors |= added
@@ -181,7 +181,7 @@ class Fusion:
         return out
 
 
-def _fits(g: Group, me: Group) -> bool:
+def _fits(g: FusedKernel, me: FusedKernel) -> bool:
     k, new = g.body, me.body
     index = point(new.domain)
     follows = shares = False
@@ -259,10 +259,10 @@ def _affine(epilogue: Body) -> bool:
     return not any(True for _ in epilogue.conditions())
 
 
-def _sorted(groups: list[Group]) -> list[Group]:
+def _sorted(groups: list[FusedKernel]) -> list[FusedKernel]:
     """A topological order close to the program's order."""
     index = {g.number: g for g in groups}
-    out: list[Group] = []
+    out: list[FusedKernel] = []
     done: set[int] = set()
 
     for g in groups:

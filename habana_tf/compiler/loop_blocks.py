@@ -26,7 +26,7 @@ from habana_tf.compiler.costs import LOOP_ROWS_LEAST, LOOP_ROWS_MOST, LOOP_SHARE
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.primitives import Loop, Node, Op, Program, Shape, block_axis
 
-At = tuple[Node, int | None]
+NodeBlock = tuple[Node, int | None]
 """A node of the body: a block of it along an axis, or all of it."""
 
 
@@ -89,14 +89,14 @@ class _Rows:
 
     def __init__(self, loop: Loop, rows: int, size: int) -> None:
         self.loop, self.rows, self.size = loop, rows, size
-        self._outputs: list[At] = [(n, block_axis(n.shape)) for n in loop.body.outputs]
-        self._order: dict[At, tuple[At, ...]] = {}
+        self._outputs: list[NodeBlock] = [(n, block_axis(n.shape)) for n in loop.body.outputs]
+        self._order: dict[NodeBlock, tuple[NodeBlock, ...]] = {}
         """The needed blocks with their sources, in topological order."""
 
     def follow(self) -> bool:
         """Whether a block's rows of the outputs depend only on its rows of the inputs."""
         carried = set(self.loop.body.inputs[: self.loop.carried])
-        stack: list[tuple[At, tuple[At, ...] | None]] = [(at, None) for at in reversed(self._outputs)]
+        stack: list[tuple[NodeBlock, tuple[NodeBlock, ...] | None]] = [(at, None) for at in reversed(self._outputs)]
         while stack:
             at, sources = stack.pop()
             if at in self._order:
@@ -108,7 +108,7 @@ class _Rows:
             if axis is None:
                 if node in carried or node.op is Op.RANDOM:
                     return False
-                found: list[At] | None = [(s, None) for s in node.src]
+                found: list[NodeBlock] | None = [(s, None) for s in node.src]
             else:
                 found = _SOURCES[node.op](node, axis) if node.op in _SOURCES else None
             if found is None:
@@ -125,12 +125,12 @@ class _Rows:
     def build(self) -> tuple[Loop, tuple[int, ...]]:
         """The loop in blocks, and for each of its inputs the number of the operand."""
         b, loop = Builder(), self.loop
-        made: dict[At, Node] = {}
+        made: dict[NodeBlock, Node] = {}
         operands: list[int] = []
         apart: list[bool] = []
         sliced = []
         for k, inner in enumerate(loop.body.inputs):
-            own: At = inner, block_axis(inner.shape)
+            own: NodeBlock = inner, block_axis(inner.shape)
             rows = loop.sliced[k - loop.carried] if 0 <= k - loop.carried < len(loop.sliced) else None
             for at in [own] if k < loop.carried else [at for at in (own, (inner, None)) if at in self._order]:
                 made[at] = b.input(self._shape(at), inner.dtype)
@@ -146,7 +146,7 @@ class _Rows:
         cut = replace(loop, body=body, sliced=tuple(sliced), blocks=blocks, apart=tuple(apart))
         return cut, tuple(operands)
 
-    def _shape(self, at: At) -> Shape:
+    def _shape(self, at: NodeBlock) -> Shape:
         node, axis = at
         return node.shape if axis is None else (*node.shape[:axis], self.size, *node.shape[axis + 1 :])
 
@@ -155,21 +155,21 @@ def _bytes(node: Node) -> int:
     return math.prod(n for n in node.shape if isinstance(n, int)) * node.dtype.bytes
 
 
-def _input(node: Node, axis: int) -> list[At] | None:
+def _input(node: Node, axis: int) -> list[NodeBlock] | None:
     """Blocks are contiguous along the first axis only."""
     return [] if axis == block_axis(node.shape) else None
 
 
-def _map(node: Node, axis: int) -> list[At] | None:
+def _map(node: Node, axis: int) -> list[NodeBlock] | None:
     return [(s, axis) for s in node.src]
 
 
-def _expand(node: Node, axis: int) -> list[At] | None:
+def _expand(node: Node, axis: int) -> list[NodeBlock] | None:
     (x,) = node.src
     return [(x, None if x.shape[axis] == 1 else axis)]
 
 
-def _reshape(node: Node, axis: int) -> list[At] | None:
+def _reshape(node: Node, axis: int) -> list[NodeBlock] | None:
     (x,) = node.src
     before, after = _around(node.shape, axis)
     for k, n in enumerate(x.shape):
@@ -184,43 +184,43 @@ def _around(shape: Shape, axis: int) -> tuple[int, int]:
     return math.prod(sizes[:axis]), math.prod(sizes[axis + 1 :])
 
 
-def _permute(node: Node, axis: int) -> list[At] | None:
+def _permute(node: Node, axis: int) -> list[NodeBlock] | None:
     return [(node.src[0], node.arg[axis])]
 
 
-def _slice(node: Node, axis: int) -> list[At] | None:
+def _slice(node: Node, axis: int) -> list[NodeBlock] | None:
     begin, step = node.arg
     (x,) = node.src
     whole = begin[axis] == 0 and step[axis] == 1 and x.shape[axis] == node.shape[axis]
     return [(x, axis)] if whole else None
 
 
-def _pad(node: Node, axis: int) -> list[At] | None:
+def _pad(node: Node, axis: int) -> list[NodeBlock] | None:
     x, value = node.src
     return None if any(sizes[axis] != 0 for sizes in node.arg) else [(x, axis), (value, None)]
 
 
-def _window(node: Node, axis: int) -> list[At] | None:
+def _window(node: Node, axis: int) -> list[NodeBlock] | None:
     (x,) = node.src
     return None if axis in node.arg[0] or axis >= x.rank else [(x, axis)]
 
 
-def _concat(node: Node, axis: int) -> list[At] | None:
+def _concat(node: Node, axis: int) -> list[NodeBlock] | None:
     return None if axis == node.arg else [(s, axis) for s in node.src]
 
 
-def _contract(node: Node, axis: int) -> list[At] | None:
+def _contract(node: Node, axis: int) -> list[NodeBlock] | None:
     label = node.arg.out[axis]
     sides = zip(node.src, (node.arg.a, node.arg.b), strict=True)
     return [(s, labels.index(label) if label in labels else None) for s, labels in sides]
 
 
-def _reduce(node: Node, axis: int) -> list[At] | None:
+def _reduce(node: Node, axis: int) -> list[NodeBlock] | None:
     (x,) = node.src
     return [(x, [k for k in range(x.rank) if k not in node.arg[1]][axis])]
 
 
-def _gather(node: Node, axis: int) -> list[At] | None:
+def _gather(node: Node, axis: int) -> list[NodeBlock] | None:
     x, *coords = node.src
     leading = coords[0].rank
     if axis < leading:
@@ -229,7 +229,7 @@ def _gather(node: Node, axis: int) -> list[At] | None:
     return [(x, rest[axis - leading]), *((c, None) for c in coords)]
 
 
-def _scatter(node: Node, axis: int) -> list[At] | None:
+def _scatter(node: Node, axis: int) -> list[NodeBlock] | None:
     base, updates, *coords = node.src
     rest = [k for k in range(base.rank) if k not in node.arg[1]]
     if axis not in rest:
@@ -237,11 +237,11 @@ def _scatter(node: Node, axis: int) -> list[At] | None:
     return [(base, axis), (updates, coords[0].rank + rest.index(axis)), *((c, None) for c in coords)]
 
 
-def _line(node: Node, axis: int) -> list[At] | None:
+def _line(node: Node, axis: int) -> list[NodeBlock] | None:
     return None if axis == node.arg.axis else [(node.src[0], axis)]
 
 
-_SOURCES: dict[Op, Callable[[Node, int], list[At] | None]] = {
+_SOURCES: dict[Op, Callable[[Node, int], list[NodeBlock] | None]] = {
     Op.INPUT: _input,
     Op.MAP: _map,
     Op.EXPAND: _expand,

@@ -22,7 +22,7 @@ class Lifetime:
 
 
 @dataclass(frozen=True)
-class Placement:
+class MemoryLayout:
     """offsets: one per lifetime, in bytes. total: size of the workspace. peak: most live bytes."""
 
     offsets: tuple[int, ...]
@@ -30,7 +30,7 @@ class Placement:
     peak: int
 
 
-def place(values: Sequence[Lifetime]) -> Placement:
+def place(values: Sequence[Lifetime]) -> MemoryLayout:
     """Best-fit allocation from a free list, in order of first use."""
     offsets = [0] * len(values)
     free: list[tuple[int, int]] = []  # (offset, size), by offset, never adjacent
@@ -58,7 +58,7 @@ def place(values: Sequence[Lifetime]) -> Placement:
         alive += size
         peak = max(peak, alive)
         ends.setdefault(value.last, []).append(i)
-    return Placement(tuple(offsets), total, peak)
+    return MemoryLayout(tuple(offsets), total, peak)
 
 
 def _round(n: int) -> int:

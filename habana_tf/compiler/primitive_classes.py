@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from habana_tf.compiler import body
-from habana_tf.compiler.body import Constant, Guard, Lookup, Position, Size, Value
+from habana_tf.compiler.body import Constant, Guard, Lookup, PointValue, Position, Size
 from habana_tf.compiler.costs import VECTOR_OPERATIONS
 from habana_tf.compiler.view_indices import Index, Range, in_memory_order, reshape_index, strides
 from habana_tf.ir import extent as ext
@@ -24,9 +24,9 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Contraction, Node, Op, Shape, check_complete
 
-At = tuple[Node, Index, Guard]
+Access = tuple[Node, Index, Guard]
 """An access: a node at an index, under a guard."""
-Formula = tuple[Sequence[At], Callable[[tuple[Value, ...]], Value]]
+ValueRule = tuple[Sequence[Access], Callable[[tuple[PointValue, ...]], PointValue]]
 """How a value is computed: its sources, and a function of their values."""
 
 
@@ -109,7 +109,7 @@ class Inline(Primitive):
         """Scalar operations per element. sources: the sum over its sources."""
 
     @abstractmethod
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         """How to compute it at an index."""
 
 
@@ -121,7 +121,7 @@ class IndexView(Inline):
     def cost(self, node: Node, sources: int) -> int:
         return max(sources, 1)
 
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         return [(node.src[0], self.inside(node, index)[0], guard)], _same
 
     @abstractmethod
@@ -138,7 +138,7 @@ def _whole(value: Node, target: Node) -> Pass:
     return Pass(target.shape, [(value, target, (0,) * target.rank)])
 
 
-def _same(args: tuple[Value, ...]) -> Value:
+def _same(args: tuple[PointValue, ...]) -> PointValue:
     return args[0]
 
 
@@ -164,18 +164,18 @@ class _Const(_Source, of=Op.CONST):
     def in_memory(self, node: Node) -> bool:
         return isinstance(node.arg, bytes)
 
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         number = float.fromhex(node.arg) if isinstance(node.arg, str) else node.arg
         return (), lambda _: Constant(node.dtype, number)
 
 
 class _Iota(_Source, of=Op.IOTA):
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         return (), lambda _: Position(node.dtype, index[0])
 
 
 class _Extent(_Source, of=Op.EXTENT):
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         return (), lambda _: Size(node.dtype, node.arg)
 
 
@@ -188,7 +188,7 @@ class _Map(Inline, of=Op.MAP):
             return sources  # free in a load: an fp32 copy would double the bytes to read
         return sources + VECTOR_OPERATIONS.get(node.arg, 1)
 
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         return [(s, index, guard) for s in node.src], lambda args: body.apply(node.arg, node.dtype, args)
 
 
@@ -199,7 +199,7 @@ class _Gather(Inline, of=Op.GATHER):
     def cost(self, node: Node, sources: int) -> int:
         return sources + 2
 
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         source, *coords = node.src
         sources = [(c, index[: c.rank], guard) for c in coords]
         if source.numel == 0:
@@ -256,7 +256,7 @@ class _Pad(IndexView, of=Op.PAD):
     def cost(self, node: Node, sources: int) -> int:
         return sources + 2
 
-    def formula(self, node: Node, index: Index, guard: Guard) -> Formula:
+    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
         source, value = node.src
         outside = value, (), guard
         if source.numel == 0:

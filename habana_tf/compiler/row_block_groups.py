@@ -19,14 +19,14 @@ from habana_tf.ir.primitives import Node, Op, Program, users_of
 
 Cuts = tuple[int | None, ...]
 """The axes of a node that are cut: one for each batch axis, then the row axis; None if the node lacks the axis."""
-At = tuple[Node, Cuts]
+CutNode = tuple[Node, Cuts]
 """A node and how it is cut into blocks."""
 
 _INLINE = frozenset({Op.MAP, Op.EXPAND, Op.RESHAPE, Op.PERMUTE, Op.REDUCE})
 
 
 @dataclass(eq=False)
-class Group:
+class ProductGroup:
     """Products that one loop computes.
 
     ends: the products, each with the number of its wide operand and that operand's cuts. order: the blocks that they
@@ -42,11 +42,11 @@ class Group:
     rows: int
     columns: int
     ends: dict[Node, tuple[int, Cuts]] = field(default_factory=dict)
-    order: dict[At, tuple[At, ...]] = field(default_factory=dict)
-    inputs: dict[At, None] = field(default_factory=dict)
+    order: dict[CutNode, tuple[CutNode, ...]] = field(default_factory=dict)
+    inputs: dict[CutNode, None] = field(default_factory=dict)
     block: int = 0
     leaves: dict[Node, Cuts] = field(default_factory=dict)
-    after: list[Group] = field(default_factory=list)
+    after: list[ProductGroup] = field(default_factory=list)
 
     def sources(self) -> list[Node]:
         """The nodes that are computed before the loop, in order of first use."""
@@ -70,7 +70,7 @@ def _places(axes: Sequence[int], labels: Sequence[int | None]) -> Cuts:
     return tuple(axes.index(x) if x is not None and x in axes else None for x in labels)
 
 
-def groups(program: Program) -> list[Group]:
+def groups(program: Program) -> list[ProductGroup]:
     """The groups of a program, without those whose wide values must be in memory anyway."""
     nodes = program.nodes()
     wide = _wide(nodes)
@@ -126,11 +126,11 @@ class _Search:
                 bits |= self._before[s]
             self._before[n] = bits
         self._bit = numbers
-        self._left: dict[At, Group] = {}
+        self._left: dict[CutNode, ProductGroup] = {}
         """The group that computes each possible leaf first."""
-        self._found: list[Group] = []
+        self._found: list[ProductGroup] = []
 
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ProductGroup]:
         waiting = list(self._ends)
         for end in self._ends:
             if end not in waiting:
@@ -146,7 +146,7 @@ class _Search:
             self._found.append(group)
         return self._found
 
-    def _group(self, end: Node) -> Group | None:
+    def _group(self, end: Node) -> ProductGroup | None:
         """The group of an end that has rows, if there is one."""
         wide = 0 if end.src[0] in self._wide else 1
         spec = end.arg
@@ -158,7 +158,7 @@ class _Search:
             return None
         for row in (x for x in own if x in spec.out and x not in other and sizes[x] > 1):
             columns = math.prod(n for x, n in sizes.items() if x not in (*batch, row))
-            group = Group(tuple(sizes[x] for x in batch), sizes[row], columns)
+            group = ProductGroup(tuple(sizes[x] for x in batch), sizes[row], columns)
             cuts = _places(own, [*batch, row])
             if self._follow(group, end, (end.src[wide], cuts)) and _fits(group, end, wide, cuts):
                 group.block = _rows_of_block(group)
@@ -166,7 +166,7 @@ class _Search:
                     return group
         return None
 
-    def _hand_over(self, group: Group) -> None:
+    def _hand_over(self, group: ProductGroup) -> None:
         """Adds the inputs of a group to earlier groups' leaves, and registers its own possible leaves."""
         for earlier in group.after:
             earlier.block = group.block = min(earlier.block, group.block)
@@ -181,7 +181,7 @@ class _Search:
             if _numel(node) * node.dtype.bytes <= SCORES_HANDED_BYTES:
                 self._left[node, cuts] = group
 
-    def _joins(self, group: Group, end: Node) -> bool:
+    def _joins(self, group: ProductGroup, end: Node) -> bool:
         """Adds an end to a group, if the group computes its wide operand and their ends are independent."""
         wide = 0 if end.src[0] in self._wide else 1
         cuts = next((cuts for node, cuts in (*group.order, *group.inputs) if node is end.src[wide]), None)
@@ -202,9 +202,9 @@ class _Search:
             return False
         return True
 
-    def _follow(self, group: Group, end: Node, start: At) -> bool:
+    def _follow(self, group: ProductGroup, end: Node, start: CutNode) -> bool:
         """Adds all that a wide node depends on to a group. Whether all of it can be cut."""
-        stack: list[tuple[At, tuple[At, ...] | None]] = [(start, None)]
+        stack: list[tuple[CutNode, tuple[CutNode, ...] | None]] = [(start, None)]
         cut: dict[Node, Cuts] = {}
         while stack:
             at, sources = stack.pop()
@@ -233,11 +233,11 @@ class _Search:
             stack.extend((s, None) for s in reversed(found) if s not in group.order)
         return True
 
-    def _is_before(self, group: Group, end: Node) -> bool:
+    def _is_before(self, group: ProductGroup, end: Node) -> bool:
         """Whether no end of a group depends on this one."""
         return not any(self._before[other] & self._bit[end] for other in group.ends)
 
-    def _can_run(self, group: Group) -> bool:
+    def _can_run(self, group: ProductGroup) -> bool:
         """Whether a group depends on no group that depends on it, also indirectly: a loop runs as a whole, so different
         ends of two loops must not depend on each other in both directions."""
         waiting, seen = [group], {group}
@@ -256,7 +256,7 @@ class _Search:
                     waiting.append(other)
         return True
 
-    def _is_given(self, group: Group, at: At) -> bool:
+    def _is_given(self, group: ProductGroup, at: CutNode) -> bool:
         """Whether a node is computed before the loop: it is not wide, nor computed per row and column."""
         node, cuts = at
         if node in self._wide or _is_number(node):
@@ -274,19 +274,19 @@ def _is_number(node: Node) -> bool:
     return node.op is Op.CONST and node.rank == 0
 
 
-def _rows_of_block(group: Group) -> int:
+def _rows_of_block(group: ProductGroup) -> int:
     """The rows of an iteration: as many as fit, whole vectors of them if possible."""
     most = max(SCORES_ROWS, SCORES_BLOCK_BYTES // (4 * group.columns * (1 + group.products())))
     fitting = [n for n in range(1, min(most, group.rows) + 1) if group.rows % n == 0]
     return max(fitting, key=lambda n: (n % SCORES_ROWS == 0, n))
 
 
-def _is_small(group: Group, node: Node) -> bool:
+def _is_small(group: ProductGroup, node: Node) -> bool:
     sizes = [n if isinstance(n, int) else 0 for n in node.shape]
     return math.prod(sizes) * SCORES_OPERAND_RATIO <= math.prod(group.batch) * group.rows * group.columns
 
 
-def _give(group: Group, at: At) -> bool:
+def _give(group: ProductGroup, at: CutNode) -> bool:
     """Makes a block an input of the group, if possible."""
     good = _can_be_given(at)
     if good:
@@ -294,7 +294,7 @@ def _give(group: Group, at: At) -> bool:
     return good
 
 
-def _can_be_given(at: At) -> bool:
+def _can_be_given(at: CutNode) -> bool:
     node, cuts = at
     if not all(isinstance(n, int) for n in node.shape):
         return False
@@ -302,7 +302,7 @@ def _can_be_given(at: At) -> bool:
     return not alone or all(axis is None for axis in cuts)
 
 
-def _fits(group: Group, end: Node, wide: int, cuts: Cuts) -> bool:
+def _fits(group: ProductGroup, end: Node, wide: int, cuts: Cuts) -> bool:
     """Adds an end to a group, if its other operand can be an input and its result has more than one row."""
     group.ends[end] = wide, cuts
     other, result = group.end_cuts(end)
@@ -314,7 +314,7 @@ def _fits(group: Group, end: Node, wide: int, cuts: Cuts) -> bool:
     return good
 
 
-def _sources(node: Node, cuts: Cuts) -> list[At] | None:
+def _sources(node: Node, cuts: Cuts) -> list[CutNode] | None:
     """The blocks that a block depends on; None if they cannot be determined."""
     if node.op is Op.MAP:
         return [(s, cuts) for s in node.src]

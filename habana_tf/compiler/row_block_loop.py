@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.row_block_groups import At, Cuts, Group
+from habana_tf.compiler.row_block_groups import CutNode, Cuts, ProductGroup
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program, whole, with_sources
@@ -26,10 +26,10 @@ class RowLoop:
 
     def __init__(self) -> None:
         self._b = Builder()
-        self._left: dict[tuple[At, int], Node] = {}
+        self._left: dict[tuple[CutNode, int], Node] = {}
         """Leaves of loops for later ones, by the rows of a block: a row per iteration, blocks in order."""
 
-    def build(self, group: Group, made: Mapping[Node, Node]) -> dict[Node, Node]:
+    def build(self, group: ProductGroup, made: Mapping[Node, Node]) -> dict[Node, Node]:
         """The new nodes of a group's ends. made: the new nodes of its inputs."""
         rows = group.block
         body = _Body(group, rows)
@@ -64,7 +64,7 @@ class RowLoop:
             for node, result in zip([*summed, *left], results, strict=True)
         }
 
-    def _turned(self, x: Node, cuts: Cuts, order: Sequence[int], group: Group, inner: Node, trips: int) -> Node:
+    def _turned(self, x: Node, cuts: Cuts, order: Sequence[int], group: ProductGroup, inner: Node, trips: int) -> Node:
         """A tensor in the layout of the loop's input."""
         b = self._b
         heads = any(axis is not None for axis in cuts[:-1])
@@ -87,7 +87,7 @@ class RowLoop:
         moved = [k + (k >= row) for k in (*batch, *rest)]
         return b.reshape(b.permute(x, [row, *moved]), (trips, *shape))
 
-    def _returned(self, node: Node, group: Group, result: Node, rows: int, has_rows: bool) -> Node:
+    def _returned(self, node: Node, group: ProductGroup, result: Node, rows: int, has_rows: bool) -> Node:
         """A result of the loop in the layout of the program."""
         b = self._b
         is_end = node in group.ends
@@ -113,11 +113,11 @@ class _Body:
     given: its inputs, by block and order of axes.
     """
 
-    def __init__(self, group: Group, rows: int) -> None:
+    def __init__(self, group: ProductGroup, rows: int) -> None:
         self.b = Builder()
-        self.given: dict[tuple[At, tuple[int, ...]], Node] = {}
+        self.given: dict[tuple[CutNode, tuple[int, ...]], Node] = {}
         self._group, self._rows = group, rows
-        self._made: dict[At, Node] = {}
+        self._made: dict[CutNode, Node] = {}
         self._read = {at for (node, _), sources in group.order.items() if node.op is Op.CONTRACT for at in sources}
         for at, sources in group.order.items():
             self.b.origin = at[0].origin
@@ -126,7 +126,7 @@ class _Body:
     def has_rows(self, end: Node) -> bool:
         return self._group.end_cuts(end)[1][-1] is not None
 
-    def value(self, at: At) -> Node:
+    def value(self, at: CutNode) -> Node:
         """A computed value, rows last."""
         return self._made[at]
 
@@ -150,7 +150,7 @@ class _Body:
         start = self.b.input(more.shape, DType.F32)
         return start, self.b.map("add", start, more)
 
-    def _node(self, at: At, sources: Sequence[At]) -> Node:
+    def _node(self, at: CutNode, sources: Sequence[CutNode]) -> Node:
         node, cuts = at
         b, order = self.b, in_order(node, cuts)
         match node.op:
@@ -178,11 +178,11 @@ class _Body:
         assert node.op is Op.CONST
         return b._node(Op.CONST, (), (), node.dtype, node.arg)
 
-    def _as_it_lies(self, at: At) -> Node:
+    def _as_it_lies(self, at: CutNode) -> Node:
         """An operand of a product, its axes in the program's order."""
         return self._input(at, tuple(range(at[0].rank)))
 
-    def _turned(self, at: At, order: Sequence[int]) -> Node:
+    def _turned(self, at: CutNode, order: Sequence[int]) -> Node:
         """A value with its axes in the given order."""
         if at in self._made:
             x, have = self._made[at], in_order(*at)
@@ -192,13 +192,13 @@ class _Body:
             return self._input(at, tuple(order))
         return self.b.permute(x, [have.index(k) for k in order])
 
-    def _input(self, at: At, order: tuple[int, ...]) -> Node:
+    def _input(self, at: CutNode, order: tuple[int, ...]) -> Node:
         key = at, order
         if key not in self.given:
             self.given[key] = self.b.input(self._shape(at, order), at[0].dtype)
         return self.given[key]
 
-    def _shape(self, at: At, order: Sequence[int]) -> list[int]:
+    def _shape(self, at: CutNode, order: Sequence[int]) -> list[int]:
         node, cuts = at
         sizes = {k: n for k, n in enumerate(node.shape) if isinstance(n, int)}
         sizes.update((axis, 1) for axis in cuts[:-1] if axis is not None)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.row_block_groups import Group, groups
+from habana_tf.compiler.row_block_groups import ProductGroup, groups
 from habana_tf.compiler.row_block_loop import RowLoop
 from habana_tf.ir.primitives import Node, Program, with_sources
 
@@ -44,7 +44,7 @@ def in_row_blocks(program: Program) -> Program:
 class _Rebuilt:
     """Rebuilds a graph with loops instead of ends."""
 
-    def __init__(self, loops: Mapping[Node, Group]) -> None:
+    def __init__(self, loops: Mapping[Node, ProductGroup]) -> None:
         self._loops = loops
         self._made: dict[Node, Node] = {}
         self._loop = RowLoop()

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.contraction import ContractSpec, Raw, View, merged
+from habana_tf.compiler.contraction import ContractSpec, SymbolicLabel, View, merged
 from habana_tf.compiler.contraction_operands import has_code, labels_of, read, specification, whole
+from habana_tf.compiler.generic_products import register_tile
 from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
 from habana_tf.compiler.products_to_reductions import as_reduction, per_example
 from habana_tf.compiler.rewrite import rebuild
-from habana_tf.compiler.walked_products import register_tile
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
@@ -63,7 +63,7 @@ def _lowered(node: Node, target: Target) -> Node:
     return builder.cast(made, node.dtype)
 
 
-def _sides(node: Node, views: tuple[View, View]) -> tuple[tuple[View, View], list[Raw]]:
+def _sides(node: Node, views: tuple[View, View]) -> tuple[tuple[View, View], list[SymbolicLabel]]:
     """The operands, ordered so that the second has the result's last axis, contiguous; and the labels over them."""
     spec: Contraction = node.arg
     a, b = views
@@ -77,12 +77,12 @@ def _sides(node: Node, views: tuple[View, View]) -> tuple[tuple[View, View], lis
     return (a, b), labels
 
 
-def _lane(labels: Sequence[Raw]) -> Raw:
+def _lane(labels: Sequence[SymbolicLabel]) -> SymbolicLabel:
     """The label of the result's last axis."""
     return next(x for x in labels if x.out == 1)
 
 
-def _labels(node: Node, views: tuple[View, View]) -> list[Raw]:
+def _labels(node: Node, views: tuple[View, View]) -> list[SymbolicLabel]:
     spec: ContractSpec = specification(node, views)
     return merged(spec)
 
@@ -98,7 +98,7 @@ def _side_by_side(node: Node) -> tuple[Node, View]:
     return replace(node, src=(node.src[0], copy), arg=replace(spec, b=axes)), whole(copy)
 
 
-def _loop_nest(labels: Sequence[Raw], offsets: tuple[Extent, Extent], target: Target) -> LoopNest | None:
+def _loop_nest(labels: Sequence[SymbolicLabel], offsets: tuple[Extent, Extent], target: Target) -> LoopNest | None:
     """The loop nest of a product over symbols; None if a loop may be empty."""
     of = {kind: [x for x in labels if x.kind == kind] for kind in ("m", "n", "k")}
     lane = _lane(labels)
@@ -123,7 +123,7 @@ def _loop_nest(labels: Sequence[Raw], offsets: tuple[Extent, Extent], target: Ta
     )  # fmt: skip
 
 
-def _loop(x: Raw) -> StridedLoop:
+def _loop(x: SymbolicLabel) -> StridedLoop:
     return StridedLoop(x.extent, x.a, x.b, x.out)
 
 

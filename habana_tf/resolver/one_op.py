@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from habana_tf.compiler.copied_elements import copied
-from habana_tf.compiler.walked_products import walked
+from habana_tf.compiler.generic_products import generic_product
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.conditions import NeedsNumber
 from habana_tf.ir.primitives import Program
@@ -39,7 +39,7 @@ def one_op(met: Request, goal: Target) -> OneOp:
             program = source.program()
             return OneOp(source, program, form.dims, form.results([n.shape for n in program.results]))
     program = met.program()
-    walk = walked(program, goal) or copied(program)
+    walk = generic_product(program, goal) or copied(program)
     if walk is not None:
         return OneOp(met, walk.program, walk.dims, [walk.shape])
     return OneOp(met, program)

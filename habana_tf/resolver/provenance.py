@@ -24,9 +24,9 @@ from habana_tf.cluster.counts import Count
 from habana_tf.cluster.lower import lower
 from habana_tf.compiler import compressed
 from habana_tf.compiler.copied_elements import copied
+from habana_tf.compiler.generic_products import generic_product
 from habana_tf.compiler.packed_recipe import pack_extent, unpack_extent
 from habana_tf.compiler.symbolic_products import with_loop_nests
-from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.dtypes import from_label
 from habana_tf.ir.extent import Extent
@@ -54,7 +54,7 @@ class Provenance:
         """What a recipe is compiled of: of an op by itself its sizes may be data, over a range of sizes products may be
         walked. Raises what `program` raises."""
         program = self.program()
-        form = walked(program, goal) or copied(program) if len(self.cluster.nodes) == 1 else None
+        form = generic_product(program, goal) or copied(program) if len(self.cluster.nodes) == 1 else None
         return with_loop_nests(program, goal) if form is None else form.program
 
     def named(self) -> list[str]:

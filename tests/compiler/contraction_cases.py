@@ -15,8 +15,8 @@ from habana_tf.compiler.codegen import emit, machine
 from habana_tf.compiler.codegen.contract import (
     ContractCode,
     ContractSpec,
-    Guard,
     Operand,
+    Padding,
     accepts_guards,
     emit_contract,
 )
@@ -230,7 +230,7 @@ def padded_convolution(
     a = (h * h * c, s * h * c, s * c, 0, d * h * c, d * c, 1)
     b = (0, 0, 0, c, -k * c * o, -c * o, 1) if reverse else (0, 0, 0, 1, k * c * o, c * o, o)
     guards = tuple(
-        Guard(tuple(s if i == m else d if i == w else 0 for i in range(7)), -pad, h) for m, w in ((1, 4), (2, 5))
+        Padding(tuple(s if i == m else d if i == w else 0 for i in range(7)), -pad, h) for m, w in ((1, 4), (2, 5))
     )
     rng = np.random.default_rng(n + h)
     data = []
@@ -250,7 +250,7 @@ def padded_convolution(
 
 def padded_depthwise(n: int, h: int, c: int, dtype: DType) -> Case:
     extents = [n, h, h, c, 3, 3]
-    guards = (Guard((0, 1, 0, 0, 1, 0), -1, h), Guard((0, 0, 1, 0, 0, 1), -1, h))
+    guards = (Padding((0, 1, 0, 0, 1, 0), -1, h), Padding((0, 0, 1, 0, 0, 1), -1, h))
     case = Case.make(extents, [h * h * c, h * c, c, 1, 0, 0], [0, 0, 0, 1, 3 * c, c], [1] * 6, dtype, dtype)
     a = Operand(dtype, (h * h * c, h * c, c, 1, h * c, c), -(h + 1) * c, guards)
     out = Operand(dtype, tuple(dense(extents, [0, 1, 2, 3])))

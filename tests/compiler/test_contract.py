@@ -18,7 +18,7 @@ from habana_tf.compiler.codegen.contract import (
     emit_contract,
 )
 from habana_tf.compiler.codegen.contract_narrow import narrow_tiling
-from habana_tf.compiler.codegen.contract_point import Line, Point, StoreResult
+from habana_tf.compiler.codegen.contract_point import PrefetchLine, StoreResult, SumVector
 from habana_tf.compiler.codegen.contract_tiles import plan
 from habana_tf.compiler.contraction import Canonical, canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
@@ -201,7 +201,7 @@ class Doubled(StoreResult):
         super().__init__(c, False)
         self.times = times
 
-    def vector(self, fn: emit.Function, p: Point) -> Sequence[str]:
+    def vector(self, fn: emit.Function, p: SumVector) -> Sequence[str]:
         for _ in range(self.times):
             p = replace(p, value=fn.op(f"fadd <{p.lanes} x float> {p.value}, {p.value}"))
         return super().vector(fn, p)
@@ -314,10 +314,10 @@ class ScaleAndBias:
     def begin(self, fn: emit.Function, pointers: list[str]) -> None:
         self.pointers = pointers
 
-    def lines(self, fn: emit.Function, p: Point) -> list[Line]:
-        return [Line(self.pointers[0], {label.key: 0 for label in p.tile.c.labels()})]
+    def lines(self, fn: emit.Function, p: SumVector) -> list[PrefetchLine]:
+        return [PrefetchLine(self.pointers[0], {label.key: 0 for label in p.tile.c.labels()})]
 
-    def vector(self, fn: emit.Function, p: Point) -> Sequence[str]:
+    def vector(self, fn: emit.Function, p: SumVector) -> Sequence[str]:
         assert p.lane_stride(self.bias) == 1
         vector = f"<{p.lanes} x float>"
         for lane in range(p.active):
@@ -329,8 +329,8 @@ class ScaleAndBias:
             code = "0"
             for label, stride in enumerate(self.spec.out.strides):
                 if stride:
-                    index = fn.integer("add", p.index(label), lane if stride == 1 else 0)
-                    code = fn.integer("add", fn.integer("mul", code, 100), index)
+                    index = fn.add(p.index(label), lane if stride == 1 else 0)
+                    code = fn.add(fn.mul(code, 100), index)
             fn.store("i64", code, fn.offset(self.pointers[2], "i64", out), 8)
         return ()
 

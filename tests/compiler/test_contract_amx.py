@@ -14,7 +14,7 @@ import pytest
 
 from habana_tf.compiler.codegen import contract_amx, contract_block_kernel, contract_kernels, emit, machine, turns
 from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
-from habana_tf.compiler.codegen.contract_amx import Group, configuration, groups
+from habana_tf.compiler.codegen.contract_amx import TileRows, configuration, groups
 from habana_tf.compiler.codegen.contract_tiles import plan
 from habana_tf.compiler.contraction import canonical
 from habana_tf.hardware.cpu import Isa, Target, host, target
@@ -266,14 +266,14 @@ def test_instructions_assemble() -> None:
 
 
 def test_groups() -> None:
-    assert groups([0, 8, 16]) == [Group(0, 3, 8)]
-    assert groups([0, 8, 100, 108]) == [Group(0, 2, 8), Group(100, 2, 8)]
+    assert groups([0, 8, 16]) == [TileRows(0, 3, 8)]
+    assert groups([0, 8, 100, 108]) == [TileRows(0, 2, 8), TileRows(100, 2, 8)]
     assert [g.rows for g in groups(list(range(0, 4 * 27, 4)))] == [14, 13]
     with pytest.raises(ValueError, match="do not fit"):
         groups([0, 1, 3, 7, 8, 9])
 
 
 def test_configuration() -> None:
-    data = configuration([Group(0, 14, 4), Group(56, 13, 4)], 16)
+    data = configuration([TileRows(0, 14, 4), TileRows(56, 13, 4)], 16)
     assert len(data) == 64 and data[0] == 1
     assert list(data[48:56]) == [14, 14, 13, 13, 14, 13, 16, 16]

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import contract_blocks
-from habana_tf.compiler.codegen.contract import ContractSpec, Guard, emit_contract
+from habana_tf.compiler.codegen.contract import ContractSpec, Padding, emit_contract
 from habana_tf.compiler.codegen.contract_tiles import block_plan, plan
 from habana_tf.compiler.contraction import canonical
 from habana_tf.compiler.view_indices import Unfit
@@ -69,7 +69,7 @@ def test_networks(name: str, dtype: DType, tgt: Target) -> None:
     assert code.plan is not None and code.plan.blocks
 
 
-def guarded(case: Case, guards: tuple[Guard, ...], other: tuple[Guard, ...] = ()) -> Case:
+def guarded(case: Case, guards: tuple[Padding, ...], other: tuple[Padding, ...] = ()) -> Case:
     a, b = replace(case.spec.a, guards=guards), replace(case.spec.b, guards=other)
     return Case(replace(case.spec, a=a, b=b), case.a, case.b)
 
@@ -81,7 +81,7 @@ def padded_filter_gradient(n: int, h: int, c: int, o: int, s: int, dtype: DType)
     dy = [0, 0, 0, 1, oh * oh * o, oh * o, o]
     case = Case.make(extents, [h * c, c, 1, 0, h * h * c, s * h * c, s * c], dy, dense(extents, [0, 1, 2, 3]),
                      dtype, dtype)  # fmt: skip
-    guards = Guard((1, 0, 0, 0, 0, s, 0), -1, h), Guard((0, 1, 0, 0, 0, 0, s), -1, h)
+    guards = Padding((1, 0, 0, 0, 0, s, 0), -1, h), Padding((0, 1, 0, 0, 0, 0, s), -1, h)
     case = guarded(case, guards)
     return Case(replace(case.spec, a=replace(case.spec.a, offset=-(h + 1) * c)), case.a[: n * h * h * c], case.b)
 
@@ -89,12 +89,16 @@ def padded_filter_gradient(n: int, h: int, c: int, o: int, s: int, dtype: DType)
 GUARDED = {
     "filter gradient": lambda t: padded_filter_gradient(3, 9, 20, 24, 1, t),
     "filter gradient, strided": lambda t: padded_filter_gradient(2, 13, 5, 40, 2, t),
-    "rows and sum": lambda t: guarded(matmul(50, 40, 70, dtype=t), (Guard((1, 0, 1), -20, 60),)),
-    "rows and sum, transposed": lambda t: guarded(matmul(50, 40, 70, ta=True, dtype=t), (Guard((2, 0, 3), -20, 150),)),
-    "few rows": lambda t: guarded(matmul(50, 40, 70, ta=True, dtype=t), (Guard((1, 0, 0), -3, 40),)),
-    "columns": lambda t: guarded(matmul(50, 40, 70, dtype=t), (), (Guard((0, 1, 1), -4, 90),)),
-    "columns, transposed": lambda t: guarded(matmul(50, 40, 70, tb=True, dtype=t), (), (Guard((0, 3, -1), 0, 100),)),
-    "both": lambda t: guarded(matmul(45, 70, 300, dtype=t), (Guard((0, 0, 1), -7, 280),), (Guard((0, 1, 0), -5, 60),)),
+    "rows and sum": lambda t: guarded(matmul(50, 40, 70, dtype=t), (Padding((1, 0, 1), -20, 60),)),
+    "rows and sum, transposed": lambda t: guarded(
+        matmul(50, 40, 70, ta=True, dtype=t), (Padding((2, 0, 3), -20, 150),)
+    ),
+    "few rows": lambda t: guarded(matmul(50, 40, 70, ta=True, dtype=t), (Padding((1, 0, 0), -3, 40),)),
+    "columns": lambda t: guarded(matmul(50, 40, 70, dtype=t), (), (Padding((0, 1, 1), -4, 90),)),
+    "columns, transposed": lambda t: guarded(matmul(50, 40, 70, tb=True, dtype=t), (), (Padding((0, 3, -1), 0, 100),)),
+    "both": lambda t: guarded(
+        matmul(45, 70, 300, dtype=t), (Padding((0, 0, 1), -7, 280),), (Padding((0, 1, 0), -5, 60),)
+    ),
 }
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.describe import describe, engine, flops, touched
+from habana_tf.compiler.generic_products import generic_product
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
-from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import Isa, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
@@ -165,7 +165,7 @@ def test_what_kernels_of_their_own_compute_counts(make: Callable[[Builder], Node
 def test_a_walked_product_counts_its_multiply_adds(m: int, k: int, n: int) -> None:
     b = Builder()
     x, y = b.input((m, k), F), b.input((k, n), F)
-    walk = walked(Program(b.inputs, [b.contract(x, y, Contraction((0, 1), (1, 2), (0, 2)))]), target())
+    walk = generic_product(Program(b.inputs, [b.contract(x, y, Contraction((0, 1), (1, 2), (0, 2)))]), target())
     assume(walk is not None)
     assert walk is not None
     _same_counts(walk.program, walk.dims)

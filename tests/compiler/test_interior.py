@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.body import Body, Load, Reduction, variables
-from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.interior import interior
 from habana_tf.compiler.view_indices import Range
 from habana_tf.hardware.cpu import target
@@ -90,7 +90,7 @@ def _one_range(value: Extent, stop: int, step: int = 1) -> Body:
 
 
 Y, X, TAP, C = variables((20, 40, 3, 8))
-AXES = [Axis(v, n, (k,), k == 2) for k, (v, n) in enumerate(zip((Y, X, TAP, C), (20, 40, 3, 8), strict=True))]
+AXES = [LoopAxis(v, n, (k,), k == 2) for k, (v, n) in enumerate(zip((Y, X, TAP, C), (20, 40, 3, 8), strict=True))]
 y, x, tap, c = map(ext.of, (Y, X, TAP, C))
 
 

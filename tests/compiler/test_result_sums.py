@@ -15,8 +15,8 @@ from habana_tf._native import _bridge
 from habana_tf.compiler import fuse
 from habana_tf.compiler.body import Body, Constant, Reduction
 from habana_tf.compiler.codegen import contract_results, contract_winograd
-from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, Point, emit_contract
-from habana_tf.compiler.codegen.contract_point import Buffer, Line, StoreResult
+from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, SumVector, emit_contract
+from habana_tf.compiler.codegen.contract_point import Buffer, PrefetchLine, StoreResult
 from habana_tf.compiler.codegen.contract_tiles import block_plan
 from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.result_sums import ResultSums
@@ -57,10 +57,10 @@ class StoreAndSum:
         self.store.begin(fn, pointers)
         self.sums.begin(pointers[-1])
 
-    def lines(self, fn: Function, p: Point) -> list[Line]:
+    def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
         return []
 
-    def vector(self, fn: Function, p: Point) -> Sequence[str]:
+    def vector(self, fn: Function, p: SumVector) -> Sequence[str]:
         self.store.vector(fn, p)
         return p.value, p.value
 

@@ -301,7 +301,7 @@ def _compare_with_stock(masked: bool, policy: str, rows: int) -> None:
 
     found: list[int] = []
 
-    def counted(program: Program) -> list[row_block_groups.Group]:
+    def counted(program: Program) -> list[row_block_groups.ProductGroup]:
         made = row_block_groups.groups(program)
         found.append(len(made))
         return made

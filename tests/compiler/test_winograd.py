@@ -15,7 +15,7 @@ from habana_tf.compiler.codegen import contract, contract_winograd
 from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, emit_contract
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_winograd import winograd
-from habana_tf.compiler.contraction import Guard, Operand
+from habana_tf.compiler.contraction import Operand, Padding
 from habana_tf.hardware.cpu import Isa, Target, target
 from habana_tf.ir.dtypes import DType
 from tests.child import on_hpu
@@ -59,7 +59,7 @@ def image_convolution(
     order = "ijconyx" if gradient else "nyxoijc"
     listed = [extents[k] for k in order]
     guards = [
-        Guard(tuple(int(k in pair) for k in order), -pad, size)
+        Padding(tuple(int(k in pair) for k in order), -pad, size)
         for pair, pad, before, size in (("yi", pads[0], pads[1], h), ("xj", pads[2], pads[3], w))
         if pad or before
     ]

@@ -30,8 +30,8 @@ from habana_tf.cluster.cluster import AnyShape, Arg
 from habana_tf.cluster.lower import lower
 from habana_tf.cluster.lowering_context import LoweringError
 from habana_tf.compiler.compile import compile_program
+from habana_tf.compiler.generic_products import generic_product
 from habana_tf.compiler.recipe import Recipe, bind
-from habana_tf.compiler.walked_products import walked
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import interpreter
 from habana_tf.ir.dtypes import from_number
@@ -71,7 +71,7 @@ def as_walk(program: Program, inputs: Sequence[Any]) -> list[list[Any]]:
     """What a product gives whose sizes are data, which an eager one is (see `ir.loop_nest`): compiled and interpreted;
     nothing for other programs."""
     goal = target()
-    walk = walked(program, goal)
+    walk = generic_product(program, goal)
     if walk is None:
         return []
     text = program_text(walk.program)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.walked_products import walked
+from habana_tf.compiler.generic_products import generic_product
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.builder import Builder
@@ -38,7 +38,7 @@ def _walk() -> LoopNest:
     b = Builder()
     x, y = b.input((64, 32), DType.F32), b.input((32, 48), DType.F32)
     out = b.contract(x, y, Contraction((0, 1), (1, 2), (0, 2)))
-    found = walked(Program([x, y], [out]), Target(Isa.AVX512, False, "x86-64-v4", ""))
+    found = generic_product(Program([x, y], [out]), Target(Isa.AVX512, False, "x86-64-v4", ""))
     assert found is not None
     walk = found.program.outputs[0].arg
     assert isinstance(walk, LoopNest)

@@ -17,7 +17,7 @@ from habana_tf.ir.linearity import mentions
 
 
 @dataclass(frozen=True)
-class Axis:
+class LoopAxis:
     """A loop axis: its variable, extent, and the domain's axes merged into it, outermost first."""
 
     var: Var
@@ -26,7 +26,7 @@ class Axis:
     reduced: bool
 
 
-def merge(domain: Sequence[Extent], reduced: Sequence[int], expressions: Sequence[Extent]) -> list[Axis]:
+def merge(domain: Sequence[Extent], reduced: Sequence[int], expressions: Sequence[Extent]) -> list[LoopAxis]:
     """The loop axes of a domain, outermost first, without axes of extent 1.
 
     expressions: index expressions over the domain's variables. Only axes of the same kind (kept or reduced) merge.
@@ -45,11 +45,11 @@ def merge(domain: Sequence[Extent], reduced: Sequence[int], expressions: Sequenc
     out = []
     for g in groups:
         extent = ext.product(domain[k] for k in g)
-        out.append(Axis(Var(f"x{g[-1]}", extent), extent, tuple(g), g[0] in reduced))
+        out.append(LoopAxis(Var(f"x{g[-1]}", extent), extent, tuple(g), g[0] in reduced))
     return out
 
 
-def places_of(domain: Sequence[Extent], axes: Sequence[Axis]) -> dict[Atom, Extent]:
+def places_of(domain: Sequence[Extent], axes: Sequence[LoopAxis]) -> dict[Atom, Extent]:
     """The substitution of the domain's variables by those of merged axes.
 
     The merged index replaces the innermost variable, beyond its range, and 0 the others: right since all accesses are

@@ -65,7 +65,7 @@ def add_up(
 
 def few(fn: Function, start: Value, stop: Value, width: int) -> Value:
     """`stop` if stop - start <= width, else `start`."""
-    short = fn.op(f"icmp sle i64 {fn.integer('sub', stop, start)}, {width}")
+    short = fn.op(f"icmp sle i64 {fn.sub(stop, start)}, {width}")
     return fn.op(f"select i1 {short}, i64 {stop}, i64 {start}")
 
 
@@ -98,6 +98,6 @@ def _blocks(
 
 def block_end(fn: Function, index: Value, width: int, start: Value, stop: Value) -> Value:
     """The end of the block that starts at `index`; the last block may be shorter."""
-    end = fn.integer("add", index, width)
+    end = fn.add(index, width)
     whole = start.isdigit() and stop.isdigit() and (int(stop) - int(start)) % width == 0
     return end if whole else fn.minimum(end, stop)

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from habana_tf.compiler.body import Value as BodyValue
-from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.body import PointValue
+from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.blocked_sums import summing_loop
 from habana_tf.compiler.codegen.domain_walk import DomainWalk, restore
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.evaluator import Guard, Val
+from habana_tf.compiler.codegen.evaluator import Mask, Val
 from habana_tf.compiler.codegen.interior import Interior, interior
 from habana_tf.compiler.codegen.reduction import Accumulator
 from habana_tf.compiler.codegen.small_axes import beside, dependent, numel, places
@@ -50,14 +50,14 @@ class ColumnSums:
         self.walk, self.vector = walk, walk.vector
         self.fn, self.ev, self.body = walk.fn, walk.ev, walk.body
         self.lanes, self.compact = walk.lanes, walk.compact
-        self.beside: list[Axis] = []
-        self.shared: list[BodyValue] = []
+        self.beside: list[LoopAxis] = []
+        self.shared: list[PointValue] = []
 
-    def emit(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+    def emit(self, outer: list[LoopAxis], inner: list[LoopAxis]) -> tuple[Extent, int]:
         """Emits the function; gives its grid and grain."""
         return self._wide(outer, inner) if self._is_wide(outer, inner) else self._column(outer, inner)
 
-    def _column(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+    def _column(self, outer: list[LoopAxis], inner: list[LoopAxis]) -> tuple[Extent, int]:
         """Sums in registers: lanes are results, reduced axes are loops inside."""
         n = self.vector.extent
         row, middle = self._row_of_windows(outer, inner) or (None, None)
@@ -86,9 +86,9 @@ class ColumnSums:
 
         def columns(tile: Value) -> None:
             """The results of a tile of columns at the current point of the other axes."""
-            start = self.fn.integer("mul", tile, width)
-            starts = [self.fn.integer("add", start, k * self.lanes) for k in range(side)]
-            guards = [Guard(None, self.walk.tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
+            start = self.fn.mul(tile, width)
+            starts = [self.fn.add(start, k * self.lanes) for k in range(side)]
+            guards = [Mask(None, self.walk.tail_mask(s, self.ev.number(n), None) if masked else None) for s in starts]
             sums = [[Accumulator(self.ev.many, r) for r in every] for _ in range(side)]
 
             def add() -> None:
@@ -121,7 +121,7 @@ class ColumnSums:
                     columns(tile)
         return items, grain
 
-    def _strip(self, row: Axis, middle: Interior, inner: Sequence[Axis]) -> _Strip:
+    def _strip(self, row: LoopAxis, middle: Interior, inner: Sequence[LoopAxis]) -> _Strip:
         """Register blocking along a row's interior: neighbouring windows share most of their loads, and all of them the
         factors. The order of each sum stays the same."""
         n, whole = self.vector.extent, middle.stop - middle.first
@@ -148,12 +148,12 @@ class ColumnSums:
                 self.ev.vars[self.vector.var] = loop.index
                 full = isinstance(n, int) and n % self.lanes == 0
                 mask = None if full else self.walk.tail_mask(loop.index, self.ev.number(n), None)
-                with self.ev.guarded(Guard(None, mask)):
+                with self.ev.guarded(Mask(None, mask)):
                     vector()
 
         return _Strip(width, strip)
 
-    def _row_of_windows(self, outer: Sequence[Axis], inner: Sequence[Axis]) -> tuple[Axis, Interior] | None:
+    def _row_of_windows(self, outer: Sequence[LoopAxis], inner: Sequence[LoopAxis]) -> tuple[LoopAxis, Interior] | None:
         """The row axis of an image and its interior, where windows need no guards, if there are enough rows for a row
         per work item."""
         if self.compact or not outer or numel(inner) > WRITTEN_OUT_POINTS:
@@ -162,7 +162,7 @@ class ColumnSums:
         middle = interior(self.body, outer[-1], inner, self.vector) if items >= WINDOW_ROW_ITEMS else None
         return (outer[-1], middle) if middle else None
 
-    def _set_beside(self, axes: list[Axis], outer: Sequence[Axis]) -> list[Axis]:
+    def _set_beside(self, axes: list[LoopAxis], outer: Sequence[LoopAxis]) -> list[LoopAxis]:
         """Sets the axes all of whose sums are in registers; gives the other ones."""
         self.beside = axes
         if axes:
@@ -174,7 +174,7 @@ class ColumnSums:
         """The most vectors of columns at a time."""
         return 2 if self.body.stores else 4
 
-    def _is_wide(self, outer: list[Axis], inner: list[Axis]) -> bool:
+    def _is_wide(self, outer: list[LoopAxis], inner: list[LoopAxis]) -> bool:
         """Whether to keep sums in memory, because a row has more columns than registers can hold."""
         if self.compact or not isinstance(self.vector.extent, int):
             return False
@@ -182,7 +182,7 @@ class ColumnSums:
             return False
         return bool(self.body.stores) or len(inner) > 1 or not beside(self.body, outer, inner)
 
-    def _wide(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+    def _wide(self, outer: list[LoopAxis], inner: list[LoopAxis]) -> tuple[Extent, int]:
         """Sums in memory: input is read row by row. With axes `beside`, sums stay in registers along the last reduced
         axis, so that shared values are loaded once per point."""
         assert self.vector is not None and isinstance(self.vector.extent, int)
@@ -203,10 +203,10 @@ class ColumnSums:
         with self.fn.loop("%begin", "%end") as each, self.ev.scope():
             start, count, item = "0", n, each.index  # type: Value, Value | int, Value
             if blocks > 1:
-                start = self.fn.integer("mul", self.fn.op(f"urem i64 {item}, {blocks}"), columns)
+                start = self.fn.mul(self.fn.op(f"urem i64 {item}, {blocks}"), columns)
                 count = columns
                 if n % columns:
-                    count = self.fn.minimum(self.fn.integer("sub", str(n), start), str(columns))
+                    count = self.fn.minimum(self.fn.sub(str(n), start), str(columns))
                 item = self.fn.op(f"udiv i64 {item}, {blocks}")
             self.walk.decode(item, grid)
             with ExitStack() as stack:
@@ -224,7 +224,7 @@ class ColumnSums:
                 self.ev.vars.update(place)
                 yield sums[k * count : (k + 1) * count]
 
-    def _accumulate(self, inner: Sequence[Axis], sums: Sequence[Accumulator], add: Callable[[], None]) -> None:
+    def _accumulate(self, inner: Sequence[LoopAxis], sums: Sequence[Accumulator], add: Callable[[], None]) -> None:
         """Loops over the reduced axes `inner` with `sums` in registers; `add` adds a point to them."""
         if inner and not self.compact and numel(inner) <= WRITTEN_OUT_POINTS:
             for place in places(inner):
@@ -249,7 +249,7 @@ class ColumnSums:
         add()
 
     def _walk(
-        self, axis: Axis, middle: Interior | None, sums: Sequence[Accumulator], point: Callable[[], None],
+        self, axis: LoopAxis, middle: Interior | None, sums: Sequence[Accumulator], point: Callable[[], None],
         adds: int = 1, strip: _Strip | None = None,
     ) -> None:  # fmt: skip
         """A loop over an axis with `sums` in registers, split so that its interior has no guards. adds: terms that a
@@ -264,8 +264,8 @@ class ColumnSums:
             low = self.fn.op(f"select i1 {inside}, i64 {low}, i64 {stop}")
             high = self.fn.op(f"select i1 {inside}, i64 {high}, i64 {stop}")
         if strip:
-            length = self.fn.integer("sub", high, low)
-            high = self.fn.integer("sub", high, self.fn.op(f"urem i64 {length}, {strip.width}"))
+            length = self.fn.sub(high, low)
+            high = self.fn.sub(high, self.fn.op(f"urem i64 {length}, {strip.width}"))
         with self.fn.loop("0", "2", 1, [c for a in sums for c in a.carry()]) as end_, self.ev.scope():
             restore(sums, end_.carried)
             second = self.fn.op(f"icmp eq i64 {end_.index}, 1")
@@ -283,7 +283,13 @@ class ColumnSums:
         restore(sums, end_.results)
 
     def _part(
-        self, axis: Axis, start: Value, stop: Value, sums: Sequence[Accumulator], point: Callable[[], None], adds: int
+        self,
+        axis: LoopAxis,
+        start: Value,
+        stop: Value,
+        sums: Sequence[Accumulator],
+        point: Callable[[], None],
+        adds: int,
     ) -> None:
         """A loop over an axis from start to stop; adds: terms that a point adds to each sum."""
         with summing_loop(self.fn, start, stop, 1, sums, axis.extent, adds) as index, self.ev.scope():

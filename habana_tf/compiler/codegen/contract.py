@@ -33,13 +33,13 @@ from habana_tf.compiler.codegen.contract_kernels import (
     spread_call,
 )
 from habana_tf.compiler.codegen.contract_narrow_kernel import NarrowKernel, pack_columns
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, StorePartial, StoreResult
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, StoreResult, SumVector
 from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups, plan
 from habana_tf.compiler.codegen.contract_winograd import Winograd, winograd
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.codegen.winograd_gradient import gradient_calls
 from habana_tf.compiler.codegen.winograd_kernels import convolution_calls
-from habana_tf.compiler.contraction import Canonical, ContractSpec, Guard, Operand, accepts_guards, canonical
+from habana_tf.compiler.contraction import Canonical, ContractSpec, Operand, Padding, accepts_guards, canonical
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -51,9 +51,9 @@ __all__ = [
     "ContractSpec",
     "ContractionCall",
     "Epilogue",
-    "Guard",
     "Operand",
-    "Point",
+    "Padding",
+    "SumVector",
     "accepts_guards",
     "emit_contract",
 ]

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from habana_tf.compiler.codegen.contract_micro import KLoop
-from habana_tf.compiler.codegen.emit import Function, Loop, Value
+from habana_tf.compiler.codegen.emit import EmittedLoop, Function, Value
 from habana_tf.compiler.codegen.turns import block_turns, in_blocks, repeat
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.product_costs import SUM_STEPS
 
 SUMS, A, B = 0, 4, 6
@@ -37,7 +36,7 @@ VECTOR = "<16 x float>"
 
 
 @dataclass(frozen=True)
-class Group:
+class TileRows:
     """Rows of a register: byte offset of the first from the tile's start, number of rows, bytes between them."""
 
     first: int
@@ -45,14 +44,14 @@ class Group:
     step: int
 
 
-def groups(rows: Sequence[int]) -> list[Group]:
+def groups(rows: Sequence[int]) -> list[TileRows]:
     """The rows of a tile (byte offsets in a) as one or two groups, else a ValueError."""
 
-    def group(part: Sequence[int]) -> Group:
+    def group(part: Sequence[int]) -> TileRows:
         step = part[1] - part[0] if len(part) > 1 else 0
         if len(part) > 16 or any(y - x != step for x, y in pairwise(part)):
             raise ValueError(f"rows at {part} do not fit a tile register")
-        return Group(part[0], len(part), step)
+        return TileRows(part[0], len(part), step)
 
     try:
         return [group(rows)]
@@ -61,7 +60,7 @@ def groups(rows: Sequence[int]) -> list[Group]:
         return [group(rows[:half]), group(rows[half:])]
 
 
-def configuration(parts: Sequence[Group], depth: int) -> bytes:
+def configuration(parts: Sequence[TileRows], depth: int) -> bytes:
     """The 64 bytes of LDTILECFG (palette 1): bytes per row and rows of each register, for any number of vectors."""
     widths, rows = [0] * 16, [0] * 16
     for g, part in enumerate(parts):
@@ -84,7 +83,7 @@ class Configurations:
         for place, form in zip(places, self.forms, strict=True):
             for i in range(0, 64, 8):
                 word = int.from_bytes(form[i : i + 8], "little", signed=True)
-                fn.store("i64", str(word), at(fn, place, i), 8)
+                fn.store("i64", str(word), fn.ptradd(place, i), 8)
         self.places = places
 
     def start(self) -> None:
@@ -109,7 +108,7 @@ class TileProducts:
     spare: memory of a tile's size for the partial sums of a block; without it there are no blocks."""
 
     def __init__(
-        self, fn: Function, parts: Sequence[Group], vectors: int, depth: int, width: int, spare: Value = ""
+        self, fn: Function, parts: Sequence[TileRows], vectors: int, depth: int, width: int, spare: Value = ""
     ) -> None:
         if len(parts) * vectors > A:
             raise ValueError(f"{len(parts)} groups of rows and {vectors} vectors are more than four tile registers")
@@ -123,7 +122,7 @@ class TileProducts:
         blocks = self.spare and math.prod(x.turns for x in loops) > SUM_STEPS
         if blocks:
             with self._each() as i:
-                self.fn.store(VECTOR, "zeroinitializer", at(self.fn, target, i.index), 16)
+                self.fn.store(VECTOR, "zeroinitializer", self.fn.ptradd(target, i.index), 16)
         elif add:
             self._move("tileloadd64", target)
         else:
@@ -137,7 +136,7 @@ class TileProducts:
             for v in range(self.vectors):
                 self._do("tilezero", ("i8", self._sums(g, v)))
 
-    def _each(self) -> AbstractContextManager[Loop]:
+    def _each(self) -> AbstractContextManager[EmittedLoop]:
         """A loop over the bytes of a tile's sums, by vectors."""
         rows = sum(part.rows for part in self.parts)
         return self.fn.loop("0", str(rows * self.vectors * REGISTER), REGISTER)
@@ -147,7 +146,7 @@ class TileProducts:
         row, line = 0, self.vectors * REGISTER
         for g, part in enumerate(self.parts):
             for v in range(self.vectors):
-                place = at(self.fn, target, row * line + v * REGISTER)
+                place = self.fn.ptradd(target, row * line + v * REGISTER)
                 self._do(what, ("i8", self._sums(g, v)), ("ptr", place), ("i64", line))
             row += part.rows
 
@@ -161,7 +160,7 @@ class TileProducts:
             with repeat(self.fn, count, [("ptr", x) for x in pointers]) as t:
                 pa, pb = t.carried
                 self._nest(inner, pa, pb)
-                t.next = [at(self.fn, pa, loop.a), at(self.fn, pb, loop.b)]
+                t.next = [self.fn.ptradd(pa, loop.a), self.fn.ptradd(pb, loop.b)]
             return t.next
 
         def block(count: int | Value, pointers: list[Value]) -> list[Value]:
@@ -169,7 +168,7 @@ class TileProducts:
             after = turns(count, pointers)
             self._move("tilestored64", self.spare)
             with self._each() as i:
-                total, part = (at(self.fn, x, i.index) for x in (self.target, self.spare))
+                total, part = (self.fn.ptradd(x, i.index) for x in (self.target, self.spare))
                 both = (self.fn.load(VECTOR, x, 16) for x in (total, part))
                 self.fn.store(VECTOR, self.fn.op(f"fadd {VECTOR} {', '.join(both)}"), total, 16)
             return after
@@ -182,10 +181,10 @@ class TileProducts:
 
     def _step(self, a: Value, b: Value) -> None:
         for g, part in enumerate(self.parts):
-            self._do("tileloadd64", ("i8", A + g), ("ptr", at(self.fn, a, part.first)), ("i64", part.step))
+            self._do("tileloadd64", ("i8", A + g), ("ptr", self.fn.ptradd(a, part.first)), ("i64", part.step))
         for v in range(self.vectors):
             register = B + v % 2
-            self._do("tileloadd64", ("i8", register), ("ptr", at(self.fn, b, v * REGISTER)), ("i64", self.width * 4))
+            self._do("tileloadd64", ("i8", register), ("ptr", self.fn.ptradd(b, v * REGISTER)), ("i64", self.width * 4))
             for g in range(len(self.parts)):
                 self._do("tdpbf16ps", ("i8", self._sums(g, v)), ("i8", A + g), ("i8", register))
 

@@ -13,13 +13,12 @@ from collections.abc import Callable
 
 from habana_tf.compiler.codegen.contract_block_pack import Across, Along, BlockPacker, Groups, Limit
 from habana_tf.compiler.codegen.contract_blocks import slots
-from habana_tf.compiler.codegen.contract_loops import Place
+from habana_tf.compiler.codegen.contract_loops import Cursor
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.contract_tiles import Plan
-from habana_tf.compiler.codegen.contract_tiling import Dim, points
+from habana_tf.compiler.codegen.contract_tiling import Dim, size_of
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label, Operand
 from habana_tf.compiler.product_costs import FILLED_UNITS, SHORT_STEP_WORK
 from habana_tf.ir.extent import nominal
@@ -68,40 +67,40 @@ class BlockCopies(TileResults):
         unit = self.pair * max(1, self.p.amx)
         return -(-steps // unit) * max(1, self.p.amx)
 
-    def copy(self, place: Place, trips: Trips) -> None:
+    def copy(self, cursor: Cursor, trips: Trips) -> None:
         """Packs a block of both operands. trips: the trip counts of its labels."""
         fn, inside, rows = self.fn, self.blocks.inside, self.blocks.rows
         columns, lane = self.p.dims[-1], self.c.lane
         assert lane is not None
-        low, high = self.range(columns, place)
+        low, high = self.range(columns, cursor)
         if self.pack_b.takes_groups(lane.b, inside[-1].b):
-            self.enter(columns, low, place)
-            self._pack_columns(place, trips, (low, high))
+            self.enter(columns, low, cursor)
+            self._pack_columns(cursor, trips, (low, high))
         else:
             with fn.loop(low, high) as loop:
-                self.enter(columns, loop.index, place)
-                self._pack_columns(place, trips, None)
+                self.enter(columns, loop.index, cursor)
+                self._pack_columns(cursor, trips, None)
         split = self.t.split
         alone = rows and rows[-1].kind == "rows" and not self.t.whole and not self.t.overlaps
         if not (alone and split is not None and self.pack_a.takes_groups(split.a, inside[-1].a)):
-            self.loops(place, rows, lambda: self._pack_rows(place, trips, None))
+            self.loops(cursor, rows, lambda: self._pack_rows(cursor, trips, None))
             return
-        low, high = self.range(rows[-1], place)
+        low, high = self.range(rows[-1], cursor)
 
         def together() -> None:
-            self.enter(rows[-1], low, place)
-            self._pack_rows(place, trips, (low, high))
+            self.enter(rows[-1], low, cursor)
+            self._pack_rows(cursor, trips, (low, high))
 
-        self.loops(place, rows[:-1], together)
+        self.loops(cursor, rows[:-1], together)
 
-    def loops(self, place: Place, dims: tuple[Dim, ...], body: Callable[[], None]) -> None:
+    def loops(self, cursor: Cursor, dims: tuple[Dim, ...], body: Callable[[], None]) -> None:
         """Loops over `dims` around a body without variants."""
         if not dims:
             body()
             return
-        with self.fn.loop(*self.range(dims[0], place)) as loop:
-            self.enter(dims[0], loop.index, place)
-            self.loops(place, dims[1:], body)
+        with self.fn.loop(*self.range(dims[0], cursor)) as loop:
+            self.enter(dims[0], loop.index, cursor)
+            self.loops(cursor, dims[1:], body)
 
     def turns(self, trips: Trips) -> int | Value:
         """The number of units of this block."""
@@ -109,18 +108,18 @@ class BlockCopies(TileResults):
         if isinstance(first, int):
             return self._units(first) if len(trips) == 1 else first * self.unit_steps[0]
         if len(trips) > 1:
-            return fn.integer("mul", first, self.unit_steps[0])
+            return fn.mul(first, self.unit_steps[0])
         unit = self.pair * max(1, self.p.amx)
-        return fn.integer("mul", fn.integer("udiv", fn.integer("add", first, unit - 1), unit), max(1, self.p.amx))
+        return fn.mul(fn.div(fn.add(first, unit - 1), unit), max(1, self.p.amx))
 
-    def _limits(self, place: Place, operand: Operand, first: int, across: Label | None) -> list[Limit]:
+    def _limits(self, cursor: Cursor, operand: Operand, first: int, across: Label | None) -> list[Limit]:
         """An operand's guards at this position. first: the number of its first guard in the spec."""
         fn, found = self.fn, []
         for number, guard in enumerate(operand.guards, first):
             total = str(guard.const)
             for label in self.c.labels():
-                if label.guards[number] and label.key in place.starts:
-                    total = fn.integer("add", total, fn.integer("mul", place.starts[label.key], label.guards[number]))
+                if label.guards[number] and label.key in cursor.starts:
+                    total = fn.add(total, fn.mul(cursor.starts[label.key], label.guards[number]))
             along = tuple(x.guards[number] for x in self.blocks.inside)
             found.append(Limit(total, across.guards[number] if across else 0, along, str(guard.size)))
         return found
@@ -138,24 +137,24 @@ class BlockCopies(TileResults):
             found.append(Along(getattr(label, side), trip, per, math.gcd(self.blocks.steps, extent, self.chunk)))
         return found
 
-    def _pack_columns(self, place: Place, trips: Trips, together: tuple[Value, Value] | None) -> None:
+    def _pack_columns(self, cursor: Cursor, trips: Trips, together: tuple[Value, Value] | None) -> None:
         fn, t, lane = self.fn, self.t, self.c.lane
         assert lane is not None
         tail = self.c.columns - (t.panels - 1) * t.width
         count: Value = str(t.width)
         if tail < t.width:
-            last = fn.op(f"icmp eq i64 {place.panel}, {t.panels - 1}")
+            last = fn.op(f"icmp eq i64 {cursor.panel}, {t.panels - 1}")
             count = str(tail) if t.panels == 1 else fn.op(f"select i1 {last}, i64 {tail}, i64 {t.width}")
         across = Across(lane.b, count, tail, tail if t.panels == 1 else t.width)
-        source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, place)
-        target = at(fn, self.columns_at, fn.integer("mul", self.panel(place), self.b_panel))
-        limits = self._limits(place, self.c.b, self._first_guard(False), lane)
+        source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, cursor)
+        target = fn.ptradd(self.columns_at, fn.mul(self.panel(cursor), self.b_panel))
+        limits = self._limits(cursor, self.c.b, self._first_guard(False), lane)
         along = self._along("b", trips, self.b_line)
         if together is None:
             self.pack_b.pack(across, along, source, target, limits)
             self._fill(trips, target, self.b_line)
             return
-        low, count = together[0], fn.integer("sub", together[1], together[0])
+        low, count = together[0], fn.sub(together[1], together[0])
         full = str(t.panels if tail == t.width else t.panels - 1)
         across = Across(1, str(t.width), min(tail, t.width), tail if t.panels == 1 else t.width)
         groups = Groups(low, count, full, full, t.width if t.panels > 1 else tail, tail, self.b_panel)
@@ -165,21 +164,21 @@ class BlockCopies(TileResults):
     def _filled(self, trips: Trips, target: Value, line: int, count: Value, apart: int) -> None:
         with repeat(self.fn, count, [("ptr", target)]) as t:
             self._fill(trips, t.carried[0], line)
-            t.next = [at(self.fn, t.carried[0], apart)]
+            t.next = [self.fn.ptradd(t.carried[0], apart)]
 
-    def _pack_rows(self, place: Place, trips: Trips, together: tuple[Value, Value] | None) -> None:
+    def _pack_rows(self, cursor: Cursor, trips: Trips, together: tuple[Value, Value] | None) -> None:
         fn, t = self.fn, self.t
-        target = at(fn, self.rows_at, fn.integer("mul", self.tile(place), self.a_tile))
-        source = self.address(self.pa, "a", self.c.a.dtype.bytes, self.c.a.offset, place)
+        target = fn.ptradd(self.rows_at, fn.mul(self.tile(cursor), self.a_tile))
+        source = self.address(self.pa, "a", self.c.a.dtype.bytes, self.c.a.offset, cursor)
         labels = self.row_labels(t.size)
         across = labels[-1][0] if labels else None
-        limits = self._limits(place, self.c.a, self._first_guard(True), across)
+        limits = self._limits(cursor, self.c.a, self._first_guard(True), across)
         along = self._along("a", trips, self.a_line)
         numbers = range(self._first_guard(True), self._first_guard(True) + len(limits))
         word = 64 if self.p.amx else 4
 
         if together is not None:
-            low, count = together[0], fn.integer("sub", together[1], together[0])
+            low, count = together[0], fn.sub(together[1], together[0])
             assert isinstance(t.tiles, int)
             rest = min(t.sizes)
             over = -(-t.size // t.lanes) * t.lanes - t.size
@@ -193,33 +192,33 @@ class BlockCopies(TileResults):
             if not outer:
                 now = [Limit(v, x.across, x.along, x.size) for v, x in zip(values, limits, strict=True)]
                 most = labels[-1][1] if labels else 1
-                count, least = self._count(place, across, most)
+                count, least = self._count(cursor, across, most)
                 step = across.a if across else 1
                 self.pack_a.pack(Across(step, count, least, most), along, p, q, now)
                 return
             label, extent = outer[0]
-            size = points(x for x, _ in labels[labels.index(outer[0]) + 1 :] if x is not t.split)
-            trip, _ = self._count(place, label, extent)
+            size = size_of(x for x, _ in labels[labels.index(outer[0]) + 1 :] if x is not t.split)
+            trip, _ = self._count(cursor, label, extent)
             with repeat(fn, trip, [("ptr", p), ("ptr", q), *(("i64", v) for v in values)]) as turns:
                 x, y, *carried = turns.carried
                 runs(outer[1:], x, y, carried)
-                moved = [fn.integer("add", v, label.guards[n]) for v, n in zip(carried, numbers, strict=True)]
-                turns.next = [at(fn, x, label.a * self.c.a.dtype.bytes), at(fn, y, size * word), *moved]
+                moved = [fn.add(v, label.guards[n]) for v, n in zip(carried, numbers, strict=True)]
+                turns.next = [fn.ptradd(x, label.a * self.c.a.dtype.bytes), fn.ptradd(y, size * word), *moved]
 
         runs(labels[:-1], source, target, [x.value for x in limits])
         self._fill(trips, target, self.a_line)
 
-    def _count(self, place: Place, label: Label | None, most: int) -> tuple[Value, int]:
+    def _count(self, cursor: Cursor, label: Label | None, most: int) -> tuple[Value, int]:
         """The extent of a label in this tile, and the least in any tile."""
         fn, t = self.fn, self.t
         if label is None or label is not t.split:
             return str(most), most
         if not isinstance(label.extent, int):
-            left = fn.integer("sub", self.number(label.extent), place.starts[label.key])
+            left = fn.sub(self.number(label.extent), cursor.starts[label.key])
             return fn.minimum(left, str(most)), 1
         if len(t.sizes) == 1:
             return str(most), most
-        larger = fn.less(place.row_tile, self.number(t.large))
+        larger = fn.less(cursor.row_tile, self.number(t.large))
         return fn.op(f"select i1 {larger}, i64 {t.size}, i64 {t.size - 1}"), t.size - 1
 
     def _fill(self, trips: Trips, target: Value, line: int) -> None:
@@ -227,9 +226,9 @@ class BlockCopies(TileResults):
         fn, units = self.fn, self.turns(trips)
         if self.p.amx or (isinstance(units, int) and units % self.body == 0):
             return
-        start = at(fn, target, fn.integer("mul", units, line))
+        start = fn.ptradd(target, fn.mul(units, line))
         with fn.loop("0", str((self.body - 1) * line), self.t.lanes * 4) as i:
-            fn.store(f"<{self.t.lanes} x float>", "zeroinitializer", at(fn, start, i.index), 4)
+            fn.store(f"<{self.t.lanes} x float>", "zeroinitializer", fn.ptradd(start, i.index), 4)
 
     @property
     def body(self) -> int:
@@ -237,17 +236,17 @@ class BlockCopies(TileResults):
         work = self.t.rows * self.t.vectors
         return FILLED_UNITS if work <= SHORT_STEP_WORK else FILLED_UNITS // 2
 
-    def tile(self, place: Place) -> Value:
+    def tile(self, cursor: Cursor) -> Value:
         """The index of a row tile within its block."""
         fn, number = self.fn, "0"
         for dim in self.blocks.rows:
             assert dim.label is not None
-            low, _ = self.range(dim, place)
-            index = place.row_tile if dim.kind == "rows" else place.starts[dim.label.key]
+            low, _ = self.range(dim, cursor)
+            index = cursor.row_tile if dim.kind == "rows" else cursor.starts[dim.label.key]
             most = next((d.size for d in self.p.dims if d.kind == "block" and d.label is dim.label), nominal(dim.count))
-            number = fn.integer("add", fn.integer("mul", number, most), fn.integer("sub", index, low))
+            number = fn.add(fn.mul(number, most), fn.sub(index, low))
         return number
 
-    def panel(self, place: Place) -> Value:
+    def panel(self, cursor: Cursor) -> Value:
         """The index of a panel within its block."""
-        return self.fn.integer("sub", place.panel, self.range(self.p.dims[-1], place)[0])
+        return self.fn.sub(cursor.panel, self.range(self.p.dims[-1], cursor)[0])

@@ -18,13 +18,12 @@ from contextlib import contextmanager
 from habana_tf.compiler.codegen.contract_amx import Configurations, TileProducts, configuration, groups, release
 from habana_tf.compiler.codegen.contract_block_copies import BlockCopies, Trips
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
-from habana_tf.compiler.codegen.contract_loops import Place
+from habana_tf.compiler.codegen.contract_loops import Cursor
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
 from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, begin_epilogue
 from habana_tf.compiler.codegen.contract_tiles import Plan
-from habana_tf.compiler.codegen.contract_tiling import points
+from habana_tf.compiler.codegen.contract_tiling import size_of
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import SUM_BLOCKS, SUM_STEPS
 
@@ -64,28 +63,28 @@ class BlockKernel(BlockCopies):
             release(fn)
         return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
 
-    def _item(self, place: Place) -> None:
+    def _item(self, cursor: Cursor) -> None:
         fn = self.fn
         if self.several:
             self._clear(self.sums_at)
         if self.long:
             for counter in (self.waiting, self.kept):
                 fn.store("i64", "0", counter, 8)
-        self._sum(place, list(self.blocks.outer))
+        self._sum(cursor, list(self.blocks.outer))
         if self.long:
             kept = fn.op(f"icmp ne i64 {fn.load('i64', self.kept, 8)}, 0")
             with fn.when(kept):
                 self._keep()
             self.results_at = fn.op(f"select i1 {kept}, ptr {self.totals_at}, ptr {self.sums_at}")
         if self.several:
-            self._tiles(place, lambda: self._finish(place))
+            self._tiles(cursor, lambda: self._finish(cursor))
 
     def _clear(self, memory: Value) -> None:
         with self.fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
-            self.fn.store(self.vector, "zeroinitializer", at(self.fn, memory, i.index), 16)
+            self.fn.store(self.vector, "zeroinitializer", self.fn.ptradd(memory, i.index), 16)
 
-    def _tiles(self, place: Place, body: Callable[[], None]) -> None:
-        self.loops(place, (*self.blocks.rows, self.p.dims[-1]), body)
+    def _tiles(self, cursor: Cursor, body: Callable[[], None]) -> None:
+        self.loops(cursor, (*self.blocks.rows, self.p.dims[-1]), body)
 
     @property
     def vector(self) -> str:
@@ -93,45 +92,45 @@ class BlockKernel(BlockCopies):
 
     # -- blocks of the sum ------------------------------------------------------------------------------------
 
-    def _sum(self, place: Place, outer: list[Label]) -> None:
+    def _sum(self, cursor: Cursor, outer: list[Label]) -> None:
         fn, split = self.fn, self.blocks.split
         if outer:
-            with self._from(place, outer[0], 1):
-                self._sum(place, outer[1:])
+            with self._from(cursor, outer[0], 1):
+                self._sum(cursor, outer[1:])
             return
         if split is None:
             first = self.blocks.whole[0]
-            self._block(place, self.trip(place, first))
+            self._block(cursor, self.trip(cursor, first))
             return
-        trip, steps = self.trip(place, split), self.blocks.steps
-        with self._from(place, split, steps) as index:
+        trip, steps = self.trip(cursor, split), self.blocks.steps
+        with self._from(cursor, split, steps) as index:
             part: int | Value = steps
             if not isinstance(trip, int) or trip % steps:
-                part = fn.minimum(fn.integer("sub", str(trip), index), str(steps))
-            self._block(place, part)
+                part = fn.minimum(fn.sub(str(trip), index), str(steps))
+            self._block(cursor, part)
 
     @contextmanager
-    def _from(self, place: Place, label: Label, steps: int) -> Iterator[Value]:
+    def _from(self, cursor: Cursor, label: Label, steps: int) -> Iterator[Value]:
         """A loop over a label of the sum in steps of several indices; gives the index within this item's part."""
-        before = place.starts.get(label.key)
-        with self.fn.loop("0", str(self.trip(place, label)), steps) as loop:
-            place.starts[label.key] = self.fn.integer("add", before or "0", loop.index)
+        before = cursor.starts.get(label.key)
+        with self.fn.loop("0", str(self.trip(cursor, label)), steps) as loop:
+            cursor.starts[label.key] = self.fn.add(before or "0", loop.index)
             yield loop.index
             if before is None:
-                del place.starts[label.key]
+                del cursor.starts[label.key]
             else:
-                place.starts[label.key] = before
+                cursor.starts[label.key] = before
 
-    def _block(self, place: Place, first: int | Value) -> None:
+    def _block(self, cursor: Cursor, first: int | Value) -> None:
         """Packs and multiplies a block. first: the trip count of its first label."""
         inside = self.blocks.inside[1:]
         trips: Trips = [first, *(x.extent for x in inside if isinstance(x.extent, int))]
-        self.copy(place, trips)
+        self.copy(cursor, trips)
         units = self.turns(trips)
-        self._tiles(place, lambda: self._multiply(place, units))
+        self._tiles(cursor, lambda: self._multiply(cursor, units))
         if self.long:
             fn = self.fn
-            waiting = fn.integer("add", fn.load("i64", self.waiting, 8), 1)
+            waiting = fn.add(fn.load("i64", self.waiting, 8), 1)
             fn.store("i64", waiting, self.waiting, 8)
             with fn.when(fn.op(f"icmp eq i64 {waiting}, {self._kept_together()}")):
                 with fn.when(fn.op(f"icmp eq i64 {fn.load('i64', self.kept, 8)}, 0")):
@@ -158,43 +157,43 @@ class BlockKernel(BlockCopies):
         """Adds the sums to the totals and clears them."""
         fn, vector = self.fn, self.vector
         with fn.loop("0", str(self.sums_bytes), self.t.lanes * 4) as i:
-            total, part = (at(fn, x, i.index) for x in (self.totals_at, self.sums_at))
+            total, part = (fn.ptradd(x, i.index) for x in (self.totals_at, self.sums_at))
             both = fn.op(f"fadd {vector} {fn.load(vector, total, 16)}, {fn.load(vector, part, 16)}")
             fn.store(vector, both, total, 16)
             fn.store(vector, "zeroinitializer", part, 16)
 
     # -- tiles ------------------------------------------------------------------------------------------------
 
-    def _sums(self, place: Place, memory: Value = "") -> Value:
+    def _sums(self, cursor: Cursor, memory: Value = "") -> Value:
         """The address of a tile's sums between blocks, in `sums_at` or another memory of that layout."""
         memory = memory or self.sums_at
         if not self.several:
             return memory
         fn = self.fn
-        number = fn.integer("add", fn.integer("mul", self.tile(place), self.blocks.panels), self.panel(place))
-        return at(fn, memory, fn.integer("mul", number, self.sums))
+        number = fn.add(fn.mul(self.tile(cursor), self.blocks.panels), self.panel(cursor))
+        return fn.ptradd(memory, fn.mul(number, self.sums))
 
-    def _multiply(self, place: Place, units: int | Value) -> None:
+    def _multiply(self, cursor: Cursor, units: int | Value) -> None:
         fn, t = self.fn, self.t
-        a = at(fn, self.rows_at, fn.integer("mul", self.tile(place), self.a_tile))
-        b = at(fn, self.columns_at, fn.integer("mul", self.panel(place), self.b_panel))
-        sums = self._sums(place)
+        a = fn.ptradd(self.rows_at, fn.mul(self.tile(cursor), self.a_tile))
+        b = fn.ptradd(self.columns_at, fn.mul(self.panel(cursor), self.b_panel))
+        sums = self._sums(cursor)
         if not self.several:
-            self.fetch(self.out, place, t.size, t.vectors, t.lanes)  # smaller tiles, too: harmless
+            self.fetch(self.out, cursor, t.size, t.vectors, t.lanes)  # smaller tiles, too: harmless
         widths = [t.vectors] if t.tail_vectors == t.vectors else [t.vectors, t.tail_vectors]
         if t.panels == 1:
             widths = [t.tail_vectors]
-        with self.choice(place.panel, str(t.panels - 1), len(widths)) as choose:
+        with self.choice(cursor.panel, str(t.panels - 1), len(widths)) as choose:
             for vectors in widths:
                 with choose():
                     self._products(a, b, sums, units, vectors)
         if not self.several:
-            self._finish(place)
+            self._finish(cursor)
 
     def _products(self, a: Value, b: Value, sums: Value, units: int | Value, vectors: int) -> None:
         fn, p, t = self.fn, self.p, self.t
         if p.amx:
-            trip = units // p.amx if isinstance(units, int) else fn.integer("udiv", units, p.amx)
+            trip = units // p.amx if isinstance(units, int) else fn.div(units, p.amx)
             loop = KLoop(trip, self.a_line, self.b_line * p.amx)
             TileProducts(fn, self.parts, vectors, p.amx, t.width).run([loop], a, b, sums, self.several)
             return
@@ -202,33 +201,33 @@ class BlockKernel(BlockCopies):
         micro = Micro(t.lanes, tuple(4 * i for i in range(t.rows)), vectors, t.lanes, form, form, b_padded=True)
         turns = (
             -(-units // body) if isinstance(units, int)
-            else fn.integer("udiv", fn.integer("add", units, body - 1), body)
+            else fn.div(fn.add(units, body - 1), body)
         )  # fmt: skip
         loops = [KLoop(turns, self.a_line * body, self.b_line * body), KLoop(body, self.a_line, self.b_line)]
         vector = self.vector
         for i, value in enumerate(Accumulation(fn, micro).run(loops, a, b)):
-            place = at(fn, sums, i * t.lanes * 4)
-            total = fn.op(f"fadd {vector} {fn.load(vector, place, 16)}, {value}") if self.several else value
-            fn.store(vector, total, place, 16)
+            address = fn.ptradd(sums, i * t.lanes * 4)
+            total = fn.op(f"fadd {vector} {fn.load(vector, address, 16)}, {value}") if self.several else value
+            fn.store(vector, total, address, 16)
 
-    def _finish(self, place: Place) -> None:
-        fn, t, base = self.fn, self.t, self._sums(place, self.results_at)
+    def _finish(self, cursor: Cursor) -> None:
+        fn, t, base = self.fn, self.t, self._sums(cursor, self.results_at)
         if self.partial:
-            self.partial.begin_chunk(self.fn, place.chunk)
+            self.partial.begin_chunk(self.fn, cursor.chunk)
 
-        def finish(place: Place, size: int, vectors: int, active: int) -> None:
+        def finish(cursor: Cursor, size: int, vectors: int, active: int) -> None:
             if self.several:
-                self.fetch(self.out, place, size, vectors, active)
+                self.fetch(self.out, cursor, size, vectors, active)
             first = base
             if size < t.size and t.overlaps and t.split is not None:  # row by row
-                first = fn.integer("mul", place.starts[t.split.key], points(t.whole) * vectors * t.lanes * 4)
-                first = at(fn, base, first)
+                first = fn.mul(cursor.starts[t.split.key], size_of(t.whole) * vectors * t.lanes * 4)
+                first = fn.ptradd(base, first)
             if self.inline:
-                count = size * points(t.whole) * vectors
-                loads = [fn.load(f"<{t.lanes} x float>", at(fn, first, i * t.lanes * 4), 16) for i in range(count)]
-                self.finish(self.out, place, size, vectors, active, loads)
+                count = size * size_of(t.whole) * vectors
+                loads = [fn.load(f"<{t.lanes} x float>", fn.ptradd(first, i * t.lanes * 4), 16) for i in range(count)]
+                self.finish(self.out, cursor, size, vectors, active, loads)
                 return
             self.stack_tile = first
-            self.finish_stacked(self.out, place, size, vectors, active)
+            self.finish_stacked(self.out, cursor, size, vectors, active)
 
-        self.variants(place, (True, True), finish)
+        self.variants(cursor, (True, True), finish)

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at, interleave, widen
+from habana_tf.compiler.codegen.vector_memory import interleave, widen
 from habana_tf.compiler.product_costs import COPY_AHEAD
 from habana_tf.ir.dtypes import DType
 
@@ -102,8 +102,8 @@ class BlockPacker:
             now = dict(zip(moved, values, strict=True))
             inner = [replace(x, value=now.get(x, x.value), along=x.along[1:]) for x in limits]
             self.pack(across, along[1:], p, q, inner, groups)
-            following = [fn.integer("add", v, x.along[0]) for x, v in zip(moved, values, strict=True)]
-            t.next = [at(fn, p, first.step * self.size), at(fn, q, first.line), *following]
+            following = [fn.add(v, x.along[0]) for x, v in zip(moved, values, strict=True)]
+            t.next = [fn.ptradd(p, first.step * self.size), fn.ptradd(q, first.line), *following]
 
     def takes_groups(self, across: int, along: int) -> bool:
         """Whether groups are packed together. across, along: strides in elements."""
@@ -125,8 +125,8 @@ class BlockPacker:
         """Whether an element exists (i1); None if it always does."""
         fn, found = self.fn, None
         for x in limits:
-            where = fn.integer("add", x.value, fn.integer("mul", i, x.across))
-            where = fn.integer("add", where, fn.integer("mul", j, x.along[-1]))
+            where = fn.add(x.value, fn.mul(i, x.across))
+            where = fn.add(where, fn.mul(j, x.along[-1]))
             test = fn.op(f"icmp ult i64 {where}, {x.size}")
             found = test if found is None else fn.op(f"and i1 {found}, {test}")
         return found
@@ -143,10 +143,10 @@ class BlockPacker:
             step = x.across if across else x.along[-1]
             if not step:
                 continue
-            where = fn.integer("add", x.value, fn.integer("mul", i, x.across))
-            where = fn.integer("add", where, fn.integer("mul", j, x.along[-1]))
+            where = fn.add(x.value, fn.mul(i, x.across))
+            where = fn.add(where, fn.mul(j, x.along[-1]))
             if step == 1 and x.value == "0":
-                tests.append(fn.leading(lanes, fn.integer("sub", x.size, where)))
+                tests.append(fn.leading(lanes, fn.sub(x.size, where)))
                 continue
             steps = "<" + ", ".join(f"i32 {k * step}" for k in range(lanes)) + ">"
             wide = f"<{lanes} x i32>"
@@ -171,12 +171,12 @@ class BlockPacker:
         unit = max(units, self.fill) * pair
         turns = self._divided(along.trip, self.fill * pair)
         if units != self.fill:
-            turns = self._divided(self.fn.integer("mul", turns, self.fill), units)
+            turns = self._divided(self.fn.mul(turns, self.fill), units)
         return turns, along.multiple % unit != 0
 
     def _divided(self, x: Value, by: int) -> Value:
         """x / by, rounded up."""
-        return self.fn.integer("udiv", self.fn.integer("add", x, by - 1), by) if by > 1 else x
+        return self.fn.div(self.fn.add(x, by - 1), by) if by > 1 else x
 
     # -- vectors across ---------------------------------------------------------------------------------------
 
@@ -202,8 +202,8 @@ class BlockPacker:
                 self._lines(across, row, x, y, j, limits, fixed)
             else:
                 self._groups(groups, across, row, x, y, j, limits)
-            following = fn.integer("add", j, pair * units)
-            t.next = [at(fn, x, pair * units * row), at(fn, y, along.line), following]
+            following = fn.add(j, pair * units)
+            t.next = [fn.ptradd(x, pair * units * row), fn.ptradd(y, along.line), following]
 
     def _groups(
         self, groups: Groups, across: Across, row: int, p: Value, q: Value, j: Value, limits: list[Limit]
@@ -216,7 +216,7 @@ class BlockPacker:
             size: Value = str(groups.most)
             if groups.rest < groups.most:
                 size = fn.op(f"select i1 {fn.less(index, groups.large)}, i64 {groups.most}, i64 {groups.rest}")
-            now = [replace(m, value=fn.integer("add", m.value, fn.integer("mul", offset, m.across))) for m in limits]
+            now = [replace(m, value=fn.add(m.value, fn.mul(offset, m.across))) for m in limits]
             some = [*now, Limit("0", 1, (0,), size)]
             if now or self.depth:
                 self._lines(across, row, x, y, j, some, None)
@@ -227,8 +227,8 @@ class BlockPacker:
                 with fn.when(fn.op(f"xor i1 {whole}, true")):
                     self._lines(across, row, x, y, j, some, None)
             t.next = [
-                at(fn, x, fn.integer("mul", size, self.size)), at(fn, y, groups.apart),
-                fn.integer("add", index, 1), fn.integer("add", offset, size),
+                fn.ptradd(x, fn.mul(size, self.size)), fn.ptradd(y, groups.apart),
+                fn.add(index, 1), fn.add(offset, size),
             ]  # fmt: skip
 
     def _lines(
@@ -242,10 +242,10 @@ class BlockPacker:
             with repeat(fn, vectors, [("ptr", x), ("ptr", y), ("i64", "0")]) as t:
                 p, q, i = t.carried
                 self._vectors(row, p, q, i, j, limits, None)
-                t.next = [at(fn, p, lanes * self.size), at(fn, q, lanes * lanes * 4), fn.integer("add", i, lanes)]
+                t.next = [fn.ptradd(p, lanes * self.size), fn.ptradd(q, lanes * lanes * 4), fn.add(i, lanes)]
             return
         for v in range(vectors):
-            p, q = at(fn, x, v * lanes * self.size), at(fn, y, v * lanes * 4)
+            p, q = fn.ptradd(x, v * lanes * self.size), fn.ptradd(y, v * lanes * 4)
             self._vectors(row, p, q, str(v * lanes), j, limits, fixed[v : v + 1] if fixed else None)
 
     def _vectors(
@@ -258,17 +258,17 @@ class BlockPacker:
         mask = known[0] if known else self._mask(still, lanes, i, j, True)
 
         def line(k: int) -> Value:
-            own = None if known else self._mask(moving, lanes, i, fn.integer("add", j, k), True)
+            own = None if known else self._mask(moving, lanes, i, fn.add(j, k), True)
             if own is not None and mask is not None:
                 own = fn.op(f"and <{lanes} x i1> {own}, {mask}")
-            return self._line(at(fn, p, k * row), lanes, own or mask)
+            return self._line(fn.ptradd(p, k * row), lanes, own or mask)
 
-        fn.prefetch(at(fn, p, (units + COPY_AHEAD) * row))
+        fn.prefetch(fn.ptradd(p, (units + COPY_AHEAD) * row))
         words = [self._word(line, u) for u in range(units)]
         if self.depth:
             words = transpose(fn, "i32", words + ["zeroinitializer"] * (lanes - units))
         for k, word in enumerate(words):
-            fn.store(self._vector(), word, at(fn, q, k * lanes * 4), 4)
+            fn.store(self._vector(), word, fn.ptradd(q, k * lanes * 4), 4)
 
     def _vector(self) -> str:
         return f"<{self.lanes} x {'i32' if self.dot else 'float'}>"
@@ -308,7 +308,7 @@ class BlockPacker:
                 with repeat(fn, str(across.most), [("ptr", x), ("ptr", y), ("i64", "0")]) as rows:
                     r, w, i = rows.carried
                     fn.store(self._vector(), self._row(r, wide, mask, by_row, i, j), w, 4)
-                    rows.next = [at(fn, r, step), at(fn, w, lanes * 4), fn.integer("add", i, 1)]
+                    rows.next = [fn.ptradd(r, step), fn.ptradd(w, lanes * 4), fn.add(i, 1)]
             else:
                 with repeat(fn, str(groups), [("ptr", x), ("ptr", y), ("i64", "0")]) as rows:
                     r, w, i = rows.carried
@@ -319,12 +319,12 @@ class BlockPacker:
                             continue
                         certain = groups == 1 and k < across.least
                         some = [m for m in by_row if m is not last] if certain else by_row
-                        number = str(k) if groups == 1 else fn.integer("add", i, k)
-                        lines.append(self._row(at(fn, r, k * step), wide, mask, some, number, j))
+                        number = str(k) if groups == 1 else fn.add(i, k)
+                        lines.append(self._row(fn.ptradd(r, k * step), wide, mask, some, number, j))
                     for k, word in enumerate(transpose(fn, "i32" if self.dot else "float", lines)):
-                        fn.store(self._vector(), word, at(fn, w, k * along.line), 4)
-                    rows.next = [at(fn, r, lanes * step), at(fn, w, lanes * 4), fn.integer("add", i, lanes)]
-            t.next = [at(fn, x, taken * self.size), at(fn, y, line), fn.integer("add", j, taken)]
+                        fn.store(self._vector(), word, fn.ptradd(w, k * along.line), 4)
+                    rows.next = [fn.ptradd(r, lanes * step), fn.ptradd(w, lanes * 4), fn.add(i, lanes)]
+            t.next = [fn.ptradd(x, taken * self.size), fn.ptradd(y, line), fn.add(j, taken)]
 
     def _row(self, pointer: Value, wide: int, mask: Value | None, limits: Sequence[Limit], i: Value, j: Value) -> Value:
         """Loads a vector of words along the sum."""
@@ -350,19 +350,19 @@ class BlockPacker:
         with repeat(fn, count, [("ptr", q), ("i64", "0")]) as t:
             y, j = t.carried
             with fn.loop("0", str(across.most)) as row:
-                out = at(fn, y, fn.integer("mul", row.index, word))
+                out = fn.ptradd(y, fn.mul(row.index, word))
                 for unit in range(depth):
                     for half in range(pair):
-                        step = fn.integer("add", j, unit * pair + half)
-                        self._element(at(fn, out, unit * 4 + half * 2), row.index, step, across, along, p, limits)
-            t.next = [at(fn, y, along.line), fn.integer("add", j, pair * depth)]
+                        step = fn.add(j, unit * pair + half)
+                        self._element(fn.ptradd(out, unit * 4 + half * 2), row.index, step, across, along, p, limits)
+            t.next = [fn.ptradd(y, along.line), fn.add(j, pair * depth)]
 
     def _element(
         self, out: Value, i: Value, j: Value, across: Across, along: Along, p: Value, limits: Sequence[Limit]
     ) -> None:
         fn = self.fn
-        place = fn.integer("add", fn.integer("mul", i, across.step), fn.integer("mul", j, along.step))
-        place = at(fn, p, fn.integer("mul", place, self.size))
+        place = fn.add(fn.mul(i, across.step), fn.mul(j, along.step))
+        place = fn.ptradd(p, fn.mul(place, self.size))
         inside = self._inside(limits, i, j)
         if inside is not None:
             place = fn.op(f"select i1 {inside}, ptr {place}, ptr {self.zero}")

@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, points
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, size_of
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -81,7 +81,7 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     unit = (2 if dot else 1) * max(1, amx)
     outer, split, steps, whole = along_sum(c, dot, unit)
     last = nominal(whole[-1].extent) if whole else steps
-    turns = points(whole) * steps // last * -(-last // unit)  # of the inner loop's instructions
+    turns = size_of(whole) * steps // last * -(-last // unit)  # of the inner loop's instructions
     panels = max(1, min(t.panels, BLOCK_COLUMN_BYTES // (turns * max(1, amx) * t.width * 4)))
     most = BLOCK_ROW_BYTES // (turns * slots(t, amx) * (64 if amx else 4))
     if outer or split is not None:
@@ -124,5 +124,5 @@ def slots(t: Tiling, amx: int) -> int:
     of words the next step overwrites the excess instead."""
     if not t.whole and t.size <= t.lanes and not amx:
         return t.size
-    run = points(t.whole[-1:]) if t.whole else t.size
+    run = size_of(t.whole[-1:]) if t.whole else t.size
     return t.rows - run + -(-run // t.lanes) * t.lanes

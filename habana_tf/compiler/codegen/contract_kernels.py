@@ -6,8 +6,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from habana_tf.compiler.codegen.contract_amx import Configurations, Group, TileProducts, configuration, groups, release
-from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_amx import (
+    Configurations,
+    TileProducts,
+    TileRows,
+    configuration,
+    groups,
+    release,
+)
+from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
 from habana_tf.compiler.codegen.contract_pack import PanelPacker, spread
 from habana_tf.compiler.codegen.contract_padding import guarded
@@ -17,7 +24,6 @@ from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups
 from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, THREAD_ELEMENTS
 from habana_tf.compiler.product_costs import PACKED_WORDS, SPREAD_ELEMENTS, SUM_STEPS, THREAD_PARTIAL_SUMS
@@ -85,29 +91,29 @@ class MainKernel(TileResults):
             release(fn)
         return ContractionCall(fn, (self.a.buffer, self.b.buffer, *self.out.buffers), p.grid, p.grain)
 
-    def _item(self, place: Place) -> None:
+    def _item(self, cursor: Cursor) -> None:
         if self.p.pack == "item":
-            self.variants(place, (False, True), self._pack)
-        self.inner(self.p.dims[self.p.grid_dims :], place, self._tile)
+            self.variants(cursor, (False, True), self._pack)
+        self.inner(self.p.dims[self.p.grid_dims :], cursor, self._tile)
 
-    def _pack(self, place: Place, size: int, vectors: int, active: int) -> None:
-        source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, place)
-        self.packer.pack(self.c.k, _trips(self, place), source, self.stack, vectors, active)
+    def _pack(self, cursor: Cursor, size: int, vectors: int, active: int) -> None:
+        source = self.address(self.pb, "b", self.c.b.dtype.bytes, self.c.b.offset, cursor)
+        self.packer.pack(self.c.k, _trips(self, cursor), source, self.stack, vectors, active)
 
-    def _tile(self, place: Place, size: int, vectors: int, active: int) -> None:
+    def _tile(self, cursor: Cursor, size: int, vectors: int, active: int) -> None:
         fn, c, p = self.fn, self.c, self.p
-        a = self.address(self.pa, "a", self.a.unit, self.a.offset, place)
+        a = self.address(self.pa, "a", self.a.unit, self.a.offset, cursor)
         if p.pack == "none":
-            b = self.address(self.pb, "b", self.b.unit, self.b.offset, place)
+            b = self.address(self.pb, "b", self.b.unit, self.b.offset, cursor)
             b_steps = [x.b * self.b.unit for x in c.k]
             b_form = self.b.form
         else:
-            b = self.stack if p.pack == "item" else _packed(self, self.packer, self.pb, place)
+            b = self.stack if p.pack == "item" else _packed(self, self.packer, self.pb, cursor)
             b_steps = self.packer.steps(c.k)
             b_form = "pair" if p.dot else "f32"
         loops = []
         for label, step in zip(c.k, b_steps, strict=True):
-            trip = self.trip(place, label)
+            trip = self.trip(cursor, label)
             rest = 0
             a_step = label.a * self.a.unit
             if p.dot and label is c.k[-1]:
@@ -115,16 +121,16 @@ class MainKernel(TileResults):
                 pairs = p.amx or 1
                 trip = trip // (2 * pairs) if isinstance(trip, int) else fn.op(f"udiv i64 {trip}, {2 * pairs}")
                 a_step, step = a_step * 2 * pairs, step * pairs
-            loops.append(KLoop(trip, a_step, step, rest, most=self.most(place, label)))
-        loops, a, b = guarded(self, place, size, self.a.unit, loops, a, b)
+            loops.append(KLoop(trip, a_step, step, rest, most=self.most(cursor, label)))
+        loops, a, b = guarded(self, cursor, size, self.a.unit, loops, a, b)
         if self.partial:
-            self.partial.begin_chunk(self.fn, place.chunk)
-        self.fetch(self.out, place, size, vectors, active)
+            self.partial.begin_chunk(self.fn, cursor.chunk)
+        self.fetch(self.out, cursor, size, vectors, active)
         if p.amx:
             parts = self._groups(size)
             self.configurations.use(configuration(parts, p.amx))
             TileProducts(fn, parts, vectors, p.amx, self.t.width, self.spare).run(loops, a, b, self.stack_tile)
-            self.finish_stacked(self.out, place, size, vectors, active)
+            self.finish_stacked(self.out, cursor, size, vectors, active)
             return
         micro = Micro(
             self.t.lanes,
@@ -139,41 +145,41 @@ class MainKernel(TileResults):
             ahead=loops[-2].a if loops and short_runs([x.trip for x in loops], loops[-1].a) else 0,
         )
         sums = Accumulation(fn, micro).run(loops, a, b)
-        self.finish(self.out, place, size, vectors, active, sums)
+        self.finish(self.out, cursor, size, vectors, active, sums)
 
     def _deep(self) -> bool:
         """Whether a sum in tile registers may have more steps than a block."""
-        place = Place()
+        cursor = Cursor()
         for dim in self.p.dims:
             if dim.kind == "chunk":
-                place.chunk_label = dim.label
-        return math.prod(self.most(place, x) for x in self.c.k) // (2 * self.p.amx) > SUM_STEPS
+                cursor.chunk_label = dim.label
+        return math.prod(self.most(cursor, x) for x in self.c.k) // (2 * self.p.amx) > SUM_STEPS
 
     def _distances(self, size: int) -> tuple[int, ...]:
         """Byte offsets in a of the tile's rows from the first."""
         return tuple(sum(label.a * self.a.unit * i for label, i in row) for row in self.rows(size))
 
-    def _groups(self, size: int) -> list[Group]:
+    def _groups(self, size: int) -> list[TileRows]:
         return groups(self._distances(size))
 
 
-def _trips(kernel: TileLoops, place: Place) -> list[int | Value]:
-    return [kernel.trip(place, x) for x in kernel.c.k]
+def _trips(kernel: TileLoops, cursor: Cursor) -> list[int | Value]:
+    return [kernel.trip(cursor, x) for x in kernel.c.k]
 
 
-def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, place: Place) -> Value:
+def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, cursor: Cursor) -> Value:
     """The panel's address in the packed copy of b: [outer b labels][panel][k][width]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index = "0"
     for label in pack_outer(c):
-        index = fn.integer("add", fn.integer("mul", index, kernel.number(label.extent)), place.starts[label.key])
-    index = fn.integer("add", fn.integer("mul", index, p.tiling.panels), place.panel)
+        index = fn.add(fn.mul(index, kernel.number(label.extent)), cursor.starts[label.key])
+    index = fn.add(fn.mul(index, p.tiling.panels), cursor.panel)
     steps = packer.steps(c.k)
-    offset = fn.integer("mul", index, kernel.number(_panel_bytes(c, p)))
-    if place.chunk_label is not None:
+    offset = fn.mul(index, kernel.number(_panel_bytes(c, p)))
+    if cursor.chunk_label is not None:
         step = steps[0] // 2 if p.dot and len(steps) == 1 else steps[0]
-        offset = fn.integer("add", offset, fn.integer("mul", place.starts[place.chunk_label.key], step))
-    return at(fn, base, offset)
+        offset = fn.add(offset, fn.mul(cursor.starts[cursor.chunk_label.key], step))
+    return fn.ptradd(base, offset)
 
 
 def _chunk_extent(c: Canonical, p: Plan) -> int:
@@ -231,11 +237,11 @@ class _PackKernel(TileLoops):
         raw, packed = fn.buffer(0), fn.buffer(1)
         packer = _packer(fn, c, p)
 
-        def pack(place: Place, size: int, vectors: int, active: int) -> None:
-            panel = self.address(raw, "b", c.b.dtype.bytes, c.b.offset, place)
-            packer.pack(c.k, _trips(self, place), panel, _packed(self, packer, packed, place), vectors, active)
+        def pack(cursor: Cursor, size: int, vectors: int, active: int) -> None:
+            panel = self.address(raw, "b", c.b.dtype.bytes, c.b.offset, cursor)
+            packer.pack(c.k, _trips(self, cursor), panel, _packed(self, packer, packed, cursor), vectors, active)
 
-        self.items(lambda place: self.variants(place, (False, True), pack))
+        self.items(lambda cursor: self.variants(cursor, (False, True), pack))
         words = math.prod(nominal(x.extent) for x in (*pack_outer(c), *c.k)) * c.columns
         return ContractionCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * THREAD_ELEMENTS // words))
 
@@ -291,18 +297,18 @@ class _ReduceKernel(TileResults):
         def load(pointer: Value, mask: str | None) -> Value:
             return fn.masked_load("float", self.t.lanes, pointer, mask)
 
-        def tile(place: Place, size: int, vectors: int, active: int) -> None:
-            points = self.points(Tile(fn, self.c, dict(place.starts)), size, vectors, active)
+        def tile(cursor: Cursor, size: int, vectors: int, active: int) -> None:
+            points = self.result_vectors(Tile(fn, self.c, dict(cursor.starts)), size, vectors, active)
             where = [(fn.offset(base, "float", x.offset(partial.strides)), x.mask) for x in points]
             first = [load(*x) for x in where]
             carry = [("i64", step), *((vector, x) for x in first)]
 
             def add(shift: Value, *sums: Value) -> list[Value]:
                 following = [
-                    fn.op(f"fadd {vector} {total}, {load(at(fn, pointer, shift), mask)}")
+                    fn.op(f"fadd {vector} {total}, {load(fn.ptradd(pointer, shift), mask)}")
                     for total, (pointer, mask) in zip(sums, where, strict=True)
                 ]
-                return [fn.integer("add", shift, step), *following]
+                return [fn.add(shift, step), *following]
 
             if isinstance(turns, int):
                 with repeat(fn, turns, carry) as t:
@@ -312,9 +318,9 @@ class _ReduceKernel(TileResults):
                 with fn.loop("0", turns, 1, carry) as loop:
                     loop.next = add(*loop.carried)
                 total = loop.results
-            self.finish(out, place, size, vectors, active, total[1:])
+            self.finish(out, cursor, size, vectors, active, total[1:])
 
-        self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, tile), out)
+        self.items(lambda cursor: self.inner(p.dims[p.grid_dims :], cursor, tile), out)
         grid = nominal(p.grid)
         share = max(1, grid * THREAD_PARTIAL_SUMS // (nominal(chunks) * nominal(partial.size)))
         return ContractionCall(fn, (*partial.buffers, *out.buffers), p.grid, min(share, grid))

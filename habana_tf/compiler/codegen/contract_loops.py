@@ -1,6 +1,6 @@
 """The loops around a contraction's register tiles, from the number of a work item to its tiles.
 
-`TileLoops` emits a plan's dims (the grid, then loops), tracks each label's start in a `Place`, and emits the body once
+`TileLoops` emits a plan's dims (the grid, then loops), tracks each label's start in a `Cursor`, and emits the body once
 per variant of the tile: full and one-smaller row tile, full and last column panel.
 """
 
@@ -17,7 +17,6 @@ from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import SUM_STEPS
 from habana_tf.ir import extent as ext
@@ -25,7 +24,7 @@ from habana_tf.ir.extent import Extent
 
 
 @dataclass
-class Place:
+class Cursor:
     """The position of the emitted code in the loop nest."""
 
     starts: dict[int, Value] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class Place:
     chunk_trip: int | Value = 0
 
 
-Body = Callable[[Place, int, int, int], None]
+TileBody = Callable[[Cursor, int, int, int], None]
 """Emits a tile, given (place, row tile size, vectors, active lanes of the last vector)."""
 
 
@@ -55,16 +54,16 @@ class TileLoops:
         """An extent as i64."""
         return str(e) if isinstance(e, int) else self._numbers.get(e) or extent_value(self.fn, e)
 
-    def items(self, body: Callable[[Place], None], out: Epilogue | None = None) -> None:
+    def items(self, body: Callable[[Cursor], None], out: Epilogue | None = None) -> None:
         """The loop over the call's work items. out: the epilogue, whose column sums begin with each item."""
         with self.fn.loop("%begin", "%end") as item:
-            place = Place()
-            indices = self._decode(item.index, place)
+            cursor = Cursor()
+            indices = self._decode(item.index, cursor)
             if out and out.sums:
-                self._begin_sums(out.sums, indices, place)
-            body(place)
+                self._begin_sums(out.sums, indices, cursor)
+            body(cursor)
 
-    def _begin_sums(self, sums: ResultSums, indices: Sequence[tuple[Dim, Value]], place: Place) -> None:
+    def _begin_sums(self, sums: ResultSums, indices: Sequence[tuple[Dim, Value]], cursor: Cursor) -> None:
         """Begins this item's part of the column sums: items with the same rows share a part."""
         fn, lane = self.fn, self.c.lane
         part, parts = "0", 1  # type: Value, Extent
@@ -72,22 +71,22 @@ class TileLoops:
         for dim, index in indices:
             assert dim.label is not None and lane is not None
             if dim.label.key != lane.key:
-                part = fn.integer("add", fn.integer("mul", part, self.number(dim.count)), index)
+                part = fn.add(fn.mul(part, self.number(dim.count)), index)
                 parts = ext.mul(parts, dim.count)
             elif dim.kind == "block":
-                low, high = self.range(Dim(dim.of, self.t.panels, dim.label), place)
+                low, high = self.range(Dim(dim.of, self.t.panels, dim.label), cursor)
             else:
-                low, high = index, fn.integer("add", index, 1)
+                low, high = index, fn.add(index, 1)
         self.begin_part(sums, parts, part, low, high)
 
     def begin_part(self, sums: ResultSums, parts: Extent, part: Value, low: Value, high: Value) -> None:
         """Begins the panels from low to high of part `part`, of `parts`."""
         t = self.t
         sums.place(parts, t.columns, t.panels * t.width, t.lanes)
-        sums.item(self.fn, part, *(self.fn.integer("mul", panel, t.width) for panel in (low, high)))
+        sums.item(self.fn, part, *(self.fn.mul(panel, t.width) for panel in (low, high)))
 
-    def _decode(self, item: Value, place: Place) -> list[tuple[Dim, Value]]:
-        """Decodes a work item's number (the last grid dimension varies fastest) into `place`; gives each dim's
+    def _decode(self, item: Value, cursor: Cursor) -> list[tuple[Dim, Value]]:
+        """Decodes a work item's number (the last grid dimension varies fastest) into `cursor`; gives each dim's
         index."""
         dims = self.p.dims[: self.p.grid_dims]
         entered = []
@@ -95,56 +94,56 @@ class TileLoops:
             index = item
             if i:
                 count = self.number(dim.count)
-                index = self.fn.integer("urem", item, count) if count != "1" else "0"
-                item = self.fn.integer("udiv", item, count)
+                index = self.fn.rem(item, count) if count != "1" else "0"
+                item = self.fn.div(item, count)
             entered.append((dim, index))
         entered.reverse()
         for dim, index in entered:
-            self.enter(dim, index, place)
+            self.enter(dim, index, cursor)
         return entered
 
-    def enter(self, dim: Dim, index: Value, place: Place) -> None:
-        """Updates `place` for an index of a dim."""
+    def enter(self, dim: Dim, index: Value, cursor: Cursor) -> None:
+        """Updates `cursor` for an index of a dim."""
         fn, t = self.fn, self.t
         assert dim.label is not None
         if dim.kind == "block":
-            low = fn.integer("mul", index, dim.size)
+            low = fn.mul(index, dim.size)
             most = {"rows": t.tiles, "panels": t.panels}.get(dim.of, dim.label.extent)
-            high = fn.integer("add", low, dim.size)
+            high = fn.add(low, dim.size)
             if not isinstance(most, int) or most % dim.size:
                 high = fn.minimum(high, self.number(most))
-            place.blocks[dim.of, dim.label.key] = low, high
+            cursor.blocks[dim.of, dim.label.key] = low, high
             return
         start = index
         if dim.kind == "rows":
-            place.row_tile = index
-            start = fn.integer("mul", index, t.size)
+            cursor.row_tile = index
+            start = fn.mul(index, t.size)
             if t.overlaps and t.size > 1:
                 n = dim.label.extent
-                last = str(n - t.size) if isinstance(n, int) else fn.integer("sub", self.number(n), t.size)
+                last = str(n - t.size) if isinstance(n, int) else fn.sub(self.number(n), t.size)
                 start = fn.minimum(start, last if isinstance(n, int) else self._positive(last))
             elif len(t.sizes) > 1:
-                start = fn.integer("sub", start, self._positive(fn.integer("sub", index, self.number(t.large))))
+                start = fn.sub(start, self._positive(fn.sub(index, self.number(t.large))))
         elif dim.kind == "panels":
-            place.panel = index
-            start = fn.integer("mul", index, t.width)
+            cursor.panel = index
+            start = fn.mul(index, t.width)
         elif dim.kind == "chunk":
-            start = fn.integer("mul", index, dim.size)
-            place.chunk, place.chunk_label, place.chunk_trip = index, dim.label, dim.size
+            start = fn.mul(index, dim.size)
+            cursor.chunk, cursor.chunk_label, cursor.chunk_trip = index, dim.label, dim.size
             extent = dim.label.extent
             if not isinstance(extent, int) or extent % dim.size:
-                place.chunk_trip = fn.minimum(fn.integer("sub", self.number(extent), start), str(dim.size))
-        place.starts[dim.label.key] = start
+                cursor.chunk_trip = fn.minimum(fn.sub(self.number(extent), start), str(dim.size))
+        cursor.starts[dim.label.key] = start
 
-    def trip(self, place: Place, label: Label) -> int | Value:
+    def trip(self, cursor: Cursor, label: Label) -> int | Value:
         """The trip count of a label of the sum."""
-        if label is place.chunk_label:
-            return place.chunk_trip
+        if label is cursor.chunk_label:
+            return cursor.chunk_trip
         return label.extent if isinstance(label.extent, int) else self.number(label.extent)
 
-    def most(self, place: Place, label: Label) -> int:
+    def most(self, cursor: Cursor, label: Label) -> int:
         """An upper bound of the trip count; more than a block's for a symbolic one."""
-        if label is place.chunk_label:
+        if label is cursor.chunk_label:
             return next(d.size for d in self.p.dims if d.kind == "chunk")
         return label.extent if isinstance(label.extent, int) else SUM_STEPS + 1
 
@@ -153,56 +152,56 @@ class TileLoops:
         self.fn.declarations.add("declare i64 @llvm.smax.i64(i64, i64)")
         return self.fn.op(f"call i64 @llvm.smax.i64(i64 {x}, i64 0)")
 
-    def inner(self, dims: tuple[Dim, ...], place: Place, body: Body) -> None:
+    def inner(self, dims: tuple[Dim, ...], cursor: Cursor, body: TileBody) -> None:
         """Loops over `dims`, with the body once per variant of the tile."""
         if not dims:
-            self.variants(place, (True, True), body)
+            self.variants(cursor, (True, True), body)
             return
         dim = dims[0]
-        with self.fn.loop(*self.range(dim, place)) as loop:
-            self.enter(dim, loop.index, place)
-            self.inner(dims[1:], place, body)
+        with self.fn.loop(*self.range(dim, cursor)) as loop:
+            self.enter(dim, loop.index, cursor)
+            self.inner(dims[1:], cursor, body)
 
-    def range(self, dim: Dim, place: Place) -> tuple[Value, Value]:
+    def range(self, dim: Dim, cursor: Cursor) -> tuple[Value, Value]:
         """The bounds of a loop at this position."""
         assert dim.label is not None
-        return place.blocks.get((dim.kind, dim.label.key), ("0", self.number(dim.count)))
+        return cursor.blocks.get((dim.kind, dim.label.key), ("0", self.number(dim.count)))
 
-    def variants(self, place: Place, by: tuple[bool, bool], body: Body) -> None:
-        """Emits `body(place, row tile size, vectors, active lanes)` for each variant of the tile."""
+    def variants(self, cursor: Cursor, by: tuple[bool, bool], body: TileBody) -> None:
+        """Emits `body(cursor, row tile size, vectors, active lanes)` for each variant of the tile."""
         t = self.t
         full = (t.vectors, t.lanes)
         tail = (t.tail_vectors, t.tail_active)
         widths = [tail] if t.panels == 1 or full == tail else [full, tail]
 
         def columns(size: int) -> None:
-            with self.choice(place.panel, str(t.panels - 1), len(widths)) as choose:
+            with self.choice(cursor.panel, str(t.panels - 1), len(widths)) as choose:
                 for vectors, active in widths:
                     with choose():
-                        body(place, size, vectors, active)
+                        body(cursor, size, vectors, active)
 
         if not by[0]:
             columns(t.size)
             return
         if t.overlaps and len(t.sizes) > 1:
-            self._tiles_or_rows(place, columns)
+            self._tiles_or_rows(cursor, columns)
             return
-        with self.choice(place.row_tile, self.number(t.large), len(t.sizes)) as choose:
+        with self.choice(cursor.row_tile, self.number(t.large), len(t.sizes)) as choose:
             for size in t.sizes:
                 with choose():
                     columns(size)
 
-    def _tiles_or_rows(self, place: Place, columns: Callable[[int], None]) -> None:
+    def _tiles_or_rows(self, cursor: Cursor, columns: Callable[[int], None]) -> None:
         """Full tiles if the split label's extent is at least a tile, else rows one by one."""
         assert self.t.split is not None
         n, key = self.number(self.t.split.extent), self.t.split.key
         with self.choice(n, str(self.t.size), 2) as choose:
             with choose():
-                start = place.starts[key]
+                start = cursor.starts[key]
                 with self.fn.loop("0", n) as row:
-                    place.starts[key] = row.index
+                    cursor.starts[key] = row.index
                     columns(1)
-                place.starts[key] = start
+                cursor.starts[key] = start
             with choose():
                 columns(self.t.size)
 
@@ -232,14 +231,14 @@ class TileLoops:
         yield next_
         fn.start(after)
 
-    def address(self, pointer: Value, side: str, unit: int, offset: int, place: Place) -> Value:
+    def address(self, pointer: Value, side: str, unit: int, offset: int, cursor: Cursor) -> Value:
         """The address of operand `side` at this position. unit: bytes per element."""
         fn, total = self.fn, str(offset)
         for label in self.c.labels():
             step = getattr(label, side)
-            if step and label.key in place.starts:
-                total = fn.integer("add", total, fn.integer("mul", place.starts[label.key], step))
-        return at(fn, pointer, fn.integer("mul", total, unit))
+            if step and label.key in cursor.starts:
+                total = fn.add(total, fn.mul(cursor.starts[label.key], step))
+        return fn.ptradd(pointer, fn.mul(total, unit))
 
     def row_labels(self, size: int) -> list[tuple[Label, int]]:
         """The labels that a tile's rows span, outermost first, with their extents in the tile."""

@@ -23,7 +23,7 @@ from typing import Literal
 
 from habana_tf.compiler.codegen.emit import Function, Value, everywhere, first_lanes
 from habana_tf.compiler.codegen.turns import block_turns, summing_turns
-from habana_tf.compiler.codegen.vector_memory import at, widen
+from habana_tf.compiler.codegen.vector_memory import widen
 from habana_tf.compiler.costs import CACHE_LINE
 from habana_tf.compiler.product_costs import (
     COMPACT_TURN_WORK,
@@ -39,7 +39,7 @@ SIZE = {"f32": 4, "bf16": 2, "pair": 4}
 
 
 @dataclass(frozen=True)
-class Row:
+class TileRow:
     """A row of the tile: its number, its byte offset in a, and, if it may be padding, the condition (i1) that it is not
     and the offset (`move`) to an address that can be read anyway."""
 
@@ -138,10 +138,10 @@ class Accumulation:
         acc = list(start) if start is not None else ["zeroinitializer"] * self.micro.work
         if any(loop.trip == 0 and not loop.rest for loop in loops):
             return acc
-        rows = [Row(i, distance) for i, distance in enumerate(self.micro.rows)]
+        rows = [TileRow(i, distance) for i, distance in enumerate(self.micro.rows)]
         return self._nest(list(loops), a, b, acc, rows)
 
-    def _nest(self, loops: list[KLoop], a: Value, b: Value, acc: list[Value], rows: list[Row]) -> list[Value]:
+    def _nest(self, loops: list[KLoop], a: Value, b: Value, acc: list[Value], rows: list[TileRow]) -> list[Value]:
         if not rows:
             return acc
         if not loops:
@@ -151,7 +151,7 @@ class Accumulation:
         if loop.cases is not None:
             for i, case in enumerate(loop.cases):
                 some = self._inside(rows, case)
-                acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc, some)
+                acc = self._nest(inner, self.fn.ptradd(a, i * loop.a), self.fn.ptradd(b, i * loop.b), acc, some)
             return acc
         work = step = len(rows) * self.micro.vectors
         for x in loops:
@@ -167,14 +167,14 @@ class Accumulation:
                 trip = trip % body if isinstance(trip, int) else 0
         assert isinstance(trip, int)
         for i in range(trip):
-            acc = self._nest(inner, at(self.fn, a, i * loop.a), at(self.fn, b, i * loop.b), acc, rows)
+            acc = self._nest(inner, self.fn.ptradd(a, i * loop.a), self.fn.ptradd(b, i * loop.b), acc, rows)
         if loop.rest:
-            acc = self._step(at(self.fn, a, trip * loop.a), at(self.fn, b, trip * loop.b), acc, rows, loop.rest)
+            acc = self._step(self.fn.ptradd(a, trip * loop.a), self.fn.ptradd(b, trip * loop.b), acc, rows, loop.rest)
         return acc
 
     def _turns(
         self, turns: int | Value, body: int, loop: KLoop, inner: list[KLoop], a: Value, b: Value, acc: list[Value],
-        rows: list[Row],
+        rows: list[TileRow],
     ) -> tuple[list[Value], Value, Value]:  # fmt: skip
         fn, vectors = self.fn, self.micro.vectors
         live = [row.number * vectors + v for row in rows for v in range(vectors)]
@@ -185,8 +185,8 @@ class Accumulation:
             for i, x in zip(live, some, strict=True):
                 sums[i] = x
             for i in range(body):
-                sums = self._nest(inner, at(fn, pa, i * loop.a), at(fn, pb, i * loop.b), sums, rows)
-            return [at(fn, pa, body * loop.a), at(fn, pb, body * loop.b), *(sums[i] for i in live)]
+                sums = self._nest(inner, fn.ptradd(pa, i * loop.a), fn.ptradd(pb, i * loop.b), sums, rows)
+            return [fn.ptradd(pa, body * loop.a), fn.ptradd(pb, body * loop.b), *(sums[i] for i in live)]
 
         steps = body * math.prod(max(x.turns, 1) for x in inner)
         size = block_turns(turns if isinstance(turns, int) else loop.most, steps)
@@ -196,7 +196,7 @@ class Accumulation:
             acc[i] = x
         return acc, a, b
 
-    def _inside(self, rows: list[Row], case: tuple[bool | tuple[Value, Value], ...]) -> list[Row]:
+    def _inside(self, rows: list[TileRow], case: tuple[bool | tuple[Value, Value], ...]) -> list[TileRow]:
         """The rows that are not padding, or may not be."""
         found = []
         for row in rows:
@@ -205,25 +205,25 @@ class Accumulation:
                 move, valid = state
                 if row.valid is not None:
                     valid = self.fn.op(f"and i1 {row.valid}, {valid}")
-                found.append(Row(row.number, row.distance, self.fn.integer("add", row.move, move), valid))
+                found.append(TileRow(row.number, row.distance, self.fn.add(row.move, move), valid))
             elif state:
                 found.append(row)
         return found
 
-    def _step(self, a: Value, b: Value, acc: list[Value], rows: list[Row], rest: int) -> list[Value]:
+    def _step(self, a: Value, b: Value, acc: list[Value], rows: list[TileRow], rest: int) -> list[Value]:
         micro, out = self.micro, list(acc)
         # No code: keeps LLVM from sharing loads between steps, which costs more registers than it saves loads.
         self.fn.do('fence syncscope("singlethread") acq_rel')
         if micro.ahead:
             for row in rows if micro.a_vectors == "one" else rows[-1:]:
-                self.fn.prefetch(at(self.fn, a, row.distance + micro.ahead))
+                self.fn.prefetch(self.fn.ptradd(a, row.distance + micro.ahead))
         stride = micro.lanes * SIZE[micro.b_format]
         if micro.b_ahead:
             for v in range(0, micro.vectors, max(1, CACHE_LINE // stride)):
-                self.fn.prefetch(at(self.fn, b, v * stride + micro.b_ahead))
-        columns = [self._b(at(self.fn, b, v * stride), v) for v in range(micro.vectors)]
+                self.fn.prefetch(self.fn.ptradd(b, v * stride + micro.b_ahead))
+        columns = [self._b(self.fn.ptradd(b, v * stride), v) for v in range(micro.vectors)]
         for row in rows:
-            place = at(self.fn, at(self.fn, a, row.move), row.distance)
+            place = self.fn.ptradd(self.fn.ptradd(a, row.move), row.distance)
             element = ""
             if micro.a_vectors == "one":
                 element = self._along(place, row.valid, rest)
@@ -232,7 +232,7 @@ class Accumulation:
             for v in range(micro.vectors):
                 if micro.a_vectors == "each":
                     size = SIZE[micro.a_format]
-                    element = self._vector(at(self.fn, place, v * micro.lanes * size), micro.a_format, micro.mask(v))
+                    element = self._vector(self.fn.ptradd(place, v * micro.lanes * size), micro.a_format, micro.mask(v))
                     element = self._or_zero(row.valid, micro.type, element)
                 i = row.number * micro.vectors + v
                 out[i] = self._fma(element, columns[v], acc[i])

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from habana_tf.compiler.codegen.contract_tiling import Tiling, points, split_rows
+from habana_tf.compiler.codegen.contract_tiling import Tiling, size_of, split_rows
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.product_costs import (
     NARROW_COLUMNS,
@@ -25,20 +25,20 @@ from habana_tf.compiler.product_costs import (
 )
 from habana_tf.hardware.cpu import Target
 
-Lanes = Literal["columns", "sum", "rows"]
+LaneAxis = Literal["columns", "sum", "rows"]
 
 
-def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
+def lanes_along(c: Canonical, target: Target, dot: bool) -> LaneAxis:
     """What the lanes run along. dot: whether bf16 is multiplied in pairs."""
     lanes, full = target.lanes, c.columns / target.lanes
-    if c.lane in c.batch or not c.k or not c.m or full > NARROW_COLUMNS / 16 or (c.lane and points(c.m) < lanes):
+    if c.lane in c.batch or not c.k or not c.m or full > NARROW_COLUMNS / 16 or (c.lane and size_of(c.m) < lanes):
         return "columns"
     last, row = c.k[-1], c.m[-1]
     if (
         last.a == 1
         and isinstance(last.extent, int)
         and not any(last.guards)
-        and points(c.k) >= NARROW_SUM_VECTORS * lanes
+        and size_of(c.k) >= NARROW_SUM_VECTORS * lanes
     ):
         step = lanes * (2 if dot else 1)
         if last.extent / (-(-last.extent // step) * step) > full:
@@ -50,7 +50,7 @@ def lanes_along(c: Canonical, target: Target, dot: bool) -> Lanes:
     return "columns"
 
 
-def narrow_tiling(c: Canonical, target: Target, lanes: Lanes) -> Tiling:
+def narrow_tiling(c: Canonical, target: Target, lanes: LaneAxis) -> Tiling:
     """The register tile, with a vector per row and column (lanes along the sum), or per vector of rows and column."""
     columns, registers = c.columns, target.vector_registers
     if lanes == "sum":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_outer
-from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import SIZE, Accumulation, KLoop, Micro, body_of
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.contract_padding import guarded
@@ -13,7 +13,6 @@ from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePar
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.costs import THREAD_ELEMENTS
 from habana_tf.compiler.product_costs import NARROW_AHEAD, NARROW_FETCHING, STRIDED_BYTES
@@ -38,25 +37,25 @@ class NarrowKernel(TileResults):
         self.reserve(self.out)
         self.pa, self.pb = fn.buffer(0), fn.buffer(1)
         begin_epilogue(fn, self.out, 2)
-        self.items(lambda place: self.inner(p.dims[p.grid_dims :], place, self._tile), self.out)
+        self.items(lambda cursor: self.inner(p.dims[p.grid_dims :], cursor, self._tile), self.out)
         return ContractionCall(fn, (*self.operands, *self.out.buffers), p.grid, p.grain)
 
-    def _tile(self, place: Place, size: int, vectors: int, active: int) -> None:
+    def _tile(self, cursor: Cursor, size: int, vectors: int, active: int) -> None:
         if self.partial:
-            self.partial.begin_chunk(self.fn, place.chunk)
-        self.fetch(self.out, place, size, vectors, active)
-        sums = self._along_sum(place, size) if self.p.lanes == "sum" else self._along_rows(place, size)
-        self.finish(self.out, place, size, vectors, active, sums)
+            self.partial.begin_chunk(self.fn, cursor.chunk)
+        self.fetch(self.out, cursor, size, vectors, active)
+        sums = self._along_sum(cursor, size) if self.p.lanes == "sum" else self._along_rows(cursor, size)
+        self.finish(self.out, cursor, size, vectors, active, sums)
 
-    def _along_sum(self, place: Place, size: int) -> list[Value]:
+    def _along_sum(self, cursor: Cursor, size: int) -> list[Value]:
         fn, c, p = self.fn, self.c, self.p
         unit, step = c.a.dtype.bytes, vector_steps(p)
-        a = self.address(self.pa, "a", unit, c.a.offset, place)
-        b = at(fn, self.pb, _packed_place(self, place))
+        a = self.address(self.pa, "a", unit, c.a.offset, cursor)
+        b = fn.ptradd(self.pb, _packed_place(self, cursor))
         loops = []
         for label, line in zip(c.k, packed_lines(c, p), strict=True):
-            trip, rest, a_step = self.trip(place, label), 0, label.a * unit
-            most = self.most(place, label)
+            trip, rest, a_step = self.trip(cursor, label), 0, label.a * unit
+            most = self.most(cursor, label)
             if label is c.k[-1]:
                 a_step *= step
                 if isinstance(trip, int):
@@ -64,7 +63,7 @@ class NarrowKernel(TileResults):
                 else:  # a chunk, of whole vectors
                     trip, most = fn.op(f"udiv i64 {trip}, {step}"), most // step
             loops.append(KLoop(trip, a_step, line, rest, most=most))
-        loops, a, b = guarded(self, place, size, unit, loops, a, b)
+        loops, a, b = guarded(self, cursor, size, unit, loops, a, b)
         rows = tuple(sum(label.a * unit * i for label, i in row) for row in self.rows(size))
         form = "pair" if p.dot else "bf16" if c.a.dtype is DType.BF16 else "f32"
         micro = Micro(
@@ -80,14 +79,14 @@ class NarrowKernel(TileResults):
         wanted = self.p.streams and split is not None and len(self.c.k) == 1 and self.c.columns >= NARROW_FETCHING
         return split.a * size if wanted and split else 0
 
-    def _along_rows(self, place: Place, size: int) -> list[Value]:
+    def _along_rows(self, cursor: Cursor, size: int) -> list[Value]:
         fn, c, lanes = self.fn, self.c, self.t.lanes
         assert c.lane is not None
-        a = self.address(self.pa, "a", c.a.dtype.bytes, c.a.offset, place)
-        b = self.address(self.pb, "b", c.b.dtype.bytes, c.b.offset, place)
+        a = self.address(self.pa, "a", c.a.dtype.bytes, c.a.offset, cursor)
+        b = self.address(self.pb, "b", c.b.dtype.bytes, c.b.offset, cursor)
         one, many = ("bf16" if x.dtype is DType.BF16 else "f32" for x in (c.b, c.a))
         loops = [
-            KLoop(self.trip(place, x), x.b * c.b.dtype.bytes, x.a * c.a.dtype.bytes, most=self.most(place, x))
+            KLoop(self.trip(cursor, x), x.b * c.b.dtype.bytes, x.a * c.a.dtype.bytes, most=self.most(cursor, x))
             for x in c.k
         ]
         columns = tuple(c.lane.b * SIZE[one] * i for i in range(c.columns))
@@ -157,19 +156,19 @@ def _vectors(c: Canonical, p: Plan) -> int:
     return -(-c.k[-1].extent // vector_steps(p))
 
 
-def _packed_place(kernel: TileLoops, place: Place) -> Value:
+def _packed_place(kernel: TileLoops, cursor: Cursor) -> Value:
     """A tile's offset in the packed columns: [outer labels][labels of the sum][vector][column][lane]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
     index, lines = "0", packed_lines(c, p)
     for label in pack_outer(c):
-        index = fn.integer("add", fn.integer("mul", index, kernel.number(label.extent)), place.starts[label.key])
+        index = fn.add(fn.mul(index, kernel.number(label.extent)), cursor.starts[label.key])
     first = _vectors(c, p) if len(c.k) == 1 else c.k[0].extent
-    offset = fn.integer("mul", index, kernel.number(ext.mul(first, lines[0])))
-    if place.chunk_label is not None:
-        start = place.starts[place.chunk_label.key]
+    offset = fn.mul(index, kernel.number(ext.mul(first, lines[0])))
+    if cursor.chunk_label is not None:
+        start = cursor.starts[cursor.chunk_label.key]
         if len(c.k) == 1:
-            start = fn.integer("udiv", start, vector_steps(p))
-        offset = fn.integer("add", offset, fn.integer("mul", start, lines[0]))
+            start = fn.div(start, vector_steps(p))
+        offset = fn.add(offset, fn.mul(start, lines[0]))
     return offset
 
 
@@ -191,21 +190,21 @@ def pack_columns(
             inner = index
             if label is not labels[0]:
                 count = kernel.number(label.extent)
-                inner, index = fn.integer("urem", index, count), fn.integer("udiv", index, count)
-            offset = fn.integer("add", offset, fn.integer("mul", inner, label.b))
-        target = at(fn, packed, fn.integer("mul", item.index, vectors * c.columns * p.tiling.lanes * 4))
+                inner, index = fn.rem(index, count), fn.div(index, count)
+            offset = fn.add(offset, fn.mul(inner, label.b))
+        target = fn.ptradd(packed, fn.mul(item.index, vectors * c.columns * p.tiling.lanes * 4))
         with fn.loop("0", str(vectors)) as v, fn.loop("0", str(c.columns)) as column, fn.loop("0", str(steps)) as lane:
-            along = fn.integer("add", fn.integer("mul", v.index, steps), lane.index)
+            along = fn.add(fn.mul(v.index, steps), lane.index)
             inside = fn.less(along, str(last.extent))
             along = fn.minimum(along, str(last.extent - 1))
-            where = fn.integer("add", offset, fn.integer("mul", column.index, c.lane.b if c.lane else 0))
-            where = fn.integer("add", where, fn.integer("mul", along, last.b))
+            where = fn.add(offset, fn.mul(column.index, c.lane.b if c.lane else 0))
+            where = fn.add(where, fn.mul(along, last.b))
             value = fn.load(element, fn.offset(raw, element, where), size)
             value = fn.op(f"select i1 {inside}, {element} {value}, {element} 0")
             if widens:
                 value = fn.op(f"shl i32 {fn.op(f'zext i16 {value} to i32')}, 16")
-            to = fn.integer("add", fn.integer("mul", v.index, c.columns), column.index)
-            to = fn.integer("add", fn.integer("mul", to, steps), lane.index)
+            to = fn.add(fn.mul(v.index, c.columns), column.index)
+            to = fn.add(fn.mul(to, steps), lane.index)
             stored = "i32" if widens else element
             fn.store(stored, value, fn.offset(target, stored, to), 4 if widens else size)
     items = ext.product(x.extent for x in labels)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 from habana_tf.compiler.codegen.emit import BYTES, Function, Value, first_lanes
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at, interleave, widen
+from habana_tf.compiler.codegen.vector_memory import interleave, widen
 from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import SPREAD_ELEMENTS
 from habana_tf.ir.dtypes import DType
@@ -61,7 +61,7 @@ class PanelPacker:
             with repeat(fn, trip, [("ptr", source), ("ptr", target)]) as t:
                 p, q = t.carried
                 self._outer(loops[1:], p, q, vectors, active)
-                t.next = [at(fn, p, label.b * self.size), at(fn, q, step)]
+                t.next = [fn.ptradd(p, label.b * self.size), fn.ptradd(q, step)]
             return
         label, trip, step = loops[0] if loops else (Label("k", 1, 0, 0, 0, (), ()), 1, 0)
         if self.column == self.size:
@@ -84,7 +84,7 @@ class PanelPacker:
         with _unless_zero(self.fn, trip), repeat(self.fn, trip, [("ptr", source), ("ptr", target)]) as t:
             p, q = t.carried
             yield p, q
-            t.next = [at(self.fn, p, a), at(self.fn, q, b)]
+            t.next = [self.fn.ptradd(p, a), self.fn.ptradd(q, b)]
 
     # -- columns contiguous: copy rows ------------------------------------------------------------------------
 
@@ -98,13 +98,13 @@ class PanelPacker:
                     x = self._load(p, v, vectors, active)
                     if self.bf16:
                         x = widen(fn, lanes, x)
-                    fn.store(f"<{lanes} x float>", x, at(fn, q, v * lanes * 4), 4)
+                    fn.store(f"<{lanes} x float>", x, fn.ptradd(q, v * lanes * 4), 4)
             return
         full, odd = self._split(trip, 2)
         if full != 0:
             with self._times(full, source, target, 2 * row, step) as (p, q):
                 for v in range(vectors):
-                    first, second = (self._load(x, v, vectors, active) for x in (p, at(fn, p, row)))
+                    first, second = (self._load(x, v, vectors, active) for x in (p, fn.ptradd(p, row)))
                     self._interleave(first, second, q, v)
         if odd == 0:
             return
@@ -114,17 +114,17 @@ class PanelPacker:
 
     def _after(self, trip: int | Value, source: Value, target: Value, a: int, b: int) -> tuple[Value, Value]:
         fn = self.fn
-        return at(fn, source, fn.integer("mul", trip, a)), at(fn, target, fn.integer("mul", trip, b))
+        return fn.ptradd(source, fn.mul(trip, a)), fn.ptradd(target, fn.mul(trip, b))
 
     def _load(self, p: Value, v: int, vectors: int, active: int) -> Value:
         mask = None
         if v == vectors - 1 and active < self.lanes:
             mask = first_lanes(self.lanes, active)
-        return self.fn.masked_load(self.element, self.lanes, at(self.fn, p, v * self.lanes * self.size), mask)
+        return self.fn.masked_load(self.element, self.lanes, self.fn.ptradd(p, v * self.lanes * self.size), mask)
 
     def _interleave(self, first: Value, second: Value, q: Value, v: int) -> None:
         both = interleave(self.fn, self.lanes, first, second)
-        self.fn.store(f"<{2 * self.lanes} x i16>", both, at(self.fn, q, v * self.lanes * 4), 4)
+        self.fn.store(f"<{2 * self.lanes} x i16>", both, self.fn.ptradd(q, v * self.lanes * 4), 4)
 
     # -- k contiguous: transpose blocks -----------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class PanelPacker:
             with self._times(whole, source, target, lanes * self.column, lanes * 4) as (x, y):
                 self._block(x, y, step, lanes)
         if whole < vectors:
-            x, y = at(self.fn, source, whole * lanes * self.column), at(self.fn, target, whole * lanes * 4)
+            x, y = self.fn.ptradd(source, whole * lanes * self.column), self.fn.ptradd(target, whole * lanes * 4)
             if whole:  # a short remainder is not worth another block's code
                 self._single(label, block, step, x, y, 1, active)
             else:
@@ -166,12 +166,12 @@ class PanelPacker:
         lines = []
         for i in range(valid):
             x = fn.load(
-                f"<{lanes} x {'i32' if self.dot else self.element}>", at(fn, source, i * self.column), self.size
+                f"<{lanes} x {'i32' if self.dot else self.element}>", fn.ptradd(source, i * self.column), self.size
             )
             lines.append(widen(fn, lanes, x) if self.bf16 and not self.dot else x)
         lines += ["zeroinitializer"] * (lanes - valid)
         for i, x in enumerate(transpose(fn, kind, lines)):
-            fn.store(f"<{lanes} x {kind}>", x, at(fn, target, i * step), 4)
+            fn.store(f"<{lanes} x {kind}>", x, fn.ptradd(target, i * step), 4)
 
     # -- neither: element by element --------------------------------------------------------------------------
 
@@ -197,7 +197,7 @@ class PanelPacker:
                 self._times(columns, p, q, self.column, 4) as (x, y),
             ):
                 fn.store("i16", fn.load("i16", x, 2), y, 4)
-                fn.store("i16", fn.load("i16", at(fn, x, row), 2), at(fn, y, 2), 2)
+                fn.store("i16", fn.load("i16", fn.ptradd(x, row), 2), fn.ptradd(y, 2), 2)
         if odd == 0:
             return
         p, q = self._after(full, source, target, 2 * row, step)
@@ -284,7 +284,7 @@ def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> N
     elements.
     """
     a, words = fn.buffer(0), fn.buffer(1)
-    a = at(fn, a, 2 * low)
+    a = fn.ptradd(a, 2 * low)
     count = high - low + 1
     shift = step or 0
     valid_from, valid_to = max(0, -shift), count - max(0, shift)
@@ -295,7 +295,7 @@ def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> N
 
     def one_by_one(start: Value, stop: Value) -> None:
         with fn.loop(start, stop) as e:
-            other = clamp(fn.integer("add", e.index, shift), "0", str(count - 1))
+            other = clamp(fn.add(e.index, shift), "0", str(count - 1))
             word = fn.op(f"zext i16 {fn.load('i16', fn.offset(a, 'i16', other), 2)} to i32")
             word = fn.op(f"shl i32 {word}, 16")
             if step is not None:
@@ -304,15 +304,15 @@ def spread(fn: Function, low: int, high: int, step: int | None, lanes: int) -> N
             fn.store("i32", word, fn.offset(words, "i32", e.index), 4)
 
     with fn.loop("%begin", "%end") as item:
-        start = fn.integer("mul", item.index, SPREAD_ELEMENTS)
-        stop = fn.minimum(fn.integer("add", start, SPREAD_ELEMENTS), str(count))
+        start = fn.mul(item.index, SPREAD_ELEMENTS)
+        stop = fn.minimum(fn.add(start, SPREAD_ELEMENTS), str(count))
         first = clamp(str(valid_from), start, stop)
         last = clamp(str(valid_to), first, stop)
-        last = fn.integer("add", first, fn.op(f"and i64 {fn.integer('sub', last, first)}, {-lanes}"))
+        last = fn.add(first, fn.op(f"and i64 {fn.sub(last, first)}, {-lanes}"))
         one_by_one(start, first)
         half, full = f"<{lanes} x i16>", f"<{2 * lanes} x i16>"
         with fn.loop(first, last, lanes) as e:
-            y = fn.load(half, fn.offset(a, "i16", fn.integer("add", e.index, shift)), 2)
+            y = fn.load(half, fn.offset(a, "i16", fn.add(e.index, shift)), 2)
             if step is None:
                 fn.store(f"<{lanes} x float>", widen(fn, lanes, y), fn.offset(words, "i32", e.index), 4)
             else:

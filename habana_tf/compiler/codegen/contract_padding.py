@@ -15,16 +15,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
+from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import KLoop
 from habana_tf.compiler.codegen.contract_tiling import row_starts
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.vector_memory import at
-from habana_tf.compiler.contraction import Guard, Label
+from habana_tf.compiler.contraction import Label, Padding
 
 
 def guarded(
-    kernel: TileLoops, place: Place, size: int, unit: int, loops: list[KLoop], a: Value, b: Value
+    kernel: TileLoops, cursor: Cursor, size: int, unit: int, loops: list[KLoop], a: Value, b: Value
 ) -> tuple[list[KLoop], Value, Value]:
     """The k loops and the tile's addresses adapted to the guards of a. unit: bytes of an element of a."""
     loops = list(loops)
@@ -32,30 +31,30 @@ def guarded(
         k, m = sorted((x for x in kernel.c.labels() if x.guards[number]), key=lambda x: x.kind)
         i = kernel.c.k.index(k)
         if m in kernel.t.whole or (m is kernel.t.split and kernel.t.size > 1):
-            loops[i] = _by_row(kernel, place, size, unit, loops[i], guard, m, m.guards[number], k.guards[number])
+            loops[i] = _by_row(kernel, cursor, size, unit, loops[i], guard, m, m.guards[number], k.guards[number])
         else:
-            loops[i], a, b = _from_to(kernel, place, loops[i], guard, m, k, number, a, b)
+            loops[i], a, b = _from_to(kernel, cursor, loops[i], guard, m, k, number, a, b)
     return loops, a, b
 
 
 def _from_to(
-    kernel: TileLoops, place: Place, loop: KLoop, guard: Guard, m: Label, k: Label, number: int, a: Value, b: Value
+    kernel: TileLoops, cursor: Cursor, loop: KLoop, guard: Padding, m: Label, k: Label, number: int, a: Value, b: Value
 ) -> tuple[KLoop, Value, Value]:
     """A position per tile: clips the loop to the offsets inside."""
     fn, step = kernel.fn, k.guards[number]
-    position = fn.integer("add", fn.integer("mul", place.starts[m.key], m.guards[number]), guard.const)
+    position = fn.add(fn.mul(cursor.starts[m.key], m.guards[number]), guard.const)
     before = fn.op(f"sub nsw i64 0, {position}")
     before = fn.op(f"select i1 {fn.less(before, '0')}, i64 0, i64 {before}")
-    first = fn.integer("udiv", fn.integer("add", before, step - 1), step)
-    last = fn.integer("udiv", fn.op(f"sub nsw i64 {guard.size - 1}, {position}"), step)
-    stop = fn.minimum(fn.integer("add", last, 1), str(k.extent))
-    a = at(fn, a, fn.integer("mul", first, loop.a))
-    b = at(fn, b, fn.integer("mul", first, loop.b))
-    return replace(loop, trip=fn.integer("sub", stop, first)), a, b
+    first = fn.div(fn.add(before, step - 1), step)
+    last = fn.div(fn.op(f"sub nsw i64 {guard.size - 1}, {position}"), step)
+    stop = fn.minimum(fn.add(last, 1), str(k.extent))
+    a = fn.ptradd(a, fn.mul(first, loop.a))
+    b = fn.ptradd(b, fn.mul(first, loop.b))
+    return replace(loop, trip=fn.sub(stop, first)), a, b
 
 
 def _by_row(
-    kernel: TileLoops, place: Place, size: int, unit: int, loop: KLoop, guard: Guard, m: Label, by_m: int, by_k: int
+    kernel: TileLoops, cursor: Cursor, size: int, unit: int, loop: KLoop, guard: Padding, m: Label, by_m: int, by_k: int
 ) -> KLoop:
     """Positions along the tile's rows: per offset and row, inside, outside, or a run-time predicate."""
     fn = kernel.fn
@@ -67,10 +66,10 @@ def _by_row(
         inside = {0 <= const + by_m * start < guard.size for start in starts}
         if len(inside) == 1:
             return inside.pop()
-        value = fn.integer("add", fn.integer("mul", place.starts[m.key], by_m), const)
+        value = fn.add(fn.mul(cursor.starts[m.key], by_m), const)
         low = fn.op(f"select i1 {fn.less(value, '0')}, i64 0, i64 {value}")
         nearest = fn.minimum(low, str(guard.size - 1))
-        move = fn.integer("mul", fn.op(f"sub nsw i64 {nearest}, {value}"), m.a // by_m * unit)
+        move = fn.mul(fn.op(f"sub nsw i64 {nearest}, {value}"), m.a // by_m * unit)
         return move, fn.op(f"icmp eq i64 {nearest}, {value}")
 
     assert isinstance(loop.trip, int)

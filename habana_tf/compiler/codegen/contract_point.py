@@ -1,7 +1,7 @@
 """The interface of contraction epilogues, and the two that only store: results, or partial sums.
 
-An `Epilogue` is called for each vector of final sums, with a `Point` that has its position in the result. It emits the
-fused elementwise work and all stores.
+An `Epilogue` is called for each vector of final sums, with a `SumVector` that has its position in the result. It emits
+the fused elementwise work and all stores.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class Tile:
             total = first
             for label, step in zip(labels, steps, strict=True):
                 if step:
-                    total = self.fn.integer("add", total, self.fn.integer("mul", self.starts.get(label.key, "0"), step))
+                    total = self.fn.add(total, self.fn.mul(self.starts.get(label.key, "0"), step))
             self.bases[steps, first] = total
         return self.bases[steps, first]
 
 
 @dataclass(frozen=True)
-class Point:
+class SumVector:
     """A vector of final sums (`value`, <lanes x float>, not rounded to the result's type) and its position.
 
     Lanes are consecutive along the lane label. Only the first `active` lanes are valid; `mask` is their constant mask,
@@ -71,7 +71,7 @@ class Point:
         labels = self.tile.c.labels()
         steps = tuple(self._step(label, strides) for label in labels)
         distance = sum(self.within.get(label.key, 0) * step for label, step in zip(labels, steps, strict=True))
-        return self.tile.fn.integer("add", self.tile.base(steps, labels, first), distance + const)
+        return self.tile.fn.add(self.tile.base(steps, labels, first), distance + const)
 
     def lane_stride(self, strides: Sequence[Extent]) -> int:
         """The stride of lanes in elements: 1 if contiguous, 0 for a uniform value."""
@@ -84,11 +84,11 @@ class Point:
         if spec.extents[label] == 1:
             return "0"
         merged = next(x for x in self.tile.c.labels() if label in x.sources)
-        at = fn.integer("add", self.tile.starts.get(merged.key, "0"), self.within.get(merged.key, 0))
+        at = fn.add(self.tile.starts.get(merged.key, "0"), self.within.get(merged.key, 0))
         place = merged.sources.index(label)
         inner = ext.product(spec.extents[other] for other in merged.sources[place + 1 :])
-        at = fn.integer("udiv", at, extent_value(fn, inner))
-        return fn.integer("urem", at, extent_value(fn, spec.extents[label])) if place else at
+        at = fn.div(at, extent_value(fn, inner))
+        return fn.rem(at, extent_value(fn, spec.extents[label])) if place else at
 
     def steps(self, strides: Sequence[Extent]) -> dict[int, int]:
         """The strides of merged labels in a tensor with these strides, by label key."""
@@ -106,7 +106,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Line:
+class PrefetchLine:
     """A cache line to prefetch: its address, and its strides in bytes by label key."""
 
     pointer: Value
@@ -125,10 +125,10 @@ class Epilogue(Protocol):
 
     def begin(self, fn: Function, pointers: list[Value]) -> None: ...
 
-    def lines(self, fn: Function, p: Point) -> list[Line]:
+    def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
         """The memory to prefetch before a tile's sums are computed. p: the tile's first vector."""
 
-    def vector(self, fn: Function, p: Point) -> Sequence[Value]: ...
+    def vector(self, fn: Function, p: SumVector) -> Sequence[Value]: ...
 
 
 def begin_epilogue(fn: Function, out: Epilogue, first: int) -> None:
@@ -149,10 +149,10 @@ class StoreResult:
     def begin(self, fn: Function, pointers: list[Value]) -> None:
         self.pointer = pointers[0]
 
-    def lines(self, fn: Function, p: Point) -> list[Line]:
+    def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
         return []  # stores need no prefetch
 
-    def vector(self, fn: Function, p: Point) -> Sequence[Value]:
+    def vector(self, fn: Function, p: SumVector) -> Sequence[Value]:
         offset = p.offset(self.out.strides, self.out.offset)
         value, element = p.value, "float"
         if self.out.dtype is DType.BF16:
@@ -191,12 +191,12 @@ class StorePartial:
 
     def begin_chunk(self, fn: Function, chunk: Value) -> None:
         """Sets the chunk of the following sums."""
-        self._first = fn.integer("mul", chunk, self._size)
+        self._first = fn.mul(chunk, self._size)
 
-    def lines(self, fn: Function, p: Point) -> list[Line]:
+    def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
         return []
 
-    def vector(self, fn: Function, p: Point) -> Sequence[Value]:
+    def vector(self, fn: Function, p: SumVector) -> Sequence[Value]:
         offset = p.offset(self.strides, first=self._first)
         fn.masked_store("float", p.lanes, p.value, fn.offset(self.pointer, "float", offset), p.mask)
         return ()

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from habana_tf.compiler.codegen.contract_loops import Place, TileLoops
-from habana_tf.compiler.codegen.contract_point import Epilogue, Line, Point, Tile
-from habana_tf.compiler.codegen.contract_tiling import points
+from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
+from habana_tf.compiler.codegen.contract_point import Epilogue, PrefetchLine, SumVector, Tile
+from habana_tf.compiler.codegen.contract_tiling import size_of
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import CACHE_LINE
 from habana_tf.compiler.product_costs import (
@@ -50,36 +49,40 @@ class TileResults(TileLoops):
         most = LONG_SUM_EPILOGUE if looped else INLINE_EPILOGUE
         return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
 
-    def finish(self, out: Epilogue, place: Place, size: int, vectors: int, active: int, sums: Sequence[Value]) -> None:
+    def finish(
+        self, out: Epilogue, cursor: Cursor, size: int, vectors: int, active: int, sums: Sequence[Value]
+    ) -> None:
         """Passes a tile's final sums (row by row) to the epilogue."""
         if self.stack_tile:
             for i, value in enumerate(sums):
                 self.fn.store(
-                    f"<{self.t.lanes} x float>", value, at(self.fn, self.stack_tile, i * self.t.lanes * 4), 16
+                    f"<{self.t.lanes} x float>", value, self.fn.ptradd(self.stack_tile, i * self.t.lanes * 4), 16
                 )
-            self.finish_stacked(out, place, size, vectors, active)
+            self.finish_stacked(out, cursor, size, vectors, active)
             return
-        tile = Tile(self.fn, self.c, dict(place.starts))
+        tile = Tile(self.fn, self.c, dict(cursor.starts))
         added: dict[int, list[Value]] = {}
-        for number, (point, value) in enumerate(zip(self.points(tile, size, vectors, active), sums, strict=True)):
-            terms = out.vector(self.fn, Point(value, point.lanes, point.active, tile, point.within))
+        for number, (point, value) in enumerate(
+            zip(self.result_vectors(tile, size, vectors, active), sums, strict=True)
+        ):
+            terms = out.vector(self.fn, SumVector(value, point.lanes, point.active, tile, point.within))
             if out.sums:
                 v = number % vectors
-                state = added.get(v) or out.sums.start(self.fn, self._column(place.starts, v))
+                state = added.get(v) or out.sums.start(self.fn, self._column(cursor.starts, v))
                 added[v] = out.sums.add(self.fn, state, terms, number < vectors)
         for v, state in added.items():
             assert out.sums is not None
-            out.sums.keep(self.fn, self._column(place.starts, v), state, len(sums) // vectors)
+            out.sums.keep(self.fn, self._column(cursor.starts, v), state, len(sums) // vectors)
 
     def _column(self, starts: Mapping[int, Value], v: Value | int) -> Value:
         """The position of a tile's vector along the lane label."""
         assert self.c.lane is not None
-        return self.fn.integer("add", starts.get(self.c.lane.key, "0"), self.fn.integer("mul", v, self.t.lanes))
+        return self.fn.add(starts.get(self.c.lane.key, "0"), self.fn.mul(v, self.t.lanes))
 
-    def fetch(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
+    def fetch(self, out: Epilogue, cursor: Cursor, size: int, vectors: int, active: int) -> None:
         """Prefetches the memory of a tile's epilogue while the sums are computed, in loops over rows and lines:
         unrolled it would be more code than the sums."""
-        points = self.points(Tile(self.fn, self.c, dict(place.starts)), size, vectors, active)
+        points = self.result_vectors(Tile(self.fn, self.c, dict(cursor.starts)), size, vectors, active)
         if len(points) > FETCHED_VECTORS:
             return
         walks = [(label.key, count, 1) for label, count in self.row_labels(size)]
@@ -89,7 +92,9 @@ class TileResults(TileLoops):
         lines = out.lines(self.fn, points[0])
         self._fetch(walks, [line.pointer for line in lines], lines)
 
-    def _fetch(self, walks: Sequence[tuple[int, int, int]], pointers: list[Value], lines: Sequence[Line]) -> None:
+    def _fetch(
+        self, walks: Sequence[tuple[int, int, int]], pointers: list[Value], lines: Sequence[PrefetchLine]
+    ) -> None:
         """Prefetches lines in nested loops. walks: (label key, trip count, indices per step)."""
         if not lines:
             return
@@ -101,9 +106,9 @@ class TileResults(TileLoops):
         with repeat(self.fn, count, [("ptr", pointer) for pointer in pointers]) as turns:
             self._fetch(walks[1:], turns.carried, lines)
             steps = [line.steps[key] * indices for line in lines]
-            turns.next = [at(self.fn, x, step) for x, step in zip(turns.carried, steps, strict=True)]
+            turns.next = [self.fn.ptradd(x, step) for x, step in zip(turns.carried, steps, strict=True)]
 
-    def points(self, tile: Tile, size: int, vectors: int, active: int) -> list[Point]:
+    def result_vectors(self, tile: Tile, size: int, vectors: int, active: int) -> list[SumVector]:
         """The positions of a tile's vectors, row by row, without values."""
         lanes, found = self.t.lanes, []
         for row in self.rows(size):
@@ -111,20 +116,20 @@ class TileResults(TileLoops):
                 within = {label.key: i for label, i in row}
                 if self.c.lane:
                     within[self.c.lane.key] = v * lanes
-                found.append(Point("", lanes, active if v == vectors - 1 else lanes, tile, within))
+                found.append(SumVector("", lanes, active if v == vectors - 1 else lanes, tile, within))
         return found
 
-    def finish_stacked(self, out: Epilogue, place: Place, size: int, vectors: int, active: int) -> None:
+    def finish_stacked(self, out: Epilogue, cursor: Cursor, size: int, vectors: int, active: int) -> None:
         """Passes the sums in `stack_tile` to the epilogue: row by row, or column by column for column sums."""
         fn, lanes, vector = self.fn, self.t.lanes, f"<{self.t.lanes} x float>"
-        labels, first = self.row_labels(size), dict(place.starts)
+        labels, first = self.row_labels(size), dict(cursor.starts)
 
         def emit(starts: dict[int, Value], row: Value, v: Value, valid: int) -> Sequence[Value]:
             if self.c.lane:
                 starts = {**starts, self.c.lane.key: self._column(starts, v)}
-            place_ = fn.integer("mul", fn.integer("add", fn.integer("mul", row, vectors), v), lanes * 4)
-            value = fn.load(vector, at(fn, self.stack_tile, place_), 16)
-            return out.vector(fn, Point(value, lanes, valid, Tile(fn, self.c, starts), {}))
+            offset = fn.mul(fn.add(fn.mul(row, vectors), v), lanes * 4)
+            value = fn.load(vector, fn.ptradd(self.stack_tile, offset), 16)
+            return out.vector(fn, SumVector(value, lanes, valid, Tile(fn, self.c, starts), {}))
 
         def columns(body: Callable[[Value, int], None]) -> None:
             full = vectors if active == lanes else vectors - 1
@@ -142,8 +147,8 @@ class TileResults(TileLoops):
                 return body(starts, row, state)
             label, extent = labels[0]
             with fn.loop("0", str(extent), carry=[(vector, x) for x in state]) as i:
-                inner = {**starts, label.key: fn.integer("add", starts.get(label.key, "0"), i.index)}
-                number = fn.integer("add", fn.integer("mul", row, extent), i.index)
+                inner = {**starts, label.key: fn.add(starts.get(label.key, "0"), i.index)}
+                number = fn.add(fn.mul(row, extent), i.index)
                 i.next = rows(labels[1:], inner, number, i.carried, body)
             return i.results
 
@@ -157,12 +162,12 @@ class TileResults(TileLoops):
         def down(v: Value, valid: int) -> None:
             sums = out.sums
             assert sums is not None
-            column = self._column(place.starts, v)
+            column = self._column(cursor.starts, v)
             state = rows(
                 labels, first, "0", sums.start(fn, column),
                 lambda starts, row, state: sums.add(fn, state, emit(starts, row, v, valid), True),
             )  # fmt: skip
-            sums.keep(fn, column, state, size * points(self.t.whole))
+            sums.keep(fn, column, state, size * size_of(self.t.whole))
 
         if out.sums:
             columns(down)
@@ -179,5 +184,5 @@ def epilogue_length(out: Epilogue, c: Canonical, lanes: int) -> int:
     before = 0
     for _ in range(2):
         before = len(fn.lines)
-        out.vector(fn, Point("%sum", lanes, lanes, tile, {}))
+        out.vector(fn, SumVector("%sum", lanes, lanes, tile, {}))
     return len(fn.lines) - before

@@ -29,8 +29,8 @@ from dataclasses import dataclass, replace
 
 from habana_tf.compiler.codegen.contract_blocks import Blocks, cut
 from habana_tf.compiler.codegen.contract_micro import short_runs
-from habana_tf.compiler.codegen.contract_narrow import Lanes, lanes_along, narrow_tiling
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, points, tiling, turns
+from habana_tf.compiler.codegen.contract_narrow import LaneAxis, lanes_along, narrow_tiling
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, size_of, tiling, trip_count
 from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
 from habana_tf.compiler.costs import CACHE_LINE, L1_SPAN, L1_WAYS, L2_BYTES, MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -87,7 +87,7 @@ class Plan:
     compact: bool = False
     """Whether to prefer little code."""
     blocks: Blocks | None = None
-    lanes: Lanes = "columns"
+    lanes: LaneAxis = "columns"
     """What lanes run along."""
     streams: bool = False
     """Whether a exceeds a core's own cache."""
@@ -100,9 +100,9 @@ class Plan:
 def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False) -> Plan:
     """The plan of a contraction for a CPU. compact: prefer little code; once: b is loop-invariant and packed only
     once."""
-    rows = points(c.m)
-    depth = points(c.k)
-    batch = points(x for x in c.batch if x is not c.lane)
+    rows = size_of(c.m)
+    depth = size_of(c.k)
+    batch = size_of(x for x in c.batch if x is not c.lane)
     symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     engine = target.tile_engine
     dot = _paired(c, rows, depth, PACKED_ONCE_ROWS if once else PAIRED_ROWS)
@@ -110,7 +110,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     compact = compact and rows * depth * batch * -(-c.columns // target.lanes) <= COMPACT_WORK
     if packable(c) and (not guards_in_place(c) or (dot and engine and not amx)):
         return block_plan(c, target, compact)
-    lanes: Lanes = "columns" if amx else lanes_along(c, target, dot and target.bf16_products == "dot")
+    lanes: LaneAxis = "columns" if amx else lanes_along(c, target, dot and target.bf16_products == "dot")
     if lanes == "columns" and packable(c) and not amx and _pays(c, target):
         return block_plan(c, target, compact)
     if lanes != "columns":
@@ -136,8 +136,8 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
     row_dim = [Dim("rows", t.tiles, t.split)] if t.split else []
     panel_dim = [Dim("panels", t.panels, c.lane)] if c.lane else []
-    outer_count = turns(lead)
-    tiles = outer_count * turns(outer_m) * nominal(t.tiles) * t.panels
+    outer_count = trip_count(lead)
+    tiles = outer_count * trip_count(outer_m) * nominal(t.tiles) * t.panels
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
     results = rows * c.columns * outer_count
@@ -164,7 +164,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     items = chunks * outer_count * t.panels
     while items < WORK_ITEMS and inner:
         first = inner[0]
-        per = rows // turns(front)
+        per = rows // trip_count(front)
         count = nominal(first.count)
         if first.kind == "label" and per // count >= PANEL_ROWS:
             front.append(inner.pop(0))
@@ -211,13 +211,13 @@ def in_groups(p: Plan) -> Plan:
 
 def _read(c: Canonical) -> int:
     """Distinct elements of a per batch index: overlapping windows span fewer than the product of their extents."""
-    return min(points(c.m) * points(c.k), 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k))
+    return min(size_of(c.m) * size_of(c.k), 1 + sum(abs(x.a) * (nominal(x.extent) - 1) for x in c.m + c.k))
 
 
 def _pays(c: Canonical, target: Target) -> bool:
     """Whether packing both operands costs less than strided reads of a, given the reuse within a block."""
-    rows, columns, depth = points(c.m), c.columns, points(c.k)
-    batch = points(x for x in (*c.batch, *c.n) if x is not c.lane)
+    rows, columns, depth = size_of(c.m), c.columns, size_of(c.k)
+    batch = size_of(x for x in (*c.batch, *c.n) if x is not c.lane)
     if (
         min(abs(x.a) for x in c.k) * c.a.dtype.bytes < STRIDED_BYTES
         or rows * columns / target.lanes * depth * batch < ITEM_WORK
@@ -226,20 +226,20 @@ def _pays(c: Canonical, target: Target) -> bool:
     return 1 + COPY_WORK * (1 / min(rows, COPY_BLOCK_SIDE) + 1 / min(columns, COPY_BLOCK_SIDE)) < target.strided_rows
 
 
-def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: bool) -> Plan:
+def narrow_plan(c: Canonical, target: Target, lanes: LaneAxis, dot: bool, compact: bool) -> Plan:
     """The plan of a contraction whose lanes do not run along columns. dot: whether bf16 is multiplied in pairs if they
     run along the sum."""
-    t, rows, depth = narrow_tiling(c, target, lanes), points(c.m), points(c.k)
+    t, rows, depth = narrow_tiling(c, target, lanes), size_of(c.m), size_of(c.k)
     dot = dot and lanes == "sum"
     lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
     inner = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     inner += [Dim("rows", t.tiles, t.split)] if t.split else []
     panel = [Dim("panels", 1, c.lane)] if c.lane else []
-    outer = turns(lead)
+    outer = trip_count(lead)
     work = rows * depth * outer * c.columns / t.lanes
     unit = (t.lanes if lanes == "sum" else 1) * (2 if dot else 1)
     nbytes = _read(c) * c.a.dtype.bytes
-    chunk, count = _chunks(c, unit, depth, outer * turns(inner), rows * c.columns * outer, nbytes, work)
+    chunk, count = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, nbytes, work)
     dims = ([chunk] if chunk else []) + lead + inner + panel
     pack = "call" if lanes == "sum" else "none"
     return _finish(
@@ -249,7 +249,7 @@ def narrow_plan(c: Canonical, target: Target, lanes: Lanes, dot: bool, compact: 
 
 def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     """The plan of a contraction that packs both operands."""
-    engine, rows, depth = target.tile_engine, points(c.m), points(c.k)
+    engine, rows, depth = target.tile_engine, size_of(c.m), size_of(c.k)
     dot = _paired(c, rows, depth, PAIRED_ROWS)
     c = _fullest(c, engine) if dot and engine else c
     amx = _filled(c.k[-1], engine) if dot and engine else 0
@@ -257,7 +257,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     t = amx_tiling(c, engine, compact, True) if amx and engine else tiling(c, target, compact, TALL_TILE_VECTORS)
     unit = 2 * max(amx, 1) if dot else 1
     lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
-    outer = turns(lead)
+    outer = trip_count(lead)
     work = float(rows * t.panels * t.vectors * depth * outer)
     parts = -(-rows // BLOCK_ROWS) * -(-c.columns // COPY_BLOCK_SIDE) * outer
     chunk, count = _chunks(c, unit, depth, parts, rows * c.columns * outer, 0, work, packed=True)

@@ -49,7 +49,7 @@ class Tiling:
 
     @property
     def rows(self) -> int:
-        return self.size * points(self.whole)
+        return self.size * size_of(self.whole)
 
     @property
     def overlaps(self) -> bool:
@@ -98,12 +98,12 @@ def row_starts(t: Tiling, size: int) -> list[int]:
     return starts[: t.large] if size == t.size else starts[t.large :]
 
 
-def points(labels: Iterable[Label]) -> int:
+def size_of(labels: Iterable[Label]) -> int:
     """The product of the labels' nominal extents."""
     return math.prod(nominal(x.extent) for x in labels)
 
 
-def turns(dims: Iterable[Dim]) -> int:
+def trip_count(dims: Iterable[Dim]) -> int:
     """The product of the loops' nominal trip counts."""
     return math.prod(nominal(d.count) for d in dims)
 
@@ -118,8 +118,8 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
         t = split_rows(c, most, compact)
         panels = -(-needed // vectors)
         tile = Tiling(*t, vectors, panels, lanes, c.columns)
-        whole = points(t[0])
-        outer = points(c.m) // (whole * points([t[1]] if t[1] else []))
+        whole = size_of(t[0])
+        outer = size_of(c.m) // (whole * size_of([t[1]] if t[1] else []))
         tiles_large, tiles_all = nominal(t[4]), nominal(t[3])
         cost = 0.0
         for rows, tiles in ((t[2], tiles_large), (t[2] - 1, tiles_all - tiles_large)):
@@ -131,7 +131,7 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
         code = sum(tile.sizes) * whole * (vectors + second * tile.tail_vectors)
         found.append((cost * outer, code, tile))
     least = min(cost for cost, _, _ in found)
-    product = points(c.m) * points(c.k) * points(x for x in (*c.batch, *c.n) if x is not c.lane) * needed
+    product = size_of(c.m) * size_of(c.k) * size_of(x for x in (*c.batch, *c.n) if x is not c.lane) * needed
     slower = COMPACT_SLOWER if compact else min(COMPACT_SLOWER, TILE_FORM_WORK / max(1, product))
     return min((x for x in found if x[0] <= least * (1 + slower)), key=lambda x: (x[1], x[0]))[2]
 
@@ -176,7 +176,7 @@ def amx_tiling(c: Canonical, engine: TileEngine, compact: bool, packed: bool = F
     group, lanes = engine.rows, engine.row_bytes // 4
     last = group if packed else nominal(c.m[-1].extent)
     t = split_rows(c, 2 * min(last, group), compact)
-    two = t[2] * points(t[0]) > min(last, group)
+    two = t[2] * size_of(t[0]) > min(last, group)
     needed = -(-c.columns // lanes)
     vectors = min(needed, 2 if two else 4)
     return Tiling(*t, vectors, -(-needed // vectors), lanes, c.columns)

@@ -24,8 +24,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from habana_tf.compiler.codegen.contract_tiling import Tiling, points
-from habana_tf.compiler.contraction import Canonical, ContractSpec, Guard, Label, canonical
+from habana_tf.compiler.codegen.contract_tiling import Tiling, size_of
+from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Padding, canonical
 from habana_tf.compiler.costs import WORK_ITEMS
 from habana_tf.compiler.product_costs import (
     COMPACT_WORK,
@@ -56,12 +56,12 @@ ELEMENTS = IN * IN
 
 
 @dataclass(frozen=True)
-class Axis:
+class ImageAxis:
     """An axis of the image: its labels of the result and of the filter, and its padding."""
 
     out: Label
     tap: Label
-    guard: Guard | None
+    guard: Padding | None
 
     @property
     def size(self) -> int:
@@ -99,8 +99,8 @@ class Winograd:
     gradient: bool
     image: Label | None
     channel: Label
-    down: Axis
-    across: Axis
+    down: ImageAxis
+    across: ImageAxis
     tiling: Tiling
     rows: int
     channels: int
@@ -147,7 +147,7 @@ def winograd(spec: ContractSpec, target: Target, compact: bool = False) -> Winog
     for gradient, inner, outer in ((False, c.k, c.m), (True, c.m, c.k)):
         found = _convolution(c, gradient, inner, outer, target)
         if found:
-            work = points(c.m) * points(c.k) * found.tiling.panels * found.tiling.vectors
+            work = size_of(c.m) * size_of(c.k) * found.tiling.panels * found.tiling.vectors
             enough = nominal(found.total) >= (WINOGRAD_GRADIENT_TILES if gradient else WINOGRAD_TILES)
             return found if enough and work > (COMPACT_WORK if compact else WINOGRAD_WORK) else None
     return None
@@ -186,7 +186,7 @@ def _convolution(
     return (_cut_gradient if gradient else _cut)(made, target)
 
 
-def _axis(c: Canonical, tap: Label, outer: Sequence[Label]) -> Axis | None:
+def _axis(c: Canonical, tap: Label, outer: Sequence[Label]) -> ImageAxis | None:
     """The image axis of a filter's label, with stride 1, else None."""
     out = [x for x in outer if x.a == tap.a and isinstance(x.extent, int)]
     if tap.extent != TAP or len(out) != 1 or nominal(out[0].extent) < TAP:
@@ -195,11 +195,11 @@ def _axis(c: Canonical, tap: Label, outer: Sequence[Label]) -> Axis | None:
     if len(guards) > 1:
         return None
     if not guards:
-        return None if any(out[0].guards) else Axis(out[0], tap, None)
+        return None if any(out[0].guards) else ImageAxis(out[0], tap, None)
     tied = [x for x in c.labels() if x.guards[guards[0]]]
     if tap.guards[guards[0]] != 1 or out[0].guards[guards[0]] != 1 or len(tied) != 2:
         return None
-    return Axis(out[0], tap, c.a.guards[guards[0]])
+    return ImageAxis(out[0], tap, c.a.guards[guards[0]])
 
 
 def _tiling(c: Canonical, lanes: int) -> Tiling:

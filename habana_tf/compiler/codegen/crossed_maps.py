@@ -12,13 +12,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from habana_tf.compiler.body import Load
-from habana_tf.compiler.codegen.axes import Axis, slope
+from habana_tf.compiler.codegen.axes import LoopAxis, slope
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value, first_lanes
-from habana_tf.compiler.codegen.evaluator import Guard, Val
+from habana_tf.compiler.codegen.evaluator import Mask, Val
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.costs import CROSSED_POINTS, CROSSED_SQUARES, CROSSED_TENSORS, MANY_WORK_ITEMS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
@@ -29,13 +28,13 @@ class CrossedMap:
     """Emits such a loop. across: the axis along which `loads` are contiguous."""
 
     walk: DomainWalk
-    across: Axis
+    across: LoopAxis
     loads: list[Load]
 
     @classmethod
-    def of(cls, walk: DomainWalk, outer: list[Axis]) -> CrossedMap | None:
+    def of(cls, walk: DomainWalk, outer: list[LoopAxis]) -> CrossedMap | None:
         """The emitter for a loop with transposed loads that is large enough, else None."""
-        vector, found = walk.vector, {}  # type: Axis | None, dict[Axis, list[Load]]
+        vector, found = walk.vector, {}  # type: LoopAxis | None, dict[LoopAxis, list[Load]]
         points = ext.product(a.extent for a in walk.axes)
         assert vector is not None
         if nominal(vector.extent) < walk.lanes or (isinstance(points, int) and points < CROSSED_POINTS):
@@ -53,7 +52,7 @@ class CrossedMap:
         across, loads = max(found.items(), key=lambda item: len(item[1]))
         return cls(walk, across, loads) if len(loads) <= CROSSED_TENSORS else None
 
-    def emit(self, outer: list[Axis]) -> tuple[Extent, int]:
+    def emit(self, outer: list[LoopAxis]) -> tuple[Extent, int]:
         """Emits the function; gives its grid and grain."""
         walk, fn, ev, lanes = self.walk, self.walk.fn, self.walk.ev, self.walk.lanes
         assert walk.vector is not None
@@ -65,14 +64,14 @@ class CrossedMap:
         grid, loops, items, grain = walk.grid(rest, ext.mul(side * lanes, n), chunks)
         with fn.loop("%begin", "%end") as each, ev.scope():
             count, stop = ev.number(chunks), ev.number(rows)
-            first = fn.integer("mul", fn.integer("urem", each.index, count), side * lanes) if chunks != 1 else "0"
-            last = fn.minimum(fn.integer("add", first, side * lanes), stop) if chunks != 1 else stop
-            walk.decode(fn.integer("udiv", each.index, count), grid)
+            first = fn.mul(fn.rem(each.index, count), side * lanes) if chunks != 1 else "0"
+            last = fn.minimum(fn.add(first, side * lanes), stop) if chunks != 1 else stop
+            walk.decode(fn.div(each.index, count), grid)
             with ExitStack() as stack:
                 walk.nest(stack, loops)
                 if not isinstance(n, int):
                     with fn.loop("0", ev.number(n), lanes) as column, ev.scope():
-                        self._squares(first, last, column.index, fn.integer("sub", ev.number(n), column.index))
+                        self._squares(first, last, column.index, fn.sub(ev.number(n), column.index))
                     return items, grain
                 if whole := n - n % lanes:
                     with fn.loop("0", str(whole), lanes) as column, ev.scope():
@@ -81,7 +80,7 @@ class CrossedMap:
                     self._squares(first, last, str(whole), n % lanes)
         return items, grain
 
-    def _chunks(self, rest: list[Axis], rows: int) -> Extent:
+    def _chunks(self, rest: list[LoopAxis], rows: int) -> Extent:
         """The number of pieces of `rows` rows, over all points of the axes `rest`."""
         pieces = ext.ceil_div(self.across.extent, rows)
         return ext.mul(ext.product(a.extent for a in rest), pieces)
@@ -97,15 +96,15 @@ class CrossedMap:
             ev.vars[walk.vector.var], ev.vars[self.across.var] = column, start.index
             here, mask = str(lanes), None
             if not isinstance(self.across.extent, int) or self.across.extent % lanes:
-                left = fn.integer("sub", last, start.index)
+                left = fn.sub(last, start.index)
                 here, mask = fn.minimum(left, here), fn.leading(lanes, left)
             for load, stack in zip(self.loads, self.stacks, strict=True):
                 self._turn(load, stack, mask, count)
             with fn.loop("0", here) as row, ev.scope():
-                ev.vars[self.across.var] = fn.integer("add", start.index, row.index)
-                with ev.guarded(Guard(None, some)):
+                ev.vars[self.across.var] = fn.add(start.index, row.index)
+                with ev.guarded(Mask(None, some)):
                     for load, stack in zip(self.loads, self.stacks, strict=True):
-                        place = at(fn, stack, fn.integer("mul", row.index, lanes * 4))
+                        place = fn.ptradd(stack, fn.mul(row.index, lanes * 4))
                         register = fn.load(ev.many.type(register_type(load.dtype)), place, lanes * 4)
                         ev.define(load, Val(register, False))
                     walk.store_all()
@@ -118,13 +117,13 @@ class CrossedMap:
         assert step is not None
         begin, apart, element = ev.number(load.offset), ev.number(step), memory_type(dtype)
         pointer = ev.pointer(ev.buffers[load.node])
-        final = None if isinstance(count, int) else fn.integer("sub", count, 1)
+        final = None if isinstance(count, int) else fn.sub(count, 1)
         lines = []
         for k in range(lanes if final else int(count)):
             column = str(k) if final is None else fn.minimum(str(k), final)
-            place = fn.offset(pointer, element, fn.integer("add", begin, fn.integer("mul", column, apart)))
+            place = fn.offset(pointer, element, fn.add(begin, fn.mul(column, apart)))
             lines.append(ev.many.from_memory(fn.masked_load(element, lanes, place, mask), dtype))
         lines += ["zeroinitializer"] * (lanes - len(lines))
         register = register_type(dtype)
         for k, line in enumerate(transpose(fn, register, lines)):
-            fn.store(ev.many.type(register), line, at(fn, stack, k * lanes * 4), lanes * 4)
+            fn.store(ev.many.type(register), line, fn.ptradd(stack, k * lanes * 4), lanes * 4)

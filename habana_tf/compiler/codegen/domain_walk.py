@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from habana_tf.compiler.body import Body, point
-from habana_tf.compiler.codegen.axes import Axis, merge, places_of
+from habana_tf.compiler.codegen.axes import LoopAxis, merge, places_of
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
 from habana_tf.compiler.codegen.evaluator import Evaluator, Val
 from habana_tf.compiler.codegen.reduction import Accumulator
@@ -50,7 +50,7 @@ class DomainWalk:
         self.ev.preload(buffers)
         self.lanes = lanes
 
-    def _vector_axis(self, lanes: int) -> Axis | None:
+    def _vector_axis(self, lanes: int) -> LoopAxis | None:
         if not self.axes:
             return None
         reduced = [a for a in self.axes if a.reduced]
@@ -61,7 +61,7 @@ class DomainWalk:
             return self.axes[-1]
         offsets = [*self.body.offsets(), *(s.offset for s in self.body.stores)]
 
-        def votes(axis: Axis, other: Axis) -> tuple[int, int]:
+        def votes(axis: LoopAxis, other: LoopAxis) -> tuple[int, int]:
             """The contiguous accesses along an axis: first the number of those that depend on the other axis, too, and
             would need gathers or scatters along that; the others would be uniform."""
             along = [e for e in offsets if stride_of(e, axis.var) == 1]
@@ -70,7 +70,7 @@ class DomainWalk:
         row, column = reduced[-1], kept[-1]
         return row if votes(row, column) > votes(column, row) else column
 
-    def _long_axis(self, lanes: int) -> Axis | None:
+    def _long_axis(self, lanes: int) -> LoopAxis | None:
         """If the last axis is too short to fill vectors (channels of images), the axis along which loads are
         contiguous, for scattered stores."""
         last = self.axes[-1].extent
@@ -83,10 +83,12 @@ class DomainWalk:
             return None
         return best
 
-    def grid(self, outer: list[Axis], work: Extent, chunks: Extent) -> tuple[list[Axis], list[Axis], Extent, int]:
+    def grid(
+        self, outer: list[LoopAxis], work: Extent, chunks: Extent
+    ) -> tuple[list[LoopAxis], list[LoopAxis], Extent, int]:
         """Splits outer axes into the grid and loops within a work item: (grid axes, loop axes, number of items, grain).
         work: elements per point of `outer`."""
-        loops: list[Axis] = []
+        loops: list[LoopAxis] = []
         grid = list(outer)
         while grid and isinstance(work, int) and isinstance(grid[-1].extent, int) and chunks == 1:
             if work >= ITEM_ELEMENTS or work * grid[-1].extent > 4 * ITEM_ELEMENTS:
@@ -97,7 +99,7 @@ class DomainWalk:
         each = work if isinstance(work, int) else ITEM_ELEMENTS
         return grid, loops, items, max(1, -(-THREAD_ELEMENTS // max(each, 1)))
 
-    def decode(self, item: Value, grid: Sequence[Axis]) -> None:
+    def decode(self, item: Value, grid: Sequence[LoopAxis]) -> None:
         """Decodes a work item's number into the grid axes' variables."""
         for k, axis in enumerate(reversed(grid)):
             if k == len(grid) - 1:
@@ -107,7 +109,7 @@ class DomainWalk:
             self.ev.vars[axis.var] = self.fn.op(f"urem i64 {item}, {size}")
             item = self.fn.op(f"udiv i64 {item}, {size}")
 
-    def nest(self, stack: ExitStack, axes: Sequence[Axis]) -> None:
+    def nest(self, stack: ExitStack, axes: Sequence[LoopAxis]) -> None:
         """Opens plain loops over axes."""
         for axis in axes:
             loop = stack.enter_context(self.fn.loop("0", self.ev.number(axis.extent)))
@@ -120,7 +122,7 @@ class DomainWalk:
             return "true"
         if rest is not None:
             return first_lanes(self.lanes, rest)
-        left = self.fn.splat(self.lanes, "i64", self.fn.integer("sub", stop, start))
+        left = self.fn.splat(self.lanes, "i64", self.fn.sub(stop, start))
         steps = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
         return self.ev.many.op("icmp slt", steps, left, "i64")
 

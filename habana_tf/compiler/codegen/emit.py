@@ -49,7 +49,7 @@ def everywhere(type_: str, number: Value) -> Value:
 
 
 @dataclass
-class Loop:
+class EmittedLoop:
     """A loop being emitted: its counter, the carried values, and (set by the body) their next values."""
 
     index: Value
@@ -170,6 +170,10 @@ class Function:
         """The address of element `index` (i64)."""
         return pointer if index == "0" else self.op(f"getelementptr inbounds {element}, ptr {pointer}, i64 {index}")
 
+    def ptradd(self, pointer: Value, nbytes: Value | int) -> Value:
+        """The address `nbytes` after a pointer."""
+        return pointer if str(nbytes) == "0" else self.op(f"getelementptr i8, ptr {pointer}, i64 {nbytes}")
+
     def splat(self, lanes: int, type_: str, value: Value) -> Value:
         """A vector with `value` in every lane."""
         if lanes == 1:
@@ -188,10 +192,27 @@ class Function:
             some = self.splat(lanes, "i32", self.op(f"trunc i64 {left} to i32"))
             return self.op(f"icmp slt <{lanes} x i32> {steps}, {some}")
         some = self.op(f"select i1 {self.less(left, '0')}, i64 0, i64 {self.minimum(left, str(lanes))}")
-        bits = self.integer("add", self.op(f"shl i64 1, {some}"), -1)
+        bits = self.add(self.op(f"shl i64 1, {some}"), -1)
         return self.op(f"bitcast i{lanes} {self.op(f'trunc i64 {bits} to i{lanes}')} to <{lanes} x i1>")
 
-    def integer(self, fn: str, a: Value | int, b: Value | int) -> Value:
+    def add(self, a: Value | int, b: Value | int) -> Value:
+        return self._integer("add", a, b)
+
+    def sub(self, a: Value | int, b: Value | int) -> Value:
+        return self._integer("sub", a, b)
+
+    def mul(self, a: Value | int, b: Value | int) -> Value:
+        return self._integer("mul", a, b)
+
+    def div(self, a: Value | int, b: Value | int) -> Value:
+        """Unsigned division."""
+        return self._integer("udiv", a, b)
+
+    def rem(self, a: Value | int, b: Value | int) -> Value:
+        """Unsigned remainder."""
+        return self._integer("urem", a, b)
+
+    def _integer(self, fn: str, a: Value | int, b: Value | int) -> Value:
         """i64 arithmetic with constant folding."""
         a, b = str(a), str(b)
         if _literal(a) and _literal(b):
@@ -227,7 +248,9 @@ class Function:
         self.do(f"br label %{block}")
 
     @contextmanager
-    def loop(self, start: Value, stop: Value, step: int = 1, carry: Sequence[tuple[str, Value]] = ()) -> Iterator[Loop]:
+    def loop(
+        self, start: Value, stop: Value, step: int = 1, carry: Sequence[tuple[str, Value]] = ()
+    ) -> Iterator[EmittedLoop]:
         """for index = start; index < stop; index += step. The body sets `next`, one value per carried value;
         afterwards `results` holds the final ones."""
         head, body, done = (self.new_block(h) for h in ("head", "body", "done"))
@@ -240,7 +263,7 @@ class Function:
         test = self.op(f"icmp slt i64 {index}, {stop}")
         self.do(f"br i1 {test}, label %{body}, label %{done}")
         self.start(body)
-        loop = Loop(index, phis)
+        loop = EmittedLoop(index, phis)
         yield loop
         following = self.op(f"add nsw i64 {index}, {step}")
         self.branch(head)

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from habana_tf.compiler.body import Body, Load, Result
 from habana_tf.compiler.code import Call, Code
-from habana_tf.compiler.codegen.contract import Buffer, Point, emit_contract
-from habana_tf.compiler.codegen.contract_point import Line
+from habana_tf.compiler.codegen.contract import Buffer, SumVector, emit_contract
+from habana_tf.compiler.codegen.contract_point import PrefetchLine
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.contraction_operands import labels_of, specification
 from habana_tf.compiler.costs import CACHE_LINE
@@ -93,7 +93,7 @@ class FusedEpilogue:
         if self.sums:
             self.sums.begin(pointers[-1])
 
-    def lines(self, fn: Function, p: Point) -> list[Line]:
+    def lines(self, fn: Function, p: SumVector) -> list[PrefetchLine]:
         """Lines of tensors with the result's layout (an optimizer's), whose distant rows hardware does not prefetch.
         Operands that are the same for all rows (a bias) stay in the cache."""
         lane, found = p.tile.c.lane, []
@@ -105,12 +105,12 @@ class FusedEpilogue:
             across = any(step for i, step in enumerate(steps) if lane is None or i not in lane.sources)
             if across and p.lane_stride(steps) == 1:
                 nbytes = node.dtype.bytes
-                at = fn.integer("mul", p.offset(steps, offset.const), nbytes)
+                at = fn.mul(p.offset(steps, offset.const), nbytes)
                 pointer = fn.op(f"getelementptr i8, ptr {self.pointers[self.buffers.index(node)]}, i64 {at}")
-                found.append(Line(pointer, {key: step * nbytes for key, step in p.steps(steps).items()}))
+                found.append(PrefetchLine(pointer, {key: step * nbytes for key, step in p.steps(steps).items()}))
         return found
 
-    def vector(self, fn: Function, p: Point) -> Sequence[Value]:
+    def vector(self, fn: Function, p: SumVector) -> Sequence[Value]:
         ev = _PointEvaluator(fn, {n: k for k, n in enumerate(self.reads)}, p, self)
         ev.pointers = dict(enumerate(self.pointers))
         ev.written = {len(self.reads) + k for k in range(len(self.outputs))}
@@ -120,7 +120,7 @@ class FusedEpilogue:
             if isinstance(v, Result):
                 ev.define(v, Val(ev.many.round(p.value, v.dtype) if self.rounded else p.value, False))
         if p.mask is not None:
-            ev.guard = Guard(None, p.mask)
+            ev.guard = Mask(None, p.mask)
         for load in self.body.loaded_first:
             ev.value(load)
         for s in self.body.stores:
@@ -134,7 +134,7 @@ class _PointEvaluator(Evaluator):
 
     STREAMED = (CACHE_LINE,)  # halves of a line would not be stored consecutively
 
-    def __init__(self, fn: Function, buffers: Mapping[Node, int], point: Point, epilogue: FusedEpilogue) -> None:
+    def __init__(self, fn: Function, buffers: Mapping[Node, int], point: SumVector, epilogue: FusedEpilogue) -> None:
         super().__init__(fn, buffers, point.lanes, Var("lanes", point.lanes))
         self.point = point
         self.epilogue = epilogue

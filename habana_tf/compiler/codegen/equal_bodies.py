@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from habana_tf.compiler.body import Apply, Body, Constant, Load, Lookup, Position, Result, Size, Value, Within
+from habana_tf.compiler.body import Apply, Body, Constant, Load, Lookup, PointValue, Position, Result, Size, Within
 from habana_tf.compiler.code import Code
 from habana_tf.ir.primitives import Node
 
@@ -55,7 +55,7 @@ def form(body: Body) -> tuple[Hashable, list[Node]]:
     return key, list(tensors.numbers)
 
 
-def _value(v: Value, at: Mapping[Value, int], tensors: _Tensors) -> Hashable:
+def _value(v: PointValue, at: Mapping[PointValue, int], tensors: _Tensors) -> Hashable:
     what: tuple[Hashable, ...]
     match v:
         case Constant():

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from habana_tf.compiler import body
-from habana_tf.compiler.body import Apply, Constant, Load, Lookup, Position, Size, Value, Within
-from habana_tf.compiler.codegen.emit import Function, branches
-from habana_tf.compiler.codegen.emit import Value as Register
+from habana_tf.compiler.body import Apply, Constant, Load, Lookup, PointValue, Position, Size, Within
+from habana_tf.compiler.codegen.emit import Function, Value, branches
 from habana_tf.compiler.codegen.index_evaluator import IndexEvaluator
 from habana_tf.compiler.codegen.lanes import literal, memory_type, register_type
 from habana_tf.compiler.costs import CACHE_LINE
@@ -28,16 +27,16 @@ from habana_tf.ir.primitives import Node
 class Val(NamedTuple):
     """An emitted value: its register, and whether it is a scalar for all lanes."""
 
-    name: Register
+    name: Value
     uniform: bool
 
 
 @dataclass
-class Guard:
+class Mask:
     """An emitted predicate of memory accesses: a scalar condition and one per lane; None for true."""
 
-    scalar: Register | None = None
-    lanes: Register | None = None
+    scalar: Value | None = None
+    lanes: Value | None = None
 
 
 class Evaluator(IndexEvaluator):
@@ -49,13 +48,13 @@ class Evaluator(IndexEvaluator):
     def __init__(self, fn: Function, buffers: Mapping[Node, int], lanes: int, vector: Var | None) -> None:
         super().__init__(fn, lanes, vector)
         self.buffers = buffers
-        self.guard = Guard()
+        self.guard = Mask()
         self.sure: frozenset[Range] = frozenset()
         self.written: set[int] = set()
         self.streamed: set[int] = set()
-        self.pointers: dict[int, Register] = {}
-        self._known: list[dict[Value, Val]] = [{}]
-        self._inside: list[dict[body.Guard, Guard]] = [{}]
+        self.pointers: dict[int, Value] = {}
+        self._known: list[dict[PointValue, Val]] = [{}]
+        self._inside: list[dict[body.Guard, Mask]] = [{}]
         self._loads: list[dict[tuple[int, Extent, body.Guard], Val]] = [{}]
 
     # -- scopes ---------------------------------------------------------------------------------------------
@@ -82,7 +81,7 @@ class Evaluator(IndexEvaluator):
         self._moved = outer
 
     @contextmanager
-    def guarded(self, guard: Guard) -> Iterator[None]:
+    def guarded(self, guard: Mask) -> Iterator[None]:
         """Evaluates under a predicate."""
         outer, self.guard = self.guard, guard
         with self.scope():
@@ -97,13 +96,13 @@ class Evaluator(IndexEvaluator):
             yield
         self.sure = outer
 
-    def define(self, value: Value, register: Val) -> None:
+    def define(self, value: PointValue, register: Val) -> None:
         """Sets the register of a value in this scope."""
         self._known[-1][value] = register
 
     # -- values ---------------------------------------------------------------------------------------------
 
-    def value(self, v: Value) -> Val:
+    def value(self, v: PointValue) -> Val:
         """Emits a value, operands first. Not recursive: chains may be very long."""
         stack = [(v, False)]
         while stack:
@@ -119,20 +118,20 @@ class Evaluator(IndexEvaluator):
         assert found is not None
         return found
 
-    def _find(self, v: Value) -> Val | None:
+    def _find(self, v: PointValue) -> Val | None:
         for known in self._known:
             if v in known:
                 return known[v]
         return None
 
-    def vector_of(self, v: Value) -> Register:
+    def vector_of(self, v: PointValue) -> Value:
         """A value in every lane."""
         return self.spread(self.value(v), register_type(v.dtype))
 
-    def spread(self, value: Val, lane: str) -> Register:
+    def spread(self, value: Val, lane: str) -> Value:
         return self.fn.splat(self.lanes, lane, value.name) if value.uniform else value.name
 
-    def _value(self, v: Value) -> Val:
+    def _value(self, v: PointValue) -> Val:
         match v:
             case Constant():
                 return Val(literal(v.number, v.dtype), True)
@@ -197,24 +196,24 @@ class Evaluator(IndexEvaluator):
         yield
         self.guard = outer
 
-    def within(self, ranges: body.Guard) -> Guard:
+    def within(self, ranges: body.Guard) -> Mask:
         """The condition that all ranges hold."""
         if self.sure:
             ranges = tuple(r for r in ranges if r not in self.sure)
         for known in self._inside:
             if ranges in known:
                 return known[ranges]
-        found = Guard()
+        found = Mask()
         for r in ranges:
             one = self.within((r,)) if len(ranges) > 1 else self._range(r)
             found = self._both(found, one)
         self._inside[-1][ranges] = found
         return found
 
-    def _range(self, r: Range) -> Guard:
+    def _range(self, r: Range) -> Mask:
         low, high = ext.bounds(r.value)
         if r.step == 1 and low >= 0 and isinstance(r.stop, int) and high is not None and high < r.stop:
-            return Guard()
+            return Mask()
         if self.depends(r.value):
             v = self.numbers(r.value)
             stop = self.fn.splat(self.lanes, "i64", self.number(r.stop))
@@ -223,23 +222,23 @@ class Evaluator(IndexEvaluator):
                 rest = self.many.op("urem", v, self.many.constant(str(r.step), "i64"), "i64")
                 even = self.many.op("icmp eq", rest, self.many.constant("0", "i64"), "i64")
                 c = self.many.op("and", c, even, "i1")
-            return Guard(None, c)
+            return Mask(None, c)
         n = self.number(r.value)
         c = self.fn.op(f"icmp ult i64 {n}, {self.number(r.stop)}")
         if r.step > 1:
             even = self.fn.op(f"icmp eq i64 {self.fn.op(f'urem i64 {n}, {r.step}')}, 0")
             c = self.fn.op(f"and i1 {c}, {even}")
-        return Guard(c, None)
+        return Mask(c, None)
 
-    def _both(self, a: Guard, b: Guard) -> Guard:
+    def _both(self, a: Mask, b: Mask) -> Mask:
         scalar, lanes = a.scalar or b.scalar, a.lanes or b.lanes
         if a.scalar is not None and b.scalar is not None and a.scalar != b.scalar:
             scalar = self.fn.op(f"and i1 {a.scalar}, {b.scalar}")
         if a.lanes is not None and b.lanes is not None and a.lanes != b.lanes:
             lanes = self.many.op("and", a.lanes, b.lanes, "i1")
-        return Guard(scalar, lanes)
+        return Mask(scalar, lanes)
 
-    def _condition(self, guard: Guard) -> Val | None:
+    def _condition(self, guard: Mask) -> Val | None:
         """A condition as a value; None where it always holds."""
         if guard.lanes is None:
             return None if guard.scalar is None else Val(guard.scalar, True)
@@ -255,8 +254,8 @@ class Evaluator(IndexEvaluator):
         values = [(self.value(c), c.dtype, axis) for c, axis in zip(v.coords, v.axes, strict=True)]
         uniform = all(c.uniform for c, _, _ in values)
         ops = self.one if uniform else self.many
-        total: Register | None = None
-        inside: Register | None = None
+        total: Value | None = None
+        inside: Value | None = None
         for c, dtype, axis in values:
             at = ops.cast(c.name if uniform else self.spread(c, register_type(dtype)), dtype, DType.I64)
             size = self.number(source.shape[axis])
@@ -269,23 +268,23 @@ class Evaluator(IndexEvaluator):
         assert total is not None and inside is not None
         return self._load_found(v, total, inside, uniform)
 
-    def _load_found(self, v: Lookup, at: Register, ok: Register, uniform: bool) -> Val:
+    def _load_found(self, v: Lookup, at: Value, ok: Value, uniform: bool) -> Val:
         outer, source = self.guard, v.node
         if uniform:
             both = ok if outer.scalar is None else self.fn.op(f"and i1 {outer.scalar}, {ok}")
-            with self.guarded(Guard(both, outer.lanes)):
+            with self.guarded(Mask(both, outer.lanes)):
                 base = self.fn.op(f"select i1 {both}, i64 {at}, i64 0")
                 found = self.load(self.buffers[source], source.dtype, v.offset, base)
         else:
             mask = ok if outer.lanes is None else self.many.op("and", outer.lanes, ok, "i1")
-            with self.guarded(Guard(outer.scalar, mask)):
+            with self.guarded(Mask(outer.scalar, mask)):
                 offsets = self.many.op("add", at, self.numbers(v.offset), "i64")
                 found = self.load_lanes(self.buffers[source], source.dtype, offsets)
         return self.pick(Val(ok, uniform), found, Val(literal(0, v.dtype), True), v.dtype)
 
     # -- memory ---------------------------------------------------------------------------------------------
 
-    def pointer(self, buffer: int) -> Register:
+    def pointer(self, buffer: int) -> Value:
         """The base pointer of a buffer, loaded by `preload`."""
         return self.pointers[buffer]
 
@@ -294,7 +293,7 @@ class Evaluator(IndexEvaluator):
         for k in range(count):
             self.pointers[k] = self.fn.buffer(k)
 
-    def mask(self) -> Register | None:
+    def mask(self) -> Value | None:
         """The current predicate as an i1 per lane; None if all lanes are active."""
         scalar, lanes = self.guard.scalar, self.guard.lanes
         if scalar is None:
@@ -302,24 +301,24 @@ class Evaluator(IndexEvaluator):
         wide = self.fn.splat(self.lanes, "i1", scalar)
         return wide if lanes is None else self.many.op("and", lanes, wide, "i1")
 
-    def load(self, buffer: int, dtype: DType, offset: Extent, base: Register = "0") -> Val:
+    def load(self, buffer: int, dtype: DType, offset: Extent, base: Value = "0") -> Val:
         """The element(s) at `base + offset` (in elements) of a buffer."""
         lane, size = memory_type(dtype), dtype.bytes
         invariant = buffer not in self.written
         stride = self.stride(offset)
         if stride == 0:
-            at = self.fn.integer("add", base, self.number(offset))
+            at = self.fn.add(base, self.number(offset))
             if self.guard.scalar is not None:
                 at = self.fn.op(f"select i1 {self.guard.scalar}, i64 {at}, i64 0")
             raw = self.fn.load(lane, self.fn.offset(self.pointer(buffer), lane, at), size, invariant)
             return Val(self.one.from_memory(raw, dtype), True)
         if stride == 1:
-            address = self.fn.offset(self.pointer(buffer), lane, self.fn.integer("add", base, self.number(offset)))
+            address = self.fn.offset(self.pointer(buffer), lane, self.fn.add(base, self.number(offset)))
             vector = self.many.type(lane)
             mask = self.mask()
             if self.lanes == 1 or mask is None:
                 if mask is not None:
-                    return self._one_lane(buffer, dtype, self.fn.integer("add", base, self.number(offset)), mask)
+                    return self._one_lane(buffer, dtype, self.fn.add(base, self.number(offset)), mask)
                 raw = self.fn.load(vector, address, size, invariant)
             elif self.guard.lanes is None and branches(lane, self.lanes):
                 assert self.guard.scalar is not None
@@ -332,13 +331,13 @@ class Evaluator(IndexEvaluator):
             offsets = self.many.op("add", offsets, self.fn.splat(self.lanes, "i64", base), "i64")
         return self.load_lanes(buffer, dtype, offsets)
 
-    def _one_lane(self, buffer: int, dtype: DType, at: Register, mask: Register) -> Val:
+    def _one_lane(self, buffer: int, dtype: DType, at: Value, mask: Value) -> Val:
         lane = memory_type(dtype)
         safe = self.fn.op(f"select i1 {mask}, i64 {at}, i64 0")
         raw = self.fn.load(lane, self.fn.offset(self.pointer(buffer), lane, safe), dtype.bytes)
         return Val(self.one.from_memory(raw, dtype), False)
 
-    def load_lanes(self, buffer: int, dtype: DType, offsets: Register) -> Val:
+    def load_lanes(self, buffer: int, dtype: DType, offsets: Value) -> Val:
         """One element per lane, at the lane's own offset."""
         lane, size = memory_type(dtype), dtype.bytes
         mask = self.mask()

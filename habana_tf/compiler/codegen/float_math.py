@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.lanes import Lanes, number_of
+from habana_tf.compiler.codegen.lanes import LaneOps, number_of
 from habana_tf.compiler.view_indices import Unfit
 
 _LIBRARY = {"lgamma": "lgammaf"}
@@ -20,7 +20,7 @@ _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
 
 
-class FloatMath(Lanes):
+class FloatMath(LaneOps):
     """Emits functions of float registers."""
 
     def float_function(self, name: str, args: list[Value]) -> Value:

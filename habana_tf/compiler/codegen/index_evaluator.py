@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from habana_tf.compiler.codegen.emit import Function
-from habana_tf.compiler.codegen.emit import Value as Register
+from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.scalar import Scalar
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Atom, Expr, Extent, Var
 from habana_tf.ir.linearity import stride_of
 
 
-def extent_value(fn: Function, e: Extent) -> Register:
+def extent_value(fn: Function, e: Extent) -> Value:
     """Emits an extent as i64 at the current position of a function."""
     return IndexEvaluator(fn, 1, None).number(e)
 
@@ -24,11 +23,11 @@ class IndexEvaluator:
         self.vector = vector
         self.one = Scalar(fn, 1)
         self.many = Scalar(fn, self.lanes)
-        self.vars: dict[Var, Register] = {}
-        self._numbers: list[dict[Extent, Register]] = [{}]
+        self.vars: dict[Var, Value] = {}
+        self._numbers: list[dict[Extent, Value]] = [{}]
         self._moved: dict[Atom, Extent] = {}
 
-    def number(self, e: Extent) -> Register:
+    def number(self, e: Extent) -> Value:
         """An index expression as i64, of the first lane."""
         e = self._here(e)
         if isinstance(e, int):
@@ -36,10 +35,10 @@ class IndexEvaluator:
         for known in self._numbers:
             if e in known:
                 return known[e]
-        total: Register = "0"
+        total: Value = "0"
         for atom, c in e.terms:
-            total = self.fn.integer("add", total, self.fn.integer("mul", self._atom(atom), c))
-        total = self.fn.integer("add", total, e.const)
+            total = self.fn.add(total, self.fn.mul(self._atom(atom), c))
+        total = self.fn.add(total, e.const)
         self._numbers[-1][e] = total
         return total
 
@@ -47,32 +46,32 @@ class IndexEvaluator:
         """An index expression at the current point (see `Evaluator.moved`)."""
         return ext.substitute(e, self._moved) if self._moved else e
 
-    def extent(self, e: Extent) -> Register:
+    def extent(self, e: Extent) -> Value:
         """A symbolic extent, which depends on no loop variable, as i64."""
         return IndexEvaluator.number(self, e)
 
-    def _atom(self, atom: Atom) -> Register:
+    def _atom(self, atom: Atom) -> Value:
         match atom:
             case Var():
                 return self.vars[atom]
             case ext.Sym(index=index):
                 return self.fn.dim(index)
             case ext.Prod(factors=factors):
-                out: Register = "1"
+                out: Value = "1"
                 for f in factors:
-                    out = self.fn.integer("mul", out, self._atom(f))
+                    out = self.fn.mul(out, self._atom(f))
                 return out
             case ext.Div(value=value, by=by):
                 if ext.is_size(value) and ext.bounds(value)[0] < 0:
                     return self._floor(self.number(value), by)
-                return self.fn.integer("udiv", self.number(value), by)
+                return self.fn.div(self.number(value), by)
             case ext.Mod(value=value, by=by):
                 n = self.number(value)
                 if ext.is_size(value) and ext.bounds(value)[0] < 0:
-                    return self.fn.integer("sub", n, self.fn.integer("mul", self._floor(n, by), by))
-                return self.fn.integer("urem", n, by)
+                    return self.fn.sub(n, self.fn.mul(self._floor(n, by), by))
+                return self.fn.rem(n, by)
 
-    def _floor(self, n: Register, by: int) -> Register:
+    def _floor(self, n: Value, by: int) -> Value:
         """Floor division of possibly negative differences of sizes: n // by == ~(~n // by) for n < 0."""
         below = self.fn.op(f"ashr i64 {n}, 63")
         turned = self.fn.op(f"xor i64 {n}, {below}")
@@ -86,7 +85,7 @@ class IndexEvaluator:
         """Whether an index expression differs between lanes."""
         return self.stride(e) != 0
 
-    def numbers(self, e: Extent) -> Register:
+    def numbers(self, e: Extent) -> Value:
         """An index expression as an i64 per lane."""
         e = self._here(e)
         if not self.depends(e):
@@ -104,7 +103,7 @@ class IndexEvaluator:
             total = self.many.op("add", total, term, "i64")
         return total
 
-    def words(self, e: Extent) -> Register:
+    def words(self, e: Extent) -> Value:
         """An index expression as an i32 per lane, which takes half as many vectors."""
         stride = self.stride(e) if self.depends(e) else 0
         if stride is None:
@@ -115,7 +114,7 @@ class IndexEvaluator:
         steps = "<" + ", ".join(f"i32 {k * stride}" for k in range(self.lanes)) + ">"
         return self.many.op("add", start, steps, "i32")
 
-    def _atoms(self, atom: Atom) -> Register:
+    def _atoms(self, atom: Atom) -> Value:
         if ext.is_size(ext.of(atom)):
             return self.fn.splat(self.lanes, "i64", self._atom(atom))
         match atom:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from habana_tf.compiler.body import Body, Load, Lookup, Within
-from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.view_indices import Range
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
@@ -30,7 +30,7 @@ class Interior:
     others: tuple[tuple[Extent, int], ...]
 
 
-def interior(body: Body, axis: Axis, small: Sequence[Axis], vector: Axis) -> Interior | None:
+def interior(body: Body, axis: LoopAxis, small: Sequence[LoopAxis], vector: LoopAxis) -> Interior | None:
     """The interior of an axis, for all points of the `small` axes; None if it saves no guard."""
     if not isinstance(axis.extent, int):
         return None
@@ -65,7 +65,7 @@ def _ranges(body: Body) -> Iterator[Range]:
                 yield from v.ranges
 
 
-def _ends(r: Range, axis: Axis, small: Sequence[Axis], vector: Axis) -> tuple[Extent, Extent] | None:
+def _ends(r: Range, axis: LoopAxis, small: Sequence[LoopAxis], vector: LoopAxis) -> tuple[Extent, Extent] | None:
     """The least and the greatest value of a range over the small axes; None if the range always holds, has a step, or
     is not linear in the axes."""
     if r.step != 1 or isinstance(r.value, int) or stride_of(r.value, vector.var) != 0:

@@ -52,7 +52,7 @@ def number_of(value: Value) -> float | None:
     return None if math.isnan(number) else float(number)
 
 
-class Lanes:
+class LaneOps:
     """Emits operations on `lanes` lanes (1: scalars)."""
 
     def __init__(self, fn: Function, lanes: int) -> None:

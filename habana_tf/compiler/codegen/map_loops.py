@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 
-from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.evaluator import Guard
+from habana_tf.compiler.codegen.evaluator import Mask
 from habana_tf.compiler.costs import ITEM_ELEMENTS, ITEM_STRETCH
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
@@ -22,7 +22,7 @@ class MapLoop:
         self.fn, self.ev, self.body = walk.fn, walk.ev, walk.body
         self.lanes, self.compact = walk.lanes, walk.compact
 
-    def emit(self, outer: list[Axis]) -> tuple[Extent, int]:
+    def emit(self, outer: list[LoopAxis]) -> tuple[Extent, int]:
         n = self.vector.extent
         chunked = not isinstance(n, int) or n > 2 * ITEM_STRETCH or (not outer and n >= 2 * ITEM_ELEMENTS)
         size = ITEM_ELEMENTS if not outer and isinstance(n, int) else ITEM_STRETCH
@@ -34,8 +34,8 @@ class MapLoop:
                 count = self.ev.number(chunks)
                 part = item if not grid else self.fn.op(f"urem i64 {item}, {count}")
                 item = item if not grid else self.fn.op(f"udiv i64 {item}, {count}")
-                start = self.fn.integer("mul", part, size)
-                stop = self.fn.minimum(self.fn.integer("add", start, size), stop)
+                start = self.fn.mul(part, size)
+                stop = self.fn.minimum(self.fn.add(start, size), stop)
             self.walk.decode(item, grid)
             with ExitStack() as stack:
                 self.walk.nest(stack, loops)
@@ -53,9 +53,9 @@ class MapLoop:
             rest = n % self.lanes
             whole = str(n - rest)
         else:
-            count = self.fn.integer("sub", stop, start)
+            count = self.fn.sub(stop, start)
             rest_value = self.fn.op(f"urem i64 {count}, {self.lanes}")
-            whole = self.fn.integer("sub", stop, rest_value)
+            whole = self.fn.sub(stop, rest_value)
         if whole != "0":
             with self.fn.loop(start, whole, self.lanes) as loop, self.ev.scope():
                 self.ev.vars[self.vector.var] = loop.index
@@ -66,14 +66,14 @@ class MapLoop:
             if rest is None:
                 stack.enter_context(self.fn.when(self.fn.less(whole, stop)))
             stack.enter_context(self.ev.scope())
-            stack.enter_context(self.ev.guarded(Guard(None, self.walk.tail_mask(whole, stop, rest))))
+            stack.enter_context(self.ev.guarded(Mask(None, self.walk.tail_mask(whole, stop, rest))))
             self.ev.vars[self.vector.var] = whole
             self.walk.store_all()
 
     def _some_along(self, start: Value, stop: Value) -> None:
         """The same with all vectors masked, which needs no code for the rest."""
         with self.fn.loop(start, stop, self.lanes) as loop, self.ev.scope():
-            left = self.fn.integer("sub", stop, loop.index)
-            with self.ev.guarded(Guard(None, self.fn.leading(self.lanes, left))):
+            left = self.fn.sub(stop, loop.index)
+            with self.ev.guarded(Mask(None, self.fn.leading(self.lanes, left))):
                 self.ev.vars[self.vector.var] = loop.index
                 self.walk.store_all()

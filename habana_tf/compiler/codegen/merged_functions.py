@@ -23,7 +23,7 @@ _ENTRY = "entry:\n"
 
 
 @dataclass(frozen=True)
-class Shape:
+class FunctionShape:
     """A function's body without its constants, and these in order; the whole body and no constants if it is not to
     merge."""
 
@@ -31,12 +31,12 @@ class Shape:
     numbers: tuple[int, ...]
 
 
-def shape(body: str) -> Shape:
+def shape(body: str) -> FunctionShape:
     """The shape of a function's body (its text from the parameters on)."""
     if len(body) > MERGED_CHARACTERS or "ptr %dims" in body:
-        return Shape(body, ())
+        return FunctionShape(body, ())
     numbers = tuple(int(found[2]) for found in _NUMBER.finditer(body))
-    return Shape(_NUMBER.sub(r"\1", body), numbers)
+    return FunctionShape(_NUMBER.sub(r"\1", body), numbers)
 
 
 def merge(bodies: Sequence[str]) -> list[tuple[str, tuple[int, ...]]]:

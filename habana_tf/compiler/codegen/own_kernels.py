@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Call, Code, Work
+from habana_tf.compiler.code import Call, Code, WorkShare
 from habana_tf.compiler.codegen.blocked_sums import block_end, cut, few
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator, Val
@@ -21,10 +21,10 @@ from habana_tf.compiler.primitive_classes import PRIMITIVES, OwnKernel
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node, Op, check_complete
 
-Memory = Mapping[Node, int]
+BufferNumbers = Mapping[Node, int]
 
 
-def emit_single(body: Body, name: str, memory: Memory, nodes: list[Node], lanes: int, bf16: bool) -> Code:
+def emit_single(body: Body, name: str, memory: BufferNumbers, nodes: list[Node], lanes: int, bf16: bool) -> Code:
     """The code of a primitive in EMITTERS; arguments as in `loops.emit_loop`."""
     assert body.core is not None
     fn = Function(name, bf16)
@@ -34,7 +34,7 @@ def emit_single(body: Body, name: str, memory: Memory, nodes: list[Node], lanes:
     return Code((call,), frozenset(fn.declarations), work.temps)
 
 
-def _random(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
+def _random(fn: Function, body: Body, node: Node, memory: BufferNumbers, lanes: int) -> WorkShare:
     """Random words: a work item is `lanes` Philox blocks of 4 words."""
     state, out = fn.buffer(0), fn.buffer(1)
     n = node.shape[0]
@@ -42,12 +42,12 @@ def _random(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) ->
     ev = Evaluator(fn, {}, lanes, None)
     total = ev.number(n)
     with fn.loop("%begin", "%end") as item:
-        first = fn.integer("mul", item.index, lanes)
+        first = fn.mul(item.index, lanes)
         vectors = blocks(fn, state, first, lanes, node.arg.run, node.arg.skip)
         flat = _interleave(fn, vectors, lanes)
-        start = fn.integer("mul", item.index, words)
+        start = fn.mul(item.index, words)
         address = fn.offset(out, "i32", start)
-        left = fn.integer("sub", total, start)
+        left = fn.sub(total, start)
         vector = f"<{words} x i32>"
         if isinstance(n, int) and n % words == 0:
             fn.store(vector, flat, address, 4)
@@ -56,7 +56,7 @@ def _random(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) ->
             steps = "<" + ", ".join(f"i64 {k}" for k in range(words)) + ">"
             mask = fn.op(f"icmp slt <{words} x i64> {steps}, {limit}")
             fn.masked_store("i32", words, flat, address, mask)
-    return Work(ext.ceil_div(n, words), THREAD_RANDOM_VECTORS)
+    return WorkShare(ext.ceil_div(n, words), THREAD_RANDOM_VECTORS)
 
 
 def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
@@ -69,7 +69,7 @@ def _interleave(fn: Function, vectors: list[Value], lanes: int) -> Value:
     return fn.op(f"shufflevector {t2} {low}, {t2} {high}, <{4 * lanes} x i32> <{order}>")
 
 
-def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> Work:
+def _scan(fn: Function, body: Body, node: Node, memory: BufferNumbers, lanes: int) -> WorkShare:
     """A scan: a work item per line along the axis. A cumulative sum is the sum of the preceding blocks plus that within
     its block, on each level of blocks (see `blocked_sums`)."""
     (x,), scan, places = body.inputs, node.arg, body.variables
@@ -100,7 +100,7 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
                     part = line(at, block_end(fn, at, step, first, stop), sizes[1:], [joined([*before, own])])
                     loop.next = [joined([own, part])]
                 else:
-                    place = fn.integer("sub", fn.integer("sub", n, "1"), at) if scan.reverse else at
+                    place = fn.sub(fn.sub(n, "1"), at) if scan.reverse else at
                     ev.vars[places[scan.axis]] = place
                     total = joined([own, ev.value(x).name])
                     result = joined([*before, own if scan.exclusive else total])
@@ -115,10 +115,10 @@ def _scan(fn: Function, body: Body, node: Node, memory: Memory, lanes: int) -> W
             first = few(fn, "0", n, SUM_BLOCK)
             line("0", first, (), [])
         line(first, n, cut(size) if rounds else (), [])
-    return Work(ext.product(node.shape[a] for a in others), THREAD_SCANS)
+    return WorkShare(ext.product(node.shape[a] for a in others), THREAD_SCANS)
 
 
-EMITTERS: dict[Op, Callable[[Function, Body, Node, Memory, int], Work]] = {
+EMITTERS: dict[Op, Callable[[Function, Body, Node, BufferNumbers, int], WorkShare]] = {
     Op.RANDOM: _random,
     Op.SCATTER: emit_scatter,
     Op.SCAN: _scan,

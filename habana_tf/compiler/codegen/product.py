@@ -20,11 +20,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Work
+from habana_tf.compiler.code import WorkShare
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.turns import summing_turns
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.product_costs import SUM_STEPS, WALKED_AHEAD, WINDOW_BLOCK
 from habana_tf.ir.extent import Expr, Extent, Sym
 from habana_tf.ir.loop_nest import DEEP, LoopNest, StridedLoop
@@ -35,13 +34,13 @@ POINTER = 8
 ZEROS = f"@zeros = internal global [{DEEP} x float] zeroinitializer, align 64"
 
 
-def emit_product(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
+def emit_product(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> WorkShare:
     """Emits the function. memory: the number of each buffer."""
     nest: LoopNest = node.arg
     a, b, out = (fn.buffer(memory[n]) for n in (*node.src, node))
     fn.declarations.add(ZEROS)
     _Product(fn, nest, lanes, a, b, out).emit()
-    return Work(nest.items, 1)
+    return WorkShare(nest.items, 1)
 
 
 class _Product:
@@ -59,8 +58,8 @@ class _Product:
     def emit(self) -> None:
         fn, nest = self.fn, self.nest
         share = self.number(nest.share)
-        stop = fn.minimum(fn.integer("mul", "%end", share), self.number(nest.tiles))
-        with fn.loop(fn.integer("mul", "%begin", share), stop) as tile:
+        stop = fn.minimum(fn.mul("%end", share), self.number(nest.tiles))
+        with fn.loop(fn.mul("%begin", share), stop) as tile:
             self._tile(tile.index)
 
     # -- one tile ---------------------------------------------------------------------------------------------
@@ -73,16 +72,16 @@ class _Product:
         for loop in reversed(nest.batch[1:]):
             rest, item = self._divided(item, loop.extent)
             index.insert(0, rest)
-        column = fn.integer("mul", panel, self.vectors * self.lanes)
+        column = fn.mul(panel, self.vectors * self.lanes)
         left = fn.op(f"sub nsw i64 {self.number(nest.columns.extent)}, {column}")
         masks = self._masks(left)
         batch = list(zip(nest.batch, (item, *index), strict=True))
         a = self._place(batch, "a", self.number(nest.offsets[0]))
         if self.channels:
-            a = fn.integer("add", a, column)
+            a = fn.add(a, column)
         b = self._place([*batch, (nest.columns, column)], "b", self.number(nest.offsets[1]))
-        out = fn.integer("add", self._place(batch, "out", "0"), column)
-        start = fn.integer("mul", row_tile, self.height)
+        out = fn.add(self._place(batch, "out", "0"), column)
+        start = fn.mul(row_tile, self.height)
         first = self._divided(start, nest.rows[1].extent)[::-1]
         count = fn.op(f"sub nsw i64 {self._rows()}, {start}")
         count = fn.minimum(count, str(self.height))
@@ -93,7 +92,7 @@ class _Product:
             (now,) = state
             window = self._window_of(now) if nest.window_loops else [self._entry(now, k) for k in range(4)]
             self._window(window, a, out, first, count)
-            after = fn.integer("add", now, 1) if nest.window_loops else at(fn, now, 4 * POINTER)
+            after = fn.add(now, 1) if nest.window_loops else fn.ptradd(now, 4 * POINTER)
             return [after, *self._steps(fn.offset(b, "float", window[1]), sums, masks)]
 
         table = ("i64", "0") if nest.window_loops else ("ptr", fn.offset("%dims", "i64", str(nest.table)))
@@ -110,22 +109,22 @@ class _Product:
         return [self._place(points, "a", "0"), self._place(points, "b", "0"), "0", "0"]
 
     def _rows(self) -> Value:
-        return self.fn.integer("mul", *(self.number(x.extent) for x in self.nest.rows))
+        return self.fn.mul(*(self.number(x.extent) for x in self.nest.rows))
 
     def _window(self, window: Sequence[Value], a: Value, out: Value, first: Sequence[Value], count: Value) -> None:
         """Fills the tables of the tile's rows, in a window and in the result; missing rows repeat the last one."""
         fn, nest = self.fn, self.nest
         a = fn.offset(a, "float", window[0])
-        shifts = [fn.integer("add", self.number(g.start), window[2 + k]) for k, g in enumerate(nest.bounds)]
+        shifts = [fn.add(self.number(g.start), window[2 + k]) for k, g in enumerate(nest.bounds)]
         if self.height == 1:
             self._row("0", a, out, first, shifts)
             return
         with fn.loop("0", str(self.height), 1, [("i64", i) for i in first]) as row:
             self._row(row.index, a, out, row.carried, shifts)
-            more = fn.less(fn.integer("add", row.index, 1), count)
-            inner = fn.integer("add", row.carried[1], fn.op(f"zext i1 {more} to i64"))
+            more = fn.less(fn.add(row.index, 1), count)
+            inner = fn.add(row.carried[1], fn.op(f"zext i1 {more} to i64"))
             over = fn.op(f"icmp eq i64 {inner}, {self.number(nest.rows[1].extent)}")
-            outer = fn.integer("add", row.carried[0], fn.op(f"zext i1 {over} to i64"))
+            outer = fn.add(row.carried[0], fn.op(f"zext i1 {over} to i64"))
             row.next = [outer, fn.op(f"select i1 {over}, i64 0, i64 {inner}")]
 
     def _row(self, row: Value, a: Value, out: Value, index: Sequence[Value], shifts: Sequence[Value]) -> None:
@@ -134,7 +133,7 @@ class _Product:
         loops = list(zip(nest.rows, index, strict=True))
         inside = []
         for guard, shift, i in zip(nest.bounds, shifts, index, strict=True):
-            position = fn.integer("add", shift, fn.integer("mul", i, self.number(guard.step)))
+            position = fn.add(shift, fn.mul(i, self.number(guard.step)))
             inside.append(fn.op(f"icmp ult i64 {position}, {self.number(guard.size)}"))
         place = fn.op(f"getelementptr float, ptr {a}, i64 {self._place(loops, 'a', '0')}")
         both = fn.op(f"and i1 {inside[0]}, {inside[1]}")
@@ -151,9 +150,9 @@ class _Product:
         def turn(state: list[Value], sums: list[Value]) -> list[Value]:
             far, near = state
             if self.height > 1 and not self.apart:
-                self._prefetch(near, fn.integer("mul", step_b, WALKED_AHEAD))
+                self._prefetch(near, fn.mul(step_b, WALKED_AHEAD))
             after = self._multiplied(far, near, sums, masks)
-            return [fn.integer("add", far, step_a), fn.offset(near, "float", step_b), *after]
+            return [fn.add(far, step_a), fn.offset(near, "float", step_b), *after]
 
         state, line = [("i64", "0"), ("ptr", b)], [(self.vector, x) for x in sums]
         return summing_turns(fn, self.number(nest.depth.extent), SUM_STEPS, state, line, turn)[2:]
@@ -164,14 +163,14 @@ class _Product:
         fn = self.fn
         there = fn.op(f"getelementptr float, ptr {near}, i64 {ahead}")
         for v in range(self.vectors):
-            fn.prefetch(at(fn, there, v * self.lanes * 4))
+            fn.prefetch(fn.ptradd(there, v * self.lanes * 4))
 
     def _multiplied(self, far: Value, b: Value, sums: Sequence[Value], masks: list[Value]) -> list[Value]:
         """The sums after a step; far: the step's offset within each row of a."""
         fn, out = self.fn, list(sums)
         columns = [self._column(b, v, masks[v]) for v in range(self.vectors)]
         for r in range(self.height):
-            row = fn.load("ptr", at(fn, self.places, r * POINTER), POINTER)
+            row = fn.load("ptr", fn.ptradd(self.places, r * POINTER), POINTER)
             if self.channels:
                 factors = [self._load(row, v, masks[v]) for v in range(self.vectors)]
             else:
@@ -187,16 +186,16 @@ class _Product:
         if self.height == 1:
             place = self._get(self.results, "0")
             for v, value in enumerate(sums):
-                fn.masked_store("float", self.lanes, value, at(fn, place, v * size), masks[v])
+                fn.masked_store("float", self.lanes, value, fn.ptradd(place, v * size), masks[v])
             return
         for k, value in enumerate(sums):
-            fn.store(self.vector, value, at(fn, self.sums, k * size), size)
+            fn.store(self.vector, value, fn.ptradd(self.sums, k * size), size)
         with fn.loop("0", count) as row:
             place = self._get(self.results, row.index)
-            line = at(fn, self.sums, fn.integer("mul", row.index, self.vectors * size))
+            line = fn.ptradd(self.sums, fn.mul(row.index, self.vectors * size))
             for v in range(self.vectors):
-                value = fn.load(self.vector, at(fn, line, v * size), size)
-                fn.masked_store("float", self.lanes, value, at(fn, place, v * size), masks[v])
+                value = fn.load(self.vector, fn.ptradd(line, v * size), size)
+                fn.masked_store("float", self.lanes, value, fn.ptradd(place, v * size), masks[v])
 
     # -- numbers and addresses --------------------------------------------------------------------------------
 
@@ -209,7 +208,7 @@ class _Product:
 
     def _entry(self, line: Value, k: int) -> Value:
         """Number k of a window."""
-        return self.fn.load("i64", at(self.fn, line, k * POINTER), POINTER)
+        return self.fn.load("i64", self.fn.ptradd(line, k * POINTER), POINTER)
 
     def _divided(self, value: Value, by: Extent) -> tuple[Value, Value]:
         """Remainder and quotient, in 32 bits, where division is faster and its code shorter."""
@@ -221,7 +220,7 @@ class _Product:
     def _place(self, loops: Sequence[tuple[StridedLoop, Value]], side: str, start: Value) -> Value:
         """The element offset in a tensor at these loop indices."""
         for loop, index in loops:
-            start = self.fn.integer("add", start, self.fn.integer("mul", index, self.number(getattr(loop, side))))
+            start = self.fn.add(start, self.fn.mul(index, self.number(getattr(loop, side))))
         return start
 
     def _masks(self, left: Value) -> list[Value]:
@@ -240,7 +239,7 @@ class _Product:
         return fn.gather("float", lanes, pointers, mask)
 
     def _load(self, pointer: Value, v: int, mask: Value) -> Value:
-        return self.fn.masked_load("float", self.lanes, at(self.fn, pointer, v * self.lanes * 4), mask)
+        return self.fn.masked_load("float", self.lanes, self.fn.ptradd(pointer, v * self.lanes * 4), mask)
 
     def _stack(self, size: int) -> Value:
         return self.fn.op(f"alloca [{size} x i8], align 64")

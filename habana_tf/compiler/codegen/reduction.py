@@ -6,8 +6,7 @@ and its position; the first of equal elements wins, and NaN beats every number.
 
 from __future__ import annotations
 
-from habana_tf.compiler.body import Apply, Constant, Reduction
-from habana_tf.compiler.body import Value as Scalars
+from habana_tf.compiler.body import Apply, Constant, PointValue, Reduction
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.lanes import literal, register_type
 from habana_tf.compiler.codegen.scalar import Scalar
@@ -18,7 +17,7 @@ POSITION = "i32"
 _BETTER = {"max": "gt", "min": "lt"}
 
 
-def is_number(value: Scalars) -> bool:
+def is_number(value: PointValue) -> bool:
     """Whether a float is never NaN, because it is clamped by a constant with a select (relu); max and min are then
     single instructions."""
     if not (isinstance(value, Apply) and value.fn == "select"):
@@ -32,7 +31,7 @@ def is_number(value: Scalars) -> bool:
     return tested is kept and instead.number == instead.number
 
 
-def beyond(reduction: Reduction) -> tuple[Scalars, float | None]:
+def beyond(reduction: Reduction) -> tuple[PointValue, float | None]:
     """The operand and the initial value (None for the identity) of an extreme. The maximum of a value clamped from
     below by a constant is that of the value itself, starting from the constant, which ignores NaN; likewise the
     minimum."""

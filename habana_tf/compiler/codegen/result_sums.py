@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from habana_tf.compiler.body import Reduction
 from habana_tf.compiler.codegen.blocked_sums import block_end, cut
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.lanes import Lanes, memory_type
+from habana_tf.compiler.codegen.lanes import LaneOps, memory_type
 from habana_tf.compiler.codegen.scalar import Scalar
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.costs import THREAD_ADDITIONS
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
@@ -38,19 +37,19 @@ class _Plain:
     lines, carried, joined, result = 1, 1, 1, 0
     fresh: Sequence[float] = (0.0,)
 
-    def start(self, m: Lanes, line: Sequence[Value]) -> list[Value]:
+    def start(self, m: LaneOps, line: Sequence[Value]) -> list[Value]:
         return [m.f(0.0)]
 
-    def add(self, m: Lanes, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
+    def add(self, m: LaneOps, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
         return [m.op("fadd", state[0], x)]
 
-    def keep(self, m: Lanes, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
+    def keep(self, m: LaneOps, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
         _more(m, line[0], state[0])
 
-    def join(self, m: Lanes, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
+    def join(self, m: LaneOps, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
         return [m.op("fadd", state[0], part[0])]
 
-    def together(self, m: Lanes, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
+    def together(self, m: LaneOps, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
         """Combines the sums of two ranges of parts."""
         return self.join(m, state, more)
 
@@ -62,10 +61,10 @@ class _Squares(_Plain):
     lines, carried, joined, result = 4, 3, 4, 3
     fresh = (0.0, float("nan"), 0.0, 0.0)
 
-    def start(self, m: Lanes, line: Sequence[Value]) -> list[Value]:
+    def start(self, m: LaneOps, line: Sequence[Value]) -> list[Value]:
         return [m.fn.load(m.type("float"), line[1], 4), m.f(0.0), m.f(0.0)]
 
-    def add(self, m: Lanes, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
+    def add(self, m: LaneOps, state: Sequence[Value], x: Value, first: bool) -> list[Value]:
         origin, distances, squares = state
         if first:  # NaN: not set yet; an infinite origin would make all differences NaN
             finite = m.op("fcmp one", m.intrinsic("fabs", x), m.f(float("inf")))
@@ -74,13 +73,13 @@ class _Squares(_Plain):
         away = m.op("fsub", x, origin)
         return [origin, m.op("fadd", distances, away), m.fma(away, away, squares)]
 
-    def keep(self, m: Lanes, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
+    def keep(self, m: LaneOps, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
         _more(m, line[0], _number(m, str(rows)))
         m.fn.store(m.type("float"), state[0], line[1], 4)
         _more(m, line[2], state[1])
         _more(m, line[3], state[2])
 
-    def join(self, m: Lanes, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
+    def join(self, m: LaneOps, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
         total, count, mean, squares = state
         n, origin, distances, own = part
         total = m.op("fadd", total, m.fma(n, origin, distances))
@@ -93,18 +92,18 @@ class _Squares(_Plain):
         between = m.op("fmul", m.op("fmul", apart, count), m.op("fmul", apart, share))  # 0 for the first part
         return [total, both, m.fma(apart, share, mean), m.op("fadd", squares, m.op("fadd", own, between))]
 
-    def together(self, m: Lanes, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
+    def together(self, m: LaneOps, state: Sequence[Value], more: Sequence[Value]) -> list[Value]:
         total, count, mean, own = more
         joined = self.join(m, state, [count, mean, m.f(0.0), own])  # with the mean as the origin
         return [m.op("fadd", state[0], total), *joined[1:]]
 
 
-def _number(m: Lanes, n: Value) -> Value:
+def _number(m: LaneOps, n: Value) -> Value:
     """An i64 in every lane."""
     return m.f(float(n)) if n.isdigit() else m.fn.splat(m.lanes, "float", m.fn.op(f"sitofp i64 {n} to float"))
 
 
-def _more(m: Lanes, pointer: Value, x: Value) -> None:
+def _more(m: LaneOps, pointer: Value, x: Value) -> None:
     m.fn.store(m.type("float"), m.op("fadd", m.fn.load(m.type("float"), pointer, 4), x), pointer, 4)
 
 
@@ -152,8 +151,8 @@ class ResultSums:
 
     def item(self, fn: Function, part: Value, low: Value, high: Value) -> None:
         """Begins a work item: initializes the columns from low to high of its part."""
-        m = Lanes(fn, self.lanes)
-        self._part = at(fn, self._pointer, fn.integer("mul", part, self.lines * self.width * 4))
+        m = LaneOps(fn, self.lanes)
+        self._part = fn.ptradd(self._pointer, fn.mul(part, self.lines * self.width * 4))
         fresh = [number for kind in self.kinds for number in kind.fresh]
         with fn.loop(low, high, self.lanes) as column:
             for place, number in zip(self._places(fn, self._part, column.index), fresh, strict=True):
@@ -161,20 +160,20 @@ class ResultSums:
 
     def start(self, fn: Function, column: Value) -> list[Value]:
         """The initial state for a tile's rows, of the vector of columns that begins at `column`."""
-        m = Lanes(fn, self.lanes)
+        m = LaneOps(fn, self.lanes)
         lines = self._split(self._places(fn, self._part, column), [k.lines for k in self.kinds])
         return [x for kind, line in zip(self.kinds, lines, strict=True) for x in kind.start(m, line)]
 
     def add(self, fn: Function, state: Sequence[Value], terms: Sequence[Value], first: bool) -> list[Value]:
         """The state after a row. first: whether it may be the first row of the part."""
-        m = Lanes(fn, self.lanes)
+        m = LaneOps(fn, self.lanes)
         states = self._split(state, [k.carried for k in self.kinds])
         parts = zip(self.kinds, states, [terms[k] for k in self.taken], strict=True)
         return [x for kind, some, term in parts for x in kind.add(m, some, term, first)]
 
     def keep(self, fn: Function, column: Value, state: Sequence[Value], rows: int | Value) -> None:
         """Adds the state after `rows` rows to the part."""
-        m = Lanes(fn, self.lanes)
+        m = LaneOps(fn, self.lanes)
         lines = self._split(self._places(fn, self._part, column), [k.lines for k in self.kinds])
         states = self._split(state, [k.carried for k in self.kinds])
         for kind, line, some in zip(self.kinds, lines, states, strict=True):
@@ -182,8 +181,8 @@ class ResultSums:
 
     def _places(self, fn: Function, part: Value, column: Value) -> list[Value]:
         """The addresses of a column in the lines of a part."""
-        first = at(fn, part, fn.integer("mul", column, 4))
-        return [at(fn, first, k * self.width * 4) for k in range(self.lines)]
+        first = fn.ptradd(part, fn.mul(column, 4))
+        return [fn.ptradd(first, k * self.width * 4) for k in range(self.lines)]
 
     def _split(self, values: Sequence[Value], counts: Sequence[int]) -> list[list[Value]]:
         rest = iter(values)
@@ -199,7 +198,7 @@ class ResultSums:
         vectors = -(-self.columns // self.lanes)
         counts = [kind.joined for kind in self.kinds]
         with fn.loop("%begin", "%end") as item:
-            column = fn.integer("mul", item.index, self.lanes)
+            column = fn.mul(item.index, self.lanes)
             states = self._split(self._joined(fn, source, column, "0", str(self.parts), cut(self.parts)), counts)
             mask = None
             if self.columns % self.lanes:
@@ -214,7 +213,7 @@ class ResultSums:
         self, fn: Function, source: Value, column: Value, first: Value, stop: Value, sizes: Sequence[int]
     ) -> list[Value]:
         """Combines the parts from first to stop, in blocks (see `blocked_sums`)."""
-        m = Lanes(fn, self.lanes)
+        m = LaneOps(fn, self.lanes)
         counts = [kind.joined for kind in self.kinds]
         step = sizes[0] if sizes else 1
         with fn.loop(first, stop, step, [(m.type("float"), m.f(0.0))] * sum(counts)) as turn:
@@ -225,7 +224,7 @@ class ResultSums:
                 whole = zip(self.kinds, states, more, strict=True)
                 turn.next = [x for kind, state, some in whole for x in kind.together(m, state, some)]
             else:
-                part = at(fn, source, fn.integer("mul", turn.index, self.lines * self.width * 4))
+                part = fn.ptradd(source, fn.mul(turn.index, self.lines * self.width * 4))
                 read = [fn.load(m.type("float"), x, 4) for x in self._places(fn, part, column)]
                 lines = self._split(read, [kind.lines for kind in self.kinds])
                 parts = zip(self.kinds, states, lines, strict=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.blocked_sums import add_up, summing_loop
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
 from habana_tf.compiler.codegen.reduction import Accumulator
 from habana_tf.compiler.costs import LONG_OPERATIONS, SUMMED_VECTORS
 from habana_tf.ir import extent as ext
@@ -27,7 +27,7 @@ class RowSums:
         self.fn, self.ev, self.body = walk.fn, walk.ev, walk.body
         self.lanes, self.compact = walk.lanes, walk.compact
 
-    def emit(self, outer: list[Axis], inner: list[Axis]) -> tuple[Extent, int]:
+    def emit(self, outer: list[LoopAxis], inner: list[LoopAxis]) -> tuple[Extent, int]:
         """Emits the function; gives its grid and grain."""
         n: Extent = self.vector.extent if self.vector else 1
         work = ext.mul(ext.product(a.extent for a in inner), n)
@@ -44,7 +44,7 @@ class RowSums:
                     self.walk.store_result(one, r.node, Val(acc.across(), True))
         return items, grain
 
-    def _rows(self, inner: Sequence[Axis], n: Extent, sums: list[Accumulator]) -> None:
+    def _rows(self, inner: Sequence[LoopAxis], n: Extent, sums: list[Accumulator]) -> None:
         if inner:
             size = inner[0].extent
             adds = nominal(ext.mul(ext.product(a.extent for a in inner[1:]), self._turns(n)))
@@ -73,11 +73,11 @@ class RowSums:
         if step > self.lanes:
             side = [[a.fresh() for a in sums] for _ in range(SUMMED_VECTORS - 1)]
             every = [*sums, *(a for s in side for a in s)]
-            done = self.fn.integer("sub", stop, self.fn.integer("urem", stop, step))
+            done = self.fn.sub(stop, self.fn.rem(stop, step))
             with summing_loop(self.fn, "0", done, step, every, turns) as index:
                 for k, accumulators in enumerate([sums, *side]):
                     with self.ev.scope():
-                        self.ev.vars[self.vector.var] = self.fn.integer("add", index, k * self.lanes)
+                        self.ev.vars[self.vector.var] = self.fn.add(index, k * self.lanes)
                         self.walk.add(accumulators, None)
                         self.walk.store_all()
             turns = SUMMED_VECTORS
@@ -85,7 +85,7 @@ class RowSums:
                 b.combine(c)
                 a.combine(d)
                 a.combine(b)
-        whole = self.fn.integer("sub", stop, self.fn.integer("urem", stop, self.lanes))
+        whole = self.fn.sub(stop, self.fn.rem(stop, self.lanes))
         if whole != done:
             with summing_loop(self.fn, done, whole, self.lanes, sums, turns) as index, self.ev.scope():
                 self.ev.vars[self.vector.var] = index
@@ -94,7 +94,7 @@ class RowSums:
         if isinstance(n, int) and n % self.lanes == 0:
             return
         mask = self.walk.tail_mask(whole, stop, n % self.lanes if isinstance(n, int) else None)
-        with self.ev.scope(), self.ev.guarded(Guard(None, mask)):
+        with self.ev.scope(), self.ev.guarded(Mask(None, mask)):
             self.ev.vars[self.vector.var] = whole
             self.walk.add(sums, mask)
             self.walk.store_all()
@@ -105,8 +105,8 @@ class RowSums:
         variable, turns = self.vector.var, self._turns(self.vector.extent)
 
         def add(index: Value) -> None:
-            mask = self.fn.leading(self.lanes, self.fn.integer("sub", stop, index))
-            with self.ev.scope(), self.ev.guarded(Guard(None, mask)):
+            mask = self.fn.leading(self.lanes, self.fn.sub(stop, index))
+            with self.ev.scope(), self.ev.guarded(Mask(None, mask)):
                 self.ev.vars[variable] = index
                 self.walk.add(sums, mask)
                 self.walk.store_all()

@@ -12,14 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from habana_tf.compiler.body import Body
-from habana_tf.compiler.body import Value as BodyValue
-from habana_tf.compiler.code import Work
-from habana_tf.compiler.codegen.axes import Axis, merge, places_of
+from habana_tf.compiler.body import Body, PointValue
+from habana_tf.compiler.code import WorkShare
+from habana_tf.compiler.codegen.axes import LoopAxis, merge, places_of
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
-from habana_tf.compiler.codegen.evaluator import Evaluator, Guard, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
-from habana_tf.compiler.codegen.scattered_sums import Places, ScatteredSums, part_size
+from habana_tf.compiler.codegen.scattered_sums import ScatteredSums, ScatterTargets, part_size
 from habana_tf.compiler.costs import (
     SCATTER_NUMBERS,
     SCATTER_PARTS,
@@ -36,7 +35,7 @@ from habana_tf.ir.linearity import stride_of
 from habana_tf.ir.primitives import Node
 
 
-def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
+def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> WorkShare:
     """Emits the function. memory: the number of each buffer."""
     kind, indexed = node.arg
     steps = strides(node.shape)
@@ -70,7 +69,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     with fn.loop("%begin", "%end") as each, ev.scope():
         item, part = _digit(fn, each.index, str(parts))
         item, number = _digit(fn, item, ev.number(blocks))
-        first = fn.integer("mul", number, block)
+        first = fn.mul(number, block)
         for axis in reversed(others):
             item, ev.vars[axis.var] = _digit(fn, item, ev.number(axis.extent))
         start = ev.number(ext.substitute(place, {inner.var: 0}) if inner else place)
@@ -79,7 +78,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
 
         numbers = [ev.number(steps[a]) for a in indexed]
 
-        def update(axes: Sequence[Axis], start: Value, steps: Sequence[Value], begin: Value, end: Value) -> None:
+        def update(axes: Sequence[LoopAxis], start: Value, steps: Sequence[Value], begin: Value, end: Value) -> None:
             """Applies the updates from begin to end along the first of these axes. start, steps: the offset of index 0
             and the strides in the target."""
             if axes:
@@ -91,21 +90,21 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
             for c, a, step in zip(coords, indexed, steps, strict=True):
                 x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
                 low, size = mine if a == indexed[0] else ("0", ev.number(node.shape[a]))
-                ok = fn.op(f"icmp ult i64 {fn.integer('sub', x, low)}, {size}")
+                ok = fn.op(f"icmp ult i64 {fn.sub(x, low)}, {size}")
                 inside = fn.op(f"and i1 {inside}, {ok}")
-                start = fn.integer("add", start, fn.integer("mul", x, step))
+                start = fn.add(start, fn.mul(x, step))
             with fn.when(inside), ev.scope():
                 along(partial(_make, fn, ev, _Update(memory[node], node.dtype, kind, updates, start)))
 
         if sums:
             further = [ev.number(node.shape[a]) for a in indexed[1:]]
-            own = Places(start, *mine, parts, further, numbers, first, block, along)
+            own = ScatterTargets(start, *mine, parts, further, numbers, first, block, along)
             sums.run(each.index, own, [ev.number(a.extent) for a in before], partial(update, before))
         else:
             update(before, start, numbers, "0", ev.number(before[0].extent) if before else "")
     share = max(1, THREAD_ELEMENTS // max(depth, 1)) if isinstance(depth, int) else THREAD_SCATTERS
     grid = ext.mul(items, parts)
-    return Work(grid, share, (ext.mul(grid, sums.nbytes),) if sums and sums.large else ())
+    return WorkShare(grid, share, (ext.mul(grid, sums.nbytes),) if sums and sums.large else ())
 
 
 class _Update(NamedTuple):
@@ -114,7 +113,7 @@ class _Update(NamedTuple):
     buffer: int
     dtype: DType
     kind: str
-    value: BodyValue
+    value: PointValue
     start: Value
 
 
@@ -129,8 +128,8 @@ def _part(fn: Function, size: Value, part: Value, parts: int) -> tuple[Value, Va
     """The start and the length of a part of `size` indices."""
     if parts == 1:
         return "0", size
-    ends = [fn.op(f"udiv i64 {fn.integer('mul', size, fn.integer('add', part, k))}, {parts}") for k in (0, 1)]
-    return ends[0], fn.integer("sub", ends[1], ends[0])
+    ends = [fn.op(f"udiv i64 {fn.mul(size, fn.add(part, k))}, {parts}") for k in (0, 1)]
+    return ends[0], fn.sub(ends[1], ends[0])
 
 
 def _row(
@@ -142,15 +141,15 @@ def _row(
         return
     lanes = ev.lanes
     if isinstance(columns, int) and columns <= lanes:
-        with ev.guarded(Guard(None, first_lanes(lanes, columns) if columns < lanes else None)):
+        with ev.guarded(Mask(None, first_lanes(lanes, columns) if columns < lanes else None)):
             ev.vars[ev.vector] = "0"
             make()
         return
-    stop = fn.minimum(fn.integer("add", first, block), ev.number(columns))
+    stop = fn.minimum(fn.add(first, block), ev.number(columns))
     full = isinstance(columns, int) and columns % lanes == 0
     with fn.loop(first, stop, lanes) as loop, ev.scope():
-        mask = None if full else fn.leading(lanes, fn.integer("sub", stop, loop.index))
-        with ev.guarded(Guard(None, mask)):
+        mask = None if full else fn.leading(lanes, fn.sub(stop, loop.index))
+        with ev.guarded(Mask(None, mask)):
             ev.vars[ev.vector] = loop.index
             make()
 
@@ -163,7 +162,7 @@ def _make(fn: Function, ev: Evaluator, update: _Update) -> None:
         old = ev.load(buffer, dtype, ext.of(ev.vector) if ev.vector else 0, start)
         args = [ev.spread(x, register_type(dtype)) for x in (old, new)]
         new = Val(ev.many.apply(kind, args, dtype, dtype), ev.vector is None)
-    at = fn.integer("add", start, ev.vars[ev.vector]) if ev.vector else start
+    at = fn.add(start, ev.vars[ev.vector]) if ev.vector else start
     address = fn.offset(ev.pointer(buffer), lane, at)
     raw = ev.many.to_memory(ev.spread(new, register_type(dtype)), dtype)
     mask = ev.mask()

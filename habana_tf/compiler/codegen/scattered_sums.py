@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.costs import SUMMED_BLOCKS, SUMMED_NUMBERS, SUMMED_PASSES, SUMMED_UPDATES
 from habana_tf.ir.extent import Extent
 
 
-class Places(NamedTuple):
+class ScatterTargets(NamedTuple):
     """The target elements of a work item. start: offset of index 0 in the result; low, size: its range of the first
     indexed axis, one of `parts`; others: extents of the other indexed axes; steps: their strides in the result.
     columns: number of columns from `first` on; along: emits a body for each vector of them."""
@@ -60,20 +59,20 @@ class ScatteredSums:
         self.blocks: Value = "false"
 
     def run(
-        self, item: Value, places: Places, updates: Sequence[Value],
+        self, item: Value, places: ScatterTargets, updates: Sequence[Value],
         add: Callable[[Value, Sequence[Value], Value, Value], None],
     ) -> None:  # fmt: skip
         """Emits all updates of a work item. updates: extents of their axes. add: emits those in a range of the first
         axis, given the offset of index 0 and the strides in the target."""
         fn, self.places = self.fn, places
         if self.large:
-            self.part = at(fn, self.part, fn.integer("mul", item, self.nbytes))
+            self.part = fn.ptradd(self.part, fn.mul(item, self.nbytes))
         first, inner = updates[0], self._product(updates[1:])
         count = self._product([places.size, *places.others])
-        room = fn.integer("mul", count, places.columns)
-        wanted = self._most(str(SUMMED_UPDATES), fn.integer("mul", count, SUMMED_PASSES * places.parts))
-        wanted = self._most(wanted, fn.integer("udiv", fn.integer("mul", first, inner), SUMMED_BLOCKS))
-        turns = self._most(fn.integer("udiv", wanted, self._most(inner, "1")), "1")
+        room = fn.mul(count, places.columns)
+        wanted = self._most(str(SUMMED_UPDATES), fn.mul(count, SUMMED_PASSES * places.parts))
+        wanted = self._most(wanted, fn.div(fn.mul(first, inner), SUMMED_BLOCKS))
+        turns = self._most(fn.div(wanted, self._most(inner, "1")), "1")
         several = fn.op(f"icmp sgt i64 {first}, {turns}")
         self.blocks = fn.op(f"and i1 {several}, {fn.op(f'icmp sle i64 {room}, {self.size}')}")
         turns = self._either(turns, self._most(first, "1"))
@@ -82,11 +81,11 @@ class ScatteredSums:
         own = self._own_steps()
         origin = self._either(self._own_start(own), places.start)
         steps = [self._either(a, b) for a, b in zip(own, places.steps, strict=True)]
-        number = fn.integer("udiv", fn.integer("add", first, fn.integer("sub", turns, "1")), turns)
+        number = fn.div(fn.add(first, fn.sub(turns, "1")), turns)
         with fn.loop("0", number) as block, self.ev.scope():
-            start = fn.integer("mul", block.index, turns)
+            start = fn.mul(block.index, turns)
             self.ev.pointers[self.buffer] = fn.op(f"select i1 {self.blocks}, ptr {self.part}, ptr {self.result}")
-            add(origin, steps, start, fn.minimum(fn.integer("add", start, turns), first))
+            add(origin, steps, start, fn.minimum(fn.add(start, turns), first))
             self.ev.pointers[self.buffer] = self.result
             with fn.when(self.blocks), self.ev.scope():
                 self._keep()
@@ -95,13 +94,13 @@ class ScatteredSums:
         """The strides of indices in the partial sums."""
         steps = [str(self.places.columns)]
         for n in reversed(self.places.others):
-            steps.insert(0, self.fn.integer("mul", steps[0], n))
+            steps.insert(0, self.fn.mul(steps[0], n))
         return steps
 
     def _own_start(self, steps: Sequence[Value]) -> Value:
         """The offset of index 0 in the partial sums, whose columns are numbered as in the result."""
         fn, places = self.fn, self.places
-        return fn.integer("sub", "0", fn.integer("add", fn.integer("mul", places.low, steps[0]), places.first))
+        return fn.sub("0", fn.add(fn.mul(places.low, steps[0]), places.first))
 
     def _keep(self) -> None:
         """Adds the partial sums to the result and clears them."""
@@ -113,9 +112,9 @@ class ScatteredSums:
                 return
             low = "0" if axis else places.low
             count = places.others[axis - 1] if axis else places.size
-            with fn.loop(low, fn.integer("add", low, count)) as i, self.ev.scope():
-                moved = (fn.integer("mul", i.index, x[axis]) for x in (places.steps, own))
-                places_from(axis + 1, *(fn.integer("add", x, y) for x, y in zip((start, at_part), moved, strict=True)))
+            with fn.loop(low, fn.add(low, count)) as i, self.ev.scope():
+                moved = (fn.mul(i.index, x[axis]) for x in (places.steps, own))
+                places_from(axis + 1, *(fn.add(x, y) for x, y in zip((start, at_part), moved, strict=True)))
 
         places_from(0, places.start, self._own_start(own))
 
@@ -123,7 +122,7 @@ class ScatteredSums:
         fn, ev, mask = self.fn, self.ev, self.ev.mask()
         column = ev.vars[ev.vector] if ev.vector else "0"
         part, result = (
-            fn.offset(memory, "float", fn.integer("add", place, column))
+            fn.offset(memory, "float", fn.add(place, column))
             for memory, place in ((self.part, own), (self.result, start))
         )
         parts = (fn.masked_load("float", ev.lanes, x, mask) for x in (result, part))
@@ -144,5 +143,5 @@ class ScatteredSums:
     def _product(self, numbers: Sequence[Value]) -> Value:
         out: Value = "1"
         for n in numbers:
-            out = self.fn.integer("mul", out, n)
+            out = self.fn.mul(out, n)
         return out

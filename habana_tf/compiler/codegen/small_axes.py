@@ -11,29 +11,29 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from habana_tf.compiler.body import Body, Load, Lookup, Position, Value, Within
-from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.body import Body, Load, Lookup, PointValue, Position, Within
+from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.costs import WRITTEN_OUT_POINTS
 from habana_tf.ir.extent import Extent, Var
 from habana_tf.ir.linearity import mentions
 
 
-def numel(axes: Sequence[Axis]) -> int:
+def numel(axes: Sequence[LoopAxis]) -> int:
     """The number of points of axes; more than WRITTEN_OUT_POINTS if one is symbolic."""
     return math.prod(a.extent if isinstance(a.extent, int) else WRITTEN_OUT_POINTS + 1 for a in axes)
 
 
-def places(axes: Sequence[Axis]) -> Iterator[dict[Var, str]]:
+def places(axes: Sequence[LoopAxis]) -> Iterator[dict[Var, str]]:
     """The points of axes as values of their variables, the last axis varying fastest."""
     sizes = [range(a.extent) for a in axes if isinstance(a.extent, int)]
     for point in itertools.product(*sizes):
         yield {a.var: str(k) for a, k in zip(axes, point, strict=True)}
 
 
-def beside(body: Body, outer: Sequence[Axis], inner: Sequence[Axis]) -> list[Axis]:
+def beside(body: Body, outer: Sequence[LoopAxis], inner: Sequence[LoopAxis]) -> list[LoopAxis]:
     """The kept axes of a reduction to unroll, with all sums in registers; none if their points share no loads within
     the reduced axes `inner`."""
-    chosen: list[Axis] = []
+    chosen: list[LoopAxis] = []
     for axis in reversed(outer):
         if numel([*chosen, axis]) <= WRITTEN_OUT_POINTS:
             chosen.insert(0, axis)
@@ -42,10 +42,10 @@ def beside(body: Body, outer: Sequence[Axis], inner: Sequence[Axis]) -> list[Axi
     return chosen if len(loads) > 1 and any(v in summed and v not in apart for v in loads) else []
 
 
-def dependent(body: Body, axes: Sequence[Axis]) -> set[Value]:
+def dependent(body: Body, axes: Sequence[LoopAxis]) -> set[PointValue]:
     """The values of a body that depend on the axes."""
     variables = [a.var for a in axes]
-    found: set[Value] = set()
+    found: set[PointValue] = set()
     for v in body.values:
         expressions: list[Extent] = []
         match v:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from habana_tf.compiler.body import Body
-from habana_tf.compiler.code import Work
+from habana_tf.compiler.code import WorkShare
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.lanes import register_type
@@ -27,7 +27,7 @@ from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node
 
 
-def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> Work:
+def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], lanes: int) -> WorkShare:
     """Emits the function. memory: the number of each buffer; the arrays of words follow."""
     (x,), places = body.inputs, body.variables
     axis, descending, first = node.arg.axis, node.arg.descending, node.arg.first
@@ -53,7 +53,7 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
         return fn.op(f"or {word} {high}, {at if word == 'i64' else fn.op(f'zext i64 {at} to {word}')}")
 
     with fn.loop("%begin", "%end") as each, ev.scope():
-        mine = fn.integer("mul", each.index, ev.number(room))
+        mine = fn.mul(each.index, ev.number(room))
         words = _Words(fn, word, [fn.offset(array, word, mine) for array in arrays])
         item = each.index
         for a in reversed(others):
@@ -74,7 +74,7 @@ def emit_sort(fn: Function, body: Body, node: Node, memory: Mapping[Node, int], 
             fn.store("i32", position, fn.offset(ev.pointer(memory[node]), "i32", at), 4)
     space = ext.mul(rows, ext.mul(room, words.bytes))
     grain = max(1, THREAD_SORTED // max(nominal(n), 1))
-    return Work(rows, grain, (space, space))
+    return WorkShare(rows, grain, (space, space))
 
 
 class _Words:
@@ -93,18 +93,18 @@ class _Words:
     def merge(self, length: Value, n: int | None = None) -> Value:
         """Merges runs until one is left; gives the array it is in. n: the length if it is constant."""
         fn, word, arrays = self.fn, self.word, self.arrays
-        passes, last = _passes(fn, length, n), fn.integer("sub", length, 1)
+        passes, last = _passes(fn, length, n), fn.sub(length, 1)
         with fn.loop("0", passes) as turn:
             width = fn.op(f"shl i64 1, {turn.index}")
             odd = fn.op(f"trunc i64 {turn.index} to i1")
             source = fn.op(f"select i1 {odd}, ptr {arrays[1]}, ptr {arrays[0]}")
             target = fn.op(f"select i1 {odd}, ptr {arrays[0]}, ptr {arrays[1]}")
             pair = fn.op(f"shl i64 {width}, 1")
-            pairs = fn.op(f"udiv i64 {fn.integer('add', pair, last)}, {pair}")
+            pairs = fn.op(f"udiv i64 {fn.add(pair, last)}, {pair}")
             with fn.loop("0", pairs) as run:
-                low = fn.integer("mul", run.index, pair)
-                middle = fn.minimum(fn.integer("add", low, width), length)
-                high = fn.minimum(fn.integer("add", low, pair), length)
+                low = fn.mul(run.index, pair)
+                middle = fn.minimum(fn.add(low, width), length)
+                high = fn.minimum(fn.add(low, pair), length)
                 with fn.loop(low, high, 1, [("i64", low), ("i64", middle)]) as out:
                     i, j = out.carried
                     first, second = (self.load(source, fn.minimum(k, last)) for k in (i, j))
@@ -114,7 +114,7 @@ class _Words:
                     chosen = fn.op(f"select i1 {take}, {word} {first}, {word} {second}")
                     fn.store(word, chosen, fn.offset(target, word, out.index), self.bytes)
                     one = fn.op(f"zext i1 {take} to i64")
-                    out.next = [fn.integer("add", i, one), fn.integer("add", j, fn.integer("sub", "1", one))]
+                    out.next = [fn.add(i, one), fn.add(j, fn.sub("1", one))]
         if n is not None:
             return arrays[int(passes) % 2]
         odd = fn.op(f"trunc i64 {passes} to i1")
@@ -139,14 +139,14 @@ class _Least:
         fn.store("i64", "0", self._count, 8)
         fn.store(word, "-1", self._bound, words.bytes)
         with fn.loop("0", length, SORT_STRETCH) as stretch, ev.scope():
-            stop = fn.minimum(fn.integer("add", stretch.index, SORT_STRETCH), length)
+            stop = fn.minimum(fn.add(stretch.index, SORT_STRETCH), length)
             bound = fn.load(word, self._bound, words.bytes)
             with fn.loop(stretch.index, stop, 1, [("i64", fn.load("i64", self._count, 8))]) as loop, ev.scope():
                 (count,) = loop.carried
                 candidate = element(loop.index)
                 words.store(0, count, candidate)
                 less = fn.op(f"icmp ult {word} {candidate}, {bound}")
-                loop.next = [fn.integer("add", count, fn.op(f"zext i1 {less} to i64"))]
+                loop.next = [fn.add(count, fn.op(f"zext i1 {less} to i64"))]
             (count,) = loop.results
             fn.store("i64", count, self._count, 8)
             with fn.when(fn.less(str(self.room - SORT_STRETCH), count)):
@@ -186,5 +186,5 @@ def _passes(fn: Function, length: Value, n: int | None) -> Value:
     """The number of merge passes, ceil(log2(n))."""
     if n is not None:
         return str(max(n - 1, 0).bit_length())
-    zeros = fn.call("i64", "llvm.ctlz.i64", ("i64", fn.integer("sub", length, 1)), ("i1", "false"))
-    return fn.integer("sub", 64, zeros)
+    zeros = fn.call("i64", "llvm.ctlz.i64", ("i64", fn.sub(length, 1)), ("i1", "false"))
+    return fn.sub(64, zeros)

@@ -53,12 +53,12 @@ def in_blocks(
 ) -> list[Value]:  # fmt: skip
     """A loop of `trip` iterations, at least one, in blocks of `size`. block: emits a block, given its iterations and
     the carried values."""
-    blocks = fn.integer("udiv", fn.integer("add", trip, size - 1), size)
+    blocks = fn.div(fn.add(trip, size - 1), size)
     with repeat(fn, blocks, [("i64", str(trip)), *carry]) as turns:
         left, *carried = turns.carried
         count = size if isinstance(trip, int) and trip % size == 0 else fn.minimum(left, str(size))
         made = block(count, carried)
-        turns.next = [fn.integer("sub", left, size), *made]
+        turns.next = [fn.sub(left, size), *made]
     return turns.next[1:]
 
 

@@ -5,13 +5,6 @@ from __future__ import annotations
 from habana_tf.compiler.codegen.emit import Function, Value, everywhere
 
 
-def at(fn: Function, pointer: Value, distance: int | Value) -> Value:
-    """`pointer` plus an offset in bytes."""
-    if str(distance) == "0":
-        return pointer
-    return fn.op(f"getelementptr i8, ptr {pointer}, i64 {distance}")
-
-
 def widen(fn: Function, lanes: int, halves: Value) -> Value:
     """<lanes x i16> of bf16 to <lanes x float>."""
     wide = fn.op(f"zext <{lanes} x i16> {halves} to <{lanes} x i32>")

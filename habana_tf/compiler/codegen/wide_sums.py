@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 from habana_tf.compiler.body import Body, Reduction
-from habana_tf.compiler.codegen.axes import Axis
+from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.blocked_sums import block_end
 from habana_tf.compiler.codegen.blocked_sums import cut as blocks
 from habana_tf.compiler.codegen.emit import BYTES, Function, Value
-from habana_tf.compiler.codegen.evaluator import Evaluator, Guard
+from habana_tf.compiler.codegen.evaluator import Evaluator, Mask
 from habana_tf.compiler.codegen.lanes import register_type
 from habana_tf.compiler.codegen.reduction import Accumulator
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, WIDE_COLUMNS, WIDE_ITEM_COLUMNS, WIDE_ROWS
@@ -34,7 +34,7 @@ class WideSums:
     """
 
     def __init__(
-        self, fn: Function, ev: Evaluator, reductions: Sequence[Reduction], vector: Axis, inner: Sequence[Axis],
+        self, fn: Function, ev: Evaluator, reductions: Sequence[Reduction], vector: LoopAxis, inner: Sequence[LoopAxis],
         columns: int, add: Callable[[list[Accumulator]], None], adds: int = 1,
     ) -> None:  # fmt: skip
         """adds: terms that a point adds to each sum."""
@@ -65,7 +65,7 @@ class WideSums:
 
         self._rows(self.inner, lambda: self._columns(start, count, add))
 
-    def _rows(self, inner: Sequence[Axis], row: Callable[[], None]) -> None:
+    def _rows(self, inner: Sequence[LoopAxis], row: Callable[[], None]) -> None:
         """Emits `row` for every point of these axes, with partial sums per block (see `blocked_sums`)."""
         if not inner:
             row()
@@ -110,10 +110,10 @@ class WideSums:
         """Emits `body` for every vector of columns, given its offset in the sums."""
         lanes, fn = self.ev.lanes, self.fn
         left = count % lanes if isinstance(count, int) else fn.op(f"urem i64 {count}, {lanes}")
-        whole = fn.integer("sub", str(count), str(left))
+        whole = fn.sub(str(count), str(left))
         if whole != "0":
             with fn.loop("0", whole, lanes) as loop, self.ev.scope():
-                self.ev.vars[self.vector.var] = fn.integer("add", start, loop.index)
+                self.ev.vars[self.vector.var] = fn.add(start, loop.index)
                 body(loop.index)
         if left == 0:
             return
@@ -121,8 +121,8 @@ class WideSums:
             if not isinstance(left, int):
                 stack.enter_context(fn.when(fn.less("0", left)))
             stack.enter_context(self.ev.scope())
-            stack.enter_context(self.ev.guarded(Guard(None, fn.leading(lanes, str(left)))))
-            self.ev.vars[self.vector.var] = fn.integer("add", start, whole)
+            stack.enter_context(self.ev.guarded(Mask(None, fn.leading(lanes, str(left)))))
+            self.ev.vars[self.vector.var] = fn.add(start, whole)
             body(whole)
 
     def _load(self, acc: Accumulator, pointer: Value, index: Value) -> Value:
@@ -134,7 +134,7 @@ class WideSums:
         self.fn.store(self.ev.many.type(acc.lane), value, where, BYTES[acc.lane])
 
 
-def pays(body: Body, inner: Sequence[Axis]) -> bool:
+def pays(body: Body, inner: Sequence[LoopAxis]) -> bool:
     """Whether a body's sums can be kept in memory, and are long enough for it to pay."""
     return (
         bool(body.reductions)

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_micro import KLoop
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile, begin_epilogue
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, SumVector, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.codegen.winograd_kernels import Temp, WinogradKernel
 from habana_tf.compiler.codegen.winograd_transforms import Patches, filter_back
 from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
@@ -54,25 +53,25 @@ class _Sums(WinogradKernel):
         layout = (("a", self.row), ("b", self.line))
         sides = [Patches(fn, w, x, fn.buffer(k), zeros, row) for k, (x, row) in enumerate(layout)]
         total = extent_value(fn, w.total)
-        share = fn.integer("udiv", fn.integer("add", extent_value(fn, w.blocks), w.chunks - 1), w.chunks)
-        share = fn.integer("mul", share, w.tiles)
+        share = fn.div(fn.add(extent_value(fn, w.blocks), w.chunks - 1), w.chunks)
+        share = fn.mul(share, w.tiles)
         with fn.loop("%begin", "%end") as item:
             number = item.index
-            channel = fn.integer("mul", fn.integer("urem", number, w.channel_blocks), w.channels)
-            number = fn.integer("udiv", number, w.channel_blocks)
-            panel = fn.integer("mul", fn.integer("urem", number, w.column_blocks), w.panels)
-            chunk = fn.integer("udiv", number, w.column_blocks)
+            channel = fn.mul(fn.rem(number, w.channel_blocks), w.channels)
+            number = fn.div(number, w.channel_blocks)
+            panel = fn.mul(fn.rem(number, w.column_blocks), w.panels)
+            chunk = fn.div(number, w.column_blocks)
             channels, panels = self.part(w.depth, w.channels, channel), self.part(t.panels, w.panels, panel)
-            column = fn.integer("mul", panel, t.width)
-            columns = fn.minimum(fn.integer("mul", panels, t.width), fn.integer("sub", str(t.columns), column))
-            begin = fn.integer("mul", chunk, share)
-            end = fn.minimum(fn.integer("add", begin, share), total)
+            column = fn.mul(panel, t.width)
+            columns = fn.minimum(fn.mul(panels, t.width), fn.sub(str(t.columns), column))
+            begin = fn.mul(chunk, share)
+            end = fn.minimum(fn.add(begin, share), total)
 
             def add(first: Value, stop: Value) -> None:
                 """Sums the tiles from first to stop."""
                 self.clear(sums, size)
                 with fn.loop(first, stop, w.tiles) as block:
-                    tiles = fn.minimum(fn.integer("sub", stop, block.index), str(w.tiles))
+                    tiles = fn.minimum(fn.sub(stop, block.index), str(w.tiles))
                     with fn.when(fn.less(tiles, str(w.tiles))):  # missing tiles are zeros
                         self.clear(image, ELEMENTS * w.tiles * self.row)
                         self.clear(results, ELEMENTS * w.tiles * self.line)
@@ -85,13 +84,13 @@ class _Sums(WinogradKernel):
             else:
                 self.clear(totals, size)
                 with fn.loop(begin, end, deep) as several:
-                    add(several.index, fn.minimum(fn.integer("add", several.index, deep), end))
+                    add(several.index, fn.minimum(fn.add(several.index, deep), end))
                     with fn.loop("0", str(size), t.lanes * 4) as i:
-                        total, part = (fn.load(self.m.type, at(fn, x, i.index), 4) for x in (totals, sums))
-                        fn.store(self.m.type, self.m.plus(total, part), at(fn, totals, i.index), 4)
-            place = fn.integer("add", fn.integer("mul", channel, t.columns), column)
-            place = fn.integer("add", place, fn.integer("mul", chunk, ELEMENTS * w.depth * t.columns))
-            self._keep(totals, at(fn, made, fn.integer("mul", place, 4)), channels, columns)
+                        total, part = (fn.load(self.m.type, fn.ptradd(x, i.index), 4) for x in (totals, sums))
+                        fn.store(self.m.type, self.m.plus(total, part), fn.ptradd(totals, i.index), 4)
+            place = fn.add(fn.mul(channel, t.columns), column)
+            place = fn.add(place, fn.mul(chunk, ELEMENTS * w.depth * t.columns))
+            self._keep(totals, fn.ptradd(made, fn.mul(place, 4)), channels, columns)
         grid = w.chunks * w.column_blocks * w.channel_blocks
         return ContractionCall(fn, (*operands, target), grid, 1)
 
@@ -99,31 +98,31 @@ class _Sums(WinogradKernel):
         fn, w, t = self.fn, self.w, self.t
         rows = tuple(4 * i for i in range(w.rows))
         with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels) as p:
-            b = at(fn, results, fn.integer("mul", element.index, w.tiles * self.line))
-            b = at(fn, b, fn.integer("mul", p.index, t.width * 4))
-            a = at(fn, image, fn.integer("mul", element.index, w.tiles * self.row))
-            s = at(fn, sums, fn.integer("mul", element.index, self.tall * self.line))
-            s = at(fn, s, fn.integer("mul", p.index, t.width * 4))
+            b = fn.ptradd(results, fn.mul(element.index, w.tiles * self.line))
+            b = fn.ptradd(b, fn.mul(p.index, t.width * 4))
+            a = fn.ptradd(image, fn.mul(element.index, w.tiles * self.row))
+            s = fn.ptradd(sums, fn.mul(element.index, self.tall * self.line))
+            s = fn.ptradd(s, fn.mul(p.index, t.width * 4))
 
             def groups(vectors: int, a: Value = a, b: Value = b, s: Value = s) -> None:
                 with fn.loop("0", str(self.tall // w.rows)) as group:
-                    x = at(fn, a, fn.integer("mul", group.index, w.rows * 4))
-                    y = at(fn, s, fn.integer("mul", group.index, w.rows * self.line))
+                    x = fn.ptradd(a, fn.mul(group.index, w.rows * 4))
+                    y = fn.ptradd(s, fn.mul(group.index, w.rows * self.line))
                     self.products(x, b, y, rows, vectors, KLoop(w.tiles, self.row, self.line), True)
 
-            self.widths(fn.integer("add", panel, p.index), groups)
+            self.widths(fn.add(panel, p.index), groups)
 
     def _keep(self, sums: Value, target: Value, channels: Value, columns: Value) -> None:
         """Copies the block's sums to the buffer of all sums."""
         fn, w, t = self.fn, self.w, self.t
         with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", channels) as c:
-            p = at(fn, sums, fn.integer("mul", element.index, self.tall * self.line))
-            p = at(fn, p, fn.integer("mul", c.index, self.line))
-            q = at(fn, target, fn.integer("mul", element.index, w.depth * t.columns * 4))
-            q = at(fn, q, fn.integer("mul", c.index, t.columns * 4))
+            p = fn.ptradd(sums, fn.mul(element.index, self.tall * self.line))
+            p = fn.ptradd(p, fn.mul(c.index, self.line))
+            q = fn.ptradd(target, fn.mul(element.index, w.depth * t.columns * 4))
+            q = fn.ptradd(q, fn.mul(c.index, t.columns * 4))
             with fn.loop("0", columns, t.lanes) as v:
-                shift = fn.integer("mul", v.index, 4)
-                fn.store(self.m.type, fn.load(self.m.type, at(fn, p, shift), 4), at(fn, q, shift), 4)
+                shift = fn.mul(v.index, 4)
+                fn.store(self.m.type, fn.load(self.m.type, fn.ptradd(p, shift), 4), fn.ptradd(q, shift), 4)
 
 
 class _Gradient(WinogradKernel):
@@ -137,28 +136,28 @@ class _Gradient(WinogradKernel):
         source = fn.buffer(0)
         begin_epilogue(fn, out, 1)
         with fn.loop("%begin", "%end") as channel, fn.loop("0", str(t.columns), t.lanes) as column:
-            place = fn.integer("add", fn.integer("mul", channel.index, t.columns), column.index)
-            p = at(fn, source, fn.integer("mul", place, 4))
-            total = [fn.load(self.m.type, at(fn, p, k * plane), 4) for k in range(ELEMENTS)]
+            place = fn.add(fn.mul(channel.index, t.columns), column.index)
+            p = fn.ptradd(source, fn.mul(place, 4))
+            total = [fn.load(self.m.type, fn.ptradd(p, k * plane), 4) for k in range(ELEMENTS)]
             if w.chunks > 1:
                 carry = [(self.m.type, x) for x in total]
                 with fn.loop("1", str(w.chunks), carry=carry) as chunk:
-                    q = at(fn, p, fn.integer("mul", chunk.index, ELEMENTS * plane))
+                    q = fn.ptradd(p, fn.mul(chunk.index, ELEMENTS * plane))
                     chunk.next = [
-                        self.m.plus(x, fn.load(self.m.type, at(fn, q, k * plane), 4))
+                        self.m.plus(x, fn.load(self.m.type, fn.ptradd(q, k * plane), 4))
                         for k, x in enumerate(chunk.carried)
                     ]
                 total = chunk.results
             for k, value in enumerate(self.m.both(total, filter_back)):
-                fn.store(self.m.type, value, at(fn, taps, k * t.lanes * 4), 4)
+                fn.store(self.m.type, value, fn.ptradd(taps, k * t.lanes * 4), 4)
             with fn.loop("0", str(TAP)) as i, fn.loop("0", str(TAP)) as j:
-                number = fn.integer("add", fn.integer("mul", i.index, TAP), j.index)
-                value = fn.load(self.m.type, at(fn, taps, fn.integer("mul", number, t.lanes * 4)), 4)
+                number = fn.add(fn.mul(i.index, TAP), j.index)
+                value = fn.load(self.m.type, fn.ptradd(taps, fn.mul(number, t.lanes * 4)), 4)
                 starts = {
                     w.down.tap.key: i.index, w.across.tap.key: j.index,
                     w.channel.key: channel.index, lane.key: column.index,
                 }  # fmt: skip
-                out.vector(fn, Point(value, t.lanes, t.lanes, Tile(fn, self.c, starts), {}))
+                out.vector(fn, SumVector(value, t.lanes, t.lanes, Tile(fn, self.c, starts), {}))
         return ContractionCall(
             fn, (sums, *out.buffers), w.depth, max(1, min(w.depth, WINOGRAD_THREAD_COLUMNS // t.columns))
         )

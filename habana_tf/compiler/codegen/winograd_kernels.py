@@ -17,13 +17,12 @@ from dataclasses import replace
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_call
 from habana_tf.compiler.codegen.contract_loops import TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, Point, Tile, begin_epilogue
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, SumVector, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.result_sums import ResultSums
-from habana_tf.compiler.codegen.vector_memory import at
 from habana_tf.compiler.codegen.winograd_transforms import Arithmetic, Patches, filter_, place_of, result
 from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_TURN
 from habana_tf.ir import extent as ext
@@ -57,15 +56,15 @@ def _filters(w: Winograd, name: str, source: Buffer, target: Buffer) -> Contract
     packed, made = fn.buffer(0), fn.buffer(1)
     line, plane = t.width * 4, w.depth * t.width * 4
     with fn.loop("%begin", "%end") as item:
-        panel, channel = fn.integer("udiv", item.index, w.depth), fn.integer("urem", item.index, w.depth)
-        inside = fn.integer("mul", channel, line)
-        first = at(fn, packed, fn.integer("add", fn.integer("mul", panel, TAP * TAP * plane), inside))
-        begin = at(fn, made, fn.integer("add", fn.integer("mul", panel, plane), inside))
+        panel, channel = fn.div(item.index, w.depth), fn.rem(item.index, w.depth)
+        inside = fn.mul(channel, line)
+        first = fn.ptradd(packed, fn.add(fn.mul(panel, TAP * TAP * plane), inside))
+        begin = fn.ptradd(made, fn.add(fn.mul(panel, plane), inside))
         with fn.loop("0", str(line), t.lanes * 4) as v:
-            p, q = at(fn, first, v.index), at(fn, begin, v.index)
-            taps = [fn.load(m.type, at(fn, p, k * plane), 4) for k in range(TAP * TAP)]
+            p, q = fn.ptradd(first, v.index), fn.ptradd(begin, v.index)
+            taps = [fn.load(m.type, fn.ptradd(p, k * plane), 4) for k in range(TAP * TAP)]
             for number, value in enumerate(m.both(taps, filter_)):
-                fn.store(m.type, value, at(fn, q, number * t.panels * plane), 4)
+                fn.store(m.type, value, fn.ptradd(q, number * t.panels * plane), 4)
     return ContractionCall(fn, (source, target), t.panels * w.depth, WINOGRAD_THREAD_CHANNELS)
 
 
@@ -84,13 +83,13 @@ class WinogradKernel(TileLoops):
 
     def clear(self, pointer: Value, nbytes: int) -> None:
         with self.fn.loop("0", str(nbytes), self.t.lanes * 4) as i:
-            self.fn.store(self.m.type, "zeroinitializer", at(self.fn, pointer, i.index), 4)
+            self.fn.store(self.m.type, "zeroinitializer", self.fn.ptradd(pointer, i.index), 4)
 
     def part(self, total: int, size: int, first: Value) -> Value:
         """The size of the block that begins at `first`: `size`, or less for the last one."""
         if total % size == 0:
             return str(size)
-        return self.fn.minimum(self.fn.integer("sub", str(total), first), str(size))
+        return self.fn.minimum(self.fn.sub(str(total), first), str(size))
 
     def widths(self, panel: Value, body: Callable[[int], None]) -> None:
         """Emits the body for each number of vectors that a panel may have."""
@@ -108,11 +107,9 @@ class WinogradKernel(TileLoops):
         in memory."""
         fn, t = self.fn, self.t
         micro = Micro(t.lanes, rows, vectors, t.lanes, "f32", "f32", b_padded=True)
-        places = [at(fn, sums, i * self.line + v * t.lanes * 4) for i in range(len(rows)) for v in range(vectors)]
+        places = [fn.ptradd(sums, i * self.line + v * t.lanes * 4) for i in range(len(rows)) for v in range(vectors)]
         start = [fn.load(self.m.type, x, 4) for x in places] if add else None
-        turns = (
-            loop.trip // WINOGRAD_TURN if isinstance(loop.trip, int) else fn.integer("udiv", loop.trip, WINOGRAD_TURN)
-        )
+        turns = loop.trip // WINOGRAD_TURN if isinstance(loop.trip, int) else fn.div(loop.trip, WINOGRAD_TURN)
         loops = [KLoop(turns, loop.a * WINOGRAD_TURN, loop.b * WINOGRAD_TURN), KLoop(WINOGRAD_TURN, loop.a, loop.b)]
         for place, value in zip(places, Accumulation(fn, micro).run(loops, a, b, start), strict=True):
             fn.store(self.m.type, value, place, 4)
@@ -138,12 +135,12 @@ class _Blocks(WinogradKernel):
         total, blocks = extent_value(fn, w.total), extent_value(fn, w.blocks)
         self.clear(zeros, self.row)
         with fn.loop("%begin", "%end") as item:
-            first = fn.integer("mul", fn.integer("urem", item.index, blocks), w.tiles)
-            tiles = fn.minimum(fn.integer("sub", total, first), str(w.tiles))
-            panel = fn.integer("mul", fn.integer("udiv", item.index, blocks), w.panels)
+            first = fn.mul(fn.rem(item.index, blocks), w.tiles)
+            tiles = fn.minimum(fn.sub(total, first), str(w.tiles))
+            panel = fn.mul(fn.div(item.index, blocks), w.panels)
             panels = self.part(self.t.panels, w.panels, panel)
             if self.out.sums:
-                part, high = fn.integer("urem", item.index, blocks), fn.integer("add", panel, panels)
+                part, high = fn.rem(item.index, blocks), fn.add(panel, panels)
                 self.begin_part(self.out.sums, w.blocks, part, panel, high)
             if self.many:
                 self.clear(self.sums, sums)
@@ -163,18 +160,18 @@ class _Blocks(WinogradKernel):
         rows = tuple(i * self.row for i in range(w.rows))
         steps = int(trip) if trip.isdigit() else trip
         with fn.loop("0", str(ELEMENTS)) as element, fn.loop("0", panels) as p:
-            number = fn.integer("add", panel, p.index)
-            b = at(fn, self.filters, fn.integer("mul", element.index, t.panels * plane))
-            b = at(fn, b, fn.integer("mul", number, plane))
-            b = at(fn, b, fn.integer("mul", channel, t.width * 4))
-            a = at(fn, self.image, fn.integer("mul", element.index, w.tiles * self.row))
-            sums = at(fn, self.sums, fn.integer("mul", element.index, w.tiles * self.line))
-            sums = at(fn, sums, fn.integer("mul", p.index, t.width * 4))
+            number = fn.add(panel, p.index)
+            b = fn.ptradd(self.filters, fn.mul(element.index, t.panels * plane))
+            b = fn.ptradd(b, fn.mul(number, plane))
+            b = fn.ptradd(b, fn.mul(channel, t.width * 4))
+            a = fn.ptradd(self.image, fn.mul(element.index, w.tiles * self.row))
+            sums = fn.ptradd(self.sums, fn.mul(element.index, w.tiles * self.line))
+            sums = fn.ptradd(sums, fn.mul(p.index, t.width * 4))
 
             def tiles(vectors: int, a: Value = a, b: Value = b, sums: Value = sums) -> None:
                 with fn.loop("0", str(w.tiles // w.rows)) as group:
-                    x = at(fn, a, fn.integer("mul", group.index, w.rows * self.row))
-                    y = at(fn, sums, fn.integer("mul", group.index, w.rows * self.line))
+                    x = fn.ptradd(a, fn.mul(group.index, w.rows * self.row))
+                    y = fn.ptradd(sums, fn.mul(group.index, w.rows * self.line))
                     self.products(x, b, y, rows, vectors, KLoop(steps, 4, t.width * 4), self.many)
 
             self.widths(number, tiles)
@@ -183,32 +180,32 @@ class _Blocks(WinogradKernel):
         """Transforms the block's sums, At m A, and runs the epilogue of each existing result."""
         fn, w, t = self.fn, self.w, self.t
         most = -(-t.columns // t.lanes)
-        before = fn.integer("mul", panel, t.vectors)
-        vectors = fn.minimum(fn.integer("mul", panels, t.vectors), fn.integer("sub", str(most), before))
+        before = fn.mul(panel, t.vectors)
+        vectors = fn.minimum(fn.mul(panels, t.vectors), fn.sub(str(most), before))
         full = vectors
         if t.tail_active < t.lanes:
-            last = fn.op(f"icmp eq i64 {fn.integer('add', before, vectors)}, {most}")
-            full = fn.integer("sub", vectors, fn.op(f"zext i1 {last} to i64"))
+            last = fn.op(f"icmp eq i64 {fn.add(before, vectors)}, {most}")
+            full = fn.sub(vectors, fn.op(f"zext i1 {last} to i64"))
         with fn.loop("0", tiles) as tile:
-            image, *begins = place_of(fn, w, fn.integer("add", first, tile.index))
-            sums = at(fn, self.sums, fn.integer("mul", tile.index, self.line))
+            image, *begins = place_of(fn, w, fn.add(first, tile.index))
+            sums = fn.ptradd(self.sums, fn.mul(tile.index, self.line))
             with fn.loop("0", vectors) as v:
-                shift = fn.integer("mul", v.index, t.lanes * 4)
-                p, q = at(fn, sums, shift), at(fn, self.tile_results, shift)
-                elements = [fn.load(self.m.type, at(fn, p, i * w.tiles * self.line), 4) for i in range(ELEMENTS)]
+                shift = fn.mul(v.index, t.lanes * 4)
+                p, q = fn.ptradd(sums, shift), fn.ptradd(self.tile_results, shift)
+                elements = [fn.load(self.m.type, fn.ptradd(p, i * w.tiles * self.line), 4) for i in range(ELEMENTS)]
                 for k, value in enumerate(self.m.both(elements, result)):
-                    fn.store(self.m.type, value, at(fn, q, k * self.line), 4)
+                    fn.store(self.m.type, value, fn.ptradd(q, k * self.line), 4)
             ends = [
-                fn.minimum(fn.integer("sub", str(axis.size), begin), str(OUT)) if axis.size % OUT else str(OUT)
+                fn.minimum(fn.sub(str(axis.size), begin), str(OUT)) if axis.size % OUT else str(OUT)
                 for axis, begin in zip((w.down, w.across), begins, strict=True)
             ]
             starts = {w.image.key: image} if w.image else {}
 
             def point(i: Value, j: Value, v: Value, active: int) -> Sequence[Value]:
-                starts[w.down.out.key] = fn.integer("add", begins[0], i)
-                starts[w.across.out.key] = fn.integer("add", begins[1], j)
-                number = fn.integer("add", fn.integer("mul", i, OUT), j)
-                results = at(fn, self.tile_results, fn.integer("mul", number, self.line))
+                starts[w.down.out.key] = fn.add(begins[0], i)
+                starts[w.across.out.key] = fn.add(begins[1], j)
+                number = fn.add(fn.mul(i, OUT), j)
+                results = fn.ptradd(self.tile_results, fn.mul(number, self.line))
                 return self._point(results, v, self._first_of(before, v), starts, active)
 
             parts = [x for x in (("0", full, t.lanes), (full, vectors, t.tail_active)) if x[0] != x[1]]
@@ -234,13 +231,15 @@ class _Blocks(WinogradKernel):
             with fn.loop("0", ends[1], carry=inner) as j:
                 j.next = sums.add(fn, j.carried, point(i.index, j.index, v, active), True)
             i.next = j.results
-        sums.keep(fn, column, i.results, fn.integer("mul", *ends))
+        sums.keep(fn, column, i.results, fn.mul(*ends))
 
     def _first_of(self, before: Value, v: Value) -> Value:
-        return self.fn.integer("mul", self.fn.integer("add", before, v), self.t.lanes)
+        return self.fn.mul(self.fn.add(before, v), self.t.lanes)
 
     def _point(self, results: Value, v: Value, column: Value, starts: dict[int, Value], active: int) -> Sequence[Value]:
         fn, t, lane = self.fn, self.t, self.c.lane
         assert lane is not None
-        value = fn.load(self.m.type, at(fn, results, fn.integer("mul", v, t.lanes * 4)), 4)
-        return self.out.vector(fn, Point(value, t.lanes, active, Tile(fn, self.c, {**starts, lane.key: column}), {}))
+        value = fn.load(self.m.type, fn.ptradd(results, fn.mul(v, t.lanes * 4)), 4)
+        return self.out.vector(
+            fn, SumVector(value, t.lanes, active, Tile(fn, self.c, {**starts, lane.key: column}), {})
+        )

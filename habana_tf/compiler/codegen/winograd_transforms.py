@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from habana_tf.compiler.codegen.contract_winograd import IN, OUT, Axis, Winograd
+from habana_tf.compiler.codegen.contract_winograd import IN, OUT, ImageAxis, Winograd
 from habana_tf.compiler.codegen.emit import Function, Value, everywhere
-from habana_tf.compiler.codegen.vector_memory import at, widen
+from habana_tf.compiler.codegen.vector_memory import widen
 from habana_tf.ir.dtypes import DType
 
-Along = Callable[["Arithmetic", Sequence[Value]], list[Value]]
+Transform = Callable[["Arithmetic", Sequence[Value]], list[Value]]
 """Multiplies a matrix of the algorithm by a column vector."""
 
 
@@ -38,7 +38,7 @@ class Arithmetic:
     def half(self, x: Value) -> Value:
         return self.fn.op(f"fmul {self.type} {x}, {self._half}")
 
-    def both(self, values: Sequence[Value], along: Along) -> list[Value]:
+    def both(self, values: Sequence[Value], along: Transform) -> list[Value]:
         """A transformation along both axes of a square of values, in row-major order."""
         side = round(len(values) ** 0.5)
         columns = [along(self, values[j::side]) for j in range(side)]
@@ -75,9 +75,9 @@ def filter_back(m: Arithmetic, x: Sequence[Value]) -> list[Value]:
 def place_of(fn: Function, w: Winograd, tile: Value) -> tuple[Value, Value, Value]:
     """The image of a tile, and the position of its first result down and across."""
     down, across = w.down.tiles, w.across.tiles
-    inside = fn.integer("urem", tile, down * across)
-    row, column = fn.integer("udiv", inside, across), fn.integer("urem", inside, across)
-    return fn.integer("udiv", tile, down * across), fn.integer("mul", row, OUT), fn.integer("mul", column, OUT)
+    inside = fn.rem(tile, down * across)
+    row, column = fn.div(inside, across), fn.rem(inside, across)
+    return fn.div(tile, down * across), fn.mul(row, OUT), fn.mul(column, OUT)
 
 
 class Patches:
@@ -90,7 +90,7 @@ class Patches:
         self.fn, self.w, self.side = fn, w, side
         self.pointer, self.zeros, self.row = pointer, zeros, row
         self.operand = w.c.a if side == "a" else w.c.b
-        self.along: Along = image if side == "a" else result_back
+        self.along: Transform = image if side == "a" else result_back
         self.points = IN if side == "a" else OUT
         self.arithmetic = Arithmetic(fn, w.tiling.lanes)
 
@@ -98,36 +98,36 @@ class Patches:
         """Transforms `tiles` tiles from `first` on, and `trip` channels from `channel` on."""
         fn, w, unit, lanes = self.fn, self.w, self.operand.dtype.bytes, self.w.tiling.lanes
         with fn.loop("0", tiles) as tile:
-            number, *begins = place_of(fn, w, fn.integer("add", first, tile.index))
-            start = fn.integer("add", channel, self.operand.offset)
+            number, *begins = place_of(fn, w, fn.add(first, tile.index))
+            start = fn.add(channel, self.operand.offset)
             if w.image:
-                start = fn.integer("add", start, fn.integer("mul", number, getattr(w.image, self.side)))
+                start = fn.add(start, fn.mul(number, getattr(w.image, self.side)))
             valid = []
             for axis, begin in zip((w.down, w.across), begins, strict=True):
-                start = fn.integer("add", start, fn.integer("mul", begin, self._step(axis)))
+                start = fn.add(start, fn.mul(begin, self._step(axis)))
                 low, high = axis.inside if self.side == "a" else (0, axis.size)
-                valid.append([self._inside(fn.integer("add", begin, i), low, high) for i in range(self.points)])
-            source = at(fn, self.pointer, fn.integer("mul", start, unit))
+                valid.append([self._inside(fn.add(begin, i), low, high) for i in range(self.points)])
+            source = fn.ptradd(self.pointer, fn.mul(start, unit))
             pointers = []
             for i, in_row in enumerate(valid[0]):
-                line = at(fn, source, i * self._step(w.down) * unit)
+                line = fn.ptradd(source, i * self._step(w.down) * unit)
                 for j, in_column in enumerate(valid[1]):
                     there = fn.op(f"and i1 {in_row}, {in_column}")
-                    point = at(fn, line, j * self._step(w.across) * unit)
+                    point = fn.ptradd(line, j * self._step(w.across) * unit)
                     pointers.append(fn.op(f"select i1 {there}, ptr {point}, ptr {self.zeros}"))
-            made = at(fn, target, fn.integer("mul", tile.index, self.row))
+            made = fn.ptradd(target, fn.mul(tile.index, self.row))
             with fn.loop("0", trip, lanes) as c:
-                values = [self._load(at(fn, p, fn.integer("mul", c.index, unit))) for p in pointers]
-                here = at(fn, made, fn.integer("mul", c.index, 4))
+                values = [self._load(fn.ptradd(p, fn.mul(c.index, unit))) for p in pointers]
+                here = fn.ptradd(made, fn.mul(c.index, 4))
                 for k, value in enumerate(self.arithmetic.both(values, self.along)):
-                    fn.store(self.arithmetic.type, value, at(fn, here, k * w.tiles * self.row), 4)
+                    fn.store(self.arithmetic.type, value, fn.ptradd(here, k * w.tiles * self.row), 4)
 
-    def _step(self, axis: Axis) -> int:
+    def _step(self, axis: ImageAxis) -> int:
         """The stride of points along an axis."""
         return axis.out.a if self.side == "a" else axis.out.b
 
     def _inside(self, index: Value, low: int, high: int) -> Value:
-        return self.fn.op(f"icmp ult i64 {self.fn.integer('sub', index, low)}, {high - low}")
+        return self.fn.op(f"icmp ult i64 {self.fn.sub(index, low)}, {high - low}")
 
     def _load(self, pointer: Value) -> Value:
         fn, lanes = self.fn, self.w.tiling.lanes

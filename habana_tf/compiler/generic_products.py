@@ -1,7 +1,7 @@
 """Shape-generic recipes for small eager products: matmuls, convolutions and depthwise convolutions as PRODUCT nodes.
 
-The sizes and strides are run-time data of one recipe (see `ir.loop_nest`), and `walked` computes them. This saves
-compilation; products with enough work to pay for code of their own are left out.
+The sizes and strides are run-time data of one recipe (see `ir.loop_nest`), and `generic_product` computes them. This
+saves compilation; products with enough work to pay for code of their own are left out.
 
 Invariant: the choice, and each number, depend on the program and the target only.
 """
@@ -38,7 +38,7 @@ from habana_tf.ir.primitives import Node, Op, Program
 
 
 @dataclass(frozen=True)
-class Walked:
+class GenericProduct:
     """A program of one PRODUCT over symbols, the values of the symbols, and the shape of the result."""
 
     program: Program
@@ -46,7 +46,7 @@ class Walked:
     shape: tuple[int, ...]
 
 
-def walked(program: Program, target: Target) -> Walked | None:
+def generic_product(program: Program, target: Target) -> GenericProduct | None:
     """The generic form of a program that is one small product; None for other programs."""
     if not target.masked_memory or len(program.outputs) != 1 or program.states or program.conditions:
         return None
@@ -69,7 +69,7 @@ def walked(program: Program, target: Target) -> Walked | None:
     made = Node(Op.PRODUCT, (flat[a], flat[b]), (ext.sym(2),), out.dtype, nest.over_symbols(3), out.origin)
     sizes = [as_number(n.numel) for n in (a, b, out)]
     shape = tuple(map(as_number, out.shape))
-    return Walked(Program([flat.get(n, n) for n in program.inputs], [made]), [*sizes, *nest.dims()], shape)
+    return GenericProduct(Program([flat.get(n, n) for n in program.inputs], [made]), [*sizes, *nest.dims()], shape)
 
 
 # -- which product it is --------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from habana_tf._native import _bridge
 from habana_tf.compiler.compile import compile_program
+from habana_tf.compiler.generic_products import GenericProduct, generic_product
 from habana_tf.compiler.recipe import Recipe, bind
-from habana_tf.compiler.walked_products import Walked, walked
 from habana_tf.hardware.cpu import Isa, target
 from habana_tf.ir import extent as ext
 from habana_tf.ir import interpreter
@@ -37,7 +37,7 @@ def product(a: Sequence[int], b: Sequence[int], la: str, lb: str, out: str, dtyp
     return Program(builder.inputs, [builder.contract(x, y, Contraction(*labels))])
 
 
-def run(walk: Walked, *arrays: Any) -> Any:
+def run(walk: GenericProduct, *arrays: Any) -> Any:
     """The compiled product, which agrees with the interpreted one."""
     goal = target()
     text = program_text(walk.program)
@@ -52,7 +52,7 @@ def run(walk: Walked, *arrays: Any) -> Any:
     return got
 
 
-def walk_of(walk: Walked) -> LoopNest:
+def walk_of(walk: GenericProduct) -> LoopNest:
     found: LoopNest = walk.program.outputs[0].arg
     return found
 
@@ -70,7 +70,7 @@ def test_matrices_of_any_size(m: int, k: int, n: int, la: str, lb: str) -> None:
     """One row, one column, one step, fewer columns than lanes, rows that fill no tile; turned around or not."""
     sizes = {"m": m, "k": k, "n": n}
     a, b = (tuple(sizes[x] for x in each) for each in (la, lb))
-    walk = walked(product(a, b, la, lb, "mn"), target())
+    walk = generic_product(product(a, b, la, lb, "mn"), target())
     if walk is None:
         assert n == 1 or m < 4  # then the lanes' axis may not be read side by side, and nothing would be read twice
         return
@@ -85,7 +85,7 @@ def test_batches_wherever_their_axes_stand(b: int, h: int, m: int, k: int, n: in
     for la, lb, out in (inner, outer, ("bmhk", "bnhk", "bhmn"), ("bmk", "kn", "bmn")):
         sizes = {"b": b, "h": h, "m": m, "k": k, "n": n}
         x, y = (drawn(*(sizes[c] for c in each)) for each in (la, lb))
-        walk = walked(product(x.shape, y.shape, la, lb, out), target())
+        walk = generic_product(product(x.shape, y.shape, la, lb, out), target())
         assert walk is not None
         np.testing.assert_allclose(run(walk, x, y), np.einsum(f"{la},{lb}->{out}", x, y), rtol=1e-4, atol=1e-4)
 
@@ -93,7 +93,9 @@ def test_batches_wherever_their_axes_stand(b: int, h: int, m: int, k: int, n: in
 def test_one_operand_may_be_both() -> None:
     builder = Builder()
     x = builder.input((20, 20), DType.F32)
-    walk = walked(Program(builder.inputs, [builder.contract(x, x, Contraction((0, 1), (1, 2), (0, 2)))]), target())
+    walk = generic_product(
+        Program(builder.inputs, [builder.contract(x, x, Contraction((0, 1), (1, 2), (0, 2)))]), target()
+    )
     assert walk is not None
     array = drawn(20, 20)
     np.testing.assert_allclose(run(walk, array), array @ array, rtol=1e-4, atol=1e-4)
@@ -102,7 +104,7 @@ def test_one_operand_may_be_both() -> None:
 def test_sizes_are_no_part_of_the_program() -> None:
     texts = set()
     for m, k, n in ((20, 30, 40), (500, 1, 3), (7, 900, 100)):
-        walk = walked(product((m, k), (k, n), "mk", "kn", "mn"), target())
+        walk = generic_product(product((m, k), (k, n), "mk", "kn", "mn"), target())
         assert walk is not None
         texts.add(program_text(walk.program))
     assert len(texts) == 1
@@ -111,7 +113,7 @@ def test_sizes_are_no_part_of_the_program() -> None:
 def test_few_rows_have_a_tile_of_their_own() -> None:
     forms = set()
     for rows in (1, 2, 3, 4, 100):
-        walk = walked(product((rows, 30), (30, 40), "mk", "kn", "mn"), target())
+        walk = generic_product(product((rows, 30), (30, 40), "mk", "kn", "mn"), target())
         assert walk is not None
         forms.add((rows < 4, walk_of(walk).tile))
     assert len(forms) == 2
@@ -122,7 +124,7 @@ def test_the_bits_do_not_depend_on_what_else_is_in_the_tile() -> None:
     x, y = drawn(40, 300), drawn(300, 70)
 
     def multiplied(a: Any, b: Any) -> Any:
-        walk = walked(product(a.shape, b.shape, "mk", "kn", "mn"), target())
+        walk = generic_product(product(a.shape, b.shape, "mk", "kn", "mn"), target())
         assert walk is not None
         return run(walk, a, b)
 
@@ -144,7 +146,7 @@ def test_the_bits_do_not_depend_on_what_else_is_in_the_tile() -> None:
     ],
 )
 def test_other_products_have_code_of_their_own(program: Program) -> None:
-    assert walked(program, target()) is None
+    assert generic_product(program, target()) is None
 
 
 @pytest.mark.parametrize(("channels", "walks"), [(1, False), (16, True)])
@@ -153,21 +155,21 @@ def test_a_window_over_few_channels_has_code_of_its_own(channels: int, walks: bo
     x, w = builder.input((64, 30, 30, channels), DType.F32), builder.input((3, 3, channels, 32), DType.F32)
     seen = builder.window(x, [1, 2], [3, 3], [1, 1])
     y = builder.contract(seen, w, Contraction((0, 1, 2, 3, 4, 5), (4, 5, 3, 6), (0, 1, 2, 6)))
-    assert (walked(Program(builder.inputs, [y]), target()) is not None) == walks
+    assert (generic_product(Program(builder.inputs, [y]), target()) is not None) == walks
 
 
 def test_what_follows_a_product_is_not_lost() -> None:
     builder = Builder()
     x, y = builder.input((20, 30), DType.F32), builder.input((30, 40), DType.F32)
     z = builder.contract(x, y, Contraction((0, 1), (1, 2), (0, 2)))
-    assert walked(Program(builder.inputs, [builder.map("exp", z)]), target()) is None
-    assert walked(Program(builder.inputs, [z, builder.map("exp", z)]), target()) is None
-    again = walked(Program(builder.inputs, [builder.reshape(z, (4, 200))]), target())
+    assert generic_product(Program(builder.inputs, [builder.map("exp", z)]), target()) is None
+    assert generic_product(Program(builder.inputs, [z, builder.map("exp", z)]), target()) is None
+    again = generic_product(Program(builder.inputs, [builder.reshape(z, (4, 200))]), target())
     assert again is not None and again.shape == (4, 200)
 
 
 def test_the_kernel_is_the_matrix_engines() -> None:
-    walk = walked(product((20, 30), (30, 40), "mk", "kn", "mn"), target())
+    walk = generic_product(product((20, 30), (30, 40), "mk", "kn", "mn"), target())
     assert walk is not None
     (row,) = compile_program(walk.program, "test", target()).kernels
     assert (row["engine"], row["does"]) == ("MME", "contract")
