@@ -15,7 +15,7 @@ from itertools import product
 from typing import Literal
 
 from habana_tf.compiler.codegen.contract_narrow import lanes_along
-from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Operand, View, canonical
+from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Operand, SymbolicLabel, View, canonical
 from habana_tf.compiler.contraction_operands import specification, view_of
 from habana_tf.compiler.costs import WIDEST_LANES
 from habana_tf.compiler.product_costs import (
@@ -124,7 +124,7 @@ def _loop_nest(c: Canonical, target: Target) -> LoopNest | None:
     window_count = _points(window_labels)
     if guards is None or len(batch) > 2 or window_count > WALKED_WINDOWS or (channels and columns < lanes // 2):
         return None
-    steps = StridedLoop() if depth is None else _loop(depth)
+    steps = StridedLoop() if depth is None else strided_loop(depth)
     deep = 1 if depth is None else _points([depth])
     if c.a.guards and (steps.a not in (0, 1) or deep > DEEP):  # rows in the padding read contiguous zeros
         return None
@@ -142,8 +142,8 @@ def _loop_nest(c: Canonical, target: Target) -> LoopNest | None:
         return None
     share = -(-tiles // max(1, min(tiles, round(work / THREAD_WORK))))
     return LoopNest(
-        tile, _pair(batch), _pair(rows), _loop(c.lane), steps, guards, (c.a.offset, c.b.offset), row_tiles, panels,
-        tiles, share, -(-tiles // share), window_count, tuple(_windows(c, window_labels, rows)),
+        tile, two_loops(batch), two_loops(rows), strided_loop(c.lane), steps, guards, (c.a.offset, c.b.offset),
+        row_tiles, panels, tiles, share, -(-tiles // share), window_count, tuple(_windows(c, window_labels, rows)),
     )  # fmt: skip
 
 
@@ -183,7 +183,8 @@ def register_tile(rows: int, lanes: Literal["columns", "apart", "channels"], cou
     return RegisterTile(walked_rows(count), 2, lanes)
 
 
-def _loop(x: Label) -> StridedLoop:
+def strided_loop(x: Label | SymbolicLabel) -> StridedLoop:
+    """The loop over a label."""
     return StridedLoop(x.extent, x.a, x.b, x.out)
 
 
@@ -191,7 +192,7 @@ def _points(labels: Sequence[Label]) -> int:
     return math.prod(as_number(x.extent) for x in labels)
 
 
-def _pair(labels: Sequence[Label]) -> tuple[StridedLoop, StridedLoop]:
+def two_loops(labels: Sequence[Label | SymbolicLabel]) -> tuple[StridedLoop, StridedLoop]:
     """Two loops; missing outer ones have extent 1."""
-    outer, inner = [*[StridedLoop()] * (2 - len(labels)), *map(_loop, labels)]
+    outer, inner = [*[StridedLoop()] * (2 - len(labels)), *map(strided_loop, labels)]
     return outer, inner

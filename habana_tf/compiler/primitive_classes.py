@@ -262,7 +262,7 @@ class _Pad(IndexView, of=Op.PAD):
         if source.numel == 0:
             return [outside], _same
         inner, ranges = self.inside(node, index)
-        uncertain = tuple(filter(_uncertain, ranges))
+        uncertain = tuple(r for r in ranges if not r.always_holds)
         sources = [(source, inner, (*guard, *uncertain)), outside]
         return sources, (lambda args: body.within(uncertain, *args)) if uncertain else _same
 
@@ -277,12 +277,6 @@ class _Pad(IndexView, of=Op.PAD):
                 ranges.append(Range(at, n))
             inner.append(at)
         return tuple(inner), ranges
-
-
-def _uncertain(r: Range) -> bool:
-    """Whether a range may fail."""
-    low, high = ext.bounds(r.value)
-    return not (r.step == 1 and low >= 0 and isinstance(r.stop, int) and high is not None and high < r.stop)
 
 
 # -- always in memory -----------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from habana_tf.compiler.contraction import ContractSpec, SymbolicLabel, View, merged
 from habana_tf.compiler.contraction_operands import has_code, labels_of, read, specification, whole
-from habana_tf.compiler.generic_products import register_tile
+from habana_tf.compiler.generic_products import register_tile, strided_loop, two_loops
 from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
 from habana_tf.compiler.products_to_reductions import as_reduction, per_example
 from habana_tf.compiler.rewrite import rebuild
@@ -105,10 +105,9 @@ def _loop_nest(labels: Sequence[SymbolicLabel], offsets: tuple[Extent, Extent], 
     if any(x.guards or ext.bounds(x.extent)[0] < 1 for x in labels):
         return None
     summed = sorted(of["k"], key=lambda x: nominal(_size(x.a)), reverse=True)
-    window_loops, depth = [_loop(x) for x in summed[:-1]], _loop(summed[-1]) if summed else StridedLoop()
-    rows = [_loop(x) for x in of["m"]]
-    batch = [*(_loop(x) for x in of["n"] if x is not lane), *rows[:-2]]
-    outer, inner = [*[StridedLoop()] * (2 - len(rows)), *rows[-2:]]
+    window_loops, depth = [strided_loop(x) for x in summed[:-1]], strided_loop(summed[-1]) if summed else StridedLoop()
+    batch = [strided_loop(x) for x in (*(x for x in of["n"] if x is not lane), *of["m"][:-2])]
+    outer, inner = two_loops(of["m"][-2:])
     count = ext.mul(outer.extent, inner.extent)
     tile = register_tile(count if isinstance(count, int) else WALKED_FEW_ROWS, "columns", target.lanes)
     panels = ext.ceil_div(lane.extent, tile.vectors * target.lanes)
@@ -117,14 +116,10 @@ def _loop_nest(labels: Sequence[SymbolicLabel], offsets: tuple[Extent, Extent], 
     window_count = ext.product(x.extent for x in window_loops)
     share = max(1, round(THREAD_WORK / (tile.rows * tile.vectors * nominal(window_count) * nominal(depth.extent))))
     return LoopNest(
-        tile, tuple(batch) or (StridedLoop(),), (outer, inner), _loop(lane), depth, (RowBounds(), RowBounds()), offsets,
-        row_tiles, panels, tiles, share, ext.ceil_div(tiles, share), window_count,
+        tile, tuple(batch) or (StridedLoop(),), (outer, inner), strided_loop(lane), depth, (RowBounds(), RowBounds()),
+        offsets, row_tiles, panels, tiles, share, ext.ceil_div(tiles, share), window_count,
         window_loops=tuple(window_loops) or (StridedLoop(),),
     )  # fmt: skip
-
-
-def _loop(x: SymbolicLabel) -> StridedLoop:
-    return StridedLoop(x.extent, x.a, x.b, x.out)
 
 
 def _size(step: Extent) -> Extent:

@@ -23,6 +23,12 @@ class Range:
     stop: Extent
     step: int = 1
 
+    @property
+    def always_holds(self) -> bool:
+        """Whether it holds for all values of the loop variables."""
+        low, high = ext.bounds(self.value)
+        return self.step == 1 and low >= 0 and isinstance(self.stop, int) and high is not None and high < self.stop
+
 
 def reshape_index(index: Index, shape: tuple[Extent, ...], source: tuple[Extent, ...]) -> Index:
     """The index in `source` of element `index` of its reshape to `shape`.

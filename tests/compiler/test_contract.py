@@ -11,16 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import contract_results, contract_tiling, emit
-from habana_tf.compiler.codegen.contract import (
-    ContractSpec,
-    Operand,
-    accepts_guards,
-    emit_contract,
-)
+from habana_tf.compiler.codegen.contract import emit_contract
 from habana_tf.compiler.codegen.contract_narrow import narrow_tiling
 from habana_tf.compiler.codegen.contract_point import PrefetchLine, StoreResult, SumVector
 from habana_tf.compiler.codegen.contract_tiles import plan
-from habana_tf.compiler.contraction import Canonical, canonical, guards_in_place
+from habana_tf.compiler.contraction import Canonical, ContractSpec, Operand, accepts_guards, canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType

@@ -10,9 +10,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import contract_blocks
-from habana_tf.compiler.codegen.contract import ContractSpec, Padding, emit_contract
+from habana_tf.compiler.codegen.contract import emit_contract
 from habana_tf.compiler.codegen.contract_tiles import block_plan, plan
-from habana_tf.compiler.contraction import canonical
+from habana_tf.compiler.contraction import ContractSpec, Padding, canonical
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, target
 from habana_tf.ir.dtypes import DType

@@ -15,12 +15,12 @@ from habana_tf._native import _bridge
 from habana_tf.compiler import fuse
 from habana_tf.compiler.body import Body, Constant, Reduction
 from habana_tf.compiler.codegen import contract_results, contract_winograd
-from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, SumVector, emit_contract
-from habana_tf.compiler.codegen.contract_point import Buffer, PrefetchLine, StoreResult
+from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
+from habana_tf.compiler.codegen.contract_point import Buffer, PrefetchLine, StoreResult, SumVector
 from habana_tf.compiler.codegen.contract_tiles import block_plan
 from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.result_sums import ResultSums
-from habana_tf.compiler.contraction import canonical, packable
+from habana_tf.compiler.contraction import ContractSpec, canonical, packable
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import Isa, Target, target

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from habana_tf.compiler.codegen import contract, contract_winograd
-from habana_tf.compiler.codegen.contract import ContractCode, ContractSpec, emit_contract
+from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_winograd import winograd
-from habana_tf.compiler.contraction import Operand, Padding
+from habana_tf.compiler.contraction import ContractSpec, Operand, Padding
 from habana_tf.hardware.cpu import Isa, Target, target
 from habana_tf.ir.dtypes import DType
 from tests.child import on_hpu

@@ -74,7 +74,8 @@ def test_convolutions(x: tuple[int, ...], w: tuple[int, ...], stride: int, paddi
 
 def test_the_ways_are_different_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or the tests above would compare one way with itself."""
-    from habana_tf.compiler.codegen.contract import ContractSpec, Operand, emit_contract
+    from habana_tf.compiler.codegen.contract import emit_contract
+    from habana_tf.compiler.contraction import ContractSpec, Operand
     from habana_tf.ir.dtypes import DType
 
     operand = Operand(DType.BF16, (64, 0, 1)), Operand(DType.BF16, (0, 64, 1)), Operand(DType.BF16, (64, 1, 0))

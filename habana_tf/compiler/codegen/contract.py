@@ -33,30 +33,17 @@ from habana_tf.compiler.codegen.contract_kernels import (
     spread_call,
 )
 from habana_tf.compiler.codegen.contract_narrow_kernel import NarrowKernel, pack_columns
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, StoreResult, SumVector
+from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, StoreResult
 from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups, plan
 from habana_tf.compiler.codegen.contract_winograd import Winograd, winograd
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.codegen.winograd_gradient import gradient_calls
 from habana_tf.compiler.codegen.winograd_kernels import convolution_calls
-from habana_tf.compiler.contraction import Canonical, ContractSpec, Operand, Padding, accepts_guards, canonical
+from habana_tf.compiler.contraction import Canonical, ContractSpec, accepts_guards, canonical
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-
-__all__ = [
-    "Buffer",
-    "ContractCode",
-    "ContractSpec",
-    "ContractionCall",
-    "Epilogue",
-    "Operand",
-    "Padding",
-    "SumVector",
-    "accepts_guards",
-    "emit_contract",
-]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from habana_tf.compiler.codegen.contract_pack import transpose
-from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value, first_lanes, lane_numbers
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.codegen.vector_memory import interleave, widen
 from habana_tf.compiler.product_costs import COPY_AHEAD
@@ -148,7 +148,7 @@ class BlockPacker:
             if step == 1 and x.value == "0":
                 tests.append(fn.leading(lanes, fn.sub(x.size, where)))
                 continue
-            steps = "<" + ", ".join(f"i32 {k * step}" for k in range(lanes)) + ">"
+            steps = lane_numbers("i32", lanes, step)
             wide = f"<{lanes} x i32>"
             first = fn.splat(lanes, "i32", fn.op(f"trunc i64 {where} to i32"))
             size = fn.splat(lanes, "i32", fn.op(f"trunc i64 {x.size} to i32"))
@@ -300,7 +300,7 @@ class BlockPacker:
             uniform = [m for m in limits if not m.across]
             mask = self._mask(uniform, wide, "0", j, False)
             if taken < wide:  # steps of the next iteration
-                own = "<" + ", ".join(f"i1 {int(k < taken)}" for k in range(wide)) + ">"
+                own = first_lanes(wide, taken)
                 mask = own if mask is None else fn.op(f"and <{wide} x i1> {mask}, {own}")
             by_row = [m for m in limits if m.across]
             step = across.step * self.size

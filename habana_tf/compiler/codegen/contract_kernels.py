@@ -170,10 +170,7 @@ def _trips(kernel: TileLoops, cursor: Cursor) -> list[int | Value]:
 def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, cursor: Cursor) -> Value:
     """The panel's address in the packed copy of b: [outer b labels][panel][k][width]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
-    index = "0"
-    for label in pack_outer(c):
-        index = fn.add(fn.mul(index, kernel.number(label.extent)), cursor.starts[label.key])
-    index = fn.add(fn.mul(index, p.tiling.panels), cursor.panel)
+    index = fn.add(fn.mul(kernel.packed_index(pack_outer(c), cursor), p.tiling.panels), cursor.panel)
     steps = packer.steps(c.k)
     offset = fn.mul(index, kernel.number(_panel_bytes(c, p)))
     if cursor.chunk_label is not None:

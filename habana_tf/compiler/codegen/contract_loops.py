@@ -240,6 +240,13 @@ class TileLoops:
                 total = fn.add(total, fn.mul(cursor.starts[label.key], step))
         return fn.ptradd(pointer, fn.mul(total, unit))
 
+    def packed_index(self, labels: Sequence[Label], cursor: Cursor) -> Value:
+        """The row-major index of some labels at this position."""
+        index = "0"
+        for label in labels:
+            index = self.fn.add(self.fn.mul(index, self.number(label.extent)), cursor.starts[label.key])
+        return index
+
     def row_labels(self, size: int) -> list[tuple[Label, int]]:
         """The labels that a tile's rows span, outermost first, with their extents in the tile."""
         labels = [(self.t.split, size)] if self.t.split else []

@@ -159,9 +159,7 @@ def _vectors(c: Canonical, p: Plan) -> int:
 def _packed_place(kernel: TileLoops, cursor: Cursor) -> Value:
     """A tile's offset in the packed columns: [outer labels][labels of the sum][vector][column][lane]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
-    index, lines = "0", packed_lines(c, p)
-    for label in pack_outer(c):
-        index = fn.add(fn.mul(index, kernel.number(label.extent)), cursor.starts[label.key])
+    index, lines = kernel.packed_index(pack_outer(c), cursor), packed_lines(c, p)
     first = _vectors(c, p) if len(c.k) == 1 else c.k[0].extent
     offset = fn.mul(index, kernel.number(ext.mul(first, lines[0])))
     if cursor.chunk_label is not None:

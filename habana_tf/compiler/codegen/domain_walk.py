@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 from habana_tf.compiler.body import Body, point
 from habana_tf.compiler.codegen.axes import LoopAxis, merge, places_of
-from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
+from habana_tf.compiler.codegen.emit import Function, Value, first_lanes, lane_numbers
 from habana_tf.compiler.codegen.evaluator import Evaluator, Val
 from habana_tf.compiler.codegen.reduction import Accumulator
 from habana_tf.compiler.costs import ITEM_ELEMENTS, SPARSE_VECTOR, THREAD_ELEMENTS
@@ -123,8 +123,7 @@ class DomainWalk:
         if rest is not None:
             return first_lanes(self.lanes, rest)
         left = self.fn.splat(self.lanes, "i64", self.fn.sub(stop, start))
-        steps = "<" + ", ".join(f"i64 {k}" for k in range(self.lanes)) + ">"
-        return self.ev.many.op("icmp slt", steps, left, "i64")
+        return self.ev.many.op("icmp slt", lane_numbers("i64", self.lanes), left, "i64")
 
     def store_all(self) -> None:
         """Emits the body's stores at the current point."""

@@ -43,6 +43,11 @@ def branches(lane: str, lanes: int) -> bool:
     return lane == "i16" and lanes < WIDEST_LANES
 
 
+def lane_numbers(type_: str, lanes: int, stride: int = 1, start: int = 0) -> Value:
+    """The constant vector start, start + stride, ..."""
+    return "<" + ", ".join(f"{type_} {start + k * stride}" for k in range(lanes)) + ">"
+
+
 def everywhere(type_: str, number: Value) -> Value:
     """The constant vector with the same number in every lane."""
     return f"splat ({type_} {number})"
@@ -188,9 +193,8 @@ class Function:
         """The mask of the first `left` (i64) lanes. With AVX-512 made from bits: LLVM would repeat a vector comparison
         at each use and keep its operands in registers."""
         if lanes < 16:
-            steps = "<" + ", ".join(f"i32 {k}" for k in range(lanes)) + ">"
             some = self.splat(lanes, "i32", self.op(f"trunc i64 {left} to i32"))
-            return self.op(f"icmp slt <{lanes} x i32> {steps}, {some}")
+            return self.op(f"icmp slt <{lanes} x i32> {lane_numbers('i32', lanes)}, {some}")
         some = self.op(f"select i1 {self.less(left, '0')}, i64 0, i64 {self.minimum(left, str(lanes))}")
         bits = self.add(self.op(f"shl i64 1, {some}"), -1)
         return self.op(f"bitcast i{lanes} {self.op(f'trunc i64 {bits} to i{lanes}')} to <{lanes} x i1>")

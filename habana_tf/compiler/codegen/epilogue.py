@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from habana_tf.compiler.body import Body, Load, Result
 from habana_tf.compiler.code import Call, Code
-from habana_tf.compiler.codegen.contract import Buffer, SumVector, emit_contract
-from habana_tf.compiler.codegen.contract_point import PrefetchLine
+from habana_tf.compiler.codegen.contract import emit_contract
+from habana_tf.compiler.codegen.contract_point import Buffer, PrefetchLine, SumVector
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
 from habana_tf.compiler.codegen.result_sums import ResultSums

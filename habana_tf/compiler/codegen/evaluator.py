@@ -18,7 +18,6 @@ from habana_tf.compiler.codegen.index_evaluator import IndexEvaluator
 from habana_tf.compiler.codegen.lanes import literal, memory_type, register_type
 from habana_tf.compiler.costs import CACHE_LINE
 from habana_tf.compiler.view_indices import Range, Unfit, strides
-from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Atom, Extent, Var
 from habana_tf.ir.primitives import Node
@@ -211,8 +210,7 @@ class Evaluator(IndexEvaluator):
         return found
 
     def _range(self, r: Range) -> Mask:
-        low, high = ext.bounds(r.value)
-        if r.step == 1 and low >= 0 and isinstance(r.stop, int) and high is not None and high < r.stop:
+        if r.always_holds:
             return Mask()
         if self.depends(r.value):
             v = self.numbers(r.value)

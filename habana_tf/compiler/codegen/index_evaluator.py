@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value, lane_numbers
 from habana_tf.compiler.codegen.scalar import Scalar
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Atom, Expr, Extent, Var
@@ -94,7 +94,7 @@ class IndexEvaluator:
         stride = self.stride(e)
         if stride is not None:
             start = self.fn.splat(self.lanes, "i64", self.number(e))
-            steps = "<" + ", ".join(f"i64 {k * stride}" for k in range(self.lanes)) + ">" if self.lanes > 1 else "0"
+            steps = lane_numbers("i64", self.lanes, stride) if self.lanes > 1 else "0"
             return self.many.op("add", start, steps, "i64")
         total = self.many.constant(str(e.const), "i64")
         for atom, c in e.terms:
@@ -111,8 +111,7 @@ class IndexEvaluator:
         start = self.fn.splat(self.lanes, "i32", self.one.convert("trunc", self.number(e), "i64", "i32"))
         if not stride or self.lanes == 1:
             return start
-        steps = "<" + ", ".join(f"i32 {k * stride}" for k in range(self.lanes)) + ">"
-        return self.many.op("add", start, steps, "i32")
+        return self.many.op("add", start, lane_numbers("i32", self.lanes, stride), "i32")
 
     def _atoms(self, atom: Atom) -> Value:
         if ext.is_size(ext.of(atom)):

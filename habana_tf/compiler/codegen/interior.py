@@ -68,10 +68,7 @@ def _ranges(body: Body) -> Iterator[Range]:
 def _ends(r: Range, axis: LoopAxis, small: Sequence[LoopAxis], vector: LoopAxis) -> tuple[Extent, Extent] | None:
     """The least and the greatest value of a range over the small axes; None if the range always holds, has a step, or
     is not linear in the axes."""
-    if r.step != 1 or isinstance(r.value, int) or stride_of(r.value, vector.var) != 0:
-        return None
-    low, high = ext.bounds(r.value)
-    if low >= 0 and high is not None and isinstance(r.stop, int) and high < r.stop:
+    if r.always_holds or r.step != 1 or isinstance(r.value, int) or stride_of(r.value, vector.var) != 0:
         return None
     if stride_of(r.value, axis.var) is None:
         return None

@@ -9,7 +9,7 @@ from functools import reduce
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code, WorkShare
 from habana_tf.compiler.codegen.blocked_sums import block_end, cut, few
-from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value, lane_numbers
 from habana_tf.compiler.codegen.evaluator import Evaluator, Val
 from habana_tf.compiler.codegen.lanes import register_type
 from habana_tf.compiler.codegen.philox import blocks
@@ -53,8 +53,7 @@ def _random(fn: Function, body: Body, node: Node, memory: BufferNumbers, lanes: 
             fn.store(vector, flat, address, 4)
         else:
             limit = fn.splat(words, "i64", left)
-            steps = "<" + ", ".join(f"i64 {k}" for k in range(words)) + ">"
-            mask = fn.op(f"icmp slt <{words} x i64> {steps}, {limit}")
+            mask = fn.op(f"icmp slt <{words} x i64> {lane_numbers('i64', words)}, {limit}")
             fn.masked_store("i32", words, flat, address, mask)
     return WorkShare(ext.ceil_div(n, words), THREAD_RANDOM_VECTORS)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from habana_tf.compiler.codegen.emit import Function, Value, everywhere
+from habana_tf.compiler.codegen.emit import Function, Value, everywhere, lane_numbers
 
 _M = (0xD2511F53, 0xCD9E8D57)
 _W = (0x9E3779B9, 0xBB67AE85)
@@ -26,8 +26,7 @@ def blocks(fn: Function, state: Value, first: Value, lanes: int, run: int, skip:
     def all_lanes(value: int, lane: str) -> Value:
         return everywhere(lane, str(value))
 
-    steps = "<" + ", ".join(f"i64 {k}" for k in range(lanes)) + ">"
-    j = fn.op(f"add {wide} {spread(first, 'i64')}, {steps}")
+    j = fn.op(f"add {wide} {spread(first, 'i64')}, {lane_numbers('i64', lanes)}")
     if run != 1 or skip != 1:
         group = fn.op(f"udiv {wide} {j}, {all_lanes(run, 'i64')}")
         rest = fn.op(f"urem {wide} {j}, {all_lanes(run, 'i64')}")

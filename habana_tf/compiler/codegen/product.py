@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import WorkShare
-from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.emit import Function, Value, lane_numbers
 from habana_tf.compiler.codegen.index_evaluator import extent_value
 from habana_tf.compiler.codegen.turns import summing_turns
 from habana_tf.compiler.product_costs import SUM_STEPS, WALKED_AHEAD, WINDOW_BLOCK
@@ -233,7 +233,7 @@ class _Product:
         if not self.apart:
             return self._load(b, v, mask)
         fn, lanes = self.fn, self.lanes
-        steps = "<" + ", ".join(f"i64 {v * lanes + k}" for k in range(lanes)) + ">"
+        steps = lane_numbers("i64", lanes, start=v * lanes)
         places = fn.op(f"mul <{lanes} x i64> {steps}, {fn.splat(lanes, 'i64', self.number(self.nest.columns.b))}")
         pointers = fn.op(f"getelementptr float, ptr {b}, <{lanes} x i64> {places}")
         return fn.gather("float", lanes, pointers, mask)
