@@ -1,5 +1,5 @@
 // What a program must hold, checked once when it is made, so that the executor need not: with generated code
-// that keeps to its buffers, a launch touches nothing else, and it ends. kernels/fuzz tries it.
+// that keeps to its buffers, a launch touches nothing else, and it ends. tests/fuzz tries it.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
