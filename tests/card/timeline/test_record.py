@@ -58,7 +58,7 @@ def test_a_recording_reads_from_its_own_beginning() -> None:
     launch(made, 4)
     assert launches(outer.read()) == 9
     outer.stop()
-    with pytest.raises(ValueError, match="read it before"):
+    with pytest.raises(ValueError, match="call read\\(\\) before stop"):
         outer.read()
     outer.stop()  # changes nothing
 
