@@ -130,7 +130,7 @@ BUGS = [
         "if kind == fcntl.F_UNLCK:",
         "tests/hardware tests/cli/smi",
     ),
-    Bug("habana_tf/launcher/plan.py", "if wish.count % len(hosts):", "if wish.count < len(hosts):", "tests/launcher"),
+    Bug("habana_tf/launcher/plan.py", "if job.count % len(hosts):", "if job.count < len(hosts):", "tests/launcher"),
     Bug(
         "habana_tf/distribute/shared_memory.py",
         "if not np.all(met[:, 0] == met[0, 0]):",

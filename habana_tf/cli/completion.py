@@ -11,7 +11,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 
-from habana_tf.cli.lazy_parsers import Later
+from habana_tf.cli.lazy_parsers import LazyParser
 
 _BASH = """\
 _habana_tf() {{
@@ -53,7 +53,7 @@ def _completion(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def script(root: Later) -> str:
+def script(root: LazyParser) -> str:
     paths: list[str] = []
     choices: list[str] = []
     words: list[str] = []
@@ -72,7 +72,7 @@ def script(root: Later) -> str:
     return _BASH.format(paths="\n".join(paths), choices="\n".join(choices), words="\n".join(words))
 
 
-def _parsers(parser: Later, path: str) -> Iterator[tuple[str, Later]]:
+def _parsers(parser: LazyParser, path: str) -> Iterator[tuple[str, LazyParser]]:
     """Every parser with the words that lead to it."""
     yield path, parser.complete()
     for action in parser._actions:

@@ -34,7 +34,7 @@ def _columns() -> int:
         return 80
 
 
-class Later(argparse.ArgumentParser):
+class LazyParser(argparse.ArgumentParser):
     """A parser whose arguments are declared at first use, by the function that `where` names ("module:function").
 
     The function gets the parser. An empty `where` is a parser that is declared already.
@@ -45,9 +45,9 @@ class Later(argparse.ArgumentParser):
         self._where = where
         self._what = ""
         self._rows: dict[str, tuple[str, str]] = {}
-        self._made: dict[str, Later] = {}
+        self._made: dict[str, LazyParser] = {}
 
-    def declared(self) -> Later:
+    def declared(self) -> LazyParser:
         """This parser, with its arguments."""
         if self._where:
             from importlib import import_module
@@ -57,12 +57,12 @@ class Later(argparse.ArgumentParser):
             getattr(import_module(module), function)(self)
         return self
 
-    def complete(self) -> Later:
+    def complete(self) -> LazyParser:
         """This parser with its arguments and the parsers of all its commands."""
         self.declared()
         if self._what:
             commands = self.add_subparsers(
-                title=f"{self._what}s", metavar=self._what.upper(), required=True, parser_class=Later,
+                title=f"{self._what}s", metavar=self._what.upper(), required=True, parser_class=LazyParser,
                 prog=self.prog,  # or argparse formats a whole usage line for it
             )  # fmt: skip
             self._what = ""
@@ -78,17 +78,17 @@ class Later(argparse.ArgumentParser):
             help_, where = self._rows[words[0]]
             command = self._made.get(words[0])
             if command is None:
-                command = Later(prog=f"{self.prog} {words[0]}", description=_sentence(help_), where=where)
+                command = LazyParser(prog=f"{self.prog} {words[0]}", description=_sentence(help_), where=where)
                 self._made[words[0]] = command
             return command.parse_known_args(words[1:], namespace)
         self.complete()
         return super().parse_known_args(words, namespace)
 
     def format_usage(self) -> str:
-        return super(Later, self.complete()).format_usage()
+        return super(LazyParser, self.complete()).format_usage()
 
     def format_help(self) -> str:
-        return super(Later, self.complete()).format_help()
+        return super(LazyParser, self.complete()).format_help()
 
     def listed(self, what: str, rows: Sequence[tuple[str, str, str]]) -> None:
         """Gives it commands. what: "command" or another word for them. rows: name, help and where, of each."""
@@ -96,8 +96,8 @@ class Later(argparse.ArgumentParser):
 
 
 def listed(parser: argparse.ArgumentParser, what: str, rows: Sequence[tuple[str, str, str]]) -> None:
-    """Gives `parser`, which is a `Later`, commands: see there."""
-    assert isinstance(parser, Later), "only a Later has commands"
+    """Gives `parser`, which is a `LazyParser`, commands: see there."""
+    assert isinstance(parser, LazyParser), "only a LazyParser has commands"
     parser.listed(what, rows)
 
 

@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from habana_tf.cli.lazy_parsers import Later, listed
+from habana_tf.cli.lazy_parsers import LazyParser, listed
 from habana_tf.cli.output import CommandError
 from habana_tf.files.escaped import escaped
 from habana_tf.version import __version__
@@ -80,8 +80,8 @@ def _check_environment() -> None:
             raise CommandError(str(error), 2) from error
 
 
-def parser() -> Later:
-    made = Later(
+def parser() -> LazyParser:
+    made = LazyParser(
         prog="habana-tf",
         description="Start programs on the simulated Gaudi; look at its recipes, machine, ops and settings.",
         epilog=_EPILOG,

@@ -86,7 +86,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if not arguments.as_module and arguments.program.endswith(".py") and not os.path.isfile(arguments.program):
         raise CommandError(f"there is no file {escaped(arguments.program)}", 2)
     _check_texts(arguments)
-    wish = plan.Wish(
+    job = plan.JobOptions(
         count=arguments.count,
         strategy=arguments.strategy,
         program=arguments.program,
@@ -102,22 +102,22 @@ def _run(arguments: argparse.Namespace) -> int:
     with contextlib.ExitStack() as held:
         try:
             if arguments.print:
-                if wish.strategy == "horovod":
-                    print(plan.horovodrun(wish))
+                if job.strategy == "horovod":
+                    print(plan.horovodrun(job))
                 else:
-                    print(*(f"{escaped(rank.describe())}: {rank.shell_line()}" for rank in plan.make(wish)), sep="\n")
+                    print(*(f"{escaped(rank.describe())}: {rank.shell_line()}" for rank in plan.make(job)), sep="\n")
                 return 0
-            meeting = held.enter_context(rendezvous.server(wish)) if wish.strategy == "horovod" else None
-            ranks = plan.make(wish, meeting, held)
+            meeting = held.enter_context(rendezvous.server(job)) if job.strategy == "horovod" else None
+            ranks = plan.make(job, meeting, held)
         except plan.PlanError as error:
             raise CommandError(str(error), 2) from error
         try:
-            console = Console(wish.count, sys.stdout, sys.stderr, arguments.log_dir)
+            console = Console(job.count, sys.stdout, sys.stderr, arguments.log_dir)
         except OSError as error:
             where = escaped(error.filename or arguments.log_dir)
             raise CommandError(f"--log-dir: {where} cannot be written to: {error.strerror}", 1) from error
         held.callback(console.close)
-        stay = carried.left_here(wish.export) if wish.hosts else []
+        stay = carried.left_here(job.export) if job.hosts else []
         if stay:
             console.say(f"not sent to other hosts: {', '.join(stay)} (--export NAME sends a variable)")
         address = meeting[0] if meeting else None

@@ -34,10 +34,10 @@ class PlanError(ValueError):
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What the user asked for. count: ranks in all; hosts: empty for this one; port: of the first worker of a host,
-    0 for free ones (this host only); arguments: those of the program; export: names of variables that other hosts get
-    beside those of `carried.known`."""
+class JobOptions:
+    """A job as the user asked for it. count: ranks in all; hosts: empty for this one; port: of the first worker of a
+    host, 0 for free ones (this host only); arguments: those of the program; export: names of variables that other hosts
+    get beside those of `carried.known`."""
 
     count: int
     strategy: str
@@ -79,14 +79,14 @@ class Rank:
         return f"cd {_quoted(self.directory)} && {variables} {' '.join(map(_quoted, self.command))}"
 
 
-def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack | None = None) -> list[Rank]:
+def make(job: JobOptions, rendezvous: tuple[str, int] | None = None, held: ExitStack | None = None) -> list[Rank]:
     """The ranks of a job, in order.
 
     rendezvous: address and port of the job's rendezvous server, for Horovod. held: until it is closed, the
     kernel gives the free ports that were chosen for the workers to no other process.
     Raises PlanError.
     """
-    hosts = wish.hosts or (LOCAL,)
+    hosts = job.hosts or (LOCAL,)
     if len(set(hosts)) != len(hosts):
         raise PlanError("the same host is named twice")
     itself = [host for host in hosts if _is_itself(host)]
@@ -94,9 +94,9 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack 
         raise PlanError(
             f"{itself[0]} means another host on each host: name this one by a name or address that the others know"
         )
-    if wish.count % len(hosts):
-        raise PlanError(f"{wish.count} ranks cannot be spread evenly over {len(hosts)} hosts: use a multiple of that")
-    local_size = wish.count // len(hosts)
+    if job.count % len(hosts):
+        raise PlanError(f"{job.count} ranks cannot be spread evenly over {len(hosts)} hosts: use a multiple of that")
+    local_size = job.count // len(hosts)
     cards = len(settings.HABANA_VISIBLE_MODULES.get()) or settings.HABANA_SIM_CARDS.get()
     if local_size > cards:
         raise PlanError(
@@ -108,43 +108,41 @@ def make(wish: Wish, rendezvous: tuple[str, int] | None = None, held: ExitStack 
             f"{settings.HLS_MODULE_ID.source()} would give the {local_size} ranks of a host the same card: unset it; "
             "HABANA_VISIBLE_MODULES chooses their cards"
         )
-    missing = [name for name in wish.export if name not in os.environ]
+    missing = [name for name in job.export if name not in os.environ]
     if missing:
         raise PlanError(f"{', '.join(missing)} is not set here, so it cannot be exported: set it, or leave it out")
-    workers = _addresses(wish, hosts, local_size, held)
+    workers = _addresses(job, hosts, local_size, held)
     ranks = []
-    for rank in range(wish.count):
+    for rank in range(job.count):
         host, local_rank = hosts[rank // local_size], rank % local_size
         place = {"": rank, "LOCAL_": local_rank}
-        sizes = {"": wish.count, "LOCAL_": local_size}
+        sizes = {"": job.count, "LOCAL_": local_size}
         environment = {f"HABANA_SIM_{kind}RANK": str(at) for kind, at in place.items()}
         environment |= {f"HABANA_SIM_{kind}SIZE": str(size) for kind, size in sizes.items()}
-        if wish.strategy == "hpu":
+        if job.strategy == "hpu":
             task = {"type": "worker", "index": rank}
             environment["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": task})
         else:
-            environment |= _horovod(rank, local_rank, wish.count, local_size, host, rendezvous)
+            environment |= _horovod(rank, local_rank, job.count, local_size, host, rendezvous)
         environment["PYTHONUNBUFFERED"] = "1"
         hidden: frozenset[str] = frozenset()
         if host != LOCAL:
-            hidden = frozenset(wish.export) - environment.keys()
-            environment = {**carried.carried(wish.export), **environment}
-        share = (local_rank, local_size) if wish.bind else None
-        ranks.append(
-            Rank(rank, host, wish.python, local_rank, _command(wish), environment, share, wish.directory, hidden)
-        )
+            hidden = frozenset(job.export) - environment.keys()
+            environment = {**carried.carried(job.export), **environment}
+        share = (local_rank, local_size) if job.bind else None
+        ranks.append(Rank(rank, host, job.python, local_rank, _command(job), environment, share, job.directory, hidden))
     return ranks
 
 
-def horovodrun(wish: Wish) -> str:
+def horovodrun(job: JobOptions) -> str:
     """The line for a shell that runs a Horovod job without this launcher, in whose process its ranks would meet.
 
     Raises PlanError.
     """
-    ranks = make(wish)
-    slots = ",".join(f"{host}:{wish.count // len(wish.hosts or (LOCAL,))}" for host in wish.hosts or (LOCAL,))
-    words = ["horovodrun", "--gloo", "-np", str(wish.count), "-H", slots, *ranks[0].command]
-    return f"cd {_quoted(wish.directory)} && {' '.join(map(_quoted, words))}"
+    ranks = make(job)
+    slots = ",".join(f"{host}:{job.count // len(job.hosts or (LOCAL,))}" for host in job.hosts or (LOCAL,))
+    words = ["horovodrun", "--gloo", "-np", str(job.count), "-H", slots, *ranks[0].command]
+    return f"cd {_quoted(job.directory)} && {' '.join(map(_quoted, words))}"
 
 
 def _quoted(word: str) -> str:
@@ -164,18 +162,18 @@ def _is_itself(host: str) -> bool:
         return host.lower() in (LOCAL, "localhost.localdomain", "ip6-localhost")
 
 
-def _command(wish: Wish) -> tuple[str, ...]:
-    if not (wish.as_module or wish.load_first or wish.program.endswith(".py")):
-        return (wish.program, *wish.arguments)
-    loads = ("-m", "habana_tf") if wish.load_first else ()
-    module = ("-m",) if wish.as_module else ()
-    return (wish.python, *loads, *module, wish.program, *wish.arguments)
+def _command(job: JobOptions) -> tuple[str, ...]:
+    if not (job.as_module or job.load_first or job.program.endswith(".py")):
+        return (job.program, *job.arguments)
+    loads = ("-m", "habana_tf") if job.load_first else ()
+    module = ("-m",) if job.as_module else ()
+    return (job.python, *loads, *module, job.program, *job.arguments)
 
 
-def _addresses(wish: Wish, hosts: Sequence[str], local_size: int, held: ExitStack | None) -> list[str]:
+def _addresses(job: JobOptions, hosts: Sequence[str], local_size: int, held: ExitStack | None) -> list[str]:
     """host:port of every worker of HPUStrategy."""
-    if wish.port or wish.hosts:
-        first = wish.port or 7850  # where Habana's own scripts begin
+    if job.port or job.hosts:
+        first = job.port or 7850  # where Habana's own scripts begin
         if first + local_size - 1 > _LAST_PORT:
             raise PlanError(
                 f"--port {first}: the last of the {local_size} ranks of a host would have port "
@@ -184,7 +182,7 @@ def _addresses(wish: Wish, hosts: Sequence[str], local_size: int, held: ExitStac
             )
         return [f"{host}:{first + k}" for host in hosts for k in range(local_size)]
     with ExitStack() as briefly:
-        return [f"{LOCAL}:{port}" for port in _free_ports(wish.count, held or briefly)]
+        return [f"{LOCAL}:{port}" for port in _free_ports(job.count, held or briefly)]
 
 
 def _free_ports(count: int, held: ExitStack) -> list[int]:

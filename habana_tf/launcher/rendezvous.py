@@ -9,11 +9,11 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from habana_tf.launcher.plan import PlanError, Wish
+from habana_tf.launcher.plan import JobOptions, PlanError
 
 
 @contextmanager
-def server(wish: Wish) -> Iterator[tuple[str, int]]:
+def server(job: JobOptions) -> Iterator[tuple[str, int]]:
     """A rendezvous server for a job: yields the address and port at which its ranks reach it.
 
     Raises PlanError if Horovod is not installed.
@@ -26,13 +26,13 @@ def server(wish: Wish) -> Iterator[tuple[str, int]]:
             f"Horovod cannot be imported ({error}): install it (in the source tree: make horovod), or use "
             "--strategy hpu for a program that uses HPUStrategy"
         ) from error
-    hosts = wish.hosts or ("localhost",)
-    slots = wish.count // len(hosts)
+    hosts = job.hosts or ("localhost",)
+    slots = job.count // len(hosts)
     made = RendezvousServer()
     port = made.start()
     try:
-        made.init(get_host_assignments(parse_hosts(",".join(f"{host}:{slots}" for host in hosts)), wish.count))
-        yield address_towards(wish.hosts), port
+        made.init(get_host_assignments(parse_hosts(",".join(f"{host}:{slots}" for host in hosts)), job.count))
+        yield address_towards(job.hosts), port
     finally:
         made.stop()
 

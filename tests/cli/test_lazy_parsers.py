@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from habana_tf.cli.lazy_parsers import Later, listed
+from habana_tf.cli.lazy_parsers import LazyParser, listed
 
 declared: list[str] = []
 
@@ -25,32 +25,32 @@ def declare_more(parser: argparse.ArgumentParser) -> None:
 
 
 @pytest.fixture
-def parser() -> Later:
+def parser() -> LazyParser:
     declared.clear()
-    made = Later(prog="tool")
+    made = LazyParser(prog="tool")
     listed(made, "command", [("add", "add a number", f"{__name__}:declare_add"),
                              ("more", "more of it", f"{__name__}:declare_more")])  # fmt: skip
     return made
 
 
-def test_only_what_is_named_is_declared(parser: Later) -> None:
+def test_only_what_is_named_is_declared(parser: LazyParser) -> None:
     assert parser.parse_args(["add", "3"]).number == 3
     assert declared == ["add"]
 
 
-def test_also_below_another_one(parser: Later) -> None:
+def test_also_below_another_one(parser: LazyParser) -> None:
     chosen = parser.parse_args(["more", "add", "4"])
     assert chosen.run(chosen) == 4
     assert declared == ["more", "add"]
 
 
-def test_once(parser: Later) -> None:
+def test_once(parser: LazyParser) -> None:
     parser.parse_args(["add", "3"])
     parser.parse_args(["add", "4"])
     assert declared == ["add"]
 
 
-def test_help_needs_no_declaration(parser: Later) -> None:
+def test_help_needs_no_declaration(parser: LazyParser) -> None:
     assert "add a number" in parser.format_help()
     assert declared == []
 
@@ -59,7 +59,7 @@ def test_help_needs_no_declaration(parser: Later) -> None:
     "words", ["more add 3 x", "more add", "more add x", "add 3 --x", "more", "less", "", "more -h", "-h", "more less 3"]
 )
 def test_errors_and_help_are_those_of_argparse(
-    parser: Later, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    parser: LazyParser, words: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What parsing with one command's parser says is what parsing with all of them said."""
     usual = argparse.ArgumentParser(prog="tool", formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -79,7 +79,7 @@ def test_errors_and_help_are_those_of_argparse(
     assert said[0] == said[1]
 
 
-def test_usage_and_help_of_a_command_are_those_declared(parser: Later, capsys: pytest.CaptureFixture[str]) -> None:
+def test_usage_and_help_of_a_command_are_those_declared(parser: LazyParser, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parser.parse_args(["more", "add", "--help"])
     out = capsys.readouterr().out
@@ -92,7 +92,7 @@ def test_help_is_as_wide_as_the_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
         monkeypatch.setenv("COLUMNS", columns)
         usual = argparse.ArgumentParser(prog="tool", formatter_class=argparse.RawDescriptionHelpFormatter)
         usual.add_argument("--number", help="words " * 100)
-        ours = Later(prog="tool")
+        ours = LazyParser(prog="tool")
         ours.add_argument("--number", help="words " * 100)
         assert ours.format_help() == usual.format_help()
 

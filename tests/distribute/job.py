@@ -186,9 +186,9 @@ def run_srun(script: str, workers: int) -> list[Any]:
 def gloo(running: Job, workers: int, *arguments: str, **variables: str) -> Iterator[None]:
     """Starts the script as Horovod's ranks over Gloo, as `habana-tf run` does it. Unlike ranks of MPI they find
     TensorFlow imported, and leave the CPU to others while they wait."""
-    wish = plan.Wish(workers, "horovod", "script.py", arguments)
-    with rendezvous.server(wish) as meeting:
-        for rank in plan.make(wish, meeting):
+    options = plan.JobOptions(workers, "horovod", "script.py", arguments)
+    with rendezvous.server(options) as meeting:
+        for rank in plan.make(options, meeting):
             own = {name: value for name, value in rank.environment.items() if name.startswith(("HOROVOD_", "HABANA_"))}
             running.script(*arguments, **own, HOROVOD_GLOO_IFACE="lo", **variables)
         yield

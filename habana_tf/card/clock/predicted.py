@@ -25,7 +25,7 @@ FORGOTTEN = "it was compiled too long ago to be known any more"
 
 
 @dataclass(frozen=True)
-class Predicted:
+class LaunchPrediction:
     """Of one launch. seconds: None where nothing can be predicted, and `why` says why not. matrix, vector: seconds of
     products on the MME and of kernels on the TPC, of which some are done side by side. units: products and kernels.
     bound: what most of the time goes to: MME, TPC, memory or launch. gradients: when each is there, and its bytes."""
@@ -40,15 +40,17 @@ class Predicted:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ProgramPrediction:
     """A program and its prediction. what: it computes, by its ops; inputs: shapes of those that are no variables."""
 
-    time: Predicted
+    time: LaunchPrediction
     what: str = ""
     inputs: tuple[tuple[int, ...], ...] = ()
 
 
-def of_cluster(chip: Chip, cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any]) -> Predicted:
+def of_cluster(
+    chip: Chip, cluster: Cluster, shapes: Sequence[Sequence[int]], values: Sequence[Any]
+) -> LaunchPrediction:
     """The prediction for one launch of a cluster; shapes and values as for `card.model.launch_time`."""
     from habana_tf.card.model.launch_time import launch_time
     from habana_tf.card.model.roles import roles
@@ -59,20 +61,20 @@ def of_cluster(chip: Chip, cluster: Cluster, shapes: Sequence[Sequence[int]], va
     try:
         lowered, time = launch_time(chip, cluster, shapes, values)
     except (LoweringError, NeedsNumber) as error:
-        return Predicted(None, why=str(error))
+        return LaunchPrediction(None, why=str(error))
     bounds: dict[str, float] = {}
     for u in time.units:
         bounds[u.bound] = bounds.get(u.bound, 0.0) + u.seconds
     bound = max(bounds, key=lambda name: (bounds[name], name), default="")
     gradients = gradient_times(time, roles(lowered, [u.unit for u in time.units]), 0.0)
-    return Predicted(time.seconds, time.matrix, time.vector, len(time.units), bound, gradients=tuple(gradients))
+    return LaunchPrediction(time.seconds, time.matrix, time.vector, len(time.units), bound, gradients=tuple(gradients))
 
 
 _lock = threading.Lock()
-_known: OrderedDict[tuple[int, str], Explained] = OrderedDict()
+_known: OrderedDict[tuple[int, str], ProgramPrediction] = OrderedDict()
 
 
-def launch(number: int, chip: Chip) -> Explained:
+def launch(number: int, chip: Chip) -> ProgramPrediction:
     """A program of this process, by its number, with the prediction for one launch of it."""
     key = number, chip.name
     with _lock:
@@ -88,15 +90,15 @@ def launch(number: int, chip: Chip) -> Explained:
     return found
 
 
-def _computed(number: int, chip: Chip) -> Explained:
+def _computed(number: int, chip: Chip) -> ProgramPrediction:
     from habana_tf.resolver import programs
 
     made = programs.find(number)
     if made is None:
-        return Explained(Predicted(None, why=FORGOTTEN))
+        return ProgramPrediction(LaunchPrediction(None, why=FORGOTTEN))
     met = made.provenance()
     nodes = met.cluster.nodes
     what = nodes[0].op if len(nodes) == 1 else ", ".join([f"{len(nodes)} ops", *list(met.scopes())[:MOST_SCOPES]])
     given = zip(met.cluster.inputs, made.shapes, strict=True)
     inputs = tuple(tuple(shape) for arg, shape in given if not arg.variable)
-    return Explained(of_cluster(chip, met.cluster, made.shapes, made.values), what, inputs)
+    return ProgramPrediction(of_cluster(chip, met.cluster, made.shapes, made.values), what, inputs)

@@ -215,7 +215,7 @@ def _cards() -> int:
     return 1 if launched is None else launched.size
 
 
-def _recipe(p: Launches, known: predicted.Explained, whole: float) -> LaunchedRecipe:
+def _recipe(p: Launches, known: predicted.ProgramPrediction, whole: float) -> LaunchedRecipe:
     time = known.time
     share = (time.seconds or 0.0) * p.launches / whole if whole else 0.0
     name = p.name or MIXED

@@ -64,7 +64,7 @@ def nbytes(n: Node) -> int:
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenTensor:
     """A tensor seen through views. elements: how many of it are read. straight: each at its own index."""
 
     tensor: Node
@@ -72,13 +72,13 @@ class Seen:
     straight: bool
 
 
-def through_views(n: Node) -> Iterator[Seen]:
+def through_views(n: Node) -> Iterator[SeenTensor]:
     """The tensors behind views, each once per path to it."""
     stack = [(n, size(n), True)]
     while stack:
         node, seen, straight = stack.pop()
         if node.op not in VIEWS:
-            yield Seen(node, seen, straight)
+            yield SeenTensor(node, seen, straight)
             continue
         straight = straight and node.op in (Op.RESHAPE, Op.EXPAND)
         for source in node.src[: 1 if node.op is Op.PAD else None]:
@@ -128,9 +128,9 @@ class _Cutter:
         kept = {n for n in self.program.nodes() if n.op is not Op.MAP}
         return kept | behind_views((*results, *self.program.outputs))
 
-    def _reach(self, n: Node) -> tuple[dict[Node, Seen], set[Node]]:
+    def _reach(self, n: Node) -> tuple[dict[Node, SeenTensor], set[Node]]:
         """The tensors that a node is computed from, and the maps on the way."""
-        loads: dict[Node, Seen] = {}
+        loads: dict[Node, SeenTensor] = {}
         inside = {n}
         stack = list(n.src)
         visited: set[Node] = set()
@@ -138,7 +138,7 @@ class _Cutter:
             for seen in through_views(stack.pop()):
                 tensor = seen.tensor
                 if n.op is Op.GATHER and seen.elements > size(n):
-                    seen = Seen(tensor, size(n), False)  # rows of a table
+                    seen = SeenTensor(tensor, size(n), False)  # rows of a table
                 if tensor.op is Op.RANDOM:
                     inside.add(tensor)
                 elif tensor.op in SOURCES and (tensor.op is not Op.INPUT or size(tensor) == 1):
@@ -152,7 +152,7 @@ class _Cutter:
                     have = loads.get(tensor)
                     if have is None or (have.straight and not seen.straight) or have.elements < seen.elements:
                         straight = seen.straight and (have is None or have.straight)
-                        loads[tensor] = Seen(tensor, max(seen.elements, have.elements if have else 0), straight)
+                        loads[tensor] = SeenTensor(tensor, max(seen.elements, have.elements if have else 0), straight)
         return loads, inside
 
     def _add(self, n: Node) -> None:
@@ -171,7 +171,7 @@ class _Cutter:
                 unit.loads[tensor] = max(unit.loads.get(tensor, 0), seen.elements * tensor.dtype.bytes)
                 self._readers.setdefault(tensor, []).append(unit)
 
-    def _home(self, n: Node, loads: dict[Node, Seen], elements: int) -> Unit | None:
+    def _home(self, n: Node, loads: dict[Node, SeenTensor], elements: int) -> Unit | None:
         """The unit that a node can be fused into: the last one over the same elements, if it comes after everything
         that the node needs."""
         if n.op not in (Op.MAP, Op.REDUCE):
@@ -197,7 +197,7 @@ class _Cutter:
                 return unit
         return None
 
-    def _moments(self, n: Node, loads: dict[Node, Seen]) -> Unit | None:
+    def _moments(self, n: Node, loads: dict[Node, SeenTensor]) -> Unit | None:
         """For a sum of squared distances from a mean: the kernel that computes the mean. A card makes both in one pass,
         from sums and sums of squares."""
         large = [tensor for tensor in loads if size(tensor) > size(n)]
@@ -214,7 +214,7 @@ class _Cutter:
         """Whether everything that a unit reads was made by another one."""
         return unit is first or all(self._maker.get(tensor, first) is first for tensor in unit.loads)
 
-    def _on_the_way(self, unit: Unit, loads: dict[Node, Seen]) -> bool:
+    def _on_the_way(self, unit: Unit, loads: dict[Node, SeenTensor]) -> bool:
         """Whether a unit has what a node needs of it while it walks its elements: no sums except of rows."""
         for tensor, seen in loads.items():
             if self._maker.get(tensor) is unit:

@@ -45,7 +45,7 @@ class Product:
 
 
 @dataclass(frozen=True)
-class Mapping:
+class ArrayMapping:
     """How a product lies on the arrays. tile: rows and columns done at once. together: products of the batch at once.
     split: parts of the common dimension. packed: groups side by side."""
 
@@ -62,7 +62,7 @@ class MatrixTime:
     seconds: float
     used: float
     aligned: bool
-    mapping: Mapping
+    mapping: ArrayMapping
 
 
 def product(n: Node) -> Product:
@@ -96,7 +96,7 @@ def _row_bytes(n: Node) -> int:
 @functools.lru_cache(maxsize=4096)
 def matrix_time(chip: Chip, p: Product) -> MatrixTime:
     """The time of a product under the arrangement that is fastest for it."""
-    best: tuple[float, Mapping] | None = None
+    best: tuple[float, ArrayMapping] | None = None
     roll_up = chip.mme_min_cycles * p.out_bytes // BF16_BYTES * BF16_BYTES**2 // p.in_bytes**2
     for packed in (groups for groups in _powers(p.batch) if p.batch % groups == 0):
         rows, columns, common, batch = p.rows, p.columns * packed, p.common * packed, p.batch // packed
@@ -108,7 +108,7 @@ def matrix_time(chip: Chip, p: Product) -> MatrixTime:
                 tiles = -(-rows // tile[0]) * -(-columns // tile[1]) * -(-batch // together)
                 cycles = tiles * max(common / split, roll_up)
                 if best is None or cycles < best[0]:
-                    best = cycles, Mapping(tile, together, split, packed)
+                    best = cycles, ArrayMapping(tile, together, split, packed)
     assert best is not None
     cycles, mapping = best
     factor = _unaligned(chip, p, mapping)
@@ -136,7 +136,7 @@ def _powers(most: int, first: int = 1) -> Iterator[int]:
         first *= 2
 
 
-def _unaligned(chip: Chip, p: Product, mapping: Mapping) -> float:
+def _unaligned(chip: Chip, p: Product, mapping: ArrayMapping) -> float:
     """How often operands are fetched for rows that do not begin at a cache line: 1 with both aligned, (1 + n) / n with
     one that is used n times, else 2."""
     wrong = [bytes_ % chip.cache_line_bytes != 0 for bytes_ in p.row_bytes]

@@ -69,7 +69,7 @@ _Steps = Generator[Launched | Transfer | _Meeting, float, None]
 
 
 @dataclass
-class _Clock:
+class _CardClock:
     """began, done: of the last launch. needed: when the next may begin. free: of what does transfers. results: bytes
     and moments of what the last launch made."""
 
@@ -151,7 +151,7 @@ def clocks(parts: Sequence[dict[str, Any]]) -> list[list[Launched | Transfer]]:
 
 
 def _rank(part: dict[str, Any]) -> _Steps:
-    clock = _Clock(chip(part["chip"]), part["size"])
+    clock = _CardClock(chip(part["chip"]), part["size"])
     kinds = {EventKind.LAUNCH, EventKind.TO_CARD, EventKind.FROM_CARD, EventKind.ON_CARD, EventKind.SUM}
     found = sorted((e[0], e[3], e[2]) for t in part["threads"] for e in t["events"] if e[3] in kinds)
     if part["horovod"] and clock.cards > 1:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
-    from habana_tf.card.clock.predicted import Predicted
+    from habana_tf.card.clock.predicted import LaunchPrediction
 
 NOTE = "predicted: one launch, kernels fused and sliced as the card would; docs/fidelity.md says how near that comes"
 
 
-def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, Predicted], str]:
+def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, LaunchPrediction], str]:
     """({chip: prediction}, "") for every chip, or ({}, why there is none).
 
     sizes: of those that the recipe leaves open, all or none.
@@ -50,7 +50,7 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, Predicted
     return ({}, why) if why else (found, "")
 
 
-def as_json(found: dict[str, Predicted]) -> dict[str, dict[str, Any]]:
+def as_json(found: dict[str, LaunchPrediction]) -> dict[str, dict[str, Any]]:
     """{chip: {seconds, mme_seconds, tpc_seconds, units, bound}}"""
     return {
         chip: {"seconds": p.seconds, "mme_seconds": p.matrix, "tpc_seconds": p.vector, "units": p.units,

@@ -40,7 +40,7 @@ from habana_tf.cli.recipes.predicted import NOTE, as_json, predictions
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
     from habana_tf.cache.listing import Listed
-    from habana_tf.card.clock.predicted import Predicted
+    from habana_tf.card.clock.predicted import LaunchPrediction
     from habana_tf.cli.recipes import contents
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
@@ -163,7 +163,7 @@ def _print_kernels(entry: Entry) -> None:
     print(printable(said(chip())))
 
 
-def _print_predictions(times: dict[str, Predicted], why: str) -> None:
+def _print_predictions(times: dict[str, LaunchPrediction], why: str) -> None:
     if why:
         print(f"\nnot predicted: {printable(why)}")
     if not times:

@@ -18,7 +18,7 @@ from habana_tf.hardware.chips import chip
 from habana_tf.hardware.roofline import said
 
 if TYPE_CHECKING:
-    from habana_tf.card.clock.predicted import Predicted
+    from habana_tf.card.clock.predicted import LaunchPrediction
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 """The browser itself holds the page to loading nothing and running nothing."""
@@ -33,7 +33,7 @@ class PicturedRecipe:
     entry: Entry
     sizes: tuple[int, ...]
     why: str
-    times: Mapping[str, Predicted]
+    times: Mapping[str, LaunchPrediction]
     no_times: str
 
 
