@@ -55,7 +55,7 @@ def load_op_library(path: str | os.PathLike[str]) -> ModuleType:
 def _made(library: libraries.Library, kernel: libraries.LibraryKernel) -> CustomOp:
     lists: dict[str | None, Bf16List | None] = {name: name for name in get_args(Bf16List)}
     if kernel.bf16 is not None and kernel.bf16 not in lists:
-        raise CustomOpError(f"custom op {kernel.op!r}: {kernel.bf16!r} is no list of the bf16 conversion")
+        raise CustomOpError(f"custom op {kernel.op!r}: {kernel.bf16!r} is not a list of the bf16 conversion")
     options = Options(bf16=lists.get(kernel.bf16), says=functools.partial(_said, library.digest, kernel.op))
     if kernel.inputs is not None:
         signature = signatures.read(kernel.op, kernel.inputs, kernel.outputs or "", kernel.attrs)

@@ -57,7 +57,7 @@ class CustomOp:
     version: str | None = None
     says: Callable[[], str] | None = None
     registered: bool = field(default=False, init=False)
-    autograph_info__: ClassVar[str] = "what habana_tf does is no program to convert"
+    autograph_info__: ClassVar[str] = "autograph must not convert this"
     """Autograph leaves alone what has it."""
 
     @property
@@ -123,11 +123,11 @@ def custom_op(
     if (inputs is None) != (outputs is None):
         raise CustomOpError(f"custom op {op!r}: inputs= and outputs= go together; an op of TensorFlow's has neither")
     if bf16 not in (None, "allow", "conditional", "strict"):
-        raise CustomOpError(f"custom op {op!r}: bf16={bf16!r} is no list; there are allow, conditional and strict")
+        raise CustomOpError(f"custom op {op!r}: bf16={bf16!r} is not a list; there are allow, conditional and strict")
 
     def defined(lower: Callable[..., Any]) -> CustomOp:
         if not callable(lower):
-            raise CustomOpError(f"custom op {op!r}: {lower!r} is no function")
+            raise CustomOpError(f"custom op {op!r}: {lower!r} is not a function")
         options = Options(tuple(fixed), elementwise, bf16, version)
         if inputs is None or outputs is None:
             if attrs or shapes is not None:
@@ -159,7 +159,7 @@ def make(signature: Signature, shapes: declared.Shapes, lower: Callable[..., Any
     """An op that TensorFlow has not, not defined yet (`define`). Raises CustomOpError."""
     missing = set(options.fixed) - {a.name for a in signature.inputs}
     if missing:
-        raise CustomOpError(f"custom op {signature.op!r}: fixed= names {sorted(missing)}, which are no inputs")
+        raise CustomOpError(f"custom op {signature.op!r}: fixed= names {sorted(missing)}, which are not inputs")
     row = _row(signature.op, checked(lower, shapes), signature.types, options)
     return CustomOp(signature.op, lower, signature, row, shapes, options.version, options.says)
 
@@ -314,7 +314,7 @@ def _register_kernels(made: CustomOp) -> None:
     taken = (*own, *opdefs.kernels(made.op, "DEFAULT"))
     names = {arg.name for arg in facts.inputs}
     if missing := set(made.row.fixed) - names:
-        raise CustomOpError(f"custom op {made.op!r}: fixed= names {sorted(missing)}, which are no inputs")
+        raise CustomOpError(f"custom op {made.op!r}: fixed= names {sorted(missing)}, which are not inputs")
     rows = []
     for each in wanted:
         types = dict(each.types)

@@ -83,7 +83,7 @@ def _part(signature: Signature, text: str) -> Part:
 
     found = _PART.fullmatch(text)
     if found is None:
-        raise error("is no input, slice of an input, number, attribute or '?'")
+        raise error("is not an input, slice of an input, number, attribute or '?'")
     if found["unknown"]:
         return Part("unknown")
     if found["number"]:
@@ -107,7 +107,7 @@ def _part(signature: Signature, text: str) -> Part:
             return Part("input", at, first, WHOLE_END if first == -1 else first + 1, must_be_there=True)
         return Part("input", at, first, int(end) if end else WHOLE_END)
     except ValueError:
-        raise error("has an index that is no number") from None
+        raise error("has an index that is not a number") from None
 
 
 def evaluate(

@@ -109,7 +109,7 @@ class _Reader:
     def type(self, name: str) -> DType:
         found = _SPELLINGS.get(name.strip())
         if found is None:
-            raise self.error(f"{name.strip()!r} is no element type of HPU; there are {', '.join(NAMES)}")
+            raise self.error(f"{name.strip()!r} is not an element type of HPU; there are {', '.join(NAMES)}")
         return found
 
     def types(self, name: str, allowed: Sequence[DType]) -> tuple[DType, ...]:
@@ -142,13 +142,13 @@ class _Reader:
                 return [_READ[kind[5:-1]](each.strip()) for each in inner.split(",")] if inner else []
             return _READ[kind](text)
         except (KeyError, ValueError):
-            raise self.error(f"{text!r} is no default for attribute {name!r} of kind {kind}") from None
+            raise self.error(f"{text!r} is not a default for attribute {name!r} of kind {kind}") from None
 
     def add(self, attr: Attribute) -> None:
         if not _ATTR.fullmatch(attr.name) or attr.name in _RESERVED or keyword.iskeyword(attr.name):
-            raise self.error(f"{attr.name!r} is no name for an attribute")
+            raise self.error(f"{attr.name!r} is not a name for an attribute")
         if attr.name.removesuffix("_ref") in _TYPES:
-            raise self.error(f"{attr.name!r} is an element type, and no name for an attribute")
+            raise self.error(f"{attr.name!r} is an element type, and not a name for an attribute")
         if attr.name in self.attrs:
             raise self.error(f"attribute {attr.name!r} is there twice")
         if attr.kind == "string" and attr.default is not None and not _TEXT.fullmatch(attr.default):
@@ -157,7 +157,7 @@ class _Reader:
             raise self.error(f"type attribute {attr.name!r} allows no element type")
         for dtype in (*attr.allowed, *([attr.default] if attr.kind == "type" and attr.default else [])):
             if dtype not in ALL:
-                raise self.error(f"{dtype} is no element type of HPU; there are {', '.join(NAMES)}")
+                raise self.error(f"{dtype} is not an element type of HPU; there are {', '.join(NAMES)}")
         if attr.kind == "type" and attr.default is not None and attr.default not in attr.allowed:
             raise self.error(f"the default of {attr.name!r} is not among the types it allows")
         self.attrs[attr.name] = attr
@@ -173,7 +173,7 @@ class _Reader:
             if number not in self.attrs:
                 self.add(Attribute(number, "number"))
             elif self.attrs[number].kind != "number":
-                raise self.error(f"{number!r} says how many tensors {name!r} has, so it is no attribute of its own")
+                raise self.error(f"{number!r} says how many tensors {name!r} has, so it cannot be an attribute")
         count = number if star else ""
         if kind in self.attrs:
             if self.attrs[kind].kind != "type":
@@ -238,7 +238,7 @@ def type_attributes(op: str, attrs: str) -> dict[str, tuple[DType, ...]]:
         reader.attribute(text)
     others = [a.name for a in reader.attrs.values() if a.kind != "type"]
     if others:
-        raise reader.error(f"it is an op of TensorFlow's, which has its attributes; {', '.join(others)} are no types")
+        raise reader.error(f"it is an op of TensorFlow's, which has its attributes; {', '.join(others)} are not types")
     return {a.name: a.allowed for a in reader.attrs.values()}
 
 
@@ -259,7 +259,7 @@ def _from_value(reader: _Reader, name: str, value: Any) -> Attribute:
         if all(type(each) in (int, float) for each in value):
             return Attribute(name, "list(float)", reader.value(name, "list(float)", repr(list(value))))
     raise reader.error(
-        f"{value!r} is no default for attribute {name!r}: a number, a text, or a list of numbers that is not empty"
+        f"{value!r} is not a default for attribute {name!r}: a number, a text, or a list of numbers that is not empty"
     )
 
 

@@ -101,7 +101,7 @@ def directory() -> str:
     """Where answers are kept; it may not exist yet. Raises FileNotFoundError for a user without a home."""
     caches = settings.XDG_CACHE_HOME.get() or os.path.expanduser("~/.cache")
     if not os.path.isabs(caches):
-        raise FileNotFoundError(f"{caches} is no absolute path")
+        raise FileNotFoundError(f"{caches} is not an absolute path")
     return os.path.join(caches, "habana_tf")
 
 

@@ -394,8 +394,8 @@ def test_what_cannot_be_defined() -> None:
         ({"op": "MatMul", "inputs": "x: T", "outputs": "y: T", "T": FLOATS}, "TensorFlow has an op of this name"),
         ({"op": "NoSuchOpAtAll"}, "TensorFlow has no op of this name"),
         ({"op": "TestHalf", "inputs": "x: T", "T": FLOATS}, "go together"),
-        ({"op": "TestList", "inputs": "x: T", "outputs": "y: T", "T": FLOATS, "bf16": "always"}, "is no list"),
-        ({"op": "TestFixed", "inputs": "x: T", "outputs": "y: T", "T": FLOATS, "fixed": ["z"]}, "no inputs"),
+        ({"op": "TestList", "inputs": "x: T", "outputs": "y: T", "T": FLOATS, "bf16": "always"}, "is not a list"),
+        ({"op": "TestFixed", "inputs": "x: T", "outputs": "y: T", "T": FLOATS, "fixed": ["z"]}, "not inputs"),
         ({"op": "Cross", "U": FLOATS}, "no type attributes"),
         ({"op": "Cross", "T": FLOATS, "shapes": "a"}, "those of a new op"),
         ({"op": "VarHandleOp"}, "has a state"),
@@ -403,7 +403,7 @@ def test_what_cannot_be_defined() -> None:
     for arguments, says in cases:
         with pytest.raises(CustomOpError, match=says):
             custom_op(**arguments)(lambda c: c.inputs[0])
-    with pytest.raises(CustomOpError, match="is no function"):
+    with pytest.raises(CustomOpError, match="is not a function"):
         custom_op("TestNothing", inputs="x: T", outputs="y: T", T=FLOATS)(3)
     assert not {"TestHalf", "TestList", "TestFixed", "TestNothing"} & op._DEFINED.keys()
 

@@ -33,7 +33,7 @@ def test_two_outputs_and_symbols() -> None:
     ("text", "says"),
     [
         ("x; x", "has 2 shapes and the op 1 outputs"), ("w", "neither an input"), ("beta", "neither an input"),
-        ("x[a]", "no number"), ("x + 1", "is no input"), ("x[0:1:2]", "no number"),
+        ("x[a]", "not a number"), ("x + 1", "is not an input"), ("x[0:1:2]", "not a number"),
     ],
 )  # fmt: skip
 def test_a_text_that_says_nothing(text: str, says: str) -> None:
