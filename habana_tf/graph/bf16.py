@@ -196,10 +196,7 @@ def _spread(
         for k in changes.inputs:
             readers.setdefault(node.inputs[k], []).append(node)
     bf16: set[Ref] = {(node, k) for node in chosen for k in types[node].outputs}
-    at = 0
-    while at < len(chosen):
-        node = chosen[at]
-        at += 1
+    for node in chosen:  # which grows meanwhile
         after = [r for k in types[node].outputs for r in readers.get((node, k), ())]
         before = [node.inputs[k][0] for k in types[node].inputs if _gives(node.inputs[k], types)]
         for neighbour in (*before, *after):

@@ -122,7 +122,8 @@ class _Edit:
         row = lookup(node.op)
         if row is None or row.generic != "elementwise" or RESOURCE in input_types(node):
             return False
-        if node.op in _PARTIAL and not _on_floats(node):
+        dtypes = [from_number(t) for t in input_types(node)]
+        if node.op in _PARTIAL and not all(d is not None and d.is_float for d in dtypes):
             return False
         if len(node.inputs) == 1:
             return True
@@ -305,7 +306,3 @@ def _selectable(tf_type: int) -> bool:
     """Whether HPU selects between tensors of a type."""
     row, dtype = lookup("SelectV2"), from_number(tf_type)
     return row is not None and dtype is not None and dtype in row.types.get("T", ())
-
-
-def _on_floats(node: Node) -> bool:
-    return all((dtype := from_number(t)) is not None and dtype.is_float for t in input_types(node))

@@ -55,7 +55,11 @@ def _kind(op: str, sources: Sequence[int], types: Sequence[int]) -> int:
     if "Random" in op or op.startswith("Stateful"):
         return _DATA
     kind = max(sources, default=_GIVEN)
-    return _DATA if kind == _GIVEN and any(_is_float(t) for t in types) else kind
+    return (
+        _DATA
+        if kind == _GIVEN and any((dtype := from_number(t)) is not None and dtype.is_float for t in types)
+        else kind
+    )
 
 
 def _results(loop: Node, sources: Sequence[int]) -> list[int]:
@@ -83,8 +87,3 @@ def _begins_as_number(source: Node) -> bool:
     value = source.proto.attr["value"].tensor
     dtype = from_number(value.dtype)
     return dtype is not None and not dtype.is_float and not value.tensor_shape.dim
-
-
-def _is_float(tf_type: int) -> bool:
-    dtype = from_number(tf_type)
-    return dtype is not None and dtype.is_float

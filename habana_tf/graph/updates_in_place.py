@@ -31,7 +31,7 @@ from habana_tf.graph.ops import RESOURCE, output_types
 from habana_tf.graph.shapes import Shapes
 from habana_tf.graph.variable_handles import PASSED_ON, VariableKey, handle_key
 from habana_tf.graph.variables import ASKS, PYTHON
-from habana_tf.graph.view import Node, Ref, View, reached
+from habana_tf.graph.view import Node, View, reached
 from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_clusters.cluster import TensorFlowCluster, parsed
 
@@ -148,7 +148,9 @@ def _is_in_order(view: View, flow: Flow, launch: Node, update: _Update) -> bool:
         and flow.classes[read] == flow.classes[assign] == flow.classes[launch]
         and read.device == assign.device == launch.device
         and not {read.name, assign.name} & view.fetched
-        and _has_elements(assign.inputs[0])
+        # a variable without a value looks like one without elements
+        and (shape := Shapes.variable(assign.inputs[0])) is not None
+        and 0 not in shape
     )
 
 
@@ -208,9 +210,3 @@ def vanish(view: View, instead: dict[Node, list[Node]]) -> None:
 def _later(node: Node, consumers: dict[Node, list[Node]]) -> set[Node]:
     """All that comes after a node, in its iteration."""
     return set(reached([node], lambda n: consumers[n] if n.op != "NextIteration" else ())) - {node}
-
-
-def _has_elements(handle: Ref) -> bool:
-    """Whether it is known that a variable has elements: one without a value looks like one that has none."""
-    shape = Shapes.variable(handle)
-    return shape is not None and 0 not in shape

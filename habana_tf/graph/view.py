@@ -227,26 +227,16 @@ class View:
             waiting[node] = count
             if not count:
                 ready.append(node)
-        out: list[Node] = []
-        at = 0
-        while at < len(ready):
-            node = ready[at]
-            at += 1
-            out.append(node)
-            for consumer in consumers[node]:
-                if node.op == "NextIteration" and consumer.op == "Merge":
-                    continue
+        for node in ready:  # which grows meanwhile
+            later = [c for c in consumers[node] if node.op != "NextIteration" or c.op != "Merge"]
+            for consumer in (*later, *exits.get(node, ())):
                 waiting[consumer] -= 1
                 if not waiting[consumer]:
                     ready.append(consumer)
-            for consumer in exits.get(node, ()):
-                waiting[consumer] -= 1
-                if not waiting[consumer]:
-                    ready.append(consumer)
-        if len(out) != len(waiting):
+        if len(ready) != len(waiting):
             left = next(n for n, count in waiting.items() if count)
             raise CycleError(f"the graph has a cycle through {left!r}")
-        return out
+        return ready
 
     def write(self) -> bytes:
         """The graph as a serialized GraphDef; versions and library as they came."""
