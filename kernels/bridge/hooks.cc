@@ -1,16 +1,31 @@
 #include "bridge/hooks.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <stdexcept>
+#include <optional>
+#include <tuple>
 
 #include "bridge/programs.h"
+#include "runtime/callbacks.h"
+#include "runtime/late_ops.h"
 
 namespace habana {
 
 namespace {
+
+// The graph at hand as Python sees it; dead once the callback is over.
+struct ItemView {
+  GraphItem* item;
+
+  GraphItem& get() const {
+    if (item == nullptr) throw std::runtime_error("this graph item is used after its optimize call ended");
+    return *item;
+  }
+};
 
 // The hooks object. Leaked on purpose: it outlives every launch.
 PyObject* g_hooks = nullptr;
@@ -144,8 +159,7 @@ void RestoreGil(void* state) {
   if (state != nullptr) PyEval_RestoreThread(static_cast<PyThreadState*>(state));
 }
 
-}  // namespace
-
+// Registers the methods of `hooks` as the runtime's callbacks.
 void Attach(nb::object hooks) {
   PyObject* old = g_hooks;
   g_hooks = hooks.release().ptr();
@@ -154,11 +168,88 @@ void Attach(nb::object hooks) {
                 WarnOfIndex, NoCard, ProfileStart, ProfileStop, EagerContext, ReleaseGil, RestoreGil});
 }
 
+// Takes them away again; see WithdrawCallbacks.
 bool Withdraw(double timeout_seconds) {
   nb::gil_scoped_release gil;
   return WithdrawCallbacks(timeout_seconds);
 }
 
+using RegistrationTuple =
+    std::tuple<std::string, std::vector<std::pair<std::string, int>>, std::vector<std::string>, std::string>;
+
+Registration::Kind KindOf(const std::string& text) {
+  using Kind = Registration::Kind;
+  for (const auto& [name, kind] :
+       {std::pair("op", Kind::kOp), std::pair("in_place", Kind::kInPlace),
+        std::pair("variable", Kind::kVariable), std::pair("stock", Kind::kStock)}) {
+    if (text == name) return kind;
+  }
+  throw nb::value_error("a kernel has an unknown kind");
+}
+
+void Register(const std::vector<RegistrationTuple>& rows) {
+  std::vector<Registration> registrations;
+  for (const auto& [op, types, host, kind] : rows) registrations.push_back({op, types, host, KindOf(kind)});
+  SetRegistrations(std::move(registrations));
+}
+
+using ShapePartTuple = std::tuple<int, int64_t, int64_t, int64_t>;
+
+void RegisterLateOp(const std::string& name, const std::vector<std::string>& inputs,
+                    const std::vector<std::string>& outputs, const std::vector<std::string>& attrs,
+                    const std::vector<std::optional<std::vector<ShapePartTuple>>>& shapes) {
+  NewOp op{name, inputs, outputs, attrs, {}};
+  for (const auto& shape : shapes) {
+    OutputShape output{shape.has_value(), {}};
+    if (shape.has_value()) {
+      for (const auto& [input, begin, end, length] : *shape)
+        output.parts.push_back({input, begin, end, length});
+    }
+    op.shapes.push_back(std::move(output));
+  }
+  Check(RegisterOp(op));
+}
+
+void RegisterLateKernels(const std::vector<RegistrationTuple>& rows) {
+  for (const auto& [op, types, host, kind] : rows) Check(RegisterKernel({op, types, host, KindOf(kind)}));
+}
+
+std::vector<nb::bytes> BytesList(const std::vector<std::string>& texts) {
+  std::vector<nb::bytes> list;
+  for (const std::string& text : texts) list.push_back(Bytes(text));
+  return list;
+}
+
+}  // namespace
+
 bool Attached() { return g_hooks != nullptr; }
+
+void DefineHooks(nb::module_& m) {
+  m.def("attach", &Attach, nb::arg("hooks"));
+  m.def("withdraw", &Withdraw, nb::arg("timeout_seconds"));
+  m.def("set_registrations", &Register, nb::arg("rows"));
+  m.def("register_op", &RegisterLateOp, nb::arg("name"), nb::arg("inputs"), nb::arg("outputs"),
+        nb::arg("attrs"), nb::arg("shapes"));
+  m.def("register_kernels", &RegisterLateKernels, nb::arg("rows"));
+  m.def("forget_eager_context", &ForgetEagerContext);
+  nb::class_<ItemView>(m, "GraphItem")
+      .def("nodes_to_preserve",
+           [](const ItemView& view) {
+             std::vector<std::string> names;
+             Check(view.get().NodesToPreserve(&names));
+             return names;
+           })
+      .def("fetch_nodes",
+           [](const ItemView& view) {
+             std::vector<std::string> names;
+             Check(view.get().FetchNodes(&names));
+             return names;
+           })
+      .def("output_properties", [](const ItemView& view, const std::string& node) {
+        std::vector<std::string> properties;
+        Check(view.get().OutputProperties(node, &properties));
+        return BytesList(properties);
+      });
+}
 
 }  // namespace habana

@@ -1,26 +1,13 @@
-// The runtime's callbacks, as methods of one Python object.
+// The calls from native code into Python: methods of one Python object, and what they are given.
 #pragma once
 
 #include "bridge/python.h"
-#include "runtime/callbacks.h"
 
 namespace habana {
 
-// The graph at hand as Python sees it; dead once the callback is over.
-struct ItemView {
-  GraphItem* item;
-
-  GraphItem& get() const {
-    if (item == nullptr) throw std::runtime_error("this graph item is used after its optimize call ended");
-    return *item;
-  }
-};
-
-// Registers the methods of `hooks` as the runtime's callbacks.
-void Attach(nb::object hooks);
+// Whether there is such an object.
 bool Attached();
 
-// Takes them away again; see WithdrawCallbacks.
-bool Withdraw(double timeout_seconds);
+void DefineHooks(nb::module_& m);
 
 }  // namespace habana

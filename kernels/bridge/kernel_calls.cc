@@ -29,8 +29,6 @@ T* At(uintptr_t address) {
   return reinterpret_cast<T*>(address);
 }
 
-}  // namespace
-
 int KernelShapes(uintptr_t function, uintptr_t call, uintptr_t shapes, uintptr_t ranks) {
   using Shape = int(const habana_call*, int64_t (*)[HABANA_MAX_RANK], int32_t*);
   return Asked([=] {
@@ -46,6 +44,14 @@ int64_t KernelNumber(uintptr_t function, uintptr_t call) {
 int KernelRun(uintptr_t function, uintptr_t call, int64_t items) {
   using Run = int(const habana_call*, int64_t, int64_t);
   return Asked([=] { return At<Run>(function)(At<habana_call>(call), 0, items); });
+}
+
+}  // namespace
+
+void DefineKernelCalls(nb::module_& m) {
+  m.def("kernel_shapes", KernelShapes);
+  m.def("kernel_number", KernelNumber);
+  m.def("kernel_run", KernelRun);
 }
 
 }  // namespace habana

@@ -5,14 +5,10 @@
 // it becomes a ValueError. All arguments but `items` are addresses.
 #pragma once
 
-#include <cstdint>
-
 #include "bridge/python.h"
 
 namespace habana {
 
-int KernelShapes(uintptr_t function, uintptr_t call, uintptr_t shapes, uintptr_t ranks);
-int64_t KernelNumber(uintptr_t function, uintptr_t call);
-int KernelRun(uintptr_t function, uintptr_t call, int64_t items);
+void DefineKernelCalls(nb::module_& m);
 
 }  // namespace habana

@@ -1,20 +1,50 @@
 #include "bridge/programs.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <new>
 #include <stdexcept>
+#include <tuple>
 
 #include "bridge/hooks.h"
 #include "runtime/checked.h"
 #include "runtime/program.h"
+#include "runtime/resolver.h"
 
 namespace habana {
 
 namespace {
+
+using CallTuple = std::tuple<uint64_t, std::vector<int>, std::vector<int64_t>, int64_t, int64_t>;
+using BufferTuple = std::tuple<int, int, int64_t, int64_t>;
+using OutputTuple = std::tuple<int, std::vector<int64_t>>;
+using StateTuple = std::tuple<int, uint64_t>;
+using CopyTuple = std::tuple<int, int, int>;                     // call, input, output
+using UpdateTuple = std::tuple<size_t, size_t>;                  // input, output
+using WindowTuple = std::tuple<int, int64_t, int64_t, int64_t>;  // buffer, start, step, block
+using CarriedTuple = std::tuple<int, int, int, int>;             // now, next, from, to
+// first, calls, trips, windows, carried, blocks
+using LoopTuple =
+    std::tuple<int64_t, int64_t, int64_t, std::vector<WindowTuple>, std::vector<CarriedTuple>, int64_t>;
+
+using TensorTuple = std::tuple<int, std::vector<int64_t>>;  // element type, shape
+// name, ints, floats, text, kind
+using CustomAttrTuple =
+    std::tuple<std::string, std::vector<int64_t>, std::vector<double>, std::string, std::string>;
+// address, op, path of the library, inputs, outputs, attributes, work items, bytes of workspace
+using CustomTuple =
+    std::tuple<uint64_t, std::string, std::string, std::vector<TensorTuple>, std::vector<TensorTuple>,
+               std::vector<CustomAttrTuple>, int64_t, int64_t, bool>;
+
+// buffer, whether its type has a sign, bound, what the index is
+using IndexCheckTuple = std::tuple<int, bool, uint64_t, std::string>;
+
+using Shared = std::shared_ptr<RecipeData>;
 
 void SetOutputs(Program* program, const std::vector<OutputTuple>& outputs,
                 const std::vector<StateTuple>& states) {
@@ -75,12 +105,12 @@ struct Aligned {
   Aligned& operator=(const Aligned&) = delete;
 };
 
-}  // namespace
-
+// A call without an address is one of a kernel in C, whose first buffer is one of `customs`.
+// numbers: what the recipe's extents are bound to; of the same numbers there is one program while it lives.
 OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& calls,
                          const std::vector<BufferTuple>& buffers, const std::vector<OutputTuple>& outputs,
                          int64_t workspace, const std::vector<StateTuple>& states,
-                         const std::vector<CopyTuple>& copies, std::shared_ptr<RecipeData> data,
+                         const std::vector<CopyTuple>& copies, const Shared* data,
                          const std::vector<int64_t>& numbers, const std::vector<LoopTuple>& loops,
                          const std::vector<CustomTuple>& customs, const std::vector<UpdateTuple>& in_place,
                          const std::vector<IndexCheckTuple>& index_checks, bool bad_index_is_error) {
@@ -89,7 +119,7 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   program->name = name;
   if (workspace < 0) throw nb::value_error("a program has a negative workspace");
   program->workspace = static_cast<size_t>(workspace);
-  program->data = data;
+  program->data = data == nullptr ? nullptr : *data;
   for (const auto& [kind, index, offset, nbytes] : buffers) {
     program->buffers.push_back({static_cast<BufferKind>(kind), index, offset, nbytes});
   }
@@ -114,9 +144,10 @@ OwnedProgram MakeProgram(const std::string& name, const std::vector<CallTuple>& 
   program->bad_index_is_error = bad_index_is_error;
   const Status valid = program->Validate(nullptr);
   if (!valid.ok()) throw nb::value_error(valid.message.c_str());
-  return {data == nullptr ? std::move(program) : data->Add(numbers, std::move(program))};
+  return {data == nullptr ? std::move(program) : (*data)->Add(numbers, std::move(program))};
 }
 
+// A program whose body is `callable(inputs, outputs, states)`: memoryviews of bytes, and 24 bytes per state.
 OwnedProgram MakeInterpreted(const std::string& name, const std::vector<OutputTuple>& outputs,
                              const std::vector<StateTuple>& states, nb::object callable) {
   DropDead();
@@ -145,6 +176,7 @@ OwnedProgram MakeInterpreted(const std::string& name, const std::vector<OutputTu
   return {std::move(program)};
 }
 
+// Runs a program on C-contiguous arrays, outside TensorFlow. Returns its outputs as flat arrays of bytes.
 nb::list RunProgram(const OwnedProgram& owned, nb::sequence inputs, nb::sequence states) {
   const ProgramPtr program = owned.program;
   std::vector<std::unique_ptr<Aligned>> copies;
@@ -213,6 +245,42 @@ nb::dict ProgramStats(const OwnedProgram& owned) {
   stats["constants"] = program->constant_bytes();
   stats["interpreted"] = static_cast<bool>(program->body);
   return stats;
+}
+
+}  // namespace
+
+void DefinePrograms(nb::module_& m) {
+  nb::class_<OwnedProgram>(m, "Program", nb::is_weak_referenceable());
+  nb::class_<Shared>(m, "RecipeData")
+      .def(
+          "__init__",
+          [](Shared* self, nb::bytes constants, nb::object keepalive) {
+            new (self)
+                Shared(std::make_shared<RecipeData>(constants.c_str(), constants.size(), Keep(keepalive)));
+          },
+          nb::arg("constants"), nb::arg("keepalive").none())
+      .def("find",
+           [](const Shared& self, const std::vector<int64_t>& numbers) -> std::optional<OwnedProgram> {
+             ProgramPtr found = self->Find(numbers);
+             if (found == nullptr) return std::nullopt;
+             return OwnedProgram{std::move(found)};
+           })
+      .def("alive", [](const Shared& self) { return self->Alive(); });
+  m.def("make_program", &MakeProgram, nb::arg("name"), nb::arg("calls"), nb::arg("buffers"),
+        nb::arg("outputs"), nb::arg("workspace") = 0, nb::arg("states") = std::vector<StateTuple>(),
+        nb::arg("copies") = std::vector<CopyTuple>(), nb::arg("data").none() = nb::none(),
+        nb::arg("numbers") = std::vector<int64_t>(), nb::arg("loops") = std::vector<LoopTuple>(),
+        nb::arg("customs") = std::vector<CustomTuple>(), nb::arg("in_place") = std::vector<UpdateTuple>(),
+        nb::arg("index_checks") = std::vector<IndexCheckTuple>(), nb::arg("bad_index_is_error") = false);
+  m.def("make_interpreted", &MakeInterpreted, nb::arg("name"), nb::arg("outputs"), nb::arg("states"),
+        nb::arg("callable"));
+  m.def("run_program", &RunProgram, nb::arg("program"), nb::arg("inputs"), nb::arg("states") = nb::list());
+  m.def(
+      "program_number", [](const OwnedProgram& owned) { return owned.program->number; }, nb::arg("program"));
+  m.def("program_stats", &ProgramStats, nb::arg("program"));
+  m.def("forget_programs", &ForgetPrograms);
+  m.def("set_most_recipes", &SetMostRecipes, nb::arg("count"));
+  m.def("recipes_in_memory", &RecipeData::InMemory);
 }
 
 }  // namespace habana

@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "runtime/counters.h"
@@ -25,6 +26,11 @@ std::string FromBytes(nb::handle object);
 // the main thread, a lack of memory is RESOURCE_EXHAUSTED, and everything else has the exception's own code
 // (`status_code`) or INTERNAL with the place it was raised.
 Status StatusOf(const nb::python_error& error, const char* doing);
+
+// Raises an error as RuntimeError.
+inline void Check(const Status& status) {
+  if (!status.ok()) throw std::runtime_error(status.message);
+}
 
 // Runs `body` under the GIL and turns what it throws into a status.
 template <typename F>

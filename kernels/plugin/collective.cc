@@ -34,10 +34,9 @@ void* Create(TF_OpKernelConstruction* ctx) {
 
 Status Prepare(Tensors* tensors, Sum* sum, size_t* bytes) {
   TensorPtr in, key;
-  Status status = Usable();
-  if (status.ok()) status = tensors->Input(0, &in);
-  if (status.ok()) status = tensors->Input(1, &key);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Usable());
+  RETURN_IF_ERROR(tensors->Input(0, &in));
+  RETURN_IF_ERROR(tensors->Input(1, &key));
   if (TF_TensorElementCount(key.get()) != 1) {
     return Status(Code::kInvalidArgument, "HpuCollectiveReduce: the instance key is one number");
   }

@@ -25,7 +25,7 @@ Status Usable() {
                       "run, and start this one anew");
   }
   CallbackScope python;
-  if (!python.status().ok()) return python.status();
+  RETURN_IF_ERROR(python.status());
   std::string text;
   const Status said = python->no_card(&text);
   return said.ok() ? Status(Code::kFailedPrecondition, text) : said;
@@ -103,16 +103,15 @@ Status Execution::OutputOf(size_t k, const Output** output) const {
 
 Status Execution::ToOutput(size_t k, int at, const int* candidates, int count) {
   const Output* out = nullptr;
-  const Status status = OutputOf(k, &out);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(OutputOf(k, &out));
   return tensors_->Output(at, {out->dtype, out->dims, out->nbytes}, candidates, count, &scratch_->outputs[k]);
 }
 
 Status Execution::ToMemory(size_t k, char* data) {
   const Output* out = nullptr;
-  const Status status = OutputOf(k, &out);
-  if (status.ok()) scratch_->outputs[k] = data;
-  return status;
+  RETURN_IF_ERROR(OutputOf(k, &out));
+  scratch_->outputs[k] = data;
+  return {};
 }
 
 int Execution::OpInput(size_t input) const {
@@ -139,8 +138,7 @@ Status Execution::Align() {
   for (InputView& in : scratch_->inputs) {
     if (in.nbytes == 0 || Aligned(in.data)) continue;
     char* copy = nullptr;
-    const Status status = tensors_->Temporary(in.nbytes, "an aligned copy of an input", &copy);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(tensors_->Temporary(in.nbytes, "an aligned copy of an input", &copy));
     std::memcpy(copy, in.data, in.nbytes);
     in.data = copy;
     copies.fetch_add(1, std::memory_order_relaxed);
@@ -155,23 +153,20 @@ Status Execution::Align() {
     }
     if (Aligned(out)) continue;
     scratch_->copies_out.emplace_back(out, k);
-    const Status status = tensors_->Temporary(nbytes, "an aligned copy of an output", &out);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(tensors_->Temporary(nbytes, "an aligned copy of an output", &out));
     copies.fetch_add(1, std::memory_order_relaxed);
   }
   return {};
 }
 
 Status Execution::Run() {
-  Status status = Align();
+  RETURN_IF_ERROR(Align());
   char* workspace = nullptr;
-  if (status.ok()) status = tensors_->Temporary(program_->workspace, "the workspace", &workspace);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(tensors_->Temporary(program_->workspace, "the workspace", &workspace));
   std::vector<RandomState>& states = scratch_->states;
   cluster_->ReserveStates(*program_, &states);
-  status = program_->Run(
-      {&scratch_->inputs, scratch_->outputs.data(), workspace, states.data(), states.size(), &warning_});
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(program_->Run(
+      {&scratch_->inputs, scratch_->outputs.data(), workspace, states.data(), states.size(), &warning_}));
   for (const auto& [address, k] : scratch_->copies_out) {
     std::memcpy(address, scratch_->outputs[k], program_->outputs[k].nbytes);
   }

@@ -16,10 +16,7 @@ namespace {
 constexpr size_t kLocks = 64;
 
 // Variables share them by hash; an op takes those it needs in ascending order.
-std::array<std::mutex, kLocks>& Locks() {
-  static auto* locks = new std::array<std::mutex, kLocks>;
-  return *locks;
-}
+std::array<std::mutex, kLocks>& g_locks = *new std::array<std::mutex, kLocks>;
 
 size_t LockOf(const TF_Tensor* handle) {
   const std::string_view bytes(static_cast<const char*>(TF_TensorData(handle)), TF_TensorByteSize(handle));
@@ -30,12 +27,11 @@ size_t LockOf(const TF_Tensor* handle) {
 
 // What needs Python's lock, and what stays the same: once, before any lock is taken.
 Status HandleVariables::Prepare() {
-  Status status = GetEagerContext(&context_);
+  RETURN_IF_ERROR(GetEagerContext(&context_));
   TfStatus said;
-  for (size_t k = 0; k < inputs_.size() && status.ok(); ++k) {
+  for (size_t k = 0; k < inputs_.size(); ++k) {
     TensorPtr tensor;
-    status = tensors_->Input(inputs_[k], &tensor);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(tensors_->Input(inputs_[k], &tensor));
     locks_.push_back(LockOf(tensor.get()));
     variables_.emplace_back();
     variables_.back().handle = Handle(TFE_NewTensorHandle(tensor.get(), said.get()));
@@ -43,7 +39,7 @@ Status HandleVariables::Prepare() {
   }
   std::sort(locks_.begin(), locks_.end());
   locks_.erase(std::unique(locks_.begin(), locks_.end()), locks_.end());
-  return status;
+  return {};
 }
 
 Status HandleVariables::Read(size_t k) {
@@ -54,8 +50,7 @@ Status HandleVariables::Read(size_t k) {
   variable.read = ReadVariable(context_, kHpu, variable.handle, dtypes_[k], status.get());
   if (!status.ok()) return UnreadVariable(status.get());
   DeviceValue value;
-  const Status known = ValueOf(variable.read, dtypes_[k], &value);
-  if (!known.ok()) return known;
+  RETURN_IF_ERROR(ValueOf(variable.read, dtypes_[k], &value));
   const auto dtype = static_cast<TF_DataType>(dtypes_[k]);
   const int rank = static_cast<int>(value.dims.size());
   variable.value.reset(value.nbytes == 0 ? TF_AllocateTensor(dtype, value.dims.data(), rank, 0)
@@ -67,13 +62,12 @@ Status HandleVariables::Read(size_t k) {
 
 Status HandleVariables::Lock() {
   if (inputs_.empty()) return {};
-  Status status = context_ == nullptr ? Prepare() : Status();
-  if (!status.ok()) return status;
-  for (size_t lock : locks_) Locks()[lock].lock();
+  if (context_ == nullptr) RETURN_IF_ERROR(Prepare());
+  for (size_t lock : locks_) g_locks[lock].lock();
   locked_ = true;
   const SynchronousOps synchronous(context_);
-  for (size_t k = 0; k < variables_.size() && status.ok(); ++k) status = Read(k);
-  return status;
+  for (size_t k = 0; k < variables_.size(); ++k) RETURN_IF_ERROR(Read(k));
+  return {};
 }
 
 Status HandleVariables::Memory(size_t k, bool /*over*/, TF_Tensor** memory) {
@@ -114,7 +108,7 @@ Status HandleVariables::Keep() {
 void HandleVariables::Yield() {
   if (!locked_) return;
   locked_ = false;
-  for (size_t lock : locks_) Locks()[lock].unlock();
+  for (size_t lock : locks_) g_locks[lock].unlock();
 }
 
 // The values as they were are held meanwhile: another value has other memory.

@@ -130,10 +130,8 @@ Status AddInputs(const LaunchKernel& kernel, Tensors* tensors, const UpdatedVari
       execution->AddInput(variables.value(at - first_handle));
       continue;
     }
-    TensorPtr
-        tensor;  // gone at once: TensorFlow's context keeps it, and our reference would forbid taking it over
-    const Status status = tensors->Input(static_cast<int>(at), &tensor);
-    if (!status.ok()) return status;
+    TensorPtr tensor;  // dropped at once: with this reference no output could take over its memory
+    RETURN_IF_ERROR(tensors->Input(static_cast<int>(at), &tensor));
     execution->AddInput(tensor.get());
   }
   return {};
@@ -155,11 +153,9 @@ Status Find(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* vari
 Status GiveVariable(const LaunchKernel& kernel, size_t k, UpdatedVariables* variables,
                     TF_OpKernelContext* ctx, const Program& program, bool over, char** data) {
   const auto at = static_cast<size_t>(kernel.variables[k]);
-  const Status fits = SameShape(variables->value(at), program, k);
-  if (!fits.ok()) return fits;
+  RETURN_IF_ERROR(SameShape(variables->value(at), program, k));
   TF_Tensor* memory = nullptr;
-  Status given = variables->Memory(at, over, &memory);
-  if (!given.ok()) return given;
+  RETURN_IF_ERROR(variables->Memory(at, over, &memory));
   TfStatus status;
   TF_SetOutput(ctx, static_cast<int>(k), memory, status.get());
   *data = static_cast<char*>(TF_TensorData(memory));
@@ -175,26 +171,22 @@ Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVaria
   for (size_t k = 0; k < kernel.variables.size(); ++k) {
     if (kernel.variables[k] < 0) continue;
     char* data = nullptr;
-    Status status = tensors->Temporary(program.outputs[k].nbytes, "the new value of a variable", &data);
-    if (status.ok()) status = execution->ToMemory(k, data);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(tensors->Temporary(program.outputs[k].nbytes, "the new value of a variable", &data));
+    RETURN_IF_ERROR(execution->ToMemory(k, data));
     made.emplace_back(k, data);
   }
   const auto again = [&] {
     for (const auto& [k, data] : made) {
       const auto at = static_cast<size_t>(kernel.variables[k]);
-      const Status fits = SameShape(variables->value(at), program, k);
-      if (!fits.ok()) return fits;
+      RETURN_IF_ERROR(SameShape(variables->value(at), program, k));
       execution->MoveInput(static_cast<size_t>(kernel.values[at]), variables->value(at));
     }
     return Status();
   };
-  const Status status = RunYielded(variables, execution, again);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(RunYielded(variables, execution, again));
   for (const auto& [k, data] : made) {
     char* memory = nullptr;
-    const Status given = GiveVariable(kernel, k, variables, tensors->ctx(), program, /*over=*/true, &memory);
-    if (!given.ok()) return given;
+    RETURN_IF_ERROR(GiveVariable(kernel, k, variables, tensors->ctx(), program, /*over=*/true, &memory));
     if (program.outputs[k].nbytes > 0) std::memcpy(memory, data, program.outputs[k].nbytes);
   }
   return variables->Keep();
@@ -203,8 +195,7 @@ Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVaria
 Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
   TF_OpKernelContext* ctx = tensors->ctx();
   const auto variables = UpdatedVariables::Of(tensors, kernel->handles, kernel->dtypes);
-  Status status = Find(*kernel, tensors, variables.get(), execution);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Find(*kernel, tensors, variables.get(), execution));
   const Program& program = execution->program();
   const size_t num_outputs = static_cast<size_t>(TF_NumOutputs(ctx));
   if (program.outputs.size() != num_outputs) {
@@ -220,9 +211,8 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
       if (program.body != nullptr) continue;  // see RunInterpreted
       const bool over = program.outputs[k].over == kernel->values[static_cast<size_t>(variable)];
       char* memory = nullptr;
-      status = GiveVariable(*kernel, k, variables.get(), ctx, program, over, &memory);
-      if (status.ok()) status = execution->ToMemory(k, memory);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(GiveVariable(*kernel, k, variables.get(), ctx, program, over, &memory));
+      RETURN_IF_ERROR(execution->ToMemory(k, memory));
       continue;
     }
     if (in_place && k == 0) {
@@ -231,13 +221,12 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
       // A cache that a step updates: in place, if nothing else holds the old one.
       candidates[count++] = execution->OpInput(static_cast<size_t>(input));
     }
-    status = execution->ToOutput(k, static_cast<int>(k), candidates, count);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(execution->ToOutput(k, static_cast<int>(k), candidates, count));
   }
   if (program.body != nullptr && !variables->empty())
     return RunInterpreted(*kernel, tensors, variables.get(), execution);
-  status = execution->Run();
-  return status.ok() ? variables->Keep() : status;
+  RETURN_IF_ERROR(execution->Run());
+  return variables->Keep();
 }
 
 template <bool in_place>

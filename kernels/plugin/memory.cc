@@ -25,18 +25,15 @@ struct Regions {
   std::map<char*, uint64_t> sizes;
 };
 
-Regions& TheRegions() {
-  static Regions* regions = new Regions;
-  return *regions;
-}
+Regions& g_regions = *new Regions;
 
 // Bytes promised to TensorFlow that the host has not had to back yet. Called with the regions locked.
-int64_t UntouchedBytes(const Regions& regions) {
+int64_t UntouchedBytes() {
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t step = page << 15;
   std::vector<unsigned char> resident;
   int64_t untouched = 0;
-  for (const auto& [start, size] : regions.sizes) {
+  for (const auto& [start, size] : g_regions.sizes) {
     for (uint64_t at = 0; at < size; at += step) {
       const uint64_t length = std::min(step, size - at);
       resident.assign((length + page - 1) / page, 0);
@@ -69,15 +66,14 @@ void* AllocateHbm(uint64_t bytes) {
   const uint64_t page = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const uint64_t size = std::max<uint64_t>(page, (bytes + page - 1) / page * page);
   Counters& counters = GetCounters();
-  Regions& regions = TheRegions();
   const HostMemory host = ReadHostMemory();
-  std::lock_guard<std::mutex> lock(regions.mutex);
+  std::lock_guard<std::mutex> lock(g_regions.mutex);
   const uint64_t capacity = static_cast<uint64_t>(GetCard().hbm_bytes);
   if (bytes > capacity || static_cast<uint64_t>(counters.device_bytes.load()) > capacity - bytes) {
     counters.hbm_refusals.fetch_add(1);
     return nullptr;
   }
-  const int64_t promised = UntouchedBytes(regions) + static_cast<int64_t>(size);
+  const int64_t promised = UntouchedBytes() + static_cast<int64_t>(size);
   if (promised > host.available - HostMemoryReserve(host)) {
     if (counters.host_memory_refusals.fetch_add(1) == 0) {
       std::fprintf(
@@ -94,7 +90,7 @@ void* AllocateHbm(uint64_t bytes) {
     counters.host_memory_refusals.fetch_add(1);
     return nullptr;
   }
-  regions.sizes[static_cast<char*>(address)] = size;
+  g_regions.sizes[static_cast<char*>(address)] = size;
   counters.device_bytes.fetch_add(static_cast<int64_t>(size));
   PublishMemory(counters.device_bytes.load());
   return address;
@@ -119,14 +115,13 @@ Shortage NeverFits(uint64_t bytes) {
 
 void FreeHbm(void* address, uint64_t) {
   if (address == nullptr) return;
-  Regions& regions = TheRegions();
-  std::lock_guard<std::mutex> lock(regions.mutex);
-  const auto it = regions.sizes.find(static_cast<char*>(address));
-  if (it == regions.sizes.end()) return;
+  std::lock_guard<std::mutex> lock(g_regions.mutex);
+  const auto it = g_regions.sizes.find(static_cast<char*>(address));
+  if (it == g_regions.sizes.end()) return;
   munmap(address, it->second);
   GetCounters().device_bytes.fetch_sub(static_cast<int64_t>(it->second));
   PublishMemory(GetCounters().device_bytes.load());
-  regions.sizes.erase(it);
+  g_regions.sizes.erase(it);
 }
 
 }  // namespace habana

@@ -14,10 +14,7 @@ namespace {
 using Shapes = std::vector<OutputShape>;
 
 // Written once, before TensorFlow knows the function; then read by any thread.
-std::array<Shapes, kMostShapeFunctions>& Table() {
-  static auto* table = new std::array<Shapes, kMostShapeFunctions>;
-  return *table;
-}
+std::array<Shapes, kMostShapeFunctions>& g_table = *new std::array<Shapes, kMostShapeFunctions>;
 
 struct DeleteShape {
   void operator()(TF_ShapeHandle* handle) const { TF_DeleteShapeHandle(handle); }
@@ -55,7 +52,7 @@ void Infer(const Shapes& shapes, TF_ShapeInferenceContext* ctx, TF_Status* statu
 
 template <int kSlot>
 void InferOf(TF_ShapeInferenceContext* ctx, TF_Status* status) {
-  Infer(Table()[kSlot], ctx, status);
+  Infer(g_table[kSlot], ctx, status);
 }
 
 template <int... kSlots>
@@ -71,7 +68,7 @@ ShapeFunction TakeShapeFunction(std::vector<OutputShape> shapes) {
   static size_t taken = 0;
   std::lock_guard<std::mutex> lock(mutex);
   if (taken == kFunctions.size()) return nullptr;
-  Table()[taken] = std::move(shapes);
+  g_table[taken] = std::move(shapes);
   return kFunctions[taken++];
 }
 

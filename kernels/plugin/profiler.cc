@@ -15,30 +15,26 @@ namespace {
 
 // What `collect` gives. TensorFlow has one session at a time, and asks twice: for the size, then for the
 // bytes.
-std::string& Collected() {
-  static auto* collected = new std::string;
-  return *collected;
-}
+std::string& g_collected = *new std::string;
 
 void Start(const TP_Profiler*, TF_Status* status) {
-  Collected().clear();
+  g_collected.clear();
   CallbackScope python;
   Assign(python.status().ok() ? python->profile_start() : python.status(), status);
 }
 
 void Stop(const TP_Profiler*, TF_Status* status) {
   CallbackScope python;
-  Assign(python.status().ok() ? python->profile_stop(&Collected()) : python.status(), status);
+  Assign(python.status().ok() ? python->profile_stop(&g_collected) : python.status(), status);
 }
 
 void Collect(const TP_Profiler*, uint8_t* buffer, size_t* nbytes, TF_Status* status) {
-  std::string& space = Collected();
   if (buffer == nullptr) {
-    *nbytes = space.size();
+    *nbytes = g_collected.size();
   } else {
-    *nbytes = std::min(*nbytes, space.size());
-    std::memcpy(buffer, space.data(), *nbytes);
-    std::string().swap(space);
+    *nbytes = std::min(*nbytes, g_collected.size());
+    std::memcpy(buffer, g_collected.data(), *nbytes);
+    std::string().swap(g_collected);
   }
   TF_SetStatus(status, TF_OK, "");
 }

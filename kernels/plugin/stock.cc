@@ -24,8 +24,7 @@ Status Run(const StockOp& op, TFE_Context* context, Tensors* tensors) {
   std::vector<Handle> handles;
   for (int i = 0; i < TF_NumInputs(tensors->ctx()); ++i) {
     TensorPtr tensor;
-    const Status got = tensors->Input(i, &tensor);
-    if (!got.ok()) return got;
+    RETURN_IF_ERROR(tensors->Input(i, &tensor));
     handles.emplace_back(
         TFE_NewTensorHandle(ForCpu(tensors->Keep(std::move(tensor)), tensors), status.get()));
     if (!status.ok()) return FromTf(status.get());
@@ -55,12 +54,11 @@ const KernelFunctions kStockOp{CreateFromNode<StockKernel>, Compute, Destroy<Sto
 
 Status GetEagerContext(TFE_Context** context) {
   void* found = nullptr;
-  const Status status = EagerContextOfProcess(&found);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(EagerContextOfProcess(&found));
   if (found == nullptr) {
     return Status(Code::kFailedPrecondition,
                   "an op that HPU leaves to TensorFlow's CPU kernels needs TensorFlow's eager context, which "
-                  "this process has not");
+                  "this process does not have");
   }
   *context = static_cast<TFE_Context*>(found);
   return {};
@@ -100,8 +98,7 @@ Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<co
       continue;
     }
     char* output = nullptr;
-    const Status given = tensors->OutputLike(at, result.get(), &output);
-    if (!given.ok()) return given;
+    RETURN_IF_ERROR(tensors->OutputLike(at, result.get(), &output));
     const size_t nbytes = TF_TensorByteSize(result.get());
     if (nbytes > 0) std::memcpy(output, TF_TensorData(result.get()), nbytes);
   }

@@ -78,7 +78,7 @@ Status MutexVariables::Get(size_t k, Variable* variable) {
   // Of a variable that is not there TensorFlow's context knows already, and its message stays the first.
   if (got == nullptr) {
     return Status(Code::kInternal,
-                  "input " + std::to_string(inputs_[k]) + " is no variable that can be updated");
+                  "input " + std::to_string(inputs_[k]) + " is not a variable that can be updated");
   }
   variable->memory = replaced != nullptr ? std::move(got) : nullptr;
   variable->value = std::move(replaced != nullptr ? replaced : got);
@@ -111,8 +111,7 @@ Status MutexVariables::Lock() {
   variables_.clear();
   for (size_t k = 0; k < inputs_.size(); ++k) {
     Variable variable;
-    const Status got = Get(k, &variable);
-    if (!got.ok()) return got;
+    RETURN_IF_ERROR(Get(k, &variable));
     variable.twin = variable.memory == nullptr ? -1 : Twin(k, variable.value.get());
     if (variable.twin >= 0) {  // each has the value for itself, and the last new value stays
       Variable& twin = variables_[static_cast<size_t>(variable.twin)];
@@ -129,8 +128,7 @@ Status MutexVariables::Memory(size_t k, bool over, TF_Tensor** memory) {
   Variable& variable = variables_[k];
   if (variable.memory == nullptr && !over && TF_TensorByteSize(variable.value.get()) > 0) {
     Variable again;  // of a value that is held, here by us
-    const Status got = Get(k, &again);
-    if (!got.ok()) return got;
+    RETURN_IF_ERROR(Get(k, &again));
     variable.memory = std::move(again.memory);
   }
   *memory = variable.memory != nullptr ? variable.memory.get() : variable.value.get();

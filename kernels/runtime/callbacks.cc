@@ -69,56 +69,46 @@ CallbackScope::~CallbackScope() {
 
 namespace {
 
-std::vector<Registration>& Registrations() {
-  static auto* registrations = new std::vector<Registration>;
-  return *registrations;
-}
+std::vector<Registration>& g_registrations = *new std::vector<Registration>;
 
-Card& TheCard() {
-  static auto* card = new Card;
-  return *card;
-}
+Card& g_card = *new Card;
 
 struct KnownContext {
   std::mutex mutex;  // never held while Python's lock is taken
   int64_t forgotten = 0;
 };
 
-KnownContext& TheKnownContext() {
-  static auto* known = new KnownContext;
-  return *known;
-}
+KnownContext& g_known_context = *new KnownContext;
 
 std::atomic<void*> g_eager_context{nullptr};
 
 }  // namespace
 
-void SetRegistrations(std::vector<Registration> registrations) { Registrations() = std::move(registrations); }
-const std::vector<Registration>& GetRegistrations() { return Registrations(); }
-void SetCard(const Card& card) { TheCard() = card; }
-const Card& GetCard() { return TheCard(); }
+void SetRegistrations(std::vector<Registration> registrations) { g_registrations = std::move(registrations); }
+const std::vector<Registration>& GetRegistrations() { return g_registrations; }
+void SetCard(const Card& card) { g_card = card; }
+const Card& GetCard() { return g_card; }
 
 Status EagerContextOfProcess(void** context) {
   *context = g_eager_context.load(std::memory_order_acquire);
   if (*context != nullptr && !InForkedChild() && !g_withdrawn.load()) return {};
-  KnownContext& known = TheKnownContext();
   int64_t forgotten = 0;
   {
-    std::lock_guard<std::mutex> lock(known.mutex);
-    forgotten = known.forgotten;
+    std::lock_guard<std::mutex> lock(g_known_context.mutex);
+    forgotten = g_known_context.forgotten;
   }
   CallbackScope python;
-  if (!python.status().ok()) return python.status();
+  RETURN_IF_ERROR(python.status());
   const Status status = python->eager_context(context);
-  std::lock_guard<std::mutex> lock(known.mutex);
-  if (status.ok() && forgotten == known.forgotten) g_eager_context.store(*context, std::memory_order_release);
+  std::lock_guard<std::mutex> lock(g_known_context.mutex);
+  if (status.ok() && forgotten == g_known_context.forgotten)
+    g_eager_context.store(*context, std::memory_order_release);
   return status;
 }
 
 void ForgetEagerContext() {
-  KnownContext& known = TheKnownContext();
-  std::lock_guard<std::mutex> lock(known.mutex);
-  ++known.forgotten;
+  std::lock_guard<std::mutex> lock(g_known_context.mutex);
+  ++g_known_context.forgotten;
   g_eager_context.store(nullptr);
 }
 

@@ -27,15 +27,9 @@ std::atomic<bool> g_gave_up{false};
 CardRecord g_own;
 std::atomic<CardRecord*> g_published{&g_own};
 
-std::mutex& ClaimMutex() {
-  static auto* mutex = new std::mutex;
-  return *mutex;
-}
+std::mutex& g_claim_mutex = *new std::mutex;
 
-CardPlan& ThePlan() {
-  static auto* plan = new CardPlan;
-  return *plan;
-}
+CardPlan& g_plan = *new CardPlan;
 
 bool Lock(int descriptor, int module) {
   struct flock lock = {};
@@ -135,11 +129,11 @@ void AddToWindow(CardRecord& record, int64_t number, int64_t nanoseconds) {
 }  // namespace
 
 void ArmCard(CardPlan plan) {
-  std::lock_guard<std::mutex> lock(ClaimMutex());
+  std::lock_guard<std::mutex> lock(g_claim_mutex);
   if (const int state = g_state.load(); state == kHeld || state == kDamaged) return;
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, InChild); });
-  ThePlan() = std::move(plan);
+  g_plan = std::move(plan);
   g_gave_up.store(false);
   g_state.store(kNeeded, std::memory_order_release);
 }
@@ -147,9 +141,9 @@ void ArmCard(CardPlan plan) {
 bool CardReady() { return g_state.load(std::memory_order_acquire) <= kHeld; }
 
 bool ClaimCard() {
-  std::lock_guard<std::mutex> lock(ClaimMutex());
+  std::lock_guard<std::mutex> lock(g_claim_mutex);
   if (g_state.load() != kNeeded) return CardReady();
-  const CardPlan& plan = ThePlan();
+  const CardPlan& plan = g_plan;
   for (int module : plan.modules) {
     if (!Lock(plan.descriptor, module)) continue;
     if (CardRecord* record = MapRecord(plan.descriptor, module)) Publish(plan, record);
@@ -168,7 +162,7 @@ void ClaimCardQuietly() {
 std::string DamagedFile() {
   if (g_state.load() != kDamaged) return "";
   char name[PATH_MAX];
-  const std::string link = "/proc/self/fd/" + std::to_string(ThePlan().descriptor);
+  const std::string link = "/proc/self/fd/" + std::to_string(g_plan.descriptor);
   const ssize_t length = readlink(link.c_str(), name, sizeof(name));
   return length > 0 ? std::string(name, static_cast<size_t>(length)) : link;
 }

@@ -109,10 +109,8 @@ class Exchange {
       ++pieces_;
       std::memcpy(Slot(rank_, turn), sum.in + at * bytes, n * bytes);
       Post(&me.copied);
-      Status status = AwaitAll(&Peer::copied, sum.timeout_seconds);
-      if (!status.ok()) return status;
-      if (at == 0) status = Compare(sum);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(AwaitAll(&Peer::copied, sum.timeout_seconds));
+      if (at == 0) RETURN_IF_ERROR(Compare(sum));
       std::vector<char*> slots;
       for (int r = 0; r < size_; ++r) slots.push_back(Slot(r, turn));
       const auto ranks = static_cast<size_t>(size_);
@@ -120,8 +118,7 @@ class Exchange {
       const size_t end = n * (static_cast<size_t>(rank_) + 1) / ranks;
       SumSlots(sum.element, slots, begin, end);
       Post(&me.summed);
-      status = AwaitAll(&Peer::summed, sum.timeout_seconds);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(AwaitAll(&Peer::summed, sum.timeout_seconds));
       std::memcpy(sum.out + at * bytes, slots[0], n * bytes);
       at += n;
     } while (at < sum.count);
@@ -140,8 +137,7 @@ class Exchange {
   Status AwaitAll(std::atomic<uint32_t> Peer::* word, double timeout) {
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      const Status status = Await(&(header_->peers[r].*word), pieces_, r, timeout);
-      if (!status.ok()) return status;
+      RETURN_IF_ERROR(Await(&(header_->peers[r].*word), pieces_, r, timeout));
     }
     return {};
   }
@@ -162,8 +158,7 @@ class Exchange {
       // Read again after the look at the process: a rank may do its last share and end between the two.
       const bool lives = Lives(rank);
       if (Reached(word->load(std::memory_order_acquire), wanted)) return {};
-      const Status usable = Usable(rank, lives);
-      if (!usable.ok()) return usable;
+      RETURN_IF_ERROR(Usable(rank, lives));
       const std::chrono::duration<double> waited = Clock::now() - begin;
       if (timeout > 0 && waited.count() > timeout) return Missed(rank, timeout);
     }
@@ -238,19 +233,15 @@ class Exchange {
 };
 
 std::mutex exchanges_mutex;
-std::vector<Exchange*>& Exchanges() {
-  static auto* exchanges = new std::vector<Exchange*>;
-  return *exchanges;
-}
+std::vector<Exchange*>& g_exchanges = *new std::vector<Exchange*>;
 
 // Takes part in a group as `rank`, which is the first to do so when it is 0.
 Status Enter(int descriptor, int rank, int size, const Task& task, int* exchange) {
   char* memory = nullptr;
-  const Status status = MapSegment(descriptor, rank, size, task, &memory);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(MapSegment(descriptor, rank, size, task, &memory));
   std::lock_guard<std::mutex> lock(exchanges_mutex);
-  Exchanges().push_back(new Exchange(memory, rank, size));
-  *exchange = static_cast<int>(Exchanges().size()) - 1;
+  g_exchanges.push_back(new Exchange(memory, rank, size));
+  *exchange = static_cast<int>(g_exchanges.size()) - 1;
   return {};
 }
 
@@ -262,20 +253,18 @@ Status CheckSize(int rank, int size) {
 }  // namespace
 
 Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor) {
-  Status status = CheckSize(0, size);
-  if (status.ok()) status = MakeSegment(size, descriptor);
-  if (!status.ok()) return status;
-  status = Enter(*descriptor, 0, size, task, exchange);
+  RETURN_IF_ERROR(CheckSize(0, size));
+  RETURN_IF_ERROR(MakeSegment(size, descriptor));
+  const Status status = Enter(*descriptor, 0, size, task, exchange);
   if (!status.ok()) close(*descriptor);
   return status;
 }
 
 Status JoinExchange(const std::string& path, int rank, int size, const Task& task, int* exchange) {
   int descriptor = -1;
-  Status status = CheckSize(rank, size);
-  if (status.ok()) status = OpenSegment(path, size, &descriptor);
-  if (!status.ok()) return status;
-  status = Enter(descriptor, rank, size, task, exchange);
+  RETURN_IF_ERROR(CheckSize(rank, size));
+  RETURN_IF_ERROR(OpenSegment(path, size, &descriptor));
+  const Status status = Enter(descriptor, rank, size, task, exchange);
   close(descriptor);
   return status;
 }
@@ -284,8 +273,8 @@ void EnqueueSum(int exchange, Sum sum) {
   Exchange* found = nullptr;
   {
     std::lock_guard<std::mutex> lock(exchanges_mutex);
-    if (exchange >= 0 && static_cast<size_t>(exchange) < Exchanges().size()) {
-      found = Exchanges()[static_cast<size_t>(exchange)];
+    if (exchange >= 0 && static_cast<size_t>(exchange) < g_exchanges.size()) {
+      found = g_exchanges[static_cast<size_t>(exchange)];
     }
   }
   if (found == nullptr) {

@@ -30,7 +30,7 @@ const char* Why(int signal) {
     case SIGFPE:
       return "divided an integer by zero, or the like";
     case SIGILL:
-      return "has an instruction that this CPU has not";
+      return "uses an instruction that this CPU lacks";
     default:
       return "read or wrote memory that is none of its tensors', or wrote an input";
   }

@@ -11,10 +11,7 @@ struct Held {
   Registrar registrar{nullptr, nullptr};
 };
 
-Held& TheRegistrar() {
-  static Held* held = new Held;
-  return *held;
-}
+Held& g_held = *new Held;
 
 Status NotLoaded() {
   return Status(Code::kFailedPrecondition, "Habana module not initialized. Call load_habana_module() first.");
@@ -23,22 +20,19 @@ Status NotLoaded() {
 }  // namespace
 
 void SetRegistrar(const Registrar& registrar) {
-  Held& held = TheRegistrar();
-  std::lock_guard<std::mutex> lock(held.mutex);
-  held.registrar = registrar;
+  std::lock_guard<std::mutex> lock(g_held.mutex);
+  g_held.registrar = registrar;
 }
 
 // One at a time: an op's kernels follow it.
 Status RegisterOp(const NewOp& op) {
-  Held& held = TheRegistrar();
-  std::lock_guard<std::mutex> lock(held.mutex);
-  return held.registrar.op == nullptr ? NotLoaded() : held.registrar.op(op);
+  std::lock_guard<std::mutex> lock(g_held.mutex);
+  return g_held.registrar.op == nullptr ? NotLoaded() : g_held.registrar.op(op);
 }
 
 Status RegisterKernel(const Registration& kernel) {
-  Held& held = TheRegistrar();
-  std::lock_guard<std::mutex> lock(held.mutex);
-  return held.registrar.kernel == nullptr ? NotLoaded() : held.registrar.kernel(kernel);
+  std::lock_guard<std::mutex> lock(g_held.mutex);
+  return g_held.registrar.kernel == nullptr ? NotLoaded() : g_held.registrar.kernel(kernel);
 }
 
 }  // namespace habana

@@ -17,20 +17,14 @@ struct Known {
 };
 
 // Never destroyed: programs may outlive everything.
-Known& TheKnown() {
-  static auto* known = new Known;
-  return *known;
-}
+Known& g_known = *new Known;
 
 struct CpuOpTimes {
   std::mutex mutex;
   std::map<std::string, std::pair<int64_t, int64_t>> by_op;
 };
 
-CpuOpTimes& TheCpuOps() {
-  static auto* times = new CpuOpTimes;
-  return *times;
-}
+CpuOpTimes& g_cpu_ops = *new CpuOpTimes;
 
 // Acquired, so that what a launch found in its program, its name among them, is seen here.
 Launched Read(const Program& program) {
@@ -49,30 +43,27 @@ void Merge(Launched* into, const Launched& more) {
 }  // namespace
 
 void Enter(const Program* program) {
-  Known& known = TheKnown();
-  std::lock_guard<std::mutex> lock(known.mutex);
-  known.alive.insert(program);
+  std::lock_guard<std::mutex> lock(g_known.mutex);
+  g_known.alive.insert(program);
 }
 
 void Leave(const Program* program) {
-  Known& known = TheKnown();
-  std::lock_guard<std::mutex> lock(known.mutex);
-  known.alive.erase(program);
+  std::lock_guard<std::mutex> lock(g_known.mutex);
+  g_known.alive.erase(program);
   Launched last = Read(*program);
   if (last.launches == 0) return;
-  known.gone.emplace(last.number, std::move(last));
-  if (known.gone.size() <= kMostGone) return;
-  const auto first = known.gone.upper_bound(0);
-  Merge(&known.gone.emplace(0, Launched{0, {}, 0, 0, 0}).first->second, first->second);
-  known.gone.erase(first);
+  g_known.gone.emplace(last.number, std::move(last));
+  if (g_known.gone.size() <= kMostGone) return;
+  const auto first = g_known.gone.upper_bound(0);
+  Merge(&g_known.gone.emplace(0, Launched{0, {}, 0, 0, 0}).first->second, first->second);
+  g_known.gone.erase(first);
 }
 
 std::vector<Launched> ReadLaunched() {
-  Known& known = TheKnown();
   std::vector<Launched> out;
-  std::lock_guard<std::mutex> lock(known.mutex);
-  for (const auto& [number, launched] : known.gone) out.push_back(launched);
-  for (const Program* program : known.alive) {
+  std::lock_guard<std::mutex> lock(g_known.mutex);
+  for (const auto& [number, launched] : g_known.gone) out.push_back(launched);
+  for (const Program* program : g_known.alive) {
     Launched now = Read(*program);
     if (now.launches > 0) out.push_back(std::move(now));
   }
@@ -81,17 +72,15 @@ std::vector<Launched> ReadLaunched() {
 }
 
 void CountCpuOp(const std::string& op, int64_t nanoseconds) {
-  CpuOpTimes& times = TheCpuOps();
-  std::lock_guard<std::mutex> lock(times.mutex);
-  auto& [count, total] = times.by_op[op];
+  std::lock_guard<std::mutex> lock(g_cpu_ops.mutex);
+  auto& [count, total] = g_cpu_ops.by_op[op];
   ++count;
   total += nanoseconds;
 }
 
 std::map<std::string, std::pair<int64_t, int64_t>> ReadCpuOps() {
-  CpuOpTimes& times = TheCpuOps();
-  std::lock_guard<std::mutex> lock(times.mutex);
-  return times.by_op;
+  std::lock_guard<std::mutex> lock(g_cpu_ops.mutex);
+  return g_cpu_ops.by_op;
 }
 
 }  // namespace habana

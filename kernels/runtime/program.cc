@@ -203,8 +203,7 @@ Status Program::RunCalls(const LaunchArgs& args, bool recorded, int32_t* made, i
   thread_local std::vector<size_t> spared;
   states.assign(args.states, args.states + args.num_states);
   CustomErrors errors;
-  Status status = Place(args, states, &errors, &bases);
-  if (!status.ok()) return status;
+  RETURN_IF_ERROR(Place(args, states, &errors, &bases));
   spared.clear();
   for (const Copy& copy : copies) {
     const InputView& in = (*args.inputs)[static_cast<size_t>(copy.input)];
@@ -220,8 +219,8 @@ Status Program::RunCalls(const LaunchArgs& args, bool recorded, int32_t* made, i
   } else {
     Calls<false>(*this, &bases, spared, &pool).Run(0, calls.size(), 0);
   }
-  if (!customs.empty()) status = errors.status();
-  if (index_checks.empty() || !status.ok()) return status;
+  if (!customs.empty()) RETURN_IF_ERROR(errors.status());
+  if (index_checks.empty()) return {};
   const std::string bad = BadIndex(bases);
   if (!bad.empty() && bad_index_is_error) return Status(Code::kInvalidArgument, bad);
   if (!bad.empty() && args.warning != nullptr && !warned.exchange(true)) *args.warning = bad;

@@ -117,7 +117,7 @@ class Checks {
       const std::string wrong = WrongCall(program_.calls[c]);
       if (!wrong.empty()) return "call " + std::to_string(c) + " " + wrong;
     }
-    return next < loops.size() ? "loop " + std::to_string(next) + " has no such calls" : "";
+    return next < loops.size() ? "loop " + std::to_string(next) + " has calls that are not there" : "";
   }
 
   static size_t End(const Loop& loop) { return loop.first + loop.calls; }
@@ -129,7 +129,7 @@ class Checks {
 
   std::string WrongLoop(const Loop& loop) {
     const size_t end = open_.empty() ? program_.calls.size() : End(*open_.back());
-    if (loop.trips < 0 || loop.calls > end - loop.first) return "has no such calls";
+    if (loop.trips < 0 || loop.calls > end - loop.first) return "has calls that are not there";
     if (loop.blocks < 1) return "has no block";
     if (loop.calls == 0) {  // the executor passes it over
       const auto empty = [&](const Carried& value) { return Bytes(value.now) == 0; };
@@ -168,7 +168,8 @@ class Checks {
   }
 
   std::string WrongWindow(const Loop& loop, const Window& w) const {
-    if (Bytes(w.buffer) < 0 || At(w.buffer).kind != BufferKind::kWindow) return "moves what is no window";
+    if (Bytes(w.buffer) < 0 || At(w.buffer).kind != BufferKind::kWindow)
+      return "moves a buffer that is not a window";
     const Buffer& part = At(w.buffer);
     if (!Placed(part.index)) return "moves a window of what has no place yet";
     const Checked moved = Checked(std::max<int64_t>(loop.trips - 1, 0)) * w.step;
@@ -211,7 +212,7 @@ class Checks {
     }
     // More items than bytes never run: there is no memory for what they work on.
     const bool held = call.grid <= kMostItems || !nbytes.ok() || call.grid <= nbytes.value();
-    if (call.grid < 0 || !held || call.grain < 1) return "has no such work items";
+    if (call.grid < 0 || !held || call.grain < 1) return "has an impossible number of work items";
     return call.fn == RunCustom && !IsCustom(call) ? "of a kernel has wrong buffers" : "";
   }
 

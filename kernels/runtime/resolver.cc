@@ -39,14 +39,11 @@ struct Kernels {
   std::unordered_set<ClusterKernel*> all;
 };
 
-Kernels& TheKernels() {
-  static Kernels* kernels = new Kernels;
-  return *kernels;
-}
+Kernels& g_kernels = *new Kernels;
 
 void Enter(ClusterKernel* kernel) {
-  std::lock_guard<std::mutex> lock(TheKernels().mutex);
-  TheKernels().all.insert(kernel);
+  std::lock_guard<std::mutex> lock(g_kernels.mutex);
+  g_kernels.all.insert(kernel);
 }
 
 struct Flights {
@@ -54,10 +51,7 @@ struct Flights {
   std::unordered_map<std::string, std::shared_ptr<Flight>> by_key;
 };
 
-Flights& TheFlights() {
-  static Flights* flights = new Flights;
-  return *flights;
-}
+Flights& g_flights = *new Flights;
 
 void BuildKey(const std::vector<InputView>& inputs, const std::vector<char>& fixed,
               std::vector<int64_t>* key) {
@@ -91,8 +85,8 @@ size_t Hash(const std::vector<int64_t>& key) {
 
 // The resolution of a key; `mine` if this thread has to make it.
 std::shared_ptr<Flight> FlightOf(const std::string& key, bool* mine) {
-  std::lock_guard<std::mutex> lock(TheFlights().mutex);
-  std::shared_ptr<Flight>& flight = TheFlights().by_key[key];
+  std::lock_guard<std::mutex> lock(g_flights.mutex);
+  std::shared_ptr<Flight>& flight = g_flights.by_key[key];
   *mine = flight == nullptr;
   if (*mine) {
     flight = std::make_shared<Flight>();
@@ -104,7 +98,7 @@ std::shared_ptr<Flight> FlightOf(const std::string& key, bool* mine) {
 // Waits until a resolution is done. The thread that makes it takes the GIL, so this one lets go of it.
 Status Await(Flight* flight) {
   CallbackScope python;
-  if (!python.status().ok()) return python.status();
+  RETURN_IF_ERROR(python.status());
   void* gil = python->release_gil();
   {
     std::unique_lock<std::mutex> lock(flight->mutex);
@@ -131,8 +125,8 @@ ClusterKernel::ClusterKernel(const ClusterInfo& info) : is_node_(false) {
 }
 
 ClusterKernel::~ClusterKernel() {
-  std::lock_guard<std::mutex> lock(TheKernels().mutex);
-  TheKernels().all.erase(this);
+  std::lock_guard<std::mutex> lock(g_kernels.mutex);
+  g_kernels.all.erase(this);
 }
 
 Status ClusterKernel::Prepare() {
@@ -141,9 +135,8 @@ Status ClusterKernel::Prepare() {
   ClusterInfo info;
   {
     CallbackScope python;
-    if (!python.status().ok()) return python.status();
-    Status status = is_node_ ? python->node_info(text_, &info) : python->cluster_info(text_, &info);
-    if (!status.ok()) return status;
+    RETURN_IF_ERROR(python.status());
+    RETURN_IF_ERROR(is_node_ ? python->node_info(text_, &info) : python->cluster_info(text_, &info));
   }
   return Adopt(info);
 }
@@ -230,9 +223,9 @@ std::vector<ClusterKernel::Entries::node_type> ClusterKernel::Before(int64_t mis
 // launch has ended and Python has dropped the recipe.
 void ClusterKernel::DropOldest() {
   std::vector<std::vector<Entries::node_type>> dropped;  // destroyed after the lock is given back
-  std::lock_guard<std::mutex> lock(TheKernels().mutex);
+  std::lock_guard<std::mutex> lock(g_kernels.mutex);
   std::vector<int64_t> met;
-  for (ClusterKernel* kernel : TheKernels().all) {
+  for (ClusterKernel* kernel : g_kernels.all) {
     std::shared_lock<std::shared_mutex> reading(kernel->mutex_);
     for (const auto& [hash, entry] : kernel->programs_)
       met.push_back(entry.met.load(std::memory_order_relaxed));
@@ -240,7 +233,7 @@ void ClusterKernel::DropOldest() {
   if (met.empty()) return;
   const auto quarter = met.begin() + static_cast<std::ptrdiff_t>(met.size() / 4);
   std::nth_element(met.begin(), quarter, met.end());
-  for (ClusterKernel* kernel : TheKernels().all) dropped.push_back(kernel->Before(*quarter));
+  for (ClusterKernel* kernel : g_kernels.all) dropped.push_back(kernel->Before(*quarter));
 }
 
 Status ClusterKernel::Find(const std::vector<InputView>& inputs, ProgramPtr* program) {
@@ -281,8 +274,8 @@ Status ClusterKernel::Resolve(const std::vector<InputView>& inputs, const std::v
   if (status.ok()) Insert(key, hash, found, flight->generation);
   if (RecipeData::InMemory() > g_most_recipes.load(std::memory_order_relaxed)) DropOldest();
   {
-    std::lock_guard<std::mutex> lock(TheFlights().mutex);
-    TheFlights().by_key.erase(name);
+    std::lock_guard<std::mutex> lock(g_flights.mutex);
+    g_flights.by_key.erase(name);
   }
   {
     std::lock_guard<std::mutex> lock(flight->mutex);
@@ -307,8 +300,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
       *program = flight->program;
       return status;
     }
-    const Status waited = Await(flight.get());
-    if (!waited.ok()) return waited;
+    RETURN_IF_ERROR(Await(flight.get()));
     if (flight->status.ok()) {
       Insert(key, hash, flight->program, flight->generation);
       *program = flight->program;

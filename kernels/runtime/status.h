@@ -27,4 +27,11 @@ struct Status {
   bool ok() const { return code == 0; }
 };
 
+// Ends a function with the error of an expression, if it is one; as TF_RETURN_IF_ERROR in TensorFlow.
+#define RETURN_IF_ERROR(...)                      \
+  do {                                            \
+    ::habana::Status error_or_ok = (__VA_ARGS__); \
+    if (!error_or_ok.ok()) return error_or_ok;    \
+  } while (false)
+
 }  // namespace habana

@@ -47,10 +47,7 @@ struct TheRecord {
 };
 
 // Never destroyed: threads may end after the process has begun to.
-TheRecord& Get() {
-  static auto* record = new TheRecord;
-  return *record;
-}
+TheRecord& g_record = *new TheRecord;
 
 struct ThreadLog {
   Log* log = nullptr;
@@ -66,19 +63,17 @@ Log* NewLog() {
   char name[16] = {};
   if (pthread_getname_np(pthread_self(), name, sizeof(name)) == 0) log->name = name;
   log->head = log->tail = new Chunk;
-  TheRecord& record = Get();
-  record.chunks.fetch_add(1, std::memory_order_relaxed);
-  std::lock_guard<std::mutex> lock(record.mutex);
-  record.logs.push_back(std::move(log));
-  return record.logs.back().get();
+  g_record.chunks.fetch_add(1, std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(g_record.mutex);
+  g_record.logs.push_back(std::move(log));
+  return g_record.logs.back().get();
 }
 
 // Frees what precedes the chunk that the thread writes, and skips what that has. With the lock held.
 void Empty(Log* log) {
-  TheRecord& record = Get();
   while (Chunk* next = log->head->next.load(std::memory_order_acquire)) {
     delete log->head;
-    record.chunks.fetch_sub(1, std::memory_order_relaxed);
+    g_record.chunks.fetch_sub(1, std::memory_order_relaxed);
     log->head = next;
   }
   log->skip = log->head->count.load(std::memory_order_acquire);
@@ -98,12 +93,11 @@ void Record(const Event& event) {
   Chunk* chunk = mine.log->tail;
   int at = chunk->count.load(std::memory_order_relaxed);
   if (at == kChunkEvents) {
-    TheRecord& record = Get();
-    if (record.chunks.load(std::memory_order_relaxed) >= kMostChunks) {
-      record.dropped.fetch_add(1, std::memory_order_relaxed);
+    if (g_record.chunks.load(std::memory_order_relaxed) >= kMostChunks) {
+      g_record.dropped.fetch_add(1, std::memory_order_relaxed);
       return;
     }
-    record.chunks.fetch_add(1, std::memory_order_relaxed);
+    g_record.chunks.fetch_add(1, std::memory_order_relaxed);
     auto* more = new Chunk;
     mine.log->tail = more;
     chunk->next.store(more, std::memory_order_release);
@@ -115,56 +109,52 @@ void Record(const Event& event) {
 }
 
 void NoteProgram(int64_t number, const std::string& name, std::atomic<uint64_t>* noted) {
-  TheRecord& record = Get();
-  const uint64_t now = record.generation.load(std::memory_order_relaxed);
+  const uint64_t now = g_record.generation.load(std::memory_order_relaxed);
   if (noted->load(std::memory_order_relaxed) == now) return;
-  std::lock_guard<std::mutex> lock(record.mutex);
-  record.programs.emplace(number, name);
-  noted->store(record.generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(g_record.mutex);
+  g_record.programs.emplace(number, name);
+  noted->store(g_record.generation.load(std::memory_order_relaxed), std::memory_order_relaxed);
 }
 
 int64_t OpNumber(const std::string& name) {
-  TheRecord& record = Get();
-  std::lock_guard<std::mutex> lock(record.mutex);
-  const auto [at, added] = record.op_numbers.emplace(name, static_cast<int64_t>(record.op_numbers.size()));
-  if (added) record.ops.emplace(at->second, name);
+  std::lock_guard<std::mutex> lock(g_record.mutex);
+  const auto [at, added] =
+      g_record.op_numbers.emplace(name, static_cast<int64_t>(g_record.op_numbers.size()));
+  if (added) g_record.ops.emplace(at->second, name);
   return at->second;
 }
 
 int64_t StartRecording() {
-  TheRecord& record = Get();
-  std::lock_guard<std::mutex> lock(record.mutex);
-  if (record.readers++ == 0) g_recording.store(true, std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(g_record.mutex);
+  if (g_record.readers++ == 0) g_recording.store(true, std::memory_order_relaxed);
   return MonotonicNow();
 }
 
 void StopRecording() {
-  TheRecord& record = Get();
-  std::lock_guard<std::mutex> lock(record.mutex);
-  if (record.readers == 0 || --record.readers > 0) return;
+  std::lock_guard<std::mutex> lock(g_record.mutex);
+  if (g_record.readers == 0 || --g_record.readers > 0) return;
   g_recording.store(false, std::memory_order_relaxed);
-  for (const auto& log : record.logs) Empty(log.get());
-  const auto ended = [&record](const std::unique_ptr<Log>& log) {
+  for (const auto& log : g_record.logs) Empty(log.get());
+  const auto ended = [](const std::unique_ptr<Log>& log) {
     if (!log->abandoned.load(std::memory_order_acquire)) return false;
     Empty(log.get());
     delete log->head;
-    record.chunks.fetch_sub(1, std::memory_order_relaxed);
+    g_record.chunks.fetch_sub(1, std::memory_order_relaxed);
     return true;
   };
-  record.logs.erase(std::remove_if(record.logs.begin(), record.logs.end(), ended), record.logs.end());
-  record.programs.clear();
-  record.generation.fetch_add(1, std::memory_order_relaxed);
-  record.dropped.store(0, std::memory_order_relaxed);
+  g_record.logs.erase(std::remove_if(g_record.logs.begin(), g_record.logs.end(), ended), g_record.logs.end());
+  g_record.programs.clear();
+  g_record.generation.fetch_add(1, std::memory_order_relaxed);
+  g_record.dropped.store(0, std::memory_order_relaxed);
 }
 
 Recorded ReadRecord(int64_t since) {
-  TheRecord& record = Get();
-  std::lock_guard<std::mutex> lock(record.mutex);
+  std::lock_guard<std::mutex> lock(g_record.mutex);
   Recorded out;
-  out.programs = record.programs;
-  out.ops = record.ops;
-  out.dropped = record.dropped.load(std::memory_order_relaxed);
-  for (const auto& log : record.logs) {
+  out.programs = g_record.programs;
+  out.ops = g_record.ops;
+  out.dropped = g_record.dropped.load(std::memory_order_relaxed);
+  for (const auto& log : g_record.logs) {
     RecordedThread thread{log->id, log->hash, log->name, {}};
     int first = log->skip;
     for (const Chunk* chunk = log->head; chunk != nullptr;
