@@ -39,7 +39,7 @@ is twelve bytes to move: for a convolution from many channels to few it took a t
 WIDENED_ROWS = 8
 """Rows that meet a panel of b in bf16 at least for a copy of it in fp32 to pay, where copies widen. Read as it lies a
 vector takes two instructions more, in a tile of six rows or less: 1 x 1 convolutions of few channels took up to half as
-long again. Two row tiles are enough."""
+long again. Two row tiles are enough where the copy stays in the second-level cache, elsewhere it takes TALL_ROWS."""
 WIDENED_BYTES = 8 << 20
 """Bytes of a copy of a in fp32 from which on both operands are rather copied in blocks, where copies widen: the copy
 would be written to memory and read again, a tenth of the time of a convolution from 512 channels to 128, a third from

@@ -114,6 +114,24 @@ def test_bf16_that_few_columns_read_is_not_copied_first(columns: int, copied: bo
     assert ["kernel_spread"] * copied == [call.name for call in code.calls if call.name == "kernel_spread"]
 
 
+@pytest.mark.skipif(host().isa < Isa.AVX2, reason="this CPU has no AVX2")
+@pytest.mark.parametrize(("case", "a", "b"), [
+    (matmul(128, 512, 784, dtype=BF16), "a copy", "a copy"),
+    (matmul(25600, 96, 16, dtype=BF16), "a copy", "a copy"),
+    (matmul(25600, 16, 96, dtype=BF16), "as it is read", "a copy"),
+    (filter_gradient(32, 26, 1, 32, 3, BF16), "a copy", "as it is read"),
+    (matmul(6, 512, 128, dtype=BF16), "as it is read", "as it is read"),
+    (matmul(25600, 64, 256, dtype=BF16), "blocks", "blocks"),
+    (matmul(384, 1536, 400, ta=True, dtype=BF16), "blocks", "blocks"),
+], ids=["usual", "few steps", "few columns", "few rows", "one tile", "large", "strided"])  # fmt: skip
+def test_bf16_is_widened_outside_the_inner_loop_where_tiles_are_small(case: Case, a: str, b: str) -> None:
+    """An operand, if it meets more than one panel or row tile, and a copy of it stays in a cache."""
+    p = case.check(Target(Isa.AVX2, False, "x86-64-v3", "")).plan
+    assert p is not None
+    where = ["a copy" if copied else "as it is read" for copied in (p.widen, p.pack != "none")]
+    assert (["blocks", "blocks"] if p.blocks else where) == [a, b]
+
+
 def test_a_long_product_has_the_fastest_tile() -> None:
     case = matmul(4096, 4096, 4096, F32)
     tiles = plan(canonical(case.spec), target(), False).tiling

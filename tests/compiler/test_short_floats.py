@@ -11,11 +11,12 @@ import tensorflow as tf
 
 from habana_tf.compiler.body import Apply
 from habana_tf.compiler.schedule import schedule
+from habana_tf.hardware import cpu
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Node, Op, Program
 from tests.child import on_hpu
-from tests.compiler.running import compiled
+from tests.compiler.running import check, compiled
 
 BF16, F32 = DType.BF16, DType.F32
 SHAPE = (16, 48)
@@ -135,3 +136,40 @@ def test_what_is_not_seen_keeps_its_digits() -> None:
     (got,), _ = compiled(program, [x])
     exact = x.astype(np.float64) ** 2
     assert abs(got.astype(np.float64) - exact).max() < 2e-5  # stepwise it would be 0.0078 instead of 0.01
+
+
+@pytest.fixture(params=["auto", "avx2", "portable"])
+def any_isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an instruction that rounds, and without; with masks for lanes of 16 bits, and without."""
+    if request.param == "avx2" and cpu.host().isa < cpu.Isa.AVX2:
+        pytest.skip("this CPU has no AVX2")
+    monkeypatch.setenv("HABANA_SIM_ISA", request.param)
+
+
+@pytest.mark.usefixtures("any_isa")
+def test_rounding_is_to_nearest_even_and_keeps_nan() -> None:
+    """Of all kinds of float32: ties, what overflows, and NaN whose payload is in the lower half, or all ones."""
+    words = [0x3F808000, 0x3F818000, 0x3F808001, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F800000, 0xFF800000, 0x80000000, 0x00800000]
+    nans = [0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0x7F80FFFF]
+    x = np.array([*words, *nans] * 5, np.uint32).view(np.float32)
+    b = Builder()
+    rounded = b.cast(b.input(x.shape, F32), BF16)
+    program = Program(b.inputs, [b.map("abs", b.cast(rounded, F32)), rounded])
+    (inside, stored), _ = compiled(program, [x])
+    with np.errstate(invalid="ignore"):
+        want = np.abs(x.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32))
+    np.testing.assert_array_equal(inside, want)
+    np.testing.assert_array_equal(np.abs(stored.astype(np.float32)), want)
+
+
+@pytest.mark.parametrize("channels", [3, 8, 24, 37])
+@pytest.mark.usefixtures("any_isa")
+def test_padding_is_never_read(channels: int) -> None:
+    """Windows that reach over an image's edge have zeros there, whatever lies before and behind it in memory."""
+    b, rng = Builder(), np.random.default_rng(channels)
+    x = b.input((2, 9, 7, channels), BF16)
+    windows = b.window(b.pad(x, [0, 1, 1, 0], [0, 1, 1, 0]), (1, 2), (3, 3), (2, 1), (1, 1))
+    program = Program(b.inputs, [b.reduce("sum", b.cast(windows, F32), (4, 5)), b.reduce("max", windows, (4, 5))])
+    image = rng.standard_normal(x.shape)
+    image[:, 0], image[:, :, -1] = np.inf, np.nan
+    check(program, [image.astype(tf.bfloat16.as_numpy_dtype)], rtol=1e-5)

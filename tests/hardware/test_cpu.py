@@ -107,6 +107,7 @@ def test_capabilities(
     assert (chosen.vector_bytes, chosen.lanes, chosen.register_tiles[2]) == (vector_bytes, vector_bytes // 4, tile)
     assert (chosen.multiplies_bf16_pairs, chosen.rounds_to_bf16, chosen.tile_engine) == (pairs, pairs, engine)
     assert chosen.masked_memory == (vector_bytes > 16)
+    assert chosen.widens_in_copies == (vector_bytes == 32)
     assert chosen.strided_rows == (1.5 if cpu in (HASWELL, SKYLAKE, SAPPHIRE) else 1.0)
 
 

@@ -129,7 +129,8 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     kept = panel <= L1_PANEL_BYTES and depth <= L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN))
     tall = step >= STRIDED_BYTES and rows >= TALL_ROWS and not kept
     once = once and rows >= PACKED_ONCE_ROWS and bool(c.k) and not symbolic
-    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and rows >= WIDENED_ROWS and not symbolic
+    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and not symbolic
+    widened = widened and rows >= (WIDENED_ROWS if depth * c.columns * 4 <= L2_BYTES else TALL_ROWS)
     packed = must_pack or ((tall or once or widened) and depth > 0 and c.lane is not None and c.lane in c.n)
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]

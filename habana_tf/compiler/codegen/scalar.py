@@ -167,6 +167,9 @@ class Scalar(CircularMath):
         """A float register rounded to `dtype` (nearest even)."""
         if not dtype.is_short:
             return a
+        if dtype is DType.BF16 and not self.fn.bf16:  # without a way through 16 bits, which crosses lanes twice
+            word = self.op("and", self._rounded(a), self.i(-0x10000), "i32")
+            return self.convert("bitcast", word, "i32", "float")
         return self.from_memory(self.to_memory(a, dtype), dtype)
 
     def bitcast(self, a: Value, source: DType, out: DType) -> Value:
@@ -188,12 +191,15 @@ class Scalar(CircularMath):
         """float to bfloat16, nearest even."""
         if self.fn.bf16:
             return self.convert("bitcast", self.convert("fptrunc", a, "float", "bfloat"), "bfloat", "i16")
+        return self.convert("trunc", self.op("lshr", self._rounded(a), self.i(16), "i32"), "i32", "i16")
+
+    def _rounded(self, a: Value) -> Value:
+        """A float's word, whose upper half is the nearest bfloat16; for CPUs without an instruction."""
         bits = self.convert("bitcast", a, "float", "i32")
         odd = self.op("and", self.op("lshr", bits, self.i(16), "i32"), self.i(1), "i32")
         up = self.op("add", self.op("add", bits, self.i(0x7FFF), "i32"), odd, "i32")
         quiet = self.op("or", bits, self.i(0x400000), "i32")
-        word = self.choose(self.op("fcmp uno", a, a), quiet, up, "i32")
-        return self.convert("trunc", self.op("lshr", word, self.i(16), "i32"), "i32", "i16")
+        return self.choose(self.op("fcmp uno", a, a), quiet, up, "i32")
 
     def from_memory(self, a: Value, dtype: DType) -> Value:
         if dtype is DType.BOOL:
