@@ -200,8 +200,9 @@ def asked(data: bytes, shapes: Sequence[tuple[int, ...]]) -> Any:
     """The program of a cluster for these shapes."""
     from habana_tf.ir.dtypes import DType
     from habana_tf.resolver.resolve import resolve
+    from habana_tf.tensorflow_clusters.cluster import parse
 
-    return resolve(data, [(DType.F32.number, shape, None) for shape in shapes])
+    return resolve(parse(data), [(DType.F32.number, shape, None) for shape in shapes])
 
 
 if __name__ == "__main__":

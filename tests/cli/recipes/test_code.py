@@ -21,6 +21,7 @@ def op(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
     from habana_tf.cache import process_cache
     from habana_tf.resolver import recipes
     from habana_tf.resolver.resolve import resolve
+    from habana_tf.tensorflow_clusters.cluster import parse
     from habana_tf.tensorflow_clusters.writer import of_node
 
     (tmp_path / "cache").mkdir(mode=0o700)
@@ -31,7 +32,7 @@ def op(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
     node = node_def_pb2.NodeDef(name="net/product", op="MatMul", input=["x", "y"])
     node.attr["T"].type = types_pb2.DT_FLOAT
     signature = [(types_pb2.DT_FLOAT, (33, 17), None), (types_pb2.DT_FLOAT, (17, 65), None)]
-    resolve(of_node(node.SerializeToString()), signature)
+    resolve(parse(of_node(node.SerializeToString())), signature)
     (row,) = json.loads(run("recipes", "list", "--json").out)["recipes"]
     return str(row["header"]["digest"])
 

@@ -32,7 +32,7 @@ def test_what_is_imported(cached: Keys, tmp_path: os.PathLike[str], action: str)
     assert (done.returncode, done.stderr) == (0, "[]\n")
 
 
-READER = {"entry", "files", "key", "listing", "reader"}
+READER = {"entry", "entry_head", "files", "key", "listing", "reader"}
 SLOW = {"bz2", "email", "importlib.metadata", "logging", "multiprocessing", "random", "shutil", "socket", "subprocess",
         "tempfile", "unittest", "urllib.parse", "zipfile"}  # fmt: skip
 """Modules of Python that take milliseconds each."""
