@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,10 @@ class Recorded(Cluster):
     def content(self) -> str:
         """See `Cluster.content`."""
         return hashlib.sha256(json.dumps(json.loads(self.data)[1:]).encode()).hexdigest()
+
+    def computed(self) -> list[tuple[str, object]]:
+        """See `Cluster.computed`: the lowerings are in this file."""
+        return [*super().computed(), ("lowerings", hashlib.sha256(Path(__file__).read_bytes()).hexdigest())]
 
     @classmethod
     def read(cls, data: bytes) -> Recorded:
