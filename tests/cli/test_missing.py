@@ -61,7 +61,7 @@ def test_without_tensorflow_it_says_so(run: Callable[..., Any], monkeypatch: pyt
 
     monkeypatch.setattr(missing, "missing", none)
     result = run("ops", "--missing")
-    assert result.code == 1 and "TensorFlow, which is not installed here" in result.err
+    assert result.code == 1 and "TensorFlow, which cannot be imported" in result.err
 
 
 def test_the_counts_are_of_ops() -> None:
