@@ -143,7 +143,7 @@ def test_the_first_picture_has_the_border_that_lint_holds() -> None:
     held = {name.removeprefix("habana_tf.") for name in contract("the middle knows no framework")["source_modules"]}
     assert {"tensorflow", "google", "keras"} <= set(contract("the middle knows no framework")["forbidden_modules"])
     assert held <= set(below.split()) and not {line.split()[0] for line in above.splitlines() if line.strip()} & held
-    modules = {name.strip() for line in contract("layers")["layers"] for name in line.split("|")}
+    modules = {name.strip() for line in contract("rooms import in one direction")["layers"] for name in line.split("|")}
     for room in held:
         path = ROOT / "habana_tf" / room.replace(".", "/")
         for file in path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]:
