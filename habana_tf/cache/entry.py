@@ -104,12 +104,6 @@ class Entry:
         """The key, rebuilt from its manifest."""
         return Key.of((str(name), value) for name, value in self.header["key"])
 
-    @property
-    def payload_bytes(self) -> int:
-        """Bytes of all sections."""
-        sections = self.sections
-        return sections.nbytes if isinstance(sections, _Sections) else sum(map(len, sections.values()))
-
 
 def encode(entry: Entry, sign: Sign | None = None) -> bytes:
     """The entry as file contents, signed if asked. Raises TypeError or ValueError when the header is not JSON data."""
@@ -178,12 +172,6 @@ class _Sections(Mapping[str, bytes]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._places
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all, copied or not."""
-        places = self._places.values()
-        return sum(place.stop - place.start if isinstance(place, slice) else len(place) for place in places)
 
 
 class Start(NamedTuple):

@@ -41,8 +41,6 @@ class Chip:
     """On-chip memory (HAL)."""
     sram_reserved_bytes: int
     """Part of the SRAM kept for collectives (HAL); zero where the HAL has none."""
-    mme_engines: int
-    """Matrix engines (HAL)."""
     mme_macs_per_cycle_bf16: int
     """bf16 multiply-adds per cycle of all matrix engines together (HAL: sizes of the arrays)."""
     mme_min_cycles: int
@@ -99,7 +97,6 @@ _CHIPS = (
         published_tpc_flops=None,
         sram_bytes=20 * _MIB,
         sram_reserved_bytes=320 * _KIB,
-        mme_engines=2,
         mme_macs_per_cycle_bf16=4 * 64 * 64,
         mme_min_cycles=128,
         mme_least_side=64,
@@ -129,7 +126,6 @@ _CHIPS = (
         published_tpc_flops=None,
         sram_bytes=48 * _MIB,
         sram_reserved_bytes=320 * _KIB,
-        mme_engines=2,
         mme_macs_per_cycle_bf16=2 * 256 * 256,
         mme_min_cycles=256,
         mme_least_side=128,
@@ -159,7 +155,6 @@ _CHIPS = (
         published_tpc_flops=287 * _TERA // 10,
         sram_bytes=96 * _MIB,
         sram_reserved_bytes=0,
-        mme_engines=8,
         mme_macs_per_cycle_bf16=8 * 256 * 256,
         mme_min_cycles=512,
         mme_least_side=128,
