@@ -224,7 +224,7 @@ class Body:
     """A kernel's computation, see the module's docstring.
 
     axes: those of the domain that its reductions run over. core: see the module's docstring. operands: of a
-    contraction; steady: which of them are invariant in the loop around the kernel, so that they are packed once.
+    contraction; invariant: which of them are invariant in the loop around the kernel, so that they are packed once.
     inputs: of other cores, at a point. updates: the core modifies its result in place. overwritten: tensors read after
     they may have been overwritten (see `in_place`). streamed: results written with non-temporal stores (see
     `streamed_results`). through: for reports, the nodes it computes and the views it folds.
@@ -236,7 +236,7 @@ class Body:
     axes: tuple[int, ...] = ()
     core: Node | None = None
     operands: tuple[View, ...] = ()
-    steady: tuple[bool, ...] = ()
+    invariant: tuple[bool, ...] = ()
     inputs: tuple[PointValue, ...] = ()
     updates: bool = False
     overwritten: tuple[Node, ...] = ()

@@ -36,17 +36,17 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= WORKER_PRODUCTS) as objects:
         generated = generate(plan, target, objects.add, MODULE_IR_BYTES)
-        emitted = _Emitted(_Layout(program), generated.codes, list(plan.flat()))
-        emitted.spared = in_place.joined(_outputs(program, plan), emitted.kernels, generated.codes)
-        emitted.layout.join(emitted.spared)
+        emitted = _CallList(_Layout(program), generated.codes, list(plan.flat()))
+        emitted.aliases = in_place.shared_scatters(_outputs(program, plan), emitted.kernels, generated.codes)
+        emitted.layout.share(emitted.aliases)
         emitted.add(plan)
         checks = emitted.checks(program)
-        copies = emitted.only_copies()
+        copies = emitted.elidable_copies()
         code = objects.finish()
-    spared = {(source, output) for _, source, output in copies}
+    elided = {(source, output) for _, source, output in copies}
     return Recipe(
         name,
-        emitted.made,
+        emitted.calls,
         emitted.layout.buffers(),
         outputs,
         list(program.states),
@@ -54,7 +54,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
         code,
         emitted.rows,
         copies,
-        in_place.updated(program, emitted.kernels, emitted.layout.life, spared),
+        in_place.updated(program, emitted.kernels, emitted.layout.life, elided),
         conditions=program.conditions,
         loops=emitted.loops,
         customs=emitted.customs,
@@ -77,7 +77,7 @@ def _outputs(program: Program, plan: Schedule) -> set[Node]:
 
 
 @dataclass
-class _Emitted:
+class _CallList:
     """Collects the kernel calls of a schedule. codes, kernels: of all kernels, also those in loops.
 
     copies: (call, input that it copies, output); see `Recipe`.
@@ -86,26 +86,26 @@ class _Emitted:
     layout: _Layout
     codes: Sequence[Code]
     kernels: Sequence[Body]
-    spared: Mapping[Node, Node] = field(default_factory=dict)
-    made: list[KernelCall] = field(default_factory=list)
+    aliases: Mapping[Node, Node] = field(default_factory=dict)
+    calls: list[KernelCall] = field(default_factory=list)
     loops: list[LoopCalls] = field(default_factory=list)
     customs: list[CustomCall] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
     copies: list[tuple[int, Node, int]] = field(default_factory=list)
-    _done: int = 0
-    _early: dict[int, dict[int, int]] = field(default_factory=dict)
+    _kernel_number: int = 0
+    _hoisted: dict[int, dict[int, int]] = field(default_factory=dict)
     """By the number of a kernel: the buffers of temporaries that were hoisted out of its loop."""
 
     def add(self, plan: Schedule, times: int = 1) -> None:
         """Adds the calls of a schedule's kernels, which run `times` times per launch."""
         for kernel in plan.kernels:
             if isinstance(kernel, Repeated):
-                self._repeat(kernel, times)
+                self._loop(kernel, times)
             else:
-                self._kernel(self.codes[self._done], kernel, times)
-                self._done += 1
+                self._kernel(self.codes[self._kernel_number], kernel, times)
+                self._kernel_number += 1
 
-    def only_copies(self) -> list[tuple[int, int, int]]:
+    def elidable_copies(self) -> list[tuple[int, int, int]]:
         last = {source: self.layout.life(source)[1] for _, source, _ in self.copies}
         return [(at, int(source.arg), output) for at, source, output in self.copies if last[source] == at]
 
@@ -113,26 +113,26 @@ class _Emitted:
         """The buffers of the indices that the runtime checks after the last call."""
         found = zip(program.checked, program.checks, strict=True)
         checks = [CheckedIndices(self.layout.number(node), node.dtype, check) for node, check in found]
-        self.layout.used([c.buffer for c in checks], max(0, len(self.made) - 1))
+        self.layout.used([c.buffer for c in checks], max(0, len(self.calls) - 1))
         return checks
 
     def _kernel(self, code: Code, kernel: Body, times: int) -> None:
-        first = len(self.made)
-        early = self._early.pop(self._done, {})
+        first = len(self.calls)
+        early = self._hoisted.pop(self._kernel_number, {})
         temps = [early[k] if k in early else self.layout.temporary(n) for k, n in enumerate(code.temps)]
-        copied = in_place.copied(kernel)
-        calls = () if copied is not None and copied[0] in self.spared else code.calls
+        copied = in_place.copied_base(kernel)
+        calls = () if copied is not None and copied[0] in self.aliases else code.calls
         for call in calls:
             if call.grid == 0 or (early and call.once):
                 continue
             numbers = self._numbers(call, temps)
-            if copied is not None and len(calls) == 1 and (output := self.layout.taken_over(*copied)) is not None:
-                self.copies.append((len(self.made), copied[0], output))
+            if copied is not None and len(calls) == 1 and (output := self.layout.reusable_output(*copied)) is not None:
+                self.copies.append((len(self.calls), copied[0], output))
             if call.custom is not None:
                 numbers = (*self._custom(kernel, call.custom), *numbers)
-            self.made.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
-        self.layout.used(temps, len(self.made) - 1)
-        self.rows.append({**describe(kernel, times), "launches": [first, len(self.made) - first]})
+            self.calls.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
+        self.layout.used(temps, len(self.calls) - 1)
+        self.rows.append({**describe(kernel, times), "launches": [first, len(self.calls) - first]})
 
     def _custom(self, kernel: Body, spec: Custom) -> tuple[int, int]:
         """The buffers of a custom kernel's arguments and of its errors."""
@@ -144,13 +144,13 @@ class _Emitted:
     def _numbers(self, call: Call, temps: Sequence[int] | Mapping[int, int]) -> tuple[int, ...]:
         """The buffers of the next call."""
         numbers = tuple(temps[b[1]] if isinstance(b, tuple) else self.layout.number(b) for b in call.buffers)
-        self.layout.used(numbers, len(self.made))
+        self.layout.used(numbers, len(self.calls))
         return numbers
 
-    def _before(self, plan: Schedule, times: int) -> list[int]:
+    def _hoist(self, plan: Schedule, times: int) -> list[int]:
         """Hoists loop-invariant calls of a loop's kernels; gives the buffers of their results."""
         made: list[int] = []
-        at = self._done
+        at = self._kernel_number
         for kernel in plan.kernels:
             if isinstance(kernel, Repeated):
                 at += len(list(kernel.plan.flat()))
@@ -159,43 +159,43 @@ class _Emitted:
             for call in code.calls:
                 if not call.once or call.grid == 0:
                     continue
-                early = self._early.setdefault(at, {})
+                early = self._hoisted.setdefault(at, {})
                 for b in call.buffers:
                     if isinstance(b, tuple) and b[1] not in early:
                         early[b[1]] = self.layout.temporary(code.temps[b[1]])
                         made.append(early[b[1]])
                 numbers = self._numbers(call, early)
-                self.made.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
+                self.calls.append(KernelCall(call.name, numbers, call.grid, call.grain, call.constants))
                 source = next((b for b in call.buffers if isinstance(b, Node)), source)  # or of the call before
                 assert source is not None
                 row = describe_copy(kernel, source, times)
-                self.rows.append({**row, "launches": [len(self.made) - 1, 1]})
+                self.rows.append({**row, "launches": [len(self.calls) - 1, 1]})
             at += 1
         return made
 
-    def _repeat(self, kernel: Repeated, times: int) -> None:
+    def _loop(self, kernel: Repeated, times: int) -> None:
         """Adds a loop. Its buffers are live from its first call to its last."""
         loop, body, layout = kernel.loop, kernel.program, self.layout
         outer = [layout.number(n) for n in kernel.sources]
         for k, (inner, source) in enumerate(zip(body.inputs, outer, strict=True)):
             if loop.is_shared(k):
-                layout.give(inner, source)
-        outer += self._before(kernel.plan, times)
-        first, at = len(self.made), len(self.loops)
+                layout.assign(inner, source)
+        outer += self._hoist(kernel.plan, times)
+        first, at = len(self.calls), len(self.loops)
         self.loops.append(LoopCalls(first, 0, loop.trips))
         results = {k: layout.number(n) for k, n in kernel.results.items()}
         if loop.blocks > 1:
             layout.begin_blocks()
-        windows: list[Placed] = []
+        windows: list[WindowOffsets] = []
         carried, held = [], []
         for k, (inner, source) in enumerate(zip(body.inputs, outer[: len(body.inputs)], strict=True)):
             blocks = loop.blocks if loop.apart and loop.apart[k] else 1
             if k < loop.carried:
                 now = layout.temporary(inner.nbytes)
-                added = in_place.adds_up(kernel.plan.kernels, inner, body.outputs[k])
+                added = in_place.accumulates(kernel.plan.kernels, inner, body.outputs[k])
                 then = now if added else layout.temporary(inner.nbytes)
-                layout.give(inner, now)
-                layout.give(body.outputs[k], then)
+                layout.assign(inner, now)
+                layout.assign(body.outputs[k], then)
                 whole = source, results.get(k, -1)
                 if blocks > 1:
                     parts = [(layout.part(n, inner.nbytes) if n >= 0 else n) for n in whole]
@@ -211,25 +211,25 @@ class _Emitted:
             if k in results:
                 windows.append(self._window(inner, results[k], rows, loop.blocks))
             else:  # unused
-                layout.give(inner, layout.temporary(inner.nbytes))
+                layout.assign(inner, layout.temporary(inner.nbytes))
         self.add(kernel.plan, times * loop.trips * loop.blocks)
-        calls = first, max(first, len(self.made) - 1)
+        calls = first, max(first, len(self.calls) - 1)
         for call in calls:
             layout.used([*outer, *results.values(), *held], call)
         if loop.blocks > 1:
             windows += layout.end_blocks(loop.blocks, calls)
         self.loops[at] = LoopCalls(
-            first, len(self.made) - first, loop.trips, tuple(windows), tuple(carried), loop.blocks
+            first, len(self.calls) - first, loop.trips, tuple(windows), tuple(carried), loop.blocks
         )  # fmt: skip
 
-    def _window(self, inner: Node, whole: int, rows: Rows, blocks: int) -> Placed:
+    def _window(self, inner: Node, whole: int, rows: Rows, blocks: int) -> WindowOffsets:
         nbytes = inner.nbytes
         row = ext.mul(nbytes, blocks)
         number = self.layout.window(inner, whole, nbytes)
         return number, ext.mul(row, rows[0]), ext.mul(row, rows[1]), nbytes if blocks > 1 else 0
 
 
-Placed = tuple[int, Extent, Extent, Extent]
+WindowOffsets = tuple[int, Extent, Extent, Extent]
 """A window of a loop: its buffer, and where it is; see `LoopCalls`."""
 
 
@@ -242,35 +242,35 @@ class _Layout:
         self._numbers: dict[Node, int] = {}
         self._made: list[tuple[Kind, int, Extent]] = []
         self._life: dict[int, tuple[int, int]] = {}
-        self._joined: dict[Node, Node] = {}
+        self._owners: dict[Node, Node] = {}
         self._blocks: int | None = None
 
-    def join(self, values: Mapping[Node, Node]) -> None:
+    def share(self, values: Mapping[Node, Node]) -> None:
         """Lets each key share the buffer of its value, which overwrites it."""
-        self._joined = dict(values)
+        self._owners = dict(values)
 
-    def taken_over(self, source: Node, target: Node) -> int | None:
+    def reusable_output(self, source: Node, target: Node) -> int | None:
         """The number of an output that starts as a copy of an input and could take over its memory."""
         given = source.op is Op.INPUT and not isinstance(source.arg, tuple)
-        return self._outputs.get(self._home(target)) if given else None
+        return self._outputs.get(self._owner(target)) if given else None
 
     def life(self, node: Node) -> tuple[int, int]:
         """A node's live range: the first and the last call that use it; -1 if none does."""
-        return self._life.get(self._numbers.get(self._home(node), -1), (-1, -1))
+        return self._life.get(self._numbers.get(self._owner(node), -1), (-1, -1))
 
     def number(self, node: Node) -> int:
-        node = self._home(node)
+        node = self._owner(node)
         if node not in self._numbers:
             self._numbers[node] = self._add(*self._place(node))
         return self._numbers[node]
 
-    def _home(self, node: Node) -> Node:
+    def _owner(self, node: Node) -> Node:
         """The node whose buffer a node shares."""
-        while node in self._joined:
-            node = self._joined[node]
+        while node in self._owners:
+            node = self._owners[node]
         return node
 
-    def give(self, node: Node, number: int) -> None:
+    def assign(self, node: Node, number: int) -> None:
         """Assigns a buffer to a node."""
         self._numbers[node] = number
 
@@ -295,7 +295,7 @@ class _Layout:
         assert self._blocks is None, "a loop in blocks contains no loops"
         self._blocks = self._add(Kind.WORKSPACE, 0, 0)
 
-    def end_blocks(self, blocks: int, calls: tuple[int, int]) -> list[Placed]:
+    def end_blocks(self, blocks: int, calls: tuple[int, int]) -> list[WindowOffsets]:
         """Lays out a block's workspace; gives its windows. calls: the loop's first and last."""
         arena = self._blocks
         assert arena is not None

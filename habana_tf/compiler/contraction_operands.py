@@ -67,7 +67,7 @@ def has_code(node: Node, views: tuple[View, View]) -> bool:
 
 def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View]:
     """The views that a contraction reads; their bases must be in memory. Padded tensors in `copied` are anyway."""
-    a, b = _walkable(node, kept)
+    a, b = _readable(node, kept)
     if any(v.base.op is Op.PAD and v.base not in kept and v.base not in copied for v in (a, b)):
         return _guarded(node, (a, b), kept) or (a, b)
     return a, b
@@ -77,7 +77,7 @@ def padding_to_copy(contractions: Sequence[Node], kept: set[Node]) -> set[Node]:
     """The PAD nodes that some contraction needs in memory, so that the others can read the same copy."""
     found = set()
     for node in contractions:
-        views = _walkable(node, kept)
+        views = _readable(node, kept)
         pads = {v.base for v in views if v.base.op is Op.PAD and v.base not in kept}
         if pads and _guarded(node, (views[0], views[1]), kept) is None:
             found |= pads
@@ -109,7 +109,7 @@ def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[Vie
     return None
 
 
-def _walkable(node: Node, kept: set[Node]) -> tuple[View, View]:
+def _readable(node: Node, kept: set[Node]) -> tuple[View, View]:
     """The operands as views of their sources; copied if the strides of a view are symbolic."""
     a, b = (_operand(s, kept) for s in node.src)
     if all(isinstance(step, int) for v in (a, b) for step in v.strides):
@@ -120,10 +120,10 @@ def _walkable(node: Node, kept: set[Node]) -> tuple[View, View]:
 
 
 def _operand(node: Node, kept: set[Node]) -> View:
-    return _strided(node, _below(node, kept)) or whole(node)
+    return _strided(node, _view_base(node, kept)) or whole(node)
 
 
-def _below(node: Node, kept: set[Node]) -> Node:
+def _view_base(node: Node, kept: set[Node]) -> Node:
     """The node below index views: one that is kept, padded or computed."""
     while node not in kept and node.op is not Op.PAD and isinstance(primitive(node), IndexView):
         node = node.src[0]
@@ -134,7 +134,7 @@ def _through_padding(node: Node, pad: Node, kept: set[Node]) -> View | None:
     value = pad.src[1]
     if value.op is not Op.CONST or value.arg != (0.0).hex():
         return None
-    return _strided(node, _below(pad.src[0], kept)) or _strided(node, pad.src[0])
+    return _strided(node, _view_base(pad.src[0], kept)) or _strided(node, pad.src[0])
 
 
 def _strided(node: Node, base: Node) -> View | None:

@@ -63,29 +63,29 @@ class Fusion:
         before = {w.number for n in body.reads for w in self._writers.get(n, ())}
         if builder is None:
             before.update(w.number for n in body.outputs for w in self._writers.get(n, ()))
-        self._put(FusedKernel(body, len(self.groups), builder, before=before, ancestors=self._ancestors(before)))
+        self._append(FusedKernel(body, len(self.groups), builder, before=before, ancestors=self._ancestors(before)))
 
     def add_pass(self, new: Pass) -> None:
         """Adds a loop, fused into an earlier kernel if possible."""
         spread = {n: x for n in new.reduces if (x := deviations(n)) is not None}
-        if spread and self._joined(new, spread):
+        if spread and self._fuse(new, spread):
             return
-        me = self._alone(new)
-        if not self._joined(new, {}, me):
-            self._put(me)
+        me = self._unfused(new)
+        if not self._fuse(new, {}, me):
+            self._append(me)
 
-    def _alone(self, new: Pass, spread: Mapping[Node, Node] | None = None) -> FusedKernel:
+    def _unfused(self, new: Pass, spread: Mapping[Node, Node] | None = None) -> FusedKernel:
         builder = BodyBuilder(self.kept, set(new.outputs))
         body = loop(new.domain, new.stores, new.reduces, new.axes, builder, spread)
         before = {w.number for n in body.reads for w in self._writers.get(n, ())}
         shifted = any(any(shift) or primitive(target).in_pieces for _, target, shift in new.stores)
         return FusedKernel(body, len(self.groups), builder, shifted, before, self._ancestors(before))
 
-    def _joined(self, new: Pass, spread: Mapping[Node, Node], me: FusedKernel | None = None) -> bool:
+    def _fuse(self, new: Pass, spread: Mapping[Node, Node], me: FusedKernel | None = None) -> bool:
         """Fuses a loop into an earlier group, if one is suitable. spread: see `body_builder.loop`; only contractions'
         epilogues support it."""
-        me = me or self._alone(new, spread)
-        host = self._host(me)
+        me = me or self._unfused(new, spread)
+        host = self._find_host(me)
         if host is None:
             return False
         self._merge(host, me, new, spread)
@@ -93,7 +93,7 @@ class Fusion:
             self._writers.setdefault(n, []).append(host)
         return True
 
-    def _put(self, me: FusedKernel) -> None:
+    def _append(self, me: FusedKernel) -> None:
         self.groups.append(me)
         for n in me.body.outputs:
             self._writers.setdefault(n, []).append(me)
@@ -105,7 +105,7 @@ class Fusion:
             bits |= self.groups[b].ancestors | (1 << b)
         return bits
 
-    def _host(self, me: FusedKernel) -> FusedKernel | None:
+    def _find_host(self, me: FusedKernel) -> FusedKernel | None:
         """The latest group that `me` can be fused into, or None. For a part of a tensor a group that produces its input
         is preferred: otherwise a product's result would go through memory."""
         found = None
@@ -113,13 +113,13 @@ class Fusion:
             bit = 1 << g.number
             if any(b != g.number and self.groups[b].ancestors & bit for b in me.before):
                 continue
-            if g.builder is not None and _fits(g, me) and not self._is_read_anyway(g.body, me.body):
+            if g.builder is not None and _fits(g, me) and not self._has_unfusable_sum(g.body, me.body):
                 if not me.shifted or not me.body.reads.keys().isdisjoint(g.body.outputs):
                     return g
                 found = found or g
         return found
 
-    def _is_read_anyway(self, product: Body, new: Body) -> bool:
+    def _has_unfusable_sum(self, product: Body, new: Body) -> bool:
         """Whether another sum of a product's result cannot be fused into it (see `_summable`): then a loop reads the
         result anyway, and takes the new body's sum in the same pass."""
         if not product.is_contraction:
@@ -142,7 +142,7 @@ class Fusion:
             through=more.through,
         )
         g.before |= me.before - {g.number}
-        self._inherit(g, me.ancestors & ~(1 << g.number))
+        self._add_ancestors(g, me.ancestors & ~(1 << g.number))
 
     def overwrite_last(self, updates: Mapping[Node, Node]) -> None:
         """Orders the producer of a variable's new value after all readers of the old value, where possible, so that the
@@ -158,9 +158,9 @@ class Fusion:
         if me is other or other.ancestors & bit or me.ancestors & its:
             return
         me.before.add(other.number)
-        self._inherit(me, other.ancestors | its)
+        self._add_ancestors(me, other.ancestors | its)
 
-    def _inherit(self, me: FusedKernel, added: int) -> None:
+    def _add_ancestors(self, me: FusedKernel, added: int) -> None:
         """Adds ancestors to a group and its descendants."""
         bit = 1 << me.number
         me.ancestors |= added

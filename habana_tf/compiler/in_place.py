@@ -24,7 +24,7 @@ from habana_tf.compiler.code import Code
 from habana_tf.ir.primitives import Node, Op, Program
 
 
-def copied(body: Body) -> tuple[Node, Node] | None:
+def copied_base(body: Body) -> tuple[Node, Node] | None:
     """(base, scatter) of a kernel that only copies the base into the scatter's memory, else None."""
     if body.core is not None or body.reductions or len(body.stores) != 1:
         return None
@@ -36,7 +36,7 @@ def copied(body: Body) -> tuple[Node, Node] | None:
     return (base, stored.target) if whole and base.op in (Op.INPUT, Op.SCATTER) else None
 
 
-def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[Code]) -> dict[Node, Node]:
+def shared_scatters(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[Code]) -> dict[Node, Node]:
     """The scatters that may share a buffer with a following scatter, whose base they are.
 
     The copy to the base must be their last use, and they must not be outputs of the program or of a loop.
@@ -51,7 +51,7 @@ def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[C
                     first.setdefault(node, k)
     out: dict[Node, Node] = {}
     for k, kernel in enumerate(kernels):
-        pair = copied(kernel)
+        pair = copied_base(kernel)
         if pair is None or pair[0].op is not Op.SCATTER or pair[0] in outputs:
             continue
         base, target = pair
@@ -60,7 +60,7 @@ def joined(outputs: Collection[Node], kernels: Sequence[Body], codes: Sequence[C
     return out
 
 
-def adds_up(kernels: Sequence[Body], now: Node, then: Node) -> bool:
+def accumulates(kernels: Sequence[Body], now: Node, then: Node) -> bool:
     """Whether a carried value may be updated in place: the only kernel that reads it overwrites it elementwise."""
     readers = [k for k in kernels if now in k.reads]
     return len(readers) == 1 and now not in readers[0].without({then}).reads and overwrites(readers[0], now, then)
@@ -68,7 +68,7 @@ def adds_up(kernels: Sequence[Body], now: Node, then: Node) -> bool:
 
 def overwrites(kernel: Body, old: Node, new: Node) -> bool:
     """Whether a kernel may write a tensor over one that it reads: every element is read only at the point that writes
-    it. A value is loaded before the stores that depend on it; for uses after other stores see `needed_behind`.
+    it. A value is loaded before the stores that depend on it; for uses after other stores see `needed_after_overwrite`.
 
     Overlapping tiles of products would read their own results; for constant sizes tiles overlap in compact code only,
     which is not used with epilogues (see `generate`)."""
@@ -84,7 +84,7 @@ def overwrites(kernel: Body, old: Node, new: Node) -> bool:
     )
 
 
-def needed_behind(kernel: Body, old: Node, new: Node) -> bool:
+def needed_after_overwrite(kernel: Body, old: Node, new: Node) -> bool:
     """Whether a kernel uses elements of a tensor after it has overwritten them. They are then loaded before the first
     store, and not as invariant memory (`Body.overwritten`): LLVM may repeat an invariant load instead of keeping the
     value over a call."""

@@ -38,7 +38,7 @@ class _Formula:
     operations: int
     sources: frozenset[Node]
     views: int
-    turned: bool
+    permuted: bool
 
 
 def keep(
@@ -66,7 +66,7 @@ def keep(
                 what.cost(n, sum(m.operations for m in made)),
                 frozenset().union(*(m.sources for m in made)),
                 max((m.views for m in made), default=0) + what.is_view,
-                n.op is Op.PERMUTE or any(m.turned for m in made),
+                n.op is Op.PERMUTE or any(m.permuted for m in made),
             )
             if f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n], cached):
                 kept.add(n)
@@ -99,7 +99,7 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
 def _pays_a_kernel(n: Node, f: _Formula, again: float) -> bool:
     """Whether a cheap value is recomputed so often (one per channel, for every pixel) that a kernel of its own pays.
     Not behind a permutation, after which its layout would not suit its users."""
-    return again >= OFTEN_READ and not f.turned and again * nominal(n.numel) * (f.operations - 1) >= KERNEL_OPERATIONS
+    return again >= OFTEN_READ and not f.permuted and again * nominal(n.numel) * (f.operations - 1) >= KERNEL_OPERATIONS
 
 
 def _readings(nodes: list[Node], users: Mapping[Node, list[Node]]) -> dict[Node, float]:

@@ -26,7 +26,7 @@ class RowLoop:
 
     def __init__(self) -> None:
         self._b = Builder()
-        self._left: dict[tuple[CutNode, int], Node] = {}
+        self._leaves: dict[tuple[CutNode, int], Node] = {}
         """Leaves of loops for later ones, by the rows of a block: a row per iteration, blocks in order."""
 
     def build(self, group: ProductGroup, made: Mapping[Node, Node]) -> dict[Node, Node]:
@@ -47,8 +47,8 @@ class RowLoop:
         given = sorted(body.given.items(), key=lambda item: item[0][0][1][-1] is None)
         for ((node, cuts), order), inner in given:
             inputs.append(inner)
-            left_over = self._left.get(((node, cuts), rows)) if order == in_order(node, cuts) else None
-            sources.append(left_over or self._turned(made[node], cuts, order, group, inner, trips))
+            left_over = self._leaves.get(((node, cuts), rows)) if order == in_order(node, cuts) else None
+            sources.append(left_over or self._permuted(made[node], cuts, order, group, inner, trips))
             apart.append(any(axis is not None for axis in cuts[:-1]))
         sliced = sum(cuts[-1] is not None for ((_, cuts), _), _ in given)
         program = _with_inputs([result for _, result in summed.values()] + list(left.values()), inputs)
@@ -58,13 +58,15 @@ class RowLoop:
         results = self._b.loop(loop, sources)
         for node, result in zip([*summed, *left], results, strict=True):
             if node in group.leaves:
-                self._left[(node, group.leaves[node]), rows] = result
+                self._leaves[(node, group.leaves[node]), rows] = result
         return {
-            node: self._returned(node, group, result, rows, node in left)
+            node: self._restored(node, group, result, rows, node in left)
             for node, result in zip([*summed, *left], results, strict=True)
         }
 
-    def _turned(self, x: Node, cuts: Cuts, order: Sequence[int], group: ProductGroup, inner: Node, trips: int) -> Node:
+    def _permuted(
+        self, x: Node, cuts: Cuts, order: Sequence[int], group: ProductGroup, inner: Node, trips: int
+    ) -> Node:
         """A tensor in the layout of the loop's input."""
         b = self._b
         heads = any(axis is not None for axis in cuts[:-1])
@@ -87,7 +89,7 @@ class RowLoop:
         moved = [k + (k >= row) for k in (*batch, *rest)]
         return b.reshape(b.permute(x, [row, *moved]), (trips, *shape))
 
-    def _returned(self, node: Node, group: ProductGroup, result: Node, rows: int, has_rows: bool) -> Node:
+    def _restored(self, node: Node, group: ProductGroup, result: Node, rows: int, has_rows: bool) -> Node:
         """A result of the loop in the layout of the program."""
         b = self._b
         is_end = node in group.ends
@@ -135,12 +137,12 @@ class _Body:
         wide, cuts = self._group.ends[end]
         other, _ = self._group.end_cuts(end)
         self.b.origin = end.origin
-        x = self._turned((end.src[wide], cuts), in_order(end.src[wide], cuts))
-        y = self._as_it_lies((end.src[1 - wide], other))
+        x = self._permuted((end.src[wide], cuts), in_order(end.src[wide], cuts))
+        y = self._in_program_order((end.src[1 - wide], other))
         spec: Contraction = end.arg
         own = spec.a if wide == 0 else spec.b
-        turned = tuple(own[k] for k in in_order(end.src[wide], cuts))
-        a, b = (turned, spec.b) if wide == 0 else (spec.a, turned)
+        labels_in_order = tuple(own[k] for k in in_order(end.src[wide], cuts))
+        a, b = (labels_in_order, spec.b) if wide == 0 else (spec.a, labels_in_order)
         pair = (x, y) if wide == 0 else (y, x)
         return self.b.contract(*pair, Contraction(a, b, spec.out, spec.accumulator), dtype or end.dtype)
 
@@ -155,22 +157,22 @@ class _Body:
         b, order = self.b, in_order(node, cuts)
         match node.op:
             case Op.MAP:
-                return b.map(node.arg, *(self._turned(s, order) for s in sources), dtype=node.dtype)
+                return b.map(node.arg, *(self._permuted(s, order) for s in sources), dtype=node.dtype)
             case Op.EXPAND:
-                return b.expand(self._turned(sources[0], order), self._shape(at, order))
+                return b.expand(self._permuted(sources[0], order), self._shape(at, order))
             case Op.RESHAPE:
-                return b.reshape(self._turned(sources[0], in_order(*sources[0])), self._shape(at, order))
+                return b.reshape(self._permuted(sources[0], in_order(*sources[0])), self._shape(at, order))
             case Op.PERMUTE:
                 own = in_order(*sources[0])
-                return b.permute(self._turned(sources[0], own), [own.index(node.arg[k]) for k in order])
+                return b.permute(self._permuted(sources[0], own), [own.index(node.arg[k]) for k in order])
             case Op.REDUCE:
                 kind, axes = node.arg
                 own = in_order(*sources[0])
                 dtype = node.dtype if kind.startswith("arg") else None
-                return b.reduce(kind, self._turned(sources[0], own), [own.index(k) for k in axes], dtype)
+                return b.reduce(kind, self._permuted(sources[0], own), [own.index(k) for k in axes], dtype)
             case Op.CONTRACT:
                 spec: Contraction = node.arg
-                x, y = (self._as_it_lies(s) for s in sources)
+                x, y = (self._in_program_order(s) for s in sources)
                 out = tuple(spec.out[k] for k in order)
                 # Rounded wherever it is recomputed: with sums of differently rounded scores, probabilities are wrong
                 sums = b.contract(x, y, Contraction(spec.a, spec.b, out, spec.accumulator), DType.F32)
@@ -178,16 +180,16 @@ class _Body:
         assert node.op is Op.CONST
         return b._node(Op.CONST, (), (), node.dtype, node.arg)
 
-    def _as_it_lies(self, at: CutNode) -> Node:
+    def _in_program_order(self, at: CutNode) -> Node:
         """An operand of a product, its axes in the program's order."""
         return self._input(at, tuple(range(at[0].rank)))
 
-    def _turned(self, at: CutNode, order: Sequence[int]) -> Node:
+    def _permuted(self, at: CutNode, order: Sequence[int]) -> Node:
         """A value with its axes in the given order."""
         if at in self._made:
             x, have = self._made[at], in_order(*at)
         elif at in self._read:
-            x, have = self._as_it_lies(at), tuple(range(at[0].rank))
+            x, have = self._in_program_order(at), tuple(range(at[0].rank))
         else:
             return self._input(at, tuple(order))
         return self.b.permute(x, [have.index(k) for k in order])

@@ -18,7 +18,7 @@ from habana_tf.compiler.body_builder import alone, contraction
 from habana_tf.compiler.contraction import View
 from habana_tf.compiler.costs import COPIED_TRIPS
 from habana_tf.compiler.fuse import Fusion
-from habana_tf.compiler.in_place import needed_behind, overwrites
+from habana_tf.compiler.in_place import needed_after_overwrite, overwrites
 from habana_tf.compiler.kept_values import keep
 from habana_tf.compiler.primitive_classes import OwnKernel, primitive
 from habana_tf.compiler.rewrite import rewrite
@@ -91,19 +91,21 @@ def _foreign(node: Node, nodes: list[Node]) -> Foreign:
     return Foreign((), core=node, results=results)
 
 
-def _mark_steady(plan: Schedule, shared: set[Node]) -> None:
+def _mark_invariant(plan: Schedule, shared: set[Node]) -> None:
     """Marks the loop-invariant operands of a loop's contractions."""
     for k, kernel in enumerate(plan.kernels):
-        steady = tuple(v.base in shared for v in kernel.operands)
-        if any(steady):
-            plan.kernels[k] = replace(kernel, steady=steady)
+        invariant = tuple(v.base in shared for v in kernel.operands)
+        if any(invariant):
+            plan.kernels[k] = replace(kernel, invariant=invariant)
 
 
 def _mark_overwritten(plan: Schedule, updates: dict[Node, Node]) -> None:
     """Marks the old values of variables that kernels still use after overwriting them."""
     for k, kernel in enumerate(plan.kernels):
         both = ((old, updates[old]) for old in kernel.reads if old in updates)
-        needed = tuple(old for old, new in both if overwrites(kernel, old, new) and needed_behind(kernel, old, new))
+        needed = tuple(
+            old for old, new in both if overwrites(kernel, old, new) and needed_after_overwrite(kernel, old, new)
+        )
         if needed:
             plan.kernels[k] = replace(kernel, overwritten=needed)
 
@@ -115,7 +117,7 @@ def _repeated(node: Node, nodes: list[Node]) -> Repeated:
     results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
     plan = schedule(program, cached=loop.blocks > 1)
     if loop.trips >= COPIED_TRIPS:
-        _mark_steady(plan, {n for k, n in enumerate(program.inputs) if loop.is_shared(k)})
+        _mark_invariant(plan, {n for k, n in enumerate(program.inputs) if loop.is_shared(k)})
     return Repeated((), core=node, loop=loop, program=program, plan=plan, sources=node.src, results=results)
 
 

@@ -35,7 +35,9 @@ def split(body: Body) -> list[Body]:
     kept = [k for k in range(len(domain)) if k not in body.axes]
     wide = [k for k, n in enumerate(domain) if n != 1]
     lanes = [k for k in kept if k in wide[-1:]]
-    items = nominal(ext.product(n for k, n in enumerate(domain) if k in kept and k not in lanes and not _beside(n)))
+    items = nominal(
+        ext.product(n for k, n in enumerate(domain) if k in kept and k not in lanes and not _in_registers(n))
+    )
     results = nominal(ext.product(domain[k] for k in kept))
     elements = nominal(ext.product(domain))
     if elements < SPLIT_ELEMENTS or items >= MANY_WORK_ITEMS:
@@ -50,7 +52,7 @@ def split(body: Body) -> list[Body]:
     return _cut(body, cuts) if cuts else [body]
 
 
-def _beside(n: Extent) -> bool:
+def _in_registers(n: Extent) -> bool:
     """Whether a work item can hold the sums of all of an axis' points in registers, as those of a filter's taps."""
     return isinstance(n, int) and n <= SPLIT_FEW_POINTS
 

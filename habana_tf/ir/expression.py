@@ -142,14 +142,14 @@ def _make(terms: dict[Atom, int], const: int) -> Extent:
             if above is not None and kept.get(above) == -2 * c:
                 del kept[atom], kept[above]
                 return add(_make(kept, const), mul(atom.value, -c))
-    if len(kept) > 1 and (joined := _joined(kept, const)) is not None:
-        return joined
+    if len(kept) > 1 and (simplified := _simplified(kept, const)) is not None:
+        return simplified
     if not kept:
         return const
     return Expr(tuple(sorted(kept.items(), key=lambda item: _show(item[0]))), const)
 
 
-def _joined(kept: dict[Atom, int], const: int) -> Extent | None:
+def _simplified(kept: dict[Atom, int], const: int) -> Extent | None:
     """Simplifies x - x % d to d * (x // d) and x - d * (x // d) to x % d, for x without loop variables; else None."""
     for atom, c in kept.items():
         if not isinstance(atom, Mod | Div) or not is_size(atom.value):

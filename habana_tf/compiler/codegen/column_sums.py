@@ -136,10 +136,10 @@ class ColumnSums:
             sums = [[Accumulator(self.ev.many, r) for r in self.body.reductions] for _ in points]
             for tap in taps:
                 for point, some in zip(points, sums, strict=True):
-                    with self.ev.moved(tap | point):
+                    with self.ev.shifted(tap | point):
                         self.walk.add(some, None)
             for point, some in zip(points, sums, strict=True):
-                with self.ev.moved(point):
+                with self.ev.shifted(point):
                     self._store_results(some)
 
         def strip(index: Value) -> None:

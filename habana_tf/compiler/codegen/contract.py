@@ -64,16 +64,16 @@ class ContractCode:
 
 def emit_contract(
     spec: ContractSpec, target: Target, name: str, epilogue: Epilogue | None = None, cut: Plan | None = None,
-    compact: bool = False, steady: tuple[bool, ...] = (),
+    compact: bool = False, invariant: tuple[bool, ...] = (),
 ) -> ContractCode:  # fmt: skip
     """Emits the kernels of a contraction. name: prefix of function names; cut: overrides the chosen plan; compact:
-    prefer little code (see `contract_tiles`); steady: which operands are loop-invariant."""
+    prefer little code (see `contract_tiles`); invariant: which operands are loop-invariant."""
     c = canonical(spec)
     if not accepts_guards(spec):
         raise ValueError("contraction: this padding must be in memory (see accepts_guards)")
     if any(x.extent == 0 for x in c.labels() if x.kind != "k"):
         return ContractCode((), (), None)
-    once = bool(steady) and steady[0 if c.swapped else 1]
+    once = bool(invariant) and invariant[0 if c.swapped else 1]
     sums = epilogue.sums if epilogue else None
     made = None if cut else winograd(spec, target, compact)
     if made and not (made.gradient and sums):

@@ -28,7 +28,7 @@ def emit_contraction(body: Body, name: str, target: Target, compact: bool = Fals
     epilogue = None if simple else FusedEpilogue(body, labels_of(node), target.rounds_to_bf16)
     also = epilogue.strides if epilogue else ()
     spec = specification(node, (a, b), also)
-    code = emit_contract(spec, target, name, epilogue, compact=compact, steady=body.steady)
+    code = emit_contract(spec, target, name, epilogue, compact=compact, invariant=body.invariant)
     named = {"a": a.base, "b": b.base, "out": node}
     calls = [
         Call(

@@ -49,7 +49,7 @@ def form(body: Body) -> tuple[Hashable, list[Node]]:
     overwritten = tuple(tensors.number(n) for n in body.overwritten)
     streamed = tuple(tensors.number(n) for n in body.streamed)
     key = (
-        body.domain, body.axes, body.updates, body.steady, operands, core, values, stores, reductions, inputs,
+        body.domain, body.axes, body.updates, body.invariant, operands, core, values, stores, reductions, inputs,
         overwritten, streamed,
     )  # fmt: skip
     return key, list(tensors.numbers)

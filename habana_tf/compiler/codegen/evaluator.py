@@ -68,7 +68,7 @@ class Evaluator(IndexEvaluator):
             known.pop()
 
     @contextmanager
-    def moved(self, places: Mapping[Atom, Extent]) -> Iterator[None]:
+    def shifted(self, places: Mapping[Atom, Extent]) -> Iterator[None]:
         """Evaluates at a shifted point in the same block, by substituting variables. Index values and loads stay known,
         so that loads that points share are emitted once."""
         outer, self._moved = self._moved, {**self._moved, **places}

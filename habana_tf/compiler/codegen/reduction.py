@@ -17,7 +17,7 @@ POSITION = "i32"
 _BETTER = {"max": "gt", "min": "lt"}
 
 
-def is_number(value: PointValue) -> bool:
+def is_never_nan(value: PointValue) -> bool:
     """Whether a float is never NaN, because it is clamped by a constant with a select (relu); max and min are then
     single instructions."""
     if not (isinstance(value, Apply) and value.fn == "select"):
@@ -31,12 +31,12 @@ def is_number(value: PointValue) -> bool:
     return tested is kept and instead.number == instead.number
 
 
-def beyond(reduction: Reduction) -> tuple[PointValue, float | None]:
+def extreme_operand(reduction: Reduction) -> tuple[PointValue, float | None]:
     """The operand and the initial value (None for the identity) of an extreme. The maximum of a value clamped from
     below by a constant is that of the value itself, starting from the constant, which ignores NaN; likewise the
     minimum."""
     kind, value = str(reduction.node.arg[0]).removeprefix("arg"), reduction.value
-    if value.dtype.is_float and isinstance(value, Apply) and is_number(value):
+    if value.dtype.is_float and isinstance(value, Apply) and is_never_nan(value):
         test, kept, instead = value.operands
         if isinstance(test, Apply) and isinstance(instead, Constant) and test.fn == _BETTER.get(kind):
             return kept, float(instead.number)
@@ -54,8 +54,8 @@ class Accumulator:
         self.lane = register_type(self.dtype)
         self.is_arg = reduction.is_arg
         self.rounds = self.kind == "sum" and self.dtype.is_float
-        self.may_be_nan = self.dtype.is_float and not is_number(reduction.value)
-        self.source, first = beyond(reduction)
+        self.may_be_nan = self.dtype.is_float and not is_never_nan(reduction.value)
+        self.source, first = extreme_operand(reduction)
         first = identity(self.kind, self.dtype) if first is None else first
         start = ops.constant(literal(first, self.dtype), self.lane)
         self.values: list[Value] = [start, ops.constant("0", POSITION)] if self.is_arg else [start]

@@ -44,7 +44,7 @@ class _Plain:
         return [m.op("fadd", state[0], x)]
 
     def keep(self, m: LaneOps, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
-        _more(m, line[0], state[0])
+        _accumulate(m, line[0], state[0])
 
     def join(self, m: LaneOps, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
         return [m.op("fadd", state[0], part[0])]
@@ -74,10 +74,10 @@ class _Squares(_Plain):
         return [origin, m.op("fadd", distances, away), m.fma(away, away, squares)]
 
     def keep(self, m: LaneOps, line: Sequence[Value], state: Sequence[Value], rows: int | Value) -> None:
-        _more(m, line[0], _number(m, str(rows)))
+        _accumulate(m, line[0], _number(m, str(rows)))
         m.fn.store(m.type("float"), state[0], line[1], 4)
-        _more(m, line[2], state[1])
-        _more(m, line[3], state[2])
+        _accumulate(m, line[2], state[1])
+        _accumulate(m, line[3], state[2])
 
     def join(self, m: LaneOps, state: Sequence[Value], part: Sequence[Value]) -> list[Value]:
         total, count, mean, squares = state
@@ -103,7 +103,7 @@ def _number(m: LaneOps, n: Value) -> Value:
     return m.f(float(n)) if n.isdigit() else m.fn.splat(m.lanes, "float", m.fn.op(f"sitofp i64 {n} to float"))
 
 
-def _more(m: LaneOps, pointer: Value, x: Value) -> None:
+def _accumulate(m: LaneOps, pointer: Value, x: Value) -> None:
     m.fn.store(m.type("float"), m.op("fadd", m.fn.load(m.type("float"), pointer, 4), x), pointer, 4)
 
 
@@ -199,7 +199,7 @@ class ResultSums:
         counts = [kind.joined for kind in self.kinds]
         with fn.loop("%begin", "%end") as item:
             column = fn.mul(item.index, self.lanes)
-            states = self._split(self._joined(fn, source, column, "0", str(self.parts), cut(self.parts)), counts)
+            states = self._split(self._combined(fn, source, column, "0", str(self.parts), cut(self.parts)), counts)
             mask = None
             if self.columns % self.lanes:
                 mask = fn.leading(self.lanes, fn.op(f"sub nsw i64 {self.columns}, {column}"))
@@ -209,7 +209,7 @@ class ResultSums:
         grain = max(1, THREAD_ADDITIONS // (self.parts * self.lines * self.lanes))
         return Total(fn, tuple(r.node for r in self.reductions), vectors, min(vectors, grain))
 
-    def _joined(
+    def _combined(
         self, fn: Function, source: Value, column: Value, first: Value, stop: Value, sizes: Sequence[int]
     ) -> list[Value]:
         """Combines the parts from first to stop, in blocks (see `blocked_sums`)."""
@@ -220,7 +220,7 @@ class ResultSums:
             states = self._split(turn.carried, counts)
             if sizes:
                 end = block_end(fn, turn.index, step, first, stop)
-                more = self._split(self._joined(fn, source, column, turn.index, end, sizes[1:]), counts)
+                more = self._split(self._combined(fn, source, column, turn.index, end, sizes[1:]), counts)
                 whole = zip(self.kinds, states, more, strict=True)
                 turn.next = [x for kind, state, some in whole for x in kind.together(m, state, some)]
             else:

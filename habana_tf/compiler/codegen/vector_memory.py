@@ -1,4 +1,4 @@
-"""Byte addresses, and vectors of bf16: conversions from and to float32, pairs of neighbours."""
+"""Vectors of bf16: conversions from and to float32, and pairs of neighbours."""
 
 from __future__ import annotations
 
