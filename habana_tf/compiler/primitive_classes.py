@@ -53,6 +53,7 @@ class Primitive(ABC):
     engine = "TPC"
     is_view = False  # its elements are its sources' elements
     in_pieces = False  # several loops store a part each
+    reads_memory = False  # its sources must be in memory
 
     def __init_subclass__(cls, of: Op | None = None) -> None:
         if of is not None:
@@ -68,7 +69,7 @@ class Primitive(ABC):
 
     def needs_in_memory(self, node: Node) -> Sequence[Node]:
         """The sources that must be in memory; of a view, where elements are addressed by their memory offset."""
-        return ()
+        return node.src if self.reads_memory else ()
 
     def repeats(self, node: Node) -> bool:
         """Whether it repeats elements of its source."""
@@ -317,9 +318,7 @@ class _Contract(Primitive, of=Op.CONTRACT):
 
 class _Product(OwnKernel, of=Op.PRODUCT):
     engine = "MME"
-
-    def needs_in_memory(self, node: Node) -> Sequence[Node]:
-        return node.src
+    reads_memory = True
 
     def flops(self, node: Node) -> Extent:
         return ext.mul(node.arg.multiply_adds, 2)
@@ -328,8 +327,7 @@ class _Product(OwnKernel, of=Op.PRODUCT):
 class _Random(OwnKernel, of=Op.RANDOM):
     """Philox: integer arithmetic only."""
 
-    def needs_in_memory(self, node: Node) -> Sequence[Node]:
-        return node.src
+    reads_memory = True
 
     def flops(self, node: Node) -> Extent:
         return 0
@@ -364,21 +362,19 @@ class _Sort(OwnKernel, of=Op.SORT):
 class _Loop(Primitive, of=Op.LOOP):
     """Its body is scheduled by itself: see `schedule.Repeated`."""
 
+    reads_memory = True
+
     def passes(self, node: Node) -> list[Pass]:
         return []
-
-    def needs_in_memory(self, node: Node) -> Sequence[Node]:
-        return node.src
 
 
 class _Custom(Primitive, of=Op.CUSTOM):
     """A kernel in C: never fused, and its flops are unknown."""
 
+    reads_memory = True
+
     def passes(self, node: Node) -> list[Pass]:
         return []
-
-    def needs_in_memory(self, node: Node) -> Sequence[Node]:
-        return node.src
 
 
 check_complete(_CLASSES, Op, "compiler/primitive_classes.py", "a class")
