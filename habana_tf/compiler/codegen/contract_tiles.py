@@ -150,12 +150,10 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     large = elements * batch * 4 > WIDENED_BYTES and c.columns < COPY_BLOCK_SIDE
     if widen and large and target.widens_in_copies and packable(c):
         return block_plan(c, target, compact)  # such a copy of a would go to memory and come back, for a few panels
+    small = b_bytes // chunks <= L2_BYTES // 2
+    order = head + lead + (outer_m + row_dim + panel_dim if small else panel_dim + outer_m + row_dim)
     if not packed:
-        if b_bytes // chunks <= L2_BYTES // 2:
-            dims = head + lead + outer_m + row_dim + panel_dim
-        else:
-            dims = head + lead + panel_dim + outer_m + row_dim
-        return _finish(Plan(t, tuple(dims), 0, 1, "none", dot, widen, cut, amx, compact), work)
+        return _finish(Plan(t, tuple(order), 0, 1, "none", dot, widen, cut, amx, compact), work)
     if once:
         dims = head + lead + panel_dim + outer_m + row_dim
         return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
@@ -185,11 +183,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
         count = len(head + lead + front + panel_dim)
         result = Plan(t, tuple(dims), count, 1, "item", dot, widen, cut, amx, compact)
         return replace(result, grain=_grain(nominal(result.grid), work))
-    if b_bytes // chunks <= L2_BYTES // 2:
-        dims = head + lead + outer_m + row_dim + panel_dim
-    else:
-        dims = head + lead + panel_dim + outer_m + row_dim
-    return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
+    return _finish(Plan(t, tuple(order), 0, 1, "call", dot, widen, cut, amx, compact), work)
 
 
 def in_groups(p: Plan) -> Plan:
