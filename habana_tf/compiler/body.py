@@ -27,7 +27,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from habana_tf.compiler.contraction import View
+from habana_tf.compiler.contraction import StridedView
 from habana_tf.compiler.view_indices import Index, Range
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -235,7 +235,7 @@ class Body:
     reductions: tuple[Reduction, ...] = ()
     axes: tuple[int, ...] = ()
     core: Node | None = None
-    operands: tuple[View, ...] = ()
+    operands: tuple[StridedView, ...] = ()
     invariant: tuple[bool, ...] = ()
     inputs: tuple[PointValue, ...] = ()
     updates: bool = False

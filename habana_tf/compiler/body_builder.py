@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from habana_tf.compiler.body import Body, Guard, Load, PointValue, Reduction, Result, Store, point, seen, to_store
-from habana_tf.compiler.contraction import View
+from habana_tf.compiler.contraction import StridedView
 from habana_tf.compiler.primitive_classes import Access, Inline, OwnKernel, ValueRule, primitive
 from habana_tf.compiler.view_indices import Index
 from habana_tf.ir import extent as ext
@@ -86,7 +86,7 @@ class BodyBuilder:
         return found
 
 
-def contraction(node: Node, operands: tuple[View, View], kept: set[Node]) -> tuple[Body, BodyBuilder]:
+def contraction(node: Node, operands: tuple[StridedView, StridedView], kept: set[Node]) -> tuple[Body, BodyBuilder]:
     """The body of a contraction that stores its result, and the builder for values of its epilogue."""
     index = point(node.shape)
     builder = BodyBuilder(kept, {node})

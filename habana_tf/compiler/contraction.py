@@ -37,7 +37,7 @@ class Padding:
 
 
 @dataclass(frozen=True)
-class View:
+class StridedView:
     """A strided view: element (i, j, ...) is at offset + i * strides[0] + ... of `base`, or 0 where a guard fails."""
 
     base: Node

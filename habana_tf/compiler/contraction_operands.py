@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from habana_tf.compiler.contraction import ContractSpec, Operand, Padding, View, canonical, guards_in_place
+from habana_tf.compiler.contraction import ContractSpec, Operand, Padding, StridedView, canonical, guards_in_place
 from habana_tf.compiler.primitive_classes import IndexView, primitive
 from habana_tf.compiler.view_indices import Index, Range, Unfit, strides
 from habana_tf.ir import extent as ext
@@ -20,9 +20,9 @@ from habana_tf.ir.linearity import affine, linear
 from habana_tf.ir.primitives import Contraction, Node, Op
 
 
-def whole(node: Node) -> View:
+def whole(node: Node) -> StridedView:
     """The identity view of a tensor."""
-    return View(node, strides(node.shape), 0)
+    return StridedView(node, strides(node.shape), 0)
 
 
 def labels_of(node: Node) -> list[int]:
@@ -31,7 +31,9 @@ def labels_of(node: Node) -> list[int]:
     return list(dict.fromkeys((*spec.out, *spec.a, *spec.b)))
 
 
-def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Extent, ...]] = ()) -> ContractSpec:
+def specification(
+    node: Node, views: tuple[StridedView, StridedView], also: Sequence[tuple[Extent, ...]] = ()
+) -> ContractSpec:
     """The `ContractSpec` of a contraction with these operands."""
     spec: Contraction = node.arg
     labels = labels_of(node)
@@ -51,12 +53,12 @@ def specification(node: Node, views: tuple[View, View], also: Sequence[tuple[Ext
     return ContractSpec(tuple(sizes[x] for x in labels), a, b, out, tuple(also))
 
 
-def read(node: Node) -> View:
+def read(node: Node) -> StridedView:
     """The view that an operand is, of any tensor, which must then be in memory."""
     return _operand(node, set())
 
 
-def has_code(node: Node, views: tuple[View, View]) -> bool:
+def has_code(node: Node, views: tuple[StridedView, StridedView]) -> bool:
     """Whether contraction kernels support these operands, whose strides must be constant."""
     try:
         canonical(specification(node, views))
@@ -65,7 +67,7 @@ def has_code(node: Node, views: tuple[View, View]) -> bool:
     return True
 
 
-def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[View, View]:
+def operands(node: Node, kept: set[Node], copied: set[Node]) -> tuple[StridedView, StridedView]:
     """The views that a contraction reads; their bases must be in memory. Padded tensors in `copied` are anyway."""
     a, b = _readable(node, kept)
     if any(v.base.op is Op.PAD and v.base not in kept and v.base not in copied for v in (a, b)):
@@ -84,7 +86,7 @@ def padding_to_copy(contractions: Sequence[Node], kept: set[Node]) -> set[Node]:
     return found
 
 
-def view_of(node: Node, kept: set[Node]) -> View | None:
+def view_of(node: Node, kept: set[Node]) -> StridedView | None:
     """A node as a strided view, also through zero padding, of a kept node; None if it is none."""
     found = _operand(node, kept)
     if found.base.op is Op.PAD and found.base not in kept:
@@ -92,7 +94,9 @@ def view_of(node: Node, kept: set[Node]) -> View | None:
     return found if found.base in kept else None
 
 
-def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[View, View] | None:
+def _guarded(
+    node: Node, plain: tuple[StridedView, StridedView], kept: set[Node]
+) -> tuple[StridedView, StridedView] | None:
     """The operands with padding replaced by guards, if the code generator supports that."""
     for side in (0, 1):
         if plain[side].base.op is not Op.PAD or plain[side].base in kept:
@@ -109,7 +113,7 @@ def _guarded(node: Node, plain: tuple[View, View], kept: set[Node]) -> tuple[Vie
     return None
 
 
-def _readable(node: Node, kept: set[Node]) -> tuple[View, View]:
+def _readable(node: Node, kept: set[Node]) -> tuple[StridedView, StridedView]:
     """The operands as views of their sources; copied if the strides of a view are symbolic."""
     a, b = (_operand(s, kept) for s in node.src)
     if all(isinstance(step, int) for v in (a, b) for step in v.strides):
@@ -119,7 +123,7 @@ def _readable(node: Node, kept: set[Node]) -> tuple[View, View]:
     return next((views for views in ways if has_code(node, views)), copies)
 
 
-def _operand(node: Node, kept: set[Node]) -> View:
+def _operand(node: Node, kept: set[Node]) -> StridedView:
     return _strided(node, _view_base(node, kept)) or whole(node)
 
 
@@ -130,14 +134,14 @@ def _view_base(node: Node, kept: set[Node]) -> Node:
     return node
 
 
-def _through_padding(node: Node, pad: Node, kept: set[Node]) -> View | None:
+def _through_padding(node: Node, pad: Node, kept: set[Node]) -> StridedView | None:
     value = pad.src[1]
     if value.op is not Op.CONST or value.arg != (0.0).hex():
         return None
     return _strided(node, _view_base(pad.src[0], kept)) or _strided(node, pad.src[0])
 
 
-def _strided(node: Node, base: Node) -> View | None:
+def _strided(node: Node, base: Node) -> StridedView | None:
     variables = [ext.Var(f"x{k}", n) for k, n in enumerate(node.shape)]
     index: Index = tuple(ext.of(v) for v in variables)
     at, ranges = node, []  # type: Node, list[Range]
@@ -154,7 +158,7 @@ def _strided(node: Node, base: Node) -> View | None:
     guards = [_guard(r, variables) for r in ranges]
     if place is None or not isinstance(place[1], int) or None in guards:
         return None
-    return View(base, place[0], place[1], tuple(g for g in guards if g is not None))
+    return StridedView(base, place[0], place[1], tuple(g for g in guards if g is not None))
 
 
 def _guard(r: Range, variables: Sequence[ext.Var]) -> Padding | None:

@@ -15,7 +15,15 @@ from itertools import product
 from typing import Literal
 
 from habana_tf.compiler.codegen.contract_narrow import lanes_along
-from habana_tf.compiler.contraction import Canonical, ContractSpec, Label, Operand, SymbolicLabel, View, canonical
+from habana_tf.compiler.contraction import (
+    Canonical,
+    ContractSpec,
+    Label,
+    Operand,
+    StridedView,
+    SymbolicLabel,
+    canonical,
+)
 from habana_tf.compiler.contraction_operands import specification, view_of
 from habana_tf.compiler.costs import WIDEST_LANES
 from habana_tf.compiler.product_costs import (
@@ -95,7 +103,7 @@ def _product(out: Node, inputs: set[Node]) -> tuple[ContractSpec, Node, Node] | 
     return spec, a.base, b.base
 
 
-def _by_element(node: Node, a: View, b: View) -> ContractSpec:
+def _by_element(node: Node, a: StridedView, b: StridedView) -> ContractSpec:
     """A sum of elementwise products as a contraction: each axis is a label."""
     (_, axes), times = node.arg, node.src[0]
     steps = iter(strides(node.shape))

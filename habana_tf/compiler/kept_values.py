@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from habana_tf.compiler.contraction import View
+from habana_tf.compiler.contraction import StridedView
 from habana_tf.compiler.contraction_operands import operands as operands_of
 from habana_tf.compiler.contraction_operands import padding_to_copy
 from habana_tf.compiler.costs import (
@@ -42,7 +42,7 @@ class _Formula:
 
 
 def keep(
-    program: Program, nodes: list[Node], operands: dict[Node, tuple[View, View]], cached: bool = False
+    program: Program, nodes: list[Node], operands: dict[Node, tuple[StridedView, StridedView]], cached: bool = False
 ) -> set[Node]:
     """The kept nodes of a program. operands: receives the strided views of each contraction's operands. cached: the
     program's working set fits into the core's cache."""

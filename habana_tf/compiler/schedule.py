@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from habana_tf.compiler.body import Body
 from habana_tf.compiler.body_builder import alone, contraction
-from habana_tf.compiler.contraction import View
+from habana_tf.compiler.contraction import StridedView
 from habana_tf.compiler.costs import COPIED_TRIPS
 from habana_tf.compiler.fuse import Fusion
 from habana_tf.compiler.in_place import needed_after_overwrite, overwrites
@@ -124,7 +124,7 @@ def _repeated(node: Node, nodes: list[Node]) -> Repeated:
 def schedule(program: Program, cached: bool = False) -> Schedule:
     """Schedules a program (after `rewrite`). Raises Unfit if an index cannot be computed. cached: see `keep`."""
     nodes = program.nodes()
-    operands: dict[Node, tuple[View, View]] = {}
+    operands: dict[Node, tuple[StridedView, StridedView]] = {}
     kept = keep(program, nodes, operands, cached)
     fusion = Fusion(kept, nodes)
     for n in nodes:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.contraction import ContractSpec, SymbolicLabel, View, merged
+from habana_tf.compiler.contraction import ContractSpec, StridedView, SymbolicLabel, merged
 from habana_tf.compiler.contraction_operands import has_code, labels_of, read, specification, whole
 from habana_tf.compiler.generic_products import register_tile, strided_loop, two_loops
 from habana_tf.compiler.product_costs import THREAD_WORK, WALKED_FEW_ROWS
@@ -63,7 +63,9 @@ def _lowered(node: Node, target: Target) -> Node:
     return builder.cast(made, node.dtype)
 
 
-def _sides(node: Node, views: tuple[View, View]) -> tuple[tuple[View, View], list[SymbolicLabel]]:
+def _sides(
+    node: Node, views: tuple[StridedView, StridedView]
+) -> tuple[tuple[StridedView, StridedView], list[SymbolicLabel]]:
     """The operands, ordered so that the second has the result's last axis, contiguous; and the labels over them."""
     spec: Contraction = node.arg
     a, b = views
@@ -82,12 +84,12 @@ def _lane(labels: Sequence[SymbolicLabel]) -> SymbolicLabel:
     return next(x for x in labels if x.out == 1)
 
 
-def _labels(node: Node, views: tuple[View, View]) -> list[SymbolicLabel]:
+def _labels(node: Node, views: tuple[StridedView, StridedView]) -> list[SymbolicLabel]:
     spec: ContractSpec = specification(node, views)
     return merged(spec)
 
 
-def _side_by_side(node: Node) -> tuple[Node, View]:
+def _side_by_side(node: Node) -> tuple[Node, StridedView]:
     """The contraction with a transposed copy of its second operand: summed axes first, the others as in the result."""
     spec: Contraction = node.arg
     order = sorted(range(len(spec.b)), key=lambda k: (spec.b[k] in spec.out, labels_of(node).index(spec.b[k])))

@@ -16,7 +16,7 @@ from habana_tf.compiler import fuse
 from habana_tf.compiler.body import Body, Constant, Reduction
 from habana_tf.compiler.codegen import contract_results, contract_winograd
 from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
-from habana_tf.compiler.codegen.contract_point import Buffer, PrefetchLine, StoreResult, SumVector
+from habana_tf.compiler.codegen.contract_point import CallBuffer, PrefetchLine, StoreResult, SumVector
 from habana_tf.compiler.codegen.contract_tiles import block_plan
 from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.result_sums import ResultSums
@@ -50,7 +50,7 @@ class StoreAndSum:
         self.sums = ResultSums([Reduction(value, total), Reduction(value, self.results[1], True)], tgt.rounds_to_bf16)
 
     @property
-    def buffers(self) -> Sequence[Buffer]:
+    def buffers(self) -> Sequence[CallBuffer]:
         return *self.store.buffers, self.sums.buffer
 
     def begin(self, fn: Function, pointers: list[str]) -> None:

@@ -33,7 +33,7 @@ from habana_tf.compiler.codegen.contract_kernels import (
     spread_call,
 )
 from habana_tf.compiler.codegen.contract_narrow_kernel import NarrowKernel, pack_columns
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, StoreResult
+from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, StoreResult
 from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups, plan
 from habana_tf.compiler.codegen.contract_winograd import Winograd, winograd
 from habana_tf.compiler.codegen.result_sums import ResultSums
@@ -84,7 +84,7 @@ def emit_contract(
     final = epilogue or StoreResult(c, target.rounds_to_bf16)
     calls: list[ContractionCall] = []
     temps, temp = _temporaries(sums)
-    names: tuple[Buffer, Buffer] = ("b", "a") if c.swapped else ("a", "b")
+    names: tuple[CallBuffer, CallBuffer] = ("b", "a") if c.swapped else ("a", "b")
     kernel: Callable[[StorePartial | None], BlockKernel | NarrowKernel | MainKernel]
     if p.blocks:
         kernel = partial(BlockKernel, c, p, name, names, final)
@@ -119,7 +119,7 @@ def _temporaries(sums: ResultSums | None) -> tuple[list[Extent], Callable[[Exten
 
 
 def _sources(
-    c: Canonical, p: Plan, name: str, names: tuple[Buffer, Buffer], temp: Callable[[Extent], Buffer],
+    c: Canonical, p: Plan, name: str, names: tuple[CallBuffer, CallBuffer], temp: Callable[[Extent], CallBuffer],
     calls: list[ContractionCall], once: bool,
 ) -> tuple[Source, Source]:  # fmt: skip
     """How the main kernel reads its operands; adds the calls that copy them to `calls`."""

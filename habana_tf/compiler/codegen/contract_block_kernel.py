@@ -20,7 +20,7 @@ from habana_tf.compiler.codegen.contract_block_copies import BlockCopies, Trips
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_loops import Cursor
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, begin_epilogue
+from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, begin_epilogue
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_tiling import size_of
 from habana_tf.compiler.codegen.emit import Value
@@ -32,7 +32,7 @@ class BlockKernel(BlockCopies):
     """Multiplies packed blocks and passes the sums to the epilogue (or stores partial sums)."""
 
     def __init__(
-        self, c: Canonical, p: Plan, name: str, operands: tuple[Buffer, Buffer], out: Epilogue,
+        self, c: Canonical, p: Plan, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue,
         partial: StorePartial | None,
     ) -> None:  # fmt: skip
         super().__init__(c, p, name)

@@ -18,7 +18,7 @@ from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
 from habana_tf.compiler.codegen.contract_pack import PanelPacker, spread
 from habana_tf.compiler.codegen.contract_padding import guarded
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, Tile, begin_epilogue
+from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups
 from habana_tf.compiler.codegen.contract_tiling import Dim
@@ -36,7 +36,7 @@ class ContractionCall:
     """A call of a contraction's kernel; see `code.Call`."""
 
     function: Function
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[CallBuffer, ...]
     grid: Extent
     grain: int
     once: bool = False
@@ -57,7 +57,7 @@ class Source:
     form: str
     unit: int
     offset: int
-    buffer: Buffer
+    buffer: CallBuffer
 
 
 class MainKernel(TileResults):
@@ -205,7 +205,9 @@ def pack_outer(c: Canonical) -> list[Label]:
     return [x for x in (*c.batch, *c.n) if x is not c.lane]
 
 
-def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> ContractionCall:
+def pack_call(
+    c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Callable[[Extent], CallBuffer]
+) -> ContractionCall:
     """The call that packs all of b: a work item per panel and block of the first k label."""
     outer = pack_outer(c)
     panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
@@ -229,7 +231,7 @@ def pack_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[
 class _PackKernel(TileLoops):
     """Packs b for the next call."""
 
-    def emit(self, source: Buffer, target: Buffer) -> ContractionCall:
+    def emit(self, source: CallBuffer, target: CallBuffer) -> ContractionCall:
         fn, c, p = self.fn, self.c, self.p
         raw, packed = fn.buffer(0), fn.buffer(1)
         packer = _packer(fn, c, p)
@@ -258,7 +260,9 @@ def _known(x: Label) -> int:
     return x.extent
 
 
-def spread_call(c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]) -> ContractionCall:
+def spread_call(
+    c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Callable[[Extent], CallBuffer]
+) -> ContractionCall:
     """The call that spreads a (see `contract_pack.spread`)."""
     low, high = (c.a.offset + r for r in reach(c))
     fn = Function(name)

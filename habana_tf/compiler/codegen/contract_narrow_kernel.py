@@ -9,7 +9,7 @@ from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import SIZE, Accumulation, KLoop, Micro, body_of
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.contract_padding import guarded
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, StorePartial, begin_epilogue
+from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.emit import Function, Value
@@ -25,7 +25,7 @@ class NarrowKernel(TileResults):
     """Computes register tiles and passes them to the epilogue (or stores partial sums)."""
 
     def __init__(
-        self, c: Canonical, p: Plan, name: str, operands: tuple[Buffer, Buffer], out: Epilogue,
+        self, c: Canonical, p: Plan, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue,
         partial: StorePartial | None,
     ) -> None:  # fmt: skip
         """operands: buffers of a and b; b is packed by `pack_columns` if lanes run along the sum."""
@@ -171,7 +171,7 @@ def _packed_place(kernel: TileLoops, cursor: Cursor) -> Value:
 
 
 def pack_columns(
-    c: Canonical, p: Plan, name: str, source: Buffer, temp: Callable[[Extent], Buffer]
+    c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Callable[[Extent], CallBuffer]
 ) -> ContractionCall:  # fmt: skip
     """The call that packs b in the layout of `_packed_place`, with zeros past the last label's end. A work item is one
     index of each other label."""

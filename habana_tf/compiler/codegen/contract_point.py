@@ -21,7 +21,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node
 
-Buffer = str | tuple[str, int] | Node
+CallBuffer = str | tuple[str, int] | Node
 """A buffer of a kernel: "a", "b" or "out", ("temp", i), or a node that the epilogue uses."""
 
 
@@ -118,7 +118,7 @@ class Epilogue(Protocol):
     the results; `vector` gives their terms."""
 
     @property
-    def buffers(self) -> Sequence[Buffer]: ...
+    def buffers(self) -> Sequence[CallBuffer]: ...
 
     @property
     def sums(self) -> ResultSums | None: ...
@@ -139,7 +139,7 @@ def begin_epilogue(fn: Function, out: Epilogue, first: int) -> None:
 class StoreResult:
     """The default epilogue: rounds to the result's type and stores."""
 
-    buffers: Sequence[Buffer] = ("out",)
+    buffers: Sequence[CallBuffer] = ("out",)
     sums = None
 
     def __init__(self, c: Canonical, bf16_instruction: bool) -> None:
@@ -172,7 +172,7 @@ class StorePartial:
     sums = None
 
     def __init__(self, c: Canonical, temp: int) -> None:
-        self.buffers: Sequence[Buffer] = (("temp", temp),)
+        self.buffers: Sequence[CallBuffer] = (("temp", temp),)
         steps: list[Extent] = [0] * len(c.spec.extents)
         size: Extent = 1
         for i in sorted(range(len(steps)), key=lambda i: nominal(c.spec.out.strides[i])):

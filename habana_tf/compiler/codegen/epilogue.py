@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from habana_tf.compiler.body import Body, Load, Result
 from habana_tf.compiler.code import Call, Code
 from habana_tf.compiler.codegen.contract import emit_contract
-from habana_tf.compiler.codegen.contract_point import Buffer, PrefetchLine, SumVector
+from habana_tf.compiler.codegen.contract_point import CallBuffer, PrefetchLine, SumVector
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
 from habana_tf.compiler.codegen.result_sums import ResultSums
@@ -68,7 +68,7 @@ class FusedEpilogue:
             self.strides.append(tuple(int(label == self.spec.out[-1]) for label in self.labels))
 
     @property
-    def buffers(self) -> Sequence[Buffer]:
+    def buffers(self) -> Sequence[CallBuffer]:
         return (*self.reads, *self.outputs, *([self.sums.buffer] if self.sums else []))
 
     def steps(self, e: Extent) -> tuple[Extent, ...]:

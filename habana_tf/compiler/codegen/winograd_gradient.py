@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_micro import KLoop
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, SumVector, Tile, begin_epilogue
+from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value
@@ -22,7 +22,7 @@ from habana_tf.compiler.product_costs import SUM_STEPS, WINOGRAD_THREAD_COLUMNS
 
 
 def gradient_calls(
-    w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue
+    w: Winograd, name: str, names: tuple[CallBuffer, CallBuffer], temp: Temp, out: Epilogue
 ) -> list[ContractionCall]:
     """The calls: the sums, and the gradient from them. names: the buffers of the image and of the result's gradient."""
     sums = temp(w.chunks * ELEMENTS * w.depth * w.c.columns * 4)
@@ -38,7 +38,7 @@ class _Sums(WinogradKernel):
         # Register tiles may exceed the last channel, by less than a vector.
         self.row = -(-self.tall // self.t.lanes) * self.t.lanes * 4
 
-    def emit(self, operands: tuple[Buffer, Buffer], target: Buffer) -> ContractionCall:
+    def emit(self, operands: tuple[CallBuffer, CallBuffer], target: CallBuffer) -> ContractionCall:
         fn, w, t = self.fn, self.w, self.t
         size = ELEMENTS * self.tall * self.line
         image, results, sums = (
@@ -128,7 +128,7 @@ class _Sums(WinogradKernel):
 class _Gradient(WinogradKernel):
     """Gt s G of the chunks' sums, added in order; a work item is a channel."""
 
-    def emit(self, sums: Buffer, out: Epilogue) -> ContractionCall:
+    def emit(self, sums: CallBuffer, out: Epilogue) -> ContractionCall:
         fn, w, t, lane = self.fn, self.w, self.t, self.c.lane
         assert lane is not None
         plane = w.depth * t.columns * 4

@@ -17,7 +17,7 @@ from dataclasses import replace
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_call
 from habana_tf.compiler.codegen.contract_loops import TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
-from habana_tf.compiler.codegen.contract_point import Buffer, Epilogue, SumVector, Tile, begin_epilogue
+from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Function, Value
@@ -28,12 +28,12 @@ from habana_tf.compiler.product_costs import WINOGRAD_THREAD_CHANNELS, WINOGRAD_
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 
-Temp = Callable[[Extent], Buffer]
+Temp = Callable[[Extent], CallBuffer]
 """Makes a workspace of some bytes."""
 
 
 def convolution_calls(
-    w: Winograd, name: str, names: tuple[Buffer, Buffer], temp: Temp, out: Epilogue, once: bool
+    w: Winograd, name: str, names: tuple[CallBuffer, CallBuffer], temp: Temp, out: Epilogue, once: bool
 ) -> list[ContractionCall]:
     """The calls: packing of the filter, its transformation, the blocks. names: the buffers of image and filter; once:
     the filter is loop-invariant."""
@@ -49,7 +49,7 @@ def packing(w: Winograd) -> Plan:
     return Plan(w.tiling, (), 0, 1, "call", False, False, 1)
 
 
-def _filters(w: Winograd, name: str, source: Buffer, target: Buffer) -> ContractionCall:
+def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> ContractionCall:
     """The call that computes G g Gt for all channels and columns; a work item is a channel of a panel."""
     fn, t = Function(name), w.tiling
     m = Arithmetic(fn, t.lanes)
@@ -118,7 +118,7 @@ class WinogradKernel(TileLoops):
 class _Blocks(WinogradKernel):
     """Computes blocks of tiles by blocks of columns and passes them to the epilogue."""
 
-    def __init__(self, w: Winograd, name: str, operands: tuple[Buffer, Buffer], out: Epilogue) -> None:
+    def __init__(self, w: Winograd, name: str, operands: tuple[CallBuffer, CallBuffer], out: Epilogue) -> None:
         super().__init__(w, name)
         self.operands, self.out = operands, out
         self.many = w.channels < w.depth
