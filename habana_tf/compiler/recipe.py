@@ -178,14 +178,8 @@ def bind(
     bound_to = [*numbers, *(n for shape in shapes or () for n in (-len(shape), *shape))]
     if checks:  # other messages are another program
         bound_to += [fatal, zlib.crc32("\0".join(what for *_, what in checks).encode())]
-    with _linking:  # linked twice, the first code would be unmapped while a program uses its addresses
-        if recipe.data is None:
-            functions = {call.function for call in recipe.calls if call.function}
-            if recipe.loaded is None and functions:
-                recipe.loaded = Loaded(split(recipe.code), functions, target)
-            recipe.data = _bridge.RecipeData(recipe.constants, recipe.loaded)
-            recipe.code = recipe.constants = b""  # both are copies of these
-    if (alive := recipe.data.find(bound_to)) is not None:
+    data = _linked(recipe, target)
+    if (alive := data.find(bound_to)) is not None:
         return alive
     offsets, total, _ = recipe.workspace(numbers)
     own = [tuple(ext.evaluate(n, numbers) for n in shape) for _, shape in recipe.outputs]
@@ -218,9 +212,23 @@ def bind(
         loops.append((x.first, x.calls, x.trips, windows, list(x.carried), x.blocks))
     states = [(i, ext.evaluate(n, numbers)) for i, n in enumerate(recipe.states) if n != 0]
     return _bridge.make_program(
-        recipe.name, calls, buffers, outputs, total, states, recipe.copies, recipe.data, bound_to, loops,
+        recipe.name, calls, buffers, outputs, total, states, recipe.copies, data, bound_to, loops,
         [(*_custom(call), checked) for call in recipe.customs], recipe.in_place, checks, fatal,
     )  # fmt: skip
+
+
+def _linked(recipe: Recipe, target: Any) -> RecipeData:
+    """The loaded code and the constants of a recipe; they are loaded once."""
+    from habana_tf._native import _bridge
+
+    with _linking:  # linked twice, the first code would be unmapped while a program uses its addresses
+        if recipe.data is None:
+            functions = {call.function for call in recipe.calls if call.function}
+            if recipe.loaded is None and functions:
+                recipe.loaded = Loaded(split(recipe.code), functions, target)
+            recipe.data = _bridge.RecipeData(recipe.constants, recipe.loaded)
+            recipe.code = recipe.constants = b""  # both are copies of these
+        return recipe.data
 
 
 def _bound_checks(recipe: Recipe, numbers: list[int], ops: Sequence[str]) -> list[tuple[int, bool, int, str]]:

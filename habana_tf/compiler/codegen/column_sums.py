@@ -63,17 +63,7 @@ class ColumnSums:
         row, middle = self._row_of_windows(outer, inner) or (None, None)
         alone = self.compact or bool(self.body.stores) or not inner or row is not None
         outer = self._set_beside([] if alone else beside(self.body, outer, inner), outer)
-        points = numel(self.beside)
-        side = 1
-        if isinstance(n, int):
-            side = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
-        finds_places = any(r.is_arg for r in self.body.reductions)
-        side = min(
-            side, self._most_beside(), PLACE_VECTORS if finds_places and numel(inner) <= WRITTEN_OUT_POINTS else side
-        )
-        if points > 1:
-            taken = points * (2 if finds_places else 1)
-            side = max(1, min(side, window_sum_registers(self.lanes) // taken))
+        points, side = numel(self.beside), self._vectors(inner)
         width = side * self.lanes
         tiles = ext.ceil_div(n, width)
         masked = not (isinstance(n, int) and n % width == 0)
@@ -120,6 +110,20 @@ class ColumnSums:
                 else:
                     columns(tile)
         return items, grain
+
+    def _vectors(self, inner: list[LoopAxis]) -> int:
+        """Vectors of a tile: as many as divide the columns, and as have registers for their sums."""
+        n, vectors = self.vector.extent, 1
+        if isinstance(n, int):
+            vectors = next((k for k in (4, 3, 2) if n % (k * self.lanes) == 0), 0) or (min(4, -(-n // self.lanes)))
+        finds_places = any(r.is_arg for r in self.body.reductions)
+        vectors = min(vectors, self._most_beside())
+        if finds_places and numel(inner) <= WRITTEN_OUT_POINTS:
+            vectors = min(vectors, PLACE_VECTORS)
+        if (points := numel(self.beside)) > 1:
+            taken = points * (2 if finds_places else 1)
+            vectors = max(1, min(vectors, window_sum_registers(self.lanes) // taken))
+        return vectors
 
     def _strip(self, row: LoopAxis, middle: Interior, inner: Sequence[LoopAxis]) -> _Strip:
         """Register blocking along a row's interior: neighbouring windows share most of their loads, and all of them the

@@ -33,8 +33,9 @@ from habana_tf.compiler.codegen.contract_kernels import (
     spread_call,
 )
 from habana_tf.compiler.codegen.contract_narrow_kernel import NarrowKernel, pack_columns
+from habana_tf.compiler.codegen.contract_plan import Plan, in_groups
 from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, StoreResult
-from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups, plan
+from habana_tf.compiler.codegen.contract_tiles import plan
 from habana_tf.compiler.codegen.contract_winograd import Winograd, winograd
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.codegen.winograd_gradient import gradient_calls

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from habana_tf.compiler.codegen.contract_block_pack import Across, Along, BlockPacker, Groups, Limit
 from habana_tf.compiler.codegen.contract_blocks import slots
 from habana_tf.compiler.codegen.contract_loops import Cursor
+from habana_tf.compiler.codegen.contract_plan import Plan
 from habana_tf.compiler.codegen.contract_results import TileResults
-from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_tiling import Dim, size_of
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.turns import repeat

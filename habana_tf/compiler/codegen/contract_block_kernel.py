@@ -20,8 +20,8 @@ from habana_tf.compiler.codegen.contract_block_copies import BlockCopies, Trips
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_loops import Cursor
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.contract_plan import Plan
 from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, begin_epilogue
-from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_tiling import size_of
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.contraction import Canonical, Label

@@ -18,9 +18,9 @@ from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro, body_of, short_runs
 from habana_tf.compiler.codegen.contract_pack import PanelPacker, spread
 from habana_tf.compiler.codegen.contract_padding import guarded
+from habana_tf.compiler.codegen.contract_plan import Plan, in_groups
 from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
-from habana_tf.compiler.codegen.contract_tiles import Plan, in_groups
 from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat

@@ -11,8 +11,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import product
 
+from habana_tf.compiler.codegen.contract_plan import Plan
 from habana_tf.compiler.codegen.contract_point import Epilogue
-from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_tiling import Dim
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value

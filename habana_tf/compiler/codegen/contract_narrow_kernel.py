@@ -9,9 +9,9 @@ from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import SIZE, Accumulation, KLoop, Micro, body_of
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.contract_padding import guarded
+from habana_tf.compiler.codegen.contract_plan import Plan
 from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
-from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.costs import THREAD_ELEMENTS

@@ -25,11 +25,12 @@ loop, or split into chunks of constant size, the last one shorter.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from habana_tf.compiler.codegen.contract_blocks import Blocks, cut
+from habana_tf.compiler.codegen.contract_blocks import cut
 from habana_tf.compiler.codegen.contract_micro import short_runs
 from habana_tf.compiler.codegen.contract_narrow import LaneAxis, lanes_along, narrow_tiling
+from habana_tf.compiler.codegen.contract_plan import Plan, grain_for, with_grid
 from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, size_of, tiling, trip_count
 from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
 from habana_tf.compiler.costs import CACHE_LINE, L1_SPAN, L1_WAYS, L2_BYTES, MANY_WORK_ITEMS, WORK_ITEMS
@@ -51,10 +52,8 @@ from habana_tf.compiler.product_costs import (
     SPLIT_STEPS,
     STACK_BYTES,
     STRIDED_BYTES,
-    SUMMED_ITEM_ROWS,
     TALL_ROWS,
     TALL_TILE_VECTORS,
-    THREAD_WORK,
     WIDENED_AGAIN,
     WIDENED_BYTES,
     WIDENED_ROWS,
@@ -63,38 +62,6 @@ from habana_tf.hardware.cpu import Target, TileEngine
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, nominal
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The loop structure of a contraction's kernels."""
-
-    tiling: Tiling
-    dims: tuple[Dim, ...]
-    grid_dims: int
-    """How many of `dims` are the grid."""
-    grain: int
-    pack: str
-    """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (by a separate call); of both
-    operands: "blocks"."""
-    dot: bool
-    """Whether bf16 dot products are used, on pairs along the last k label."""
-    widen: bool
-    """Whether a (bf16) is converted to fp32 by a separate call; otherwise loads widen it (without dot products)."""
-    chunks: Extent
-    amx: int = 0
-    """Pairs per step of AMX products; 0: sums in vector registers."""
-    compact: bool = False
-    """Whether to prefer little code."""
-    blocks: Blocks | None = None
-    lanes: LaneAxis = "columns"
-    """What lanes run along."""
-    streams: bool = False
-    """Whether a exceeds a core's own cache."""
-
-    @property
-    def grid(self) -> Extent:
-        return ext.product(d.count for d in self.dims[: self.grid_dims])
 
 
 def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False) -> Plan:
@@ -119,19 +86,16 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
         dot = False  # a would have to be spread, but its size is unknown
     dot = dot and (amx > 0 or target.bf16_products == "dot")
     t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact)
-    size = 4 if c.b.dtype is DType.F32 or dot else 2
-    must_pack = dot or (c.lane is not None and c.lane.b != 1 and depth > 0)
-    b_bytes = depth * c.columns * c.b.dtype.bytes
-    elements = _read(c)
-    a_bytes = elements * c.a.dtype.bytes
-    panel = depth * t.width * (2 if dot else 4)
-    step = min((abs(x.b) for x in c.k), default=0) * size
-    kept = panel <= L1_PANEL_BYTES and depth <= L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN))
-    tall = step >= STRIDED_BYTES and rows >= TALL_ROWS and not kept
     once = once and rows >= PACKED_ONCE_ROWS and bool(c.k) and not symbolic
-    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and not symbolic
-    widened = widened and rows >= (WIDENED_ROWS if depth * c.columns * 4 <= L2_BYTES else TALL_ROWS)
-    packed = must_pack or ((tall or once or widened) and depth > 0 and c.lane is not None and c.lane in c.n)
+    return _tiled(c, target, t, dot, amx, compact, once)
+
+
+def _tiled(c: Canonical, target: Target, t: Tiling, dot: bool, amx: int, compact: bool, once: bool) -> Plan:
+    """The plan of a contraction in register tiles whose lanes run along columns."""
+    rows, depth, elements = size_of(c.m), size_of(c.k), _read(c)
+    batch = size_of(x for x in c.batch if x is not c.lane)
+    symbolic = not all(isinstance(x.extent, int) for x in c.labels())
+    b_bytes = depth * c.columns * c.b.dtype.bytes
     outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
     outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
     lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
@@ -141,10 +105,9 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     tiles = outer_count * trip_count(outer_m) * nominal(t.tiles) * t.panels
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
-    results = rows * c.columns * outer_count
-    chunk, cut = _chunks(c, unit, depth, tiles, results, (a_bytes + b_bytes) // batch, work, 4 * t.width)
-    head = [chunk] if chunk else []
-    chunks = nominal(cut)
+    results, nbytes = rows * c.columns * outer_count, elements * c.a.dtype.bytes + b_bytes
+    chunk, cut = _chunks(c, unit, depth, tiles, results, nbytes // batch, work, 4 * t.width)
+    head, chunks = [chunk] if chunk else [], nominal(cut)
     often = rows * depth * t.panels > WIDENED_AGAIN * elements
     widen = c.a.dtype is DType.BF16 and not dot and often and work > ITEM_WORK / 4 and not symbolic
     large = elements * batch * 4 > WIDENED_BYTES and c.columns < COPY_BLOCK_SIDE
@@ -152,15 +115,42 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
         return block_plan(c, target, compact)  # such a copy of a would go to memory and come back, for a few panels
     small = b_bytes // chunks <= L2_BYTES // 2
     order = head + lead + (outer_m + row_dim + panel_dim if small else panel_dim + outer_m + row_dim)
-    if not packed:
-        return _finish(Plan(t, tuple(order), 0, 1, "none", dot, widen, cut, amx, compact), work)
-    if once:
-        dims = head + lead + panel_dim + outer_m + row_dim
-        return _finish(Plan(t, tuple(dims), 0, 1, "call", dot, widen, cut, amx, compact), work)
-    # Packed: a work item has as many rows as pay for packing a panel; the grid has the rest of the rows.
-    inner: list[Dim] = outer_m + row_dim
+    packed = _must_pack(c, dot) or ((once or _worth_packing(c, target, t, dot)) and depth > 0 and c.lane in c.n)
+    made = Plan(t, tuple(order), 0, 1, "call" if packed else "none", dot, widen, cut, amx, compact)
+    if packed and once:
+        return with_grid(replace(made, dims=(*head, *lead, *panel_dim, *outer_m, *row_dim)), work)
+    fits = depth // chunks * t.width * (2 if dot else 4) <= STACK_BYTES
+    if packed and fits and (not c.k or isinstance(c.k[0].extent, int) or chunk is not None):
+        front, inner, items = _packing_rows(outer_m + row_dim, rows, chunks * outer_count * t.panels)
+        if items >= max(WORK_ITEMS // 2, min(work / ITEM_WORK, MANY_WORK_ITEMS)) or work < ITEM_WORK:
+            grid = head + lead + front + panel_dim
+            made = replace(made, dims=(*grid, *inner), grid_dims=len(grid), pack="item")
+            return replace(made, grain=grain_for(nominal(made.grid), work))
+    return with_grid(made, work)
+
+
+def _must_pack(c: Canonical, dot: bool) -> bool:
+    """Whether b can only be read as a packed copy: in pairs, or because its columns are not adjacent."""
+    return dot or (c.lane is not None and c.lane.b != 1 and size_of(c.k) > 0)
+
+
+def _worth_packing(c: Canonical, target: Target, t: Tiling, dot: bool) -> bool:
+    """Whether a packed b is faster although it could be read in place: panels of distant rows that would not stay in
+    the first-level cache, and bf16 that each row tile would widen again."""
+    rows, depth = size_of(c.m), size_of(c.k)
+    panel = depth * t.width * (2 if dot else 4)
+    step = min((abs(x.b) for x in c.k), default=0) * (4 if c.b.dtype is DType.F32 or dot else 2)
+    kept = panel <= L1_PANEL_BYTES and depth <= L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN))
+    tall = step >= STRIDED_BYTES and rows >= TALL_ROWS and not kept
+    symbolic = not all(isinstance(x.extent, int) for x in c.labels())
+    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and not symbolic
+    return tall or (widened and rows >= (WIDENED_ROWS if depth * c.columns * 4 <= L2_BYTES else TALL_ROWS))
+
+
+def _packing_rows(inner: list[Dim], rows: int, items: int) -> tuple[list[Dim], list[Dim], int]:
+    """Divides loops over rows into those of the grid and those of a work item, which has as many rows as pay for
+    packing a panel: (grid, item, work items). items: those of the other loops."""
     front: list[Dim] = []
-    items = chunks * outer_count * t.panels
     while items < WORK_ITEMS and inner:
         first = inner[0]
         per = rows // trip_count(front)
@@ -176,32 +166,7 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
             front.append(Dim("block", ext.ceil_div(first.count, length), first.label, length, "rows"))
             items *= blocks
         break
-    fits = depth // chunks * t.width * (2 if dot else 4) <= STACK_BYTES
-    fits = fits and (not c.k or isinstance(c.k[0].extent, int) or chunk is not None)
-    if fits and (items >= max(WORK_ITEMS // 2, min(work / ITEM_WORK, MANY_WORK_ITEMS)) or work < ITEM_WORK):
-        dims = head + lead + front + panel_dim + inner
-        count = len(head + lead + front + panel_dim)
-        result = Plan(t, tuple(dims), count, 1, "item", dot, widen, cut, amx, compact)
-        return replace(result, grain=_grain(nominal(result.grid), work))
-    return _finish(Plan(t, tuple(order), 0, 1, "call", dot, widen, cut, amx, compact), work)
-
-
-def in_groups(p: Plan) -> Plan:
-    """The plan with more rows per work item, for products with column sums: an item's partial sums should be small
-    compared with its results."""
-    dims, rows = list(p.dims), [k for k in range(p.grid_dims) if p.dims[k].kind == "rows"]
-    if not rows:
-        return p
-    (place,) = rows
-    dim = p.dims[place]
-    assert isinstance(dim.count, int)
-    length = max(1, min(SUMMED_ITEM_ROWS // p.tiling.rows, nominal(p.grid) // MANY_WORK_ITEMS, dim.count))
-    if length == 1:
-        return p
-    dims[place] = Dim("block", -(-dim.count // length), dim.label, length, "rows")
-    dims.insert(p.grid_dims, dim)
-    made = replace(p, dims=tuple(dims))
-    return replace(made, grain=max(1, p.grain * nominal(made.grid) // nominal(p.grid)))
+    return front, inner, items
 
 
 def _read(c: Canonical) -> int:
@@ -237,7 +202,7 @@ def narrow_plan(c: Canonical, target: Target, lanes: LaneAxis, dot: bool, compac
     chunk, count = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, nbytes, work)
     dims = ([chunk] if chunk else []) + lead + inner + panel
     pack = "call" if lanes == "sum" else "none"
-    return _finish(
+    return with_grid(
         Plan(t, tuple(dims), 0, 1, pack, dot, False, count, 0, compact, None, lanes, nbytes > L2_BYTES), work
     )
 
@@ -259,7 +224,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     blocks, dims, grid_dims = cut(c, t, dot, amx, [*([chunk] if chunk else []), *lead])
     blocks = replace(blocks, vectors=target.masked_memory)
     made = Plan(t, dims, grid_dims, 1, "blocks", dot, False, count, amx, compact, blocks)
-    return replace(made, grain=_grain(nominal(made.grid), work))
+    return replace(made, grain=grain_for(nominal(made.grid), work))
 
 
 def _filled(last: Label, engine: TileEngine) -> int:
@@ -330,17 +295,3 @@ def _chunks(
         size = -(-size // unit) * unit
     count = ext.ceil_div(label.extent, size)
     return (Dim("chunk", count, label, size), count) if nominal(count) > 1 else (None, 1)
-
-
-def _finish(p: Plan, work: float) -> Plan:
-    """Chooses the prefix of the loop order that is the grid."""
-    count, grid = 0, 1
-    while count < len(p.dims) and (grid < WORK_ITEMS or work / grid > ITEM_WORK):
-        grid *= nominal(p.dims[count].count)
-        count += 1
-    return replace(p, grid_dims=count, grain=_grain(grid, work))
-
-
-def _grain(grid: int, work: float) -> int:
-    """The least work items per thread, for some ten microseconds of work."""
-    return max(1, min(grid, math.ceil(THREAD_WORK * grid / max(work, 1.0))))

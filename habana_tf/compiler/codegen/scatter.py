@@ -55,16 +55,12 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     blocks = ext.ceil_div(columns, block)
     depth = ext.product(a.extent for a in before)
     items = ext.mul(ext.product(a.extent for a in others), blocks)
-    parts = 1
-    if inner and nominal(depth) * nominal(columns) >= SCATTER_NUMBERS:
-        wanted = min(SCATTER_PARTS * -(-block // lanes), -(-WORK_ITEMS // max(1, nominal(items))))
-        parts = max(1, min(wanted, nominal(node.shape[indexed[0]])))
+    parts = _parts(node, depth, columns, -(-block // lanes), items) if inner else 1
     ev = Evaluator(fn, {n: k for n, k in memory.items() if n is not node}, lanes, inner.var if inner else None)
     ev.written = {memory[node]}
     ev.preload(len(memory))
-    rounds = kind in ("add", "sub") and node.dtype is DType.F32 and bool(before)
     most = ext.ceil_div(ext.product(node.shape[a] for a in indexed), parts)
-    size = part_size(depth, most, block) if rounds else 0
+    size = part_size(depth, most, block) if kind in ("add", "sub") and node.dtype is DType.F32 and before else 0
     sums = ScatteredSums(fn, ev, memory[node], size, len(memory)) if size else None
     with fn.loop("%begin", "%end") as each, ev.scope():
         item, part = _digit(fn, each.index, str(parts))
@@ -76,6 +72,10 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
         mine = _part(fn, ev.number(node.shape[indexed[0]]), part, parts) if indexed else ("0", "1")
         along = partial(_row, fn, ev, first, block, columns)
 
+        def own_range(k: int) -> tuple[Value, Value]:
+            """The first index and the number of indices along an indexed axis that are this work item's."""
+            return ("0", ev.number(node.shape[indexed[k]])) if k else mine
+
         numbers = [ev.number(steps[a]) for a in indexed]
 
         def update(axes: Sequence[LoopAxis], start: Value, steps: Sequence[Value], begin: Value, end: Value) -> None:
@@ -86,13 +86,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
                     ev.vars[axes[0].var] = loop.index
                     update(axes[1:], start, steps, "0", ev.number(axes[1].extent) if axes[1:] else "")
                 return
-            inside: Value = "true"
-            for c, a, step in zip(coords, indexed, steps, strict=True):
-                x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
-                low, size = mine if a == indexed[0] else ("0", ev.number(node.shape[a]))
-                ok = fn.op(f"icmp ult i64 {fn.sub(x, low)}, {size}")
-                inside = fn.op(f"and i1 {inside}, {ok}")
-                start = fn.add(start, fn.mul(x, step))
+            inside, start = _target(fn, ev, coords, own_range, steps, start)
             with fn.when(inside), ev.scope():
                 along(partial(_make, fn, ev, _Update(memory[node], node.dtype, kind, updates, start)))
 
@@ -105,6 +99,29 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     share = max(1, THREAD_ELEMENTS // max(depth, 1)) if isinstance(depth, int) else THREAD_SCATTERS
     grid = ext.mul(items, parts)
     return WorkShare(grid, share, (ext.mul(grid, sums.nbytes),) if sums and sums.large else ())
+
+
+def _target(
+    fn: Function, ev: Evaluator, coords: Sequence[PointValue], range_of: Callable[[int], tuple[Value, Value]],
+    steps: Sequence[Value], start: Value,
+) -> tuple[Value, Value]:  # fmt: skip
+    """Whether an update's coordinates are in their ranges (first index, size), and its offset."""
+    inside: Value = "true"
+    for k, (c, step) in enumerate(zip(coords, steps, strict=True)):
+        x = ev.one.cast(ev.value(c).name, c.dtype, DType.I64)
+        low, size = range_of(k)
+        ok = fn.op(f"icmp ult i64 {fn.sub(x, low)}, {size}")
+        inside = fn.op(f"and i1 {inside}, {ok}")
+        start = fn.add(start, fn.mul(x, step))
+    return inside, start
+
+
+def _parts(node: Node, depth: Extent, columns: Extent, vectors: int, items: Extent) -> int:
+    """The parts of the first indexed axis. vectors: of a block of columns; items: work items of one part."""
+    if nominal(depth) * nominal(columns) < SCATTER_NUMBERS:
+        return 1
+    wanted = min(SCATTER_PARTS * vectors, -(-WORK_ITEMS // max(1, nominal(items))))
+    return max(1, min(wanted, nominal(node.shape[node.arg[1][0]])))
 
 
 class _Update(NamedTuple):

@@ -17,8 +17,8 @@ from dataclasses import replace
 from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_call
 from habana_tf.compiler.codegen.contract_loops import TileLoops
 from habana_tf.compiler.codegen.contract_micro import Accumulation, KLoop, Micro
+from habana_tf.compiler.codegen.contract_plan import Plan
 from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, SumVector, Tile, begin_epilogue
-from habana_tf.compiler.codegen.contract_tiles import Plan
 from habana_tf.compiler.codegen.contract_winograd import ELEMENTS, OUT, TAP, Winograd
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import extent_value

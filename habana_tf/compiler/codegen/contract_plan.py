@@ -1,0 +1,81 @@
+"""The plan of a contraction: its loops, which of them are the grid, and how its operands are packed.
+
+`contract_tiles` makes plans; the code generators of contractions read them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from habana_tf.compiler.codegen.contract_blocks import Blocks
+from habana_tf.compiler.codegen.contract_narrow import LaneAxis
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling
+from habana_tf.compiler.costs import MANY_WORK_ITEMS, WORK_ITEMS
+from habana_tf.compiler.product_costs import ITEM_WORK, SUMMED_ITEM_ROWS, THREAD_WORK
+from habana_tf.ir import extent as ext
+from habana_tf.ir.extent import Extent, nominal
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The loop structure of a contraction's kernels."""
+
+    tiling: Tiling
+    dims: tuple[Dim, ...]
+    grid_dims: int
+    """How many of `dims` are the grid."""
+    grain: int
+    pack: str
+    """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (by a separate call); of both
+    operands: "blocks"."""
+    dot: bool
+    """Whether bf16 dot products are used, on pairs along the last k label."""
+    widen: bool
+    """Whether a (bf16) is converted to fp32 by a separate call; otherwise loads widen it (without dot products)."""
+    chunks: Extent
+    amx: int = 0
+    """Pairs per step of AMX products; 0: sums in vector registers."""
+    compact: bool = False
+    """Whether to prefer little code."""
+    blocks: Blocks | None = None
+    lanes: LaneAxis = "columns"
+    """What lanes run along."""
+    streams: bool = False
+    """Whether a exceeds a core's own cache."""
+
+    @property
+    def grid(self) -> Extent:
+        return ext.product(d.count for d in self.dims[: self.grid_dims])
+
+
+def in_groups(p: Plan) -> Plan:
+    """The plan with more rows per work item, for products with column sums: an item's partial sums should be small
+    compared with its results."""
+    dims, rows = list(p.dims), [k for k in range(p.grid_dims) if p.dims[k].kind == "rows"]
+    if not rows:
+        return p
+    (place,) = rows
+    dim = p.dims[place]
+    assert isinstance(dim.count, int)
+    length = max(1, min(SUMMED_ITEM_ROWS // p.tiling.rows, nominal(p.grid) // MANY_WORK_ITEMS, dim.count))
+    if length == 1:
+        return p
+    dims[place] = Dim("block", -(-dim.count // length), dim.label, length, "rows")
+    dims.insert(p.grid_dims, dim)
+    made = replace(p, dims=tuple(dims))
+    return replace(made, grain=max(1, p.grain * nominal(made.grid) // nominal(p.grid)))
+
+
+def with_grid(p: Plan, work: float) -> Plan:
+    """Chooses the prefix of the loop order that is the grid."""
+    count, grid = 0, 1
+    while count < len(p.dims) and (grid < WORK_ITEMS or work / grid > ITEM_WORK):
+        grid *= nominal(p.dims[count].count)
+        count += 1
+    return replace(p, grid_dims=count, grain=grain_for(grid, work))
+
+
+def grain_for(grid: int, work: float) -> int:
+    """The least work items per thread, for some ten microseconds of work."""
+    return max(1, min(grid, math.ceil(THREAD_WORK * grid / max(work, 1.0))))
