@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from habana_tf.compiler.body import Body, Guard, Load, PointValue, Reduction, Result, Store, point, seen, to_store
+from habana_tf.compiler.body import Body, Reduction, Store, point
 from habana_tf.compiler.contraction import StridedView
-from habana_tf.compiler.primitive_classes import Access, Inline, OwnKernel, ValueRule, primitive
+from habana_tf.compiler.point_values import Guard, Load, PointValue, Result, seen, to_store
+from habana_tf.compiler.primitive_classes import primitive
+from habana_tf.compiler.primitive_families import Access, Inline, OwnKernel, ValueRule
 from habana_tf.compiler.view_indices import Index
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent

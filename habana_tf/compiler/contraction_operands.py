@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from habana_tf.compiler.contraction import ContractSpec, Operand, Padding, StridedView, canonical, guards_in_place
-from habana_tf.compiler.primitive_classes import IndexView, primitive
+from habana_tf.compiler.primitive_classes import primitive
+from habana_tf.compiler.primitive_families import IndexView
 from habana_tf.compiler.view_indices import Index, Range, Unfit, strides
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent

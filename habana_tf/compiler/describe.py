@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from habana_tf.compiler.body import Apply, Body
+from habana_tf.compiler.body import Body
+from habana_tf.compiler.point_values import Apply
 from habana_tf.compiler.primitive_classes import primitive
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent

@@ -25,7 +25,8 @@ from habana_tf.compiler.costs import (
     TINY_ELEMENTS,
 )
 from habana_tf.compiler.deviations import deviations
-from habana_tf.compiler.primitive_classes import Pass, primitive
+from habana_tf.compiler.primitive_classes import primitive
+from habana_tf.compiler.primitive_families import Pass
 from habana_tf.compiler.split_reductions import split
 from habana_tf.compiler.sums_together import SumsTogether
 from habana_tf.compiler.view_indices import strides

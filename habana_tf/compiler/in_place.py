@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.body import Body, Load, Lookup
+from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Code
+from habana_tf.compiler.point_values import Load, Lookup
 from habana_tf.ir.primitives import Node, Op, Program
 
 

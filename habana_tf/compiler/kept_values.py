@@ -25,7 +25,8 @@ from habana_tf.compiler.costs import (
     MOST_VIEWS,
     OFTEN_READ,
 )
-from habana_tf.compiler.primitive_classes import Inline, primitive
+from habana_tf.compiler.primitive_classes import primitive
+from habana_tf.compiler.primitive_families import Inline
 from habana_tf.ir.extent import nominal
 from habana_tf.ir.primitives import Node, Op, Program, users_of
 

@@ -11,136 +11,32 @@ has no common answer in a family is abstract, and a primitive without a class is
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from habana_tf.compiler import body
-from habana_tf.compiler.body import Constant, Guard, Lookup, PointValue, Position, Size
+from habana_tf.compiler import point_values
 from habana_tf.compiler.costs import VECTOR_OPERATIONS
+from habana_tf.compiler.point_values import Constant, Guard, Lookup, Position, Size
+from habana_tf.compiler.primitive_families import (
+    CLASSES,
+    IndexView,
+    Inline,
+    OwnKernel,
+    Pass,
+    Primitive,
+    ValueRule,
+    same,
+    whole,
+)
 from habana_tf.compiler.view_indices import Index, Range, in_memory_order, reshape_index, strides
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent
-from habana_tf.ir.primitives import Contraction, Node, Op, Shape, check_complete
-
-Access = tuple[Node, Index, Guard]
-"""An access: a node at an index, under a guard."""
-ValueRule = tuple[Sequence[Access], Callable[[tuple[PointValue, ...]], PointValue]]
-"""How a value is computed: its sources, and a function of their values."""
-
-
-@dataclass
-class Pass:
-    """A loop over a domain before fusion: its stores, (value, target, shift), and reductions over `axes`."""
-
-    domain: Shape
-    stores: list[tuple[Node, Node, Index]] = field(default_factory=list)
-    reduces: list[Node] = field(default_factory=list)
-    axes: tuple[int, ...] = ()
-
-    @property
-    def outputs(self) -> list[Node]:
-        return [*(target for _, target, _ in self.stores), *self.reduces]
-
-
-_CLASSES: dict[Op, type[Primitive]] = {}
-
-
-class Primitive(ABC):
-    """The interface of all primitives."""
-
-    engine = "TPC"
-    is_view = False  # its elements are its sources' elements
-    in_pieces = False  # several loops store a part each
-    reads_memory = False  # its sources must be in memory
-
-    def __init_subclass__(cls, of: Op | None = None) -> None:
-        if of is not None:
-            _CLASSES[of] = cls
-
-    @abstractmethod
-    def passes(self, node: Node) -> list[Pass]:
-        """The loops that compute it where it is kept."""
-
-    def in_memory(self, node: Node) -> bool:
-        """Whether it is always kept in memory."""
-        return True
-
-    def needs_in_memory(self, node: Node) -> Sequence[Node]:
-        """The sources that must be in memory; of a view, where elements are addressed by their memory offset."""
-        return node.src if self.reads_memory else ()
-
-    def repeats(self, node: Node) -> bool:
-        """Whether it repeats elements of its source."""
-        return False
-
-    def flops(self, node: Node) -> Extent:
-        """Floating-point operations of its kernel."""
-        return 0
-
-
-class OwnKernel(Primitive):
-    """Always in memory, computed by a function of its own."""
-
-    updates = False  # its function modifies what its loops stored
-
-    def passes(self, node: Node) -> list[Pass]:
-        return []
-
-    def inputs(self, node: Node) -> Sequence[Node]:
-        """The sources that its function reads, at points of the first one's domain."""
-        return node.src
-
-    @abstractmethod
-    def flops(self, node: Node) -> Extent: ...
-
-
-class Inline(Primitive):
-    """A value at each point; stored by a loop where it is kept."""
-
-    def passes(self, node: Node) -> list[Pass]:
-        return [_whole(node, node)]
-
-    def in_memory(self, node: Node) -> bool:
-        return False
-
-    @abstractmethod
-    def cost(self, node: Node, sources: int) -> int:
-        """Scalar operations per element. sources: the sum over its sources."""
-
-    @abstractmethod
-    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
-        """How to compute it at an index."""
-
-
-class IndexView(Inline):
-    """Its first source at another index."""
-
-    is_view = True
-
-    def cost(self, node: Node, sources: int) -> int:
-        return max(sources, 1)
-
-    def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
-        return [(node.src[0], self.inside(node, index)[0], guard)], _same
-
-    @abstractmethod
-    def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
-        """The index in its source, and the ranges outside of which it is padding."""
+from habana_tf.ir.primitives import Contraction, Node, Op, check_complete
 
 
 def primitive(node: Node) -> Primitive:
     """The class instance of a node's primitive."""
     return PRIMITIVES[node.op]
-
-
-def _whole(value: Node, target: Node) -> Pass:
-    return Pass(target.shape, [(value, target, (0,) * target.rank)])
-
-
-def _same(args: tuple[PointValue, ...]) -> PointValue:
-    return args[0]
 
 
 # -- sources --------------------------------------------------------------------------------------------------
@@ -190,7 +86,7 @@ class _Map(Inline, of=Op.MAP):
         return sources + VECTOR_OPERATIONS.get(node.arg, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
-        return [(s, index, guard) for s in node.src], lambda args: body.apply(node.arg, node.dtype, args)
+        return [(s, index, guard) for s in node.src], lambda args: point_values.apply(node.arg, node.dtype, args)
 
 
 class _Gather(Inline, of=Op.GATHER):
@@ -261,11 +157,11 @@ class _Pad(IndexView, of=Op.PAD):
         source, value = node.src
         outside = value, (), guard
         if source.numel == 0:
-            return [outside], _same
+            return [outside], same
         inner, ranges = self.inside(node, index)
         uncertain = tuple(r for r in ranges if not r.always_holds)
         sources = [(source, inner, (*guard, *uncertain)), outside]
-        return sources, (lambda args: body.within(uncertain, *args)) if uncertain else _same
+        return sources, (lambda args: point_values.within(uncertain, *args)) if uncertain else same
 
     def inside(self, node: Node, index: Index) -> tuple[Index, Sequence[Range]]:
         inner, ranges = [], []
@@ -337,7 +233,7 @@ class _Scatter(OwnKernel, of=Op.SCATTER):
     updates = True
 
     def passes(self, node: Node) -> list[Pass]:
-        return [_whole(node.src[0], node)]
+        return [whole(node.src[0], node)]
 
     def inputs(self, node: Node) -> Sequence[Node]:
         return node.src[1:]
@@ -377,5 +273,5 @@ class _Custom(Primitive, of=Op.CUSTOM):
         return []
 
 
-check_complete(_CLASSES, Op, "compiler/primitive_classes.py", "a class")
-PRIMITIVES = {op: made() for op, made in _CLASSES.items()}
+check_complete(CLASSES, Op, "compiler/primitive_classes.py", "a class")
+PRIMITIVES = {op: made() for op, made in CLASSES.items()}

@@ -15,12 +15,8 @@ from habana_tf.compiler.costs import (
     SCORES_RATIO,
     SCORES_ROWS,
 )
+from habana_tf.compiler.row_block_cuts import CutNode, Cuts, block_sources, cuts_of, known_sizes
 from habana_tf.ir.primitives import Node, Op, Program, users_of
-
-Cuts = tuple[int | None, ...]
-"""The axes of a node that are cut: one for each batch axis, then the row axis; None if the node lacks the axis."""
-CutNode = tuple[Node, Cuts]
-"""A node and how it is cut into blocks."""
 
 _INLINE = frozenset({Op.MAP, Op.EXPAND, Op.RESHAPE, Op.PERMUTE, Op.REDUCE})
 
@@ -59,15 +55,11 @@ class ProductGroup:
         spec = end.arg
         own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
         labels = [None if axis is None else own[axis] for axis in cuts]
-        return _places(other, labels), _places(spec.out, labels)
+        return cuts_of(other, labels), cuts_of(spec.out, labels)
 
     def products(self) -> int:
         """The number of wide products that it computes."""
         return sum(node.op is Op.CONTRACT for node, _ in self.order)
-
-
-def _places(axes: Sequence[int], labels: Sequence[int | None]) -> Cuts:
-    return tuple(axes.index(x) if x is not None and x in axes else None for x in labels)
 
 
 def groups(program: Program) -> list[ProductGroup]:
@@ -107,8 +99,8 @@ def _wide(nodes: Sequence[Node]) -> dict[Node, None]:
 def _is_wide(n: Node) -> bool:
     if not all(isinstance(size, int) for s in (n, *n.src) for size in s.shape):
         return False
-    size = _numel(n)
-    return size * 4 >= SCORES_BYTES and size >= SCORES_RATIO * sum(map(_numel, n.src))
+    size = math.prod(known_sizes(n))
+    return size * 4 >= SCORES_BYTES and size >= SCORES_RATIO * sum(math.prod(known_sizes(s)) for s in n.src)
 
 
 class _Search:
@@ -151,7 +143,7 @@ class _Search:
         wide = 0 if end.src[0] in self._wide else 1
         spec = end.arg
         own, other = (spec.a, spec.b) if wide == 0 else (spec.b, spec.a)
-        sizes = dict(zip(own, _sizes(end.src[wide]), strict=True))
+        sizes = dict(zip(own, known_sizes(end.src[wide]), strict=True))
         batch = [x for x in own if x in other and x in spec.out and sizes[x] > 1]
         heads = math.prod(sizes[x] for x in batch)
         if heads < SCORES_HEADS:
@@ -159,7 +151,7 @@ class _Search:
         for row in (x for x in own if x in spec.out and x not in other and sizes[x] > 1):
             columns = math.prod(n for x, n in sizes.items() if x not in (*batch, row))
             group = ProductGroup(tuple(sizes[x] for x in batch), sizes[row], columns)
-            cuts = _places(own, [*batch, row])
+            cuts = cuts_of(own, [*batch, row])
             if self._follow(group, end, (end.src[wide], cuts)) and _fits(group, end, wide, cuts):
                 group.block = _rows_of_block(group)
                 if group.block >= min(SCORES_ROWS, group.rows) and self._can_run(group):
@@ -178,7 +170,7 @@ class _Search:
                 self._left[at] = group
         for end, (wide, cuts) in group.ends.items():
             node = end.src[wide]
-            if _numel(node) * node.dtype.bytes <= SCORES_HANDED_BYTES:
+            if math.prod(known_sizes(node)) * node.dtype.bytes <= SCORES_HANDED_BYTES:
                 self._left[node, cuts] = group
 
     def _joins(self, group: ProductGroup, end: Node) -> bool:
@@ -226,7 +218,7 @@ class _Search:
                 if not _is_small(group, node) or not _give(group, at):
                     return False
                 continue
-            found = _sources(node, cuts)
+            found = block_sources(node, cuts)
             if found is None or (node.op is Op.CONTRACT and not all(_give(group, s) for s in found)):
                 return False
             stack.append((at, tuple(found)))
@@ -312,46 +304,3 @@ def _fits(group: ProductGroup, end: Node, wide: int, cuts: Cuts) -> bool:
     if not good:
         del group.ends[end]
     return good
-
-
-def _sources(node: Node, cuts: Cuts) -> list[CutNode] | None:
-    """The blocks that a block depends on; None if they cannot be determined."""
-    if node.op is Op.MAP:
-        return [(s, cuts) for s in node.src]
-    if node.op is Op.CONST:
-        return []
-    if node.op is Op.CONTRACT:
-        labels = [None if axis is None else node.arg.out[axis] for axis in cuts]
-        return [(s, _places(own, labels)) for s, own in zip(node.src, (node.arg.a, node.arg.b), strict=True)]
-    (x,) = node.src
-    places: list[int | None] = []
-    for axis in cuts:
-        if axis is None:
-            places.append(None)
-        elif node.op is Op.EXPAND:
-            places.append(None if x.shape[axis] == 1 and node.shape[axis] != 1 else axis)
-        elif node.op is Op.PERMUTE:
-            places.append(node.arg[axis])
-        elif node.op is Op.REDUCE:
-            places.append([k for k in range(x.rank) if k not in node.arg[1]][axis])
-        elif node.op is Op.RESHAPE:
-            found = next((k for k in range(x.rank) if _same_axis(node, axis, x, k)), None)
-            if found is None:
-                return None
-            places.append(found)
-        else:
-            return None
-    return [(x, tuple(places))]
-
-
-def _same_axis(a: Node, p: int, b: Node, q: int) -> bool:
-    """Whether axis p of a tensor corresponds to axis q of its reshape."""
-    return a.shape[p] == b.shape[q] and math.prod(_sizes(a)[:p]) == math.prod(_sizes(b)[:q])
-
-
-def _sizes(node: Node) -> list[int]:
-    return [n for n in node.shape if isinstance(n, int)]
-
-
-def _numel(node: Node) -> int:
-    return math.prod(_sizes(node))

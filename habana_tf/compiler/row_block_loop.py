@@ -15,7 +15,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from habana_tf.compiler.row_block_groups import CutNode, Cuts, ProductGroup
+from habana_tf.compiler.row_block_cuts import CutNode, Cuts
+from habana_tf.compiler.row_block_groups import ProductGroup
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program, whole, with_sources

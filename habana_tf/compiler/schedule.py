@@ -20,7 +20,8 @@ from habana_tf.compiler.costs import COPIED_TRIPS
 from habana_tf.compiler.fuse import Fusion
 from habana_tf.compiler.in_place import needed_after_overwrite, overwrites
 from habana_tf.compiler.kept_values import keep
-from habana_tf.compiler.primitive_classes import OwnKernel, primitive
+from habana_tf.compiler.primitive_classes import primitive
+from habana_tf.compiler.primitive_families import OwnKernel
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Custom, Loop, Node, Op, Program, beside

@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from habana_tf.compiler.body import Body, Load, Reduction, point
+from habana_tf.compiler.body import Body, Reduction, point
 from habana_tf.compiler.costs import (
     MANY_WORK_ITEMS,
     SPLIT_ELEMENTS,
@@ -22,6 +22,7 @@ from habana_tf.compiler.costs import (
     SPLIT_PART_LONG,
     SPLIT_PART_SHORT,
 )
+from habana_tf.compiler.point_values import Load
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
 from habana_tf.ir.primitives import Node, Op

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.body import Body, Load, Reduction, variables
+from habana_tf.compiler.body import Body, Reduction, variables
 from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.interior import interior
+from habana_tf.compiler.point_values import Load
 from habana_tf.compiler.view_indices import Range
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import extent as ext

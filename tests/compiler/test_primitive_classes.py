@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from habana_tf.compiler.codegen.own_kernels import EMITTERS
-from habana_tf.compiler.primitive_classes import PRIMITIVES, IndexView, Inline, OwnKernel, Primitive
+from habana_tf.compiler.primitive_classes import PRIMITIVES
+from habana_tf.compiler.primitive_families import IndexView, Inline, OwnKernel, Primitive
 from habana_tf.ir.primitives import Op, check_complete
 from tests.child import python
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from habana_tf._native import _bridge
 from habana_tf.compiler import fuse
-from habana_tf.compiler.body import Body, Constant, Reduction
+from habana_tf.compiler.body import Body, Reduction
 from habana_tf.compiler.codegen import contract_results, contract_winograd
 from habana_tf.compiler.codegen.contract import ContractCode, emit_contract
 from habana_tf.compiler.codegen.contract_point import CallBuffer, PrefetchLine, StoreResult, SumVector
@@ -21,6 +21,7 @@ from habana_tf.compiler.codegen.contract_tiles import block_plan
 from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.result_sums import ResultSums
 from habana_tf.compiler.contraction import ContractSpec, canonical, packable
+from habana_tf.compiler.point_values import Constant
 from habana_tf.compiler.rewrite import rewrite
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import Isa, Target, target

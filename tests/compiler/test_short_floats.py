@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from habana_tf.compiler.body import Apply
+from habana_tf.compiler.point_values import Apply
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware import cpu
 from habana_tf.ir.builder import Builder

@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from habana_tf.compiler.body import PointValue
 from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.blocked_sums import summing_loop
 from habana_tf.compiler.codegen.domain_walk import DomainWalk, restore
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.evaluator import Mask, Val
 from habana_tf.compiler.codegen.interior import Interior, interior
 from habana_tf.compiler.codegen.reduction import Accumulator
 from habana_tf.compiler.codegen.small_axes import beside, dependent, numel, places
+from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.codegen.wide_sums import WideSums, cut, pays
 from habana_tf.compiler.costs import (
     PLACE_VECTORS,
@@ -30,6 +29,7 @@ from habana_tf.compiler.costs import (
     WRITTEN_OUT_POINTS,
     window_sum_registers,
 )
+from habana_tf.compiler.point_values import PointValue
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Atom, Extent, Var, nominal
 

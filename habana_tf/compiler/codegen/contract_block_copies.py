@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from habana_tf.compiler.codegen.contract_block_pack import Across, Along, BlockPacker, Groups, Limit
+from habana_tf.compiler.codegen.block_operands import Across, Along, Groups, Limit
+from habana_tf.compiler.codegen.contract_block_pack import BlockPacker
 from habana_tf.compiler.codegen.contract_blocks import slots
 from habana_tf.compiler.codegen.contract_loops import Cursor
 from habana_tf.compiler.codegen.contract_plan import Plan

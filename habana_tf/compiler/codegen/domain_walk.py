@@ -8,8 +8,9 @@ from contextlib import ExitStack
 from habana_tf.compiler.body import Body, point
 from habana_tf.compiler.codegen.axes import LoopAxis, merge, places_of
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes, lane_numbers
-from habana_tf.compiler.codegen.evaluator import Evaluator, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.codegen.vector_access import Val
 from habana_tf.compiler.costs import ITEM_ELEMENTS, SPARSE_VECTOR, THREAD_ELEMENTS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal

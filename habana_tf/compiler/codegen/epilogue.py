@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from habana_tf.compiler.body import Body, Load, Result
+from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code
 from habana_tf.compiler.codegen.contract import emit_contract
 from habana_tf.compiler.codegen.contract_point import CallBuffer, PrefetchLine, SumVector
 from habana_tf.compiler.codegen.emit import Function, Value
-from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.result_sums import ResultSums
+from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.contraction_operands import labels_of, specification
 from habana_tf.compiler.costs import CACHE_LINE
+from habana_tf.compiler.point_values import Load, Result
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent, Var

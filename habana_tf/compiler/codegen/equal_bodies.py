@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import replace
 
-from habana_tf.compiler.body import Apply, Body, Constant, Load, Lookup, PointValue, Position, Result, Size, Within
+from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Code
+from habana_tf.compiler.point_values import Apply, Constant, Load, Lookup, PointValue, Position, Result, Size, Within
 from habana_tf.ir.primitives import Node
 
 

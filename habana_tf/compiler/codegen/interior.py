@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from habana_tf.compiler.body import Body, Load, Lookup, Within
+from habana_tf.compiler.body import Body
 from habana_tf.compiler.codegen.axes import LoopAxis
+from habana_tf.compiler.point_values import Load, Lookup, Within
 from habana_tf.compiler.view_indices import Range
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.evaluator import Mask
+from habana_tf.compiler.codegen.vector_access import Mask
 from habana_tf.compiler.costs import ITEM_ELEMENTS, ITEM_STRETCH
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent

@@ -10,14 +10,16 @@ from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code, WorkShare
 from habana_tf.compiler.codegen.blocked_sums import block_end, cut, few
 from habana_tf.compiler.codegen.emit import Function, Value, lane_numbers
-from habana_tf.compiler.codegen.evaluator import Evaluator, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.lanes import register_type
 from habana_tf.compiler.codegen.philox import blocks
 from habana_tf.compiler.codegen.product import emit_product
 from habana_tf.compiler.codegen.scatter import emit_scatter
 from habana_tf.compiler.codegen.sort import emit_sort
+from habana_tf.compiler.codegen.vector_access import Val
 from habana_tf.compiler.costs import SUM_BLOCK, THREAD_RANDOM_VECTORS, THREAD_SCANS
-from habana_tf.compiler.primitive_classes import PRIMITIVES, OwnKernel
+from habana_tf.compiler.primitive_classes import PRIMITIVES
+from habana_tf.compiler.primitive_families import OwnKernel
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node, Op, check_complete
 

@@ -6,10 +6,11 @@ and its position; the first of equal elements wins, and NaN beats every number.
 
 from __future__ import annotations
 
-from habana_tf.compiler.body import Apply, Constant, PointValue, Reduction
+from habana_tf.compiler.body import Reduction
 from habana_tf.compiler.codegen.emit import Value
 from habana_tf.compiler.codegen.lanes import literal, register_type
 from habana_tf.compiler.codegen.scalar import Scalar
+from habana_tf.compiler.point_values import Apply, Constant, PointValue
 from habana_tf.ir.dtypes import DType
 
 POSITION = "i32"

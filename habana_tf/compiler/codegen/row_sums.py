@@ -12,8 +12,9 @@ from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.blocked_sums import add_up, summing_loop
 from habana_tf.compiler.codegen.domain_walk import DomainWalk
 from habana_tf.compiler.codegen.emit import Value
-from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.costs import LONG_OPERATIONS, SUMMED_VECTORS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal

@@ -12,13 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from habana_tf.compiler.body import Body, PointValue
+from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import WorkShare
 from habana_tf.compiler.codegen.axes import LoopAxis, merge, places_of
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes
-from habana_tf.compiler.codegen.evaluator import Evaluator, Mask, Val
+from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
 from habana_tf.compiler.codegen.scattered_sums import ScatteredSums, ScatterTargets, part_size
+from habana_tf.compiler.codegen.vector_access import Mask, Val
 from habana_tf.compiler.costs import (
     SCATTER_NUMBERS,
     SCATTER_PARTS,
@@ -27,6 +28,7 @@ from habana_tf.compiler.costs import (
     THREAD_SCATTERS,
     WORK_ITEMS,
 )
+from habana_tf.compiler.point_values import PointValue
 from habana_tf.compiler.view_indices import strides
 from habana_tf.ir import extent as ext
 from habana_tf.ir.dtypes import DType
@@ -46,8 +48,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
         place = ext.add(place, ext.mul(ext.of(v), steps[a]))
     axes = merge(body.domain, range(lead), [*body.offsets(), *body.conditions(), place])
     places = places_of(body.domain, axes)
-    updates, *coords = body.over(places).inputs
-    place = ext.substitute(place, places)
+    (updates, *coords), place = body.over(places).inputs, ext.substitute(place, places)
     before, others = [a for a in axes if a.reduced], [a for a in axes if not a.reduced]
     inner = others.pop() if others and stride_of(place, others[-1].var) == 1 else None
     columns = inner.extent if inner else 1
@@ -71,12 +72,10 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
         start = ev.number(ext.substitute(place, {inner.var: 0}) if inner else place)
         mine = _part(fn, ev.number(node.shape[indexed[0]]), part, parts) if indexed else ("0", "1")
         along = partial(_row, fn, ev, first, block, columns)
+        numbers = [ev.number(steps[a]) for a in indexed]
 
         def own_range(k: int) -> tuple[Value, Value]:
-            """The first index and the number of indices along an indexed axis that are this work item's."""
             return ("0", ev.number(node.shape[indexed[k]])) if k else mine
-
-        numbers = [ev.number(steps[a]) for a in indexed]
 
         def update(axes: Sequence[LoopAxis], start: Value, steps: Sequence[Value], begin: Value, end: Value) -> None:
             """Applies the updates from begin to end along the first of these axes. start, steps: the offset of index 0
@@ -96,9 +95,13 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
             sums.run(each.index, own, [ev.number(a.extent) for a in before], partial(update, before))
         else:
             update(before, start, numbers, "0", ev.number(before[0].extent) if before else "")
-    share = max(1, THREAD_ELEMENTS // max(depth, 1)) if isinstance(depth, int) else THREAD_SCATTERS
-    grid = ext.mul(items, parts)
+    share, grid = _share(depth), ext.mul(items, parts)
     return WorkShare(grid, share, (ext.mul(grid, sums.nbytes),) if sums and sums.large else ())
+
+
+def _share(depth: Extent) -> int:
+    """The least work items of a thread."""
+    return max(1, THREAD_ELEMENTS // max(depth, 1)) if isinstance(depth, int) else THREAD_SCATTERS
 
 
 def _target(

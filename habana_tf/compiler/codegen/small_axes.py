@@ -11,9 +11,10 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
-from habana_tf.compiler.body import Body, Load, Lookup, PointValue, Position, Within
+from habana_tf.compiler.body import Body
 from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.costs import WRITTEN_OUT_POINTS
+from habana_tf.compiler.point_values import Load, Lookup, PointValue, Position, Within
 from habana_tf.ir.extent import Extent, Var
 from habana_tf.ir.linearity import mentions
 

@@ -19,9 +19,10 @@ from habana_tf.compiler.codegen.axes import LoopAxis
 from habana_tf.compiler.codegen.blocked_sums import block_end
 from habana_tf.compiler.codegen.blocked_sums import cut as blocks
 from habana_tf.compiler.codegen.emit import BYTES, Function, Value
-from habana_tf.compiler.codegen.evaluator import Evaluator, Mask
+from habana_tf.compiler.codegen.evaluator import Evaluator
 from habana_tf.compiler.codegen.lanes import register_type
 from habana_tf.compiler.codegen.reduction import Accumulator
+from habana_tf.compiler.codegen.vector_access import Mask
 from habana_tf.compiler.costs import MANY_WORK_ITEMS, WIDE_COLUMNS, WIDE_ITEM_COLUMNS, WIDE_ROWS
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import nominal
