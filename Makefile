@@ -85,7 +85,7 @@ LATEST_TESTS := tests/keras_coverage tests/tensorflow_changes tests/distribute t
 	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
 	tests/graph/test_updates_in_place.py \
 	tests/tensorflow_facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
-	tests/card tests/dry_run
+	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow_clusters
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
