@@ -60,7 +60,7 @@ def check_in_an_old_graph(op: str, **inputs: Any) -> None:
         with tf.compat.v1.Session(graph=graph) as session:
             want = session.run("it:0", {f"{name}:0": x for name, x in inputs.items()})
     arrays = list(inputs.values())
-    program = lower(parse(of_node(node.SerializeToString())), [x.shape for x in arrays], [None] * 2)
+    program = lower(parse(of_node(node.SerializeToString())), [x.shape for x in arrays], [None] * len(arrays))
     for backend in BACKENDS:
         compare(backend(program, arrays, [])[0], want)
 
