@@ -87,11 +87,12 @@ def _hand_over(view: View, flow: Flow, launch: Node, takers: dict[VariableKey, l
     found = _found(view, flow, launch, takers, consumers, python)
     if not found:
         return 0
-    launch.inputs += [u.assign.inputs[0] for u in found]
+    launch.inputs += [u.read.inputs[0] for u in found]  # the assignment's may be behind the launch
     for update in found:
         before = [update.read] if update.kept else update.read.controls
-        for source in (*before, *waits_for(update.assign)):
-            launch.add_control(source)
+        for source in (*before, *_waits(update.assign)):
+            if source is not launch:
+                launch.add_control(source)
     gone_reads = {u.read: u.read.controls for u in found if not u.kept}
     vanish(view, gone_reads | {u.assign: [launch] for u in found})
     gone = {u.at for u in found}
@@ -165,13 +166,22 @@ def _only_updates(cluster: TensorFlowCluster, update: _Update) -> bool:
 def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Node]]) -> list[_Update]:
     """The updates whose assignments wait for nothing behind the launch but other such assignments."""
     later = _later(launch, consumers)
-    waits = {u.assign: later.intersection(waits_for(u.assign)) for u in found}
+    waits = {u.assign: later.intersection(_waits(u.assign)) for u in found}
     count = -1
     while count != len(found):
         count = len(found)
         assigns = {u.assign for u in found}
         found = [u for u in found if waits[u.assign] <= assigns]
     return found
+
+
+def _waits(assign: Node) -> list[Node]:
+    """The nodes that an assignment waits for by control, also where those wait that pass its variable's handle on."""
+    out, node = waits_for(assign), assign.inputs[0][0]
+    while node.op in PASSED_ON:
+        out += waits_for(node)
+        node = node.inputs[0][0]
+    return out
 
 
 def waits_for(node: Node) -> list[Node]:

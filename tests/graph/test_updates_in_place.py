@@ -444,3 +444,30 @@ step()
 print(launch.updated)
 """
     assert [python(program, HABANA_SIM_UPDATE_IN_PLACE=on).stdout.split()[-1] for on in ("1", "0")] == ["1", "0"]
+
+
+@on_hpu
+def test_branches_behind_branches_on_one_predicate() -> None:
+    """The last update's handle waits for the first: behind the launch that makes both."""
+    from habana_tf._native import _bridge
+
+    before = _bridge.counters()["optimize_errors"]
+    for counts in ([(1, 0), (0, 3)], [(1, 1), (0, 3)], [(3, 0), (0, 3)], [(1, 0), (0, 3), (3, 0)]):
+        v = tf.Variable([0.0, 0.0])
+
+        def update(count: int, v: tf.Variable = v) -> tf.Tensor:
+            for _ in range(count):
+                v.assign_add([1.0, 2.0])
+            return tf.constant(0)
+
+        @tf.function
+        def step(chosen: tf.Tensor, counts: Any = counts, update: Any = update) -> None:
+            for yes, no in counts:
+                tf.cond(chosen, lambda n=yes: update(n), lambda n=no: update(n))
+
+        want = 0
+        for chosen in (True, False, True):
+            step(tf.constant(chosen))
+            want += sum(yes if chosen else no for yes, no in counts)
+            assert v.numpy().tolist() == [want, 2 * want], (counts, chosen)
+    assert _bridge.counters()["optimize_errors"] == before
