@@ -175,10 +175,10 @@ class _changing:
         except AttributeError:
             if group.numbers:
                 raise _error(group, change) from None
-            version = getattr(sys.modules[module.__name__.split(".")[0]], "__version__", "")
-            _log.info(
-                "%s %s: no %s, so %s is left out", module.__name__.split(".")[0], version, change.target, group.name
-            )
+            package = module.__name__.split(".")[0]
+            version = getattr(sys.modules[package], "__version__", "")
+            level = logging.DEBUG if group.only else logging.INFO  # another Keras has no use for it
+            _log.log(level, "%s %s: no %s, so %s is left out", package, version, change.target, group.name)
             return
         made.values.append((owner, name, value, name in vars(owner)))
         setattr(owner, name, change.make(value))
