@@ -176,9 +176,9 @@ def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Nod
 
 
 def _waits(assign: Node) -> list[Node]:
-    """The nodes that an assignment waits for by control, also where those wait that pass its variable's handle on."""
+    """The nodes that an assignment waits for by control, those included for which an Identity of its handle waits."""
     out, node = waits_for(assign), assign.inputs[0][0]
-    while node.op in PASSED_ON:
+    while node.op == "Identity":  # as far as the frame of the assignment goes
         out += waits_for(node)
         node = node.inputs[0][0]
     return out
