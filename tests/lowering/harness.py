@@ -253,3 +253,14 @@ def broadcastable(draw: Any, dtype: Any, count: int = 2, **options: Any) -> tupl
     """`count` arrays whose shapes broadcast together."""
     shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=count, min_side=0, max_side=4, max_dims=3)).input_shapes
     return tuple(draw(arrays(dtype, shape, **options)) for shape in shapes)
+
+
+TYPES = [F32, BF16, np.dtype("int32"), np.dtype("int64"), np.dtype("bool"), np.dtype("uint8")]
+any_type = st.sampled_from(TYPES)
+index_type = st.sampled_from([np.int32, np.int64])
+
+
+@st.composite
+def tensors(draw, shape=SHAPES):
+    """An array of any type and of a drawn shape."""
+    return draw(arrays(draw(any_type), shape, low=0, high=9))

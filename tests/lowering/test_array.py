@@ -10,14 +10,18 @@ from harness import (
     BF16,
     F32,
     SHAPES,
+    TYPES,
+    any_type,
     arrays,
     check,
     evaluate,
+    index_type,
     lower_op,
     make_cluster,
     quick,
     reference,
     refusal,
+    tensors,
 )
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -28,15 +32,6 @@ from habana_tf.ir import extent as ext
 from habana_tf.ir.interpreter import bind, run
 
 raw = tf.raw_ops
-TYPES = [F32, BF16, np.dtype("int32"), np.dtype("int64"), np.dtype("bool"), np.dtype("uint8")]
-any_type = st.sampled_from(TYPES)
-index_type = st.sampled_from([np.int32, np.int64])
-
-
-@st.composite
-def tensors(draw, shape=SHAPES):
-    """An array of any type and of a drawn shape."""
-    return draw(arrays(draw(any_type), shape, low=0, high=9))
 
 
 @quick

@@ -5,27 +5,18 @@ from __future__ import annotations
 import numpy as np
 import tensorflow as tf
 from harness import (
-    BF16,
-    F32,
-    SHAPES,
+    any_type,
     arrays,
     check,
+    index_type,
     quick,
+    tensors,
 )
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 raw = tf.raw_ops
-TYPES = [F32, BF16, np.dtype("int32"), np.dtype("int64"), np.dtype("bool"), np.dtype("uint8")]
-any_type = st.sampled_from(TYPES)
-index_type = st.sampled_from([np.int32, np.int64])
-
-
-@st.composite
-def tensors(draw, shape=SHAPES):
-    """An array of any type and of a drawn shape."""
-    return draw(arrays(draw(any_type), shape, low=0, high=9))
 
 
 @quick
