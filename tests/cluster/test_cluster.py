@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-
 _ALONE = """
 import importlib.abc, sys
 class Missing(importlib.abc.MetaPathFinder):
@@ -23,9 +21,10 @@ sys.meta_path.insert(0, Missing())
 
 def _alone(script: str, cache: Path) -> Any:
     """What a script prints as JSON, in a process in which no framework can be imported."""
-    settings = {**os.environ, "TF_RECIPE_CACHE_PATH": str(cache), "TF_CPU_RUNTIME_FALLBACK": "forbid"}
+    settings = {"TF_RECIPE_CACHE_PATH": str(cache), "TF_CPU_RUNTIME_FALLBACK": "forbid"}
+    environment = {**os.environ, **settings, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", _ALONE + script]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=settings)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
