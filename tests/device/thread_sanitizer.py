@@ -81,10 +81,11 @@ def exercise(rounds: int) -> int:
 
     load_habana_module()
     from tests.device import test_updates_from_threads as updating
-    from tests.device.threads_soak import CASES, mapped, serving, soak
+    from tests.device.threads_soak import CASES, DATASET, serving, soak
 
     others = first_calls(tf, rounds)
-    done, wrong = soak({**CASES, "serving": serving()}, THREADS, lambda count: count < rounds)
+    cases = {**CASES, **serving(), "dataset": DATASET}
+    done, wrong = soak(cases, THREADS, lambda count: count < rounds)
     lost = 0
     for dtype in ("float32", "float64"):  # one that HPU computes, and one that the CPU computes on copies
         with tf.device("/HPU:0"):
@@ -94,7 +95,6 @@ def exercise(rounds: int) -> int:
             first = forms["assign_add"]
             lost += len(updating.lost(v, [(first, form) for form in forms.values()] * rounds))
             others += copies(tf, v, rounds)
-    others += mapped()
     bad = sum(wrong.values()) + lost + others
     print(f"{sum(done.values()):,} answers; {bad} of them, of updates or of copies wrong", flush=True)
     return bad
