@@ -40,7 +40,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     recipes.reset()
     ranged.reset()
-    monkeypatch.setattr(process_cache, "_PROCESS", RecipeCache())
+    monkeypatch.setattr(process_cache, "CACHE", RecipeCache())
     recompilations.reset()
 
 
