@@ -14,28 +14,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 __all__ = [
-    "BF16",
-    "COUNT",
-    "FILE",
-    "HOSTS",
-    "LOGGER",
-    "MODULE_ID",
-    "MODULE_IDS",
-    "NAMES",
-    "PATH",
-    "PER_NODE",
-    "PORT",
-    "PROFILE",
-    "SWITCH",
-    "TEXT",
-    "USER",
-    "Kind",
-    "Setting",
-    "SettingError",
-    "choice",
-    "integer",
-    "shown",
-]
+    "BF16", "COUNT", "FILE", "HOSTS", "LOGGER", "MODULE_ID", "MODULE_IDS", "NAMES", "PATH", "PER_NODE", "PORT",
+    "PROFILE", "SWITCH", "TEXT", "USER", "Setting", "SettingError", "ValueKind", "choice", "integer", "shown",
+]  # fmt: skip
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -46,7 +27,7 @@ class SettingError(ValueError):
 
 
 @dataclass(frozen=True)
-class Kind(Generic[T_co]):
+class ValueKind(Generic[T_co]):
     """What a value may be. parse: makes it of non-empty text, or raises ValueError. allowed: in words what it takes."""
 
     parse: Callable[[str], T_co]
@@ -58,7 +39,7 @@ class Setting(Generic[T]):
     aliases: older names."""
 
     def __init__(
-        self, name: str, default: T, kind: Kind[T], meaning: str, key: bool = False, aliases: tuple[str, ...] = ()
+        self, name: str, default: T, kind: ValueKind[T], meaning: str, key: bool = False, aliases: tuple[str, ...] = ()
     ) -> None:
         self.name, self.default, self.meaning = name, default, meaning
         self.parse, self.allowed = kind.parse, kind.allowed
@@ -92,7 +73,7 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def choice(*choices: str) -> Kind[str]:
+def choice(*choices: str) -> ValueKind[str]:
     """One of some words, in any case."""
 
     def parse(text: str) -> str:
@@ -100,10 +81,10 @@ def choice(*choices: str) -> Kind[str]:
             raise ValueError(text)
         return text.lower()
 
-    return Kind(parse, "one of " + ", ".join(choices))
+    return ValueKind(parse, "one of " + ", ".join(choices))
 
 
-def integer(low: int, high: int | None = None) -> Kind[int]:
+def integer(low: int, high: int | None = None) -> ValueKind[int]:
     """A whole number from `low` to `high`, both included."""
 
     def parse(text: str) -> int:
@@ -112,7 +93,7 @@ def integer(low: int, high: int | None = None) -> Kind[int]:
             raise ValueError(text)
         return number
 
-    return Kind(parse, f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}")
+    return ValueKind(parse, f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}")
 
 
 def _number(text: str) -> int:
@@ -175,19 +156,19 @@ def _profile(text: str) -> str:
     return spellings.get(text.lower(), "on")
 
 
-BF16 = Kind(_bf16, "0, false, 1, true, full, basic or the path of a JSON configuration")
-PROFILE = Kind(_profile, "0, 1, or the name of a template such as profile_api")
+BF16 = ValueKind(_bf16, "0, false, 1, true, full, basic or the path of a JSON configuration")
+PROFILE = ValueKind(_profile, "0, 1, or the name of a template such as profile_api")
 """Habana's library set profile_api_light by itself where nobody had set anything, so that is no wish."""
-LOGGER = Kind(_logger, "false, true, on, all, range or range_hw")
-MODULE_ID = Kind(_number, "one module id such as 3")
-COUNT = Kind(_number, "a number such as 3")
-PER_NODE = Kind(_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
+LOGGER = ValueKind(_logger, "false, true, on, all, range or range_hw")
+MODULE_ID = ValueKind(_number, "one module id such as 3")
+COUNT = ValueKind(_number, "a number such as 3")
+PER_NODE = ValueKind(_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
 PORT = integer(1024, 65535)
-TEXT = Kind(str, "any text")
-HOSTS = Kind(_hosts, "host names or addresses separated by commas")
-MODULE_IDS = Kind(_module_ids, "different module ids separated by commas, such as 0,1,2,3")
-USER = Kind(_number, "a user's number such as 1000")
-NAMES = Kind(_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
-SWITCH = Kind(_switch, "on or off")
-PATH = Kind(os.path.expanduser, "a directory")
-FILE = Kind(os.path.expanduser, "the path of a file")
+TEXT = ValueKind(str, "any text")
+HOSTS = ValueKind(_hosts, "host names or addresses separated by commas")
+MODULE_IDS = ValueKind(_module_ids, "different module ids separated by commas, such as 0,1,2,3")
+USER = ValueKind(_number, "a user's number such as 1000")
+NAMES = ValueKind(_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
+SWITCH = ValueKind(_switch, "on or off")
+PATH = ValueKind(os.path.expanduser, "a directory")
+FILE = ValueKind(os.path.expanduser, "the path of a file")
