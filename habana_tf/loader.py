@@ -34,14 +34,9 @@ from habana_tf.tensorflow_changes.context import rebuild
 from habana_tf.version import __version__
 
 __all__ = [
-    "TESTED",
-    "LoadError",
-    "is_loaded",
-    "is_op_override_allowed",
-    "load_habana_module",
-    "plugin_path",
+    "TESTED", "LoadError", "is_loaded", "is_op_override_allowed", "load_habana_module", "plugin_path",
     "set_op_override_allowed",
-]
+]  # fmt: skip
 
 _log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@
 These functions (`process_cache`) never raise for trouble with the disk. For people and tools there are, on any cache
 directory and without TensorFlow: `entries`, `verify`, `prune`, `clear`, `health` (see `directory`), `events`, `runs`,
 `totals`, `misses`, `explain` (see `history`), `export_bundle`, `import_bundle` (see `bundle`); those raise.
-`habana_tf.RecipeLogger` is a Keras callback that logs `stats()` for TensorBoard.
 
 `key` names the parts of a key, `entry` describes the file, `files.trust` and `signature` say what is believed,
 `reader` looks into the directory, `listing` at all of it, `disk` is the disk level, `bounds` keeps it small,
@@ -86,6 +85,9 @@ _NAMES = {
 _WHERE = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = sorted(_WHERE)
+
+_WHERE["RecipeLogger"] = "..keras_callbacks.recipe_logger"
+"""Is `habana_tf.RecipeLogger` now: a callback of Keras, looked up by its text only, since the cache knows no Keras."""
 
 
 def __getattr__(name: str) -> Any:

@@ -51,9 +51,9 @@ class RecipeCache:
         self._process = os.getpid()
 
     def lookup(self, key: Key, name: str = "") -> Entry | None:
-        """The recipe of `key` in the directory, or None. Counts a hit or a miss. Raises KnownFailure.
+        """The recipe of `key` in the directory, verified; None when it has to be compiled. Counts a hit or a miss.
 
-        name: the cluster's, for the journal.
+        name: the cluster's, for the journal. Raises KnownFailure when it was tried lately and cannot be compiled.
         """
         entry = self._from_disk(key.digest)
         if entry is None:
@@ -66,14 +66,9 @@ class RecipeCache:
         return entry
 
     def store(
-        self,
-        key: Key,
-        name: str,
-        header: Mapping[str, Any],
-        sections: Mapping[str, bytes],
-        compile_seconds: float,
+        self, key: Key, name: str, header: Mapping[str, Any], sections: Mapping[str, bytes], compile_seconds: float
     ) -> Entry:
-        """Counts a recipe that was just compiled, and keeps it in the directory if there is one.
+        """Counts a recipe that was just compiled, keeps it in the directory if there is one, and returns its entry.
 
         `header` is JSON data as described in `entry`; trouble with the disk is a warning and never raised.
         """
@@ -84,7 +79,8 @@ class RecipeCache:
     def store_failure(
         self, key: Key, name: str, header: Mapping[str, Any], reason: str, compile_seconds: float
     ) -> Entry:
-        """Keeps, for `FAILURE_SECONDS`, that a cluster cannot be compiled. reason: why, for people."""
+        """Keeps, for `FAILURE_SECONDS`, that a cluster cannot be compiled: only for what would fail again. reason: why,
+        for people."""
         self.stats.add(failed=1, compile_seconds=compile_seconds)
         self._note("failed", name, key.digest, compile_seconds)
         return self._keep(key, name, {**header, "failure": reason}, {}, compile_seconds)
@@ -116,6 +112,22 @@ class RecipeCache:
         """Notes that a miss needs no compilation: its program is that of another key, whose recipe is there."""
         self.stats.add(shared=1, saved_seconds=saved_seconds)
         self._note("same", name, key.digest, saved_seconds)
+
+    def keeps(self) -> bool:
+        """Whether there is a directory that recipes are kept in."""
+        disk = self.disk()
+        return disk is not None and disk.options.writable
+
+    def has(self, name: str) -> bool:
+        """Whether the directory has recipes of a cluster by its name, whatever shapes they are for."""
+        disk = self.disk()
+        return disk is not None and disk.has(name)
+
+    def is_warm(self) -> bool:
+        """Whether the directory may well have what a network needs that is not known yet: it had something of what was
+        asked of it so far, or nothing was and it has something."""
+        counts, disk = self.stats.counts(), self.disk()
+        return disk is not None and (counts.disk_hits > 0 or (counts.misses == 0 and not disk.is_empty()))
 
     def disk(self) -> Store | None:
         """The store in the directory that TF_RECIPE_CACHE_PATH names now, used as the settings say now."""

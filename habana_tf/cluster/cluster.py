@@ -135,8 +135,8 @@ class Cluster(ABC):
         """The cluster with this `data`."""
 
     def computed(self) -> list[tuple[str, object]]:
-        """What it computes, as parts of a recipe's key. Lowerings are in all keys where their sources are in
-        `resolver.keys.ROOMS`; a front end with others adds a digest of these."""
+        """What it computes, as parts of a recipe's key. A front end adds the version of its lowerings, on which the
+        program of a cluster depends too."""
         return [("cluster", self.content)]
 
     @property

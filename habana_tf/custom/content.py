@@ -41,7 +41,7 @@ def digest(function: Callable[..., Any], version: str | None = None) -> str:
 
     version: the program's word for what cannot be told; without one that is a CustomOpError.
     """
-    reader = _Reader(version is not None)
+    reader = _ContentReader(version is not None)
     reader.put("python", sys.version_info[:2], version)
     try:
         reader.value(function, getattr(function, "__qualname__", repr(function)))
@@ -50,7 +50,7 @@ def digest(function: Callable[..., Any], version: str | None = None) -> str:
     return reader.hexdigest()
 
 
-class _Reader:
+class _ContentReader:
     """Follows values and adds them to a digest. Those met before are there by their number, so that circles end."""
 
     def __init__(self, lenient: bool) -> None:
@@ -247,7 +247,7 @@ class _Reader:
 
     def _apart(self, x: Any, where: str) -> str:
         """The digest of a value by itself, for collections without order."""
-        reader = _Reader(self._lenient)
+        reader = _ContentReader(self._lenient)
         reader.value(x, where)
         return reader.hexdigest()
 

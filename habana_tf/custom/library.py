@@ -21,7 +21,7 @@ from typing import get_args
 from habana_tf.custom import shapes as declared
 from habana_tf.custom import signature as signatures
 from habana_tf.custom.checked import output_types
-from habana_tf.custom.op import CustomOp, Options, define, lower_existing, make
+from habana_tf.custom.op import CustomOp, OpOptions, define, lower_existing, make
 from habana_tf.custom.signature import CustomOpError
 from habana_tf.hardware import device_state
 from habana_tf.ir import libraries
@@ -56,7 +56,7 @@ def _made(library: libraries.Library, kernel: libraries.LibraryKernel) -> Custom
     lists: dict[str | None, Bf16List | None] = {name: name for name in get_args(Bf16List)}
     if kernel.bf16 is not None and kernel.bf16 not in lists:
         raise CustomOpError(f"custom op {kernel.op!r}: {kernel.bf16!r} is not a list of the bf16 conversion")
-    options = Options(bf16=lists.get(kernel.bf16), says=functools.partial(_said, library.digest, kernel.op))
+    options = OpOptions(bf16=lists.get(kernel.bf16), says=functools.partial(_said, library.digest, kernel.op))
     if kernel.inputs is not None:
         signature = signatures.read(kernel.op, kernel.inputs, kernel.outputs or "", kernel.attrs)
         said = declared.read(signature, kernel.shapes)

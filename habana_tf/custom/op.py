@@ -30,7 +30,7 @@ from habana_tf.custom import shapes as declared
 from habana_tf.custom import signature as signatures
 from habana_tf.custom.checked import checked
 from habana_tf.custom.content import digest
-from habana_tf.custom.signature import CustomOpError, Signature
+from habana_tf.custom.signature import CustomOpError, OpSignature
 from habana_tf.hardware import device_state
 from habana_tf.ir.dtypes import DType
 from habana_tf.lowering.lowering import Lowering
@@ -51,7 +51,7 @@ class CustomOp:
 
     op: str
     lowering: Callable[..., Any]
-    signature: Signature | None
+    signature: OpSignature | None
     row: Row
     shapes: declared.Shapes = ()
     version: str | None = None
@@ -128,7 +128,7 @@ def custom_op(
     def defined(lower: Callable[..., Any]) -> CustomOp:
         if not callable(lower):
             raise CustomOpError(f"custom op {op!r}: {lower!r} is not a function")
-        options = Options(tuple(fixed), elementwise, bf16, version)
+        options = OpOptions(tuple(fixed), elementwise, bf16, version)
         if inputs is None or outputs is None:
             if attrs or shapes is not None:
                 raise CustomOpError(
@@ -145,7 +145,7 @@ def custom_op(
 
 
 @dataclass(frozen=True)
-class Options:
+class OpOptions:
     """See `custom_op`. says: the content of a lowering that is no Python."""
 
     fixed: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Options:
     says: Callable[[], str] | None = None
 
 
-def make(signature: Signature, shapes: declared.Shapes, lower: Callable[..., Any], options: Options) -> CustomOp:
+def make(signature: OpSignature, shapes: declared.Shapes, lower: Callable[..., Any], options: OpOptions) -> CustomOp:
     """An op that TensorFlow has not, not defined yet (`define`). Raises CustomOpError."""
     missing = set(options.fixed) - {a.name for a in signature.inputs}
     if missing:
@@ -165,7 +165,7 @@ def make(signature: Signature, shapes: declared.Shapes, lower: Callable[..., Any
 
 
 def lower_existing(
-    op: str, lower: Callable[..., Any], types: Mapping[str, Sequence[DType]], options: Options
+    op: str, lower: Callable[..., Any], types: Mapping[str, Sequence[DType]], options: OpOptions
 ) -> CustomOp:
     """A lowering for an op of TensorFlow's, not defined yet (`define`). Raises CustomOpError."""
     chosen = signatures.chosen_types(op, types)
@@ -177,12 +177,12 @@ def lower_existing(
     return CustomOp(op, lower, None, row, (), options.version, options.says)
 
 
-def _row(op: str, lower: Lower, types: dict[str, tuple[DType, ...]], options: Options) -> Row:
+def _row(op: str, lower: Lower, types: dict[str, tuple[DType, ...]], options: OpOptions) -> Row:
     generic: Generic | None = "elementwise" if options.elementwise else None
     return Row(op, lower, types, fixed=options.fixed, generic=generic, bf16=options.bf16)
 
 
-def _instead(base: Row, lower: Lower, types: dict[str, tuple[DType, ...]], options: Options) -> Row:
+def _instead(base: Row, lower: Lower, types: dict[str, tuple[DType, ...]], options: OpOptions) -> Row:
     """Our row with a lowering of the program's in it. Its kernels are registered, so what they are made from stays."""
     if options.fixed:
         raise CustomOpError(

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from habana_tf.custom.signature import CustomOpError, Signature
+from habana_tf.custom.signature import CustomOpError, OpSignature
 from habana_tf.ir.extent import Extent
 
 _PART = re.compile(r"(?P<name>[A-Za-z_]\w*)(?:\[(?P<index>[^\]]*)\])?|(?P<number>\d+)|(?P<unknown>\?)")
@@ -52,7 +52,7 @@ Shapes = tuple["Parts | None", ...]
 """Of all outputs."""
 
 
-def read(signature: Signature, text: str | Sequence[str] | None) -> Shapes:
+def read(signature: OpSignature, text: str | Sequence[str] | None) -> Shapes:
     """The shapes of an op's outputs. text: as above; None says nothing of any. Raises CustomOpError."""
     if text is None:
         return (None,) * len(signature.outputs)
@@ -71,13 +71,13 @@ def read(signature: Signature, text: str | Sequence[str] | None) -> Shapes:
     return tuple(_parts(signature, each) for each in texts)
 
 
-def _parts(signature: Signature, text: str) -> Parts | None:
+def _parts(signature: OpSignature, text: str) -> Parts | None:
     if text.strip() == "*":
         return None
     return tuple(_part(signature, each.strip()) for each in text.split(",") if each.strip())
 
 
-def _part(signature: Signature, text: str) -> Part:
+def _part(signature: OpSignature, text: str) -> Part:
     def error(what: str) -> CustomOpError:
         return CustomOpError(f"custom op {signature.op!r}: {text!r} in shapes= {what}")
 

@@ -78,7 +78,7 @@ class Attribute:
 
 
 @dataclass(frozen=True)
-class Signature:
+class OpSignature:
     """An op as it is registered with TensorFlow."""
 
     op: str
@@ -97,7 +97,7 @@ class Signature:
 
 
 @dataclass
-class _Reader:
+class _SignatureReader:
     """What is being read, for messages."""
 
     op: str
@@ -193,13 +193,13 @@ def read(
     outputs: str | Sequence[str],
     attrs: str | Mapping[str, Any] = "",
     types: Mapping[str, Sequence[DType]] | None = None,
-) -> Signature:
+) -> OpSignature:
     """The signature of an op.
 
     attrs: text as above, or a value by name: a default, or one of the types int, float, bool and str for an attribute
     that the caller must give. types: the element types that type attributes allow. Raises CustomOpError.
     """
-    reader = _Reader(op)
+    reader = _SignatureReader(op)
     if not _OP.fullmatch(op):
         raise reader.error("the name of an op begins with a capital and has letters and digits, as in 'ScaledSwish'")
     for name, allowed in (types or {}).items():
@@ -223,17 +223,17 @@ def read(
             raise reader.error(f"{attr.name!r}, a number of outputs, is that of no input")
         if attr.kind == "type" and attr.name not in {*inferred, *(a.type_attr for a in given)}:
             raise reader.error(f"type attribute {attr.name!r} is the type of no argument")
-    return Signature(op, tuple(taken), tuple(given), tuple(reader.attrs.values()))
+    return OpSignature(op, tuple(taken), tuple(given), tuple(reader.attrs.values()))
 
 
 def chosen_types(op: str, types: Mapping[str, Sequence[DType]]) -> dict[str, tuple[DType, ...]]:
     """The element types that a program names, each once. Raises CustomOpError."""
-    return {name: _Reader(op).types(name, allowed) for name, allowed in types.items()}
+    return {name: _SignatureReader(op).types(name, allowed) for name, allowed in types.items()}
 
 
 def type_attributes(op: str, attrs: str) -> dict[str, tuple[DType, ...]]:
     """The type attributes in a text, for an op of TensorFlow's. Raises CustomOpError."""
-    reader = _Reader(op)
+    reader = _SignatureReader(op)
     for text in _split(attrs):
         reader.attribute(text)
     others = [a.name for a in reader.attrs.values() if a.kind != "type"]
@@ -242,7 +242,7 @@ def type_attributes(op: str, attrs: str) -> dict[str, tuple[DType, ...]]:
     return {a.name: a.allowed for a in reader.attrs.values()}
 
 
-def _from_value(reader: _Reader, name: str, value: Any) -> Attribute:
+def _from_value(reader: _SignatureReader, name: str, value: Any) -> Attribute:
     """An attribute by its default, or by a Python type."""
     if isinstance(value, type):
         kind = {int: "int", float: "float", bool: "bool", str: "string"}.get(value)

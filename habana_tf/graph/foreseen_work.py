@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def announce_graph(graph_def: bytes) -> None:
     """Starts compile processes for a graph, unless the recipe cache may have its launches."""
-    if settings.HABANA_SIM_COMPILE.get() != "forbid" and not process_cache.is_warm():
+    if settings.HABANA_SIM_COMPILE.get() != "forbid" and not process_cache.CACHE.is_warm():
         objects.expect(count(graph_def))
 
 
@@ -35,5 +35,5 @@ def announce(launches: Iterable[LaunchNode]) -> None:
         return
     for launch in launches:
         products = sum(times for op, times in launch.ops.items() if is_product(op))
-        if products >= WORKER_PRODUCTS and not process_cache.has(launch.name):
+        if products >= WORKER_PRODUCTS and not process_cache.CACHE.has(launch.name):
             objects.expect(products)

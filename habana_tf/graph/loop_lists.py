@@ -27,7 +27,7 @@ _INT32 = 3
 
 
 class Lists:
-    """The list variables of a loop with this body. resolve: see `loops._Loop`."""
+    """The list variables of a loop with this body. resolve: see `LoopFrame.resolve`."""
 
     def __init__(self, body: list[Node], resolve: Callable[[Ref], Ref]) -> None:
         self._resolve = resolve
@@ -42,7 +42,7 @@ class Lists:
         self.positions = [n.inputs[1] for n in body if n.op in ("TensorListGetItem", "TensorListSetItem")]
 
     def slot(self, k: int, enter: Node, next_: Ref | None, exit_: Node | None) -> LoopSlot | None:
-        """What variable `k` is; None if it is no list that can be a tensor. next_, exit_: as in `loops._Variable`."""
+        """What variable `k` is; None if it is no list that can be a tensor. next_, exit_: as in `LoopVariable`."""
         uses = self._all_uses((enter, 0), next_)
         if not uses:
             return LoopSlot("unused") if next_ is None else None

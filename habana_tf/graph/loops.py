@@ -61,7 +61,7 @@ def convert(
                 raise Left(Reason.LOOP_BRANCH)
             if excluded and (why := excluded.get(_name(conditions[0]))) is not None:
                 raise Left(why)
-            node = _Loop(view, flow, placement, shapes, nodes, conditions[0]).convert()
+            node = _LoopConversion(view, flow, placement, shapes, nodes, conditions[0]).convert()
             made += 1
             outer = flow.classes[node][0]
             if outer:
@@ -72,7 +72,7 @@ def convert(
     return made
 
 
-class _Loop(LoopChecks):
+class _LoopConversion(LoopChecks):
     """One loop to be replaced. Nothing is changed before it is known that it can be."""
 
     def convert(self) -> Node:

@@ -72,7 +72,7 @@ def _takers(view: View) -> dict[VariableKey, list[Node]]:
 
 
 @dataclass(frozen=True)
-class _Update:
+class _UpdateInPlace:
     """A variable of a launch. at, output: its numbers among the cluster's inputs and outputs. kept: the read stays."""
 
     at: int
@@ -113,7 +113,7 @@ def _found(
     takers: dict[VariableKey, list[Node]],
     consumers: dict[Node, list[Node]],
     python: bool,
-) -> list[_Update]:
+) -> list[_UpdateInPlace]:
     """The variables of a launch that it can be given. python: the graph calls Python, which may update any of them."""
     device_args = len(launch.proto.attr["Tin"].list.type)
     cluster = parsed(launch.proto.attr["cluster"].s)
@@ -125,7 +125,7 @@ def _found(
         assign = _assignment(read, takers)
         if assign is not None:
             kept = any(n is not launch and (read, 0) in n.inputs for n in consumers[read])
-            update = _Update(result.assigns, output, read, assign, kept)
+            update = _UpdateInPlace(result.assigns, output, read, assign, kept)
             alone = not kept and not python
             if _is_in_order(view, flow, launch, update) and (alone or _only_updates(cluster, update)):
                 found.append(update)
@@ -139,7 +139,7 @@ def _assignment(read: Node, takers: dict[VariableKey, list[Node]]) -> Node | Non
     return writers.pop() if len(writers) == 1 else None
 
 
-def _is_in_order(view: View, flow: Flow, launch: Node, update: _Update) -> bool:
+def _is_in_order(view: View, flow: Flow, launch: Node, update: _UpdateInPlace) -> bool:
     """Whether a variable is assigned what the launch makes, under one condition with the read and on one device, and
     neither read nor assignment is fetched."""
     read, assign = update.read, update.assign
@@ -155,7 +155,7 @@ def _is_in_order(view: View, flow: Flow, launch: Node, update: _Update) -> bool:
     )
 
 
-def _only_updates(cluster: TensorFlowCluster, update: _Update) -> bool:
+def _only_updates(cluster: TensorFlowCluster, update: _UpdateInPlace) -> bool:
     """Whether only an op that updates a variable uses its value in a cluster. Other ops share the value that was read
     with nodes outside, and the variable may have changed since."""
     users = [n for n in cluster.nodes if (-1, update.at) in n.inputs]
@@ -163,7 +163,7 @@ def _only_updates(cluster: TensorFlowCluster, update: _Update) -> bool:
     return row is not None and bool(row.updates) and (-1, update.at) not in cluster.outputs
 
 
-def _in_order(launch: Node, found: list[_Update], consumers: dict[Node, list[Node]]) -> list[_Update]:
+def _in_order(launch: Node, found: list[_UpdateInPlace], consumers: dict[Node, list[Node]]) -> list[_UpdateInPlace]:
     """The updates whose assignments wait for nothing behind the launch but other such assignments."""
     later = _later(launch, consumers)
     waits = {u.assign: later.intersection(_waits(u.assign)) for u in found}

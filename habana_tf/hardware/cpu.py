@@ -156,6 +156,11 @@ class Target:
         return self.isa is not Isa.PORTABLE
 
     @property
+    def masks_halves(self) -> bool:
+        """The same of lanes of 16 bits."""
+        return self.isa >= Isa.AVX512
+
+    @property
     def widens_in_copies(self) -> bool:
         """Whether products of bf16 are faster on operands that were copied in fp32 than on such that are widened when
         they are read: register tiles are small then, and few multiply-adds stand beside the widening."""

@@ -47,7 +47,7 @@ class RecipeLogger(tf.keras.callbacks.Callback):
         """Writes the counters."""
         if self._writer is None or (epoch + 1) % self._every:
             return
-        counts = process_cache.stats().to_json()
+        counts = process_cache.CACHE.stats.to_json()
         shown = {name: counts[name] for name in _SHOWN}
         shown["hits"] = counts["memory_hits"] + counts["disk_hits"] + counts["shared"]
         shown["misses"] = counts["misses"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.lowering import Lowering
+
+T = TypeVar("T")
 
 
 def ints(c: Lowering, which: int | str) -> list[int]:
@@ -25,15 +29,15 @@ def extents(c: Lowering, which: int | str) -> list[Extent]:
 
 def scalar(c: Lowering, which: int | str) -> int:
     """The one number of an input that fixes a shape."""
-    values = ints(c, which)
-    if len(values) != 1:
-        raise c.error(f"input {which!r} must be one number, not {values}")
-    return values[0]
+    return _only(c, which, ints(c, which))
 
 
 def scalar_extent(c: Lowering, which: int | str) -> Extent:
     """The one size of an input that fixes a shape; symbolic when one recipe serves all shapes."""
-    values = extents(c, which)
+    return _only(c, which, extents(c, which))
+
+
+def _only(c: Lowering, which: int | str, values: list[T]) -> T:
     if len(values) != 1:
         raise c.error(f"input {which!r} must be one number, not {values}")
     return values[0]

@@ -38,20 +38,26 @@ def _ends(pairs: Sequence[tuple[Extent, Extent]]) -> tuple[list[Extent], list[Ex
     return [p[0] for p in pairs], [p[1] for p in pairs]
 
 
-def _mirrored(c: Lowering) -> tuple[list[tuple[Extent, Extent]], int]:
-    """The paddings of a mirror op, and the distance of the mirror from the edge: 1 for REFLECT, 0 for SYMMETRIC."""
-    return _paddings(c), 1 if c.attr("mode") == "REFLECT" else 0
+def _skipped(c: Lowering) -> int:
+    """The distance of a mirror from the edge: 1 for REFLECT, 0 for SYMMETRIC."""
+    return 1 if c.attr("mode") == "REFLECT" else 0
+
+
+def _last_mirrored(c: Lowering, axis: int, n: Extent, low: Extent, high: Extent) -> Extent:
+    """How many elements of an axis of `n` a mirror shows at most, which the paddings must not exceed."""
+    last = ext.add(n, -_skipped(c))
+    if not (low == high == 0 or (c.at_least(last, low) and c.at_least(last, high))):
+        raise c.error(f"paddings {low} and {high} must be no greater than {last} on axis {axis}")
+    return last
 
 
 @op("MirrorPad", fixed=["paddings"], T=ALL, Tpaddings=INDEX)
 def mirror_pad(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
-    pairs, skip = _mirrored(c)
+    pairs, skip = _paddings(c), _skipped(c)
     for axis, (low, high) in enumerate(pairs):
         n = x.shape[axis]
-        last = ext.add(n, -skip)
-        if not (low == high == 0 or (c.at_least(last, low) and c.at_least(last, high))):
-            raise c.error(f"paddings {low} and {high} must be no greater than {last} on axis {axis}")
+        last = _last_mirrored(c, axis, n, low, high)
         before = b.reverse(static_slice(c, x, axis, skip, low), [axis])
         after = b.reverse(static_slice(c, x, axis, ext.add(last, ext.mul(high, -1)), high), [axis])
         x = b.concat([before, x, after], axis)
@@ -64,12 +70,10 @@ def mirror_pad_grad(c: Lowering) -> Node:
     b, x = c.b, c.inputs[0]
     dtype = x.dtype
     x = b.cast(x, dtype.accumulator)
-    pairs, skip = _mirrored(c)
+    pairs, skip = _paddings(c), _skipped(c)
     for axis, (low, high) in enumerate(pairs):
         n = ext.add(x.shape[axis], ext.mul(ext.add(low, high), -1))
-        last = ext.add(n, -skip)
-        if not (low == high == 0 or (c.at_least(last, low) and c.at_least(last, high))):
-            raise c.error(f"paddings {low} and {high} must be no greater than {last} on axis {axis}")
+        last = _last_mirrored(c, axis, n, low, high)
         out = static_slice(c, x, axis, low, n)
         ends = ((low, 0, skip), (high, ext.add(low, n), ext.add(last, ext.mul(high, -1))))
         for size, at, put in ends:
@@ -107,8 +111,7 @@ def _parts(c: Lowering, n: Extent, k: int, what: str) -> Extent:
 def space_to_depth(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
     last = _channels_last(c)
-    x_last = x if last else b.permute(x, (0, 2, 3, 1))
-    n, h, w, d = x_last.shape
+    n, h, w, d = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
     rows, columns, depth = _parts(c, h, k, "a height"), _parts(c, w, k, "a width"), ext.mul(d, k * k)
     if last:
         split = b.permute(b.reshape(x, (n, rows, k, columns, k, d)), (0, 1, 3, 2, 4, 5))
@@ -121,9 +124,8 @@ def space_to_depth(c: Lowering) -> Node:
 def depth_to_space(c: Lowering) -> Node:
     b, x, k = c.b, c.inputs[0], c.attr("block_size")
     last = _channels_last(c)
-    x_last = x if last else b.permute(x, (0, 2, 3, 1))
-    n, h, w, _ = x_last.shape
-    d = _parts(c, x_last.shape[3], k * k, "a depth")
+    n, h, w, depth = x.shape if last else (x.shape[0], *x.shape[2:], x.shape[1])
+    d = _parts(c, depth, k * k, "a depth")
     height, width = ext.mul(h, k), ext.mul(w, k)
     if last:
         split = b.permute(b.reshape(x, (n, h, w, k, k, d)), (0, 1, 3, 2, 4, 5))

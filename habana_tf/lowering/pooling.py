@@ -32,7 +32,7 @@ from habana_tf.lowering.channels import channels_last
 from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
 from habana_tf.lowering.reduction import LARGEST
-from habana_tf.lowering.row import FLOATS, INDEX, op
+from habana_tf.lowering.row import FLOATS, INDEX, Lower, op
 from habana_tf.lowering.spatial import WindowAxis
 
 LOWEST = float("-inf")
@@ -214,19 +214,14 @@ def _with_inputs_as_attributes(c: Lowering) -> Lowering:
     return dataclasses.replace(c, attrs={**c.attrs, **values})
 
 
-@op("MaxPoolV2", fixed=("ksize", "strides"), T=FLOATS)
-def max_pool_v2(c: Lowering) -> Node | Sequence[Node]:
-    return max_pool(_with_inputs_as_attributes(c))
+def _with_input_windows(lower: Lower) -> Lower:
+    return lambda c: lower(_with_inputs_as_attributes(c))
 
 
-@op("MaxPoolGradV2", fixed=("ksize", "strides"), T=FLOATS)
-def max_pool_gradient_v2(c: Lowering) -> Node | Sequence[Node]:
-    return max_pool_gradient(_with_inputs_as_attributes(c))
-
-
-@op("MaxPoolGradGradV2", fixed=("ksize", "strides"), T=FLOATS)
-def max_pool_second_gradient_v2(c: Lowering) -> Node | Sequence[Node]:
-    return max_pool_second_gradient(_with_inputs_as_attributes(c))
+for _name, _lower in {
+    "MaxPoolV2": max_pool, "MaxPoolGradV2": max_pool_gradient, "MaxPoolGradGradV2": max_pool_second_gradient,
+}.items():  # fmt: skip
+    op(_name, fixed=("ksize", "strides"), T=FLOATS)(_with_input_windows(_lower))
 
 
 @op("MaxPoolWithArgmax", T=FLOATS, Targmax=INDEX)
@@ -288,18 +283,6 @@ def max_pool_gradient_with_argmax(c: Lowering) -> Node:
     return b.cast(b.reshape(flat, x.shape), dy.dtype)
 
 
-@op("AvgPool3D", T=FLOATS)
-@channels_last("input")
-def average_pool_3d(c: Lowering) -> Node:
-    return _average(c)
-
-
-@op("AvgPool", T=FLOATS)
-@channels_last("value")
-def average_pool(c: Lowering) -> Node:
-    return _average(c)
-
-
 def _average(c: Lowering) -> Node:
     x = c.inputs[0]
     axes = _axes(c, x.shape)
@@ -308,6 +291,10 @@ def _average(c: Lowering) -> Node:
     view = c.b.cast(spatial.windows(c.b, x, axes), x.dtype.accumulator)
     total = c.b.reduce("sum", view, range(x.rank, view.rank))
     return c.b.cast(c.b.binary("div", total, _counts(c, axes)), x.dtype)
+
+
+op("AvgPool", T=FLOATS)(channels_last("value")(_average))
+op("AvgPool3D", T=FLOATS)(channels_last("input")(_average))
 
 
 @op("AvgPoolGrad", "AvgPool3DGrad", fixed=("orig_input_shape",), T=FLOATS)

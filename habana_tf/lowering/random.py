@@ -31,22 +31,17 @@ THREEFRY = 2
 Draw = Callable[[Builder, Node, Extent, DType], Node]
 
 
-def _result(c: Lowering, state: Node, draw: Draw) -> Node:
-    """The draws of an op in its shape."""
+def _result(c: Lowering, state: Node, draw: Draw | None) -> Node:
+    """The draws of an op in its shape. draw: None for integers between its minval and maxval."""
     shape = extents(c, "shape")
     if any(isinstance(n, int) and n < 0 for n in shape):
         raise c.error(f"shape {shape} must be non-negative")
-    return c.b.reshape(draw(c.b, state, ext.product(shape), _dtype(c)), shape)
-
-
-def _between(c: Lowering) -> Draw:
-    low, high = c.input("minval"), c.input("maxval")
-    return lambda b, state, n, _: philox.integers_between(b, state, n, low, high)
-
-
-def _dtype(c: Lowering) -> DType:
-    dtype: DType = c.attr("Tout") or c.attr("dtype")
-    return dtype
+    n = ext.product(shape)
+    if draw is None:
+        drawn = philox.integers_between(c.b, state, n, c.input("minval"), c.input("maxval"))
+    else:
+        drawn = draw(c.b, state, n, c.attr("Tout") or c.attr("dtype"))
+    return c.b.reshape(drawn, shape)
 
 
 def _check_algorithm(c: Lowering, algorithm: Node) -> None:
@@ -59,29 +54,19 @@ def _check_algorithm(c: Lowering, algorithm: Node) -> None:
 # -- a state in the kernel ------------------------------------------------------------------------------------
 
 
-def _own(c: Lowering, draw: Draw) -> Node:
-    c.reserve(ext.mul(ext.product(extents(c, "shape")), philox.SAMPLES_PER_RESULT))
-    return _result(c, c.state(), draw)
+def _own(draw: Draw | None) -> Callable[[Lowering], Node]:
+    def lower(c: Lowering) -> Node:
+        c.reserve(ext.mul(ext.product(extents(c, "shape")), philox.SAMPLES_PER_RESULT))
+        return _result(c, c.state(), draw)
+
+    return lower
 
 
-@op("RandomUniform", fixed=("shape",), generic="random", stateful_random=True, dtype=FLOATS)
-def random_uniform(c: Lowering) -> Node:
-    return _own(c, philox.uniform)
-
-
-@op("RandomStandardNormal", fixed=("shape",), generic="random", stateful_random=True, dtype=FLOATS)
-def random_normal(c: Lowering) -> Node:
-    return _own(c, philox.normal)
-
-
-@op("TruncatedNormal", fixed=("shape",), generic="random", stateful_random=True, dtype=FLOATS)
-def random_truncated_normal(c: Lowering) -> Node:
-    return _own(c, philox.truncated_normal)
-
-
-@op("RandomUniformInt", fixed=("shape",), generic="random", stateful_random=True, Tout=INDEX)
-def random_integers(c: Lowering) -> Node:
-    return _own(c, _between(c))
+_random = partial(op, fixed=("shape",), generic="random")
+_random("RandomUniform", stateful_random=True, dtype=FLOATS)(_own(philox.uniform))
+_random("RandomStandardNormal", stateful_random=True, dtype=FLOATS)(_own(philox.normal))
+_random("TruncatedNormal", stateful_random=True, dtype=FLOATS)(_own(philox.truncated_normal))
+_random("RandomUniformInt", stateful_random=True, Tout=INDEX)(_own(None))
 
 
 # -- choices --------------------------------------------------------------------------------------------------
@@ -158,31 +143,18 @@ def _given(c: Lowering) -> Node:
     return philox.state_of(c.b, c.b.slice(counter, (0,), (2,)), key)
 
 
-@op("StatelessRandomUniform", "StatelessRandomUniformV2", fixed=("shape",), generic="random", dtype=FLOATS)
-def stateless_uniform(c: Lowering) -> Node:
-    return _result(c, _given(c), philox.uniform)
+def _stateless(draw: Draw | None) -> Callable[[Lowering], Node]:
+    return lambda c: _result(c, _given(c), draw)
 
 
-@op("StatelessRandomNormal", "StatelessRandomNormalV2", fixed=("shape",), generic="random", dtype=FLOATS)
-def stateless_normal(c: Lowering) -> Node:
-    return _result(c, _given(c), philox.normal)
-
-
-@op("StatelessTruncatedNormal", "StatelessTruncatedNormalV2", fixed=("shape",), generic="random", dtype=FLOATS)
-def stateless_truncated_normal(c: Lowering) -> Node:
-    return _result(c, _given(c), philox.truncated_normal)
-
-
-@op("StatelessRandomUniformInt", fixed=("shape",), generic="random", dtype=INDEX)
-@op("StatelessRandomUniformIntV2", fixed=("shape",), generic="random", dtype=INTEGERS)
-def stateless_integers(c: Lowering) -> Node:
-    return _result(c, _given(c), _between(c))
-
-
-@op("StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2", fixed=("shape",), generic="random",
-    dtype=INTEGERS)  # fmt: skip
-def stateless_full_integers(c: Lowering) -> Node:
-    return _result(c, _given(c), philox.integers)
+for _name, _draw in {
+    "StatelessRandomUniform": philox.uniform, "StatelessRandomNormal": philox.normal,
+    "StatelessTruncatedNormal": philox.truncated_normal,
+}.items():  # fmt: skip
+    _random(_name, f"{_name}V2", dtype=FLOATS)(_stateless(_draw))
+_random("StatelessRandomUniformInt", dtype=INDEX)(_stateless(None))
+_random("StatelessRandomUniformIntV2", dtype=INTEGERS)(_stateless(None))
+_random("StatelessRandomUniformFullInt", "StatelessRandomUniformFullIntV2", dtype=INTEGERS)(_stateless(philox.integers))
 
 
 @op("StatelessRandomGetKeyCounter", "StatelessRandomGetKeyCounterAlg", Tseed=INDEX)
@@ -228,36 +200,19 @@ def skip(c: Lowering) -> Node:
     return _advance(c, c.b.map("bitcast", c.input("delta"), dtype=DType.U64))
 
 
-def _kept(c: Lowering, draw: Draw) -> Sequence[Node]:
-    words = _words(c)
-    state = philox.state_of(c.b, c.b.slice(words, (0,), (2,)), c.b.slice(words, (2,), (1,)))
-    n = ext.product(extents(c, "shape"))
-    return [_advance(c, c.b.extent(n, DType.U64)), _result(c, state, draw)]
+def _of_variable(draw: Draw | None) -> Callable[[Lowering], Sequence[Node]]:
+    def lower(c: Lowering) -> Sequence[Node]:
+        words = _words(c)
+        state = philox.state_of(c.b, c.b.slice(words, (0,), (2,)), c.b.slice(words, (2,), (1,)))
+        n = ext.product(extents(c, "shape"))
+        return [_advance(c, c.b.extent(n, DType.U64)), _result(c, state, draw)]
+
+    return lower
 
 
 _stateful = partial(op, fixed=("shape",), host=("algorithm",), variables=("resource",), updates=("resource",))
-
-
-@_stateful("StatefulUniform", dtype=FLOATS)
-def stateful_uniform(c: Lowering) -> Sequence[Node]:
-    return _kept(c, philox.uniform)
-
-
-@_stateful("StatefulStandardNormalV2", dtype=FLOATS)
-def stateful_normal(c: Lowering) -> Sequence[Node]:
-    return _kept(c, philox.normal)
-
-
-@_stateful("StatefulTruncatedNormal", dtype=FLOATS)
-def stateful_truncated_normal(c: Lowering) -> Sequence[Node]:
-    return _kept(c, philox.truncated_normal)
-
-
-@_stateful("StatefulUniformInt", dtype=INTEGERS)
-def stateful_integers(c: Lowering) -> Sequence[Node]:
-    return _kept(c, _between(c))
-
-
-@_stateful("StatefulUniformFullInt", dtype=INTEGERS)
-def stateful_full_integers(c: Lowering) -> Sequence[Node]:
-    return _kept(c, philox.integers)
+_stateful("StatefulUniform", dtype=FLOATS)(_of_variable(philox.uniform))
+_stateful("StatefulStandardNormalV2", dtype=FLOATS)(_of_variable(philox.normal))
+_stateful("StatefulTruncatedNormal", dtype=FLOATS)(_of_variable(philox.truncated_normal))
+_stateful("StatefulUniformInt", dtype=INTEGERS)(_of_variable(None))
+_stateful("StatefulUniformFullInt", dtype=INTEGERS)(_of_variable(philox.integers))

@@ -16,6 +16,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Node
 from habana_tf.lowering.formula import Term, wrap
 from habana_tf.lowering.lowering import Lowering
+from habana_tf.lowering.math import wide
 from habana_tf.lowering.row import FLOATS, op
 
 NAN, INF = math.nan, math.inf
@@ -159,20 +160,11 @@ def erfinv(x: Term) -> Term:
 @op("Digamma", T=FLOATS, generic="elementwise")
 def digamma_op(c: Lowering) -> Node:
     """The derivative of lgamma."""
-    (x,) = c.inputs
-    return digamma(wrap(c.b, x)).done(x.dtype)
+    return wide(c, digamma, *c.inputs)
 
 
-@op("Ndtri", T=FLOATS, generic="elementwise")
-def ndtri_op(c: Lowering) -> Node:
-    (x,) = c.inputs
-    return ndtri(wrap(c.b, x)).done(x.dtype)
-
-
-@op("Erfinv", T=FLOATS, generic="elementwise")
-def erfinv_op(c: Lowering) -> Node:
-    (x,) = c.inputs
-    return erfinv(wrap(c.b, x)).done(x.dtype)
+op("Ndtri", T=FLOATS, generic="elementwise")(lambda c: wide(c, ndtri, *c.inputs))
+op("Erfinv", T=FLOATS, generic="elementwise")(lambda c: wide(c, erfinv, *c.inputs))
 
 
 def _together(c: Lowering) -> tuple[Term, Term]:

@@ -8,46 +8,19 @@ modules, which add their rows.
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from habana_tf.ir.primitives import Node
-from habana_tf.lowering import (
-    array,
-    bins,
-    color,
-    contraction,
-    convolution,
-    crops,
-    depthwise,
-    diagonals,
-    indexing,
-    joining,
-    layout,
-    loss,
-    lrn,
-    math,
-    nn,
-    normalization,
-    optimizers,
-    patches,
-    pooling,
-    quantization,
-    random,
-    reduction,
-    resize,
-    segments,
-    slicing,
-    special,
-    variables,
-    xla,
-)
 from habana_tf.lowering.row import CUSTOM, ROWS, Row
 
-_MODULES = (
-    array, bins, color, contraction, convolution, crops, depthwise, diagonals, indexing, joining, layout, loss, lrn,
-    math, nn, normalization, optimizers, patches, pooling, quantization, random, reduction, resize, segments,
-    slicing, special, variables, xla,
-)  # fmt: skip
-FAMILIES = tuple(module.__name__.rpartition(".")[2] for module in _MODULES)
+FAMILIES = (
+    "array bins color contraction convolution crops depthwise diagonals indexing joining layout loss lrn math nn "
+    "normalization optimizers patches pooling quantization random reduction resize segments slicing special variables "
+    "xla"
+).split()
 """The modules of lowerings: importing them adds their rows."""
+for _family in FAMILIES:
+    import_module(f"habana_tf.lowering.{_family}")
 
 
 def rows() -> dict[str, Row]:

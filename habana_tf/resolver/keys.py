@@ -3,7 +3,8 @@
 A cluster of several ops is keyed by its content and what it met; a program by its text. In either key are the version
 of the compiler, what this CPU can do, and the settings that change code. How products of bf16 are computed is in the
 keys of what has bf16 only: to know it may take a measurement, for which other programs should not wait. What the
-compiler is given and no key has stands in `key_text.LEFT_OUT`, with the reason.
+compiler is given and no key has stands in `key_text.LEFT_OUT`, with the reason. The lowerings that made a program of a
+cluster are a front end's: it puts their version into what its clusters compute (`Cluster.computed`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
 
@@ -24,13 +25,6 @@ from habana_tf.resolver.key_text import names, program_text
 from habana_tf.version import __version__
 
 PACKAGE = Path(__file__).parent.parent
-ROOMS = ("ir", "cluster", "compiler", "lowering", "tensorflow_clusters")
-"""The packages that make code of clusters, those of front ends among them."""
-TELL = (
-    "compiler/describe.py", "tensorflow_clusters/cpu_kernels.py", "tensorflow_clusters/pack_recipes.py",
-    "tensorflow_clusters/refusals.py",
-)  # fmt: skip
-"""What in them makes none: a change there leaves every recipe as it is."""
 
 
 def recipe_key(goal: Target, parts: Sequence[tuple[str, object]], bf16: bool) -> Key:
@@ -60,25 +54,29 @@ def program_key(program: Program, goal: Target) -> Key:
 
 @functools.cache
 def compiler_version() -> str:
-    """SHA-256 over all that makes code of clusters: the sources that do, and the libraries that generate code and
+    """SHA-256 over all that makes code of programs: the sources that do, and the libraries that generate code and
     compute constants. Another compiler never meets this one's recipes."""
     return hashlib.sha256((json.dumps(libraries(), sort_keys=True) + sources_version()).encode()).hexdigest()
 
 
 @functools.cache
 def sources_version() -> str:
-    """SHA-256 over the sources that make code of clusters."""
+    """SHA-256 over the sources that make code of programs."""
+    return digest_of(compiler_sources())
+
+
+def digest_of(sources: Iterable[Path]) -> str:
+    """SHA-256 over files of this package: their names and contents."""
     total = hashlib.sha256()
-    for path in compiler_sources():
+    for path in sources:
         total.update(path.relative_to(PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
 
 
 def compiler_sources() -> list[Path]:
-    """The files whose content is in the recipe key, sorted."""
-    rooms = [PACKAGE / room for room in ROOMS]
-    found = {path for room in rooms for path in room.rglob("*.py")} - {PACKAGE / name for name in TELL}
-    return sorted([*found, PACKAGE / "hardware" / "cpu.py", PACKAGE / "tensorflow_facts" / "opdefs.py"])
+    """The files whose content is in every recipe key, sorted. Descriptions of kernels make no code."""
+    found = {path for room in ("ir", "cluster", "compiler") for path in (PACKAGE / room).rglob("*.py")}
+    return sorted({*found, PACKAGE / "hardware" / "cpu.py"} - {PACKAGE / "compiler" / "describe.py"})
 
 
 @functools.cache

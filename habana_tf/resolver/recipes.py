@@ -111,7 +111,7 @@ class RecipeMemory:
             self._made.move_to_end(program or digest)
         made, _ = kept
         if isinstance(made, str):
-            process_cache.stats().add(known_failures=1)
+            process_cache.CACHE.stats.add(known_failures=1)
             raise Unfit(made)
         return made
 
@@ -221,7 +221,7 @@ def get(
                     return found, "packaged"
                 except KnownFailure as why:
                     raise Unfit(why.reason) from None
-    process_cache.stats().add(memory_hits=1)
+    process_cache.CACHE.stats.add(memory_hits=1)
     return found, "known"
 
 
@@ -229,16 +229,16 @@ def _missed(
     key: Key, name: str, program_key: Callable[[], str], compile: Callable[[str], Recipe],
     fits: Callable[[Recipe], None],
 ) -> tuple[Recipe, str]:  # fmt: skip
-    before = process_cache.lookup(key, name)
+    before = process_cache.CACHE.lookup(key, name)
     if before is not None and (stored := _loaded(key, before, fits)) is not None:
         return stored, "cache"
     program = program_key()
     with _memory.alone(program) if program != key.digest else nullcontext():
         if (found := _memory.find(program)) is not None:
-            process_cache.same(key, name)
+            process_cache.CACHE.same(key, name)
             _memory.keep(key.digest, program, found)
             return found, "known"
-        with process_cache.compiling(key, program, name) as entry:
+        with process_cache.CACHE.compiling(key, program, name) as entry:
             known = entry is not None and before is not None and entry.created == before.created
             if entry is not None and not known and (stored := _loaded(key, entry, fits)) is not None:
                 return stored, "cache"
@@ -293,7 +293,7 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
     except Unfit as why:
         # Only this: an interruption, a time-out or lack of memory says nothing about the program.
         about = _about(lowered, source, program, takes)
-        process_cache.store_failure(key, name, about, str(why), time.perf_counter() - start)
+        process_cache.CACHE.store_failure(key, name, about, str(why), time.perf_counter() - start)
         raise
     seconds = time.perf_counter() - start
     _bridge.count_recipe()
@@ -304,11 +304,11 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
     recipe.described = describe_kernels(recipe)
     header: dict[str, Any] = {}
     sections: dict[str, bytes] = {}
-    if process_cache.keeps():
+    if process_cache.CACHE.keeps():
         header, sections = pack(recipe)
         header.update(_about(lowered, source, program, takes), memory=_bytes_of(recipe), seal=seal(lowered, sections))
         sections.update(source.sections())
-    process_cache.store(key, name, header, sections, seconds)
+    process_cache.CACHE.store(key, name, header, sections, seconds)
     recipe.kernels.clear()  # `described` has them, in a tenth of the memory
     return recipe
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from habana_tf.cluster.cluster import Cluster
@@ -36,6 +36,18 @@ if TYPE_CHECKING:
     from habana_tf._native._bridge import Program as Bound
 
 
+@dataclass(frozen=True)
+class _Resolved:
+    """A program for a launch. how: it came (see `recompilations.Met`); count: adds it to the recompilation report,
+    given the seconds it took. recipe, dims: its recipe and the numbers behind the symbols; None where it has none."""
+
+    bound: Bound
+    how: str
+    count: Callable[[float], None] = lambda took: None
+    recipe: Recipe | None = None
+    dims: Sequence[int] = ()
+
+
 def resolve(cluster: Cluster, signature: Sequence[TensorMet]) -> Bound:
     """The runtime's program for a cluster on inputs of this signature.
 
@@ -46,34 +58,40 @@ def resolve(cluster: Cluster, signature: Sequence[TensorMet]) -> Bound:
     request = Request.met(cluster, signature)
     try:
         alone = len(cluster.nodes) == 1 and not cluster.nodes[0].is_loop
-        found = _one_op if alone else _several_ops
+        look = _one_op if alone else _several_ops
         try:
-            return found(request, target())
+            found = look(request, target())
         except StaleRecipe:
-            return found(request, target())
+            found = look(request, target())
     except (CompileForbidden, FallbackForbidden, CustomLoweringError, MemoryError, TimeoutError, TooLarge):
         raise
     except Exception as why:
-        bound = otherwise(request, why)
-        programs.remember(bound, request, None, (), "interpreted", time.perf_counter() - start)
-        return bound
+        found = _Resolved(otherwise(request, why), "interpreted")
+    took = time.perf_counter() - start
+    found.count(took)
+    programs.remember(found.bound, request, found.recipe, found.dims, found.how, took)
+    return found.bound
 
 
-def _several_ops(request: Request, goal: Target) -> Bound:
-    start = time.perf_counter()
+def _several_ops(request: Request, goal: Target) -> _Resolved:
     cluster = request.cluster
     known = history(cluster.content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
     met = Signature.of(request.shapes, request.values)
     changed = known.changes(met)
+
+    def resolved(
+        bound: Bound, how: str, reason: str, recipe: Recipe | None = None, dims: Sequence[int] = ()
+    ) -> _Resolved:
+        symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
+        return _Resolved(
+            bound, how, lambda took: record(known, Met(met, changed, how, took, symbols, reason)), recipe, dims
+        )
+
     parts = cluster.computed()
     found, reason = ranged(request, parts, known, met, changed, goal)
     own = [m.signature for m in known.met if not m.range]
-    bound = run_on_cpu(request) if found is None and had_enough(request, own, met) else None
-    if bound is not None:
-        took = time.perf_counter() - start
-        record(known, Met(met, changed, "cpu", took, reason=reason))
-        programs.remember(bound, request, None, (), "cpu", took)
-        return bound
+    if found is None and had_enough(request, own, met) and (bound := run_on_cpu(request)) is not None:
+        return resolved(bound, "cpu", reason)
     if found is not None:
         recipe, how, dims = found
     else:
@@ -83,18 +101,10 @@ def _several_ops(request: Request, goal: Target) -> Bound:
         try:
             recipe, how = recipe_of(key, request, request.program, goal)
         except Unfit as why:
-            bound = interpreted(request, why)
-            took = time.perf_counter() - start
-            record(known, Met(met, changed, "interpreted", took, reason=str(why)))
-            programs.remember(bound, request, None, (), "interpreted", took)
-            return bound
+            return resolved(interpreted(request, why), "interpreted", str(why))
     bound = bind_recipe(recipe, dims, None, request, goal)
     memory.record(_plan(request, recipe, dims))
-    symbols = tuple((f"s{k}", n) for k, n in enumerate(dims))
-    took = time.perf_counter() - start
-    record(known, Met(met, changed, how, took, symbols, reason))
-    programs.remember(bound, request, recipe, dims, how, took)
-    return bound
+    return resolved(bound, how, reason, recipe, dims)
 
 
 def _plan(request: Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMemory:
@@ -107,31 +117,22 @@ def _plan(request: Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMem
     return memory.LaunchMemory(cluster.name, sum(inputs), sum(outputs), updates, total, alive)
 
 
-def _one_op(request: Request, goal: Target) -> Bound:
-    start = time.perf_counter()
-    op = request.cluster.nodes[0].op
+def _one_op(request: Request, goal: Target) -> _Resolved:
+    def resolved(bound: Bound, how: str, recipe: Recipe | None = None, dims: Sequence[int] = ()) -> _Resolved:
+        return _Resolved(bound, how, lambda took: record_one_op(request.cluster.nodes[0].op, how), recipe, dims)
+
     try:
         form = one_op(request, goal)
         met = Signature.of(request.shapes, request.values)
         found, own = ranged_alone(request, form.program, met, goal) if not form.dims else (None, [])
-        enough = found is None and had_enough(request, own, met)
-        bound = run_on_cpu(request) if enough and recipes.known(form.program, goal) is None else None
-        if bound is not None:  # where other values do not come to one program
-            record_one_op(op, "cpu")
-            programs.remember(bound, request, None, (), "cpu", time.perf_counter() - start)
-            return bound
         if found is not None:
             recipe, how, dims = found
             form = replace(form, dims=dims)
         else:
-            key = program_key(form.program, goal)
-            recipe, how = recipe_of_program(key, form.source, form.program, goal)
+            enough = had_enough(request, own, met) and recipes.known(form.program, goal) is None
+            if enough and (bound := run_on_cpu(request)) is not None:  # where other values do not come to one program
+                return resolved(bound, "cpu")
+            recipe, how = recipe_of_program(program_key(form.program, goal), form.source, form.program, goal)
     except Unfit as why:
-        record_one_op(op, "interpreted")
-        bound = interpreted(request, why)
-        programs.remember(bound, request, None, (), "interpreted", time.perf_counter() - start)
-        return bound
-    record_one_op(op, how)
-    bound = bind_recipe(recipe, form.dims, form.shapes, request, goal)
-    programs.remember(bound, request, recipe, form.dims, how, time.perf_counter() - start)
-    return bound
+        return resolved(interpreted(request, why), "interpreted")
+    return resolved(bind_recipe(recipe, form.dims, form.shapes, request, goal), how, recipe, form.dims)

@@ -1,6 +1,6 @@
 """`Setting`: an environment variable with a type, a default and a meaning, read and checked when it is used.
 
-The parsers of all kinds of values are here too, each beside the words for what it allows. `machine.py` and `program.py`
+The kinds of values are here too, each a parser with the words for what it allows. `machine.py` and `program.py`
 declare every variable with them.
 
 Invariants: parsers get text without blanks at its ends, never empty, and raise ValueError for what is not allowed.
@@ -9,58 +9,41 @@ Invariants: parsers get text without blanks at its ends, never empty, and raise 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 __all__ = [
-    "COUNT",
-    "FILE",
-    "HOSTS",
-    "LOGGER",
-    "MODULE_ID",
-    "MODULE_IDS",
-    "NAMES",
-    "PATH",
-    "PER_NODE",
-    "PORT",
-    "PROFILE",
-    "SWITCH",
-    "TEXT",
-    "USER",
-    "Setting",
-    "SettingError",
-    "bf16",
-    "choice",
-    "integer",
-    "shown",
-]
+    "BF16", "COUNT", "FILE", "HOSTS", "LOGGER", "MODULE_ID", "MODULE_IDS", "NAMES", "PATH", "PER_NODE", "PORT",
+    "PROFILE", "SWITCH", "TEXT", "USER", "Setting", "SettingError", "ValueKind", "choice", "integer", "shown",
+]  # fmt: skip
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 class SettingError(ValueError):
     """An environment variable holds a value that is not allowed."""
 
 
+@dataclass(frozen=True)
+class ValueKind(Generic[T_co]):
+    """What a value may be. parse: makes it of non-empty text, or raises ValueError. allowed: in words what it takes."""
+
+    parse: Callable[[str], T_co]
+    allowed: str
+
+
 class Setting(Generic[T]):
-    """One environment variable, with the name of the constant that it is (see `name`).
-
-    parse: turns non-empty text into the value, or raises ValueError. allowed: what it accepts, in words. key: whether
-    the value is in every recipe's key. aliases: older names.
-    """
-
-    name: str
+    """One environment variable: name, default, kind and meaning. key: whether the value is in every recipe's key.
+    aliases: older names."""
 
     def __init__(
-        self, default: T, parse: Callable[[str], T], allowed: str, meaning: str, key: bool = False,
-        aliases: tuple[str, ...] = (),
-    ) -> None:  # fmt: skip
-        self.default = default
-        self.parse = parse
-        self.allowed = allowed
-        self.meaning = meaning
-        self.key = key
-        self.aliases = aliases
+        self, name: str, default: T, kind: ValueKind[T], meaning: str, key: bool = False, aliases: tuple[str, ...] = ()
+    ) -> None:
+        self.name, self.default, self.meaning = name, default, meaning
+        self.parse, self.allowed = kind.parse, kind.allowed
+        self.key, self.aliases = key, aliases
 
     def source(self) -> str | None:
         """The name under which the environment sets this variable now, or None when the default holds."""
@@ -79,13 +62,6 @@ class Setting(Generic[T]):
             raise SettingError(f"{source}={text!r} is not allowed: use {self.allowed} ({hint})") from error
 
 
-def name(constants: Mapping[str, object]) -> None:
-    """Names the settings of a module after their constants."""
-    for constant, value in constants.items():
-        if isinstance(value, Setting):
-            value.name = constant
-
-
 def shown(value: object) -> str:
     """A value as a user would type it."""
     if value is None:
@@ -97,7 +73,7 @@ def shown(value: object) -> str:
     return str(value)
 
 
-def choice(*choices: str) -> tuple[Callable[[str], str], str]:
+def choice(*choices: str) -> ValueKind[str]:
     """One of some words, in any case."""
 
     def parse(text: str) -> str:
@@ -105,10 +81,10 @@ def choice(*choices: str) -> tuple[Callable[[str], str], str]:
             raise ValueError(text)
         return text.lower()
 
-    return parse, "one of " + ", ".join(choices)
+    return ValueKind(parse, "one of " + ", ".join(choices))
 
 
-def integer(low: int, high: int | None = None) -> tuple[Callable[[str], int], str]:
+def integer(low: int, high: int | None = None) -> ValueKind[int]:
     """A whole number from `low` to `high`, both included."""
 
     def parse(text: str) -> int:
@@ -117,7 +93,7 @@ def integer(low: int, high: int | None = None) -> tuple[Callable[[str], int], st
             raise ValueError(text)
         return number
 
-    return parse, f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}"
+    return ValueKind(parse, f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}")
 
 
 def _number(text: str) -> int:
@@ -161,11 +137,7 @@ def _switch(text: str) -> bool:
     raise ValueError(text)
 
 
-def _path(text: str) -> str | None:
-    return os.path.expanduser(text)
-
-
-def bf16(text: str) -> str:
+def _bf16(text: str) -> str:
     """`off`, `full`, `basic`, or the path of a configuration."""
     spellings = {"0": "off", "off": "off", "false": "off", "1": "full", "on": "full", "true": "full", "full": "full"}
     if text.lower() in (*spellings, "basic"):
@@ -175,7 +147,7 @@ def bf16(text: str) -> str:
 
 def _logger(text: str) -> str:
     spellings = {"false": "off", "0": "off", "off": "off", "true": "all", "1": "all", "on": "all"}
-    return spellings.get(text.lower()) or choice("all", "range", "range_hw")[0](text)
+    return spellings.get(text.lower()) or choice("all", "range", "range_hw").parse(text)
 
 
 def _profile(text: str) -> str:
@@ -184,18 +156,19 @@ def _profile(text: str) -> str:
     return spellings.get(text.lower(), "on")
 
 
-PROFILE = (_profile, "0, 1, or the name of a template such as profile_api")
+BF16 = ValueKind(_bf16, "0, false, 1, true, full, basic or the path of a JSON configuration")
+PROFILE = ValueKind(_profile, "0, 1, or the name of a template such as profile_api")
 """Habana's library set profile_api_light by itself where nobody had set anything, so that is no wish."""
-LOGGER = (_logger, "false, true, on, all, range or range_hw")
-MODULE_ID: tuple[Callable[[str], int | None], str] = (_number, "one module id such as 3")
-COUNT: tuple[Callable[[str], int | None], str] = (_number, "a number such as 3")
-PER_NODE = (_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
-PORT: tuple[Callable[[str], int | None], str] = integer(1024, 65535)
-TEXT: tuple[Callable[[str], str | None], str] = (str, "any text")
-HOSTS = (_hosts, "host names or addresses separated by commas")
-MODULE_IDS = (_module_ids, "different module ids separated by commas, such as 0,1,2,3")
-USER: tuple[Callable[[str], int | None], str] = (_number, "a user's number such as 1000")
-NAMES = (_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
-SWITCH = (_switch, "on or off")
-PATH = (_path, "a directory")
-FILE = (_path, "the path of a file")
+LOGGER = ValueKind(_logger, "false, true, on, all, range or range_hw")
+MODULE_ID = ValueKind(_number, "one module id such as 3")
+COUNT = ValueKind(_number, "a number such as 3")
+PER_NODE = ValueKind(_per_node, "numbers separated by commas, such as 2 or 4(x2),1")
+PORT = integer(1024, 65535)
+TEXT = ValueKind(str, "any text")
+HOSTS = ValueKind(_hosts, "host names or addresses separated by commas")
+MODULE_IDS = ValueKind(_module_ids, "different module ids separated by commas, such as 0,1,2,3")
+USER = ValueKind(_number, "a user's number such as 1000")
+NAMES = ValueKind(_names, "op types separated by commas, such as Conv2D,MatMul, or all_nodes")
+SWITCH = ValueKind(_switch, "on or off")
+PATH = ValueKind(os.path.expanduser, "a directory")
+FILE = ValueKind(os.path.expanduser, "the path of a file")

@@ -22,6 +22,7 @@ from habana_tf.tensorflow_clusters.digest import content_digest
 from habana_tf.tensorflow_clusters.loop_form import LoopForm
 from habana_tf.tensorflow_clusters.loops import LoopBody, LoopOp
 from habana_tf.tensorflow_clusters.op import TensorFlowOp
+from habana_tf.tensorflow_clusters.sources import lowerings_version
 from habana_tf.tensorflow_facts import opdefs
 
 T = TypeVar("T")
@@ -47,9 +48,10 @@ class TensorFlowCluster(Cluster):
         return parse(data)
 
     def computed(self) -> list[tuple[str, object]]:
-        """See `Cluster.computed`: the ops, and the lowerings that the program brings for some of them."""
+        """See `Cluster.computed`: the ops, the lowerings, and those that the program brings for some of them."""
         custom = _custom_content(self)
-        return [*super().computed(), *([("custom ops", custom)] if custom else [])]
+        parts = [*super().computed(), ("lowerings", lowerings_version())]
+        return [*parts, ("custom ops", custom)] if custom else parts
 
     @functools.cached_property
     def has_bf16(self) -> bool:

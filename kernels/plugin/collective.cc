@@ -34,9 +34,9 @@ void* Create(TF_OpKernelConstruction* ctx) {
 
 Status Prepare(Tensors* tensors, Sum* sum, size_t* bytes) {
   TensorPtr in, key;
-  RETURN_IF_ERROR(Usable());
-  RETURN_IF_ERROR(tensors->Input(0, &in));
-  RETURN_IF_ERROR(tensors->Input(1, &key));
+  HABANA_RETURN_IF_ERROR(Usable());
+  HABANA_RETURN_IF_ERROR(tensors->Input(0, &in));
+  HABANA_RETURN_IF_ERROR(tensors->Input(1, &key));
   if (TF_TensorElementCount(key.get()) != 1) {
     return Status(Code::kInvalidArgument, "HpuCollectiveReduce: the instance key is one number");
   }

@@ -25,7 +25,7 @@ Status Usable() {
                       "run, and start this one anew");
   }
   CallbackScope python;
-  RETURN_IF_ERROR(python.status());
+  HABANA_RETURN_IF_ERROR(python.status());
   std::string text;
   const Status said = python->no_card(&text);
   return said.ok() ? Status(Code::kFailedPrecondition, text) : said;
@@ -103,13 +103,13 @@ Status Execution::OutputOf(size_t k, const Output** output) const {
 
 Status Execution::ToOutput(size_t k, int at, const int* candidates, int count) {
   const Output* out = nullptr;
-  RETURN_IF_ERROR(OutputOf(k, &out));
+  HABANA_RETURN_IF_ERROR(OutputOf(k, &out));
   return tensors_->Output(at, {out->dtype, out->dims, out->nbytes}, candidates, count, &scratch_->outputs[k]);
 }
 
 Status Execution::ToMemory(size_t k, char* data) {
   const Output* out = nullptr;
-  RETURN_IF_ERROR(OutputOf(k, &out));
+  HABANA_RETURN_IF_ERROR(OutputOf(k, &out));
   scratch_->outputs[k] = data;
   return {};
 }
@@ -138,7 +138,7 @@ Status Execution::Align() {
   for (InputView& in : scratch_->inputs) {
     if (in.nbytes == 0 || Aligned(in.data)) continue;
     char* copy = nullptr;
-    RETURN_IF_ERROR(tensors_->Temporary(in.nbytes, "an aligned copy of an input", &copy));
+    HABANA_RETURN_IF_ERROR(tensors_->Temporary(in.nbytes, "an aligned copy of an input", &copy));
     std::memcpy(copy, in.data, in.nbytes);
     in.data = copy;
     copies.fetch_add(1, std::memory_order_relaxed);
@@ -153,19 +153,19 @@ Status Execution::Align() {
     }
     if (Aligned(out)) continue;
     scratch_->copies_out.emplace_back(out, k);
-    RETURN_IF_ERROR(tensors_->Temporary(nbytes, "an aligned copy of an output", &out));
+    HABANA_RETURN_IF_ERROR(tensors_->Temporary(nbytes, "an aligned copy of an output", &out));
     copies.fetch_add(1, std::memory_order_relaxed);
   }
   return {};
 }
 
 Status Execution::Run() {
-  RETURN_IF_ERROR(Align());
+  HABANA_RETURN_IF_ERROR(Align());
   char* workspace = nullptr;
-  RETURN_IF_ERROR(tensors_->Temporary(program_->workspace, "the workspace", &workspace));
+  HABANA_RETURN_IF_ERROR(tensors_->Temporary(program_->workspace, "the workspace", &workspace));
   std::vector<RandomState>& states = scratch_->states;
   cluster_->ReserveStates(*program_, &states);
-  RETURN_IF_ERROR(program_->Run(
+  HABANA_RETURN_IF_ERROR(program_->Run(
       {&scratch_->inputs, scratch_->outputs.data(), workspace, states.data(), states.size(), &warning_}));
   for (const auto& [address, k] : scratch_->copies_out) {
     std::memcpy(address, scratch_->outputs[k], program_->outputs[k].nbytes);

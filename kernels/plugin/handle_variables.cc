@@ -27,11 +27,11 @@ size_t LockOf(const TF_Tensor* handle) {
 
 // What needs Python's lock, and what stays the same: once, before any lock is taken.
 Status HandleVariables::Prepare() {
-  RETURN_IF_ERROR(GetEagerContext(&context_));
+  HABANA_RETURN_IF_ERROR(GetEagerContext(&context_));
   TfStatus said;
   for (size_t k = 0; k < inputs_.size(); ++k) {
     TensorPtr tensor;
-    RETURN_IF_ERROR(tensors_->Input(inputs_[k], &tensor));
+    HABANA_RETURN_IF_ERROR(tensors_->Input(inputs_[k], &tensor));
     locks_.push_back(LockOf(tensor.get()));
     variables_.emplace_back();
     variables_.back().handle = Handle(TFE_NewTensorHandle(tensor.get(), said.get()));
@@ -50,7 +50,7 @@ Status HandleVariables::Read(size_t k) {
   variable.read = ReadVariable(context_, kHpu, variable.handle, dtypes_[k], status.get());
   if (!status.ok()) return UnreadVariable(status.get());
   DeviceValue value;
-  RETURN_IF_ERROR(ValueOf(variable.read, dtypes_[k], &value));
+  HABANA_RETURN_IF_ERROR(ValueOf(variable.read, dtypes_[k], &value));
   const auto dtype = static_cast<TF_DataType>(dtypes_[k]);
   const int rank = static_cast<int>(value.dims.size());
   variable.value.reset(value.nbytes == 0 ? TF_AllocateTensor(dtype, value.dims.data(), rank, 0)
@@ -62,11 +62,11 @@ Status HandleVariables::Read(size_t k) {
 
 Status HandleVariables::Lock() {
   if (inputs_.empty()) return {};
-  if (context_ == nullptr) RETURN_IF_ERROR(Prepare());
+  if (context_ == nullptr) HABANA_RETURN_IF_ERROR(Prepare());
   for (size_t lock : locks_) g_locks[lock].lock();
   locked_ = true;
   const SynchronousOps synchronous(context_);
-  for (size_t k = 0; k < variables_.size(); ++k) RETURN_IF_ERROR(Read(k));
+  for (size_t k = 0; k < variables_.size(); ++k) HABANA_RETURN_IF_ERROR(Read(k));
   return {};
 }
 

@@ -131,7 +131,7 @@ Status AddInputs(const LaunchKernel& kernel, Tensors* tensors, const UpdatedVari
       continue;
     }
     TensorPtr tensor;  // dropped at once: with this reference no output could take over its memory
-    RETURN_IF_ERROR(tensors->Input(static_cast<int>(at), &tensor));
+    HABANA_RETURN_IF_ERROR(tensors->Input(static_cast<int>(at), &tensor));
     execution->AddInput(tensor.get());
   }
   return {};
@@ -153,9 +153,9 @@ Status Find(const LaunchKernel& kernel, Tensors* tensors, UpdatedVariables* vari
 Status GiveVariable(const LaunchKernel& kernel, size_t k, UpdatedVariables* variables,
                     TF_OpKernelContext* ctx, const Program& program, bool over, char** data) {
   const auto at = static_cast<size_t>(kernel.variables[k]);
-  RETURN_IF_ERROR(SameShape(variables->value(at), program, k));
+  HABANA_RETURN_IF_ERROR(SameShape(variables->value(at), program, k));
   TF_Tensor* memory = nullptr;
-  RETURN_IF_ERROR(variables->Memory(at, over, &memory));
+  HABANA_RETURN_IF_ERROR(variables->Memory(at, over, &memory));
   TfStatus status;
   TF_SetOutput(ctx, static_cast<int>(k), memory, status.get());
   *data = static_cast<char*>(TF_TensorData(memory));
@@ -171,22 +171,24 @@ Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVaria
   for (size_t k = 0; k < kernel.variables.size(); ++k) {
     if (kernel.variables[k] < 0) continue;
     char* data = nullptr;
-    RETURN_IF_ERROR(tensors->Temporary(program.outputs[k].nbytes, "the new value of a variable", &data));
-    RETURN_IF_ERROR(execution->ToMemory(k, data));
+    HABANA_RETURN_IF_ERROR(
+        tensors->Temporary(program.outputs[k].nbytes, "the new value of a variable", &data));
+    HABANA_RETURN_IF_ERROR(execution->ToMemory(k, data));
     made.emplace_back(k, data);
   }
   const auto again = [&] {
     for (const auto& [k, data] : made) {
       const auto at = static_cast<size_t>(kernel.variables[k]);
-      RETURN_IF_ERROR(SameShape(variables->value(at), program, k));
+      HABANA_RETURN_IF_ERROR(SameShape(variables->value(at), program, k));
       execution->MoveInput(static_cast<size_t>(kernel.values[at]), variables->value(at));
     }
     return Status();
   };
-  RETURN_IF_ERROR(RunYielded(variables, execution, again));
+  HABANA_RETURN_IF_ERROR(RunYielded(variables, execution, again));
   for (const auto& [k, data] : made) {
     char* memory = nullptr;
-    RETURN_IF_ERROR(GiveVariable(kernel, k, variables, tensors->ctx(), program, /*over=*/true, &memory));
+    HABANA_RETURN_IF_ERROR(
+        GiveVariable(kernel, k, variables, tensors->ctx(), program, /*over=*/true, &memory));
     if (program.outputs[k].nbytes > 0) std::memcpy(memory, data, program.outputs[k].nbytes);
   }
   return variables->Keep();
@@ -195,7 +197,7 @@ Status RunInterpreted(const LaunchKernel& kernel, Tensors* tensors, UpdatedVaria
 Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* execution) {
   TF_OpKernelContext* ctx = tensors->ctx();
   const auto variables = UpdatedVariables::Of(tensors, kernel->handles, kernel->dtypes);
-  RETURN_IF_ERROR(Find(*kernel, tensors, variables.get(), execution));
+  HABANA_RETURN_IF_ERROR(Find(*kernel, tensors, variables.get(), execution));
   const Program& program = execution->program();
   const size_t num_outputs = static_cast<size_t>(TF_NumOutputs(ctx));
   if (program.outputs.size() != num_outputs) {
@@ -211,8 +213,8 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
       if (program.body != nullptr) continue;  // see RunInterpreted
       const bool over = program.outputs[k].over == kernel->values[static_cast<size_t>(variable)];
       char* memory = nullptr;
-      RETURN_IF_ERROR(GiveVariable(*kernel, k, variables.get(), ctx, program, over, &memory));
-      RETURN_IF_ERROR(execution->ToMemory(k, memory));
+      HABANA_RETURN_IF_ERROR(GiveVariable(*kernel, k, variables.get(), ctx, program, over, &memory));
+      HABANA_RETURN_IF_ERROR(execution->ToMemory(k, memory));
       continue;
     }
     if (in_place && k == 0) {
@@ -221,11 +223,11 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
       // A cache that a step updates: in place, if nothing else holds the old one.
       candidates[count++] = execution->OpInput(static_cast<size_t>(input));
     }
-    RETURN_IF_ERROR(execution->ToOutput(k, static_cast<int>(k), candidates, count));
+    HABANA_RETURN_IF_ERROR(execution->ToOutput(k, static_cast<int>(k), candidates, count));
   }
   if (program.body != nullptr && !variables->empty())
     return RunInterpreted(*kernel, tensors, variables.get(), execution);
-  RETURN_IF_ERROR(execution->Run());
+  HABANA_RETURN_IF_ERROR(execution->Run());
   return variables->Keep();
 }
 

@@ -26,8 +26,8 @@ class Planned {
     auto made = std::make_shared<Plan>();
     {
       CallbackScope python;
-      RETURN_IF_ERROR(python.status());
-      RETURN_IF_ERROR(((*python.operator->()).*ask)(node_def_, made.get()));
+      HABANA_RETURN_IF_ERROR(python.status());
+      HABANA_RETURN_IF_ERROR(((*python.operator->()).*ask)(node_def_, made.get()));
     }
     std::lock_guard<std::mutex> lock(mutex_);
     if (plan_ == nullptr) plan_ = std::move(made);

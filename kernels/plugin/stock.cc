@@ -24,7 +24,7 @@ Status Run(const StockOp& op, TFE_Context* context, Tensors* tensors) {
   std::vector<Handle> handles;
   for (int i = 0; i < TF_NumInputs(tensors->ctx()); ++i) {
     TensorPtr tensor;
-    RETURN_IF_ERROR(tensors->Input(i, &tensor));
+    HABANA_RETURN_IF_ERROR(tensors->Input(i, &tensor));
     handles.emplace_back(
         TFE_NewTensorHandle(ForCpu(tensors->Keep(std::move(tensor)), tensors), status.get()));
     if (!status.ok()) return FromTf(status.get());
@@ -54,7 +54,7 @@ const KernelFunctions kStockOp{CreateFromNode<StockKernel>, Compute, Destroy<Sto
 
 Status GetEagerContext(TFE_Context** context) {
   void* found = nullptr;
-  RETURN_IF_ERROR(EagerContextOfProcess(&found));
+  HABANA_RETURN_IF_ERROR(EagerContextOfProcess(&found));
   if (found == nullptr) {
     return Status(Code::kFailedPrecondition,
                   "an op that HPU leaves to TensorFlow's CPU kernels needs TensorFlow's eager context, which "
@@ -98,7 +98,7 @@ Status RunOnCpu(TFE_Context* context, const StockOp& stock, const std::vector<co
       continue;
     }
     char* output = nullptr;
-    RETURN_IF_ERROR(tensors->OutputLike(at, result.get(), &output));
+    HABANA_RETURN_IF_ERROR(tensors->OutputLike(at, result.get(), &output));
     const size_t nbytes = TF_TensorByteSize(result.get());
     if (nbytes > 0) std::memcpy(output, TF_TensorData(result.get()), nbytes);
   }

@@ -111,7 +111,7 @@ Status MutexVariables::Lock() {
   variables_.clear();
   for (size_t k = 0; k < inputs_.size(); ++k) {
     Variable variable;
-    RETURN_IF_ERROR(Get(k, &variable));
+    HABANA_RETURN_IF_ERROR(Get(k, &variable));
     variable.twin = variable.memory == nullptr ? -1 : Twin(k, variable.value.get());
     if (variable.twin >= 0) {  // each has the value for itself, and the last new value stays
       Variable& twin = variables_[static_cast<size_t>(variable.twin)];
@@ -128,7 +128,7 @@ Status MutexVariables::Memory(size_t k, bool over, TF_Tensor** memory) {
   Variable& variable = variables_[k];
   if (variable.memory == nullptr && !over && TF_TensorByteSize(variable.value.get()) > 0) {
     Variable again;  // of a value that is held, here by us
-    RETURN_IF_ERROR(Get(k, &again));
+    HABANA_RETURN_IF_ERROR(Get(k, &again));
     variable.memory = std::move(again.memory);
   }
   *memory = variable.memory != nullptr ? variable.memory.get() : variable.value.get();

@@ -39,10 +39,10 @@ class VariableOp {
   VariableOp(VariableKernel* kernel, TF_OpKernelContext* ctx) : kernel_(kernel), ctx_(ctx), tensors_(ctx) {}
 
   Status Run() {
-    RETURN_IF_ERROR(Usable());
-    RETURN_IF_ERROR(kernel_->plan.Get(&Callbacks::variable_plan, &plan_));
-    RETURN_IF_ERROR(GetEagerContext(&context_));
-    RETURN_IF_ERROR(GetInputs());
+    HABANA_RETURN_IF_ERROR(Usable());
+    HABANA_RETURN_IF_ERROR(kernel_->plan.Get(&Callbacks::variable_plan, &plan_));
+    HABANA_RETURN_IF_ERROR(GetEagerContext(&context_));
+    HABANA_RETURN_IF_ERROR(GetInputs());
     GetCounters().variable_ops.fetch_add(1, std::memory_order_relaxed);
     const SynchronousOps synchronous(context_);
     return plan_->stock ? RunStock() : RunDataflow();
@@ -55,7 +55,7 @@ class VariableOp {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       OpInput& input = inputs_[i];
       TensorPtr tensor;
-      RETURN_IF_ERROR(tensors_.Input(static_cast<int>(i), &tensor));
+      HABANA_RETURN_IF_ERROR(tensors_.Input(static_cast<int>(i), &tensor));
       input.tensor = tensors_.Keep(std::move(tensor));
       input.variable = TF_TensorType(input.tensor) == TF_RESOURCE;
       if (input.variable || plan_->stock) {
@@ -93,7 +93,7 @@ class VariableOp {
         continue;
       }
       DeviceValue value;
-      RETURN_IF_ERROR(ValueOf(input.value, plan_->dtype, &value));
+      HABANA_RETURN_IF_ERROR(ValueOf(input.value, plan_->dtype, &value));
       execution->AddInput(plan_->dtype, value.dims, value.data, value.nbytes);
     }
     return {};
@@ -118,7 +118,7 @@ class VariableOp {
       if (status.ok()) status = AddInputs(execution);
       if (!status.ok() || execution->FindKnown()) return status;
       updated_->Unlock();  // compiling takes the GIL
-      RETURN_IF_ERROR(execution->Find());
+      HABANA_RETURN_IF_ERROR(execution->Find());
     }
   }
 
@@ -137,7 +137,8 @@ class VariableOp {
   Status WriteNewValues(Execution* execution) {
     const Program& program = execution->program();
     for (size_t i = 0; i < plan_->results.size(); ++i) {
-      RETURN_IF_ERROR(execution->ToOutput(static_cast<size_t>(plan_->results[i]), static_cast<int>(i)));
+      HABANA_RETURN_IF_ERROR(
+          execution->ToOutput(static_cast<size_t>(plan_->results[i]), static_cast<int>(i)));
     }
     const bool interpreted = program.body != nullptr && !handles_.empty();
     std::vector<std::pair<size_t, char*>> made;
@@ -190,7 +191,7 @@ class VariableOp {
   Status Again(Execution* execution) {
     const std::vector<int>& order = kernel_->cluster->order();
     for (const auto& [output, variable] : plan_->assigns) {
-      RETURN_IF_ERROR(Fits(execution->program(), static_cast<size_t>(output), variable));
+      HABANA_RETURN_IF_ERROR(Fits(execution->program(), static_cast<size_t>(output), variable));
       for (size_t k = 0; k < order.size(); ++k) {
         if (order[k] == variable) execution->MoveInput(k, Present(variable));
       }
@@ -241,12 +242,12 @@ class VariableOp {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       inputs.push_back(inputs_[i].variable ? &copies[i] : &inputs_[i].handle);
     }
-    RETURN_IF_ERROR(RunOnCpu(context_, plan_->op, inputs, &tensors_));
+    HABANA_RETURN_IF_ERROR(RunOnCpu(context_, plan_->op, inputs, &tensors_));
     for (size_t i = 0; i < inputs_.size() && !plan_->read_only; ++i) {
       if (!inputs_[i].variable) continue;
       const Handle value = ReadVariable(context_, kCpu, copies[i], plan_->dtype, status.get());
       if (!status.ok()) return FromTf(status.get());
-      RETURN_IF_ERROR(Overwrite(static_cast<int>(i), value));
+      HABANA_RETURN_IF_ERROR(Overwrite(static_cast<int>(i), value));
     }
     return {};
   }

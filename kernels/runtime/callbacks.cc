@@ -98,7 +98,7 @@ Status EagerContextOfProcess(void** context) {
     forgotten = g_known_context.forgotten;
   }
   CallbackScope python;
-  RETURN_IF_ERROR(python.status());
+  HABANA_RETURN_IF_ERROR(python.status());
   const Status status = python->eager_context(context);
   std::lock_guard<std::mutex> lock(g_known_context.mutex);
   if (status.ok() && forgotten == g_known_context.forgotten)

@@ -109,8 +109,8 @@ class Exchange {
       ++pieces_;
       std::memcpy(Slot(rank_, turn), sum.in + at * bytes, n * bytes);
       Post(&me.copied);
-      RETURN_IF_ERROR(AwaitAll(&Peer::copied, sum.timeout_seconds));
-      if (at == 0) RETURN_IF_ERROR(Compare(sum));
+      HABANA_RETURN_IF_ERROR(AwaitAll(&Peer::copied, sum.timeout_seconds));
+      if (at == 0) HABANA_RETURN_IF_ERROR(Compare(sum));
       std::vector<char*> slots;
       for (int r = 0; r < size_; ++r) slots.push_back(Slot(r, turn));
       const auto ranks = static_cast<size_t>(size_);
@@ -118,7 +118,7 @@ class Exchange {
       const size_t end = n * (static_cast<size_t>(rank_) + 1) / ranks;
       SumSlots(sum.element, slots, begin, end);
       Post(&me.summed);
-      RETURN_IF_ERROR(AwaitAll(&Peer::summed, sum.timeout_seconds));
+      HABANA_RETURN_IF_ERROR(AwaitAll(&Peer::summed, sum.timeout_seconds));
       std::memcpy(sum.out + at * bytes, slots[0], n * bytes);
       at += n;
     } while (at < sum.count);
@@ -137,7 +137,7 @@ class Exchange {
   Status AwaitAll(std::atomic<uint32_t> Peer::* word, double timeout) {
     for (int r = 0; r < size_; ++r) {
       if (r == rank_) continue;
-      RETURN_IF_ERROR(Await(&(header_->peers[r].*word), pieces_, r, timeout));
+      HABANA_RETURN_IF_ERROR(Await(&(header_->peers[r].*word), pieces_, r, timeout));
     }
     return {};
   }
@@ -158,7 +158,7 @@ class Exchange {
       // Read again after the look at the process: a rank may do its last share and end between the two.
       const bool lives = Lives(rank);
       if (Reached(word->load(std::memory_order_acquire), wanted)) return {};
-      RETURN_IF_ERROR(Usable(rank, lives));
+      HABANA_RETURN_IF_ERROR(Usable(rank, lives));
       const std::chrono::duration<double> waited = Clock::now() - begin;
       if (timeout > 0 && waited.count() > timeout) return Missed(rank, timeout);
     }
@@ -238,7 +238,7 @@ std::vector<Exchange*>& g_exchanges = *new std::vector<Exchange*>;
 // Takes part in a group as `rank`, which is the first to do so when it is 0.
 Status Enter(int descriptor, int rank, int size, const Task& task, int* exchange) {
   char* memory = nullptr;
-  RETURN_IF_ERROR(MapSegment(descriptor, rank, size, task, &memory));
+  HABANA_RETURN_IF_ERROR(MapSegment(descriptor, rank, size, task, &memory));
   std::lock_guard<std::mutex> lock(exchanges_mutex);
   g_exchanges.push_back(new Exchange(memory, rank, size));
   *exchange = static_cast<int>(g_exchanges.size()) - 1;
@@ -253,8 +253,8 @@ Status CheckSize(int rank, int size) {
 }  // namespace
 
 Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor) {
-  RETURN_IF_ERROR(CheckSize(0, size));
-  RETURN_IF_ERROR(MakeSegment(size, descriptor));
+  HABANA_RETURN_IF_ERROR(CheckSize(0, size));
+  HABANA_RETURN_IF_ERROR(MakeSegment(size, descriptor));
   const Status status = Enter(*descriptor, 0, size, task, exchange);
   if (!status.ok()) close(*descriptor);
   return status;
@@ -262,8 +262,8 @@ Status MakeExchange(int size, const Task& task, int* exchange, int* descriptor) 
 
 Status JoinExchange(const std::string& path, int rank, int size, const Task& task, int* exchange) {
   int descriptor = -1;
-  RETURN_IF_ERROR(CheckSize(rank, size));
-  RETURN_IF_ERROR(OpenSegment(path, size, &descriptor));
+  HABANA_RETURN_IF_ERROR(CheckSize(rank, size));
+  HABANA_RETURN_IF_ERROR(OpenSegment(path, size, &descriptor));
   const Status status = Enter(descriptor, rank, size, task, exchange);
   close(descriptor);
   return status;

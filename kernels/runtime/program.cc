@@ -203,7 +203,7 @@ Status Program::RunCalls(const LaunchArgs& args, bool recorded, int32_t* made, i
   thread_local std::vector<size_t> spared;
   states.assign(args.states, args.states + args.num_states);
   CustomErrors errors;
-  RETURN_IF_ERROR(Place(args, states, &errors, &bases));
+  HABANA_RETURN_IF_ERROR(Place(args, states, &errors, &bases));
   spared.clear();
   for (const Copy& copy : copies) {
     const InputView& in = (*args.inputs)[static_cast<size_t>(copy.input)];
@@ -219,7 +219,7 @@ Status Program::RunCalls(const LaunchArgs& args, bool recorded, int32_t* made, i
   } else {
     Calls<false>(*this, &bases, spared, &pool).Run(0, calls.size(), 0);
   }
-  if (!customs.empty()) RETURN_IF_ERROR(errors.status());
+  if (!customs.empty()) HABANA_RETURN_IF_ERROR(errors.status());
   if (index_checks.empty()) return {};
   const std::string bad = BadIndex(bases);
   if (!bad.empty() && bad_index_is_error) return Status(Code::kInvalidArgument, bad);

@@ -98,7 +98,7 @@ std::shared_ptr<Flight> FlightOf(const std::string& key, bool* mine) {
 // Waits until a resolution is done. The thread that makes it takes the GIL, so this one lets go of it.
 Status Await(Flight* flight) {
   CallbackScope python;
-  RETURN_IF_ERROR(python.status());
+  HABANA_RETURN_IF_ERROR(python.status());
   void* gil = python->release_gil();
   {
     std::unique_lock<std::mutex> lock(flight->mutex);
@@ -135,8 +135,8 @@ Status ClusterKernel::Prepare() {
   ClusterInfo info;
   {
     CallbackScope python;
-    RETURN_IF_ERROR(python.status());
-    RETURN_IF_ERROR(is_node_ ? python->node_info(text_, &info) : python->cluster_info(text_, &info));
+    HABANA_RETURN_IF_ERROR(python.status());
+    HABANA_RETURN_IF_ERROR(is_node_ ? python->node_info(text_, &info) : python->cluster_info(text_, &info));
   }
   return Adopt(info);
 }
@@ -300,7 +300,7 @@ Status ClusterKernel::FindOrResolve(const std::vector<InputView>& inputs, const 
       *program = flight->program;
       return status;
     }
-    RETURN_IF_ERROR(Await(flight.get()));
+    HABANA_RETURN_IF_ERROR(Await(flight.get()));
     if (flight->status.ok()) {
       Insert(key, hash, flight->program, flight->generation);
       *program = flight->program;

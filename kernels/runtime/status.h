@@ -28,7 +28,7 @@ struct Status {
 };
 
 // Ends a function with the error of an expression, if it is one; as TF_RETURN_IF_ERROR in TensorFlow.
-#define RETURN_IF_ERROR(...)                      \
+#define HABANA_RETURN_IF_ERROR(...)               \
   do {                                            \
     ::habana::Status error_or_ok = (__VA_ARGS__); \
     if (!error_or_ok.ok()) return error_or_ok;    \

@@ -57,10 +57,10 @@ def test_a_forked_child_that_ends_counts_nothing_again(root: Path) -> None:
         "key = cache.Key.of([('cluster', 'c')])\n"
         "cache.lookup(key, 'dense')\n"
         "cache.store(key, 'dense', {}, {}, 0.5)\n"
-        "process._PROCESS._journal._lock.acquire()\n"  # as a thread may at this moment
+        "process.CACHE._journal._lock.acquire()\n"  # as a thread may at this moment
         "child = os.fork()\n"
         "if not child: sys.exit(3)\n"
-        "process._PROCESS._journal._lock.release()\n"
+        "process.CACHE._journal._lock.release()\n"
         "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3\n"
     )
     environment = {**os.environ, "PYTHONPATH": ":".join(sys.path)}

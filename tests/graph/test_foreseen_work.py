@@ -37,10 +37,10 @@ def test_not_of_a_cluster_that_the_recipe_cache_has(
     expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path))
-    process_cache.store(Key.of([("inputs", "f32[2]")]), "other", {}, {}, 0.0)
+    process_cache.CACHE.store(Key.of([("inputs", "f32[2]")]), "other", {}, {}, 0.0)
     foreseen_work.announce([LARGE])
     assert expected == [costs.WORKER_PRODUCTS]
-    process_cache.store(Key.of([("inputs", "f32[3]")]), "large", {}, {}, 0.0)
+    process_cache.CACHE.store(Key.of([("inputs", "f32[3]")]), "large", {}, {}, 0.0)
     foreseen_work.announce([LARGE])
     assert expected == [costs.WORKER_PRODUCTS], "a warm start"
     monkeypatch.setenv("HABANA_SIM_CACHE_MODE", "refresh")
@@ -55,7 +55,7 @@ def test_a_graph_is_told_where_no_cache_was_of_use(
     graph = graph_pb2.GraphDef(node=[node_def_pb2.NodeDef(name=f"Conv2D_{k}", op=op) for k, op in enumerate(ops)])
     graph.node.add(name="MatMul", op="Relu", input=["Conv2D_0"])
     data = graph.SerializeToString()
-    monkeypatch.setattr(process_cache, "_PROCESS", RecipeCache())
+    monkeypatch.setattr(process_cache, "CACHE", RecipeCache())
     foreseen_work.announce_graph(data)
     assert expected == [costs.WORKER_PRODUCTS], "without a cache"
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path))
@@ -69,10 +69,10 @@ def test_a_graph_is_told_where_no_cache_was_of_use(
         anew.setenv("HABANA_SIM_CACHE_MODE", "refresh")
         foreseen_work.announce_graph(data)
     assert expected.pop() == costs.WORKER_PRODUCTS and len(expected) == 2, "all of it is made anew"
-    assert process_cache.lookup(first) is None
+    assert process_cache.CACHE.lookup(first) is None
     foreseen_work.announce_graph(data)
     assert expected == [costs.WORKER_PRODUCTS] * 3, "it had nothing"
-    assert process_cache.lookup(second) is not None
+    assert process_cache.CACHE.lookup(second) is not None
     foreseen_work.announce_graph(data)
     assert expected == [costs.WORKER_PRODUCTS] * 3, "it had something"
 

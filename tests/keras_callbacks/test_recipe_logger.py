@@ -34,7 +34,7 @@ def _fit(folder: Path, epochs: int, every: int = 1) -> None:
 
 def test_counters_of_each_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipes = RecipeCache()
-    monkeypatch.setattr(process_cache, "_PROCESS", recipes)
+    monkeypatch.setattr(process_cache, "CACHE", recipes)
     recipes.stats.add(compiled=3, compile_seconds=1.5, memory_hits=2, disk_hits=1, misses=3)
     _fit(tmp_path, epochs=2)
     scalars = _scalars(tmp_path)
@@ -51,3 +51,7 @@ def test_not_every_epoch_need_be_logged(tmp_path: Path) -> None:
     assert {step for _, step in _scalars(tmp_path)} == {1, 3}
     with pytest.raises(ValueError, match="every=0"):
         habana_tf.RecipeLogger(str(tmp_path), every=0)
+
+
+def test_its_former_place_still_has_it() -> None:
+    assert habana_tf.cache.RecipeLogger is habana_tf.RecipeLogger

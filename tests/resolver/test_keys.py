@@ -20,17 +20,22 @@ from habana_tf.ir.primitives import Program
 from habana_tf.resolver import keys
 from habana_tf.resolver.key_text import SETTINGS_LEFT_OUT, program_text
 from habana_tf.resolver.keys import BF16_PART, compiler_sources, compiler_version, sources_version, target_parts
+from habana_tf.tensorflow_clusters import sources
+from habana_tf.tensorflow_clusters.sources import lowering_sources
 from tests.hardware.test_cpu import SAPPHIRE, ZEN, measured
 
 PACKAGE = Path(habana_tf.__file__).parent
 
 # Imported by the compiler and not in its version, because they hold results or state and make no code.
-NO_COMPILER = {"settings", "_native", "hardware.calibration"}
-TELLS = {name.removesuffix(".py").replace("/", ".") for name in keys.TELL}
+NO_COMPILER = {"settings", "_native", "hardware.calibration", "compiler.describe", "resolver.keys"}
+NO_COMPILER |= {f"tensorflow_clusters.{name.removesuffix('.py')}" for name in sources._NO_LOWERINGS}
+SOURCES = [*compiler_sources(), *lowering_sources()]
+PACKAGES = {"ir", "cluster", "compiler", "compiler.codegen", "lowering", "tensorflow_clusters", "hardware",
+            "tensorflow_facts", "resolver"}  # fmt: skip
 
 
 def test_every_setting_the_compiler_reads_is_in_the_key_or_left_out() -> None:
-    read = {name for path in compiler_sources() for name in re.findall(r"\bsettings\.([A-Z]\w+)", path.read_text())}
+    read = {name for path in SOURCES for name in re.findall(r"\bsettings\.([A-Z]\w+)", path.read_text())}
     in_key = {name for name, _ in settings.key_parts()}
     assert read <= in_key | set(SETTINGS_LEFT_OUT)
     assert set(SETTINGS_LEFT_OUT) <= read & set(settings.excluded()), "a reason for a setting that is not read any more"
@@ -51,16 +56,20 @@ def _imports(path: Path) -> set[str]:
 
 
 def test_whatever_the_compiler_imports_is_in_its_version() -> None:
-    sources = {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in compiler_sources()}
+    sources = {path.relative_to(PACKAGE).with_suffix("").as_posix().replace("/", ".") for path in SOURCES}
     modules = {
         name
-        for path in compiler_sources()
+        for path in SOURCES
         for name in _imports(path)
         if (PACKAGE / (name.replace(".", "/") + ".py")).exists() or (PACKAGE / name.replace(".", "/")).is_dir()
     }
     packages = {name for name in modules if (PACKAGE / name.replace(".", "/")).is_dir()}
-    assert {name.partition(".")[0] for name in modules - packages - sources - TELLS - NO_COMPILER} <= NO_COMPILER
-    assert packages - NO_COMPILER <= {*keys.ROOMS, "compiler.codegen", "hardware", "tensorflow_facts"}
+    assert modules - packages - sources <= NO_COMPILER
+    assert packages - NO_COMPILER <= PACKAGES
+
+
+def test_the_middle_names_no_front_end() -> None:
+    assert not {path.relative_to(PACKAGE).parts[0] for path in compiler_sources()} & {"lowering", "tensorflow_clusters"}
 
 
 @pytest.fixture

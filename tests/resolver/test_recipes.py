@@ -43,7 +43,7 @@ def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     recipes.reset()
     ranged.reset()
     recompilations.reset()
-    monkeypatch.setattr(process_cache, "_PROCESS", RecipeCache())
+    monkeypatch.setattr(process_cache, "CACHE", RecipeCache())
 
 
 def _made(code: int = 0) -> Recipe:

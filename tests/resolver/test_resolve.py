@@ -24,8 +24,7 @@ from habana_tf.resolver import provenance, ranged, recipes, recompilations
 from habana_tf.resolver.fallback import FallbackForbidden
 from habana_tf.resolver.recipes import CompileForbidden
 from habana_tf.resolver.resolve import resolve
-from habana_tf.tensorflow_clusters.cluster import parse
-from habana_tf.tensorflow_clusters.digest import digest
+from habana_tf.tensorflow_clusters.cluster import parse, parsed
 from habana_tf.tensorflow_clusters.writer import ClusterWriter, of_node
 
 
@@ -40,7 +39,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
     recipes.reset()
     ranged.reset()
-    monkeypatch.setattr(process_cache, "_PROCESS", RecipeCache())
+    monkeypatch.setattr(process_cache, "CACHE", RecipeCache())
     recompilations.reset()
 
 
@@ -495,7 +494,7 @@ def test_the_ranges_of_a_cluster_that_were_used_last_are_kept(monkeypatch: pytes
     for width in (8, 9, 10, 8):  # the recipe of a range that was forgotten is found again
         met(width)
     assert cache.stats().counts().compiled == 6
-    ranges = ranged.ranges_of(json.dumps([("cluster", digest(data))]))
+    ranges = ranged.ranges_of(json.dumps(parsed(data).computed()))
     assert len(ranges.forms) == 2
 
 

@@ -159,24 +159,19 @@ def _modules(entry: Entry) -> list[str]:
 
 
 def _program(entry: Entry) -> Any:
-    """What was lowered, lowered again. Raises CommandError when this compiler or host is another one."""
+    """What was lowered, lowered again. Raises CommandError when this compiler, host or lowering is another one."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     from habana_tf import settings
     from habana_tf.hardware.cpu import BF16_PART, target
-    from habana_tf.resolver.keys import compiler_version, target_parts
+    from habana_tf.resolver.keys import compiler_version, program_key, target_parts
     from habana_tf.resolver.provenance import Provenance
     from habana_tf.tensorflow_clusters.cluster import parse
 
     parts = {part.name: part.value for part in entry.key.parts}
     here = dict([("compiler", compiler_version()), *target_parts(target(), BF16_PART in parts), *settings.key_parts()])
     other = [name for name, value in here.items() if parts.get(name) != value]
-    if other:
-        raise CommandError(
-            f"{entry.name} was compiled under another {', '.join(other)}: what this one would make of it is not shown "
-            "(`asm --object` writes the stored code, `ir --stage cluster` prints the cluster)", 1,
-        )  # fmt: skip
     try:
-        return Provenance.of(entry.sections, parse).compiled_program(target())
+        program = None if other else Provenance.of(entry.sections, parse).compiled_program(target())
     except ImportError as error:
         raise CommandError(f"lowering needs TensorFlow: {error}", 1) from error
     except KeyError as error:
@@ -184,6 +179,13 @@ def _program(entry: Entry) -> Any:
             f"{entry.name} has an op that only its program defines ({error.args[0]}): it cannot be lowered again here "
             "(`asm --object` writes the stored code, `ir --stage cluster` prints the cluster)", 1,
         ) from error  # fmt: skip
+    if program is None or program_key(program, target()).digest != entry.header["program"]:
+        raise CommandError(
+            f"{entry.name} was compiled under another {', '.join(other) or 'version of the lowerings'}: what this one "
+            "would make of it is not shown (`asm --object` writes the stored code, `ir --stage cluster` prints the "
+            "cluster)", 1,
+        )  # fmt: skip
+    return program
 
 
 def _chosen(entry: Entry, kernel: int | None, modules: list[str], function: re.Pattern[str]) -> list[str]:

@@ -79,7 +79,7 @@ def emit_contract(
     made = None if cut else winograd(spec, target, compact)
     if made and not (made.gradient and sums):
         return _by_winograd(made, name, epilogue or StoreResult(made.c, target.rounds_to_bf16), once)
-    p = cut or plan(c, target, compact and not sums, once)
+    p = replace(cut or plan(c, target, compact and not sums, once), masks_halves=target.masks_halves)
     if sums:
         p = in_groups(p)
     final = epilogue or StoreResult(c, target.rounds_to_bf16)

@@ -43,6 +43,8 @@ class Plan:
     """What lanes run along."""
     streams: bool = False
     """Whether a exceeds a core's own cache."""
+    masks_halves: bool = False
+    """Of the CPU, see `Target`."""
 
     @property
     def grid(self) -> Extent:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
+from habana_tf.compiler.codegen.contract_plan import Plan
 from habana_tf.compiler.codegen.contract_point import Epilogue, PrefetchLine, SumVector, Tile
 from habana_tf.compiler.codegen.contract_tiling import size_of
 from habana_tf.compiler.codegen.emit import Function, Value
@@ -47,7 +48,7 @@ class TileResults(TileLoops):
         long = isinstance(steps, int) and steps >= LONG_SUM_STEPS
         looped = long or self.p.lanes == "rows"  # transposed blocks have many rows
         most = LONG_SUM_EPILOGUE if looped else INLINE_EPILOGUE
-        return epilogue_length(out, self.c, self.t.lanes) * self.t.rows * self.t.vectors <= most
+        return epilogue_length(out, self.c, self.p) * self.t.rows * self.t.vectors <= most
 
     def finish(
         self, out: Epilogue, cursor: Cursor, size: int, vectors: int, active: int, sums: Sequence[Value]
@@ -175,10 +176,10 @@ class TileResults(TileLoops):
             rows(labels, first, "0", [], along_row)
 
 
-def epilogue_length(out: Epilogue, c: Canonical, lanes: int) -> int:
+def epilogue_length(out: Epilogue, c: Canonical, p: Plan) -> int:
     """The instructions of an epilogue per vector, without those shared by a tile's vectors: emitted twice to a scratch
     function."""
-    fn = Function("probe")
+    fn, lanes = Function("probe", masks_halves=p.masks_halves), p.tiling.lanes
     out.begin(fn, [f"%p{i}" for i in range(len(out.buffers))])
     tile = Tile(fn, c, {label.key: "%start" for label in c.labels()})
     before = 0

@@ -92,7 +92,7 @@ class Winograd:
 
     gradient: whether it is the filter's gradient. image: the label of images, if there are several; channel: of the
     image's channels. rows: of the register tile. channels, panels, tiles: per block. chunks: parts of the tiles whose
-    sums are added up afterwards (gradients only).
+    sums are added up afterwards (gradients only). masks_halves: of the CPU, see `Target`.
     """
 
     c: Canonical
@@ -106,6 +106,7 @@ class Winograd:
     channels: int
     panels: int
     tiles: int
+    masks_halves: bool
     chunks: int = 1
 
     @property
@@ -182,7 +183,7 @@ def _convolution(
     if down.saved * across.saved < WINOGRAD_SAVED:
         return None
     image = images[0] if images else None
-    made = Winograd(c, gradient, image, channel, down, across, _tiling(c, lanes), 0, 0, 0, 0)
+    made = Winograd(c, gradient, image, channel, down, across, _tiling(c, lanes), 0, 0, 0, 0, target.masks_halves)
     return (_cut_gradient if gradient else _cut)(made, target)
 
 

@@ -15,8 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
-from habana_tf.compiler.costs import WIDEST_LANES
-
 Value = str
 
 BYTES = {"i8": 1, "i16": 2, "i32": 4, "i64": 8, "half": 2, "bfloat": 2, "float": 4, "double": 8}
@@ -35,12 +33,6 @@ def suffix(lane: str) -> str:
 def first_lanes(lanes: int, active: int) -> Value:
     """The constant mask of the first `active` lanes."""
     return "<" + ", ".join(f"i1 {int(k < active)}" for k in range(lanes)) + ">"
-
-
-def branches(lane: str, lanes: int) -> bool:
-    """Whether LLVM makes a branch of each lane of such a vector under a mask that is not constant: CPUs have masks for
-    lanes of 16 bits only if they have the widest vectors. A vector with all lanes is worth a test of its own there."""
-    return lane == "i16" and lanes < WIDEST_LANES
 
 
 def lane_numbers(type_: str, lanes: int, stride: int = 1, start: int = 0) -> Value:
@@ -67,11 +59,13 @@ _FENCE = "llvm.x86.sse.sfence"
 
 
 class Function:
-    """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction."""
+    """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction. masks_halves: it loads some
+    lanes of 16 bits in one (see `Target`)."""
 
-    def __init__(self, name: str, bf16: bool = False) -> None:
+    def __init__(self, name: str, bf16: bool = False, masks_halves: bool = False) -> None:
         self.name = name
         self.bf16 = bf16
+        self.masks_halves = masks_halves
         self.lines: list[str] = []
         self.declarations: set[str] = set()
         self._registers = 0
@@ -114,12 +108,17 @@ class Function:
         self.declarations.add(f"declare void @{_FENCE}()")
         self._fenced = True
 
+    def branches(self, lane: str) -> bool:
+        """Whether LLVM makes a branch of each lane under a mask that is not constant. A vector with all lanes is worth
+        a test of its own then."""
+        return lane == "i16" and not self.masks_halves
+
     def masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value | None) -> Value:
         """Loads a vector; lanes outside the mask (if any) are not accessed and are zeros."""
         if mask is None:
             return self.load(f"<{lanes} x {lane}>", pointer, BYTES[lane])
         some = partial(self._masked_load, lane, lanes, pointer, mask)
-        if not mask.startswith("%") or not branches(lane, lanes):
+        if not mask.startswith("%") or not self.branches(lane):
             return some()
         every = self.op(f"icmp eq i{lanes} {self.op(f'bitcast <{lanes} x i1> {mask} to i{lanes}')}, -1")
         return self.load_if(every, lane, lanes, pointer, some)

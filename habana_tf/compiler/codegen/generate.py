@@ -33,7 +33,6 @@ class Generated:
 def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_bytes: int) -> Generated:
     """Generates code for all kernels of a schedule. add: receives each module's text, as soon as it has `module_bytes`
     (less for the first and the last ones)."""
-    lanes = target.lanes
     attributes = f'"target-cpu"="{target.llvm_cpu}" "target-features"="{target.llvm_features}"'
     if target.vector_bytes == 64:
         attributes += ' "prefer-vector-width"="512" "min-legal-vector-width"="512"'
@@ -50,7 +49,7 @@ def generate(plan: Schedule, target: Target, add: Callable[[str], None], module_
             continue
         what, tensors = form(kernel)
         if what not in known:
-            known[what] = _emit(kernel, target, lanes, compact), tensors
+            known[what] = _emit(kernel, target, compact), tensors
         code = with_tensors(*known[what], tensors)
         for call in code.calls:
             functions.add(call, code.declarations)
@@ -141,15 +140,15 @@ def _generic(plan: Schedule) -> bool:
     return bool(domains) and len(plan.kernels) <= ONE_OP_KERNELS and all(n == 1 for n in sizes)
 
 
-def _emit(body: Body, target: Target, lanes: int, compact: bool) -> Code:
+def _emit(body: Body, target: Target, compact: bool) -> Code:
     if body.is_contraction:
         # compact tiles overlap, which is wrong for epilogues that update in place (see `in_place`)
         return emit_contraction(body, "k", target, compact and plain(body) and not body.streamed)
     nodes = [*reading_order(body), *dict.fromkeys(body.outputs)]
     memory = {n: k for k, n in enumerate(nodes)}
     if body.is_loop:
-        return emit_loop(body, "k", memory, nodes, lanes, target.rounds_to_bf16, compact)
-    return emit_single(body, "k", memory, nodes, lanes, target.rounds_to_bf16)
+        return emit_loop(body, "k", memory, nodes, target, compact)
+    return emit_single(body, "k", memory, nodes, target)
 
 
 def reading_order(body: Body) -> Sequence[Node]:

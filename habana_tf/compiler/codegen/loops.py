@@ -21,18 +21,19 @@ from habana_tf.compiler.codegen.emit import Function
 from habana_tf.compiler.codegen.map_loops import MapLoop
 from habana_tf.compiler.codegen.row_sums import RowSums
 from habana_tf.compiler.costs import WIDEST_LANES
+from habana_tf.hardware.cpu import Target
 from habana_tf.ir.primitives import Node
 
 
 def emit_loop(
-    body: Body, name: str, memory: dict[Node, int], nodes: list[Node], lanes: int, bf16: bool, compact: bool = False
+    body: Body, name: str, memory: dict[Node, int], nodes: list[Node], target: Target, compact: bool = False
 ) -> Code:
     """The code of a loop kernel.
 
-    memory: the number of each node in `nodes`, the kernel's buffers (loads first, then outputs). lanes: fp32 lanes of a
-    vector register. bf16: the CPU has an instruction that rounds to bfloat16. compact: prefer little code.
+    memory: the number of each node in `nodes`, the kernel's buffers (loads first, then outputs). compact: prefer little
+    code.
     """
-    fn = Function(name, bf16)
+    fn, lanes = Function(name, target.rounds_to_bf16, target.masks_halves), target.lanes
     walk = DomainWalk(fn, body, memory, len(nodes), lanes, compact and lanes >= WIDEST_LANES)
     outer = [a for a in walk.axes if a is not walk.vector and not a.reduced]
     inner = [a for a in walk.axes if a is not walk.vector and a.reduced]

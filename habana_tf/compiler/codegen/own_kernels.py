@@ -20,17 +20,18 @@ from habana_tf.compiler.codegen.vector_access import Val
 from habana_tf.compiler.costs import SUM_BLOCK, THREAD_RANDOM_VECTORS, THREAD_SCANS
 from habana_tf.compiler.primitive_classes import PRIMITIVES
 from habana_tf.compiler.primitive_families import OwnKernel
+from habana_tf.hardware.cpu import Target
 from habana_tf.ir import extent as ext
 from habana_tf.ir.primitives import Node, Op, check_complete
 
 BufferNumbers = Mapping[Node, int]
 
 
-def emit_single(body: Body, name: str, memory: BufferNumbers, nodes: list[Node], lanes: int, bf16: bool) -> Code:
+def emit_single(body: Body, name: str, memory: BufferNumbers, nodes: list[Node], target: Target) -> Code:
     """The code of a primitive in EMITTERS; arguments as in `loops.emit_loop`."""
     assert body.core is not None
-    fn = Function(name, bf16)
-    work = EMITTERS[body.core.op](fn, body, body.core, memory, lanes)
+    fn = Function(name, target.rounds_to_bf16, target.masks_halves)
+    work = EMITTERS[body.core.op](fn, body, body.core, memory, target.lanes)
     temps = [("temp", k) for k in range(len(work.temps))]
     call = Call(name, fn.text(), (*nodes, *temps), work.grid, work.grain)
     return Code((call,), frozenset(fn.declarations), work.temps)

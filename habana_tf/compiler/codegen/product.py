@@ -39,11 +39,11 @@ def emit_product(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
     nest: LoopNest = node.arg
     a, b, out = (fn.buffer(memory[n]) for n in (*node.src, node))
     fn.declarations.add(ZEROS)
-    _Product(fn, nest, lanes, a, b, out).emit()
+    _ProductKernel(fn, nest, lanes, a, b, out).emit()
     return WorkShare(nest.items, 1)
 
 
-class _Product:
+class _ProductKernel:
     """Emits the function of one PRODUCT."""
 
     def __init__(self, fn: Function, nest: LoopNest, lanes: int, a: Value, b: Value, out: Value) -> None:

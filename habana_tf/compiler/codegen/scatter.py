@@ -87,7 +87,7 @@ def emit_scatter(fn: Function, body: Body, node: Node, memory: Mapping[Node, int
                 return
             inside, start = _target(fn, ev, coords, own_range, steps, start)
             with fn.when(inside), ev.scope():
-                along(partial(_make, fn, ev, _Update(memory[node], node.dtype, kind, updates, start)))
+                along(partial(_make, fn, ev, _ScatterUpdate(memory[node], node.dtype, kind, updates, start)))
 
         if sums:
             further = [ev.number(node.shape[a]) for a in indexed[1:]]
@@ -127,7 +127,7 @@ def _parts(node: Node, depth: Extent, columns: Extent, vectors: int, items: Exte
     return max(1, min(wanted, nominal(node.shape[node.arg[1][0]])))
 
 
-class _Update(NamedTuple):
+class _ScatterUpdate(NamedTuple):
     """An update of the elements of a buffer at `start` plus the vector variable."""
 
     buffer: int
@@ -174,7 +174,7 @@ def _row(
             make()
 
 
-def _make(fn: Function, ev: Evaluator, update: _Update) -> None:
+def _make(fn: Function, ev: Evaluator, update: _ScatterUpdate) -> None:
     buffer, dtype, kind, value, start = update
     lane = memory_type(dtype)
     new = ev.value(value)

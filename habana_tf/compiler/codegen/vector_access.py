@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from habana_tf.compiler.codegen.emit import Function, Value, branches
+from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.index_evaluator import IndexEvaluator
 from habana_tf.compiler.codegen.lanes import memory_type, register_type
 from habana_tf.compiler.costs import CACHE_LINE
@@ -81,7 +81,7 @@ class VectorAccess(IndexEvaluator):
                 if mask is not None:
                     return self._one_lane(buffer, dtype, self.fn.add(base, self.number(offset)), mask)
                 raw = self.fn.load(vector, address, size, invariant)
-            elif self.guard.lanes is None and branches(lane, self.lanes):
+            elif self.guard.lanes is None and self.fn.branches(lane):
                 assert self.guard.scalar is not None
                 raw = self.fn.load_if(self.guard.scalar, lane, self.lanes, address)
             else:

@@ -46,7 +46,7 @@ def convolution_calls(
 
 def packing(w: Winograd) -> Plan:
     """How the filter is packed before it is transformed."""
-    return Plan(w.tiling, (), 0, 1, "call", False, False, 1)
+    return Plan(w.tiling, (), 0, 1, "call", False, False, 1, masks_halves=w.masks_halves)
 
 
 def _filters(w: Winograd, name: str, source: CallBuffer, target: CallBuffer) -> ContractionCall:

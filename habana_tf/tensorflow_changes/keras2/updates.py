@@ -90,7 +90,7 @@ class _Updates:
     def __init__(self, optimizer: Any) -> None:
         self.optimizer = optimizer
         self._slots = _lists_of_slots(optimizer)
-        self._made: dict[Any, _Update] = {}
+        self._made: dict[Any, _VariableUpdate] = {}
         self._failed = False
 
     def make(self, gradient: Any, variable: Any) -> bool:
@@ -108,7 +108,7 @@ class _Updates:
             kinds = tuple((v.dtype, h.device) for v, h in zip((variable, *slots.values()), handles, strict=True))
             key = tf.compat.v1.get_default_graph(), gradient.dtype, kinds
             if key not in self._made:
-                self._made[key] = _Update(self.optimizer, gradient, variable, slots)
+                self._made[key] = _VariableUpdate(self.optimizer, gradient, variable, slots)
             after = self._made[key].values(handles, gradient)
         except Exception:
             self._failed = True
@@ -128,7 +128,7 @@ def _lists_of_slots(optimizer: Any) -> dict[str, Any]:
     return {name: value for name, value in lists.items() if all(isinstance(v, tf.Variable) for v in value)}
 
 
-class _Update:
+class _VariableUpdate:
     """The update of one kind of variable in one graph."""
 
     def __init__(self, optimizer: Any, gradient: Any, variable: Any, slots: dict[str, Any]) -> None:

@@ -28,7 +28,7 @@ def op(tmp_path: Path, run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "cache"))
     monkeypatch.setenv("HABANA_SIM_PACKAGED_RECIPES", "0")
     recipes.reset()
-    monkeypatch.setattr(process_cache, "_PROCESS", RecipeCache())
+    monkeypatch.setattr(process_cache, "CACHE", RecipeCache())
     node = node_def_pb2.NodeDef(name="net/product", op="MatMul", input=["x", "y"])
     node.attr["T"].type = types_pb2.DT_FLOAT
     signature = [(types_pb2.DT_FLOAT, (33, 17), None), (types_pb2.DT_FLOAT, (17, 65), None)]
