@@ -67,7 +67,7 @@ def none_free() -> str:
     lines = [f"HPU has no card for this process: {chosen.reason}, and {_all(chosen.cards)} held:"]
     for card in chosen.cards:
         holder = telemetry.holder(card.module_id)
-        lines.append(f"  card {card.module_id}: {'free again by now' if holder is None else _described(holder)}")
+        lines.append(f"  card {card.module_id}: {'free again by now' if holder is None else described(holder)}")
     advice = "Wait for one of these processes or end it (hl-smi lists them)"
     if len(chosen.cards) < len(cards()):
         advice += ", choose other cards with HABANA_VISIBLE_MODULES or HLS_MODULE_ID"
@@ -82,7 +82,8 @@ def _all(possible: tuple[Card, ...]) -> str:
     return "it is" if len(possible) == 1 else f"all {len(possible)} of them are"
 
 
-def _described(holder: telemetry.Holder) -> str:
+def described(holder: telemetry.Holder) -> str:
+    """The process that holds a card, for people: its number, what was started, since when."""
     process = f"pid {holder.pid}" if holder.pid else "a process of another container"
     if holder.telemetry is None:
         return process
