@@ -30,6 +30,7 @@ def variables() -> Iterator[Finding]:
             ask()
         except settings.SettingError as error:
             wrong.append(str(error))
+    wrong += [f"{name} is read by nothing: {meant} was meant?" for name, meant in habana.misspelled().items()]
     own = sorted(setting.source() or "" for setting in settings.declared() if setting.source())
     for text in wrong:
         yield Finding("settings", "problem", text, "Correct or unset it: `habana-tf settings` lists all.")

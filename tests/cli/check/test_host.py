@@ -41,7 +41,8 @@ def only(found: Iterator[Finding]) -> Finding:
 
 
 @pytest.mark.parametrize("name, value", [("HABANA_SIM_CARDS", "9"), ("HABANA_SIM_CRADS", "4"),
-                                         ("TF_CPU_RUNTIME_FALLBACK", "perhaps")])  # fmt: skip
+                                         ("TF_CPU_RUNTIME_FALLBACK", "perhaps"),
+                                         ("TF_RECIPE_CACHE_PAHT", "/recipes")])  # fmt: skip
 def test_a_wrong_variable_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
     monkeypatch.setenv(name, value)
     finding = next(host.variables())
