@@ -9,6 +9,7 @@ their digest); only damaged entries are moved away, never those of another user;
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -31,6 +32,16 @@ from habana_tf.files.trust import Refused
 _LOCKS = "locks"
 _SWEEPING, _ROTATING = (hashlib.sha256(what).hexdigest() for what in (b"sweep", b"rotate"))
 _QUARANTINE_KEEPS = 8
+
+_OTHER = "choose another directory by TF_RECIPE_CACHE_PATH"
+_READ_ONLY = "say by HABANA_SIM_CACHE_MODE=ro that it is only to be read"
+_REMEDIES = {
+    **dict.fromkeys((errno.EACCES, errno.EPERM), f". Make it yours (chown, chmod -R u+rwX), {_OTHER}, or {_READ_ONLY}"),
+    errno.EROFS: f". Mount it for writing, {_OTHER}, or {_READ_ONLY}",
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), f". Free some space (`habana-tf recipes prune`), or {_OTHER}"),
+    **dict.fromkeys((errno.ENOTDIR, errno.EEXIST), f". A file is in the way: {_OTHER}"),
+}
+"""What to do about an error of the file system, by its number."""
 
 _log = logging.getLogger(__name__)
 
@@ -263,7 +274,8 @@ class Store(Reader):
     def _failed(self, operation: str, error: OSError) -> None:
         self._stats.add(failures=1)
         reason = error.strerror or str(error)
-        self._warn_once((operation, error.errno), f"cannot {operation}: {reason}; going on without")
+        remedy = _REMEDIES.get(error.errno or 0, "")
+        self._warn_once((operation, error.errno), f"cannot {operation}: {reason}; going on without{remedy}")
 
     def _warn_once(self, kind: object, message: str) -> None:
         with self._lock:

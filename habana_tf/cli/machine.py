@@ -8,7 +8,7 @@ from typing import Any
 from habana_tf.cli.output import CommandError, print_json, print_table, size
 from habana_tf.version import __version__
 
-_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
+PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
 
 _PRODUCTS = {"dot": "dot: pairs by one instruction", "widen": "widen: made fp32 first"}
 
@@ -21,7 +21,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=_info)
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
     """The installed version of a package, or None."""
     from importlib import metadata
 
@@ -100,26 +100,33 @@ def _facts() -> dict[str, Any]:
     import platform
     from dataclasses import asdict
 
-    from habana_tf.hardware import cards, chips, cpu
+    from habana_tf.hardware import cards, chips
 
-    target = cpu.target()
-    products = target.bf16_answer()
     return {
         "chip": asdict(chips.chip()),
         "cards": [{"index": card.index, "module_id": card.module_id, "bus_id": card.bus_id} for card in cards.cards()],
         "possible_module_ids": [card.module_id for card in cards.choice().cards],
-        "cpu": {
-            "name": cpu.host().name,
-            "architecture": cpu.host().architecture,
-            "isa": target.instructions,
-            "avx512_bf16": target.multiplies_bf16_pairs,
-            "bf16_products": products.products,
-            "bf16_products_by": products.source,
-            "llvm_cpu": target.llvm_cpu,
-        },
+        "cpu": cpu_facts(),
         "versions": {
             "python": platform.python_version(),
             "habana_tf": __version__,
-            **{package: number for package in _PACKAGES if (number := _version(package)) is not None},
+            **{package: number for package in PACKAGES if (number := version(package)) is not None},
         },
+    }
+
+
+def cpu_facts() -> dict[str, Any]:
+    """The host's CPU, and what of it compiled kernels use. Raises IsaError or SettingError."""
+    from habana_tf.hardware import cpu
+
+    target = cpu.target()
+    products = target.bf16_answer()
+    return {
+        "name": cpu.host().name,
+        "architecture": cpu.host().architecture,
+        "isa": target.instructions,
+        "avx512_bf16": target.multiplies_bf16_pairs,
+        "bf16_products": products.products,
+        "bf16_products_by": products.source,
+        "llvm_cpu": target.llvm_cpu,
     }

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,14 +57,21 @@ def families(tensorflow: str) -> dict[str, str]:
     return {op: family for family, op in found}
 
 
-def missing() -> list[Missing]:
-    """The ops, most used first. Raises ImportError without TensorFlow, whose import takes seconds."""
+def missing(tell: Callable[[str], None] = lambda text: None) -> list[Missing]:
+    """The ops, most used first. Raises ImportError without TensorFlow, whose import takes seconds.
+
+    tell: is called with what is done at the moment, for people who wait.
+    """
+    tell("importing TensorFlow ...")
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # a list is not the place to say which GPUs are not there
     import tensorflow as tf
 
     counts = uses()["uses"]
     found = []
-    for op, family in families(os.path.dirname(tf.__file__)).items():
+    every = families(os.path.dirname(tf.__file__))
+    for place, (op, family) in enumerate(every.items()):
+        if place % 100 == 0:
+            tell(f"looking at TensorFlow's ops: {place} of {len(every)}")
         devices = _devices(op)
         if op in rows() or "CPU" not in devices or "DEFAULT" in devices or not _fits(op):
             continue

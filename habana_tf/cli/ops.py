@@ -7,6 +7,8 @@ import importlib.util
 import os
 import re
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 from habana_tf.cli.output import CommandError, print_json, print_table
@@ -54,7 +56,8 @@ def _missing(arguments: argparse.Namespace) -> int:
     from habana_tf.cli.missing import missing, uses
 
     try:
-        every = missing()
+        with _progress() as tell:
+            every = missing(tell)
     except ImportError as error:
         raise CommandError(f"--missing needs TensorFlow, which cannot be imported: {error}", 1) from None
     wanted = [name.lower() for name in arguments.names]
@@ -81,6 +84,21 @@ def _missing(arguments: argparse.Namespace) -> int:
         "GPU: TensorFlow has it there. lowering: the module of habana_tf/lowering where it belongs."
     )
     return 0
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """A line on a terminal that says what is done now; it is gone at the end. Elsewhere nothing is shown."""
+    shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def tell(text: str) -> None:
+        if shown:
+            print(f"\r{text}\033[K", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield tell
+    finally:
+        tell("")
 
 
 def _none(names: list[str]) -> str:

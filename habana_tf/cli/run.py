@@ -18,10 +18,13 @@ examples:
   habana-tf run -n 4 train.py --epochs 3               a program that uses HPUStrategy: TF_CONFIG is set
   habana-tf run -n 2 --strategy horovod train.py       a program that uses Horovod, over Gloo
   habana-tf run -n 2 --load --strategy horovod a.py    the same, for one that never calls load_habana_module()
-  HABANA_VISIBLE_MODULES=4,5 habana-tf run -n 2 a.py   on these two cards
+  HABANA_VISIBLE_MODULES=4,5 habana-tf run -n 2 a.py   on these two cards; by default on the first that are free
   habana-tf run -n 8 --nodes host1,host2 train.py      four ranks on each of two hosts, through ssh
   habana-tf run -n 8 --nodes host1,host2 --print a.py  the commands, to be run by other means
   habana-tf run -n 8 --nodes host1,host2 --export WANDB_API_KEY train.py      one more variable goes to the other hosts
+
+Ranks on this host get the first visible cards that are free. Where there are too few, and where the card of a rank on
+another host is held, the job is refused before a program starts.
 
 Each line of output has its rank in front; progress bars are drawn for rank 0 only. When a rank fails, the others are
 stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them, a
@@ -99,6 +102,7 @@ def _run(arguments: argparse.Namespace) -> int:
         python=arguments.python,
         export=tuple(dict.fromkeys(arguments.export)),
     )
+    cards, passed_over = ((), "") if arguments.print or job.hosts else _free_cards(job.count)
     with contextlib.ExitStack() as held:
         try:
             if arguments.print:
@@ -108,7 +112,7 @@ def _run(arguments: argparse.Namespace) -> int:
                     print(*(f"{escaped(rank.describe())}: {rank.shell_line()}" for rank in plan.make(job)), sep="\n")
                 return 0
             meeting = held.enter_context(rendezvous.server(job)) if job.strategy == "horovod" else None
-            ranks = plan.make(job, meeting, held)
+            ranks = plan.make(job, meeting, held, cards)
         except plan.PlanError as error:
             raise CommandError(str(error), 2) from error
         try:
@@ -117,6 +121,8 @@ def _run(arguments: argparse.Namespace) -> int:
             where = escaped(error.filename or arguments.log_dir)
             raise CommandError(f"--log-dir: {where} cannot be written to: {error.strerror}", 1) from error
         held.callback(console.close)
+        if cards:
+            console.say(f"cards {','.join(map(str, cards))} ({passed_over})")
         stay = carried.left_here(job.export) if job.hosts else []
         if stay:
             console.say(f"not sent to other hosts: {', '.join(stay)} (--export NAME sends a variable)")
@@ -126,6 +132,22 @@ def _run(arguments: argparse.Namespace) -> int:
             return Job(ranks, console, shlex.split(arguments.rsh), address, arguments.grace, line).run()
         except plan.PlanError as error:
             raise CommandError(str(error), 2) from error
+
+
+def _free_cards(count: int) -> tuple[tuple[int, ...], str]:
+    """See `free_cards.choose`. Ranks that are more than the visible cards are left to `plan.make`."""
+    from habana_tf import settings
+    from habana_tf.hardware.cards import CardError, visible_cards
+    from habana_tf.hardware.machine import MachineError
+    from habana_tf.launcher import free_cards
+
+    try:
+        return free_cards.choose(count) if count <= len(visible_cards()) else ((), "")
+    except settings.SettingError as error:
+        raise CommandError(str(error), 2) from error
+    except (CardError, MachineError) as error:
+        first, *more = str(error).splitlines()
+        raise CommandError(first, 1, more) from error
 
 
 def _check_texts(arguments: argparse.Namespace) -> None:

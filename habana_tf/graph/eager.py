@@ -1,4 +1,4 @@
-"""Which eager ops ran on the CPU, and why, for the placement report.
+"""Which eager ops ran on the CPU, and why, for the placement report; and why one that may not could not run on HPU.
 
 What: the set of eager ops that ran, each with its device (`eager_kernels.py` adds them). The reasons are worked out
 when a report is made.
@@ -11,6 +11,8 @@ Input pipelines, tables and variables are left out.
 """
 
 from __future__ import annotations
+
+import re
 
 from habana_tf.cluster import left_to_cpu
 from habana_tf.graph.ops import RESOURCE, STRING, VARIANT, device_type, facts, kernels
@@ -36,6 +38,42 @@ def on_cpu() -> dict[str, Reason]:
     return {**found, **dict.fromkeys(left_to_cpu.noted(), Reason.BY_VALUE)}
 
 
+_REFUSED = re.compile(
+    r"Could not satisfy (?:explicit )?device specification '[^']*HPU[^']*'(?:\. enable_soft_placement=0"
+    r"| because no supported kernel for HPU)"
+)
+_OF_GRAPH = re.compile(r"^Op: (\w+)$", re.MULTILINE)
+
+
+def with_reason(message: str, op: str) -> str:
+    """TensorFlow's message of a call that failed; where it says that an op that is pinned to HPU has no kernel there, a
+    sentence that says why and what to do follows the first line.
+
+    op: what was called, a function of a graph or an eager op. Of a graph the message names the op.
+    """
+    if not _REFUSED.search(message):
+        return message
+    named = _OF_GRAPH.search(message)
+    lacking = named[1] if named else op
+    first, rest = message.partition("\n")[::2]
+    sentence = (
+        f"HPU has no kernel for this {lacking} ({_lacking(lacking).value}): put it under tf.device('/CPU:0'), or let "
+        "TensorFlow do so with tf.config.set_soft_device_placement(True)"
+    )
+    return f"{first}\n{sentence}\n{rest}" if rest else f"{first} {sentence}"
+
+
+def _lacking(op: str) -> Reason:
+    """Why HPU has no kernel for an op, or for the types that it met."""
+    if lookup(op) is not None:
+        return Reason.DTYPE
+    known = facts(op)
+    types = {argument.type for argument in (*known.inputs, *known.outputs)} if known is not None else set()
+    of_types = {STRING: Reason.STRING, RESOURCE: Reason.RESOURCE, VARIANT: Reason.VARIANT}
+    otherwise = Reason.SIDE_EFFECT if known is not None and known.stateful else Reason.NO_ROW
+    return next((reason for kind, reason in of_types.items() if kind in types), otherwise)
+
+
 def _why(op: str, device: str) -> Reason | None:
     """Why an op that ran on a device is the CPU's work; None if it is none."""
     known = facts(op)
@@ -47,11 +85,7 @@ def _why(op: str, device: str) -> Reason | None:
         return None
     has = lookup(op) is not None
     if device == "CPU":
-        if has:
-            return Reason.TYPE_OR_PROGRAM
-        if STRING in types:
-            return Reason.STRING
-        return Reason.SIDE_EFFECT if known.stateful else Reason.NO_ROW
+        return Reason.TYPE_OR_PROGRAM if has else _lacking(op)
     hosts = kernels(op, "DEFAULT")
     in_host_memory = hosts and all({a.name for a in arguments} <= k.host for k in hosts)
     return Reason.NO_ROW if in_host_memory and not has and not kernels(op, "HPU") else None

@@ -67,22 +67,27 @@ def none_free() -> str:
     lines = [f"HPU has no card for this process: {chosen.reason}, and {_all(chosen.cards)} held:"]
     for card in chosen.cards:
         holder = telemetry.holder(card.module_id)
-        lines.append(f"  card {card.module_id}: {'free again by now' if holder is None else _described(holder)}")
-    advice = "Wait for one of these processes or end it (hl-smi lists them)"
-    if len(chosen.cards) < len(cards()):
-        advice += ", choose other cards with HABANA_VISIBLE_MODULES or HLS_MODULE_ID"
-    advice += (
+        lines.append(f"  card {card.module_id}: {'free again by now' if holder is None else described(holder)}")
+    return "\n".join([*lines, advice(chosen.cards)])
+
+
+def advice(possible: tuple[Card, ...]) -> str:
+    """What to do where all of these cards, or too many of them, are held."""
+    text = "Wait for one of these processes or end it (hl-smi lists them)"
+    if len(possible) < len(cards()):
+        text += ", choose other cards with HABANA_VISIBLE_MODULES or HLS_MODULE_ID"
+    return text + (
         f", or use another simulated machine: HABANA_SIM_STATE_DIR=<directory> (now {machine.directory()}). "
         "One process uses one card"
     )
-    return "\n".join([*lines, advice])
 
 
 def _all(possible: tuple[Card, ...]) -> str:
     return "it is" if len(possible) == 1 else f"all {len(possible)} of them are"
 
 
-def _described(holder: telemetry.Holder) -> str:
+def described(holder: telemetry.Holder) -> str:
+    """The process that holds a card, for people: its number, what was started, since when."""
     process = f"pid {holder.pid}" if holder.pid else "a process of another container"
     if holder.telemetry is None:
         return process

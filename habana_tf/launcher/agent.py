@@ -35,13 +35,15 @@ from types import FrameType
 from typing import Any, TextIO
 
 from habana_tf.files.escaped import escaped
-from habana_tf.launcher import guard, processes, reach
+from habana_tf.launcher import free_cards, guard, processes, reach
 
 _NOTE, _MOST_NOTE_BYTES = "checkpoint", 4096
 END, KILL = "end", "kill"
 """Orders besides the numbers of signals."""
 FAILED = 127
 """Exit code of a command that cannot be started, as in shells."""
+REFUSED = 1
+"""Exit code of a rank whose card is held by another process: the command is not started."""
 
 
 def main() -> int:
@@ -57,10 +59,15 @@ def main() -> int:
     code = guard.split(rank["grace"])
     if code is not None:
         return code
+    os.environ.update(rank["environment"])
+    refused = free_cards.refusal()
+    if refused is not None:
+        print(refused, file=sys.stderr, flush=True)
+        return REFUSED
     with tempfile.TemporaryDirectory(prefix="habana-tf-run-", ignore_cleanup_errors=True) as folder:
         opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)  # what is there later may be another
         note = os.path.join(folder, _NOTE)
-        code = _run(rank, {**os.environ, **rank["environment"], "HABANA_SIM_CHECKPOINT_NOTE": note})
+        code = _run(rank, {**os.environ, "HABANA_SIM_CHECKPOINT_NOTE": note})
         checkpoint = noted(opened) if code else ""
     if checkpoint:
         print(f"the job goes on from {checkpoint} by: {escaped(rank['line'])}", file=sys.stderr)

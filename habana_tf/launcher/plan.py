@@ -79,11 +79,14 @@ class Rank:
         return f"cd {_quoted(self.directory)} && {variables} {' '.join(map(_quoted, self.command))}"
 
 
-def make(job: JobOptions, rendezvous: tuple[str, int] | None = None, held: ExitStack | None = None) -> list[Rank]:
+def make(
+    job: JobOptions, rendezvous: tuple[str, int] | None = None, held: ExitStack | None = None, free: Sequence[int] = ()
+) -> list[Rank]:
     """The ranks of a job, in order.
 
     rendezvous: address and port of the job's rendezvous server, for Horovod. held: until it is closed, the
-    kernel gives the free ports that were chosen for the workers to no other process.
+    kernel gives the free ports that were chosen for the workers to no other process. free: module ids for the ranks on
+    this host, as `free_cards.choose` gives them; empty leaves the choice to the ranks.
     Raises PlanError.
     """
     hosts = job.hosts or (LOCAL,)
@@ -125,6 +128,8 @@ def make(job: JobOptions, rendezvous: tuple[str, int] | None = None, held: ExitS
         else:
             environment |= _horovod(rank, local_rank, job.count, local_size, host, rendezvous)
         environment["PYTHONUNBUFFERED"] = "1"
+        if free and host == LOCAL:
+            environment["HABANA_VISIBLE_MODULES"] = ",".join(map(str, free))
         hidden: frozenset[str] = frozenset()
         if host != LOCAL:
             hidden = frozenset(job.export) - environment.keys()

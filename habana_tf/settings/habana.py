@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from habana_tf import settings
 
-__all__ = ["announce", "asks_for_hpu", "check", "read_by_others", "set_in_vain", "without_effect"]
+__all__ = ["announce", "asks_for_hpu", "check", "misspelled", "read_by_others", "set_in_vain", "without_effect"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,8 @@ _WITHOUT_EFFECT = (
                "TF_ENABLE_WIDE_AND_DEEP_WA TF_REWRITERS_CONFIG_FILE TF_USE_CLUSTER_OP"),
     (_CARD, "HABANA_INITIAL_WORKSPACE_SIZE_MB TF_SYNC_ON_FINISH"),
     ("TensorFlow keeps input pipelines on the CPU", "HBN_TF_REGISTER_DATASETOPS"),
-    ("TPC kernels of one's own are not simulated", "GC_KERNEL_PATH TPC_RUNNER"),
+    ("libraries of TPC kernels are not loaded: `habana-tf build-kernel` makes one of kernels in C, and "
+     "habana_tf.load_op_library loads it (docs/custom-ops.md)", "GC_KERNEL_PATH TPC_RUNNER"),
     ("of the container runtime; HABANA_VISIBLE_MODULES chooses cards here", "HABANA_VISIBLE_DEVICES"),
     (_TOPOLOGY, "HCL_CONFIG_PATH HLS1_MODULE_CNT HLS1_MODULE_ID_LIST HLS_TYPE"),
     ("the plugin is found in the package", "BUILD_ROOT_LATEST TF_MODULES_DEBUG_BUILD TF_MODULES_RELEASE_BUILD"),
@@ -72,7 +73,12 @@ _NO_SIGN = ("TF_DUMP_GRAPH_PREFIX", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")
 """Declared, but stock TensorFlow or the system reads them too."""
 _SIGNS = ("HABANA_", "HBN_", "HLS", "MULTI_HLS_IPS", "TF_")
 
+_NEAR = 0.9
+"""How alike two names are, by difflib, of which one is a slip of the other: two letters of twenty that changed places
+are 0.95, and no two variables of ours and of TensorFlow's come as close."""
+
 _said: set[str] = set()
+_compared: dict[str, str | None] = {}
 
 
 def without_effect() -> dict[str, str]:
@@ -97,13 +103,38 @@ def set_in_vain() -> tuple[str, ...]:
         name
         for name, value in os.environ.items()
         if value.strip()
+        and _meant(name) is None
         and (name in known or (name.startswith(_PREFIXES) and not name.startswith(_OURS) and name not in declared))
     )
     return tuple(sorted(names))
 
 
+def misspelled() -> dict[str, str]:
+    """Variables that are set and read by nothing, with the one that was meant: {TF_RECIPE_CACHE_PAHT:
+    TF_RECIPE_CACHE_PATH}. Those named HABANA_SIM_ are an error instead (`check`)."""
+    return {name: meant for name, value in sorted(os.environ.items()) if value.strip() and (meant := _meant(name))}
+
+
+def _meant(name: str) -> str | None:
+    """The variable that a name is a slip of. Each is compared once: this is asked for every graph."""
+    if not name.startswith(_SIGNS) or name.startswith(_OURS):
+        return None
+    if name not in _compared:
+        import difflib
+
+        candidates = {each for each in _declared() if each.startswith(_SIGNS)} | {"TF_CONFIG"}
+        known = name in candidates or name in without_effect() or name in read_by_others()
+        near = [] if known else difflib.get_close_matches(name, sorted(candidates), n=1, cutoff=_NEAR)
+        _compared[name] = near[0] if near else None
+    return _compared[name]
+
+
 def announce() -> None:
-    """Logs in one line which variables are set in vain; each is named once."""
+    """Logs which variables are misspelled, one line each, and in one line which are set in vain; each is named once."""
+    for name, meant in misspelled().items():
+        if name not in _said:
+            _said.add(name)
+            _log.warning("%s is set, but nothing reads it: did you mean %s?", name, meant)
     new = [name for name in set_in_vain() if name not in _said]
     if not new:
         return

@@ -59,14 +59,19 @@ EAGER_KERNELS = Group(
 
 
 def _noting_fast(fast: Callable[..., Any]) -> Callable[..., Any]:
+    from tensorflow.python.eager.core import _NotOkStatusException
     from tensorflow.python.framework.ops import EagerTensor
 
-    from habana_tf.graph.eager import RAN
+    from habana_tf.graph.eager import RAN, with_reason
 
     note = RAN.add
 
     def TFE_Py_FastPathExecute(context: Any, op: Any, *rest: Any) -> Any:
-        results = fast(context, op, *rest)
+        try:
+            results = fast(context, op, *rest)
+        except _NotOkStatusException as error:
+            error.message = with_reason(error.message, _name(op))
+            raise
         if type(results) is EagerTensor:
             note((op, results.device))
         elif results:
@@ -77,15 +82,25 @@ def _noting_fast(fast: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _noting(plain: Callable[..., Any]) -> Callable[..., Any]:
-    from habana_tf.graph.eager import RAN
+    from tensorflow.python.framework.errors_impl import OpError
+
+    from habana_tf.graph.eager import RAN, with_reason
 
     def TFE_Py_Execute(context: Any, device: Any, op: Any, *rest: Any) -> Any:
-        results = plain(context, device, op, *rest)
+        try:
+            results = plain(context, device, op, *rest)
+        except OpError as error:
+            error._message = with_reason(error.message, _name(op))
+            raise
         if results:
             RAN.add((op, results[0].device))
         return results
 
     return TFE_Py_Execute
+
+
+def _name(op: str | bytes) -> str:
+    return op.decode() if isinstance(op, bytes) else op
 
 
 def _device(results: Any) -> str:
@@ -96,6 +111,7 @@ def _device(results: Any) -> str:
 
 EAGER_REPORT = Group(
     "eager_report",
-    "the placement report does not know which eager ops ran on the CPU",
+    "the placement report does not know which eager ops ran on the CPU, and of an op that is pinned to HPU and has no "
+    "kernel there TensorFlow does not say why",
     (Change(_PLACE, "TFE_Py_FastPathExecute", _noting_fast), Change(_PLACE, "TFE_Py_Execute", _noting)),
 )

@@ -356,7 +356,18 @@ def test_a_directory_of_root_is_a_read_only_cache_for_others(
             assert store.write(other) is False
     finally:
         os.seteuid(0)
-    assert len(warnings()) == 1 and "Permission denied" in warnings()[0]
+    (warning,) = warnings()
+    assert "cannot write recipes: Permission denied; going on without. Make it yours (chown, chmod" in warning
+    assert "TF_RECIPE_CACHE_PATH" in warning and "HABANA_SIM_CACHE_MODE=ro" in warning
+
+
+def test_a_file_in_the_way_is_a_warning_with_its_remedy(
+    tmp_path: Path, entry: Entry, warnings: Callable[[], list[str]]
+) -> None:
+    (tmp_path / "file").touch()
+    for root in (tmp_path / "file", tmp_path / "file" / "below"):
+        assert Store(str(root), Stats()).write(entry) is False
+        assert "A file is in the way: choose another directory by TF_RECIPE_CACHE_PATH" in warnings()[-1]
 
 
 @as_root

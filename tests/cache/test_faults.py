@@ -7,6 +7,7 @@ The fault table of docs/recipe-cache.md, as far as one process and one module ca
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import subprocess
@@ -115,8 +116,9 @@ def _use(recipes: RecipeCache, number: int) -> Entry:
 
 
 def test_a_full_disk_is_one_warning_and_what_it_has_is_read(
-    disk: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+    disk: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     path = disk("size=128k")
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(path / "recipes"))
     recipes = RecipeCache()
@@ -131,9 +133,14 @@ def test_a_full_disk_is_one_warning_and_what_it_has_is_read(
     assert all(row.problem is None for row in again.listing())
     assert not list(path.rglob(".tmp-*"))
     assert stats.counts().corrupt == 0
+    (warning,) = (record.getMessage() for record in caplog.records if "cannot write" in record.getMessage())
+    assert "No space left on device; going on without. Free some space" in warning
 
 
-def test_a_read_only_disk_is_read(disk: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_disk_is_read(
+    disk: Callable[..., Path], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
     path = disk("size=1m")
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(path / "recipes"))
     first = _use(RecipeCache(), 0)
@@ -144,6 +151,7 @@ def test_a_read_only_disk_is_read(disk: Callable[..., Path], monkeypatch: pytest
     recipes.close()
     counts = recipes.stats.counts()
     assert (counts.disk_hits, counts.compiled, counts.stored) == (1, 1, 0)
+    assert any("HABANA_SIM_CACHE_MODE=ro" in record.getMessage() for record in caplog.records)
 
 
 # --- clocks ---

@@ -16,6 +16,8 @@ import pytest
     ("words", "offered"),
     [
         (["re"], ["recipes"]),
+        (["ch"], ["check"]),
+        (["check", "--j"], ["--json"]),
         (["recipes", "li"], ["list"]),
         (["recipes", "list", "--sort", "s"], ["size"]),
         (["recipes", "ir", "--stage", ""], ["cluster", "primitives", "llvm"]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +58,7 @@ def test_names_and_families_choose(run: Callable[..., Any]) -> None:
 
 
 def test_without_tensorflow_it_says_so(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> Any:
+    def none(tell: object) -> Any:
         raise ModuleNotFoundError("No module named 'tensorflow'")
 
     monkeypatch.setattr(missing, "missing", none)
@@ -68,3 +70,18 @@ def test_the_counts_are_of_ops() -> None:
     data = missing.uses()
     assert data["uses"]["MatMul"][0] >= 20 and data["uses"]["Conv2D"][0] >= 15
     assert all(n <= data["networks"] and m <= data["cases"] for n, m in data["uses"].values())
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_on_a_terminal_it_says_what_it_is_doing(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    result = run("ops", "--missing", "svd")
+    lines = [line.removesuffix("\033[K") for line in result.err.split("\r")]
+    if terminal:
+        assert lines[1] == "importing TensorFlow ..." and lines[-1] == "", lines
+        assert re.fullmatch(r"looking at TensorFlow's ops: 0 of \d{4}", lines[2]) and len(lines) > 10
+    else:
+        assert result.err == ""

@@ -61,3 +61,10 @@ def test_a_variable_of_ours_that_does_not_exist(run: Callable[..., Any], monkeyp
     for command in (["info"], ["ops"], ["recipes", "list"]):
         result = run(*command)
         assert result.code == 2 and hint in result.err, command
+
+
+def test_a_slip_is_listed_with_what_was_meant(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TF_RECIPE_CACHE_PAHT", "/recipes")
+    (row,) = (row for row in json.loads(run("settings", "--without-effect", "--json").out)
+              if row["name"] == "TF_RECIPE_CACHE_PAHT")  # fmt: skip
+    assert row["why"] == "nothing reads it: did you mean TF_RECIPE_CACHE_PATH?" and row["value"] == "/recipes"

@@ -56,3 +56,37 @@ def test_nothing_is_told_without_the_device() -> None:
 
     tf.linalg.inv(tf.constant([[2.0]]))
     assert eager.on_cpu() == {}
+
+
+@on_hpu
+def test_an_op_that_is_pinned_to_hpu_and_lacks_a_kernel_there_fails_with_our_reason() -> None:
+    words = tf.constant(["a"])
+
+    @tf.function
+    def join(x: tf.Tensor) -> tf.Tensor:
+        with tf.device("/HPU:0"):
+            return tf.strings.join([x, x])
+
+    cases = {
+        "StringJoin (works on strings)": [lambda: tf.strings.join([words, words]), lambda: join(words)],
+        "ReadFile (works on strings)": [lambda: tf.io.read_file("/dev/null")],
+        "Timestamp (has an effect outside the graph)": [tf.raw_ops.Timestamp],
+    }
+    tf.config.set_soft_device_placement(False)
+    try:
+        for sentence, calls in cases.items():
+            for call in calls:
+                try:
+                    call()
+                except tf.errors.InvalidArgumentError as error:
+                    text = str(error)
+                    assert f"HPU has no kernel for this {sentence}" in text, text
+                    assert "tf.device('/CPU:0')" in text and "device specification" in text
+                else:
+                    raise AssertionError(f"{sentence}: ran")
+        try:
+            tf.reshape(tf.constant([1.0, 2.0]), [3])  # another error is TensorFlow's alone
+        except tf.errors.InvalidArgumentError as error:
+            assert "HPU has no kernel" not in str(error)
+    finally:
+        tf.config.set_soft_device_placement(True)

@@ -63,6 +63,30 @@ def test_what_is_set_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
     assert habana_variables.set_in_vain() == ("HABANA_PROF_CONFIG", "HABANA_SOMETHING_NEW")
 
 
+SLIPS = {
+    "TF_RECIPE_CACHE_PAHT": "TF_RECIPE_CACHE_PATH", "TF_BF16_CONVERTION": "TF_BF16_CONVERSION",
+    "TF_PLACE_ON_CPUS": "TF_PLACE_ON_CPU", "HABANA_VISIBLE_MODULE": "HABANA_VISIBLE_MODULES",
+    "HLS_MODULEID": "HLS_MODULE_ID", "TF_CONFG": "TF_CONFIG",
+}  # fmt: skip
+
+
+def test_a_slip_of_a_name_is_told_with_the_one_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert habana_variables.misspelled() == {}
+    for name in SLIPS:
+        monkeypatch.setenv(name, "1")
+    assert habana_variables.misspelled() == SLIPS
+    assert habana_variables.set_in_vain() == ()
+
+
+def test_no_variable_of_another_program_is_a_slip(monkeypatch: pytest.MonkeyPatch) -> None:
+    from habana_tf.launcher import carried
+
+    others = carried.known() | set(OF_SCRIPTS) | {"TF_VAR_region", "TF_TOKEN_app", "TF_RECIPES", "HABANA_NEW_THING"}
+    for name in others:
+        monkeypatch.setenv(name, "1")
+    assert habana_variables.misspelled() == {}
+
+
 def test_which_variables_ask_for_hpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_DUMP_GRAPH_PREFIX", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "NUM_WORKERS"):
         monkeypatch.setenv(name, "1")
@@ -106,10 +130,13 @@ def test_one_quiet_line_says_what_is_set_in_vain() -> None:
         for n in (1, 2):
             tf.function(lambda x: x * 2 + 1)(tf.ones([n]))
         """
+    slip = {"TF_RECIPE_CACHE_PAHT": "/recipes"}
     vain = {"HABANA_PROF_CONFIG": "a.json", "ENABLE_CONSOLE": "true", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    done = python(script, imported=True, HABANA_SIM_LOG="info", **vain)
+    done = python(script, imported=True, HABANA_SIM_LOG="info", **vain, **slip)
     lines = [line for line in done.stderr.splitlines() if "no effect" in line]
     assert [re.findall(r"[A-Z]{2}[A-Z_0-9]+", line.split(": no effect")[0]) for line in lines] == [
         ["ENABLE_CONSOLE", "HABANA_PROF_CONFIG"], ["TF_CLUSTER_VARIABLES"]
     ], done.stderr  # fmt: skip
+    told = "TF_RECIPE_CACHE_PAHT is set, but nothing reads it: did you mean TF_RECIPE_CACHE_PATH?"
+    assert done.stderr.count(told) == 1, done.stderr
     assert "no effect" not in python(script, imported=True, HABANA_SIM_LOG="warning", **vain).stderr

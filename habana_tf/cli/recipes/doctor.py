@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
 from habana_tf.cli.output import Styled, print_json, print_table, size
 from habana_tf.cli.recipes.common import action
 from habana_tf.files.escaped import escaped
+
+if TYPE_CHECKING:
+    from habana_tf.cache import Health
 
 _LITTLE_SPACE = 256 << 20
 
@@ -34,21 +38,38 @@ def _path(arguments: argparse.Namespace) -> int:
 
 def _doctor(arguments: argparse.Namespace) -> int:
     """Exit code 1 when something keeps the cache from working as it should."""
-    import os
     from dataclasses import asdict
 
     from habana_tf import cache, settings
-    from habana_tf.cache.reader import VERSION
 
     health = cache.health(arguments.path)
     mode = settings.HABANA_SIM_CACHE_MODE.get()
     key = settings.HABANA_SIM_CACHE_SIGNING_KEY.get()
+    rows = checks(health)
+    healthy = all(good for _, good, _ in rows)
+    if arguments.json:
+        print_json({**asdict(health), "mode": mode, "signing_key": key, "healthy": healthy})
+        return 0 if healthy else 1
+    print(escaped(health.root))
+    marks = [Styled("ok", "green") if good else Styled("PROBLEM", "red") for _, good, _ in rows]
+    print_table(["", "", ""], [(name, mark, text) for mark, (name, _, text) in zip(marks, rows, strict=True)])
+    return 0 if healthy else 1
+
+
+def checks(health: Health) -> list[tuple[str, bool, str]]:
+    """(name, whether it is as it should be, what was found) of everything that keeps a cache from working."""
+    import os
+
+    from habana_tf import settings
+    from habana_tf.cache.reader import VERSION
+
+    mode = settings.HABANA_SIM_CACHE_MODE.get()
     status = os.stat(health.root)
     trusted = health.refused or f"owner {status.st_uid}, mode {status.st_mode & 0o7777:o}"
     kind = (health.file_system or "unknown") + (", other machines may write" if health.network else "")
     versions = ", ".join(f"{v} (this one)" if v == VERSION else v for v in health.versions)
     unwritable = "no: " + ("HABANA_SIM_CACHE_MODE=ro" if mode == "ro" else "recipes are compiled anew by every process")
-    checks = [
+    return [
         ("believed", health.refused is None, trusted),
         ("recipes", not health.unusable, _unusable(health.unusable)),
         ("writable", health.writable or mode == "ro", "yes" if health.writable else unwritable),
@@ -58,16 +79,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
         ("size", health.used_bytes <= health.limit_bytes, f"{size(health.used_bytes)} of {size(health.limit_bytes)}"),
         ("format versions", True, versions or "none yet"),
         ("mode", mode != "off", mode),
-        ("signing key", True, key or "none: the owner decides"),
+        ("signing key", True, settings.HABANA_SIM_CACHE_SIGNING_KEY.get() or "none: the owner decides"),
     ]
-    healthy = all(good for _, good, _ in checks)
-    if arguments.json:
-        print_json({**asdict(health), "mode": mode, "signing_key": key, "healthy": healthy})
-        return 0 if healthy else 1
-    print(escaped(health.root))
-    marks = [Styled("ok", "green") if good else Styled("PROBLEM", "red") for _, good, _ in checks]
-    print_table(["", "", ""], [(name, mark, text) for mark, (name, _, text) in zip(marks, checks, strict=True)])
-    return 0 if healthy else 1
 
 
 def _unusable(found: tuple[tuple[str, str], ...]) -> str:

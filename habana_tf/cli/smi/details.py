@@ -1,6 +1,7 @@
 """`hl-smi -q`, `-d`, `-L` and `--fw-versions`: everything about each card, in indented lines "name : value".
 
-Only what a simulated card has is printed: one temperature and one power supply, no firmware but this program.
+Only what a simulated card has is printed: one temperature and one power supply, no firmware but this program. What is
+not measured is marked behind the name of its section, so that the lines with values are those of a real card.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ _MIB = 1 << 20
 _MHZ = 1_000_000
 _WIDTH = 40
 _FIRMWARE = dict.fromkeys(("Firmware [SPI] Version", "Firmware [OS] Version"), f"simulated by habana_tf {__version__}")
+_POWER, _TEMPERATURE = "Power Readings (modelled from utilization)", "Temperature (modelled from utilization)"
+_CLOCKS, _CLOCKS_MAX = "Clocks (the chip's, not measured)", "Clocks Max (the chip's, not measured)"
+_ROWS = "Replaced Rows (simulated memory has no errors)"
 
 Section = Mapping[str, object]
 """Values by name; a section within it is printed under its name, further to the right."""
@@ -86,13 +90,13 @@ def _power(row: Reading) -> Section:
     most = f"{row.chip.power_cap_watts} W"
     draw = f"{row.watts:.0f} W"
     return {
-        "Power Readings": {"Power Management": "auto", "Power Draw": draw, "Power Max": most, "Power Limit": most}
+        _POWER: {"Power Management": "auto", "Power Draw": draw, "Power Max": most, "Power Limit": most}
     }  # fmt: skip
 
 
 def _clock(row: Reading) -> Section:
     clocks = {"[1] mme": f"{row.chip.mme_clock // _MHZ} MHz", "[2] tpc": f"{row.chip.tpc_clock // _MHZ} MHz"}
-    return {"Clocks": clocks, "Clocks Max": clocks, "Clocks Throttle Reasons": "Not Active"}
+    return {_CLOCKS: clocks, _CLOCKS_MAX: clocks, "Clocks Throttle Reasons": "Not Active"}
 
 
 def _memory(row: Reading) -> Section:
@@ -118,10 +122,10 @@ _SECTIONS: dict[str, Callable[[Reading], Section]] = {
     "PRODUCT": lambda row: _identity(row.card),
     "POWER": _power,
     "CLOCK": _clock,
-    "TEMPERATURE": lambda row: {"Temperature": {"[ 1] On Chip 0": f"{row.celsius:.0f} C"}},
+    "TEMPERATURE": lambda row: {_TEMPERATURE: {"[ 1] On Chip 0": f"{row.celsius:.0f} C"}},
     "FAN": lambda row: {"Fan Speed": "N/A"},
     "BUS": lambda row: _bus(row.card),
     "MEMORY": _memory,
     "NET": _ports,
-    "ROW_REPLACEMENT": lambda row: {"Replaced Rows": {"Single Bit ECC": 0, "Double Bit ECC": 0, "Pending": "No"}},
+    "ROW_REPLACEMENT": lambda row: {_ROWS: {"Single Bit ECC": 0, "Double Bit ECC": 0, "Pending": "No"}},
 }

@@ -19,6 +19,16 @@ def test_everything_of_one_card(shell: Shell, busy: Busy) -> None:
     assert "HL-SMI Version" in values and text.count("[3] AIP (accel3)") == 1
 
 
+def test_what_is_not_measured_is_marked_and_its_lines_are_those_of_a_card(shell: Shell, idle: str) -> None:
+    lines = shell("hl-smi -q -i 0000:19:00.0", idle).splitlines()
+    for section, line in [("Power Readings", "Power Draw"), ("Temperature", "On Chip 0"), ("Clocks", "[1] mme")]:
+        at = next(place for place, text in enumerate(lines) if text.strip().startswith(f"{section} ("))
+        assert "modelled" in lines[at] or "not measured" in lines[at]
+        assert any(re.fullmatch(rf" +\S*.*{re.escape(line)} +: \d+ \S+", text) for text in lines[at : at + 4])
+    memory = next(text for text in lines if "Memory Usage" in text)
+    assert memory.strip() == "Memory Usage", "it is measured"
+
+
 @pytest.mark.parametrize("section", SECTIONS)
 def test_one_section(shell: Shell, idle: str, section: str) -> None:
     words = {"PRODUCT": "HL-225", "POWER": "74 W", "CLOCK": "1650 MHz", "TEMPERATURE": "35 C", "FAN": "N/A",

@@ -1,0 +1,80 @@
+"""`habana-tf check`: whether everything that habana_tf needs is there and fits, and what to do where it does not.
+
+What: small checks of versions (`versions`), machine and settings (`host`), while a process of its own (`device`, which
+runs `trial`) loads HPU, compiles a training step and compares it with the CPU. So a crash is a finding like others.
+
+Exit code: 1 where there is a problem, else 0. A note fails nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from habana_tf.cli.check.device import Trial
+    from habana_tf.cli.check.finding import Finding
+
+_EPILOG = """\
+examples:
+  habana-tf check
+  habana-tf check --json
+
+It takes TensorFlow's own start and a few seconds. No card is taken. The lines
+at the end are for a bug report: they have versions, this machine's CPU, and
+which of Habana's variables are set, but no other variable, no command line and
+no value that names a place.
+"""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = _EPILOG
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(run=_check, in_any_environment=True)  # it says what is wrong with a variable
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from habana_tf.cli.check import report, versions
+    from habana_tf.cli.check.device import Trial
+    from habana_tf.cli.output import painted, print_json
+
+    start = time.monotonic()
+    findings: list[Finding] = []
+    with closing(Trial()) if versions.tensorflow_version() else nullcontext() as trial:
+        for finding in _findings(trial):
+            findings.append(finding)
+            if not arguments.json:
+                print(report.line(finding), flush=True)
+        seconds = time.monotonic() - start
+        lines = report.bug_report(findings, trial.cpu if trial else None)
+    problems = sum(finding.status == "problem" for finding in findings)
+    tensorflow = trial.seconds.get("TensorFlow") if trial else None
+    if arguments.json:
+        rows = [{name: value for name, value in asdict(finding).items() if name != "public"} for finding in findings]
+        print_json({"checks": rows, "problems": problems, "seconds": round(seconds, 3), "bug_report": lines,
+                    "tensorflow_seconds": tensorflow and round(tensorflow, 3)})  # fmt: skip
+    else:
+        own = f", {tensorflow:.1f} s of it TensorFlow's own start" if tensorflow else ""
+        print(f"\n{problems or 'no'} problem{'s' * (problems != 1)}, in {seconds:.1f} s{own}")
+        print("\n" + painted("For a bug report, copy what is below:", "bold") + "\n")
+        print("\n".join(lines))
+    return 1 if problems else 0
+
+
+def _findings(trial: Trial | None) -> Iterator[Finding]:
+    """All, in the order in which they are shown; the process's last, because they take longest."""
+    from habana_tf.cli.check import host, versions
+    from habana_tf.cli.check.finding import tried
+
+    for name, check in (
+        ("Python", versions.python), ("TensorFlow", versions.tensorflow), ("Keras", versions.keras),
+        ("Horovod", versions.horovod), ("MPI", versions.mpi), ("settings", host.variables), ("cards", host.cards),
+        ("memory", host.memory), ("shared memory", host.shared_memory), ("recipe cache", host.recipes),
+    ):  # fmt: skip
+        yield from tried(name, check)
+    if trial is not None:
+        yield from tried("HPU", trial.findings)

@@ -1,0 +1,167 @@
+"""Checks of the machine and its settings: variables, cards, memory, shared memory, the folder of recipes.
+
+Nothing is claimed, and nothing changed but that the directory of the simulated machine and the lock file of the recipe
+cache may appear, as any program on HPU makes them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from habana_tf import settings
+from habana_tf.cli.check.finding import Finding, Status
+from habana_tf.cli.output import size
+
+_LITTLE_MEMORY = 2 << 30
+"""What TensorFlow, the compiler's processes and a small network take together."""
+_LITTLE_SHARED = 64 << 20
+"""What a container has by default. Open MPI takes some 4 MiB for each rank of a host."""
+_SHARED = "/dev/shm"
+
+
+def variables() -> Iterator[Finding]:
+    """Whether every variable that habana_tf reads has a value that is allowed, and each HABANA_SIM_ one exists."""
+    from habana_tf.settings import habana
+
+    wrong = []
+    for ask in (habana.check, *(setting.get for setting in settings.declared())):
+        try:
+            ask()
+        except settings.SettingError as error:
+            wrong.append(str(error))
+    wrong += [f"{name} is read by nothing: {meant} was meant?" for name, meant in habana.misspelled().items()]
+    own = sorted(setting.source() or "" for setting in settings.declared() if setting.source())
+    for text in wrong:
+        yield Finding("settings", "problem", text, "Correct or unset it: `habana-tf settings` lists all.")
+    if not wrong:
+        yield Finding("settings", "ok", ", ".join(own) or "none is set")
+    vain = habana.set_in_vain()
+    if vain:
+        yield Finding("settings", "note", f"without effect: {', '.join(vain)}", "`habana-tf settings` tells why.")
+
+
+def cards() -> Iterator[Finding]:
+    """Whether a process that starts now gets a card, and which processes hold the others."""
+    from habana_tf.hardware import claim, machine, ranks, telemetry
+    from habana_tf.hardware.cards import CardError, choice
+
+    try:
+        possible = claim.possible()
+        reason = choice().reason
+        held = {card.module_id: holder for card in possible if (holder := telemetry.holder(card.module_id))}
+    except (CardError, machine.MachineError, ranks.RankError) as error:
+        yield Finding("cards", "problem", str(error), "Correct what this sentence names.")
+        return
+    except settings.SettingError:
+        return  # said above
+    modules = [card.module_id for card in possible]
+    free = [module for module in modules if module not in held]
+    named = "; ".join(f"card {module}: {claim.described(holder)}" for module, holder in held.items())
+    chip = possible[0].chip.name
+    count = f"{len(free)} of {len(modules)} free ({chip})"
+    if free:
+        yield Finding("cards", "ok", f"{count}{'; held: ' if named else ''}{named}", public=count)
+    else:
+        yield Finding(
+            "cards", "problem", f"none is free: {reason}, and all are held. {named}",
+            f"Wait for a holder or end it (`hl-smi` lists them), or use another simulated machine: "
+            f"HABANA_SIM_STATE_DIR=DIRECTORY (now {machine.directory()}).", f"none of {len(modules)} is free ({chip})",
+        )  # fmt: skip
+
+
+def memory() -> Iterator[Finding]:
+    """What the host gives, within its cgroup and limits, beside what the card has."""
+    from habana_tf._native import _bridge
+    from habana_tf.hardware.chips import chip
+
+    total, available = _bridge.host_memory()
+    card = chip().hbm_bytes
+    installed = _installed()
+    fact = f"{size(available)} free of {size(total)}"
+    if total < installed:
+        fact += f", the limit of this process's cgroup or ulimit -v; the host has {size(installed)}"
+    if available < _LITTLE_MEMORY:
+        yield Finding("memory", "problem", fact, "End other programs, or give this container more memory.")
+    elif total < card:
+        yield Finding("memory", "note", f"{fact}; the card has {size(card)}",
+                      "Where a program fails with \"host memory\", use a smaller batch or a larger host.")  # fmt: skip
+    else:
+        yield Finding("memory", "ok", f"{fact}; the card has {size(card)}")
+
+
+def _installed() -> int:
+    """Bytes of this host's memory, whatever part of it this process may use."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def shared_memory() -> Iterator[Finding]:
+    """The size of /dev/shm, where Open MPI and data loaders have their buffers. HPUStrategy needs none of it."""
+    remedy = "Start the container with more, such as docker run --shm-size=1g (HPUStrategy itself needs none)."
+    try:
+        status = os.statvfs(_SHARED)
+    except OSError as error:
+        yield Finding("shared memory", "note", f"{_SHARED}: {error.strerror}", remedy)
+        return
+    total, free = status.f_blocks * status.f_frsize, status.f_bavail * status.f_frsize
+    fact = f"{_SHARED}: {size(free)} free of {size(total)}"
+    if not os.access(_SHARED, os.W_OK | os.X_OK):
+        yield Finding("shared memory", "note", f"{_SHARED} cannot be written to by this user",
+                      f"Jobs under mpirun need it: chmod 1777 {_SHARED}, as root.")  # fmt: skip
+    elif free <= _LITTLE_SHARED:
+        yield Finding("shared memory", "note", fact, remedy)
+    else:
+        yield Finding("shared memory", "ok", fact)
+
+
+def recipes() -> Iterator[Finding]:
+    """The folder of the recipe cache: whose it is, who may write there, damage, space; as `recipes doctor` has it."""
+    from habana_tf import cache
+    from habana_tf.cli.recipes.doctor import checks
+
+    try:
+        path = settings.TF_RECIPE_CACHE_PATH.get()
+        if path is None:
+            yield Finding("recipe cache", "note", "none: every process compiles its recipes anew",
+                          "Set TF_RECIPE_CACHE_PATH to a folder of your own, such as ~/.cache/recipes.")  # fmt: skip
+            return
+        if not os.path.lexists(path):
+            yield from _missing(path)
+            return
+        health = cache.health(path)
+        failed = [(name, text) for name, good, text in checks(health) if not good]
+    except settings.SettingError:
+        return  # said above
+    except (cache.NoDirectory, OSError) as error:
+        yield Finding("recipe cache", "problem", str(error), "Set TF_RECIPE_CACHE_PATH to a folder of your own.")
+        return
+    for name, text in failed:
+        status: Status = "note" if name in ("size", "mode") else "problem"
+        yield Finding("recipe cache", status, f"{health.root}: {name}: {text}", _REMEDIES[name])
+    if not failed:
+        yield Finding("recipe cache", "ok", f"{health.root}: {size(health.used_bytes)} of "
+                      f"{size(health.limit_bytes)}, {size(health.free_bytes)} free on the disk")  # fmt: skip
+
+
+_REMEDIES = {
+    "believed": "Do what this sentence says; until then recipes are compiled anew by every process.",
+    "recipes": "Run `habana-tf recipes verify`, then remove what it names: the recipes are compiled again.",
+    "writable": "Run chmod u+rwx on it, or chown it to yourself, or set TF_RECIPE_CACHE_PATH to a folder of your own.",
+    "locks": "Use a folder on a file system with record locks (a local one has them).",
+    "free space": "Free some space on that disk, run `habana-tf recipes prune`, or use another folder.",
+    "size": "Raise TF_RECIPE_CACHE_SIZE_MB, or the next program that writes there removes the oldest.",
+    "mode": "Unset HABANA_SIM_CACHE_MODE.",
+}
+"""By the name of a check of `recipes doctor` that can fail."""
+
+
+def _missing(path: str) -> Iterator[Finding]:
+    """A folder that is not there is made by the first recipe, where that is allowed."""
+    above = os.path.dirname(os.path.abspath(path))
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+    if os.path.isdir(above) and os.access(above, os.W_OK | os.X_OK):
+        yield Finding("recipe cache", "ok", f"{path}: not there yet; the first recipe makes it")
+    else:
+        yield Finding("recipe cache", "problem", f"{path} is not there and cannot be made: {above} is not writable",
+                      "Set TF_RECIPE_CACHE_PATH to a folder of your own.")  # fmt: skip

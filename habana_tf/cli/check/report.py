@@ -1,0 +1,104 @@
+"""How findings are printed, within 80 columns, and the lines to paste into a bug report.
+
+Those lines have versions, this machine's CPU and memory, and which of habana_tf's own variables are set: no other
+variable, no command line, and of values none that names a host, a file with a key or a folder of the user's.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from habana_tf import settings
+from habana_tf.cli.check.finding import Finding
+from habana_tf.cli.machine import PACKAGES, version
+from habana_tf.cli.output import painted, size
+from habana_tf.files.escaped import escaped
+from habana_tf.version import __version__
+
+_WIDTH = 80
+_NAME = 14
+_MARKS = {"ok": ("ok", "green"), "note": ("note", "yellow"), "problem": ("PROBLEM", "red")}
+_MARK = 9
+_SHOWN = ("HABANA_SIM_CHIP HABANA_SIM_CARDS HABANA_VISIBLE_MODULES HLS_MODULE_ID HABANA_SIM_RANK HABANA_SIM_SIZE "
+          "HABANA_SIM_LOCAL_RANK HABANA_SIM_LOCAL_SIZE HOROVOD_RANK HOROVOD_SIZE TF_PLACE_ON_CPU "
+          "TF_CPU_RUNTIME_FALLBACK TF_MAX_CONST_SIZE_IN_CLUSTER HABANA_SIM_CLUSTER_FUEL HABANA_SIM_CHANGES "
+          "HABANA_SIM_HOROVOD HABANA_SIM_ISA HABANA_SIM_BF16_PRODUCTS HABANA_SIM_COMPILE_PROCESSES "
+          "TF_ENABLE_DYNAMIC_SHAPES HABANA_SIM_THREADS HABANA_SIM_COMPILE HABANA_SIM_UPDATE_IN_PLACE "
+          "HABANA_SIM_CHECK_INDICES HABANA_SIM_CHECK_KERNELS HABANA_SIM_PACKAGED_RECIPES TF_RECIPE_CACHE_SIZE_MB "
+          "HABANA_SIM_CACHE_MODE HABANA_SIM_LOG").split()  # fmt: skip
+"""Variables whose values are numbers or words of ours. Of the others it is said that they are set."""
+
+
+def line(finding: Finding) -> str:
+    """A finding with its remedy, in lines of at most 80 columns."""
+    mark, style = _MARKS[finding.status]
+    indent = " " * (_MARK + _NAME)
+    first = f"{mark:<{_MARK}}{finding.name:<{_NAME - 1}} "
+    text = _filled(finding.fact, first, indent)
+    if finding.remedy and finding.status != "ok":
+        text += "\n" + _filled(finding.remedy, f"{indent}-> ", f"{indent}   ")
+    return painted(mark, style) + text[len(mark) :]
+
+
+def _filled(text: str, first: str, indent: str) -> str:
+    """`text` in lines; what the terminal's encoding does not have is written as Python writes it."""
+    encoding = sys.stdout.encoding or "ascii"
+    shown = escaped(text, keep="\n").encode(encoding, "backslashreplace").decode(encoding)
+    return textwrap.fill(shown, _WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def bug_report(findings: Sequence[Finding], cpu: dict[str, Any] | None) -> list[str]:
+    """The lines. cpu: what kernels use, where the compiler was reached."""
+    numbers = [f"{package} {number}" for package in PACKAGES if (number := version(package)) is not None]
+    kernels = f"{cpu['isa']}, {cpu['llvm_cpu']}, bf16 by {cpu['bf16_products']}" if cpu else "not known"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    paragraphs = [
+        f"habana_tf {__version__}, Python {platform.python_version()}, {', '.join(numbers)}",
+        f"{platform.system()} {platform.release()} {platform.machine()}, {' '.join(platform.libc_ver())}",
+        f"{_cpu_model()}, {len(os.sched_getaffinity(0))} of {os.cpu_count()} cores, {size(memory)}",
+        f"kernels: {kernels}",
+        f"variables: {', '.join(_variables()) or 'none'}",
+        *(f"{each.status}: {each.name}: {_without_places(each.public or each.fact)}" for each in findings
+          if each.status != "ok"),
+    ]  # fmt: skip
+    return [part for text in paragraphs for part in _filled(text, "", "  ").splitlines()]
+
+
+def _variables() -> Iterator[str]:
+    """Habana's and ours that are set, with values that cannot be a secret or name a place."""
+    from habana_tf.settings import habana
+
+    for setting in settings.declared():
+        source = setting.source()
+        if source is not None:
+            yield f"{source}={os.environ[source].strip()}" if setting.name in _SHOWN else f"{source} (set)"
+    yield from (f"{name} (set)" for name in habana.set_in_vain())
+
+
+def _without_places(text: str) -> str:
+    """`text` with the names of variables for their values, where these name a place, and ~ for the user's folder."""
+    for source in (setting.source() for setting in settings.declared() if setting.name not in _SHOWN):
+        value = os.environ[source].strip() if source else ""
+        if len(value) > 1:
+            for spelled in (os.path.abspath(os.path.expanduser(value)), value):
+                text = text.replace(spelled, f"${source}")
+    home = os.path.expanduser("~")
+    return text.replace(home, "~") if len(home) > 1 else text
+
+
+def _cpu_model() -> str:
+    """As the kernel calls it, such as "Intel(R) Xeon(R) ..."."""
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for row in file:
+                name, _, value = row.partition(":")
+                if name.strip() == "model name":
+                    return value.strip()
+    except OSError:
+        pass
+    return platform.machine()
