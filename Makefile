@@ -28,7 +28,7 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # Tests run here, so that Python finds the installed package and not its sources.
 RUN := build/run
-SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
+SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name packaged_programs.txt -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
 	CMakeLists.txt pyproject.toml README.md LICENSE
 NATIVE := $(shell find kernels habana_frameworks tests/fuzz -name '*.cc' -o -name '*.h')
 PYTHON_SOURCES := habana_tf habana_frameworks tests examples
@@ -50,7 +50,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench sanitize docs docs-values lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-networks bench sanitize docs docs-values programs lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -85,7 +85,7 @@ LATEST_TESTS := tests/keras_coverage tests/tensorflow_changes tests/distribute t
 	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
 	tests/graph/test_updates_in_place.py \
 	tests/tensorflow_facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
-	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow_clusters
+	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow_clusters tests/test_tensorflow_c.py
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
@@ -109,6 +109,9 @@ sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four
 
 docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
+
+programs: $(VENV)/.dev ## Writes down anew the programs whose recipes come with the package, after a change of a lowering
+	@$(QUIET) $(VENV)/bin/python -m habana_tf.tensorflow_clusters.packaged_programs
 
 docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
 	$(VENV)/bin/python tests/lowering/special_table.py --write

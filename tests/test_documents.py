@@ -71,10 +71,8 @@ NEVER = {
     "make PYTHON=/path/to/python": "a path to fill in",
     ".ci/run": "CI runs it",
     "pip install scikit-build-core nanobind ninja 'cmake<4' 'setuptools<81' wheel": "compiles Horovod, with the next",
-    "pip install .": "downloads TensorFlow; tests/test_source_distribution.py does it",
     "HOROVOD_WITH_TENSORFLOW=1 pip install --no-build-isolation '.[horovod]'": "compiles Horovod, as make horovod does",
     "pip cache remove horovod": "removes from the cache of whoever runs the tests",
-    "pip install scikit-build-core nanobind cmake ninja llvmlite && pip install --no-build-isolation .": "make does it",
 }
 
 SCRIPTS = {

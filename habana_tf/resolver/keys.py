@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).parent.parent
 ROOMS = ("ir", "cluster", "compiler", "lowering", "tensorflow_clusters")
 """The packages that make code of clusters, those of front ends among them."""
 TELL = (
-    "compiler/describe.py", "tensorflow_clusters/cpu_kernels.py", "tensorflow_clusters/pack_recipes.py",
+    "compiler/describe.py", "tensorflow_clusters/cpu_kernels.py", "tensorflow_clusters/packaged_programs.py",
     "tensorflow_clusters/refusals.py",
 )  # fmt: skip
 """What in them makes none: a change there leaves every recipe as it is."""
