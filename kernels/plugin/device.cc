@@ -16,7 +16,7 @@
 #include "runtime/card.h"
 #include "runtime/program.h"
 #include "runtime/timeline.h"
-#include "tensorflow/c/experimental/stream_executor/stream_executor.h"
+#include "tensorflow_c/stream_executor.h"
 
 struct SP_Stream_st {};
 struct SP_Event_st {};

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "plugin/status.h"
-#include "tensorflow/c/eager/c_api.h"
-#include "tensorflow/c/eager/c_api_experimental.h"
+#include "tensorflow_c/eager.h"
 
 namespace habana {
 

@@ -13,7 +13,7 @@
 #include "plugin/tensors.h"
 #include "runtime/program.h"
 #include "runtime/resolver.h"
-#include "tensorflow/c/kernels.h"
+#include "tensorflow_c/kernels.h"
 
 namespace habana {
 

@@ -10,8 +10,8 @@
 #include "runtime/callbacks.h"
 #include "runtime/counters.h"
 #include "runtime/timeline.h"
-#include "tensorflow/c/experimental/grappler/grappler.h"
-#include "tensorflow/c/tf_buffer.h"
+#include "tensorflow_c/graph_optimizer.h"
+#include "tensorflow_c/tensor.h"
 
 namespace habana {
 namespace {

@@ -77,9 +77,9 @@ Status HandleVariables::Memory(size_t k, bool /*over*/, TF_Tensor** memory) {
   const std::vector<int64_t> dims = Dims(variable.value.get());
   Status status;
   if (variable.memory == nullptr) {
-    status =
-        tensors_->Make({TF_TensorType(variable.value.get()), dims, TF_TensorByteSize(variable.value.get())},
-                       "the new value of a variable", &variable.memory);
+    status = tensors_->Make({static_cast<int>(TF_TensorType(variable.value.get())), dims,
+                             TF_TensorByteSize(variable.value.get())},
+                            "the new value of a variable", &variable.memory);
   }
   *memory = variable.memory.get();
   return status;

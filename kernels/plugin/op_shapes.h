@@ -5,7 +5,7 @@
 #pragma once
 
 #include "runtime/late_ops.h"
-#include "tensorflow/c/ops.h"
+#include "tensorflow_c/ops.h"
 
 namespace habana {
 

@@ -8,7 +8,7 @@
 
 #include "plugin/status.h"
 #include "runtime/callbacks.h"
-#include "tensorflow/c/experimental/pluggable_profiler/pluggable_profiler.h"
+#include "tensorflow_c/pluggable_profiler.h"
 
 namespace habana {
 namespace {

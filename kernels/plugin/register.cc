@@ -4,7 +4,7 @@
 
 #include "plugin/op_shapes.h"
 #include "runtime/counters.h"
-#include "tensorflow/c/tf_buffer.h"
+#include "tensorflow_c/tensor.h"
 
 namespace habana {
 

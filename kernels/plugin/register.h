@@ -9,8 +9,8 @@
 
 #include "plugin/status.h"
 #include "runtime/late_ops.h"
-#include "tensorflow/c/kernels.h"
-#include "tensorflow/c/ops.h"
+#include "tensorflow_c/kernels.h"
+#include "tensorflow_c/ops.h"
 
 namespace habana {
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "runtime/status.h"
-#include "tensorflow/c/kernels.h"
-#include "tensorflow/c/tf_status.h"
+#include "tensorflow_c/kernels.h"
+#include "tensorflow_c/status.h"
 
 namespace habana {
 

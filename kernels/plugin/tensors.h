@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "plugin/status.h"
-#include "tensorflow/c/kernels.h"
+#include "tensorflow_c/kernels.h"
 
 namespace habana {
 
@@ -55,7 +55,8 @@ class Tensors {
   // New memory for output `at`, which is like another tensor.
   Status OutputLike(int at, const TF_Tensor* tensor, char** data) {
     const std::vector<int64_t> dims = Dims(tensor);
-    return Output(at, {TF_TensorType(tensor), dims, TF_TensorByteSize(tensor)}, nullptr, 0, data);
+    return Output(at, {static_cast<int>(TF_TensorType(tensor)), dims, TF_TensorByteSize(tensor)}, nullptr, 0,
+                  data);
   }
 
   // Device memory for the time of this call, 64-byte aligned; null for no bytes.

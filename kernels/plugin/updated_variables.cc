@@ -5,7 +5,7 @@
 
 #include "plugin/copies.h"
 #include "plugin/handle_variables.h"
-#include "tensorflow/c/kernels_experimental.h"
+#include "tensorflow_c/kernels.h"
 
 #pragma weak TF_GetInputTensorFromVariable
 #pragma weak TF_MaybeLockVariableInputMutexesInOrder

@@ -6,7 +6,7 @@
 
 namespace habana {
 
-// The codes of tensorflow/c/tf_status.h that the runtime uses.
+// Those of TensorFlow's codes (TF_Code) that the runtime uses.
 enum class Code : int {
   kOk = 0,
   kCancelled = 1,

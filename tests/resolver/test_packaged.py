@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -10,9 +11,13 @@ import numpy as np
 import pytest
 
 from habana_tf.hardware.cpu import common_targets, target
+from habana_tf.ir.primitives import Program
 from habana_tf.resolver import packaged
+from habana_tf.resolver.key_text import program_text
 from habana_tf.resolver.one_op import one_op
-from habana_tf.tensorflow_clusters import pack_recipes
+from habana_tf.resolver.pack_recipes import compiled, programs
+from habana_tf.resolver.program_reader import read_program
+from habana_tf.tensorflow_clusters import packaged_programs
 from tests.child import python
 from tests.installation import ROOT
 
@@ -65,31 +70,67 @@ def test_a_setting_compiles_them_all_the_same() -> None:
     assert not any("packaged" in each for each in found.values()), found
 
 
+def abs_program() -> Program:
+    """The first of the file."""
+    return next(programs(LISTED))[2]
+
+
+LISTED = (ROOT / "habana_tf" / "resolver" / "packaged_programs.txt").read_text()
+
+
 def test_each_kind_of_cpu_has_its_own() -> None:
-    form = next(pack_recipes.forms())
-    keys = set()
-    for kind in common_targets():
-        found = one_op(pack_recipes._called(form), kind)
-        keys.add(packaged.packaged_key(found.program, kind).digest)
+    keys = {packaged.packaged_key(abs_program(), kind).digest for kind in common_targets()}
     assert len(keys) == 2
 
 
 def test_every_form_is_of_any_shape_or_of_shapes() -> None:
     """A form for one shape only would be of no use to anybody."""
     fixed = []
-    for form in pack_recipes.forms():
-        met = pack_recipes._called(form)
+    for form in packaged_programs.forms():
+        met = packaged_programs._called(form)
         if not one_op(met, common_targets()[0]).dims:
             fixed.append((met.cluster.nodes[0].op, max(int(np.prod(s)) for s in met.shapes)))
     assert not [each for each in fixed if each[1] > 5]
+
+
+def test_the_listed_programs_are_those_that_the_lowerings_make() -> None:
+    """The build of a wheel compiles what is listed, without TensorFlow. Out of date, it is never found at run time."""
+    now = packaged_programs.paragraphs().split("\n\n")
+    listed = LISTED.split("\n\n")
+    changed = [each.partition("\n")[0] for each in now if each not in set(listed)]
+    assert not changed and now == listed, f"make programs writes these anew: {changed}"
+
+
+def test_a_listed_program_compiles_to_what_the_op_compiles_to() -> None:
+    kind = common_targets()[0]
+    listed = {program_text(program): program for k, _, program in programs(LISTED) if k == kind}
+    for form in packaged_programs.forms():
+        name, program = packaged_programs.named_program(form, kind)
+        if name in ("BiasAdd", "DepthwiseConv2dNative", "StatelessRandomGetKeyCounter"):
+            assert compiled(listed[program_text(program)], name, kind) == compiled(program, name, kind)
+
+
+@pytest.mark.parametrize(
+    "text, wrong",
+    [
+        ("INPUT [] [s0] F32 0\nMAP [%1] [s0] F32 'abs'", "IndexError"),
+        ("INPUT [] [s0] F32 0\nMAP [%0] [s0] F33 'abs'", "F33"),
+        ("INPUT [] [s0] F32 0\nMAP [%0] [s0] F32 __import__('os').abort()", "is in no program"),
+        ("CONST [] [2] F32 5feceb66ffc86f38", "no program of one op"),
+        ("INPUT [] [s0] F32 0\ninputs [%0]\noutputs [%0]\nstates [2]", "is another program"),
+    ],
+)
+def test_what_is_no_listed_program_is_an_error(text: str, wrong: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(wrong)):
+        read_program(text)
 
 
 def test_a_damaged_file_is_said_and_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     kind = common_targets()[0]
-    program = one_op(pack_recipes._called(next(pack_recipes.forms())), kind).program
-    digest, data = pack_recipes.compiled(next(pack_recipes.forms()), kind)
+    program = abs_program()
+    digest, data = compiled(program, "Abs", kind)
     monkeypatch.setattr(packaged, "FILE", tmp_path / "recipes.zip")
 
     def found(content: bytes) -> bool:
@@ -119,8 +160,8 @@ def test_they_are_found_on_another_chip_and_where_the_instructions_are_named(
     goal = target()
     kind = goal.common()
     assert kind is not None
-    program = one_op(pack_recipes._called(next(pack_recipes.forms())), goal).program
-    digest, data = pack_recipes.compiled(next(pack_recipes.forms()), kind)
+    program = abs_program()
+    digest, data = compiled(program, "Abs", kind)
     monkeypatch.setattr(packaged, "FILE", tmp_path / "recipes.zip")
     with ZipFile(packaged.FILE, "w") as out:
         out.writestr(digest, data)

@@ -1,28 +1,24 @@
-"""Compiles the recipes that come with the package (`resolver.packaged`): of what eager models call most.
+"""Writes down the programs whose recipes come with the package (`resolver.packaged`): of what eager models call most.
 
-    python -m habana_tf.tensorflow_clusters.pack_recipes habana_tf/resolver/recipes.zip
+    python -m habana_tf.tensorflow_clusters.packaged_programs    # writes habana_tf/resolver/packaged_programs.txt
 
-The build of a wheel runs this. Each form below is one call of an op. What is compiled is its program over all shapes,
-so the sizes here say only which axes are broadcast; of what models compute of `tf.shape(x)` it is the program itself.
+`make programs` runs this, after a change of a lowering. The build of a package compiles what the file has
+(`resolver.pack_recipes`) and so needs no TensorFlow. Each form below is one call of an op. Its program is over all
+shapes, so the sizes here say only which axes are broadcast; of what models compute of `tf.shape(x)` it is the program
+itself.
 """
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
-from zipfile import ZIP_DEFLATED, ZipFile
 
-from habana_tf.cache import entry as entry_format
-from habana_tf.cache.entry import Entry
-from habana_tf.compiler.compile import compile_program
-from habana_tf.compiler.packed_recipe import pack
 from habana_tf.hardware.cpu import Target, common_targets
+from habana_tf.ir.primitives import Program
+from habana_tf.resolver.key_text import program_text
 from habana_tf.resolver.one_op import one_op
-from habana_tf.resolver.packaged import packaged_key
+from habana_tf.resolver.pack_recipes import PROGRAMS
 from habana_tf.resolver.request import Request
 from habana_tf.tensorflow_clusters.cluster import parse
 from habana_tf.tensorflow_clusters.writer import of_node
@@ -52,7 +48,7 @@ _EPSILONS = (1e-3, 1e-5, 1.001e-5)
 
 
 def forms() -> Iterator[OpCall]:
-    """What is compiled."""
+    """What models call."""
     import numpy as np
     from tensorflow import raw_ops as raw
 
@@ -165,15 +161,25 @@ def _products() -> Iterator[OpCall]:
         yield lambda x, y, e=equation: raw.Einsum(inputs=[x, y], equation=e), (ones(*left), ones(*right))
 
 
-def compiled(form: OpCall, kind: Target) -> tuple[str, bytes]:
-    """(name of the member, the entry) of a form."""
+def named_program(form: OpCall, kind: Target) -> tuple[str, Program]:
+    """(name of the recipe, program) of a form on a kind of CPU."""
     found = one_op(_called(form), kind)
-    name = found.source.cluster.nodes[0].op
-    key = packaged_key(found.program, kind)
-    recipe = compile_program(found.program, name, kind)
-    header, sections = pack(recipe)
-    about = {"name": name, "digest": key.digest, "key": key.manifest(), "created": 0.0, "compile_seconds": 0.0}
-    return key.digest, entry_format.encode(Entry({**header, **about}, sections))
+    return found.source.cluster.nodes[0].op, found.program
+
+
+def paragraphs() -> str:
+    """The content of the file (see `resolver.pack_recipes`)."""
+    met: dict[tuple[str, str], list[str]] = {}
+    names: dict[tuple[str, str], str] = {}
+    for form in forms():
+        for kind in common_targets():
+            name, program = named_program(form, kind)
+            text = program_text(program)
+            name = names.setdefault((kind.instructions, text), name)
+            kinds = met.setdefault((name, text), [])
+            if kind.instructions not in kinds:
+                kinds.append(kind.instructions)
+    return "\n\n".join(f"{','.join(kinds)} {name}\n{text}" for (name, text), kinds in met.items()) + "\n"
 
 
 def _called(form: OpCall) -> Request:
@@ -195,19 +201,9 @@ def _called(form: OpCall) -> Request:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("file", help="where the recipes go; replaced whole")
-    options = parser.parse_args()
-    begin, members = time.monotonic(), {}
-    for kind in common_targets():
-        for form in forms():
-            digest, data = compiled(form, kind)
-            members[digest] = data
-    with ZipFile(options.file + ".tmp", "w", ZIP_DEFLATED) as out:
-        for digest, data in sorted(members.items()):
-            out.writestr(digest, data)
-    os.replace(options.file + ".tmp", options.file)
-    print(f"{len(members)} recipes in {time.monotonic() - begin:.1f} s, {os.path.getsize(options.file) >> 10} KiB")
+    text = paragraphs()
+    PROGRAMS.write_text(text)
+    print(f"{PROGRAMS}: {text.count(chr(10) * 2) + 1} programs")
     return 0
 
 

@@ -1,0 +1,89 @@
+"""A wheel or an archive of the sources that lacks something, or has too much, is found before it is released."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+from release.archives import NEEDED, RECIPES, SOURCES, faults, main
+
+NAME = "habana_tf-0.1.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl"
+BRIDGE = "habana_tf/_native/_bridge.cpython-311-x86_64-linux-gnu.so"
+TAGS = "Tag: cp311-cp311-manylinux_2_27_x86_64\nTag: cp311-cp311-manylinux_2_28_x86_64\n"
+
+
+def recipes(count: int) -> bytes:
+    held = io.BytesIO()
+    with ZipFile(held, "w") as inner:
+        for k in range(count):
+            inner.writestr(f"{k:064x}", b"")
+    return held.getvalue()
+
+
+def wheel(folder: Path, leave_out: str = "", name: str = NAME, **more: bytes) -> Path:
+    """A wheel with all that is wanted, but for one file; more: other contents, by name."""
+    info = "habana_tf-0.1.0.dist-info"
+    content: dict[str, bytes] = {
+        **dict.fromkeys((*NEEDED, BRIDGE), b""),
+        "habana_tf/resolver/recipes.zip": recipes(RECIPES),
+        f"{info}/WHEEL": f"Root-Is-Purelib: false\n{TAGS}".encode(),
+        f"{info}/METADATA": b"Name: habana-tf\nVersion: 0.1.0\n",
+        f"{info}/licenses/LICENSE": b"",
+        **more,
+    }
+    with ZipFile(folder / name, "w") as out:
+        for path, data in content.items():
+            if path != leave_out:
+                out.writestr(path, data)
+    return folder / name
+
+
+def test_a_whole_wheel_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert faults(wheel(tmp_path)) == []
+    assert main([str(wheel(tmp_path))]) == 0 and capsys.readouterr().out == f"{NAME}: right\n"
+
+
+@pytest.mark.parametrize("name", [*NEEDED, BRIDGE, "habana_tf-0.1.0.dist-info/licenses/LICENSE"])
+def test_what_a_wheel_lacks_is_named(name: str, tmp_path: Path) -> None:
+    said = "; ".join(faults(wheel(tmp_path, name)))
+    assert name in said or {BRIDGE: "three libraries"}.get(name, "licence") in said
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        ({"tests/test_x.py": b""}, "tests is put beside the package"),
+        ({"habana_tf/__pycache__/loader.cpython-311.pyc": b""}, "does not belong into it"),
+        ({"habana_tf.libs/libtensorflow_framework-0a1b.so.2": b""}, "is a library of others"),
+        ({"habana_tf/resolver/recipes.zip": recipes(RECIPES - 1)}, f"{RECIPES - 1} recipes are in it"),
+        (
+            {"habana_tf-0.1.0.dist-info/WHEEL": b"Root-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n"},
+            "its tags are",
+        ),
+        ({"habana_tf-0.1.0.dist-info/WHEEL": f"Root-Is-Purelib: true\n{TAGS}".encode()}, "not marked as native code"),
+        ({"habana_tf-0.1.0.dist-info/METADATA": b"Version: 0.2.0\n"}, "it says that it is 0.2.0"),
+    ],
+)
+def test_what_is_wrong_with_a_wheel_is_said(
+    more: dict[str, bytes], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = wheel(tmp_path, **more)
+    assert said in "; ".join(faults(path))
+    assert main([str(path)]) == 1 and said in capsys.readouterr().out
+
+
+def test_an_archive_has_all_sources_and_nothing_else(tmp_path: Path) -> None:
+    def archive(names: tuple[str, ...]) -> list[str]:
+        with tarfile.open(tmp_path / "habana_tf-0.1.0.tar.gz", "w:gz") as tar:
+            for name in names:
+                tar.addfile(tarfile.TarInfo(f"habana_tf-0.1.0/{name}"))
+        return faults(tmp_path / "habana_tf-0.1.0.tar.gz")
+
+    assert archive(SOURCES) == []
+    assert archive(SOURCES[1:]) == [f"{SOURCES[0]} is not in it"]
+    assert archive((*SOURCES, "build/x.cc")) == ["build/x.cc does not belong into it"]
+    assert archive((*SOURCES, "habana_tf/_native/x.so")) == ["habana_tf/_native/x.so is a binary"]
