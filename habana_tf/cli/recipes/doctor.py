@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from habana_tf.cli.output import Styled, print_json, print_table, size
+from habana_tf.cli.output import print_json, print_table
 from habana_tf.cli.recipes.common import action
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.table import Styled
+from habana_tf.reports.units import size
 
 _LITTLE_SPACE = 256 << 20
 
