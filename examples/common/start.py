@@ -103,7 +103,7 @@ def on_the_cpu() -> str:
     """A line: the ops of graphs that ran on the CPU beside HPU, and why."""
     import habana_tf
 
-    rows = [row for row in habana_tf.placement_report().data()["refused"] if row["device"] == "CPU"]
+    rows = [row for row in habana_tf.placement_report().to_dict()["refused"] if row["device"] == "CPU"]
     ops = ", ".join(f"{row['count']} {row['op']} ({row['text']})" for row in rows)
     return f"Ops of graphs on the CPU: {ops or 'none'}"
 

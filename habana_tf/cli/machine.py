@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from habana_tf.cli.output import CommandError, print_json, print_table, size
+from habana_tf.cli.output import CommandError, print_json, print_table
+from habana_tf.reports.units import size
 from habana_tf.version import __version__
 
 PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from habana_tf.cli.lazy_parsers import LazyParser, listed
 from habana_tf.cli.output import CommandError
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.characters import never_fail
 from habana_tf.version import __version__
 
 _COMMANDS = (
@@ -54,6 +55,7 @@ exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; `arguments` are those of the process by default. Returns the exit code."""
+    never_fail(sys.stdout, sys.stderr)
     chosen = parser().parse_args(arguments)
     try:
         if not getattr(chosen, "in_any_environment", False):

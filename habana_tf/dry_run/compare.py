@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from habana_tf.card.prediction.prediction import Prediction
-from habana_tf.card.tabular_report import TabularReport
-from habana_tf.dry_run.predict import costed, foreseen
+from habana_tf.dry_run.predict import costed, foreseen, precision_why
 from habana_tf.dry_run.traced import as_specs, batch_of, with_batch
 from habana_tf.hardware.chips import chips as all_chips
+from habana_tf.reports.report import Report
+from habana_tf.reports.table import Table
 
 
-@dataclass(frozen=True)
-class Comparison(TabularReport):
+@dataclass(frozen=True, repr=False)
+class Comparison(Report):
     """Predictions in the order in which they were asked for. print(it) shows a table; iterate for its rows."""
 
     rows: tuple[Prediction, ...]
@@ -33,10 +34,14 @@ class Comparison(TabularReport):
     def to_dict(self) -> list[dict[str, Any]]:
         return [row.to_dict() for row in self.rows]
 
-    def tables(self) -> Any:
+    def summary(self) -> str:
+        best = self.best()
+        return f"{len(self.rows)} predictions, best {best.examples_per_second:,.0f} examples/s on {best.chip}"
+
+    def shown(self) -> list[str | Table]:
         from habana_tf.card.prediction.report import comparison
 
-        return comparison(self.rows)
+        return [comparison(self.rows)]
 
 
 def compare(
@@ -55,5 +60,6 @@ def compare(
     for precision in precisions:
         for batch in tuple(batches) or (batch_of(specs),):
             _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer)
-            rows += [costed(found, batch, chip, count, precision) for chip in named for count in counts]
+            why = precision_why(fn_or_model, precision)
+            rows += [costed(found, batch, chip, count, precision, why=why) for chip in named for count in counts]
     return Comparison(tuple(rows))

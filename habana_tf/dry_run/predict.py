@@ -51,7 +51,20 @@ def predict(
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
     specs = as_specs(inputs)
     batch, found = foreseen(fn_or_model, specs, precision, optimizer)
-    return costed(found, batch, known.name, cards, precision, by_host)
+    return costed(found, batch, known.name, cards, precision, by_host, precision_why(fn_or_model, precision))
+
+
+def precision_why(fn_or_model: Any, precision: str) -> str:
+    """Why a prediction is in a precision, beside what the program itself computes in."""
+    policy = getattr(getattr(fn_or_model, "dtype_policy", None), "name", "float32")
+    setting = settings.TF_BF16_CONVERSION.get()
+    if policy.startswith("mixed_"):
+        return f"the model's policy {policy} decides, whatever precision is asked for"
+    if precision == "fp32":
+        return "asked for" + ("" if setting == "off" else f"; a run converts to bf16 (TF_BF16_CONVERSION={setting})")
+    if setting != "off":
+        return f"the ops that TF_BF16_CONVERSION={setting} names"
+    return "products and the ops next to them, as on a Gaudi; the program itself computes in fp32 (precision='fp32')"
 
 
 def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer: Any) -> tuple[int, Foreseen]:
@@ -67,11 +80,13 @@ def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer
         return batch_of(specs), foresee(traced(fn_or_model, specs, optimizer))
 
 
-def costed(found: Foreseen, batch: int, chip: str, cards: int, precision: str, by_host: bool = False) -> Prediction:
+def costed(
+    found: Foreseen, batch: int, chip: str, cards: int, precision: str, by_host: bool = False, why: str = "",
+) -> Prediction:  # fmt: skip
     """The prediction for the launches and host ops of a step."""
     copied = found.fed + sum(h.nbytes for h in found.host)
     step = step_time(chip_named(chip), found.launches, cards, copied, by_host)
-    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host))
+    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host), why)
 
 
 def _precision(precision: str) -> AbstractContextManager[None]:

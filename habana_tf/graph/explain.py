@@ -6,22 +6,26 @@ op runs and nothing is compiled (see `rehearsal`). Functions that stay calls (Ke
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
 from habana_tf.graph.rehearsal import RehearsalError, rehearse
-from habana_tf.graph.report import GraphRecord, PlacementReport, refused_rows, table, text
+from habana_tf.graph.report import GraphRecord, PlacementReport, refused_rows
+from habana_tf.graph.report_tables import refused
 from habana_tf.hardware.device_state import is_loaded
+from habana_tf.reports.report import Report
+from habana_tf.reports.table import Table
+
+BESIDES = "A run has besides what calls the function: the iterator that feeds it, and results that the caller reads."
 
 
 class ExplainError(RuntimeError):
     """Nothing can be explained; the message says what is missing."""
 
 
-@dataclass(frozen=True)
-class Explanation:
+@dataclass(frozen=True, repr=False)
+class Explanation(Report):
     """What would happen, per part: "function", or "call" and "train step" of a model. `print(it)` shows tables.
 
     Each part is a report on its graphs: the traced one first, then the functions it calls.
@@ -42,34 +46,33 @@ class Explanation:
         chosen = self.parts[part] if part is not None else list(self.parts.values())[-1]
         return sum(len(graph.launches) for graph in chosen.graphs)
 
-    def to_json(self) -> str:
-        """{part: {clusters, nodes, on_hpu, and what `PlacementReport.to_json` has}}"""
-        data = {
+    def to_dict(self) -> dict[str, Any]:
+        """{part: {clusters, nodes, on_hpu, and what `PlacementReport.to_dict` has}}"""
+        return {
             name: {
                 "clusters": self.clusters(name),
                 "nodes": sum(graph.nodes for graph in part.graphs),
                 "on_hpu": sum(graph.on_hpu for graph in part.graphs),
-                **part.data(),
+                **part.to_dict(),
             }
             for name, part in self.parts.items()
         }
-        return json.dumps(data, indent=2)
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
+    def summary(self) -> str:
+        return "; ".join(f"{name}: {self._counts(name)}" for name in self.parts)
 
-        tables = []
+    def _counts(self, name: str) -> str:
+        graphs = self.parts[name].graphs
+        nodes, on_hpu, count = sum(g.nodes for g in graphs), sum(g.on_hpu for g in graphs), self.clusters(name)
+        return f"{nodes} nodes, {on_hpu} on HPU, {count} cluster{'' if count == 1 else 's'}"
+
+    def shown(self) -> list[str | Table]:
+        out: list[str | Table] = []
         for name, part in self.parts.items():
-            nodes, on_hpu = sum(g.nodes for g in part.graphs), sum(g.on_hpu for g in part.graphs)
-            count = self.clusters(name)
-            title = f"{name}: {nodes} nodes, {on_hpu} on HPU, {count} cluster{'' if count == 1 else 's'}"
-            rows = [(r["op"], r["count"], r["text"]) for r in refused_rows(part.totals) if r["device"] == "CPU"]
-            shown = table(title, ["op on the CPU", "count", "reason"], rows) if rows else f"{title}; nothing on the CPU"
-            tables.append(shown)
-        return Group(*tables)
-
-    def __str__(self) -> str:
-        return text(self)
+            title = f"{name}: {self._counts(name)}"
+            rows = [r for r in refused_rows(part.totals, part.layers) if r["device"] == "CPU"]
+            out += refused(rows, f"{title}; ops") if rows else [f"{title}; nothing on the CPU"]
+        return [*out, BESIDES]
 
 
 def explain(fn_or_model: Any, *inputs: Any) -> Explanation:

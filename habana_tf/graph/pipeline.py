@@ -39,6 +39,7 @@ from habana_tf.graph import (
     updates_in_place,
     variables,
 )
+from habana_tf.graph.census import Census
 from habana_tf.graph.frames import Flow
 from habana_tf.graph.placement import Placement
 from habana_tf.graph.reasons import Reason
@@ -57,7 +58,7 @@ class Work:
     excluded: dict[str, Reason] = field(default_factory=dict)
     flow: Flow = field(default_factory=lambda: Flow([], {}, []))
     placement: Placement = field(default_factory=Placement)
-    before: report.Census = field(default_factory=report.Census)
+    before: Census = field(default_factory=Census)
     folded: int = 0
     opened: int = 0
     loops: int = 0
@@ -69,7 +70,7 @@ class Work:
 def _conds(work: Work) -> None:
     handle_copies.bypass(work.view)
     work.folded = conds_by_shape.fold(work.view, work.shapes)
-    work.before = report.census(work.view)
+    work.before = Census.of(work.view)
 
 
 def _place(work: Work) -> None:
@@ -213,7 +214,10 @@ def _optimize(graph_def: bytes, item: Any) -> bytes | None:
     casts = conversion is not None and conversion.casts
     changed = work.launches or work.placement.moved or work.opened or work.folded or casts
     out = work.view.write() if changed else None
-    made = report.describe(work.before, work.placement, conversion, work.launches, time.perf_counter() - begin)
+    made = report.describe(
+        work.before, work.placement, conversion, [n for group in work.groups for n in group.nodes], work.launches,
+        time.perf_counter() - begin,
+    )  # fmt: skip
     if _watch.see is None:
         report.remember(made)
         foreseen_work.announce(work.launches)

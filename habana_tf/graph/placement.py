@@ -44,12 +44,12 @@ from habana_tf.ir.dtypes import from_number
 from habana_tf.lowering.row import Row
 from habana_tf.lowering.table import lookup
 
-_BOUNDARY = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "HpuLaunch"})
+BOUNDARY = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "HpuLaunch"})
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient", "If", "While",
                     "StatelessIf", "StatelessWhile", "Case", "StatelessCase", "For", "_If", "_While"})  # fmt: skip
-_VARIABLE_IO = frozenset({"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp",
+VARIABLE_IO = frozenset({"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp",
                           "DestroyResourceOp", "_VarHandlesOp", "DisableCopyOnRead"})  # fmt: skip
-_NEUTRAL = _BOUNDARY | _VARIABLE_IO | {"NoOp", "Const"}
+_NEUTRAL = BOUNDARY | VARIABLE_IO | {"NoOp", "Const"}
 """Never a candidate and never counted: the boundary of a graph, accesses to variables, and constants, which a launch
 copies."""
 
@@ -219,7 +219,7 @@ def _off_device(node: Node) -> Reason | None:
 
 def _movable(node: Node) -> bool:
     """Whether a node may leave HPU: it takes no resource, TensorFlow needs it nowhere else, the CPU can run it."""
-    if node.op in _BOUNDARY or node.op in CONTROL_FLOW or node.op in STRUCTURAL or node.op in _CALLS:
+    if node.op in BOUNDARY or node.op in CONTROL_FLOW or node.op in STRUCTURAL or node.op in _CALLS:
         return False
     if RESOURCE in input_types(node) or RESOURCE in output_types(node):
         return False
@@ -233,7 +233,7 @@ def _belongs_to_the_cpu(node: Node) -> bool:
     and move together. Variants stay where they are, since few kinds can be copied between devices; their kernels find
     them in host memory.
     """
-    if node.op in CONTROL_FLOW or node.op in STRUCTURAL or node.op in _CALLS or node.op in _BOUNDARY:
+    if node.op in CONTROL_FLOW or node.op in STRUCTURAL or node.op in _CALLS or node.op in BOUNDARY:
         return False
     if has_references(node.op):
         return has_kernel(node, "CPU")

@@ -1,4 +1,4 @@
-"""Why a node is not in a cluster: one enum, counted in every report."""
+"""Why a node is not in a cluster: one enum, counted in every report, and what to do about it."""
 
 from __future__ import annotations
 
@@ -35,3 +35,38 @@ class Reason(Enum):
     PRESERVED = "TensorFlow asks for several of its outputs by name"
     FUEL = "HABANA_SIM_CLUSTER_FUEL is used up"
     UNREADABLE = "makes a cluster that cannot be read; a defect worth reporting"
+
+
+_HOST = "nothing, where the work is small: it belongs to the host"
+_LOOP = "a loop of fixed length, of ops that HPU has and without branches, runs inside one launch"
+
+REMEDIES: dict[Reason, str] = {
+    Reason.NO_ROW: "write it with ops that HPU has (`habana-tf ops`), or bring a kernel (habana_tf.custom_op)",
+    Reason.DTYPE: "cast to a type that HPU has for it: `habana-tf ops NAME` lists them",
+    Reason.STRING: "work on strings in the input pipeline (tf.data), before the step",
+    Reason.RESOURCE: "nothing for an iterator; tables belong into the input pipeline (tf.data)",
+    Reason.VARIANT: "nothing for the lists of a loop; datasets and optionals belong outside the step",
+    Reason.CONTROL_FLOW: "tf.where instead of tf.cond, where both branches may be computed",
+    Reason.LOOP_BY_DATA: "a fixed number of iterations, with tf.where for those that are too many",
+    Reason.LOOP_BRANCH: "tf.where inside the loop instead of branches",
+    Reason.LOOP_EFFECT: "make random numbers and read variables before the loop",
+    Reason.LOOP_LIST: "one tensor with a time axis instead of the list",
+    Reason.LOOP_SHAPE: "pad the tensor to its largest shape",
+    Reason.LOOP_LENGTH: _LOOP,
+    Reason.LOOP_OP: _LOOP,
+    Reason.CALL: "nothing: the called function has its own line",
+    Reason.SIDE_EFFECT: "keep tf.print, tf.py_function and the like out of the step",
+    Reason.UNKNOWN: "load the library that defines it (habana_tf.load_op_library)",
+    Reason.PLACED_ON_CPU: "take the op out of tf.device('/CPU:0'), or out of a function that is traced under it",
+    Reason.TYPE_OR_PROGRAM: "use a type of `habana-tf ops NAME`, or take the op out of tf.device('/CPU:0')",
+    Reason.BY_VALUE: "make the value that fixes a shape the same in every call",
+    Reason.SETTING: "unset TF_PLACE_ON_CPU",
+    Reason.CORE_REWRITE: "nothing: a few small ops; many of one kind are worth reporting",
+    Reason.FOR_THE_HOST: _HOST,
+    Reason.ORDER: "read or assign the variable once in a step, not before and after other ops on it",
+    Reason.TRIVIAL: "nothing: it costs less than a launch",
+    Reason.PRESERVED: "fetch one of its outputs through tf.identity",
+    Reason.FUEL: "unset HABANA_SIM_CLUSTER_FUEL",
+    Reason.UNREADABLE: "report it with the warning that names its nodes",
+}
+"""What to do about each reason, in one line."""

@@ -11,9 +11,11 @@ goes to the caller instead of the placement report.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from habana_tf.graph import pipeline
+from habana_tf.graph.census import readable
 from habana_tf.graph.ops import RESOURCE, VARIANT
 from habana_tf.graph.report import GraphRecord
 from habana_tf.graph.shapes import Shapes
@@ -88,7 +90,7 @@ def _run_pass(
     def first(record: GraphRecord, view: View, shapes: Shapes) -> None:
         if not views:  # the second time around is only a check
             views.append(view)
-            see(record, view, shapes)
+            see(replace(record, function=readable(function.signature.name)), view, shapes)
 
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(graph_def, name="")

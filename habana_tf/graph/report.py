@@ -6,42 +6,36 @@ logged in one line; `placement_report()` gives the records of all graphs of the 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from habana_tf.graph import report_tables
 from habana_tf.graph.bf16 import Conversion, Why
+from habana_tf.graph.census import OFF_CARD, Census, Kind, running
 from habana_tf.graph.launch_nodes import LaunchNode
-from habana_tf.graph.ops import device_type
 from habana_tf.graph.placement import Placement, of_the_host
 from habana_tf.graph.reasons import Reason
-from habana_tf.graph.view import View
+from habana_tf.graph.report_tables import few, said
+from habana_tf.graph.view import Node
+from habana_tf.reports.layer_names import layer
+from habana_tf.reports.report import Report
+from habana_tf.reports.table import Table
 
 _log = logging.getLogger("habana_tf")
+Refusal = tuple[str, Reason, bool]
+"""An op outside clusters, why it is, and whether it is work of the CPU."""
+
 _lock = threading.Lock()
 _records: deque[GraphRecord] = deque()
 MOST_GRAPHS = 256
 """Graphs that are remembered one by one, the last ones; earlier ones are counted."""
 
-_SHOWN = 4
-"""Names in one line; all are in the report's tables and JSON."""
-
-
-def _few(names: list[str], of: str) -> str:
-    more = len(names) - _SHOWN
-    return ", ".join(names[:_SHOWN]) + (f" and {more} more {of}" if more > 0 else "")
-
-
-@dataclass(frozen=True)
-class Census:
-    """What a graph holds before the pass: nodes that compute (its rim and constants are not counted), per op."""
-
-    nodes: int = 0
-    total: int = 0
+MOST_LAYERS = 8
+"""Layers that are remembered for an op and a reason."""
 
 
 @dataclass(frozen=True)
@@ -51,22 +45,36 @@ class GraphRecord:
 
     refused: (op, reason, on the CPU) -> how many; an op that TensorFlow runs in host memory is on the CPU, whatever
     the device it is given. seconds: what the pass took. precision: with the bf16 conversion on,
-    (op, why it is bf16 or fp32) -> how many.
+    (op, why it is bf16 or fp32) -> how many. function: its name in the program, as far as it is known. kinds: what
+    became of the nodes, which are all in it. layers: those of refused ops, the first ones.
     """
 
     nodes: int
     on_hpu: int
     in_launches: int
     launches: tuple[LaunchNode, ...]
-    refused: dict[tuple[str, Reason, bool], int]
+    refused: dict[Refusal, int]
     seconds: float
     precision: dict[tuple[str, Why], int] = field(default_factory=dict)
+    function: str = ""
+    kinds: dict[Kind, int] = field(default_factory=dict)
+    layers: dict[Refusal, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def called(self) -> str:
+        """What reports call it."""
+        return self.function or "(a graph without a name)"
 
     def line(self) -> str:
         """One line for the log."""
         count = len(self.launches)
-        text = f"graph of {self.nodes} nodes: {self.on_hpu} on HPU, {self.in_launches} of them in "
+        inside = self.kinds.get(Kind.CLUSTER, 0) if self.kinds else self.in_launches
+        name = f" ({self.function})" if self.function else ""
+        text = f"graph of {self.nodes} nodes{name}: {self.on_hpu} on HPU, {inside} of them in "
         text += f"{count} cluster{'' if count == 1 else 's'}"
+        others: dict[Kind, int] = {k: n for k, n in self.kinds.items() if k not in (Kind.CLUSTER, *OFF_CARD)}
+        if others:
+            text += f", the others {said(others)}"
         if self.precision:
             text += f"; {sum(n for (_, w), n in self.precision.items() if w.converted)} ops in bf16"
         cpu: Counter[str] = Counter()
@@ -77,20 +85,20 @@ class GraphRecord:
                 why.setdefault(op, reason)
         if cpu:
             shown = [f"{op} x{n} ({why[op].value})" for op, n in sorted(cpu.items(), key=lambda i: (-i[1], i[0]))]
-            text += f"; on the CPU: {_few(shown, 'ops')}"
+            text += f"; on the CPU: {few(shown, 'ops')}"
         return text
 
 
-@dataclass(frozen=True)
-class PlacementReport:
-    """The graphs that were optimized in this process. `print(report)` shows a table.
+@dataclass(frozen=True, repr=False)
+class PlacementReport(Report):
+    """The graphs that were optimized in this process. `print(report)` shows tables; a notebook shows them too.
 
     graphs: the last ones; earlier: how many there were before, which are in `totals` and `precision` too. eager: the
     ops that ran on the CPU outside graphs, and ops and clusters of HPU that were left to it, with the reason.
     """
 
     graphs: tuple[GraphRecord, ...] = ()
-    totals: Counter[tuple[str, Reason, bool]] = field(default_factory=Counter)
+    totals: Counter[Refusal] = field(default_factory=Counter)
     precision: Counter[tuple[str, Why]] = field(default_factory=Counter)
     eager: dict[str, Reason] = field(default_factory=dict)
     earlier: int = 0
@@ -111,17 +119,13 @@ class PlacementReport:
             report.precision.update(g.precision)
         return report
 
-    def to_json(self) -> str:
-        """{earlier, graphs: [{nodes, on_hpu, in_launches, seconds, launches: [...], refused: [...], precision:
-        [...]}], refused: [...], precision: [...], eager: [...]}"""
-        return json.dumps(self.data(), indent=2)
-
-    def data(self) -> dict[str, Any]:
-        """What `to_json` writes."""
+    def to_dict(self) -> dict[str, Any]:
+        """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
+        precision: [...]}], refused: [...], precision: [...], eager: [...]}"""
         return {
             "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],
-            "refused": refused_rows(self.totals),
+            "refused": refused_rows(self.totals, self.layers),
             "precision": _precision(self.precision),
             "eager": [
                 {"op": op, "device": "CPU", "reason": reason.name, "text": reason.value}
@@ -129,60 +133,32 @@ class PlacementReport:
             ],
         }
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
+    @property
+    def layers(self) -> dict[Refusal, tuple[str, ...]]:
+        """Layers with ops outside clusters, of the graphs that are remembered."""
+        found: dict[Refusal, dict[str, None]] = {}
+        for g in self.graphs:
+            for refusal, names in g.layers.items():
+                found.setdefault(refusal, {}).update(dict.fromkeys(names))
+        return {refusal: tuple(names) for refusal, names in found.items()}
 
-        of = f", the last graphs of {self.earlier + len(self.graphs):,}" if self.earlier else ""
-        graphs = [
-            (
-                k,
-                g.nodes,
-                g.on_hpu,
-                g.in_launches,
-                _few([c.name for c in g.launches], "clusters"),
-                f"{g.seconds * 1e3:.0f}",
-            )
-            for k, g in enumerate(self.graphs, self.earlier)
-        ]
-        refused = [(row["op"], row["count"], row["device"], row["text"]) for row in refused_rows(self.totals)]
-        tables = [
-            table(f"HPU placement{of}", [">graph", ">nodes", ">on HPU", ">in clusters", ">clusters", ">ms"], graphs),
-            table("Ops outside clusters", ["op", ">count", "where", "reason"], refused),
-        ]
+    def summary(self) -> str:
+        nodes, on_hpu = sum(g.nodes for g in self.graphs), sum(g.on_hpu for g in self.graphs)
+        clusters = sum(len(g.launches) for g in self.graphs)
+        return f"{len(self.graphs)} graphs, {on_hpu} of {nodes} nodes on HPU, {clusters} clusters"
+
+    def shown(self) -> list[str | Table]:
+        out: list[str | Table] = [*report_tables.graphs(self.graphs, self.earlier)]
+        out += report_tables.refused(refused_rows(self.totals, self.layers), "Ops outside clusters,")
         if self.eager:
             eager = [(op, reason.value) for op, reason in self.eager.items()]
-            tables.append(table("On the CPU outside graphs", ["op", "reason"], eager))
+            out.append(Table(["op", "reason"], eager, "On the CPU outside graphs"))
+            out += report_tables.remedies(reason.name for reason in self.eager.values())
         if self.precision:
             types = [(row["op"], row["count"], row["type"], row["text"]) for row in _precision(self.precision)]
             title = "Precision of fp32 ops under TF_BF16_CONVERSION"
-            tables.append(table(title, ["op", ">count", "type", "reason"], types))
-        return Group(*tables)
-
-    def __str__(self) -> str:
-        return text(self)
-
-
-def table(title: str, columns: Iterable[str], rows: Iterable[Sequence[object]]) -> Any:
-    """A table for rich; columns that begin with > are aligned to the right."""
-    from rich.table import Table
-
-    made = Table(title=title, title_justify="left")
-    for column in columns:
-        made.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left")
-    for row in rows:
-        made.add_row(*map(str, row))
-    return made
-
-
-def text(shown: Any) -> str:
-    """What rich would print."""
-    from io import StringIO
-
-    from rich.console import Console
-
-    out = StringIO()
-    Console(file=out, width=120, color_system=None, force_jupyter=False).print(shown)
-    return out.getvalue()
+            out.append(Table(["op", ">count", "type", "reason"], types, title))
+        return out
 
 
 _before = PlacementReport()
@@ -195,19 +171,25 @@ def _graph(g: GraphRecord) -> dict[str, Any]:
         for c in g.launches
     ]
     return {
-        "nodes": g.nodes, "on_hpu": g.on_hpu, "in_launches": g.in_launches, "seconds": round(g.seconds, 6),
-        "launches": launches, "refused": refused_rows(g.refused),
+        "function": g.function, "nodes": g.nodes, "on_hpu": g.on_hpu, "in_launches": g.in_launches,
+        "kinds": {kind.name.lower(): n for kind, n in g.kinds.items()}, "seconds": round(g.seconds, 6),
+        "launches": launches, "refused": refused_rows(g.refused, g.layers),
         "precision": _precision(g.precision),
     }  # fmt: skip
 
 
-def refused_rows(counts: dict[tuple[str, Reason, bool], int]) -> list[dict[str, Any]]:
-    """Ops outside clusters as {op, count, device, reason, text}; the CPU's first, then the most frequent."""
+def refused_rows(
+    counts: Mapping[Refusal, int], layers: Mapping[Refusal, Sequence[str]] | None = None
+) -> list[dict[str, Any]]:
+    """Ops outside clusters as {op, count, device, reason, text, layers}; the CPU's first, then the most frequent."""
     order = sorted(counts.items(), key=lambda i: (not i[0][2], -i[1], i[0][0], i[0][1].name))
     return [
-        {"op": op, "count": n, "device": "CPU" if cpu else "HPU", "reason": reason.name, "text": reason.value}
+        {
+            "op": op, "count": n, "device": "CPU" if cpu else "HPU", "reason": reason.name, "text": reason.value,
+            "layers": list((layers or {}).get((op, reason, cpu), ())),
+        }
         for (op, reason, cpu), n in order
-    ]
+    ]  # fmt: skip
 
 
 def _precision(counts: dict[tuple[str, Why], int]) -> list[dict[str, Any]]:
@@ -219,27 +201,31 @@ def _precision(counts: dict[tuple[str, Why], int]) -> list[dict[str, Any]]:
     ]
 
 
-def census(view: View) -> Census:
-    """Counts a graph before the pass."""
-    nodes = view.alive()
-    return Census(sum(1 for n in nodes if device_type(n.device) == "HPU"), len(nodes))
-
-
 def describe(
-    before: Census, placement: Placement, conversion: Conversion | None, launches: list[LaunchNode], seconds: float
+    before: Census,
+    placement: Placement,
+    conversion: Conversion | None,
+    members: Iterable[Node],
+    launches: list[LaunchNode],
+    seconds: float,
 ) -> GraphRecord:
-    """The record of what was done to a graph."""
-    refused: Counter[tuple[str, Reason, bool]] = Counter()
-    in_host_memory = 0
+    """The record of what was done to a graph. members: the nodes that `launches` stand for."""
+    refused: Counter[Refusal] = Counter()
+    layers: dict[Refusal, dict[str, None]] = {}
     for node, reason in placement.reasons.items():
         if reason is not None:
-            on_cpu = of_the_host(node, reason)
-            refused[node.op, reason, on_cpu] += 1
-            in_host_memory += on_cpu and device_type(node.device) == "HPU"
+            refusal = (node.op, reason, of_the_host(node, reason))
+            refused[refusal] += 1
+            known = layers.setdefault(refusal, {})
+            if len(known) < MOST_LAYERS:
+                known[layer(node.name)] = None
     in_launches = sum(sum(launch.ops.values()) for launch in launches)
     casts, precision = (conversion.casts, conversion.counts()) if conversion is not None else (0, {})
-    on_hpu = before.nodes + casts - placement.moved - in_host_memory
-    return GraphRecord(before.total + casts, on_hpu, in_launches, tuple(launches), dict(refused), seconds, precision)
+    kinds = before.kinds(placement, members, casts)
+    return GraphRecord(
+        sum(kinds.values()), report_tables.on_card(kinds), in_launches, tuple(launches), dict(refused), seconds,
+        precision, running(), kinds, {refusal: tuple(names) for refusal, names in layers.items()},
+    )  # fmt: skip
 
 
 def remember(made: GraphRecord) -> None:

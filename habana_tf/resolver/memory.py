@@ -7,11 +7,14 @@ place. So each launch has two peaks: what this host needs, and what the card wou
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from habana_tf.reports.report import Report
+from habana_tf.reports.table import Table
+from habana_tf.reports.units import size
 
 _lock = threading.Lock()
 _plans: OrderedDict[str, OrderedDict[tuple[int, int, int], LaunchMemory]] = OrderedDict()
@@ -44,8 +47,8 @@ class LaunchMemory:
         return self.inputs + self.outputs - self.updates + self.alive
 
 
-@dataclass(frozen=True)
-class MemoryReport:
+@dataclass(frozen=True, repr=False)
+class MemoryReport(Report):
     """hbm: bytes of the card. current and peak: what the framework's allocator has given out. launches: exact
     plans, of each cluster the last few."""
 
@@ -54,31 +57,20 @@ class MemoryReport:
     peak: int
     launches: tuple[LaunchMemory, ...]
 
-    def to_json(self) -> str:
+    def summary(self) -> str:
+        return f"HPU:0, {size(self.current)} in use, {size(self.peak)} at most, of {size(self.hbm)}"
+
+    def to_dict(self) -> dict[str, Any]:
         """{hbm, current, peak, launches: [{name, inputs, ..., host_peak, card_peak}]}, all in bytes."""
         rows = [{**asdict(x), "host_peak": x.host_peak, "card_peak": x.card_peak} for x in self.launches]
-        shown = {"hbm": self.hbm, "current": self.current, "peak": self.peak, "launches": rows}
-        return json.dumps(shown, indent=2)
+        return {"hbm": self.hbm, "current": self.current, "peak": self.peak, "launches": rows}
 
-    def __rich__(self) -> Any:
-        from rich.table import Table
-
-        title = f"HPU:0: {_mib(self.current)} in use, {_mib(self.peak)} at most, of {_mib(self.hbm)}"
-        table = Table(title=title, title_justify="left")
-        for column in ("launch", "inputs", "outputs", "workspace", "peak here", "peak on a card"):
-            table.add_column(column, justify="left" if column == "launch" else "right")
-        for x in self.launches:
-            sizes = (x.inputs, x.outputs, x.workspace, x.host_peak, x.card_peak)
-            table.add_row(x.name, *map(_mib, sizes))
-        return table
-
-    def __str__(self) -> str:
-        from rich.console import Console
-
-        console = Console(width=110, force_jupyter=False)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
+    def shown(self) -> list[str | Table]:
+        columns = ["launch", ">inputs", ">outputs", ">workspace", ">peak here", ">on a card"]
+        rows = [
+            (x.name, *map(size, (x.inputs, x.outputs, x.workspace, x.host_peak, x.card_peak))) for x in self.launches
+        ]
+        return [self.summary(), *([Table(columns, rows)] if rows else [])]
 
 
 def record(plan: LaunchMemory) -> None:
@@ -104,7 +96,3 @@ def report(current: int, peak: int) -> MemoryReport:
     with _lock:
         launches = tuple(plan for known in _plans.values() for plan in known.values())
     return MemoryReport(chip().hbm_bytes, current, peak, launches)
-
-
-def _mib(n: int) -> str:
-    return f"{n / (1 << 20):,.1f} MiB"

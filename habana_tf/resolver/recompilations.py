@@ -13,16 +13,19 @@ Invariant: a signature is recorded after its program is made, and once as long a
 
 from __future__ import annotations
 
-import json
 import logging
 import operator
+import re
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from habana_tf.cluster.signature import Number, Signature, Slot
+from habana_tf.reports.report import Report
+from habana_tf.reports.table import Table
+from habana_tf.resolver.remedies import remedies
 
 log = logging.getLogger("habana_tf")
 
@@ -30,13 +33,18 @@ MOST_CLUSTERS = 4096
 """Clusters that are remembered, those met last."""
 MOST_MET = 64
 """Signatures of a cluster that are remembered, the last ones."""
+_MADE = re.compile(r"[/:]|^cluster_")
+"""In the name of an input that is the result of an op or of another cluster."""
+OWN_RECIPE = ("compiled", "cache", "packaged")
+"""How a recipe came that no earlier signature had (see `Met.recipe`)."""
 
 
 @dataclass(frozen=True)
 class ChangedNumber:
     """A slot that differs from the nearest earlier signature, under the input's name in the user's graph.
 
-    axis None: the rank or a value as a whole; the sizes are then left out.
+    axis None: the rank or a value as a whole; the sizes are then left out. where: what the input is and which layer
+    takes it, where its name does not say it.
     """
 
     input: str
@@ -44,9 +52,10 @@ class ChangedNumber:
     value: bool
     before: int | None
     after: int | None
+    where: str = ""
 
     def __str__(self) -> str:
-        where = f"input {self.input!r}"
+        where = f"input {self.input!r}" + (f" ({self.where})" if self.where else "")
         if self.axis is None:
             return f"{where}: {'the value' if self.value else 'the rank'} changed"
         return f"{where} {'value' if self.value else 'axis'} {self.axis}: {self.before} -> {self.after}"
@@ -72,12 +81,15 @@ class Met:
 
 @dataclass
 class History:
-    """The last signatures of one cluster. inputs: their names in the user's graph. counts: how the recipes of all
-    signatures came, see `Met.recipe`."""
+    """The last signatures of one cluster. inputs: their names in the user's graph; where: see `ChangedNumber`; scope:
+    the layers or the optimizer that most of its ops are of. counts: how the recipes of all signatures came, see
+    `Met.recipe`."""
 
     name: str
     ops: int
     inputs: tuple[str, ...]
+    where: tuple[str, ...] = ()
+    scope: str = ""
     met: list[Met] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -108,12 +120,22 @@ class History:
         else:
             ranks = [[s.input for s in x.slots if not s.value] for x in (before, signature)]
             other = [k for k in range(len(self.inputs)) if ranks[0].count(k) != ranks[1].count(k)]
-            found = [ChangedNumber(self.inputs[k], None, not other, None, None) for k in other or [0]]
+            found = [ChangedNumber(self.inputs[k], None, not other, None, None, self.of(k)) for k in other or [0]]
         return tuple(sorted(found, key=lambda c: c.value))
 
     def _change(self, slot: Slot, a: Number, b: Number) -> ChangedNumber:
-        sizes = (a, b) if isinstance(a, int) and isinstance(b, int) else (None, None)
-        return ChangedNumber(self.inputs[slot.input], slot.axis, slot.value, *sizes)
+        before, after = (a, b) if isinstance(a, int) and isinstance(b, int) else (None, None)
+        return ChangedNumber(self.inputs[slot.input], slot.axis, slot.value, before, after, self.of(slot.input))
+
+    def remedies(self) -> list[str]:
+        """What to do about its changing shapes, and what that saves."""
+        called = [f"{name} ({self.of(k)})" if self.of(k) else name for k, name in enumerate(self.inputs)]
+        fed = [self.of(k).startswith("item ") or not _MADE.search(name) for k, name in enumerate(self.inputs)]
+        return remedies([m.signature for m in self.met], called, fed)
+
+    def of(self, k: int) -> str:
+        """Where input `k` comes from and goes to; empty where its name says it."""
+        return self.where[k] if self.where else ""
 
 
 _lock = threading.Lock()
@@ -121,11 +143,16 @@ _histories: OrderedDict[str, History] = OrderedDict()
 _one_op: dict[str, dict[str, int]] = {}
 
 
-def history(key: str, name: str, ops: int, inputs: Sequence[str]) -> History:
-    """The history of a cluster; `key` is the same for equal clusters."""
+def history(
+    key: str, name: str, ops: int, inputs: Sequence[str],
+    origin: Callable[[], tuple[Sequence[str], str]] = lambda: ((), ""),
+) -> History:  # fmt: skip
+    """The history of a cluster; `key` is the same for equal clusters. origin: gives
+    `where` and `scope` for a cluster that is new."""
     with _lock:
         if (known := _histories.get(key)) is None:
-            known = _histories[key] = History(name, ops, tuple(inputs))
+            where, scope = origin()
+            known = _histories[key] = History(name, ops, tuple(inputs), tuple(where), scope)
             if len(_histories) > MOST_CLUSTERS:
                 _histories.popitem(last=False)
         _histories.move_to_end(key)
@@ -155,11 +182,11 @@ def record_one_op(op: str, recipe: str) -> None:
         counts[recipe] = counts.get(recipe, 0) + 1
 
 
-@dataclass(frozen=True)
-class RecompilationReport:
+@dataclass(frozen=True, repr=False)
+class RecompilationReport(Report):
     """clusters: those of more than one op, the one met last at the end. one_op: per op how its recipes came.
 
-    `print(report)` shows tables.
+    `print(report)` shows tables; a notebook shows them too.
     """
 
     clusters: tuple[History, ...] = ()
@@ -170,58 +197,47 @@ class RecompilationReport:
         """Recipes that were compiled for clusters of more than one op."""
         return sum(c.counts["compiled"] for c in self.clusters)
 
-    def to_json(self) -> str:
-        """{clusters: [{name, ops, recipes: {recipe: count}, earlier, signatures: [{changed: [{input, axis, value, from,
-        to}], recipe, ms, range, reason}]}], one_op: {op: {recipe: count}}}; of the signatures the last, and `earlier`
-        is how many there were before those."""
+    @property
+    def shape_sets(self) -> int:
+        """Sets of input shapes (and of values that fix a shape) that were met, over all clusters and single ops. A
+        card has one recipe for each: it has none for a range of sizes unless asked."""
+        return sum(c.counts.total() for c in self.clusters) + sum(
+            sum(counts.values()) for counts in self.one_op.values()
+        )
+
+    @property
+    def recipes(self) -> int:
+        """Recipes that served them here: compiled, or read from the cache or the package."""
+        every = (*(c.counts for c in self.clusters), *self.one_op.values())
+        return sum(n for counts in every for how, n in counts.items() if how in OWN_RECIPE)
+
+    def summary(self) -> str:
+        return f"{self.shape_sets:,} shape sets, {self.recipes:,} recipes here; a card would have {self.shape_sets:,}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """{clusters: [{name, ops, recipes: {recipe: count}, earlier, remedies, signatures: [{changed: [{input, where,
+        axis, value, from, to}], recipe, ms, range, reason}]}], one_op: {op: {recipe: count}}, recipes_here,
+        recipes_on_a_card}; of the signatures the last, and `earlier` is how many there were before those."""
         clusters = [
             {"name": c.name, "ops": c.ops, "recipes": dict(sorted(c.counts.items())), "earlier": c.earlier,
-             "signatures": [_signature(m) for m in c.met]}
+             "remedies": c.remedies(), "signatures": [_signature(m) for m in c.met]}
             for c in self.clusters
         ]  # fmt: skip
-        return json.dumps({"clusters": clusters, "one_op": self.one_op}, indent=2)
+        return {
+            "clusters": clusters, "one_op": self.one_op, "recipes_here": self.recipes,
+            "recipes_on_a_card": self.shape_sets,
+        }  # fmt: skip
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
-        from rich.table import Table
+    def shown(self) -> list[str | Table]:
+        from habana_tf.resolver.recompilation_tables import shown
 
-        table = Table(title="Recompilations", title_justify="left")
-        for column in ("cluster", "ops", "what changed", "recipe", "ms", "for"):
-            table.add_column(column, justify="right" if column in ("ops", "ms") else "left")
-        for c in self.clusters:
-            if c.earlier:
-                table.add_row(c.name, str(c.ops), f"{c.earlier:,} before these", f"all: {_counted(c.counts)}", "", "")
-            for k, m in enumerate(c.met):
-                first = k == c.earlier == 0
-                name, ops = (c.name, str(c.ops)) if first else ("", "")
-                what = "first seen" if first else "\n".join(map(str, m.changed[:4]))
-                what += f"\nand {len(m.changed) - 4} more" if len(m.changed) > 4 else ""
-                sizes = ", ".join(f"{s} = {n}" for s, n in m.range)
-                scope = f"a range, here {sizes}" if sizes else m.reason or "these shapes"
-                table.add_row(name, ops, what, m.recipe, f"{m.seconds * 1e3:.0f}", scope)
-        counts: Counter[str] = Counter()
-        for each in self.one_op.values():
-            counts.update(each)
-        shown = _counted(counts) or "none"
-        return Group(table, f"Single ops: {len(self.one_op)} kinds; signatures by recipe: {shown}.")
-
-    def __str__(self) -> str:
-        from io import StringIO
-
-        from rich.console import Console
-
-        out = StringIO()
-        Console(file=out, width=120, color_system=None, force_jupyter=False).print(self.__rich__())
-        return out.getvalue()
-
-
-def _counted(counts: Counter[str]) -> str:
-    return ", ".join(f"{n:,} {recipe}" for recipe, n in sorted(counts.items()))
+        return shown(self)
 
 
 def _signature(m: Met) -> dict[str, Any]:
     changed = [
-        {"input": c.input, "axis": c.axis, "value": c.value, "from": c.before, "to": c.after} for c in m.changed
+        {"input": c.input, "where": c.where, "axis": c.axis, "value": c.value, "from": c.before, "to": c.after}
+        for c in m.changed
     ]  # fmt: skip
     return {
         "changed": changed, "recipe": m.recipe, "ms": round(m.seconds * 1e3, 3), "range": dict(m.range),

@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from habana_tf.cluster.cluster import Cluster
@@ -25,6 +26,7 @@ from habana_tf.ir import extent as ext
 from habana_tf.resolver import memory, programs, recipes
 from habana_tf.resolver.by_value import had_enough, run_on_cpu
 from habana_tf.resolver.fallback import FallbackForbidden, interpreted, otherwise
+from habana_tf.resolver.input_origins import origins
 from habana_tf.resolver.keys import program_key, recipe_key
 from habana_tf.resolver.one_op import one_op
 from habana_tf.resolver.ranged import ranged, ranged_alone
@@ -75,7 +77,9 @@ def resolve(cluster: Cluster, signature: Sequence[TensorMet]) -> Bound:
 
 def _several_ops(request: Request, goal: Target) -> _Resolved:
     cluster = request.cluster
-    known = history(cluster.content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs])
+    known = history(
+        cluster.content, cluster.name, len(cluster.nodes), [a.name for a in cluster.inputs], partial(_origin, request)
+    )
     met = Signature.of(request.shapes, request.values)
     changed = known.changes(met)
 
@@ -105,6 +109,11 @@ def _several_ops(request: Request, goal: Target) -> _Resolved:
     bound = bind_recipe(recipe, dims, None, request, goal)
     memory.record(_plan(request, recipe, dims))
     return resolved(bound, how, reason, recipe, dims)
+
+
+def _origin(request: Request) -> tuple[list[str], str]:
+    """Where a cluster's inputs come from, and the scopes that most of its ops are of."""
+    return origins(request.cluster), ", ".join([*request.scopes()][:2])
 
 
 def _plan(request: Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMemory:

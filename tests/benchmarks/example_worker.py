@@ -71,7 +71,7 @@ def counts() -> dict[str, Any]:
     import habana_tf
     from habana_tf import cache
 
-    recipes, placed = cache.stats().counts(), habana_tf.placement_report().data()
+    recipes, placed = cache.stats().counts(), habana_tf.placement_report().to_dict()
     cpu = {row["op"]: row["count"] for row in placed["refused"] if row["device"] == "CPU"}
     return {"compiled": recipes.compiled, "written": recipes.stored, "cpu": cpu,
             "cpu_eager": [row["op"] for row in placed["eager"]]}  # fmt: skip

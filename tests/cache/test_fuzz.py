@@ -29,7 +29,8 @@ from habana_tf.cache.entry import Entry, decode, decode_start, encode
 from habana_tf.cache.entry_head import PREFIX_BYTES, EntryError, head_end
 from habana_tf.cache.nearest import Candidate, candidates
 from habana_tf.cache.reader import VERSION, Options
-from habana_tf.cli.output import duration, moment
+from habana_tf.cli.output import moment
+from habana_tf.reports.units import duration
 from tests.cache.conftest import _make_entry
 
 ORIGINAL = _make_entry()

@@ -46,7 +46,7 @@ def test_a_cache_of_keys_is_filled_token_by_token_with_one_recipe() -> None:
         np.testing.assert_allclose(scores, np.einsum("bhld,bhqd->bhlq", want, keys[at]), rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(first.numpy(), want[:, :, max(at - 1, 0) :][:, :, :2])
     np.testing.assert_array_equal(loop(tf.zeros([2, 3, 8, 4]), tf.constant(keys)).numpy(), want)
-    refused = [row for g in habana_tf.placement_report().data()["graphs"] for row in g.get("refused", [])]
+    refused = [row for g in habana_tf.placement_report().to_dict()["graphs"] for row in g.get("refused", [])]
     assert not [row for row in refused if "Xla" in str(row)], refused
 
 

@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Iterator
 
 import pytest
 import tensorflow as tf
 
 from habana_tf.graph import pipeline, report
-from habana_tf.graph.reasons import Reason
+from habana_tf.graph.census import Kind
+from habana_tf.graph.reasons import REMEDIES, Reason
+from tests.child import python
 from tests.graph.harness import Item, build, v1
 
 
@@ -36,7 +39,7 @@ def test_one_line_and_one_record_per_graph(caplog: pytest.LogCaptureFixture) -> 
         logger.propagate = propagate
     lines = [r.getMessage() for r in caplog.records if r.getMessage().startswith("graph of")]
     assert len(lines) == 1
-    assert lines[0].startswith("graph of 7 nodes: 5 on HPU, 3 of them in 1 cluster; on the CPU: ")
+    assert lines[0].startswith("graph of 7 nodes: 5 on HPU, 3 of them in 1 cluster, the others constants 1, ")
     assert "PyFunc x1" in lines[0] and "Tanh x1 (placed on the CPU" in lines[0]
     assert len(report.placement_report().graphs) == 1
 
@@ -74,7 +77,7 @@ def test_a_line_names_a_few_ops_and_clusters_and_counts_the_rest() -> None:
     pipeline.optimize(build(make, cpu=("pinned",)).SerializeToString(), Item())
     (graph,) = report.placement_report().graphs
     many = report.GraphRecord(20, 5, 5, graph.launches * 600, refused, 0.0)
-    assert "and 596 more" in " ".join(str(report.PlacementReport.of([many])).split())
+    assert "and 580 more" in " ".join(str(report.PlacementReport.of([many])).split())
     assert len(json.loads(report.PlacementReport.of([many]).to_json())["graphs"][0]["launches"]) == 600
 
 
@@ -89,3 +92,57 @@ def test_host_work_under_the_cards_name_is_the_cpus() -> None:
     assert (graph.nodes, graph.on_hpu, graph.in_launches) == (6, 5, 3)
     assert graph.line().endswith("; on the CPU: Unique x1 (HPU has no such op)")
     assert report.refused_rows(graph.refused)[0]["device"] == "CPU"
+
+
+def test_what_became_of_the_nodes_is_a_sum_that_closes() -> None:
+    def step() -> None:
+        x = v1.placeholder(tf.float32, (2, 2), "x")
+        w = v1.get_variable("w", initializer=tf.ones((2, 2)), use_resource=True)
+        with tf.control_dependencies([w.assign_sub(tf.matmul(x, w))]):
+            v1.py_func(lambda a: a, [tf.tanh(w.read_value())], tf.float32, name="seen")
+
+    placed = build(step)
+    total = len(placed.node)
+    pipeline.optimize(placed.SerializeToString(), Item())
+    (graph,) = report.placement_report().graphs
+    assert sum(graph.kinds.values()) == graph.nodes == total
+    assert graph.on_hpu == graph.nodes - graph.kinds[Kind.CPU] - graph.kinds.get(Kind.CPU_IDLE, 0)
+    counts = re.findall(r"(\d+)(?:,|$)", report.placement_report().text(1000).splitlines()[3])
+    assert sum(map(int, counts)) == total, "all of it is printed"
+    assert report.placement_report().to_dict()["graphs"][0]["kinds"]["cpu"] == 1
+
+
+def test_each_reason_has_one_remedy_and_it_is_said_once() -> None:
+    assert set(REMEDIES) == set(Reason) and all(REMEDIES.values())
+    refused = {(f"Op{k}", Reason.NO_ROW, True): 1 for k in range(5)}
+    text = str(report.PlacementReport.of([report.GraphRecord(5, 0, 0, (), refused, 0.0)]))
+    assert text.count(REMEDIES[Reason.NO_ROW][:30]) == 1
+
+
+def test_a_graph_has_its_function_s_name_and_ops_their_layers() -> None:
+    done = python(
+        """
+        import json, tensorflow as tf
+        import habana_tf
+
+        habana_tf.load_habana_module()
+
+        @tf.function
+        def first_step(x):
+            with tf.name_scope("encoder"):
+                return tf.unique(tf.reshape(tf.tanh(x) @ x, [-1]))[0]
+
+        predicted = habana_tf.explain(first_step, tf.ones((4, 4)))
+        first_step(tf.ones((4, 4)))
+        print(json.dumps([predicted.to_dict()["function"], habana_tf.placement_report().to_dict()]))
+        """,
+        imported=True,
+    )
+    predicted, found = json.loads(done.stdout[done.stdout.index("[{") :])
+    (graph,) = found["graphs"]
+    assert graph["function"] == "first_step" == predicted["graphs"][0]["function"]
+    (unique,) = [row for row in found["refused"] if row["op"] == "Unique"]
+    assert unique["layers"] == ["encoder"] and unique["device"] == "CPU"
+    on_cpu = [[row for row in rows["refused"] if row["device"] == "CPU"] for rows in (predicted, found)]
+    assert on_cpu[0] == on_cpu[1] == [unique], "what is said before is what happens"
+    assert [c["name"] for c in predicted["graphs"][0]["launches"]] == [c["name"] for c in graph["launches"]]

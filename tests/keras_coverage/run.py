@@ -23,7 +23,7 @@ def on_cpu() -> dict[tuple[str, str], int]:
     """How often ops were left to the CPU so far, by (op, reason)."""
     import habana_tf
 
-    rows = habana_tf.placement_report().data()["refused"]
+    rows = habana_tf.placement_report().to_dict()["refused"]
     return {(row["op"], row["reason"]): row["count"] for row in rows if row["device"] == "CPU"}
 
 

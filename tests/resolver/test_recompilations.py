@@ -113,7 +113,7 @@ def test_the_report_is_a_table_and_json() -> None:
     assert data["one_op"] == {"AddV2": {"compiled": 1, "known": 2}}
     first, second, third = data["clusters"][0]["signatures"]
     assert first["changed"] == [] and first["recipe"] == "compiled"
-    assert second["changed"][0] == {"input": "image", "axis": 0, "value": False, "from": 64, "to": 29}
+    assert second["changed"][0] == {"input": "image", "where": "", "axis": 0, "value": False, "from": 64, "to": 29}
     assert (second["ms"], second["range"], third["recipe"]) == (500.0, {"s0": 29}, "known")
     text = str(report)
     assert "'image' axis 0: 64 -> 29" in text and "s0 = 7" in text and "1 compiled, 2 known" in text

@@ -22,11 +22,12 @@ from habana_tf.card.clock import predicted
 from habana_tf.card.clock.counted import LaunchCounts, Launches, now, since_loading
 from habana_tf.card.model.network import exposed_seconds, sum_seconds
 from habana_tf.card.model.parameters import FITTED
-from habana_tf.card.tabular_report import TabularReport
 from habana_tf.graph.report import placement_report
 from habana_tf.hardware import device_state, ranks
 from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
+from habana_tf.reports.report import Report
+from habana_tf.reports.table import Table
 
 REST = "all else: Python, input pipelines, ops that TensorFlow runs on the CPU by itself, waiting"
 COPIES = "copies between host and card"
@@ -73,8 +74,8 @@ _NUMBERS = (
 ).split()
 
 
-@dataclass(frozen=True)
-class CardTimeReport(TabularReport):
+@dataclass(frozen=True, repr=False)
+class CardTimeReport(Report):
     """The clock of a card. `print(report)` shows tables; a notebook shows them too. Times are seconds.
 
     chip, cards: whose time it is. recipes: those that were launched, the costliest first.
@@ -138,10 +139,15 @@ class CardTimeReport(TabularReport):
             "recipes": recipes,
         }
 
-    def tables(self) -> Any:
-        from habana_tf.card.clock.shown import tables
+    def summary(self) -> str:
+        from habana_tf.card.clock.shown import summary
 
-        return tables(self)
+        return summary(self)
+
+    def shown(self) -> list[str | Table]:
+        from habana_tf.card.clock.shown import shown
+
+        return shown(self)
 
 
 _lock = threading.Lock()

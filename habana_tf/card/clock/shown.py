@@ -1,67 +1,75 @@
-"""A report on the card's time as tables, for a terminal and for a notebook."""
+"""A report on the card's time as texts and tables."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from habana_tf.reports.table import Table
+from habana_tf.reports.units import brief, briefly
+
 MOST = 15
 """Recipes in the table; `to_dict()` has all."""
+LEAST = 0.005
+"""Of the time of all launches: what takes less is in the line of all others."""
 SHAPES = 2
 """Inputs whose shapes stand in a line."""
 FEW = 8
 """Ops in a line."""
-NOTHING = 1e-9
-"""Seconds below which a part is left out."""
 
 
-def tables(report: Any) -> Any:
-    """What `print` shows of a CardTimeReport, as rich renders it."""
-    from rich.console import Group
-    from rich.table import Column, Table
-
+def summary(report: Any) -> str:
     of = f"{report.cards} x {report.chip}" if report.cards > 1 else report.chip
-    first = (
-        f"{of}: {duration(report.seconds)} on the card, predicted, for {report.launches:,} launches "
-        f"({duration(sum(r.host_seconds for r in report.recipes))} on this host)"
+    return (
+        f"{of}: {brief(report.seconds)} on the card, predicted, for {report.launches:,} launches "
+        f"({brief(sum(r.host_seconds for r in report.recipes))} on this host)"
     )
-    right = [Column(name, justify="right") for name in ("launches", "each", "all", "share")]
-    recipes = Table("recipe", "what", "inputs", *right, "bound by")
-    for r in report.recipes[:MOST]:
-        shapes = " ".join("x".join(map(str, shape)) or "1" for shape in r.inputs[:SHAPES])
-        shapes += " ..." if len(r.inputs) > SHAPES else ""
-        each, whole = ("-", "-") if r.each is None else (duration(r.each), duration(r.seconds))
-        recipes.add_row(r.name, r.what, shapes, f"{r.launches:,}", each, whole, f"{r.share:.1%}", r.bound or r.why)
+
+
+def shown(report: Any) -> list[str | Table]:
+    """What `print` shows of a CardTimeReport."""
     lines = []
-    if len(report.recipes) > MOST:
-        rest = report.recipes[MOST:]
-        count = sum(r.launches for r in rest)
-        lines.append(f"and {len(rest):,} more, {count:,} launches, {duration(sum(r.seconds for r in rest))}")
     if report.not_predicted:
         lines.append(f"{report.not_predicted:,} launches are not predicted and count as no time")
-    card = Table("the card's time, predicted", Column(justify="right"))
-    for name, seconds in (
-        ("launches", report.launch_seconds),
-        ("sums between the cards", report.sums),
-        ("waiting for the slowest card", report.waiting),
-        ("copies, beside the launches", report.copies),
-    ):
-        if seconds > NOTHING:
-            card.add_row(name, duration(seconds))
-    host = Table(
-        "the host between launches, measured here", Column("times", justify="right"), Column(justify="right")
-    )  # fmt: skip
-    for b in report.between:
-        host.add_row(b.name, "" if b.count is None else f"{b.count:,}", duration(b.seconds))
     if report.on_cpu:
         names = ", ".join(op if n == 1 else f"{n} {op}" for op, n in report.on_cpu[:FEW])
         more = f" and {len(report.on_cpu) - FEW} more ops" if len(report.on_cpu) > FEW else ""
         lines.append(f"graphs leave to the CPU: {names}{more}; their time is in the last row")
-    lines.append(f"if the card waited for all that the host did between launches: {duration(report.clock_seconds)}")
-    return Group(first, recipes, card, host, *lines)
+    lines.append(f"if the card waited for all that the host did between launches: {brief(report.clock_seconds)}")
+    return [summary(report), _recipes(report), _card(report), _host(report), *lines]
 
 
-def duration(seconds: float) -> str:
-    """1.25 s, 3.10 ms or 12.0 us"""
-    if seconds >= 1:
-        return f"{seconds:,.2f} s"
-    return f"{seconds * 1e3:.2f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
+def _recipes(report: Any) -> Table:
+    counted = [r for r in report.recipes if r.each is None or r.share >= LEAST][:MOST]
+    rest = [r for r in report.recipes if r not in counted]
+    seconds = sum(r.seconds for r in rest)
+    each, whole = briefly([r.each or 0.0 for r in counted]), briefly([*(r.seconds for r in counted), seconds])
+    rows = []
+    for r, one, every in zip(counted, each, whole, strict=False):
+        shapes = " ".join("x".join(map(str, shape)) or "1" for shape in r.inputs[:SHAPES])
+        shapes += " ..." if len(r.inputs) > SHAPES else ""
+        what = [r.name, *([r.what] if r.what not in ("", r.name) else []), *([f"on {shapes}"] if shapes else [])]
+        times = ("-", "-") if r.each is None else (one, every)
+        rows.append(("\n".join(what), f"{r.launches:,}", *times, f"{r.share:.1%}", r.bound or r.why))
+    if rest:
+        time = (whole[-1], f"{sum(r.share for r in rest):.1%}") if seconds else ("no time", "")
+        rows.append((f"and {len(rest):,} more", f"{sum(r.launches for r in rest):,}", "", *time, ""))
+    return Table(["recipe", ">launches", ">each", ">all", ">share", "bound by"], rows)
+
+
+def _card(report: Any) -> Table:
+    parts = (
+        ("launches", report.launch_seconds),
+        ("sums between the cards", report.sums),
+        ("waiting for the slowest card", report.waiting),
+        ("copies, beside the launches", report.copies),
+    )
+    shown = {name: s for name, s in parts if s > LEAST * report.seconds}
+    return Table(["the card's time, predicted", ">time"], zip(shown, briefly([*shown.values()]), strict=True))
+
+
+def _host(report: Any) -> Table:
+    times = briefly([b.seconds for b in report.between])
+    rows = [
+        (b.name, "" if b.count is None else f"{b.count:,}", time) for b, time in zip(report.between, times, strict=True)
+    ]
+    return Table(["the host between launches, measured here", ">times", ">time"], rows)

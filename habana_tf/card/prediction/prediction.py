@@ -11,7 +11,8 @@ from habana_tf.card.model.growth import largest
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.step_time import StepTime
 from habana_tf.card.prediction.layers import Layer, layers
-from habana_tf.card.tabular_report import TabularReport
+from habana_tf.reports.report import Report
+from habana_tf.reports.table import Table
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,8 @@ class HostOp:
     nbytes: int
 
 
-@dataclass(frozen=True)
-class Prediction(TabularReport):
+@dataclass(frozen=True, repr=False)
+class Prediction(Report):
     """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip.
 
     print(it) shows tables; a notebook shows them too. `layers` are sorted, the costliest first. Times are seconds,
@@ -36,6 +37,8 @@ class Prediction(TabularReport):
     step: StepTime = field(repr=False)
     launched: tuple[Lowered, ...] = field(repr=False)
     host: tuple[HostOp, ...] = field(repr=False)
+    precision_why: str = ""
+    """Why it is this precision, and what the program itself computes in."""
 
     @property
     def chip(self) -> str:
@@ -148,7 +151,7 @@ class Prediction(TabularReport):
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        first = "chip cards batch precision step_seconds examples_per_second hbm_bytes fits".split()
+        first = "chip cards batch precision precision_why step_seconds examples_per_second hbm_bytes fits".split()
         then = "launches mme_utilisation engines parts memory".split()
         return {
             **{name: getattr(self, name) for name in first},
@@ -158,7 +161,12 @@ class Prediction(TabularReport):
             **{name: getattr(self, name) for name in ("host_ops", "not_counted", "advice")},
         }
 
-    def tables(self) -> Any:
-        from habana_tf.card.prediction.report import tables
+    def summary(self) -> str:
+        from habana_tf.card.prediction.report import summary
 
-        return tables(self)
+        return summary(self)
+
+    def shown(self) -> list[str | Table]:
+        from habana_tf.card.prediction.report import shown
+
+        return shown(self)

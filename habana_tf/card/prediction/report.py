@@ -1,58 +1,100 @@
-"""A prediction as tables, for a terminal and for a notebook."""
+"""A prediction as texts and tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from habana_tf.reports.table import Table
+from habana_tf.reports.units import brief, briefly, size
+
 SHOWN = 12
 """Layers in the table."""
-NOTHING = 1e-9
-"""Seconds below which a part of the step is left out."""
+LEAST = 0.001
+"""Of the step: shorter parts are left out."""
+TIMES = 1000
+"""A batch so many times that of the prediction is not told apart from a larger one: what else changes by then?"""
+FEW = 3
+"""Layers that are named with what would help them."""
 
 
-def tables(p: Any) -> Any:
-    """What `print` shows of a Prediction, as rich renders it."""
-    from rich.console import Group
-    from rich.table import Table
-
-    first = (
-        f"{p.cards} x {p.chip}, batch {p.batch} each, {p.precision}: {p.step_seconds * 1e3:.2f} ms a step, "
+def summary(p: Any) -> str:
+    return (
+        f"{p.cards} x {p.chip}, batch {p.batch} each, {p.precision}: {brief(p.step_seconds)} a step, "
         f"{p.examples_per_second:,.0f} examples/s"
     )
-    time = Table("part of the step", "ms")
-    for name, seconds in p.parts.items():
-        if abs(seconds) > NOTHING:
-            time.add_row(name, f"{seconds * 1e3:.2f}")
-    busy = ", ".join(f"{name} {share:.0%}" for name, share in p.engines.items() if share > 0.0005)
-    memory = Table("HBM", "GB")
-    for name, nbytes in p.memory.items():
-        memory.add_row(name, f"{nbytes / 1e9:.2f}")
-    verdict = "fits" if p.fits else "does NOT fit"
-    memory.add_row(f"all, with firmware: {verdict}", f"{p.hbm_bytes / 1e9:.2f}")
-    where = Table("layer", "ms", "share", "bound by", "what would help")
-    for layer in p.layers[:SHOWN]:
-        where.add_row(
-            layer.name, f"{layer.seconds * 1e3:.2f}", f"{layer.share:.1%}", layer.bound, "; ".join(layer.help)
-        )
-    lines = [f"at work: {busy}; the products use {p.mme_utilisation:.0%} of the chip's bf16 peak"]
-    lines.append(f"largest batch that fits: {p.largest_batch()}")
+
+
+def shown(p: Any) -> list[str | Table]:
+    """What `print` shows of a Prediction."""
+    lines = [summary(p)]
+    if p.precision_why:
+        lines.append(f"{p.precision}: {p.precision_why}")
+    parts = {name: s for name, s in p.parts.items() if abs(s) >= LEAST * p.step_seconds and s}
+    time = Table(["part of the step", ">time"], zip(parts, briefly([*parts.values()]), strict=True))
+    busy = ", ".join(f"{name} {share:.0%}" for name, share in p.engines.items() if share >= 0.005)
+    products = f"the products use {_share(p.mme_utilisation)} of the chip's bf16 peak"
+    notes = [f"at work: {busy}; {products}" if busy else products, _largest(p)]
     for row in p.host_ops:
-        lines.append(f"on the CPU: {row['count']} x {row['op']}, {row['nbytes']:,} bytes to the host")
-    lines += [f"not counted: {what}" for what in p.not_counted]
-    lines += [f"would help: {what}" for what in p.advice]
-    return Group(first, time, *lines, memory, where)
+        notes.append(f"on the CPU: {row['count']} x {row['op']}, {row['nbytes']:,} bytes to the host")
+    notes += [f"not counted: {what}" for what in p.not_counted]
+    notes += [f"would help: {what}" for what in p.advice]
+    notes += help_lines(p.layers)
+    return [*lines, time, *notes, _memory(p), _layers(p)]
 
 
-def comparison(rows: Sequence[Any]) -> Any:
+def _share(of_one: float) -> str:
+    return f"{of_one:.0%}" if of_one >= 0.01 or not of_one else "less than 1%"
+
+
+def _largest(p: Any) -> str:
+    found, most = p.largest_batch(), TIMES * p.batch
+    return "largest batch that fits: " + (f"more than {most:,}" if found > most else f"{found:,}")
+
+
+def _memory(p: Any) -> Table:
+    """HBM at the peak, by what it is for, the most first, and the share of what the step needs."""
+    whole = sum(p.memory.values()) or 1
+    used = sorted(((name, n) for name, n in p.memory.items() if n), key=lambda item: -item[1])
+    rows = [(name, size(n), f"{n / whole:.0%}") for name, n in used]
+    verdict = "fits" if p.fits else "does NOT fit"
+    rows.append(("the firmware", size(p.step.chip.idle_memory_bytes), ""))
+    rows.append((f"all: {verdict} into {size(p.step.chip.hbm_bytes)}", size(p.hbm_bytes), ""))
+    return Table(["HBM at the peak", ">size", ">share"], rows)
+
+
+def _layers(p: Any) -> Table:
+    first, rest = p.layers[:SHOWN], p.layers[SHOWN:]
+    times = briefly([*(x.seconds for x in first), sum(x.seconds for x in rest)])
+    rows = [(x.name, time, f"{x.share:.1%}", x.bound) for x, time in zip(first, times, strict=False)]
+    if rest:
+        rows.append((f"and {len(rest)} more", times[-1], f"{sum(x.share for x in rest):.1%}", ""))
+    return Table(["layer", ">time", ">share", "bound by"], rows)
+
+
+def help_lines(layers: Sequence[Any]) -> list[str]:
+    """What would make layers faster: each remedy once, with the layers it is for and their share of the step."""
+    found: dict[str, list[Any]] = {}
+    for layer in layers:
+        for text in layer.help:
+            found.setdefault(text, []).append(layer)
+    ordered = sorted(found.items(), key=lambda item: -sum(x.share for x in item[1]))
+    lines = []
+    for text, those in ordered:
+        names = ", ".join(x.name for x in those[:FEW])
+        more = f" and {len(those) - FEW} more" if len(those) > FEW else ""
+        lines.append(f"would help {names}{more} ({sum(x.share for x in those):.0%} of the launches' time): {text}")
+    return lines
+
+
+def comparison(rows: Sequence[Any]) -> Table:
     """One row per Prediction."""
-    from rich.table import Table
-
-    table = Table("chip", "cards", "batch each", "precision", "ms a step", "examples/s", "of the MME's peak", "HBM GB")
-    for p in rows:
-        memory = f"{p.hbm_bytes / 1e9:.1f}" + ("" if p.fits else " (too much)")
-        table.add_row(
-            p.chip, str(p.cards), str(p.batch), p.precision, f"{p.step_seconds * 1e3:.2f}",
-            f"{p.examples_per_second:,.0f}", f"{p.mme_utilisation:.0%}", memory,
-        )  # fmt: skip
-    return table
+    columns = ["chip", ">cards", ">batch", "precision", ">a step", ">examples/s", ">MME peak", ">HBM"]
+    cells = [
+        (
+            p.chip, p.cards, p.batch, p.precision, brief(p.step_seconds), f"{p.examples_per_second:,.0f}",
+            f"{p.mme_utilisation:.0%}", size(p.hbm_bytes) + ("" if p.fits else " (too much)"),
+        )
+        for p in rows
+    ]  # fmt: skip
+    return Table(columns, cells)

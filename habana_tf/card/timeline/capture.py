@@ -55,7 +55,7 @@ class Capture:
                 raise CaptureError(f"nothing to write to {path}: no capture was begun")
             made = part.make(recording.read(), marks=self._marks)
             recording.stop()
-        Path(path).write_text(json.dumps(chrome.trace([made]), separators=(",", ":")))
+        Path(path).write_text(json.dumps(chrome.trace([made]), separators=(",", ":")), "utf-8")
         return Path(path)
 
 

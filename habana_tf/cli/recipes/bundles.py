@@ -7,9 +7,10 @@ import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from habana_tf.cli.output import print_json, size
+from habana_tf.cli.output import print_json
 from habana_tf.cli.recipes.common import action, header, only_match, opened, rows_of
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.units import size
 
 if TYPE_CHECKING:
     from habana_tf.cache import Exported, Imported

@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cli.output import CommandError, counted, tensor
+from habana_tf.cli.output import CommandError, tensor
+from habana_tf.reports.units import counted
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry

@@ -5,17 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from habana_tf.cli.output import (
-    CommandError,
-    Styled,
-    duration,
-    moment,
-    operations,
-    print_json,
-    print_table,
-    printable,
-    size,
-)
+from habana_tf.cli.output import CommandError, moment, print_json, print_table
 from habana_tf.cli.recipes.changes import WHAT, changes
 from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
@@ -28,6 +18,8 @@ from habana_tf.cli.recipes.common import (
     rows_of,
 )
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.table import Styled, printable
+from habana_tf.reports.units import duration, operations, size
 
 if TYPE_CHECKING:
     from habana_tf.cache import Difference, Listed, Miss

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from habana_tf.cli.output import Styled, print_json, print_table, size
+from habana_tf.cli.output import print_json, print_table
 from habana_tf.cli.recipes.common import action
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.table import Styled
+from habana_tf.reports.units import size
 
 if TYPE_CHECKING:
     from habana_tf.cache import Health

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
+from habana_tf.cli.output import moment, print_json, print_table
 from habana_tf.cli.recipes.common import (
     KEY_DIGITS,
     action,
@@ -22,6 +22,8 @@ from habana_tf.cli.recipes.common import (
     shortened,
 )
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.table import Styled
+from habana_tf.reports.units import duration, size
 
 if TYPE_CHECKING:
     from habana_tf.cache.listing import Listed

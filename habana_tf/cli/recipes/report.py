@@ -6,11 +6,12 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import CommandError, print_json, size
+from habana_tf.cli.output import CommandError, print_json
 from habana_tf.cli.recipes.common import action, header, op_count, opened, rows_of
 from habana_tf.cli.recipes.predicted import predictions
 from habana_tf.cli.recipes.stats import run_json
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.units import size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,21 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import (
-    CommandError,
-    Styled,
-    amount,
-    brief,
-    counted,
-    duration,
-    moment,
-    operations,
-    painted,
-    print_json,
-    print_table,
-    printable,
-    size,
-)
+from habana_tf.cli.output import CommandError, moment, painted, print_json, print_table
 from habana_tf.cli.recipes.common import (
     action,
     add_recipe,
@@ -36,6 +22,8 @@ from habana_tf.cli.recipes.common import (
     tensors,
 )
 from habana_tf.cli.recipes.predicted import NOTE, as_json, predictions
+from habana_tf.reports.table import Styled, printable
+from habana_tf.reports.units import amount, brief, counted, duration, operations, size
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
-from habana_tf.cli.output import Styled, duration, moment, print_json, print_table, size
+from habana_tf.cli.output import moment, print_json, print_table
 from habana_tf.cli.recipes.common import action, opened
+from habana_tf.reports.table import Styled
+from habana_tf.reports.units import duration, size
 
 if TYPE_CHECKING:
     from habana_tf.cache import Run

@@ -6,9 +6,10 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from habana_tf.cli.output import CommandError, duration, painted, print_json, size
+from habana_tf.cli.output import CommandError, painted, print_json
 from habana_tf.cli.recipes.common import action, age, byte_size, opened
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.units import duration, size
 
 
 def declare_verify(parser: argparse.ArgumentParser) -> None:

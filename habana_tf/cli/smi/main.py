@@ -18,12 +18,14 @@ from habana_tf.files.escaped import escaped
 from habana_tf.hardware import readings
 from habana_tf.hardware.cards import Card, CardError, cards
 from habana_tf.hardware.machine import MachineError
+from habana_tf.reports.characters import never_fail
 from habana_tf.settings import SettingError
 from habana_tf.settings import habana as habana_variables
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; `arguments` are those of the process by default. Returns the exit code."""
+    never_fail(sys.stdout, sys.stderr)
     options = _parser().parse_args(arguments)
     try:
         habana_variables.check()

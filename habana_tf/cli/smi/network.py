@@ -49,7 +49,7 @@ def topology(cards: Sequence[Card]) -> None:
 
 def _read(name: str) -> str:
     try:
-        with open(f"/sys/devices/system/{name}") as file:
+        with open(f"/sys/devices/system/{name}", encoding="ascii") as file:
             return file.read().strip()
     except OSError:
         return "N/A"

@@ -12,8 +12,9 @@ import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-from habana_tf.cli.output import CommandError, duration, size
+from habana_tf.cli.output import CommandError
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.units import duration, size
 
 _EPILOG = """\
 examples:

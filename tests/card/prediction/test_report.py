@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from habana_tf.card.model.growth import Growth
 from habana_tf.card.model.step_time import StepTime
+from habana_tf.card.prediction.layers import Layer
 from habana_tf.card.prediction.prediction import HostOp, Prediction
+from habana_tf.card.prediction.report import help_lines
 from habana_tf.hardware.chips import chip
+from habana_tf.reports.units import size
 
 GB = 10**9
 MEMORY = {"weights": 2 * GB, "optimizer": 4 * GB, "gradients": 2 * GB, "activations": 6 * GB, "workspace": GB,
@@ -23,23 +27,40 @@ def prediction(cards: int = 8, copies: float = 0.0, host: tuple[HostOp, ...] = (
 def test_the_first_line_is_the_answer() -> None:
     """8 cards x 32 examples in 106 ms."""
     first = str(prediction()).splitlines()[0]
-    assert first == "8 x gaudi2, batch 32 each, bf16: 106.00 ms a step, 2,415 examples/s"
+    assert first == "8 x gaudi2, batch 32 each, bf16: 106 ms a step, 2,415 examples/s"
 
 
 def test_parts_of_the_step_and_of_memory() -> None:
     shown = str(prediction())
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines() if line.startswith("│")]
-    assert ["network alone", "4.00"] in rows and ["waiting for cards", "2.00"] in rows
-    assert ["feeding", "0.00"] not in rows, "what is nothing is left out"
-    assert ["optimizer", "4.00"] in rows and ["activations", "6.00"] in rows
+    rows = [re.split(r"  +", line) for line in shown.splitlines()]
+    assert ["network alone", "4.00 ms"] in rows and ["waiting for cards", "2.00 ms"] in rows
+    assert not any(row[0] == "feeding" for row in rows), "what is nothing is left out"
+    assert ["optimizer", size(4 * GB), "25%"] in rows and ["activations", size(6 * GB), "38%"] in rows
     idle = chip("gaudi2").idle_memory_bytes
-    assert ["all, with firmware: fits", f"{(16 * GB + idle) / GB:.2f}"] in rows
+    assert ["all: fits into 96.0 GiB", size(16 * GB + idle)] in rows
+
+
+def test_precision_says_why() -> None:
+    assert "bf16: asked for" in str(replace(prediction(), precision_why="asked for"))
+    assert prediction().to_dict()["precision_why"] == ""
+
+
+def test_a_batch_far_from_the_predicted_one_is_no_number() -> None:
+    small = replace(prediction().step, growth=(Growth((1, 1), ((0, 1),)),))
+    found = replace(prediction(), step=small)
+    assert found.largest_batch() > 32_000 and "largest batch that fits: more than 32,000" in str(found)
+
+
+def test_a_remedy_is_said_once_with_its_layers() -> None:
+    made = [Layer(f"layer_{k}", 0.1, 0.2, "launch", 1, 0, 0, ("a larger batch",)) for k in range(5)]
+    (line,) = help_lines(made)
+    assert line == "would help layer_0, layer_1, layer_2 and 2 more (100% of the launches' time): a larger batch"
 
 
 def test_a_step_that_waits_for_its_data_says_so() -> None:
     rows = str(prediction(copies=0.206)).splitlines()
-    assert "206.00 ms a step" in rows[0]
-    assert any("feeding" in row and "100.00" in row for row in rows)
+    assert "206 ms a step" in rows[0]
+    assert any("feeding" in row and "100.0 ms" in row for row in rows)
 
 
 def test_what_does_not_fit_says_so_and_how_much_would() -> None:
@@ -51,7 +72,7 @@ def test_what_does_not_fit_says_so_and_how_much_would() -> None:
     assert "does NOT fit" in shown
     room = chip("gaudi2").hbm_bytes - chip("gaudi2").idle_memory_bytes - 8 * GB
     most = int(room / (202 * GB / 32))
-    assert f"largest batch that fits: {most}" in shown and f"a batch of {most} at most" in shown
+    assert f"largest batch that fits: {most}" in shown.replace(",", "") and f"a batch of {most} at most" in shown
 
 
 def test_the_host_s_ops_are_named_and_said_not_to_be_counted() -> None:

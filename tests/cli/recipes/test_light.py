@@ -65,7 +65,8 @@ def test_all_that_is_imported(cached: Keys, action: str, of_the_cache: set[str])
     module = {"list": "listing", "path": "doctor"}.get(words, words)
     assert own == {
         "habana_tf", "habana_tf.aliases", "habana_tf.cache", "habana_tf.files", "habana_tf.files.escaped",
-        "habana_tf.files.trust", "habana_tf.settings", "habana_tf.settings.environment", "habana_tf.settings.machine",
+        "habana_tf.files.trust", "habana_tf.reports", "habana_tf.reports.characters", "habana_tf.reports.table",
+        "habana_tf.reports.units", "habana_tf.settings", "habana_tf.settings.environment", "habana_tf.settings.machine",
         "habana_tf.settings.program", "habana_tf.version", "habana_tf.cli", "habana_tf.cli.main",
         "habana_tf.cli.lazy_parsers", "habana_tf.cli.output", "habana_tf.cli.recipes", "habana_tf.cli.recipes.common",
         f"habana_tf.cli.recipes.{module}", *(["habana_tf.cli.numbers"] if words == "stats" else []),

@@ -134,5 +134,5 @@ def test_it_runs_and_learns_on_hpu() -> None:
         )
     for g, w in zip(gradients, stock, strict=True):
         np.testing.assert_allclose(g, w, rtol=1e-3, atol=1e-3)
-    refused = habana_tf.placement_report().data()["refused"]
+    refused = habana_tf.placement_report().to_dict()["refused"]
     assert not refused, refused

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log2, log10
 
-from habana_tf.cli.output import duration, moment, size
+from habana_tf.cli.output import moment
 from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
+from habana_tf.reports.units import duration, size
 
 _WIDTH, _HEIGHT = 370, 180
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 8, 10, 28

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from habana_tf.cli.output import amount, brief, counted, operations, size
 from habana_tf.cli.recipes.contents import ClusterOp
 from habana_tf.cli.recipes.page.markup import Markup, svg, tag, tip
+from habana_tf.reports.units import amount, brief, counted, operations, size
 
 _WIDTH = 1120
 _ROW, _BOX = 30, 24

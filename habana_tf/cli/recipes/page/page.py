@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from habana_tf.cache import Counts, Entry, Listed
-from habana_tf.cli.output import brief, duration, moment, operations, size
+from habana_tf.cli.output import moment
 from habana_tf.cli.recipes import contents
 from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text, plain, shortened, tensors
 from habana_tf.cli.recipes.page import charts, graph, plan
@@ -16,6 +16,7 @@ from habana_tf.cli.recipes.page.markup import Markup, document, figure, joined, 
 from habana_tf.cli.recipes.page.style import STYLE
 from habana_tf.hardware.chips import chip
 from habana_tf.hardware.roofline import said
+from habana_tf.reports.units import brief, duration, operations, size
 
 if TYPE_CHECKING:
     from habana_tf.card.clock.predicted import LaunchPrediction

@@ -5,9 +5,9 @@ A rectangle is a buffer, as wide as the calls it lives through and as high as it
 
 from __future__ import annotations
 
-from habana_tf.cli.output import size
 from habana_tf.cli.recipes.contents import MemoryPlan
 from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
+from habana_tf.reports.units import size
 
 _WIDTH, _HEIGHT = 1120, 300
 _LEFT, _BOTTOM, _TOP = 78, 24, 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from habana_tf.cli.output import brief
 from habana_tf.cli.recipes.page.markup import Markup, tag
+from habana_tf.reports.units import brief
 
 _LEAST = 0.0025
 """Of the whole: narrower boxes are left out, and would be a line."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from habana_tf.cli.output import brief, size
 from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
+from habana_tf.reports.units import brief, size
 
 _WIDTH, _HEIGHT = 380, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 10, 12, 34

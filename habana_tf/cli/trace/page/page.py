@@ -10,12 +10,13 @@ from typing import Any
 
 from habana_tf.card.timeline import card_clock, summary
 from habana_tf.card.timeline.record import EventKind
-from habana_tf.cli.output import brief, moment, operations, size
+from habana_tf.cli.output import moment
 from habana_tf.cli.recipes.page.markup import Markup, document, figure, joined, table, tag, tiles
 from habana_tf.cli.trace.page import flame, memory, roofline, spans
 from habana_tf.cli.trace.page.script import SCRIPT
 from habana_tf.cli.trace.page.style import STYLE
 from habana_tf.hardware.chips import Chip, chips
+from habana_tf.reports.units import brief, operations, size
 
 _MOST_ROWS = 40
 _MOST_REASONS = 5

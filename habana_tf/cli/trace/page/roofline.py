@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from math import log10
 
 from habana_tf.card.timeline.summary import ProgramTotals
-from habana_tf.cli.output import brief, operations, size
 from habana_tf.cli.recipes.page.markup import Markup, level, svg, tag, tip
 from habana_tf.hardware.chips import Chip
+from habana_tf.reports.units import brief, operations, size
 
 _WIDTH, _HEIGHT = 380, 270
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 10, 12, 34

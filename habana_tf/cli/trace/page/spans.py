@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from habana_tf.card.timeline import chrome, summary
-from habana_tf.cli.output import brief
 from habana_tf.cli.recipes.page.markup import Markup
+from habana_tf.reports.units import brief
 
 MOST_SPANS = 60_000
 """Of a clock: the first ones are drawn; a page with more is slow to open."""

@@ -1,0 +1,1 @@
+"""How the package shows what it knows: characters, units, tables, and the base that all reports have."""

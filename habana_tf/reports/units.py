@@ -1,0 +1,64 @@
+"""Numbers with their units, as all reports, commands and pages write them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+
+def size(number: float) -> str:
+    """Bytes, in the binary unit that suits."""
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
+
+
+def operations(number: float) -> str:
+    """A number of operations, in the decimal unit that suits."""
+    for unit in ("", " K", " M", " G"):
+        if number < 1000:
+            return f"{number:.3g}{unit}"
+        number /= 1000
+    return f"{number:.3g} T"
+
+
+def duration(seconds: float) -> str:
+    """A time span in milliseconds, seconds, or minutes and more."""
+    if seconds < 120:
+        return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    minutes = seconds / 60
+    return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
+
+
+_SHORT = (("ns", 1e9), ("µs", 1e6), ("ms", 1e3))
+
+
+def briefly(times: Sequence[float]) -> list[str]:
+    """Times in one unit, that of the longest, with as many decimals; what is too short for them is "<0.01 ms"."""
+    most = max(map(abs, times), default=0.0)
+    unit, factor = next(((u, f) for u, f in _SHORT if most * f < 999.5), ("s", 1.0))
+    decimals = max(0, 2 - (len(str(int(most * factor))) - 1))
+    least = 10.0**-decimals
+    return [
+        f"<{least:.{decimals}f} {unit}" if 0 < abs(t) * factor < least / 2 else f"{t * factor:,.{decimals}f} {unit}"
+        for t in times
+    ]
+
+
+def brief(seconds: float) -> str:
+    """A time that is short, in nanoseconds to seconds, to three digits."""
+    for unit, factor in _SHORT:
+        if abs(float(f"{seconds * factor:.3g}")) < 1000:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds:.3g} s"
+
+
+def amount(value: int | str, form: Callable[[float], str]) -> str:
+    """A number in the form of a function above; the text that stands for one over open sizes as it is."""
+    return form(value) if isinstance(value, int) else value
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """2 MatMul, Relu"""
+    return ", ".join(name if n == 1 else f"{n} {name}" for name, n in counts.items())
