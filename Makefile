@@ -50,7 +50,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench sanitize docs docs-values lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-networks bench sanitize docs site docs-values lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -107,8 +107,14 @@ sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four
 	cmake --build build/thread
 	$(VENV)/bin/python tests/device/thread_sanitizer.py build/thread
 
-docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
+docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table, then builds the documentation site
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
+	@$(MAKE) --no-print-directory site
+
+site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/site/index.html
+	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation stage build/site-pages
+	@PYTHONPATH=. NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs --quiet build --strict -f mkdocs.yml
+	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation check build/site
 
 docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
 	$(VENV)/bin/python tests/lowering/special_table.py --write
@@ -158,6 +164,14 @@ $(VENV)/.tensorflow-$(TENSORFLOW):
 $(VENV)/.tools: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
 	@$(VENV)/bin/python $(PIP) $(LINTERS)
 	@touch $@
+
+# What builds the site: the extra `docs` of pyproject.toml, without the package itself.
+$(VENV)/.docs: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
+	@$(VENV)/bin/python -c "import re; \
+		extra = re.search(r'^docs = \[(.*?)\]', open('pyproject.toml').read(), re.M | re.S)[1]; \
+		print(*re.findall('\"(.+?)\"', extra), sep='\n')" > $@.txt
+	@$(VENV)/bin/python $(PIP) -r $@.txt
+	@mv $@.txt $@
 
 # One wheel for both environments, so that both load the same plugin file.
 build/wheel/.built: $(VENV)/.tensorflow-$(TENSORFLOW) $(SOURCES)
