@@ -16,16 +16,16 @@ from tests.documentation import api
 
 def settings() -> str:
     """The page of all environment variables that have an effect."""
-    rows = [
-        (f"`{each.name}`", f"`{registry.shown(each.default)}`" if each.default is not None else "unset", each.allowed,
-         each.meaning + (f" Older name: {_code(each.aliases)}." if each.aliases else ""))
-        for each in registry.declared()
-    ]  # fmt: skip
+    rows = []
+    for each in registry.declared():
+        default = "unset" if each.default is None else f"`{registry.shown(each.default)}`"
+        older = f" Older name: {_code(each.aliases)}." if each.aliases else ""
+        rows.append((f"`{each.name}`", f"{each.meaning}{older}<br>{each.allowed}; default: {default}"))
     return (
         "# Settings\n\nEvery environment variable that habana_tf reads, in the order of `habana-tf settings`, which "
         "also prints their values. A value that is not allowed is an error that names the variable. Habana's variables "
         "that have no effect here are in [Coming from Habana's software](../coming-from-habana.md#variables).\n\n"
-        + _table(("variable", "default", "allowed", "meaning"), rows)
+        + _table(("variable", "meaning, what is allowed, default"), rows)
     )
 
 
@@ -55,8 +55,8 @@ def modules() -> str:
             raise ValueError(f"{path}: its docstring does not say what Habana's did and what this one does")
         theirs, here = (" ".join(each.split()) for each in found.groups())
         names = [n.name for n in tree.body if isinstance(n, ast.FunctionDef | ast.ClassDef) and n.name[0] != "_"]
-        rows.append((f"`{name}`", _code(dict.fromkeys(names)) or "", theirs, here))
-    return _table(("module", "names", "Habana's", "here"), rows)
+        rows.append(("<br>".join([f"**`{name}`**", *(f"`{each}`" for each in dict.fromkeys(names))]), theirs, here))
+    return _table(("module and its names", "Habana's", "here"), rows)
 
 
 def fill(text: str) -> str:
