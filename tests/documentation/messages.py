@@ -193,9 +193,9 @@ def page() -> str:
         entry = next((each for each in known if each.explains(message)), None)
         if entry and re.search(r"\w{3}", message.text):
             shown = str(message).replace("|", "\\|").replace("`", "'").replace("\n", " ")
-            rows[shown] = f"| `{shown}` | [{entry.title}](../troubleshooting.md#{entry.anchor}) |"
+            rows[shown] = f"| [{entry.title}](../troubleshooting.md#{entry.anchor}) | `{shown}` |"
     return (
         "# All messages\n\nEvery error and warning of habana_tf, with `…` for what differs each time, and the entry of "
         "[Troubleshooting](../troubleshooting.md) that explains it. Search for a few words of yours.\n\n"
-        "| message | explained in |\n| --- | --- |\n" + "\n".join(rows[key] for key in sorted(rows)) + "\n"
+        "| explained in | message |\n| --- | --- |\n" + "\n".join(rows[key] for key in sorted(rows)) + "\n"
     )
