@@ -51,7 +51,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench dist sanitize docs docs-values programs lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-networks bench dist sanitize docs site docs-values programs lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -111,8 +111,14 @@ sanitize: $(VENV)/.dev ## First calls, copies and updates of variables from four
 	cmake --build build/thread
 	$(VENV)/bin/python tests/device/thread_sanitizer.py build/thread
 
-docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table
+docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table, then builds the documentation site
 	@mkdir -p docs && PYTHONPATH=. $(VENV)/bin/python -m habana_tf.cli ops --markdown > docs/ops.md
+	@$(MAKE) --no-print-directory site
+
+site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/site/index.html
+	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation stage build/site-pages
+	@PYTHONPATH=. NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs --quiet build --strict -f mkdocs.yml
+	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation check build/site
 
 programs: $(VENV)/.dev ## Writes down anew the programs whose recipes come with the package, after a change of a lowering
 	@$(QUIET) $(VENV)/bin/python -m habana_tf.tensorflow_clusters.packaged_programs
@@ -165,6 +171,14 @@ $(VENV)/.tensorflow-$(TENSORFLOW):
 $(VENV)/.tools: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
 	@$(VENV)/bin/python $(PIP) $(LINTERS)
 	@touch $@
+
+# What builds the site: the extra `docs` of pyproject.toml, without the package itself.
+$(VENV)/.docs: $(VENV)/.tensorflow-$(TENSORFLOW) pyproject.toml
+	@$(VENV)/bin/python -c "import re; \
+		extra = re.search(r'^docs = \[(.*?)\]', open('pyproject.toml').read(), re.M | re.S)[1]; \
+		print(*re.findall('\"(.+?)\"', extra), sep='\n')" > $@.txt
+	@$(VENV)/bin/python $(PIP) -r $@.txt
+	@mv $@.txt $@
 
 # One wheel for both environments, so that both load the same plugin file.
 build/wheel/.built: $(VENV)/.tensorflow-$(TENSORFLOW) $(SOURCES)

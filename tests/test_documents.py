@@ -1,4 +1,5 @@
-"""Every command of README.md and CONTRIBUTING.md works as it is printed there, and so do those of two pages in docs/.
+"""Every command of README.md and CONTRIBUTING.md works as it is printed there, and so do those of four pages in docs/;
+tests/documentation/test_guides.py runs those of the other guides.
 
 Blocks of commands are run by a shell, in a folder that has the repository's examples and `.venv`, the names that the
 documents use (`train.py`, ...), and a home of its own; Python blocks are run, or compared with the source they quote.
@@ -27,7 +28,7 @@ from tests.child import environment
 from tests.versions import KERAS_3, needs_horovod
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ("README.md", "CONTRIBUTING.md")
+DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/guides/several-cards.md", "docs/guides/cards.md")
 PROGRAMS = (
     "make", "pip", "python", "habana-tf", "hl-smi", "mpirun", "horovodrun", ".ci/run", ".venv/bin/", "build/fuzz/",
     "export", "HABANA_", "HOROVOD_", "TF_",
@@ -42,9 +43,11 @@ LATER = {
     "tests/cli/test_families.py": "tests within a test, on those sources",
     'make test ARGS="-k pooling"': "tests within a test",
     "make test ARGS=tests/ir": "tests within a test",
-    "make docs": "writes docs/ops.md, which another test compares with the table",
     "make programs": "writes a list that tests/resolver/test_packaged.py compares with what the lowerings make",
     "python -m release.notes VERSION": "a version to fill in; tests/release/test_documents.py does it",
+    "make docs": "writes docs/ops.md, which another test compares with the table, and builds the site",
+    "make site": "installs what builds it; a step of CI of its own",
+    ".venv/bin/pytest tests/documentation": "tests within a test, on those sources",
     "make docs-values": "writes a table of docs/special-values.md, which another test compares with what is computed",
     "make bench ARGS=--help": "builds and installs first",
     "habana-tf predict examples/train_digits.py": "tests/dry_run/test_script.py predicts a smaller script",

@@ -23,7 +23,7 @@ from tests.versions import needs_horovod, workers_fit
 pytestmark = needs_namespaces
 
 ENDS_WITHIN = 120.0
-"""Seconds from the loss of a rank or a machine to the end of the job, as the README states."""
+"""Seconds from the loss of a rank or a machine to the end of the job, as docs/guides/several-machines.md states."""
 
 TRAIN = """
     import os, sys
