@@ -43,10 +43,14 @@ class _Formula:
 
 
 def keep(
-    program: Program, nodes: list[Node], operands: dict[Node, tuple[StridedView, StridedView]], cached: bool = False
+    program: Program,
+    nodes: list[Node],
+    operands: dict[Node, tuple[StridedView, StridedView]],
+    cached: bool = False,
+    rounding: int = 1,
 ) -> set[Node]:
     """The kept nodes of a program. operands: receives the strided views of each contraction's operands. cached: the
-    program's working set fits into the core's cache."""
+    program's working set fits into the core's cache. rounding: see `costs.bf16_rounding`."""
     kept = {n for n in nodes if primitive(n).in_memory(n)}
     kept.update(program.outputs)
     users = users_of(nodes)
@@ -64,7 +68,7 @@ def keep(
         if isinstance(what, Inline) and n not in kept:
             made = [formulas[s] for s in n.src]
             f = formulas[n] = _Formula(
-                what.cost(n, sum(m.operations for m in made)),
+                what.cost(n, sum(m.operations for m in made), rounding),
                 frozenset().union(*(m.sources for m in made)),
                 max((m.views for m in made), default=0) + what.is_view,
                 n.op is Op.PERMUTE or any(m.permuted for m in made),

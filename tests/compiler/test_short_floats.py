@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.point_values import Apply
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware import cpu
@@ -160,6 +161,22 @@ def test_rounding_is_to_nearest_even_and_keeps_nan() -> None:
         want = np.abs(x.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32))
     np.testing.assert_array_equal(inside, want)
     np.testing.assert_array_equal(np.abs(stored.astype(np.float32)), want)
+
+
+def test_what_decides_for_a_whole_vector_is_no_branch() -> None:
+    """Every other row and column of a strided convolution's gradient is padding: a branch for each tap of the filter
+    would be mispredicted at each. fp32 has masks for it."""
+    branches = {}
+    for dtype in (BF16, F32):
+        b = Builder()
+        dy, w = b.input((2, 10, 10, 16), dtype), b.input((16, 3, 3), dtype)
+        apart = b.pad(dy, [0, 2, 2, 0], [0, 2, 2, 0], interior=[0, 1, 1, 0])
+        taps = b.cast(b.window(apart, (1, 2), (3, 3), (1, 1), (1, 1)), F32)
+        texts: list[str] = []
+        program = Program(b.inputs, [b.reduce("sum", b.binary("mul", taps, b.cast(w, F32)), [4, 5])])
+        generate(schedule(program), cpu.common_targets()[0], texts.append, 1 << 20)
+        branches[dtype] = "".join(texts).count("br i1")
+    assert branches[BF16] == branches[F32]
 
 
 @pytest.mark.parametrize("channels", [3, 8, 24, 37])
