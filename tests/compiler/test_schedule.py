@@ -140,6 +140,36 @@ def test_what_is_in_memory_is_rounded_already() -> None:
     assert plan.kept.isdisjoint([gradient]) and len(plan.kernels) == 1
 
 
+@pytest.mark.parametrize(
+    "rounds, pooled, product_read_by, stored",
+    [
+        (False, True, "", ["active"]),
+        (True, True, "", ["product"]),
+        (False, False, "", ["product"]),
+        (False, True, "a sum", ["product"]),
+        (False, True, "the caller", ["product"]),
+    ],
+)
+def test_a_pooled_activation_takes_its_products_place(
+    rounds: bool, pooled: bool, product_read_by: str, stored: list[str]
+) -> None:
+    """Unless an instruction rounds, nothing is read at another point, or the product is read by others."""
+    b = Builder()
+    product = _matmul(b, b.input((4096, 32), DType.BF16), b.input((32, 64), DType.BF16))
+    biased = b.cast(b.binary("add", product, b.input((64,), DType.BF16)), F)
+    active = b.cast(b.binary("max", biased, b.const(0, F)), DType.BF16)
+    dy = b.input((4096, 64), DType.BF16)
+    outputs = [b.reduce("sum", b.map("select", b.binary("gt", active, b.const(0, DType.BF16)), dy, active), [1])]
+    if pooled:
+        outputs += [b.reduce(kind, b.reshape(active, (1024, 4, 64)), [1]) for kind in ("max", "argmax")]
+    outputs += {"a sum": [b.reduce("sum", b.binary("mul", product, dy), [1])], "the caller": [product]}.get(
+        product_read_by, []
+    )
+    plan = schedule(rewrite(Program(b.inputs, outputs)), rounding=costs.bf16_rounding(rounds))
+    targets = [s.target for kernel in plan.kernels for s in kernel.stores]
+    assert [name for name, node in (("product", product), ("active", active)) if node in targets] == stored
+
+
 def test_fusing_never_makes_a_cycle() -> None:
     b = Builder()
     x = b.input((64, 64), F)

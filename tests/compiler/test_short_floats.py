@@ -163,6 +163,26 @@ def test_rounding_is_to_nearest_even_and_keeps_nan() -> None:
     np.testing.assert_array_equal(np.abs(stored.astype(np.float32)), want)
 
 
+@pytest.mark.usefixtures("any_isa")
+def test_a_pooled_activation_is_compared_as_it_is_stored() -> None:
+    """The product's sums are whole numbers below 256, so that only what the bias adds is rounded."""
+    b, rng = Builder(), np.random.default_rng(0)
+    x, w, bias = b.input((96, 40), BF16), b.input((40, 48), BF16), b.input((48,), BF16)
+    biased = b.cast(b.binary("add", b.contract(x, w, MATMUL), bias), F32)
+    active = b.cast(b.binary("max", biased, b.const(0, F32)), BF16)
+    groups = b.reshape(active, (24, 4, 48))
+    best, where = (b.reduce(kind, groups, [1]) for kind in ("max", "argmax"))
+    program = Program(b.inputs, [best, where, b.binary("gt", active, b.const(0, BF16))])
+    left, right = rng.integers(-2, 3, x.shape), rng.integers(-2, 3, w.shape)
+    small = rng.normal(size=48).astype(BF16.numpy)
+    (got, position, positive), _ = compiled(program, [left.astype(BF16.numpy), right.astype(BF16.numpy), small])
+    exact = left @ right + small.astype(np.float64)
+    want = np.maximum(exact, 0).astype(np.float32).astype(BF16.numpy).astype(np.float32)
+    np.testing.assert_array_equal(got.astype(np.float32), want.reshape(24, 4, 48).max(1))
+    np.testing.assert_array_equal(position, want.reshape(24, 4, 48).argmax(1))
+    np.testing.assert_array_equal(positive, exact > 0)
+
+
 def test_what_decides_for_a_whole_vector_is_no_branch() -> None:
     """Every other row and column of a strided convolution's gradient is padding: a branch for each tap of the filter
     would be mispredicted at each. fp32 has masks for it."""
