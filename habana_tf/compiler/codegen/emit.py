@@ -67,7 +67,8 @@ _FENCE = "llvm.x86.sse.sfence"
 
 
 class Function:
-    """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction."""
+    """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction; rounded: where it does not,
+    float registers that were rounded or loaded, which storing need not round."""
 
     def __init__(self, name: str, bf16: bool = False) -> None:
         self.name = name
@@ -79,6 +80,7 @@ class Function:
         self.block = "entry"
         self._fenced = False
         self._zero_bytes = 0
+        self.rounded: set[Value] = set()
 
     # -- straight-line code ---------------------------------------------------------------------------------
 
