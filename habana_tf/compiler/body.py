@@ -32,9 +32,11 @@ from habana_tf.compiler.point_values import (
     PointValue,
     Position,
     Within,
+    to_store,
 )
 from habana_tf.compiler.view_indices import Index
 from habana_tf.ir import extent as ext
+from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import Extent, Var
 from habana_tf.ir.primitives import Node, Op, Shape, postorder
 
@@ -126,6 +128,12 @@ class Body:
             elif isinstance(v, Lookup):
                 found.setdefault(v.node, set()).add(None)
         return found
+
+    @cached_property
+    def rounded(self) -> dict[PointValue, PointValue]:
+        """By a value that may be stored in bf16: the same rounded, as another value is computed from it."""
+        found = (v for v in self.values if isinstance(v, Apply) and v.fn == "stored" and v.dtype is DType.BF16)
+        return {to_store(v): v for v in found}
 
     @cached_property
     def work(self) -> int:

@@ -11,7 +11,7 @@ from habana_tf.compiler.body import Body
 from habana_tf.compiler.code import Call, Code
 from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.codegen.objects import Objects
-from habana_tf.compiler.costs import MODULE_IR_BYTES, WORKER_PRODUCTS
+from habana_tf.compiler.costs import MODULE_IR_BYTES, WORKER_PRODUCTS, bf16_rounding
 from habana_tf.compiler.describe import describe, describe_copy
 from habana_tf.compiler.loop_blocks import in_blocks
 from habana_tf.compiler.memory_plan import Lifetime, place
@@ -31,7 +31,7 @@ def compile_program(program: Program, name: str, target: Target) -> Recipe:
     """Compiles a program to a recipe. Raises Unfit if code generation does not support it."""
     outputs = [(n.dtype, n.shape) for n in program.results]
     program = prepared(program)
-    plan = schedule(program)
+    plan = schedule(program, rounding=bf16_rounding(target.rounds_to_bf16))
     mark_streamed(plan, program, target)
     products = sum(kernel.is_contraction for kernel in plan.flat())
     with Objects(target, large=products >= WORKER_PRODUCTS) as objects:

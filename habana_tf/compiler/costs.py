@@ -58,6 +58,14 @@ VECTOR_OPERATIONS = {
     **dict.fromkeys("lgamma pow floormod truncmod".split(), 400),
 }
 """What a function of a vector takes in additions, where that is more than one; the last row are calls per lane."""
+
+
+def bf16_rounding(rounds_to_bf16: bool) -> int:
+    """What rounding a vector to bf16 takes in additions. rounds_to_bf16: one instruction does it; elsewhere it is made
+    of ten: three for NaN, three to put the halves of a vector together."""
+    return 1 if rounds_to_bf16 else 10
+
+
 CHEAP_OPERATIONS = 3
 """Scalar operations up to which a value is computed again wherever it is read, unless that is very often."""
 OFTEN_READ = 64

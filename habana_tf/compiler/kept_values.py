@@ -18,6 +18,7 @@ from habana_tf.compiler.costs import (
     CACHE_BYTES,
     CACHED_BYTES,
     CHEAP_OPERATIONS,
+    EPILOGUE_OPERATIONS,
     KERNEL_OPERATIONS,
     MEMORY_BYTES,
     MOST_OPERATIONS,
@@ -27,6 +28,7 @@ from habana_tf.compiler.costs import (
 )
 from habana_tf.compiler.primitive_classes import primitive
 from habana_tf.compiler.primitive_families import Inline
+from habana_tf.ir.dtypes import DType
 from habana_tf.ir.extent import nominal
 from habana_tf.ir.primitives import Node, Op, Program, users_of
 
@@ -43,10 +45,14 @@ class _Formula:
 
 
 def keep(
-    program: Program, nodes: list[Node], operands: dict[Node, tuple[StridedView, StridedView]], cached: bool = False
+    program: Program,
+    nodes: list[Node],
+    operands: dict[Node, tuple[StridedView, StridedView]],
+    cached: bool = False,
+    rounding: int = 1,
 ) -> set[Node]:
     """The kept nodes of a program. operands: receives the strided views of each contraction's operands. cached: the
-    program's working set fits into the core's cache."""
+    program's working set fits into the core's cache. rounding: see `costs.bf16_rounding`."""
     kept = {n for n in nodes if primitive(n).in_memory(n)}
     kept.update(program.outputs)
     users = users_of(nodes)
@@ -64,12 +70,13 @@ def keep(
         if isinstance(what, Inline) and n not in kept:
             made = [formulas[s] for s in n.src]
             f = formulas[n] = _Formula(
-                what.cost(n, sum(m.operations for m in made)),
+                what.cost(n, sum(m.operations for m in made), rounding),
                 frozenset().union(*(m.sources for m in made)),
                 max((m.views for m in made), default=0) + what.is_view,
                 n.op is Op.PERMUTE or any(m.permuted for m in made),
             )
-            if f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n], cached):
+            stored = f.views > MOST_VIEWS or _worth_memory(n, f, readings[n], users[n], cached)
+            if stored or rounding > 1 and _replaces_product(n, f, users, program.outputs):
                 kept.add(n)
         if n in kept:
             formulas[n] = _Formula(1, frozenset([n]), 0, False)
@@ -97,6 +104,29 @@ def _worth_memory(n: Node, f: _Formula, readings: float, users: list[Node], cach
     )
 
 
+def _replaces_product(n: Node, f: _Formula, users: Mapping[Node, list[Node]], outputs: list[Node]) -> bool:
+    """Whether a value in bf16 can be stored instead of the product's result that it is computed from, in its epilogue:
+    an activation that is pooled and has a gradient. No more bytes are moved, and it is rounded by storing it; computed
+    again, it is rounded by each comparison. One of its readers has to be at another index, so that it is read from
+    memory anyway."""
+    if n.dtype is not DType.BF16 or len(users[n]) < 2 or not any(_is_view(u) for u in users[n]):
+        return False
+    large = [s for s in f.sources if nominal(s.numel) >= nominal(n.numel)]
+    if len(large) != 1 or f.operations > EPILOGUE_OPERATIONS:
+        return False
+    at = large[0]
+    if at.op is not Op.CONTRACT or at.dtype is not n.dtype or at in outputs:
+        return False
+    while at is not n and len(users[at]) == 1 and at.shape == n.shape and users[at][0].op is Op.MAP:
+        at = users[at][0]
+    return at is n
+
+
+def _is_view(node: Node) -> bool:
+    what = primitive(node)
+    return isinstance(what, Inline) and what.is_view
+
+
 def _pays_a_kernel(n: Node, f: _Formula, again: float) -> bool:
     """Whether a cheap value is recomputed so often (one per channel, for every pixel) that a kernel of its own pays.
     Not behind a permutation, after which its layout would not suit its users."""
@@ -109,8 +139,8 @@ def _readings(nodes: list[Node], users: Mapping[Node, list[Node]]) -> dict[Node,
     for n in reversed(nodes):
         found[n] = 0
         for u in users.get(n, ()):
-            if isinstance(what := primitive(u), Inline) and what.is_view:
-                times = nominal(u.numel) / max(1, nominal(n.numel)) if what.repeats(u) else 1
+            if _is_view(u):
+                times = nominal(u.numel) / max(1, nominal(n.numel)) if primitive(u).repeats(u) else 1
                 found[n] += times * max(1, found[u])
             else:
                 found[n] += 1

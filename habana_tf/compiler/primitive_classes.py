@@ -48,7 +48,7 @@ class _Input(Primitive, of=Op.INPUT):
 
 
 class _Source(Inline):
-    def cost(self, node: Node, sources: int) -> int:
+    def cost(self, node: Node, sources: int, rounding: int) -> int:
         return 0
 
 
@@ -80,9 +80,11 @@ class _Extent(_Source, of=Op.EXTENT):
 
 
 class _Map(Inline, of=Op.MAP):
-    def cost(self, node: Node, sources: int) -> int:
+    def cost(self, node: Node, sources: int, rounding: int) -> int:
         if node.arg == "cast" and node.src[0].dtype is DType.BF16 and node.dtype is DType.F32:
             return sources  # free in a load: an fp32 copy would double the bytes to read
+        if node.arg == "stored" and node.dtype is DType.BF16:
+            return sources + (rounding if sources > 1 else 1)  # what is read from memory is rounded
         return sources + VECTOR_OPERATIONS.get(node.arg, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
@@ -93,7 +95,7 @@ class _Gather(Inline, of=Op.GATHER):
     def needs_in_memory(self, node: Node) -> Sequence[Node]:
         return node.src[:1]
 
-    def cost(self, node: Node, sources: int) -> int:
+    def cost(self, node: Node, sources: int, rounding: int) -> int:
         return sources + 2
 
     def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
@@ -150,7 +152,7 @@ class _Window(IndexView, of=Op.WINDOW):
 
 
 class _Pad(IndexView, of=Op.PAD):
-    def cost(self, node: Node, sources: int) -> int:
+    def cost(self, node: Node, sources: int, rounding: int) -> int:
         return sources + 2
 
     def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:

@@ -96,8 +96,8 @@ class Inline(Primitive):
         return False
 
     @abstractmethod
-    def cost(self, node: Node, sources: int) -> int:
-        """Scalar operations per element. sources: the sum over its sources."""
+    def cost(self, node: Node, sources: int, rounding: int) -> int:
+        """Scalar operations per element. sources: the sum over its sources; rounding: see `costs.bf16_rounding`."""
 
     @abstractmethod
     def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:
@@ -109,7 +109,7 @@ class IndexView(Inline):
 
     is_view = True
 
-    def cost(self, node: Node, sources: int) -> int:
+    def cost(self, node: Node, sources: int, rounding: int) -> int:
         return max(sources, 1)
 
     def formula(self, node: Node, index: Index, guard: Guard) -> ValueRule:

@@ -5,7 +5,7 @@
     fuse     kernels over the same domain become one; elementwise work after a contraction becomes its epilogue
     order    topological, close to the program's
 
-Invariant: the result depends on the program alone.
+Invariant: the result depends on the program alone, and on what rounding to bf16 takes.
 """
 
 from __future__ import annotations
@@ -111,27 +111,28 @@ def _mark_overwritten(plan: Schedule, updates: dict[Node, Node]) -> None:
             plan.kernels[k] = replace(kernel, overwritten=needed)
 
 
-def _repeated(node: Node, nodes: list[Node]) -> Repeated:
+def _repeated(node: Node, nodes: list[Node], rounding: int) -> Repeated:
     """Schedules a LOOP, with all of its outputs."""
     loop = node.arg[0]
     program = rewrite(loop.body)
     results = {n.arg[1]: n for n in nodes if n.op is Op.LOOP and n.arg[0] is loop}
-    plan = schedule(program, cached=loop.blocks > 1)
+    plan = schedule(program, loop.blocks > 1, rounding)
     if loop.trips >= COPIED_TRIPS:
         _mark_invariant(plan, {n for k, n in enumerate(program.inputs) if loop.is_shared(k)})
     return Repeated((), core=node, loop=loop, program=program, plan=plan, sources=node.src, results=results)
 
 
-def schedule(program: Program, cached: bool = False) -> Schedule:
-    """Schedules a program (after `rewrite`). Raises Unfit if an index cannot be computed. cached: see `keep`."""
+def schedule(program: Program, cached: bool = False, rounding: int = 1) -> Schedule:
+    """Schedules a program (after `rewrite`). Raises Unfit if an index cannot be computed. cached, rounding: see
+    `keep`."""
     nodes = program.nodes()
     operands: dict[Node, tuple[StridedView, StridedView]] = {}
-    kept = keep(program, nodes, operands, cached)
+    kept = keep(program, nodes, operands, cached, rounding)
     fusion = Fusion(kept, nodes)
     for n in nodes:
         if n.op in (Op.LOOP, Op.CUSTOM):
             if all(n not in group.body.outputs for group in fusion.groups):
-                fusion.add(_repeated(n, nodes) if n.op is Op.LOOP else _foreign(n, nodes), None)
+                fusion.add(_repeated(n, nodes, rounding) if n.op is Op.LOOP else _foreign(n, nodes), None)
         elif n in kept:
             what = primitive(n)
             for loop in what.passes(n):

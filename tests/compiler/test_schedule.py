@@ -113,6 +113,63 @@ def test_windows_of_bf16_that_are_read_twice_are_not_kept_as_fp32() -> None:
     assert kept[F] == kept[DType.BF16] == {(4, 8, 8, 16), (16, 3, 3)}
 
 
+def _rounded(b: Builder, x: Node) -> Node:
+    """TensorFlow's Cast to bfloat16, and its use in fp32."""
+    return b.cast(b.map("stored", b.cast(x, DType.BF16)), F)
+
+
+@pytest.mark.parametrize("rounds", [True, False])
+def test_what_many_points_would_round_again_is_kept_unless_an_instruction_rounds(rounds: bool) -> None:
+    """A depthwise filter in fp32, which a convolution in bf16 reads for each image."""
+    b = Builder()
+    x, w = b.input((4, 8, 8, 16), DType.BF16), b.input((16, 3, 3), F)
+    windows = b.cast(b.window(b.pad(x, [0, 1, 1, 0], [0, 1, 1, 0]), (1, 2), (3, 3), (1, 1), (1, 1)), F)
+    program = Program(b.inputs, [b.reduce("sum", b.binary("mul", windows, _rounded(b, w)), [4, 5])])
+    kept = schedule(rewrite(program), rounding=costs.bf16_rounding(rounds)).kept.difference(program.inputs)
+    assert ((16, 3, 3) in {n.shape for n in kept}) is not rounds
+    images, filters = np.random.default_rng(0).normal(size=(4, 8, 8, 16)), np.random.default_rng(1).normal(size=w.shape)
+    check(program, [images.astype(DType.BF16.numpy), filters.astype(np.float32)], rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_in_memory_is_rounded_already() -> None:
+    """A gradient in bf16, which an optimizer reads twice, is no tensor beside the product's result."""
+    b = Builder()
+    gradient = b.map("stored", _matmul(b, b.input((32, 64), DType.BF16), b.input((64, 16), DType.BF16)))
+    outputs = [b.map(fn, b.binary("add", b.cast(gradient, F), b.input((32, 16), F))) for fn in ("exp", "tanh")]
+    plan = schedule(rewrite(Program(b.inputs, outputs)), rounding=costs.bf16_rounding(False))
+    assert plan.kept.isdisjoint([gradient]) and len(plan.kernels) == 1
+
+
+@pytest.mark.parametrize(
+    "rounds, pooled, product_read_by, stored",
+    [
+        (False, True, "", ["active"]),
+        (True, True, "", ["product"]),
+        (False, False, "", ["product"]),
+        (False, True, "a sum", ["product"]),
+        (False, True, "the caller", ["product"]),
+    ],
+)
+def test_a_pooled_activation_takes_its_products_place(
+    rounds: bool, pooled: bool, product_read_by: str, stored: list[str]
+) -> None:
+    """Unless an instruction rounds, nothing is read at another point, or the product is read by others."""
+    b = Builder()
+    product = _matmul(b, b.input((4096, 32), DType.BF16), b.input((32, 64), DType.BF16))
+    biased = b.cast(b.binary("add", product, b.input((64,), DType.BF16)), F)
+    active = b.cast(b.binary("max", biased, b.const(0, F)), DType.BF16)
+    dy = b.input((4096, 64), DType.BF16)
+    outputs = [b.reduce("sum", b.map("select", b.binary("gt", active, b.const(0, DType.BF16)), dy, active), [1])]
+    if pooled:
+        outputs += [b.reduce(kind, b.reshape(active, (1024, 4, 64)), [1]) for kind in ("max", "argmax")]
+    outputs += {"a sum": [b.reduce("sum", b.binary("mul", product, dy), [1])], "the caller": [product]}.get(
+        product_read_by, []
+    )
+    plan = schedule(rewrite(Program(b.inputs, outputs)), rounding=costs.bf16_rounding(rounds))
+    targets = [s.target for kernel in plan.kernels for s in kernel.stores]
+    assert [name for name, node in (("product", product), ("active", active)) if node in targets] == stored
+
+
 def test_fusing_never_makes_a_cycle() -> None:
     b = Builder()
     x = b.input((64, 64), F)

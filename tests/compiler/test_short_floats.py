@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from habana_tf.compiler.codegen.generate import generate
 from habana_tf.compiler.point_values import Apply
 from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware import cpu
@@ -47,7 +48,16 @@ def _run(make: Callable[[Builder], Node], see: Callable[[Builder, Node], Node]) 
     return stored.astype(np.float32), seen
 
 
+@pytest.fixture(params=["auto", "avx2", "portable"])
+def any_isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an instruction that rounds, and without; with masks for lanes of 16 bits, and without."""
+    if request.param == "avx2" and cpu.host().isa < cpu.Isa.AVX2:
+        pytest.skip("this CPU has no AVX2")
+    monkeypatch.setenv("HABANA_SIM_ISA", request.param)
+
+
 @pytest.mark.parametrize("make", [_product, _contraction])
+@pytest.mark.usefixtures("any_isa")
 def test_casts_and_rounding(make: Callable[[Builder], Node]) -> None:
     stored, seen = _run(make, lambda b, x: b.cast(b.map("stored", x), F32))
     np.testing.assert_array_equal(seen, stored)
@@ -138,14 +148,6 @@ def test_what_is_not_seen_keeps_its_digits() -> None:
     assert abs(got.astype(np.float64) - exact).max() < 2e-5  # stepwise it would be 0.0078 instead of 0.01
 
 
-@pytest.fixture(params=["auto", "avx2", "portable"])
-def any_isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an instruction that rounds, and without; with masks for lanes of 16 bits, and without."""
-    if request.param == "avx2" and cpu.host().isa < cpu.Isa.AVX2:
-        pytest.skip("this CPU has no AVX2")
-    monkeypatch.setenv("HABANA_SIM_ISA", request.param)
-
-
 @pytest.mark.usefixtures("any_isa")
 def test_rounding_is_to_nearest_even_and_keeps_nan() -> None:
     """Of all kinds of float32: ties, what overflows, and NaN whose payload is in the lower half, or all ones."""
@@ -160,6 +162,57 @@ def test_rounding_is_to_nearest_even_and_keeps_nan() -> None:
         want = np.abs(x.astype(tf.bfloat16.as_numpy_dtype).astype(np.float32))
     np.testing.assert_array_equal(inside, want)
     np.testing.assert_array_equal(np.abs(stored.astype(np.float32)), want)
+
+
+@pytest.mark.usefixtures("any_isa")
+def test_a_pooled_activation_is_compared_as_it_is_stored() -> None:
+    """The product's sums are whole numbers below 256, so that only what the bias adds is rounded."""
+    b, rng = Builder(), np.random.default_rng(0)
+    x, w, bias = b.input((96, 40), BF16), b.input((40, 48), BF16), b.input((48,), BF16)
+    biased = b.cast(b.binary("add", b.contract(x, w, MATMUL), bias), F32)
+    active = b.cast(b.binary("max", biased, b.const(0, F32)), BF16)
+    groups = b.reshape(active, (24, 4, 48))
+    best, where = (b.reduce(kind, groups, [1]) for kind in ("max", "argmax"))
+    program = Program(b.inputs, [best, where, b.binary("gt", active, b.const(0, BF16))])
+    left, right = rng.integers(-2, 3, x.shape), rng.integers(-2, 3, w.shape)
+    small = rng.normal(size=48).astype(BF16.numpy)
+    (got, position, positive), _ = compiled(program, [left.astype(BF16.numpy), right.astype(BF16.numpy), small])
+    exact = left @ right + small.astype(np.float64)
+    want = np.maximum(exact, 0).astype(np.float32).astype(BF16.numpy).astype(np.float32)
+    np.testing.assert_array_equal(got.astype(np.float32), want.reshape(24, 4, 48).max(1))
+    np.testing.assert_array_equal(position, want.reshape(24, 4, 48).argmax(1))
+    np.testing.assert_array_equal(positive, exact > 0)
+
+
+@pytest.mark.parametrize("make", [_product, _contraction])
+def test_what_is_stored_and_seen_is_rounded_once(make: Callable[[Builder], Node]) -> None:
+    """On a CPU that takes ten instructions for it; what was loaded is not rounded at all."""
+    b = Builder()
+    x = make(b)
+    seen, copied = b.cast(b.map("stored", x), F32), b.slice(b.input((16, 50), BF16), (0, 1), SHAPE)
+    counts = [_avx2(Program(b.inputs, outputs)).count(str(0x7FFF)) for outputs in ([x], [x, seen], [x, copied])]
+    assert counts[0] > 0 and counts == [counts[0]] * 3
+
+
+def _avx2(program: Program) -> str:
+    """The IR of a program for a CPU with AVX2."""
+    texts: list[str] = []
+    generate(schedule(program), cpu.common_targets()[0], texts.append, 1 << 20)
+    return "".join(texts)
+
+
+def test_what_decides_for_a_whole_vector_is_no_branch() -> None:
+    """Every other row and column of a strided convolution's gradient is padding: a branch for each tap of the filter
+    would be mispredicted at each. fp32 has masks for it."""
+    branches = {}
+    for dtype in (BF16, F32):
+        b = Builder()
+        dy, w = b.input((2, 10, 10, 16), dtype), b.input((16, 3, 3), dtype)
+        apart = b.pad(dy, [0, 2, 2, 0], [0, 2, 2, 0], interior=[0, 1, 1, 0])
+        taps = b.cast(b.window(apart, (1, 2), (3, 3), (1, 1), (1, 1)), F32)
+        program = Program(b.inputs, [b.reduce("sum", b.binary("mul", taps, b.cast(w, F32)), [4, 5])])
+        branches[dtype] = _avx2(program).count("br i1")
+    assert branches[BF16] == branches[F32]
 
 
 @pytest.mark.parametrize("channels", [3, 8, 24, 37])

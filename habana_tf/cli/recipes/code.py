@@ -148,13 +148,14 @@ def _modules(entry: Entry) -> list[str]:
     """The LLVM IR, module by module."""
     from habana_tf.compiler.codegen.generate import generate
     from habana_tf.compiler.compile import prepared
-    from habana_tf.compiler.costs import MODULE_IR_BYTES
+    from habana_tf.compiler.costs import MODULE_IR_BYTES, bf16_rounding
     from habana_tf.compiler.schedule import schedule
     from habana_tf.hardware.cpu import target
 
     modules: list[str] = []
     goal = target()
-    generate(schedule(prepared(_program(entry))), goal, modules.append, MODULE_IR_BYTES)
+    plan = schedule(prepared(_program(entry)), rounding=bf16_rounding(goal.rounds_to_bf16))
+    generate(plan, goal, modules.append, MODULE_IR_BYTES)
     return modules
 
 

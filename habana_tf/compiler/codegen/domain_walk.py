@@ -131,7 +131,7 @@ class DomainWalk:
         for v in self.body.loaded_first:
             self.ev.value(v)
         for s in self.body.stores:
-            self.ev.store(self.memory[s.target], s.target.dtype, s.offset, self.ev.value(s.value))
+            self.ev.store(self.memory[s.target], s.target.dtype, s.offset, self.ev.stored(self.body, s))
 
     def store_result(self, ev: Evaluator, node: Node, value: Val) -> None:
         """Stores the result of a reduction."""

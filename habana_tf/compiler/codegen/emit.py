@@ -59,8 +59,9 @@ _FENCE = "llvm.x86.sse.sfence"
 
 
 class Function:
-    """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction. masks_halves: it loads some
-    lanes of 16 bits in one (see `Target`)."""
+    """One kernel under construction. bf16: the CPU rounds to bfloat16 in one instruction; rounded: where it does not,
+    float registers that were rounded or loaded, which storing need not round. masks_halves: the CPU loads some lanes of
+    16 bits in one instruction (see `Target`)."""
 
     def __init__(self, name: str, bf16: bool = False, masks_halves: bool = False) -> None:
         self.name = name
@@ -72,6 +73,8 @@ class Function:
         self._blocks = 0
         self.block = "entry"
         self._fenced = False
+        self._zero_bytes = 0
+        self.rounded: set[Value] = set()
 
     # -- straight-line code ---------------------------------------------------------------------------------
 
@@ -121,14 +124,15 @@ class Function:
         if not mask.startswith("%") or not self.branches(lane):
             return some()
         every = self.op(f"icmp eq i{lanes} {self.op(f'bitcast <{lanes} x i1> {mask} to i{lanes}')}, -1")
-        return self.load_if(every, lane, lanes, pointer, some)
-
-    def load_if(
-        self, condition: Value, lane: str, lanes: int, pointer: Value, otherwise: Callable[[], Value] = lambda: ZEROS
-    ) -> Value:
-        """A vector from memory if a condition (i1) holds, else the result of `otherwise`."""
         vector = f"<{lanes} x {lane}>"
-        return self.choice(condition, vector, partial(self.load, vector, pointer, BYTES[lane]), otherwise)
+        return self.choice(every, vector, partial(self.load, vector, pointer, BYTES[lane]), some)
+
+    def load_if(self, condition: Value, lane: str, lanes: int, pointer: Value) -> Value:
+        """A vector from memory if a condition (i1) holds, else zeros; without a branch, which would be mispredicted
+        where the condition changes from point to point."""
+        self._zero_bytes = max(self._zero_bytes, lanes * BYTES[lane])
+        at = self.op(f"select i1 {condition}, ptr {pointer}, ptr %zeros")
+        return self.load(f"<{lanes} x {lane}>", at, BYTES[lane])
 
     def _masked_load(self, lane: str, lanes: int, pointer: Value, mask: Value) -> Value:
         vector, bits = f"<{lanes} x {lane}>", f"<{lanes} x i1>"
@@ -317,7 +321,9 @@ class Function:
 
     def body(self) -> str:
         fence = f"  call void @{_FENCE}()\n" if self._fenced else ""
-        return "{\nentry:\n" + "\n".join(self.lines) + f"\n{fence}  ret void\n}}\n"
+        room = f"<{self._zero_bytes} x i8>"
+        zeros = f"  %zeros = alloca {room}\n  store {room} {ZEROS}, ptr %zeros\n" if self._zero_bytes else ""
+        return f"{{\nentry:\n{zeros}" + "\n".join(self.lines) + f"\n{fence}  ret void\n}}\n"
 
 
 def module(functions: Sequence[str], declarations: set[str], attributes: str) -> str:

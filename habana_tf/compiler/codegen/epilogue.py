@@ -127,7 +127,7 @@ class FusedEpilogue:
             ev.value(load)
         for s in self.body.stores:
             buffer = len(self.reads) + self.outputs.index(s.target)
-            ev.store(buffer, s.target.dtype, s.offset, ev.value(s.value))
+            ev.store(buffer, s.target.dtype, s.offset, ev.stored(self.body, s))
         return [ev.vector_of(r.value) for r in self.body.reductions]
 
 

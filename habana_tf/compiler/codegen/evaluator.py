@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from habana_tf.compiler import point_values
+from habana_tf.compiler.body import Body, Store
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.lanes import literal, register_type
 from habana_tf.compiler.codegen.vector_access import Mask, Val, VectorAccess
@@ -97,6 +98,12 @@ class Evaluator(VectorAccess):
             if v in known:
                 return known[v]
         return None
+
+    def stored(self, body: Body, s: Store) -> Val:
+        """Emits the value that a store of a body writes: where rounding takes several instructions, the rounded one, if
+        the body has that."""
+        rounded = not self.fn.bf16 and s.target.dtype is DType.BF16
+        return self.value(body.rounded.get(s.value, s.value) if rounded else s.value)
 
     def vector_of(self, v: PointValue) -> Value:
         """A value in every lane."""

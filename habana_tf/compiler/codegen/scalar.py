@@ -168,8 +168,10 @@ class Scalar(CircularMath):
         if not dtype.is_short:
             return a
         if dtype is DType.BF16 and not self.fn.bf16:  # without a way through 16 bits, which crosses lanes twice
+            if a in self.fn.rounded:
+                return a
             word = self.op("and", self._rounded(a), self.i(-0x10000), "i32")
-            return self.convert("bitcast", word, "i32", "float")
+            return self._exact(self.convert("bitcast", word, "i32", "float"))
         return self.from_memory(self.to_memory(a, dtype), dtype)
 
     def bitcast(self, a: Value, source: DType, out: DType) -> Value:
@@ -191,7 +193,13 @@ class Scalar(CircularMath):
         """float to bfloat16, nearest even."""
         if self.fn.bf16:
             return self.convert("bitcast", self.convert("fptrunc", a, "float", "bfloat"), "bfloat", "i16")
-        return self.convert("trunc", self.op("lshr", self._rounded(a), self.i(16), "i32"), "i32", "i16")
+        word = self.convert("bitcast", a, "float", "i32") if a in self.fn.rounded else self._rounded(a)
+        return self.convert("trunc", self.op("lshr", word, self.i(16), "i32"), "i32", "i16")
+
+    def _exact(self, a: Value) -> Value:
+        """A float register that has no more digits than bfloat16."""
+        self.fn.rounded.add(a)
+        return a
 
     def _rounded(self, a: Value) -> Value:
         """A float's word, whose upper half is the nearest bfloat16; for CPUs without an instruction."""
@@ -206,7 +214,7 @@ class Scalar(CircularMath):
             return self.op("icmp ne", a, self.i(0, "i8"), "i8")
         if dtype is DType.BF16:
             bits = self.op("shl", self.convert("zext", a, "i16", "i32"), self.i(16), "i32")
-            return self.convert("bitcast", bits, "i32", "float")
+            return self._exact(self.convert("bitcast", bits, "i32", "float"))
         if dtype is DType.F16:
             return self.convert("fpext", a, "half", "float")
         return a
