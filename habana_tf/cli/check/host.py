@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from habana_tf import settings
 from habana_tf.cli.check.finding import Finding, Status
-from habana_tf.cli.output import size
+from habana_tf.reports.units import size
 
 _LITTLE_MEMORY = 2 << 30
 """What TensorFlow, the compiler's processes and a small network take together."""

@@ -16,8 +16,9 @@ from typing import Any
 from habana_tf import settings
 from habana_tf.cli.check.finding import Finding
 from habana_tf.cli.machine import PACKAGES, version
-from habana_tf.cli.output import painted, size
+from habana_tf.cli.output import painted
 from habana_tf.files.escaped import escaped
+from habana_tf.reports.units import size
 from habana_tf.version import __version__
 
 _WIDTH = 80
