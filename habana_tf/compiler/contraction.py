@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from habana_tf.compiler.product_costs import DOT_CONTIGUOUS, DOT_TERMS, GUARDED_WINDOW
 from habana_tf.compiler.view_indices import Unfit
@@ -78,11 +79,14 @@ class ContractSpec:
                 raise ValueError(f"contraction: operands are float32 or bfloat16, not {operand.dtype}")
 
 
+LabelKind = Literal["batch", "m", "n", "k"]
+
+
 @dataclass(frozen=True)
 class Label:
     """A label, or several merged ones. sources: the spec's labels, outermost first."""
 
-    kind: str
+    kind: LabelKind
     extent: Extent
     a: int
     b: int
@@ -123,6 +127,16 @@ class Canonical:
         assert isinstance(self.lane.extent, int)
         return self.lane.extent
 
+    @property
+    def symbolic(self) -> bool:
+        """Whether an extent is known at run time only."""
+        return not all(isinstance(x.extent, int) for x in self.labels())
+
+    @property
+    def outer(self) -> list[Label]:
+        """The labels of b that are neither in a panel of its columns nor summed."""
+        return [x for x in (*self.batch, *self.n) if x is not self.lane]
+
     def labels(self) -> tuple[Label, ...]:
         return self.batch + self.m + self.n + self.k
 
@@ -131,7 +145,7 @@ class Canonical:
 class SymbolicLabel:
     """A label whose strides (`steps`: of a, b, the result and `also`) may be symbolic."""
 
-    kind: str
+    kind: LabelKind
     extent: Extent
     steps: tuple[Extent, ...]
     sources: tuple[int, ...]
@@ -169,7 +183,7 @@ def canonical(spec: ContractSpec, joined: bool = True) -> Canonical:
     single = lane is not None and _one_column(labels, lane)
     swapped = lane is not None and lane.kind == ("n" if single else "m")
     if swapped:
-        turn = {"m": "n", "n": "m"}
+        turn: dict[LabelKind, LabelKind] = {"m": "n", "n": "m"}
         labels = [replace(x, a=x.b, b=x.a, kind=turn.get(x.kind, x.kind)) for x in labels]
         lane = next(x for x in labels if x.out == 1)
     if single:
@@ -248,7 +262,7 @@ def _raw(spec: ContractSpec) -> list[SymbolicLabel]:
         if extent == 1:
             continue
         a, b, result = spec.a.strides[i], spec.b.strides[i], spec.out.strides[i]
-        kind = "k" if not result else "batch" if a and b else "n" if b else "m"
+        kind: LabelKind = "k" if not result else "batch" if a and b else "n" if b else "m"
         coefs = tuple(g.coefs[i] for g in (*spec.a.guards, *spec.b.guards))
         out.append(SymbolicLabel(kind, extent, (a, b, result, *(s[i] for s in spec.also)), (i,), coefs))
     return out

@@ -121,8 +121,7 @@ def _loop_nest(c: Canonical, target: Target) -> LoopNest | None:
     if c.lane is None or c.b.guards or any(x.extent == 0 for x in c.labels()):
         return None
     channels = c.lane in c.batch
-    batch = [x for x in (*c.batch, *c.n) if x is not c.lane]
-    batch += c.m[:-2]
+    batch = [*c.outer, *c.m[:-2]]
     rows = list(c.m[-2:])
     free = [x for x in c.k if not any(x.guards)]
     depth = free[-1] if free and not channels else None

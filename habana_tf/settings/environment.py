@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 __all__ = [
@@ -26,12 +25,11 @@ class SettingError(ValueError):
     """An environment variable holds a value that is not allowed."""
 
 
-@dataclass(frozen=True)
 class ValueKind(Generic[T_co]):
     """What a value may be. parse: makes it of non-empty text, or raises ValueError. allowed: in words what it takes."""
 
-    parse: Callable[[str], T_co]
-    allowed: str
+    def __init__(self, parse: Callable[[str], T_co], allowed: str) -> None:
+        self.parse, self.allowed = parse, allowed
 
 
 class Setting(Generic[T]):

@@ -37,7 +37,7 @@ class BlockCopies(TileResults):
         # Units of the sum in a block, and the stride in units of each of its labels in a copy.
         self.pair = 2 if p.dot else 1
         self.unit_steps: list[int] = []
-        chunk = next((d for d in p.dims if d.kind == "chunk"), None)
+        chunk = p.chunk
         self.chunk = chunk.size if chunk else 0
         size = 1
         for label in reversed(self.blocks.inside):

@@ -145,8 +145,9 @@ class BlockKernel(BlockCopies):
         count = 1
         for label in (*self.blocks.outer, *([split] if split else [])):
             n = label.extent if isinstance(label.extent, int) else (SUM_BLOCKS + 1) * steps
-            chunk = next((d.size for d in self.p.dims if d.kind == "chunk" and d.label is label), n)
-            count *= -(-min(n, chunk) // (steps if label is split else 1))
+            chunk = self.p.chunk
+            n = min(n, chunk.size) if chunk and chunk.label is label else n
+            count *= -(-n // (steps if label is split else 1))
         return count
 
     def _kept_together(self) -> int:

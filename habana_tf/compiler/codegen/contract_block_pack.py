@@ -18,7 +18,7 @@ from habana_tf.compiler.codegen.block_operands import Across, Along, Groups, Lim
 from habana_tf.compiler.codegen.contract_pack import transpose
 from habana_tf.compiler.codegen.emit import Function, Value, first_lanes, lane_numbers
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import interleave, widen
+from habana_tf.compiler.codegen.vector_memory import interleave, widen, widen_one
 from habana_tf.compiler.product_costs import COPY_AHEAD
 from habana_tf.ir.dtypes import DType
 
@@ -320,7 +320,6 @@ class BlockPacker:
             place = fn.op(f"select i1 {inside}, ptr {place}, ptr {self.zero}")
         value = fn.load(self.element, place, self.size)
         if self.bf16 and not self.dot:
-            value = fn.op(f"shl i32 {fn.op(f'zext i16 {value} to i32')}, 16")
-            fn.store("i32", value, out, 4)
+            fn.store("i32", widen_one(fn, value), out, 4)
         else:
             fn.store(self.element, value, out, self.size)

@@ -14,11 +14,10 @@ took a tenth of the time, and reading a in place was faster for all strides.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, size_of
+from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, row_loops, size_of, trip_count
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.costs import MANY_WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -87,11 +86,9 @@ def cut(c: Canonical, t: Tiling, dot: bool, amx: int, head: Sequence[Dim]) -> tu
     if outer or split is not None:
         most = min(most, BLOCK_SUM_BYTES // (t.rows * panels * t.width * 4))
     tiles_wanted = max(1, most)
-    loops = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
-    if t.split:
-        loops.append(Dim("rows", t.tiles, t.split))
-    items = math.prod(nominal(d.count) for d in head) * -(-t.panels // panels)
-    tiles = math.prod(nominal(d.count) for d in loops)
+    loops = row_loops(c, t)
+    items = trip_count(head) * -(-t.panels // panels)
+    tiles = trip_count(loops)
     # Fewer rows in a block where there would be too few items, but enough to pay for packing the columns.
     enough = max(1, min(tiles_wanted, -(-BLOCK_ROWS // t.rows)))
     tiles_wanted = max(enough, min(tiles_wanted, tiles * items // MANY_WORK_ITEMS))

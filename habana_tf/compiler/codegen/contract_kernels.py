@@ -21,7 +21,7 @@ from habana_tf.compiler.codegen.contract_padding import guarded
 from habana_tf.compiler.codegen.contract_plan import Plan, in_groups
 from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, Tile, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
-from habana_tf.compiler.codegen.contract_tiling import Dim
+from habana_tf.compiler.codegen.contract_tiling import Dim, loops_over, size_of
 from habana_tf.compiler.codegen.emit import Function, Value
 from habana_tf.compiler.codegen.turns import repeat
 from habana_tf.compiler.contraction import Canonical, Label
@@ -149,10 +149,7 @@ class MainKernel(TileResults):
 
     def _deep(self) -> bool:
         """Whether a sum in tile registers may have more steps than a block."""
-        cursor = Cursor()
-        for dim in self.p.dims:
-            if dim.kind == "chunk":
-                cursor.chunk_label = dim.label
+        cursor = Cursor(chunk_label=self.p.chunk.label if self.p.chunk else None)
         return math.prod(self.most(cursor, x) for x in self.c.k) // (2 * self.p.amx) > SUM_STEPS
 
     def _distances(self, size: int) -> tuple[int, ...]:
@@ -170,7 +167,7 @@ def _trips(kernel: TileLoops, cursor: Cursor) -> list[int | Value]:
 def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, cursor: Cursor) -> Value:
     """The panel's address in the packed copy of b: [outer b labels][panel][k][width]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
-    index = fn.add(fn.mul(kernel.packed_index(pack_outer(c), cursor), p.tiling.panels), cursor.panel)
+    index = fn.add(fn.mul(kernel.packed_index(c.outer, cursor), p.tiling.panels), cursor.panel)
     steps = packer.steps(c.k)
     offset = fn.mul(index, kernel.number(_panel_bytes(c, p)))
     if cursor.chunk_label is not None:
@@ -181,7 +178,7 @@ def _packed(kernel: TileLoops, packer: PanelPacker, base: Value, cursor: Cursor)
 
 def _chunk_extent(c: Canonical, p: Plan) -> int:
     """Steps of the packed copy along the first k label."""
-    extent = next((d.size for d in p.dims if d.kind == "chunk"), c.k[0].extent)
+    extent = p.chunk.size if p.chunk else c.k[0].extent
     assert isinstance(extent, int), "a panel on the stack has a constant size"
     return -(-extent // 2) if p.dot and len(c.k) == 1 else extent
 
@@ -200,20 +197,14 @@ def _panel_bytes(c: Canonical, p: Plan) -> Extent:
     return ext.mul(extent, _packer(Function(""), c, p).steps(c.k)[0])
 
 
-def pack_outer(c: Canonical) -> list[Label]:
-    """Labels of b other than those of the sum and the lane label."""
-    return [x for x in (*c.batch, *c.n) if x is not c.lane]
-
-
 def pack_call(
     c: Canonical, p: Plan, name: str, source: CallBuffer, temp: Callable[[Extent], CallBuffer]
 ) -> ContractionCall:
     """The call that packs all of b: a work item per panel and block of the first k label."""
-    outer = pack_outer(c)
-    panels = ext.mul(ext.product(x.extent for x in outer), p.tiling.panels)
+    panels = ext.mul(ext.product(x.extent for x in c.outer), p.tiling.panels)
     words = nominal(panels) * nominal(_panel_bytes(c, p)) // 4
     blocks = max(1, min(words // PACKED_WORDS, MANY_WORK_ITEMS))
-    dims = [Dim("label", x.extent, x) for x in outer]
+    dims = loops_over(c.outer)
     if c.lane:
         dims.append(Dim("panels", p.tiling.panels, c.lane))
     if c.k and blocks > 1:
@@ -241,7 +232,7 @@ class _PackKernel(TileLoops):
             packer.pack(c.k, _trips(self, cursor), panel, _packed(self, packer, packed, cursor), vectors, active)
 
         self.items(lambda cursor: self.variants(cursor, (False, True), pack))
-        words = math.prod(nominal(x.extent) for x in (*pack_outer(c), *c.k)) * c.columns
+        words = size_of((*c.outer, *c.k)) * c.columns
         return ContractionCall(fn, (source, target), p.grid, max(1, nominal(p.grid) * THREAD_ELEMENTS // words))
 
 

@@ -74,7 +74,7 @@ class TileLoops:
                 part = fn.add(fn.mul(part, self.number(dim.count)), index)
                 parts = ext.mul(parts, dim.count)
             elif dim.kind == "block":
-                low, high = self.range(Dim(dim.of, self.t.panels, dim.label), cursor)
+                low, high = self.range(Dim("panels", self.t.panels, dim.label), cursor)
             else:
                 low, high = index, fn.add(index, 1)
         self.begin_part(sums, parts, part, low, high)
@@ -144,7 +144,8 @@ class TileLoops:
     def most(self, cursor: Cursor, label: Label) -> int:
         """An upper bound of the trip count; more than a block's for a symbolic one."""
         if label is cursor.chunk_label:
-            return next(d.size for d in self.p.dims if d.kind == "chunk")
+            assert self.p.chunk is not None
+            return self.p.chunk.size
         return label.extent if isinstance(label.extent, int) else SUM_STEPS + 1
 
     def _positive(self, x: Value) -> Value:

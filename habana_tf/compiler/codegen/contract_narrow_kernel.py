@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from habana_tf.compiler.codegen.contract_kernels import ContractionCall, pack_outer
+from habana_tf.compiler.codegen.contract_kernels import ContractionCall
 from habana_tf.compiler.codegen.contract_loops import Cursor, TileLoops
 from habana_tf.compiler.codegen.contract_micro import SIZE, Accumulation, KLoop, Micro, body_of
 from habana_tf.compiler.codegen.contract_pack import transpose
@@ -13,6 +13,7 @@ from habana_tf.compiler.codegen.contract_plan import Plan
 from habana_tf.compiler.codegen.contract_point import CallBuffer, Epilogue, StorePartial, begin_epilogue
 from habana_tf.compiler.codegen.contract_results import TileResults
 from habana_tf.compiler.codegen.emit import Function, Value
+from habana_tf.compiler.codegen.vector_memory import widen_one
 from habana_tf.compiler.contraction import Canonical
 from habana_tf.compiler.costs import THREAD_ELEMENTS
 from habana_tf.compiler.product_costs import NARROW_AHEAD, NARROW_FETCHING, STRIDED_BYTES
@@ -159,7 +160,7 @@ def _vectors(c: Canonical, p: Plan) -> int:
 def _packed_place(kernel: TileLoops, cursor: Cursor) -> Value:
     """A tile's offset in the packed columns: [outer labels][labels of the sum][vector][column][lane]."""
     fn, c, p = kernel.fn, kernel.c, kernel.p
-    index, lines = kernel.packed_index(pack_outer(c), cursor), packed_lines(c, p)
+    index, lines = kernel.packed_index(c.outer, cursor), packed_lines(c, p)
     first = _vectors(c, p) if len(c.k) == 1 else c.k[0].extent
     offset = fn.mul(index, kernel.number(ext.mul(first, lines[0])))
     if cursor.chunk_label is not None:
@@ -178,7 +179,7 @@ def pack_columns(
     kernel = TileLoops(c, p, name)
     fn, last, steps = kernel.fn, c.k[-1], vector_steps(p)
     raw, packed = fn.buffer(0), fn.buffer(1)
-    labels, vectors = [*pack_outer(c), *c.k[:-1]], _vectors(c, p)
+    labels, vectors = [*c.outer, *c.k[:-1]], _vectors(c, p)
     assert isinstance(last.extent, int)
     element, size = ("i16", 2) if c.b.dtype is DType.BF16 else ("i32", 4)
     widens = element == "i16" and not p.dot
@@ -200,7 +201,7 @@ def pack_columns(
             value = fn.load(element, fn.offset(raw, element, where), size)
             value = fn.op(f"select i1 {inside}, {element} {value}, {element} 0")
             if widens:
-                value = fn.op(f"shl i32 {fn.op(f'zext i16 {value} to i32')}, 16")
+                value = widen_one(fn, value)
             to = fn.add(fn.mul(v.index, c.columns), column.index)
             to = fn.add(fn.mul(to, steps), lane.index)
             stored = "i32" if widens else element

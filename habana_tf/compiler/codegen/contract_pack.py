@@ -12,13 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from habana_tf.compiler.codegen.emit import BYTES, Function, Value, first_lanes
 from habana_tf.compiler.codegen.turns import repeat
-from habana_tf.compiler.codegen.vector_memory import interleave, widen
+from habana_tf.compiler.codegen.vector_memory import interleave, widen, widen_one
 from habana_tf.compiler.contraction import Label
 from habana_tf.compiler.product_costs import SPREAD_ELEMENTS
 from habana_tf.ir.dtypes import DType
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Steps of a panel along one k label: `row` and `step` are the strides in bytes of its elements and of their copies
+    (if dot, of pairs); of the last of `vectors` vectors `active` lanes are columns."""
+
+    trip: int | Value
+    row: int
+    step: int
+    vectors: int
+    active: int
 
 
 class PanelPacker:
@@ -38,8 +51,9 @@ class PanelPacker:
         self, k: Sequence[Label], trips: Sequence[int | Value], source: Value, target: Value, vectors: int, active: int
     ) -> None:
         """Packs all k steps (`trips` per label, at least 1) of the columns that begin at `source`."""
-        steps = self.steps(k)
-        self._outer(list(zip(k, trips, steps, strict=True)), source, target, vectors, active)
+        loops = zip(k, trips, self.steps(k), strict=True)
+        found = [_Stretch(trip, x.b * self.size, step, vectors, active) for x, trip, step in loops]
+        self._outer(found or [_Stretch(1, 0, 0, vectors, active)], source, target)
 
     def steps(self, k: Sequence[Label]) -> list[int]:
         """The k labels' strides in bytes in the packed copy (of the last one, per pair if dot)."""
@@ -52,24 +66,19 @@ class PanelPacker:
                 step *= -(-label.extent // 2) if self.dot and i == 0 else label.extent
         return out
 
-    def _outer(
-        self, loops: list[tuple[Label, int | Value, int]], source: Value, target: Value, vectors: int, active: int
-    ) -> None:
-        fn = self.fn
+    def _outer(self, loops: Sequence[_Stretch], source: Value, target: Value) -> None:
+        fn, first = self.fn, loops[0]
         if len(loops) > 1:
-            label, trip, step = loops[0]
-            with repeat(fn, trip, [("ptr", source), ("ptr", target)]) as t:
+            with repeat(fn, first.trip, [("ptr", source), ("ptr", target)]) as t:
                 p, q = t.carried
-                self._outer(loops[1:], p, q, vectors, active)
-                t.next = [fn.ptradd(p, label.b * self.size), fn.ptradd(q, step)]
-            return
-        label, trip, step = loops[0] if loops else (Label("k", 1, 0, 0, 0, (), ()), 1, 0)
-        if self.column == self.size:
-            self._rows(label, trip, step, source, target, vectors, active)
-        elif label.b == 1:
-            self._transposed(label, trip, step, source, target, vectors, active)
+                self._outer(loops[1:], p, q)
+                t.next = [fn.ptradd(p, first.row), fn.ptradd(q, first.step)]
+        elif self.column == self.size:
+            self._rows(first, source, target)
+        elif first.row == self.size:
+            self._transposed(first, source, target)
         else:
-            self._single(label, trip, step, source, target, vectors, active)
+            self._single(first, source, target)
 
     def _split(self, trip: int | Value, by: int) -> tuple[int | Value, int | Value]:
         """trip // by and trip % by."""
@@ -88,38 +97,34 @@ class PanelPacker:
 
     # -- columns contiguous: copy rows ------------------------------------------------------------------------
 
-    def _rows(
-        self, label: Label, trip: int | Value, step: int, source: Value, target: Value, vectors: int, active: int
-    ) -> None:
-        fn, lanes, row = self.fn, self.lanes, label.b * self.size
+    def _rows(self, x: _Stretch, source: Value, target: Value) -> None:
+        fn, lanes = self.fn, self.lanes
         if not self.dot:
-            with self._times(trip, source, target, row, step) as (p, q):
-                for v in range(vectors):
-                    x = self._load(p, v, vectors, active)
+            with self._times(x.trip, source, target, x.row, x.step) as (p, q):
+                for v in range(x.vectors):
+                    line = self._load(p, v, x)
                     if self.bf16:
-                        x = widen(fn, lanes, x)
-                    fn.store(f"<{lanes} x float>", x, fn.ptradd(q, v * lanes * 4), 4)
+                        line = widen(fn, lanes, line)
+                    fn.store(f"<{lanes} x float>", line, fn.ptradd(q, v * lanes * 4), 4)
             return
-        full, odd = self._split(trip, 2)
+        full, odd = self._split(x.trip, 2)
         if full != 0:
-            with self._times(full, source, target, 2 * row, step) as (p, q):
-                for v in range(vectors):
-                    first, second = (self._load(x, v, vectors, active) for x in (p, fn.ptradd(p, row)))
+            with self._times(full, source, target, 2 * x.row, x.step) as (p, q):
+                for v in range(x.vectors):
+                    first, second = (self._load(line, v, x) for line in (p, fn.ptradd(p, x.row)))
                     self._interleave(first, second, q, v)
         if odd == 0:
             return
-        with self._times(odd, *self._after(full, source, target, 2 * row, step), 0, 0) as (p, q):
-            for v in range(vectors):
-                self._interleave(self._load(p, v, vectors, active), "zeroinitializer", q, v)
+        with self._times(odd, *self._after(full, source, target, 2 * x.row, x.step), 0, 0) as (p, q):
+            for v in range(x.vectors):
+                self._interleave(self._load(p, v, x), "zeroinitializer", q, v)
 
     def _after(self, trip: int | Value, source: Value, target: Value, a: int, b: int) -> tuple[Value, Value]:
         fn = self.fn
         return fn.ptradd(source, fn.mul(trip, a)), fn.ptradd(target, fn.mul(trip, b))
 
-    def _load(self, p: Value, v: int, vectors: int, active: int) -> Value:
-        mask = None
-        if v == vectors - 1 and active < self.lanes:
-            mask = first_lanes(self.lanes, active)
+    def _load(self, p: Value, v: int, x: _Stretch) -> Value:
+        mask = first_lanes(self.lanes, x.active) if v == x.vectors - 1 and x.active < self.lanes else None
         return self.fn.masked_load(self.element, self.lanes, self.fn.ptradd(p, v * self.lanes * self.size), mask)
 
     def _interleave(self, first: Value, second: Value, q: Value, v: int) -> None:
@@ -128,36 +133,31 @@ class PanelPacker:
 
     # -- k contiguous: transpose blocks -----------------------------------------------------------------------
 
-    def _transposed(
-        self, label: Label, trip: int | Value, step: int, source: Value, target: Value, vectors: int, active: int
-    ) -> None:
-        fn, lanes = self.fn, self.lanes
-        word = 2 * self.size if self.dot else self.size
+    def _transposed(self, x: _Stretch, source: Value, target: Value) -> None:
+        lanes, word = self.lanes, 2 * self.size if self.dot else self.size
         block = lanes * word // self.size
-        full, rest = self._split(trip, block)
+        full, rest = self._split(x.trip, block)
         if full != 0:
-            with self._times(full, source, target, lanes * word, lanes * step) as (p, q):
-                self._blocks(label, block, step, p, q, vectors, active)
+            with self._times(full, source, target, lanes * word, lanes * x.step) as (p, q):
+                self._blocks(replace(x, trip=block), p, q)
         if rest != 0:
-            p, q = self._after(full, source, target, lanes * word, lanes * step)
-            with _unless_zero(fn, rest):
-                self._single(label, rest, step, p, q, vectors, active)
+            p, q = self._after(full, source, target, lanes * word, lanes * x.step)
+            with _unless_zero(self.fn, rest):
+                self._single(replace(x, trip=rest), p, q)
 
-    def _blocks(
-        self, label: Label, block: int, step: int, source: Value, target: Value, vectors: int, active: int
-    ) -> None:
-        """`block` elements along k of each column."""
+    def _blocks(self, x: _Stretch, source: Value, target: Value) -> None:
+        """As many elements along k of each column as a vector of words has."""
         lanes = self.lanes
-        whole = vectors if active == lanes else vectors - 1
+        whole = x.vectors if x.active == lanes else x.vectors - 1
         if whole:
-            with self._times(whole, source, target, lanes * self.column, lanes * 4) as (x, y):
-                self._block(x, y, step, lanes)
-        if whole < vectors:
-            x, y = self.fn.ptradd(source, whole * lanes * self.column), self.fn.ptradd(target, whole * lanes * 4)
+            with self._times(whole, source, target, lanes * self.column, lanes * 4) as (p, q):
+                self._block(p, q, x.step, lanes)
+        if whole < x.vectors:
+            p, q = self.fn.ptradd(source, whole * lanes * self.column), self.fn.ptradd(target, whole * lanes * 4)
             if whole:  # a short remainder is not worth another block's code
-                self._single(label, block, step, x, y, 1, active)
+                self._single(replace(x, vectors=1), p, q)
             else:
-                self._block(x, y, step, active)
+                self._block(p, q, x.step, x.active)
 
     def _block(self, source: Value, target: Value, step: int, valid: int) -> None:
         """A vector of words along k of each of `valid` columns, transposed."""
@@ -175,34 +175,30 @@ class PanelPacker:
 
     # -- neither: element by element --------------------------------------------------------------------------
 
-    def _single(
-        self, label: Label, trip: int | Value, step: int, source: Value, target: Value, vectors: int, active: int
-    ) -> None:
-        fn, row = self.fn, label.b * self.size
-        columns = (vectors - 1) * self.lanes + active
+    def _single(self, x: _Stretch, source: Value, target: Value) -> None:
+        fn = self.fn
+        columns = (x.vectors - 1) * self.lanes + x.active
         if not self.dot:
             with (
-                self._times(trip, source, target, row, step) as (p, q),
-                self._times(columns, p, q, self.column, 4) as (x, y),
+                self._times(x.trip, source, target, x.row, x.step) as (p, q),
+                self._times(columns, p, q, self.column, 4) as (from_, to),
             ):
-                value = fn.load(self.element, x, self.size)
-                if self.bf16:
-                    value = fn.op(f"shl i32 {fn.op(f'zext i16 {value} to i32')}, 16")
-                fn.store("i32" if self.bf16 else "float", value, y, 4)
+                value = fn.load(self.element, from_, self.size)
+                fn.store("i32" if self.bf16 else "float", widen_one(fn, value) if self.bf16 else value, to, 4)
             return
-        full, odd = self._split(trip, 2)
+        full, odd = self._split(x.trip, 2)
         if full != 0:
             with (
-                self._times(full, source, target, 2 * row, step) as (p, q),
-                self._times(columns, p, q, self.column, 4) as (x, y),
+                self._times(full, source, target, 2 * x.row, x.step) as (p, q),
+                self._times(columns, p, q, self.column, 4) as (from_, to),
             ):
-                fn.store("i16", fn.load("i16", x, 2), y, 4)
-                fn.store("i16", fn.load("i16", fn.ptradd(x, row), 2), fn.ptradd(y, 2), 2)
+                fn.store("i16", fn.load("i16", from_, 2), to, 4)
+                fn.store("i16", fn.load("i16", fn.ptradd(from_, x.row), 2), fn.ptradd(to, 2), 2)
         if odd == 0:
             return
-        p, q = self._after(full, source, target, 2 * row, step)
-        with self._times(odd, p, q, 0, 0) as (p, q), self._times(columns, p, q, self.column, 4) as (x, y):
-            fn.store("i32", fn.op(f"zext i16 {fn.load('i16', x, 2)} to i32"), y, 4)
+        p, q = self._after(full, source, target, 2 * x.row, x.step)
+        with self._times(odd, p, q, 0, 0) as (p, q), self._times(columns, p, q, self.column, 4) as (from_, to):
+            fn.store("i32", fn.op(f"zext i16 {fn.load('i16', from_, 2)} to i32"), to, 4)
 
 
 @contextmanager

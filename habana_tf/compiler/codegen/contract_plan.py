@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from habana_tf.compiler.codegen.contract_blocks import Blocks
 from habana_tf.compiler.codegen.contract_narrow import LaneAxis
@@ -15,6 +16,8 @@ from habana_tf.compiler.costs import MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import ITEM_WORK, SUMMED_ITEM_ROWS, THREAD_WORK
 from habana_tf.ir import extent as ext
 from habana_tf.ir.extent import Extent, nominal
+
+Packing = Literal["none", "item", "call", "blocks"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class Plan:
     grid_dims: int
     """How many of `dims` are the grid."""
     grain: int
-    pack: str
+    pack: Packing
     """Packing of b: "none", "item" (each work item packs its panel on the stack), "call" (by a separate call); of both
     operands: "blocks"."""
     dot: bool
@@ -45,6 +48,11 @@ class Plan:
     """Whether a exceeds a core's own cache."""
     masks_halves: bool = False
     """Of the CPU, see `Target`."""
+
+    @property
+    def chunk(self) -> Dim | None:
+        """The loop over chunks of the sum."""
+        return next((d for d in self.dims if d.kind == "chunk"), None)
 
     @property
     def grid(self) -> Extent:

@@ -30,8 +30,17 @@ from dataclasses import replace
 from habana_tf.compiler.codegen.contract_blocks import cut
 from habana_tf.compiler.codegen.contract_micro import short_runs
 from habana_tf.compiler.codegen.contract_narrow import LaneAxis, lanes_along, narrow_tiling
-from habana_tf.compiler.codegen.contract_plan import Plan, grain_for, with_grid
-from habana_tf.compiler.codegen.contract_tiling import Dim, Tiling, amx_tiling, size_of, tiling, trip_count
+from habana_tf.compiler.codegen.contract_plan import Packing, Plan, grain_for, with_grid
+from habana_tf.compiler.codegen.contract_tiling import (
+    Dim,
+    Tiling,
+    amx_tiling,
+    loops_over,
+    row_loops,
+    size_of,
+    tiling,
+    trip_count,
+)
 from habana_tf.compiler.contraction import Canonical, Label, guards_in_place, packable
 from habana_tf.compiler.costs import CACHE_LINE, L1_SPAN, L1_WAYS, L2_BYTES, MANY_WORK_ITEMS, WORK_ITEMS
 from habana_tf.compiler.product_costs import (
@@ -70,7 +79,6 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
     rows = size_of(c.m)
     depth = size_of(c.k)
     batch = size_of(x for x in c.batch if x is not c.lane)
-    symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     engine = target.tile_engine
     dot = _paired(c, rows, depth, PACKED_ONCE_ROWS if once else PAIRED_ROWS)
     amx = _amx(c, engine) if dot and engine and c.lane else 0
@@ -82,11 +90,11 @@ def plan(c: Canonical, target: Target, compact: bool = False, once: bool = False
         return block_plan(c, target, compact)
     if lanes != "columns":
         return narrow_plan(c, target, lanes, dot and target.bf16_products == "dot", compact)
-    if c.lane is None or (symbolic and dot and c.k[-1].a != 1):
+    if c.lane is None or (c.symbolic and dot and c.k[-1].a != 1):
         dot = False  # a would have to be spread, but its size is unknown
     dot = dot and (amx > 0 or target.bf16_products == "dot")
     t = amx_tiling(c, engine, compact) if amx and engine else tiling(c, target, compact)
-    once = once and rows >= PACKED_ONCE_ROWS and bool(c.k) and not symbolic
+    once = once and rows >= PACKED_ONCE_ROWS and bool(c.k) and not c.symbolic
     return _tiled(c, target, t, dot, amx, compact, once)
 
 
@@ -94,34 +102,30 @@ def _tiled(c: Canonical, target: Target, t: Tiling, dot: bool, amx: int, compact
     """The plan of a contraction in register tiles whose lanes run along columns."""
     rows, depth, elements = size_of(c.m), size_of(c.k), _read(c)
     batch = size_of(x for x in c.batch if x is not c.lane)
-    symbolic = not all(isinstance(x.extent, int) for x in c.labels())
     b_bytes = depth * c.columns * c.b.dtype.bytes
-    outer_m = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
-    outer_n = [Dim("label", x.extent, x) for x in c.n if x is not c.lane]
-    lead = [Dim("label", x.extent, x) for x in c.batch if x is not c.lane] + outer_n
-    row_dim = [Dim("rows", t.tiles, t.split)] if t.split else []
+    lead, row_dims = loops_over(c.outer), row_loops(c, t)
     panel_dim = [Dim("panels", t.panels, c.lane)] if c.lane else []
     outer_count = trip_count(lead)
-    tiles = outer_count * trip_count(outer_m) * nominal(t.tiles) * t.panels
+    tiles = outer_count * trip_count(row_dims) * t.panels
     work = rows * t.panels * t.vectors * depth * outer_count  # multiply-adds in vectors
     unit = 2 * amx or (2 if dot else 1)  # steps of the last k label that must not be cut
     results, nbytes = rows * c.columns * outer_count, elements * c.a.dtype.bytes + b_bytes
     chunk, cut = _chunks(c, unit, depth, tiles, results, nbytes // batch, work, 4 * t.width)
     head, chunks = [chunk] if chunk else [], nominal(cut)
     often = rows * depth * t.panels > WIDENED_AGAIN * elements
-    widen = c.a.dtype is DType.BF16 and not dot and often and work > ITEM_WORK / 4 and not symbolic
+    widen = c.a.dtype is DType.BF16 and not dot and often and work > ITEM_WORK / 4 and not c.symbolic
     large = elements * batch * 4 > WIDENED_BYTES and c.columns < COPY_BLOCK_SIDE
     if widen and large and target.widens_in_copies and packable(c):
         return block_plan(c, target, compact)  # such a copy of a would go to memory and come back, for a few panels
     small = b_bytes // chunks <= L2_BYTES // 2
-    order = head + lead + (outer_m + row_dim + panel_dim if small else panel_dim + outer_m + row_dim)
+    order = head + lead + (row_dims + panel_dim if small else panel_dim + row_dims)
     packed = _must_pack(c, dot) or ((once or _worth_packing(c, target, t, dot)) and depth > 0 and c.lane in c.n)
     made = Plan(t, tuple(order), 0, 1, "call" if packed else "none", dot, widen, cut, amx, compact)
     if packed and once:
-        return with_grid(replace(made, dims=(*head, *lead, *panel_dim, *outer_m, *row_dim)), work)
+        return with_grid(replace(made, dims=(*head, *lead, *panel_dim, *row_dims)), work)
     fits = depth // chunks * t.width * (2 if dot else 4) <= STACK_BYTES
     if packed and fits and (not c.k or isinstance(c.k[0].extent, int) or chunk is not None):
-        front, inner, items = _packing_rows(outer_m + row_dim, rows, chunks * outer_count * t.panels)
+        front, inner, items = _packing_rows(row_dims, rows, chunks * outer_count * t.panels)
         if items >= max(WORK_ITEMS // 2, min(work / ITEM_WORK, MANY_WORK_ITEMS)) or work < ITEM_WORK:
             grid = head + lead + front + panel_dim
             made = replace(made, dims=(*grid, *inner), grid_dims=len(grid), pack="item")
@@ -142,8 +146,7 @@ def _worth_packing(c: Canonical, target: Target, t: Tiling, dot: bool) -> bool:
     step = min((abs(x.b) for x in c.k), default=0) * (4 if c.b.dtype is DType.F32 or dot else 2)
     kept = panel <= L1_PANEL_BYTES and depth <= L1_WAYS * (L1_SPAN // math.gcd(step, L1_SPAN))
     tall = step >= STRIDED_BYTES and rows >= TALL_ROWS and not kept
-    symbolic = not all(isinstance(x.extent, int) for x in c.labels())
-    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and not symbolic
+    widened = target.widens_in_copies and c.b.dtype is DType.BF16 and not c.symbolic
     return tall or (widened and rows >= (WIDENED_ROWS if depth * c.columns * 4 <= L2_BYTES else TALL_ROWS))
 
 
@@ -177,7 +180,7 @@ def _read(c: Canonical) -> int:
 def _pays(c: Canonical, target: Target) -> bool:
     """Whether packing both operands costs less than strided reads of a, given the reuse within a block."""
     rows, columns, depth = size_of(c.m), c.columns, size_of(c.k)
-    batch = size_of(x for x in (*c.batch, *c.n) if x is not c.lane)
+    batch = size_of(c.outer)
     if (
         min(abs(x.a) for x in c.k) * c.a.dtype.bytes < STRIDED_BYTES
         or rows * columns / target.lanes * depth * batch < ITEM_WORK
@@ -191,9 +194,7 @@ def narrow_plan(c: Canonical, target: Target, lanes: LaneAxis, dot: bool, compac
     run along the sum."""
     t, rows, depth = narrow_tiling(c, target, lanes), size_of(c.m), size_of(c.k)
     dot = dot and lanes == "sum"
-    lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
-    inner = [Dim("label", x.extent, x) for x in c.m if x not in t.whole and x is not t.split]
-    inner += [Dim("rows", t.tiles, t.split)] if t.split else []
+    lead, inner = loops_over(c.outer), row_loops(c, t)
     panel = [Dim("panels", 1, c.lane)] if c.lane else []
     outer = trip_count(lead)
     work = rows * depth * outer * c.columns / t.lanes
@@ -201,7 +202,7 @@ def narrow_plan(c: Canonical, target: Target, lanes: LaneAxis, dot: bool, compac
     nbytes = _read(c) * c.a.dtype.bytes
     chunk, count = _chunks(c, unit, depth, outer * trip_count(inner), rows * c.columns * outer, nbytes, work)
     dims = ([chunk] if chunk else []) + lead + inner + panel
-    pack = "call" if lanes == "sum" else "none"
+    pack: Packing = "call" if lanes == "sum" else "none"
     return with_grid(
         Plan(t, tuple(dims), 0, 1, pack, dot, False, count, 0, compact, None, lanes, nbytes > L2_BYTES), work
     )
@@ -216,7 +217,7 @@ def block_plan(c: Canonical, target: Target, compact: bool = False) -> Plan:
     dot = dot and (amx > 0 or target.bf16_products == "dot")
     t = amx_tiling(c, engine, compact, True) if amx and engine else tiling(c, target, compact, TALL_TILE_VECTORS)
     unit = 2 * max(amx, 1) if dot else 1
-    lead = [Dim("label", x.extent, x) for x in (*c.batch, *c.n) if x is not c.lane]
+    lead = loops_over(c.outer)
     outer = trip_count(lead)
     work = float(rows * t.panels * t.vectors * depth * outer)
     parts = -(-rows // BLOCK_ROWS) * -(-c.columns // COPY_BLOCK_SIDE) * outer

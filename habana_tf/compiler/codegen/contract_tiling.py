@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from habana_tf.compiler.contraction import Canonical, Label
 from habana_tf.compiler.product_costs import (
@@ -77,16 +78,29 @@ class Tiling:
         return (self.columns - 1) % self.lanes + 1
 
 
+LoopKind = Literal["label", "rows", "panels", "chunk", "block"]
+
+
 @dataclass(frozen=True)
 class Dim:
     """A loop. kind: "label" (a label's indices), "rows" (its row tiles), "panels" (column panels), "chunk" (chunks of
     `size` steps of a k label), or "block" (blocks of `size` iterations of an inner loop of kind `of`)."""
 
-    kind: str
+    kind: LoopKind
     count: Extent
     label: Label | None = None
     size: int = 1
-    of: str = ""
+    of: LoopKind = "label"
+
+
+def loops_over(labels: Iterable[Label]) -> list[Dim]:
+    return [Dim("label", x.extent, x) for x in labels]
+
+
+def row_loops(c: Canonical, t: Tiling) -> list[Dim]:
+    """The loops over row tiles."""
+    around = loops_over(x for x in c.m if x not in t.whole and x is not t.split)
+    return [*around, Dim("rows", t.tiles, t.split)] if t.split else around
 
 
 def row_starts(t: Tiling, size: int) -> list[int]:
@@ -131,7 +145,7 @@ def tiling(c: Canonical, target: Target, compact: bool = False, widest: int = 4)
         code = sum(tile.sizes) * whole * (vectors + second * tile.tail_vectors)
         found.append((cost * outer, code, tile))
     least = min(cost for cost, _, _ in found)
-    product = size_of(c.m) * size_of(c.k) * size_of(x for x in (*c.batch, *c.n) if x is not c.lane) * needed
+    product = size_of(c.m) * size_of(c.k) * size_of(c.outer) * needed
     slower = COMPACT_SLOWER if compact else min(COMPACT_SLOWER, TILE_FORM_WORK / max(1, product))
     return min((x for x in found if x[0] <= least * (1 + slower)), key=lambda x: (x[1], x[0]))[2]
 

@@ -12,6 +12,11 @@ def widen(fn: Function, lanes: int, halves: Value) -> Value:
     return fn.op(f"bitcast <{lanes} x i32> {wide} to <{lanes} x float>")
 
 
+def widen_one(fn: Function, half: Value) -> Value:
+    """A bf16 (i16) as the bits (i32) of a float."""
+    return fn.op(f"shl i32 {fn.op(f'zext i16 {half} to i32')}, 16")
+
+
 def interleave(fn: Function, lanes: int, first: Value, second: Value) -> Value:
     """The <2 * lanes x i16> of alternating elements of two <lanes x i16>: pairs for dot products."""
     half = f"<{lanes} x i16>"
