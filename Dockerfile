@@ -16,7 +16,7 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[tensorflow-2.15,examples]"
+RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[tensorflow-2-15,examples]"
 COPY examples /opt/habana_tf/examples
 RUN useradd --create-home --uid 1000 hpu && mkdir /work && chown hpu /work
 USER hpu

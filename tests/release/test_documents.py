@@ -30,6 +30,11 @@ def test_the_readme_has_every_extra() -> None:
     assert re.findall(r"^\| `([\w.-]+)` \|", table, re.MULTILINE) == extras()
 
 
+def test_extras_are_named_as_every_pip_finds_them() -> None:
+    """Metadata has their normal form (PEP 685), and pip before 23.3 looks for what was typed: others it leaves out."""
+    assert [each for each in extras() if each != re.sub(r"[-_.]+", "-", each).lower()] == []
+
+
 def test_tests_need_what_examples_need() -> None:
     assert listed("examples") <= listed("test")
 
