@@ -16,10 +16,10 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels .
 
 FROM python:3.11-slim-bookworm
 COPY --from=build /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[tensorflow-2.15,examples]"
+RUN pip install --no-cache-dir "$(echo /wheels/*.whl)[tensorflow-2-15,examples]"
 COPY examples /opt/habana_tf/examples
 RUN useradd --create-home --uid 1000 hpu && mkdir /work && chown hpu /work
-USER hpu
+USER 1000
 WORKDIR /work
 # TensorFlow's notes on the CPU at each start say nothing here; recipes are kept while the container lives.
 ENV TF_CPP_MIN_LOG_LEVEL=2 TF_RECIPE_CACHE_PATH=/home/hpu/recipes

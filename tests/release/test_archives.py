@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import tarfile
 from pathlib import Path
@@ -16,6 +17,7 @@ BRIDGE = "habana_tf/_native/_bridge.cpython-311-x86_64-linux-gnu.so"
 TAGS = "Tag: cp311-cp311-manylinux_2_27_x86_64\nTag: cp311-cp311-manylinux_2_28_x86_64\n"
 
 
+@functools.cache
 def recipes(count: int) -> bytes:
     held = io.BytesIO()
     with ZipFile(held, "w") as inner:
