@@ -1,7 +1,7 @@
 """What a built page makes a browser fetch: nothing may be on another machine.
 
 Links that a reader clicks may lead anywhere. Whatever loads by itself (pictures, scripts, styles, fonts, frames) has to
-lie beside the pages, so that the site is read without a network and tells nobody that it is read. Material's script
+lie beside the pages, so that the site is read without a network and no other machine learns of it. Material's script
 fetches a library for drawings in the language of Mermaid from elsewhere when a page has such a drawing: none may.
 """
 

@@ -186,16 +186,19 @@ def _of_native(file: Path) -> Iterator[Message]:
 
 
 def page() -> str:
-    """The page of all messages, each with its entry: what the site's search finds a message by."""
-    known = entries()
-    rows = {}
-    for message in collect():
-        entry = next((each for each in known if each.explains(message)), None)
-        if entry and re.search(r"\w{3}", message.text):
-            shown = str(message).replace("|", "\\|").replace("`", "'").replace("\n", " ")
-            rows[shown] = f"| [{entry.title}](../troubleshooting.md#{entry.anchor}) | `{shown}` |"
-    return (
-        "# All messages\n\nEvery error and warning of habana_tf, with `…` for what differs each time, and the entry of "
-        "[Troubleshooting](../troubleshooting.md) that explains it. Search for a few words of yours.\n\n"
-        "| explained in | message |\n| --- | --- |\n" + "\n".join(rows[key] for key in sorted(rows)) + "\n"
-    )
+    """The page of all messages by their entries: what the site's search finds a message by, section by section."""
+    found = [message for message in collect() if re.search(r"\w{3}", message.text)]
+    parts = [
+        "---\nsearch:\n  boost: 2\n---",  # a search for the words of a message finds its entry first
+        "# All messages",
+        f"Every error and warning of habana_tf, with `{ANY}` for what differs each time, under the entry of "
+        "[Troubleshooting](../troubleshooting.md) that explains it.",
+    ]
+    for entry in entries():
+        texts = sorted(
+            {" ".join(str(message).replace("`", "'").split()) for message in found if entry.explains(message)}
+        )
+        if texts:
+            parts += [f"## {entry.title}", f"[Cause and remedy](../troubleshooting.md#{entry.anchor})"]
+            parts.append("\n".join(f"- `{text}`" for text in texts))
+    return "\n\n".join(parts) + "\n"

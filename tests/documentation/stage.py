@@ -2,8 +2,8 @@
 
 Pages link to each other and to sources as they lie in the repository, so that they work there. The site has no
 repository around it: a link to a source file leads to a page that shows the file, a link to README.md to the front
-page. A list that follows a line of text without an empty line, which GitHub takes for a list and Python-Markdown does
-not, gets that line.
+page, and a link whose text is a page's file name gets the page's title. A list that follows a line of text without an
+empty line, which GitHub takes for a list and Python-Markdown does not, gets that line.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ MOVED = {
     "examples/README.md": "examples/index.md",
 }
 """Pages outside docs/ and where the site has them; README.md stands for the front page, which is docs/index.md."""
+LAST = {"changelog.md", "contributing.md", "architecture.md"}
+"""Long pages for those who change habana_tf: the search has them below pages for users."""
 _LINK = re.compile(r"(\[[^\]]*\])\(([^)\s#]+)(#[^)\s]*)?\)")
 _LANGUAGES = {".py": "python", ".sh": "sh", ".c": "c", ".cc": "c++", ".h": "c++", ".json": "json", ".md": "text"}
 
@@ -61,7 +63,8 @@ def generated() -> dict[str, str]:
 def page(file: Path, place: Path, sources: set[Path]) -> str:
     """The text of a page, its links as the site needs them; files that it links to are added to `sources`."""
     text = _LINK.sub(lambda found: _link(found, file, place, sources), tables.fill(file.read_text()))
-    return re.sub(r"^((?![-*|>#\s]|\d+\. ).+)\n(?=(?:- |\* |1\. ))", r"\1\n\n", text, flags=re.MULTILINE)
+    head = "---\nsearch:\n  boost: 0.1\n---\n\n" if str(place) in LAST else ""
+    return head + re.sub(r"^((?![-*|>#\s]|\d+\. ).+)\n(?=(?:- |\* |1\. ))", r"\1\n\n", text, flags=re.MULTILINE)
 
 
 def _link(found: re.Match[str], file: Path, place: Path, sources: set[Path]) -> str:
@@ -80,7 +83,14 @@ def _link(found: re.Match[str], file: Path, place: Path, sources: set[Path]) -> 
     else:
         sources.add(goal.relative_to(ROOT))
         name, anchor = _shown(goal.relative_to(ROOT)), ""
+    if label == f"[{goal.name}]" and goal.suffix == ".md" and goal.exists():
+        label = f"[{_title(goal)}]"  # a file's name says nothing where there are no files
     return f"{label}({os.path.relpath(name, place.parent)}{anchor})"
+
+
+def _title(page: Path) -> str:
+    found = re.search(r"^# (.+)$", page.read_text(), re.MULTILINE)
+    return found[1] if found else page.name
 
 
 def _is_generated(goal: Path) -> bool:

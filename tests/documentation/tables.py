@@ -23,8 +23,9 @@ def settings() -> str:
         rows.append((f"`{each.name}`", f"{each.meaning}{older}<br>{each.allowed}; default: {default}"))
     return (
         "# Settings\n\nEvery environment variable that habana_tf reads, in the order of `habana-tf settings`, which "
-        "also prints their values. A value that is not allowed is an error that names the variable. Habana's variables "
-        "that have no effect here are in [Coming from Habana's software](../coming-from-habana.md#variables).\n\n"
+        "also prints their values. A value that is not allowed is an error that names the variable, and so is a "
+        "`HABANA_SIM_*` that does not exist. Habana's variables that have no effect here are in [Coming from Habana's "
+        "software](../coming-from-habana.md#variables).\n\n"
         + _table(("variable", "meaning, what is allowed, default"), rows)
     )
 

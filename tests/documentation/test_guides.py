@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from habana_tf.graph import bf16_config
 from tests import forked
 from tests.child import environment
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+ELSEWHERE = {"habana-tf predict digits.py": "tests/dry_run/test_script.py predicts a script"}
 FENCE = r"^```{}\n(.*?)^```$"
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="not in a source tree")
 
@@ -29,7 +31,7 @@ def fences(page: str, language: str) -> list[str]:
 
 def pages() -> list[str]:
     """Pages of this folder's making, which have commands."""
-    found = ["first-steps.md", *sorted(f"guides/{path.name}" for path in (DOCS / "guides").glob("*.md"))]
+    found = ["index.md", "first-steps.md", *sorted(f"guides/{path.name}" for path in (DOCS / "guides").glob("*.md"))]
     return [page for page in found if fences(page, "sh")]
 
 
@@ -49,8 +51,17 @@ def test_every_program_is_run_and_says_what_is_expected() -> None:
     commands = [command for page in pages() for command, _ in lines(page)]
     for name in programs():
         assert any(name in command.split() for command in commands), f"no command runs {name}"
+    assert ELSEWHERE.keys() <= set(commands)
     for page in pages():
         assert any(expected for _, expected in lines(page)) or page == "guides/team-cache.md", page
+
+
+def test_the_configuration_of_bf16_is_one() -> None:
+    (text,) = fences("guides/bf16.md", "json")
+    config = bf16_config.parse(text, "the page")
+    assert config != bf16_config.parse("{}", "nothing")
+    with pytest.raises(bf16_config.ConfigError):
+        bf16_config.parse(text.replace("allowlist", "allowed"), "misspelt")
 
 
 @pytest.mark.rest
@@ -66,6 +77,7 @@ def test_a_page(page: str, tmp_path: Path) -> None:
         own = dict(word.split("=", 1) for word in words if re.match(r"[A-Z_]+=", word))
         if words[0] == "export":
             env |= own
+        if words[0] == "export" or command in ELSEWHERE:
             continue
         said = run(words[len(own) :], command, env | own, tmp_path)
         assert expected in said, f"{page}: {command!r} does not print {expected!r} but\n{said[-3000:]}"

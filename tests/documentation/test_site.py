@@ -58,6 +58,12 @@ def test_a_link_to_a_source_leads_to_a_page_that_shows_it(tmp_path: Path) -> Non
     assert Path("examples/custom_ops/gated_swish.py") in sources
     text = stage.page(stage.DOCS / "placement.md", Path("placement.md"), sources)
     assert "](contributing.md#adding-an-op)" in text
+    assert "[Ops of your own](custom-ops.md)" in text and "[custom-ops.md]" not in text
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    """It is no page of the site, whose front page has its place."""
+    assert "](guides/port-a-script.md)" in stage.page(stage.ROOT / "README.md", Path("index.md"), set())
 
 
 def test_a_link_to_nothing_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
