@@ -70,11 +70,31 @@ def cards() -> Iterator[Finding]:
         )  # fmt: skip
 
 
+def native() -> Iterator[Finding]:
+    """Whether the compiled part of the package is there and is for this Python and this host."""
+    from habana_tf.loader import LoadError, plugin_path
+
+    again = "Install habana_tf again with this Python: pip install . in the source tree."
+    try:
+        from habana_tf._native import _bridge  # noqa: F401  # loads it
+
+        plugin_path()
+    except ImportError as error:
+        yield Finding("native part", "problem", f"cannot be loaded: {error}", again)
+    except LoadError as error:
+        yield Finding("native part", "problem", str(error), again)
+    else:
+        yield Finding("native part", "ok", "built for this Python and this host")
+
+
 def memory() -> Iterator[Finding]:
     """What the host gives, within its cgroup and limits, beside what the card has."""
-    from habana_tf._native import _bridge
     from habana_tf.hardware.chips import chip
 
+    try:
+        from habana_tf._native import _bridge
+    except ImportError:
+        return  # said above
     total, available = _bridge.host_memory()
     card = chip().hbm_bytes
     installed = _installed()

@@ -57,6 +57,26 @@ def test_what_is_set_is_listed_and_what_is_set_in_vain_is_a_note(monkeypatch: py
     assert vain.status == "note" and "LOG_LEVEL_ALL" in vain.fact
 
 
+# --- the compiled part ---
+
+
+def test_the_native_part_is_there() -> None:
+    assert only(host.native()).status == "ok"
+
+
+def test_a_native_part_for_another_python_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    import habana_tf._native
+    from habana_tf import loader  # noqa: F401  # before nothing can be imported any more
+    from habana_tf.hardware import chips  # noqa: F401
+
+    monkeypatch.delitem(sys.modules, "habana_tf._native._bridge", raising=False)
+    monkeypatch.delattr(habana_tf._native, "_bridge", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [])
+    finding = only(host.native())
+    assert finding.status == "problem" and "cannot be loaded" in finding.fact and "pip install" in finding.remedy
+    assert list(host.memory()) == []
+
+
 # --- cards ---
 
 
