@@ -27,7 +27,7 @@ _COMMANDS = (
     ("build-kernel", "make a library of kernels in C", "habana_tf.cli.build_kernel:declare"),
     ("recipes", "compiled recipes in the cache on disk", "habana_tf.cli.recipes:declare"),
     ("info", "chip, cards, host CPU and versions", "habana_tf.cli.machine:declare"),
-    ("check", "whether all that it needs is there and works", "habana_tf.cli.check:declare"),
+    ("check", "whether this installation works, and what to do if not", "habana_tf.cli.check:declare"),
     ("ops", "ops that run on HPU, with element types and notes", "habana_tf.cli.ops:declare"),
     ("settings", "environment variables, their values and meanings", "habana_tf.cli.variables:declare"),
     ("completion", "print a script for shell completion", "habana_tf.cli.completion:declare"),

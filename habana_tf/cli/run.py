@@ -142,7 +142,11 @@ def _free_cards(count: int) -> tuple[tuple[int, ...], str]:
     from habana_tf.launcher import free_cards
 
     try:
-        return free_cards.choose(count) if count <= len(visible_cards()) else ((), "")
+        visible = len(visible_cards())
+    except (settings.SettingError, CardError) as error:
+        raise CommandError(str(error), 2) from error
+    try:
+        return free_cards.choose(count) if count <= visible else ((), "")
     except settings.SettingError as error:
         raise CommandError(str(error), 2) from error
     except (CardError, MachineError) as error:

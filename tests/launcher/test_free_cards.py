@@ -91,6 +91,15 @@ def test_too_few_free_cards_are_refused_at_once(
     assert "hl-smi" in err and "HABANA_SIM_STATE_DIR" in err
 
 
+def test_a_card_that_does_not_exist_is_a_wrong_setting(
+    tmp_path: Path, clean: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    clean.setenv("HABANA_VISIBLE_MODULES", "0,9")
+    (tmp_path / "program.py").write_text("print('started')")
+    assert main(["run", "-n", "2", str(tmp_path / "program.py")]) == 2
+    assert "HABANA_VISIBLE_MODULES" in capfd.readouterr().err
+
+
 def test_a_rank_on_another_host_is_refused_there_before_its_program_starts(tmp_path: Path) -> None:
     """The other host is this one, through a shell that gives it another simulated machine."""
     shell = tmp_path / "shell"

@@ -51,6 +51,7 @@ def test_each_has_an_effect_a_reason_or_another_reader_and_one_of_these_only() -
         assert (name in declared) + (name in vain) + (name in others) == 1, name
     assert not declared & vain.keys() and not declared & others.keys() and not vain.keys() & others.keys()
     assert all(vain.values()) and all(others.values())
+    assert "habana-tf build-kernel" in vain["GC_KERNEL_PATH"], "what is made instead"
 
 
 def test_what_is_set_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,10 +71,18 @@ def _findings(trial: Trial | None) -> Iterator[Finding]:
     from habana_tf.cli.check.finding import tried
 
     for name, check in (
-        ("Python", versions.python), ("TensorFlow", versions.tensorflow), ("Keras", versions.keras),
-        ("Horovod", versions.horovod), ("MPI", versions.mpi), ("settings", host.variables), ("cards", host.cards),
-        ("memory", host.memory), ("shared memory", host.shared_memory), ("recipe cache", host.recipes),
-    ):  # fmt: skip
+        ("Python", versions.python),
+        ("TensorFlow", versions.tensorflow),
+        ("Keras", versions.keras),
+        ("Horovod", versions.horovod),
+        ("MPI", versions.mpi),
+        ("settings", host.variables),
+        ("native part", host.native),
+        ("cards", host.cards),
+        ("memory", host.memory),
+        ("shared memory", host.shared_memory),
+        ("recipe cache", host.recipes),
+    ):
         yield from tried(name, check)
     if trial is not None:
         yield from tried("HPU", trial.findings)

@@ -28,6 +28,7 @@ _FRAMES = 3
 _WORKING = {
     "TensorFlow": "import tensorflow", "HPU": "load_habana_module()", "compiler": "compiling a training step",
     "numbers": "the same step on the CPU", "Horovod": "import horovod.tensorflow",
+    "start": "starting a Python that is to try HPU", "end": "the end of the process, after all went well",
 }  # fmt: skip
 """What a stage does, for messages."""
 _REMEDIES = {
@@ -35,6 +36,8 @@ _REMEDIES = {
     "HPU": "Do what the message says; where it says nothing, report it with the lines at the end.",
     "compiler": "Report it with the lines at the end; until then TF_CPU_RUNTIME_FALLBACK=allow runs such steps slowly.",
     "numbers": "Do not train on this machine with it; report it with the lines at the end.",
+    "start": "Report it with the lines at the end.",
+    "end": "Report it with the lines at the end; the work of a program is done by then.",
     "Horovod": "Run pip uninstall horovod and pip cache remove horovod, then `make horovod` in the source tree.",
 }
 
@@ -57,9 +60,8 @@ class Trial:
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "PYTHONFAULTHANDLER": "1",
         }
-        line = f"import sys; sys.path[:] = {sys.path!r}; from habana_tf.cli.check import trial; trial.main()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", line], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            [sys.executable, "-c", _line()], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=self._errors,
         )  # fmt: skip
 
@@ -71,7 +73,7 @@ class Trial:
         self._folder.cleanup()
 
     def findings(self) -> Iterator[Finding]:
-        """One for each stage that was reached; of those after one that failed, that they were not tried."""
+        """One for each stage that was reached, and one for all that were not."""
         try:
             said, _ = self._process.communicate(timeout=_SECONDS)
             ended = ""
@@ -81,23 +83,28 @@ class Trial:
             ended = f"did not end within {_SECONDS:.0f} seconds"
         answers = [json.loads(line) for line in said.splitlines() if line.startswith(b"{") and line.endswith(b"}")]
         done = {answer["stage"]: answer for answer in answers}
-        for place, stage in enumerate(STAGES):
-            answer = done.get(stage, {})
-            if "found" not in answer:
+        self.cpu = next((answer["cpu"] for answer in answers if answer.get("cpu")), None)
+        if not done:
+            yield self._failure("start", {}, ended)
+        for stage, answer in done.items():
+            if "found" in answer:
+                self.seconds[stage] = answer["seconds"]
+                yield from self._success(stage, answer["found"])
+            else:
                 yield self._failure(stage, answer, ended)
-                later = ", ".join(STAGES[place + 1 :])
-                if later:
-                    yield Finding("not tried", "note", f"{later}: they need what failed above")
-                return
-            self.seconds[stage] = answer["seconds"]
-            yield from self._success(stage, answer["found"])
+        if all("found" in done.get(stage, {}) for stage in STAGES):
+            if self._process.returncode or ended:
+                yield self._failure("end", {}, ended)
+        else:
+            later = [stage for stage in STAGES if stage not in done]
+            if later:
+                yield Finding("not tried", "note", f"{', '.join(later)}: needs what failed above")
 
     def _success(self, stage: str, found: dict[str, Any]) -> Iterator[Finding]:
         took = f"{self.seconds[stage]:.1f} s"
         if stage == "HPU":
             yield Finding("HPU", "ok", f"loaded in {took}; an op ran on {found['device'].rpartition('/')[2]}")
         elif stage == "compiler":
-            self.cpu = found["cpu"]
             yield Finding("compiler", "ok", f"a training step was compiled and run in {took}")
         elif stage == "numbers":
             yield Finding("numbers", "ok", f"the CPU's but for {found['off']:.0e} of the greatest one")
@@ -129,9 +136,15 @@ class Trial:
         return _REMEDIES[stage]
 
 
+def _line() -> str:
+    """The program, which finds its modules where this process has found its own."""
+    return f"import sys; sys.path[:] = {sys.path!r}; from habana_tf.cli.check import trial; trial.main()"
+
+
 def _first_lines(text: str, most: int = 400) -> str:
     """An error's message in one line of at most `most` characters; TensorFlow appends pages of nodes."""
-    line = " ".join(text.split())
+    plain = re.sub(r"Graph execution error:.*?<stack traces unavailable>|\[\[\{\{node .*", "", text, flags=re.DOTALL)
+    line = " ".join(plain.split())
     return line if len(line) <= most else f"{line[:most]}..."
 
 

@@ -30,7 +30,7 @@ def variables() -> Iterator[Finding]:
             ask()
         except settings.SettingError as error:
             wrong.append(str(error))
-    wrong += [f"{name} is read by nothing: {meant} was meant?" for name, meant in habana.misspelled().items()]
+    wrong += [f"nothing reads {name}: did you mean {meant}?" for name, meant in habana.misspelled().items()]
     own = sorted(setting.source() or "" for setting in settings.declared() if setting.source())
     for text in wrong:
         yield Finding("settings", "problem", text, "Correct or unset it: `habana-tf settings` lists all.")
@@ -64,17 +64,37 @@ def cards() -> Iterator[Finding]:
         yield Finding("cards", "ok", f"{count}{'; held: ' if named else ''}{named}", public=count)
     else:
         yield Finding(
-            "cards", "problem", f"none is free: {reason}, and all are held. {named}",
+            "cards", "problem", f"none of {len(modules)} is free ({reason}): {named}",
             f"Wait for a holder or end it (`hl-smi` lists them), or use another simulated machine: "
             f"HABANA_SIM_STATE_DIR=DIRECTORY (now {machine.directory()}).", f"none of {len(modules)} is free ({chip})",
         )  # fmt: skip
 
 
+def native() -> Iterator[Finding]:
+    """Whether the compiled part of the package is there and is for this Python and this host."""
+    from habana_tf.loader import LoadError, plugin_path
+
+    again = "Install habana_tf again with this Python: pip install . in the source tree."
+    try:
+        from habana_tf._native import _bridge  # noqa: F401  # loads it
+
+        plugin_path()
+    except ImportError as error:
+        yield Finding("native part", "problem", f"cannot be loaded: {error}", again)
+    except LoadError as error:
+        yield Finding("native part", "problem", str(error), again)
+    else:
+        yield Finding("native part", "ok", "built for this Python and this host")
+
+
 def memory() -> Iterator[Finding]:
     """What the host gives, within its cgroup and limits, beside what the card has."""
-    from habana_tf._native import _bridge
     from habana_tf.hardware.chips import chip
 
+    try:
+        from habana_tf._native import _bridge
+    except ImportError:
+        return  # said above
     total, available = _bridge.host_memory()
     card = chip().hbm_bytes
     installed = _installed()
@@ -137,7 +157,8 @@ def recipes() -> Iterator[Finding]:
         return
     for name, text in failed:
         status: Status = "note" if name in ("size", "mode") else "problem"
-        yield Finding("recipe cache", status, f"{health.root}: {name}: {text}", _REMEDIES[name])
+        fact = text if health.root in text else f"{health.root}: {name}: {text}"
+        yield Finding("recipe cache", status, fact, _REMEDIES[name])
     if not failed:
         yield Finding("recipe cache", "ok", f"{health.root}: {size(health.used_bytes)} of "
                       f"{size(health.limit_bytes)}, {size(health.free_bytes)} free on the disk")  # fmt: skip

@@ -85,7 +85,7 @@ def _without_places(text: str) -> str:
     """`text` with the names of variables for their values, where these name a place, and ~ for the user's folder."""
     for source in (setting.source() for setting in settings.declared() if setting.name not in _SHOWN):
         value = os.environ[source].strip() if source else ""
-        if len(value) > 1:
+        if "/" in value.strip("/"):
             for spelled in (os.path.abspath(os.path.expanduser(value)), value):
                 text = text.replace(spelled, f"${source}")
     home = os.path.expanduser("~")

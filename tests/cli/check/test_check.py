@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from habana_tf import settings
 from habana_tf.cli.check import report
 from habana_tf.cli.check.finding import Finding, tried
 from tests.child import environment
@@ -60,6 +61,17 @@ def test_colours_are_of_the_mark_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("habana_tf.cli.output.in_colour", lambda: True)
     assert report.line(finding) == plain.replace("PROBLEM", "\033[31mPROBLEM\033[0m")
     assert all(len(line) <= 80 for line in plain.splitlines()) and "-> Wait." in plain
+
+
+def test_places_are_named_by_their_variables_and_nothing_else_is_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(report._SHOWN) <= {setting.name for setting in settings.declared()}
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", "~/secret/recipes")
+    monkeypatch.setenv("SLURM_JOB_ID", "15")
+    text = "TensorFlow 2.15.1: /home/ada/secret/recipes is full, /home/ada/train.py, ~/secret/recipes"
+    lines = report.bug_report([Finding("disk", "problem", text)], None)
+    assert "TensorFlow 2.15.1: $TF_RECIPE_CACHE_PATH is full, ~/train.py," in " ".join(lines).replace("   ", " ")
+    assert not any("secret" in line or "ada" in line for line in lines), lines
 
 
 def test_a_check_that_fails_itself_is_a_finding() -> None:

@@ -49,6 +49,31 @@ def test_whatever_ends_the_process_is_a_finding(with_tensorflow: Broken, code: s
     assert (rest.name, rest.status) == ("not tried", "note") and "compiler" in rest.fact
 
 
+ALL_WELL = """for stage in trial.STAGES:
+    print(json.dumps({"stage": stage, "found": {"device": "", "off": 0, "built": ["MPI"]}, "seconds": 0}), flush=True)
+"""
+CRASH = "os.kill(os.getpid(), 11)"
+
+
+@pytest.mark.parametrize(
+    "main, stage, words",
+    [
+        ("raise ImportError('no trial')", "start", "exit code 1, and said: ImportError: no trial"),
+        (CRASH, "start", "was ended by SIGSEGV"),
+        (ALL_WELL + CRASH, "end", "after all went well: the process was ended by SIGSEGV"),
+    ],
+)
+def test_a_crash_before_the_first_stage_and_after_the_last_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, main: str, stage: str, words: str
+) -> None:
+    """Of a program in the place of the one that is run."""
+    line = f"import json, os\nfrom habana_tf.cli.check import trial\n{main}"
+    monkeypatch.setattr(device, "_line", lambda: line)
+    with closing(device.Trial()) as trial:
+        found = [finding for finding in trial.findings() if finding.status == "problem"]
+    assert [finding.name for finding in found] == [stage] and words in found[0].fact, found
+
+
 def test_a_process_that_hangs_is_ended(with_tensorflow: Broken, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "_SECONDS", 0.2)
     assert "did not end within" in with_tensorflow("import time; time.sleep(3600)")[0].fact
@@ -60,6 +85,7 @@ def test_a_compiler_that_a_setting_forbids_and_wrong_numbers_fail_in_their_stage
         import os
         from habana_tf.cli.check import trial
         out = os.dup(1)
+        trial._horovod = lambda kept: {}
         trial.main()
         os.environ["HABANA_SIM_COMPILE"] = "on"
         compiled = trial._compiled
@@ -79,7 +105,9 @@ def test_a_compiler_that_a_setting_forbids_and_wrong_numbers_fail_in_their_stage
     failed, wrong = (each for each in said if "error" in each)
     assert failed["stage"] == "compiler" and "HABANA_SIM_COMPILE" in failed["error"], failed
     assert wrong["stage"] == "numbers" and "differs from the CPU's by 1.0e-04" in wrong["error"], wrong
-    assert [each["stage"] for each in said if "found" in each] == ["TensorFlow", "HPU", "TensorFlow", "HPU", "compiler"]
+    done = [each["stage"] for each in said if "found" in each]
+    assert done == ["TensorFlow", "HPU", "Horovod", "TensorFlow", "HPU", "compiler", "Horovod"]
+    assert failed["cpu"]["isa"], "what kernels use is told of a compiler that fails, too"
 
 
 @pytest.mark.rest

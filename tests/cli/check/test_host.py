@@ -57,6 +57,26 @@ def test_what_is_set_is_listed_and_what_is_set_in_vain_is_a_note(monkeypatch: py
     assert vain.status == "note" and "LOG_LEVEL_ALL" in vain.fact
 
 
+# --- the compiled part ---
+
+
+def test_the_native_part_is_there() -> None:
+    assert only(host.native()).status == "ok"
+
+
+def test_a_native_part_for_another_python_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    import habana_tf._native
+    from habana_tf import loader  # noqa: F401  # before nothing can be imported any more
+    from habana_tf.hardware import chips  # noqa: F401
+
+    monkeypatch.delitem(sys.modules, "habana_tf._native._bridge", raising=False)
+    monkeypatch.delattr(habana_tf._native, "_bridge", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [])
+    finding = only(host.native())
+    assert finding.status == "problem" and "cannot be loaded" in finding.fact and "pip install" in finding.remedy
+    assert list(host.memory()) == []
+
+
 # --- cards ---
 
 
@@ -139,7 +159,7 @@ def test_without_a_folder_the_variable_is_named() -> None:
 def test_a_folder_that_others_can_write_to(folder: Path) -> None:
     folder.chmod(0o777)
     finding = only(host.recipes())
-    assert finding.status == "problem" and "believed" in finding.fact and "chmod" in finding.fact, finding
+    assert finding.status == "problem" and "written by others" in finding.fact and "chmod" in finding.fact, finding
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a folder away")
@@ -155,7 +175,7 @@ def test_a_damaged_recipe(folder: Path) -> None:
     (folder / VERSION).chmod(0o700)
     (shard / f"dense-{'ab' * 32}.recipe").write_bytes(b"damaged")
     finding = only(host.recipes())
-    assert finding.status == "problem" and "recipes" in finding.fact and "recipes verify" in finding.remedy, finding
+    assert finding.status == "problem" and "dense-abab" in finding.fact and "recipes verify" in finding.remedy, finding
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
