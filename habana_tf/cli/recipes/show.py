@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
@@ -22,6 +21,7 @@ from habana_tf.cli.recipes.common import (
     tensors,
 )
 from habana_tf.cli.recipes.predicted import NOTE, as_json, predictions
+from habana_tf.reports.bar import bar
 from habana_tf.reports.layer_names import layer
 from habana_tf.reports.table import Styled, printable
 from habana_tf.reports.units import BYTES, OPERATIONS, Units, alike, briefly, counted, duration, operations, size
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
                 "kernels", "flops", "scopes", "takes", "work", "failure", "signature"}  # fmt: skip
-_BAR = " ▁▂▃▄▅▆▇█"
-_BAR_WIDTH = 64
 _NAMES = 3
 ENGINES = {"MME": "magenta", "TPC": "green"}
 
@@ -195,17 +193,6 @@ def _print_plan(entry: Entry, plan: contents.MemoryPlan | None) -> None:
         return
     print(f"\nworkspace {size(plan.total)}, at most {size(plan.peak)} alive at once, in {plan.launches} kernel calls:")
     print(f"  {painted(bar(plan.alive()), 'blue')}")
-
-
-def bar(values: list[int]) -> str:
-    """Values as a line of blocks, the largest of each stretch where there are more than fit."""
-    if not values:
-        return ""
-    columns = min(_BAR_WIDTH, len(values))
-    edges = [k * len(values) // columns for k in range(columns + 1)]
-    most = [max(values[a:b]) for a, b in pairwise(edges)]
-    top = max(most) or 1
-    return "".join(_BAR[-(-value * (len(_BAR) - 1) // top)] for value in most)
 
 
 def _print_ops(entry: Entry) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from habana_tf.cache.recipe_cache import RecipeCache
-from habana_tf.cli.recipes.show import bar
+from habana_tf.reports.bar import bar
 from tests.cli.recipes.conftest import OUT, WIDTH, Keys, key_of
 
 
