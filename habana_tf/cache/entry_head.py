@@ -24,7 +24,7 @@ KEY, ABOUT = "key", "about"
 FROM_FILE = ("key", "sections")
 _ROW = ("name", "bytes", "stored", "blake2b")
 _OWN = frozenset({"name", "digest", "created", "compile_seconds", "parts", "failure", "signature"})
-_SHOWN = ("ops", "scopes", "takes")
+_SHOWN = ("ops", "precision", "scopes", "takes", "work")
 HEAD = _OWN.union(_SHOWN)
 _LOADS = json.JSONDecoder().raw_decode
 
@@ -150,6 +150,8 @@ def _well_formed(head: Any) -> bool:
         and _are_counts(head.get("ops", {}))
         and _are_counts(head.get("scopes", {}))
         and isinstance(head.get("takes", ""), str)
+        and isinstance(head.get("precision", ""), str)
+        and _are_counts(head.get("work", {}))
         and head.keys() <= HEAD
     )
 

@@ -26,6 +26,7 @@ _COMMANDS = (
     ("predict", "how fast a script would train on real cards", "habana_tf.cli.predict:declare"),
     ("build-kernel", "make a library of kernels in C", "habana_tf.cli.build_kernel:declare"),
     ("recipes", "compiled recipes in the cache on disk", "habana_tf.cli.recipes:declare"),
+    ("top", "what the cards do while programs train", "habana_tf.cli.top:declare"),
     ("info", "chip, cards, host CPU and versions", "habana_tf.cli.machine:declare"),
     ("check", "whether this installation works, and what to do if not", "habana_tf.cli.check:declare"),
     ("ops", "ops that run on HPU, with element types and notes", "habana_tf.cli.ops:declare"),
@@ -42,6 +43,7 @@ examples:
   habana-tf trace train.py
   habana-tf build-kernel my_kernel.c -o my_kernel.so
   habana-tf predict --chip gaudi2 --cards 8 train.py
+  habana-tf top
   habana-tf check
   habana-tf info
   habana-tf ops conv2d pool

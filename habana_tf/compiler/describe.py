@@ -6,6 +6,7 @@
     fused     the number of times that each scalar function occurs
     ops       the indices of the cluster's ops that it computes, wholly or in part; a shared computation counts for the
               first op; constants, shapes and views of inputs are no work
+    core      the index of the op whose work it is, where it is one's: of a contraction, say, that others are fused into
     outputs   the number of tensors it writes
     flops     floating-point operations of one launch: two per multiply-add of a contraction, one per element for each
               scalar function of floats (whatever its cost), each term of a reduction or a scan, and each arithmetic
@@ -47,6 +48,7 @@ def describe(body: Body, times: int = 1) -> dict[str, Any]:
         "flops": _plain(ext.mul(flops(body), times)),
         "bytes": _plain(ext.mul(touched(body), times)),
         **({} if times == 1 else {"times": times}),
+        **({} if core is None or core.origin < 0 else {"core": core.origin}),
     }
 
 

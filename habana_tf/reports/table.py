@@ -17,7 +17,7 @@ from habana_tf.files.escaped import escaped
 from habana_tf.reports.characters import encodable, width
 
 GAP, NARROW = "   ", "  "
-_READABLE = 24
+_READABLE = 20
 """Columns of prose are not made narrower than this."""
 _INDENT = "    "
 

@@ -31,19 +31,29 @@ def duration(seconds: float) -> str:
     return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
-_SHORT = (("ns", 1e9), ("µs", 1e6), ("ms", 1e3))
+Units = tuple[tuple[str, float], ...]
+"""Names with what a number is multiplied with, the smallest unit first."""
+
+_SHORT: Units = (("ns", 1e9), ("µs", 1e6), ("ms", 1e3))
+BYTES: Units = (("B", 1.0), ("KiB", 2.0**-10), ("MiB", 2.0**-20), ("GiB", 2.0**-30))
+OPERATIONS: Units = (("", 1.0), ("K", 1e-3), ("M", 1e-6), ("G", 1e-9), ("T", 1e-12))
 
 
 def briefly(times: Sequence[float]) -> list[str]:
-    """Times in one unit, that of the longest, with as many decimals; what is too short for them is "<0.01 ms"."""
-    most = max(map(abs, times), default=0.0)
-    unit, factor = next(((u, f) for u, f in _SHORT if most * f < 999.5), ("s", 1.0))
-    decimals = max(0, 2 - (len(str(int(most * factor))) - 1))
+    """Times in one unit, that of the longest."""
+    return alike(times, (*_SHORT, ("s", 1.0)))
+
+
+def alike(numbers: Sequence[float], units: Units) -> list[str]:
+    """Numbers of a column in one unit, that of the largest, with as many decimals; what is too small is "<0.01 ms"."""
+    most = max(map(abs, numbers), default=0.0)
+    unit, factor = next(((u, f) for u, f in units if most * f < 999.5), units[-1])
+    decimals = 0 if factor == 1.0 and unit != "s" else max(0, 2 - (len(str(int(most * factor))) - 1))
     least = 10.0**-decimals
-    return [
-        f"<{least:.{decimals}f} {unit}" if 0 < abs(t) * factor < least / 2 else f"{t * factor:,.{decimals}f} {unit}"
-        for t in times
+    texts = [
+        f"<{least:.{decimals}f}" if 0 < abs(n) * factor < least / 2 else f"{n * factor:,.{decimals}f}" for n in numbers
     ]
+    return [f"{text} {unit}".rstrip() for text in texts]
 
 
 def brief(seconds: float) -> str:

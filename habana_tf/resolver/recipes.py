@@ -36,7 +36,7 @@ from habana_tf.hardware.cpu import Target
 from habana_tf.ir.extent import Extent
 from habana_tf.ir.libraries import LibraryError
 from habana_tf.ir.primitives import Node, Program
-from habana_tf.resolver import garbage_collection
+from habana_tf.resolver import garbage_collection, progress, recipe_summary
 from habana_tf.resolver.keys import program_key, tools
 from habana_tf.resolver.packaged import packaged
 from habana_tf.resolver.provenance import Provenance
@@ -55,8 +55,6 @@ MOST_BYTES = 64 << 20
 
 _NOTED_SECONDS = 1.0
 """A compilation that takes longer is logged in one line, since a user waits for it."""
-_SHOWN_INPUTS = 6
-"""Inputs that a line of a listing has room for, and more."""
 
 
 class CompileForbidden(RuntimeError):
@@ -285,10 +283,10 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
         )
     from habana_tf._native import _bridge
 
-    takes = ", ".join(f"{n.dtype.label}[{','.join(map(str, n.shape))}]" for n in program.inputs[:_SHOWN_INPUTS])
+    takes = recipe_summary.takes(source.cluster, program)
     start = time.perf_counter()
     try:
-        with garbage_collection.held:
+        with garbage_collection.held, progress.shown(f"{name} ({len(source.cluster.nodes)} ops)"):
             recipe = compile_program(program, name, goal)
     except Unfit as why:
         # Only this: an interruption, a time-out or lack of memory says nothing about the program.
@@ -306,7 +304,10 @@ def _compile(key: Key, lowered: str, source: Provenance, program: Program, goal:
     sections: dict[str, bytes] = {}
     if process_cache.CACHE.keeps():
         header, sections = pack(recipe)
-        header.update(_about(lowered, source, program, takes), memory=_bytes_of(recipe), seal=seal(lowered, sections))
+        work = recipe_summary.work(source.cluster, recipe.described)
+        header.update(
+            _about(lowered, source, program, takes), work=work, memory=_bytes_of(recipe), seal=seal(lowered, sections)
+        )
         sections.update(source.sections())
     process_cache.CACHE.store(key, name, header, sections, seconds)
     recipe.kernels.clear()  # `described` has them, in a tenth of the memory
@@ -323,6 +324,7 @@ def _about(lowered: str, source: Provenance, program: Program, takes: str) -> di
         "outputs": [_described(n.dtype, n.shape) for n in program.results],
         "scopes": source.scopes(),
         "takes": takes,
+        "precision": recipe_summary.precision(program),
     }
 
 

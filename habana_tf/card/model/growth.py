@@ -48,7 +48,7 @@ def growth(chip: Chip, lowered: Lowered, time: ClusterTime) -> Growth:
     for tensor, (first, last) in alive.items():
         change[first][tensor in growing] += nbytes(tensor)
         change[last + 1][tensor in growing] -= nbytes(tensor)
-    fixed, more = (accumulate(each[kind] for each in change[:moments]) for kind in (0, 1))
+    fixed, more = ([*accumulate(each[kind] for each in change[:moments])] for kind in (0, 1))
     return Growth((always[0], always[1]), tuple(zip(fixed, more, strict=True)))
 
 

@@ -12,6 +12,9 @@ the last one that reads them, in the order of the longest path; what stays in SR
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import accumulate
 
 from habana_tf.card.model.bundles import unwritten
@@ -21,6 +24,7 @@ from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.roles import Roles
 from habana_tf.hardware.chips import Chip
 from habana_tf.ir.primitives import Node
+from habana_tf.reports.layer_names import layer
 
 CATEGORIES = ("weights", "optimizer", "gradients", "activations", "workspace", "inputs")
 
@@ -77,17 +81,50 @@ def lifetimes(chip: Chip, lowered: Lowered, time: ClusterTime) -> tuple[int, dic
     return len(order), {t: (at, last.get(t, at)) for t, at in born.items()}
 
 
+@dataclass(frozen=True)
+class Peak:
+    """The moment of a launch with most HBM. nbytes: of tensors then; op: the name of the op that works; layers: bytes
+    of tensors there by the layer that made them, the most first."""
+
+    nbytes: int
+    op: str
+    layers: dict[str, int]
+
+
+def peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> Peak:
+    """The owner of a launch's peak. Variables and inputs, which are there all the time, are not in it."""
+    moments, alive = lifetimes(chip, lowered, time)
+    at = _moment(moments, alive)
+    layers: Counter[str] = Counter()
+    for tensor, (first, last) in alive.items():
+        if first <= at <= last:
+            layers[layer(_op(lowered, tensor.origin))] += nbytes(tensor)
+    finished = time.finished
+    order = sorted(range(len(time.units)), key=lambda k: (finished[k], k))
+    op = _op(lowered, time.units[order[at]].unit.origin) if order else ""
+    return Peak(layers.total(), op, dict(layers.most_common()))
+
+
+def _op(lowered: Lowered, origin: int) -> str:
+    return lowered.cluster.nodes[origin].name if 0 <= origin < len(lowered.cluster.nodes) else "inputs"
+
+
 def _alive_at_peak(chip: Chip, lowered: Lowered, time: ClusterTime) -> list[tuple[Node, str]]:
     """The tensors in HBM at the peak, each with its category."""
     moments, alive = lifetimes(chip, lowered, time)
+    at = _moment(moments, alive)
+    return [
+        (t, "workspace" if at in (first, last) else "activations")
+        for t, (first, last) in alive.items()
+        if first <= at <= last
+    ]
+
+
+def _moment(moments: int, alive: Mapping[Node, tuple[int, int]]) -> int:
+    """The place in the order of units at which most bytes are alive."""
     steps = [0] * (moments + 2)
     for tensor, (first, last) in alive.items():
         steps[first] += nbytes(tensor)
         steps[last + 1] -= nbytes(tensor)
     held = list(accumulate(steps[:moments]))
-    peak = max(range(moments), key=held.__getitem__, default=0)
-    return [
-        (t, "workspace" if peak in (first, last) else "activations")
-        for t, (first, last) in alive.items()
-        if first <= peak <= last
-    ]
+    return max(range(moments), key=held.__getitem__, default=0)

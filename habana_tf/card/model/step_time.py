@@ -16,7 +16,7 @@ from habana_tf.card.model.cluster_time import ClusterTime, UnitTime, cluster_tim
 from habana_tf.card.model.growth import Growth, growth
 from habana_tf.card.model.kernels import nbytes
 from habana_tf.card.model.lowered import Lowered
-from habana_tf.card.model.memory import CATEGORIES, hbm_by_category
+from habana_tf.card.model.memory import CATEGORIES, Peak, hbm_by_category, peak
 from habana_tf.card.model.network import exposed_seconds
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.model.roles import Roles, roles
@@ -26,7 +26,8 @@ from habana_tf.hardware.chips import Chip
 @dataclass(frozen=True)
 class StepTime:
     """A step. Seconds: of all launches together, of the network at work and of it alone, of waiting for other cards, of
-    copies between host and card. memory: bytes of HBM by category. growth: of each launch, with the batch."""
+    copies between host and card. memory: bytes of HBM by category. growth: of each launch, with the batch; peaks: what
+    holds most of each launch's HBM."""
 
     chip: Chip
     cards: int
@@ -38,6 +39,7 @@ class StepTime:
     copies: float
     memory: dict[str, int]
     growth: tuple[Growth, ...] = ()
+    peaks: tuple[Peak, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -59,7 +61,7 @@ def step_time(
 
     copied: bytes that cross PCIe in a step. by_host: see `network.sum_seconds`.
     """
-    clusters, ready, grown = [], [], []
+    clusters, ready, grown, peaks = [], [], [], []
     memory = dict.fromkeys(CATEGORIES, 0)
     start = 0.0
     for lowered in launches:
@@ -71,11 +73,22 @@ def step_time(
             memory[category] = memory[category] + bytes_ if kept else max(memory[category], bytes_)
         clusters.append(time)
         grown.append(growth(chip, lowered, time))
+        peaks.append(peak(chip, lowered, time))
         start += time.seconds
     busy, alone = exposed_seconds(chip, ready, cards, FITTED.launch, by_host)
     waiting = start * FITTED.skew * math.log2(cards)
     return StepTime(
-        chip, cards, clusters, start, busy, alone, waiting, copied / chip.pcie_bandwidth, memory, tuple(grown)
+        chip,
+        cards,
+        clusters,
+        start,
+        busy,
+        alone,
+        waiting,
+        copied / chip.pcie_bandwidth,
+        memory,
+        tuple(grown),
+        tuple(peaks),
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from habana_tf.card.model.growth import largest
 from habana_tf.card.model.lowered import Lowered
+from habana_tf.card.model.memory import Peak
 from habana_tf.card.model.step_time import StepTime
 from habana_tf.card.prediction.layers import Layer, layers
 from habana_tf.reports.report import Report
@@ -66,6 +67,17 @@ class Prediction(Report):
     def memory(self) -> dict[str, int]:
         """HBM of one card by category: weights, optimizer, gradients, activations, workspace, inputs."""
         return dict(self.step.memory)
+
+    @property
+    def peak(self) -> Peak | None:
+        """The moment of the step with most tensors in HBM: the op that works then, and whose tensors they are."""
+        return max(self.step.peaks, key=lambda p: p.nbytes, default=None)
+
+    @property
+    def hbm_over_step(self) -> list[int]:
+        """HBM of each moment of the step, launch by launch, without the firmware's: when each unit works."""
+        always = sum(sum(g.always) for g in self.step.growth)
+        return [always + fixed + growing for g in self.step.growth for fixed, growing in g.moments]
 
     @property
     def hbm_bytes(self) -> int:
@@ -156,6 +168,8 @@ class Prediction(Report):
         return {
             **{name: getattr(self, name) for name in first},
             "largest_batch": self.largest_batch(),
+            "peak": None if self.peak is None else asdict(self.peak),
+            "hbm_over_step": self.hbm_over_step,
             **{name: getattr(self, name) for name in then},
             "layers": [layer.to_dict() for layer in self.layers],
             **{name: getattr(self, name) for name in ("host_ops", "not_counted", "advice")},

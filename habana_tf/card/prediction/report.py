@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from habana_tf.reports.bar import bar
 from habana_tf.reports.table import Table
 from habana_tf.reports.units import brief, briefly, size
 
@@ -40,7 +41,7 @@ def shown(p: Any) -> list[str | Table]:
     notes += [f"not counted: {what}" for what in p.not_counted]
     notes += [f"would help: {what}" for what in p.advice]
     notes += help_lines(p.layers)
-    return [*lines, time, *notes, _memory(p), _layers(p)]
+    return [*lines, time, *notes, _memory(p), *_peak(p), _layers(p)]
 
 
 def _share(of_one: float) -> str:
@@ -61,6 +62,19 @@ def _memory(p: Any) -> Table:
     rows.append(("the firmware", size(p.step.chip.idle_memory_bytes), ""))
     rows.append((f"all: {verdict} into {size(p.step.chip.hbm_bytes)}", size(p.hbm_bytes), ""))
     return Table(["HBM at the peak", ">size", ">share"], rows)
+
+
+def _peak(p: Any) -> list[str]:
+    """HBM over the step as a curve, and the owner of its peak."""
+    if p.peak is None or not p.peak.nbytes:
+        return []
+    most = list(p.peak.layers.items())[:FEW]
+    owners = ", ".join(f"{name} {size(n)}" for name, n in most)
+    more = f" and {len(p.peak.layers) - FEW} more" if len(p.peak.layers) > FEW else ""
+    return [
+        f"HBM over the step: {bar(p.hbm_over_step)}",
+        f"the peak is at {p.peak.op}, with {size(p.peak.nbytes)} of tensors: {owners}{more}",
+    ]
 
 
 def _layers(p: Any) -> Table:

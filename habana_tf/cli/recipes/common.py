@@ -113,6 +113,13 @@ def ops_text(row: Listed) -> str:
     return counted(header(row).get("ops") or {})
 
 
+def worked(row: Listed) -> str:
+    """Conv2D 61 %, MatMul 30 %: the ops that are most of the work; where that is not known, how many there are."""
+    work = header(row).get("work")
+    ranked = sorted(work.items(), key=lambda item: (-item[1], item[0])) if isinstance(work, dict) else []
+    return ", ".join(f"{op} {share} %" for op, share in ranked) or ops_text(row)
+
+
 def tensors(of: Any, which: str) -> str:
     """The inputs or outputs in a header."""
     return ", ".join(tensor(each) for each in of.get(which) or [])

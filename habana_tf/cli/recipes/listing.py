@@ -17,9 +17,9 @@ from habana_tf.cli.recipes.common import (
     header,
     op_count,
     opened,
-    ops_text,
     rows_of,
     shortened,
+    worked,
 )
 from habana_tf.files.escaped import escaped
 from habana_tf.reports.table import Styled
@@ -86,7 +86,7 @@ def _list(arguments: argparse.Namespace) -> int:
             folded.append(row)
     if folded:
         lines.append(_folded_line(folded))
-    print_table(["name", "key", "in", "ops", "inputs", ">size", ">compile time", "last use"], lines)
+    print_table(["name", "key", "in", "type", "work", "inputs", ">size", ">compiled in", "last use"], lines)
     total, seconds = sum(row.file_bytes for row in good), sum(header(row)["compile_seconds"] for row in good)
     of = "" if len(good) == len(every) else f" of {len(every)}"
     print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {escaped(reader.root)}")
@@ -127,13 +127,19 @@ def _line(row: Listed) -> list[str]:
     return [
         Styled(of["name"], "red" if failed else "cyan"),
         of["digest"][:KEY_DIGITS],
-        shortened(", ".join(_scopes(row)), 28),
-        Styled("cannot be compiled", "red") if failed else shortened(ops_text(row), 38),
+        shortened(", ".join(_scopes(row)), 24),
+        of.get("precision", ""),
+        Styled("cannot be compiled", "red") if failed else shortened(worked(row), 48),
         shortened(of.get("takes", ""), 40),
         size(row.file_bytes),
         duration(of["compile_seconds"]),
-        moment(row.last_used),
+        _last_use(row.last_used),
     ]
+
+
+def _last_use(seconds: float) -> str:
+    """Without seconds, and of this year without the year."""
+    return moment(seconds)[:-3].removeprefix(time.strftime("%Y-"))
 
 
 def _folded_line(rows: list[Listed]) -> list[str]:
@@ -142,10 +148,11 @@ def _folded_line(rows: list[Listed]) -> list[str]:
         f"({len(rows)} one-op recipes)",
         "",
         "",
-        shortened(", ".join(names)),
+        "",
+        shortened(", ".join(names), 48),
         "",
         size(sum(row.file_bytes for row in rows)),
         duration(sum(header(row)["compile_seconds"] for row in rows)),
-        moment(max(row.last_used for row in rows)),
+        _last_use(max(row.last_used for row in rows)),
     ]
     return [Styled(cell, "dim") for cell in cells]

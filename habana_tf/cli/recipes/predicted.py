@@ -44,7 +44,10 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, LaunchPre
     except (KeyError, ValueError) as error:
         return {}, f"its cluster cannot be read: {error}"
     shapes = [[_number(n, sizes) for n in shape] for shape in met.shapes]
-    values = [None if value is None else _numbers(value, sizes) for value in met.values]
+    values = [
+        None if value is None else _numbers(value, sizes, arg.dtype.numpy)
+        for value, arg in zip(met.values, met.cluster.inputs, strict=True)
+    ]
     found = {chip.name: of_cluster(chip, met.cluster, shapes, values) for chip in chips()}
     why = next((p.why for p in found.values() if p.seconds is None), "")
     return ({}, why) if why else (found, "")
@@ -65,10 +68,11 @@ def _number(extent: Any, sizes: Sequence[int]) -> int:
     return ext.evaluate(extent, list(sizes))
 
 
-def _numbers(value: Any, sizes: Sequence[int]) -> Any:
-    """A value that fixes a shape, with numbers in the place of symbols."""
+def _numbers(value: Any, sizes: Sequence[int], dtype: Any) -> Any:
+    """A value that fixes a shape, with numbers of its input's type in the place of symbols. A `Count` stays one."""
     import numpy as np
 
     if value.dtype != object:
         return value
-    return np.array([_number(n, sizes) for n in value.reshape(-1)], np.int64).reshape(value.shape)
+    numbers = np.array([_number(n, sizes) for n in value.reshape(-1)], dtype).reshape(value.shape)
+    return numbers.view(type(value))

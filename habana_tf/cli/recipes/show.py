@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import asdict
-from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from habana_tf.cli.numbers import whole
 from habana_tf.cli.output import CommandError, moment, painted, print_json, print_table
@@ -22,8 +21,10 @@ from habana_tf.cli.recipes.common import (
     tensors,
 )
 from habana_tf.cli.recipes.predicted import NOTE, as_json, predictions
+from habana_tf.reports.bar import bar
+from habana_tf.reports.layer_names import layer
 from habana_tf.reports.table import Styled, printable
-from habana_tf.reports.units import amount, brief, counted, duration, operations, size
+from habana_tf.reports.units import BYTES, OPERATIONS, Units, alike, briefly, counted, duration, operations, size
 
 if TYPE_CHECKING:
     from habana_tf.cache.entry import Entry
@@ -32,9 +33,7 @@ if TYPE_CHECKING:
     from habana_tf.cli.recipes import contents
 
 _SHOWN_APART = {"name", "digest", "key", "created", "compile_seconds", "sections", "parts", "ops", "inputs", "outputs",
-                "kernels", "flops", "scopes", "takes", "failure", "signature"}  # fmt: skip
-_BAR = " ▁▂▃▄▅▆▇█"
-_BAR_WIDTH = 64
+                "kernels", "flops", "scopes", "takes", "work", "failure", "signature"}  # fmt: skip
 _NAMES = 3
 ENGINES = {"MME": "magenta", "TPC": "green"}
 
@@ -94,8 +93,13 @@ def _show(arguments: argparse.Namespace) -> int:
         _print_ops(entry)
     _print_sections(entry)
     print()
-    print_table(["part of the key", "value"], [(part.name, plain(part.value)) for part in entry.key.parts])
+    print_table(["part of the key", "value"], [(part.name, _wrappable(plain(part.value))) for part in entry.key.parts])
     return 0
+
+
+def _wrappable(text: str) -> str:
+    """A list of hundreds of features without blanks, with some."""
+    return text if " " in text else text.replace(",", ", ")
 
 
 def _print_facts(row: Listed, entry: Entry) -> None:
@@ -126,9 +130,13 @@ def _print_kernels(entry: Entry) -> None:
     kernels, ops = contents.kernels(entry), contents.ops(entry)
     if not kernels:
         return
+    flops, nbytes = _column([k["flops"] for k in kernels], OPERATIONS), _column([k["bytes"] for k in kernels], BYTES)
+    least = [k["at_least_seconds"] for k in kernels]
+    whole = None if None in least else sum(least)
+    times = ["-"] * (len(least) + 1) if whole is None else briefly([*least, whole])
     lines = []
     for number, kernel in enumerate(kernels):
-        names = [ops[k].name for k in kernel["ops"]]
+        names = list(dict.fromkeys(layer(ops[k].name) for k in kernel["ops"]))
         more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
         lines.append(
             [
@@ -137,18 +145,28 @@ def _print_kernels(entry: Entry) -> None:
                 kernel["does"],
                 "[" + ",".join(map(str, kernel["shape"])) + "]",
                 counted(kernel["fused"]),
-                amount(kernel["flops"], operations),
-                amount(kernel["bytes"], size),
-                "-" if kernel["at_least_seconds"] is None else brief(kernel["at_least_seconds"]),
+                flops[number],
+                nbytes[number],
+                times[number],
+                f"{least[number] / whole:.1%}" if whole else "-",
                 ", ".join(names[:_NAMES]) + more,
             ]
         )
+    lines.append(["all", "", "", "", "", flops[-1], nbytes[-1], times[-1], "100.0%" if whole else "-", ""])
     print()
-    print_table([">kernel", "engine", "does", "over", "fused", ">flops", ">bytes", ">at least", "ops"], lines)
+    columns = [">kernel", "engine", "does", "over", "fused", ">flops", ">bytes", ">at least", ">share", "layers"]
+    print_table(columns, lines)
     from habana_tf.hardware.chips import chip
     from habana_tf.hardware.roofline import said
 
     print(printable(said(chip())))
+
+
+def _column(numbers: list[Any], units: Units) -> list[str]:
+    """Numbers in one unit and their sum below them; what depends on sizes as it is, and then no sum."""
+    if not all(isinstance(n, int) for n in numbers):
+        return [*map(str, numbers), "-"]
+    return alike([*numbers, sum(numbers)], units)
 
 
 def _print_predictions(times: dict[str, LaunchPrediction], why: str) -> None:
@@ -156,10 +174,10 @@ def _print_predictions(times: dict[str, LaunchPrediction], why: str) -> None:
         print(f"\nnot predicted: {printable(why)}")
     if not times:
         return
-    rows = [
-        [chip, brief(p.seconds or 0.0), brief(p.matrix), brief(p.vector), str(p.units), p.bound]
-        for chip, p in times.items()
-    ]
+    columns = ([p.seconds or 0.0 for p in times.values()], [p.matrix for p in times.values()],
+               [p.vector for p in times.values()])  # fmt: skip
+    cells = zip(times.items(), *map(briefly, columns), strict=True)
+    rows = [[chip, whole, matrix, vector, str(p.units), p.bound] for (chip, p), whole, matrix, vector in cells]
     print()
     print_table(["chip", ">predicted", ">MME", ">TPC", ">units", "bound by"], rows)
     print(NOTE)
@@ -177,17 +195,6 @@ def _print_plan(entry: Entry, plan: contents.MemoryPlan | None) -> None:
     print(f"  {painted(bar(plan.alive()), 'blue')}")
 
 
-def bar(values: list[int]) -> str:
-    """Values as a line of blocks, the largest of each stretch where there are more than fit."""
-    if not values:
-        return ""
-    columns = min(_BAR_WIDTH, len(values))
-    edges = [k * len(values) // columns for k in range(columns + 1)]
-    most = [max(values[a:b]) for a, b in pairwise(edges)]
-    top = max(most) or 1
-    return "".join(_BAR[-(-value * (len(_BAR) - 1) // top)] for value in most)
-
-
 def _print_ops(entry: Entry) -> None:
     from habana_tf.cli.recipes import contents
 
@@ -200,6 +207,8 @@ def _print_ops(entry: Entry) -> None:
 
 def _print_sections(entry: Entry) -> None:
     stored = {section["name"]: section["stored"] for section in entry.header["sections"]}
-    rows = [(name, size(len(data)), size(stored[name])) for name, data in entry.sections.items()]
+    names = [*entry.sections]
+    lengths, on_disk = alike([*map(len, entry.sections.values())], BYTES), alike([stored[n] for n in names], BYTES)
+    rows = list(zip(names, lengths, on_disk, strict=True))
     print()
     print_table(["section", ">size", ">on disk"], rows)

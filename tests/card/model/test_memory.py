@@ -10,6 +10,8 @@ from habana_tf.card.model.cluster_time import cluster_time
 from habana_tf.card.model.memory import CATEGORIES, hbm_by_category
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.model.roles import Roles
+from habana_tf.card.model.step_time import step_time
+from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.hardware.chips import chip
 from tests.card.model.test_kernels import launched
 from tests.child import on_hpu
@@ -65,3 +67,28 @@ def test_roles_name_what_is_weight_and_what_is_state() -> None:
     _, w, m = (by_name[name] for name in sorted(by_name))
     found = hbm_by_category(chip("gaudi2"), lowered, time, Roles({w}, {m}))
     assert (found["weights"], found["optimizer"], found["inputs"]) == (16 * KIB, 16 * KIB, 16 * KIB)
+
+
+@on_hpu
+def test_the_peak_has_an_owner_and_the_curve_of_the_step_has_its_height() -> None:
+    """The sort of the wide product: values and order in, values out, 8 MiB each; the last product's 256 KiB wait."""
+
+    def f(a: Any, b: Any, wide: Any) -> Any:
+        h = tf.matmul(a, b)
+        with tf.name_scope("net/ordered"):
+            middle = tf.reduce_sum(tf.sort(tf.matmul(h, wide), -1), -1, keepdims=True)
+        with tf.name_scope("net/last"):
+            return tf.matmul(h, b) + middle
+
+    lowered = launched(f, (256, 256), (256, 256), (256, 8192))
+    step = step_time(chip("gaudi2"), [lowered])
+    found = Prediction(256, "fp32", step, (lowered,), ())
+    assert found.peak is not None and found.peak.nbytes == 24 * MIB + 256 * KIB
+    assert next(iter(found.peak.layers)) == "net/ordered" and found.peak.layers["net/last"] == 256 * KIB
+    assert found.peak.op.startswith("net/ordered/")
+    assert max(found.hbm_over_step) == step.hbm_bytes and len(found.hbm_over_step) == len(step.units)
+    shown = found.text(200)
+    assert (
+        f"the peak is at {found.peak.op}, with 24.2 MiB of tensors: net/ordered 24.0 MiB, net/last 256.0 KiB" in shown
+    )
+    assert "HBM over the step: " in shown and "█" in shown

@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from habana_tf.cli.recipes.predicted import _numbers
+from habana_tf.cluster.counts import Count
+from habana_tf.ir.expression import sym
 from tests.child import python
 from tests.cli.recipes.conftest import Keys
 
@@ -94,3 +98,22 @@ def test_what_cannot_be_predicted_says_why(
     root, _ = made
     shown = run("recipes", "show", keys(run, root)[False], "--path", str(root))
     assert shown.code == 0 and "takes TensorFlow, which cannot be imported" in shown.out
+
+
+def test_a_listing_says_type_work_and_batch(made: tuple[Path, dict[str, float]], run: Callable[..., Any]) -> None:
+    root, _ = made
+    rows = json.loads(run("recipes", "list", "--path", str(root), "--op", "softmax", "--json").out)["recipes"]
+    heads = {row["header"]["takes"]: row["header"] for row in rows}
+    assert set(heads) == {"float32[48,32], float32[32,16]", "float32[s0,32], float32[32,16]"}
+    for head in heads.values():
+        assert head["precision"] == "float32"
+        assert max(head["work"], key=head["work"].get) == "MatMul" and sum(head["work"].values()) <= 101
+    (line,) = [line for line in run("recipes", "list", "--path", str(root)).out.splitlines() if "[48,32]" in line]
+    assert "float32" in line and "MatMul " in line and " %" in line
+
+
+def test_a_value_that_fixes_a_shape_keeps_its_type() -> None:
+    value = np.empty(2, object)
+    value[:] = [sym(0), 10]
+    found = _numbers(value.view(Count), (8,), np.int32)
+    assert found.dtype == np.int32 and found.tolist() == [8, 10] and isinstance(found, Count)

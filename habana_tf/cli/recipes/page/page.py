@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from habana_tf.cache import Counts, Entry, Listed
 from habana_tf.cli.output import moment
 from habana_tf.cli.recipes import contents
-from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text, plain, shortened, tensors
+from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text, plain, shortened, tensors, worked
 from habana_tf.cli.recipes.page import charts, graph, plan
 from habana_tf.cli.recipes.page.markup import Markup, document, figure, joined, table, tag, tiles
 from habana_tf.cli.recipes.page.style import STYLE
 from habana_tf.hardware.chips import chip
 from habana_tf.hardware.roofline import said
-from habana_tf.reports.units import brief, duration, operations, size
+from habana_tf.reports.layer_names import layer
+from habana_tf.reports.units import amount, brief, briefly, counted, duration, operations, size
 
 if TYPE_CHECKING:
     from habana_tf.card.clock.predicted import LaunchPrediction
@@ -66,9 +67,10 @@ def page(facts: Facts) -> str:
             "div",
             figure("Compile time of each recipe, oldest first", charts.compile_times(made)),
             figure("Size of what is there, by time of creation", charts.growth(made)),
-            figure("Hits (green) and misses (red) of each run in the journal", charts.history(facts.runs)),
+            figure("Hits (filled) and misses (outlined) of each run in the journal", charts.history(facts.runs)),
             class_="charts",
         ),
+        *_runs(facts),
         tag("h2", "Recipes"),
         *_tables(facts),
         *(_recipe(drawn) for drawn in facts.drawn),
@@ -95,7 +97,7 @@ def _tables(facts: Facts) -> list[Markup]:
     several, single = [r for r in rows if op_count(r) != 1], [r for r in rows if op_count(r) == 1]
     drawn = {header(d.row)["digest"] for d in facts.drawn}
     bad = [
-        tag("tr", tag("td", "unusable"), tag("td", f"{row.path}: {row.problem}", colspan=7), class_="bad")
+        tag("tr", tag("td", "unusable"), tag("td", f"{row.path}: {row.problem}", colspan=8), class_="bad")
         for row in facts.unusable
     ]
     tables = [_table([*(_line(row, drawn) for row in several), *bad])]
@@ -105,9 +107,46 @@ def _tables(facts: Facts) -> list[Markup]:
     return tables
 
 
+def _runs(facts: Facts) -> list[Markup]:
+    """The figures behind the chart of runs, the last run first."""
+    if not facts.runs:
+        return []
+    lines = []
+    for run in reversed(facts.runs):
+        figures = (str(run.hits), str(run.misses), duration(run.spent), duration(run.saved))
+        cells = [tag("td", text, class_="n") for text in figures]
+        lines.append(tag("tr", tag("td", run.name), tag("td", moment(run.began), class_="whole"), *cells))
+    numbers = ("hits", "misses", "spent", "saved")
+    shown = tag("div", table(("run", "began", *numbers), numbers, lines), class_="wide")
+    return [tag("details", tag("summary", f"{len(lines)} runs in figures"), shown)]
+
+
+def _kernels(kernels: Sequence[dict[str, Any]], ops: Sequence[contents.ClusterOp]) -> Markup:
+    """Every kernel in figures, the costliest first; with open sizes in the order of their calls."""
+    times = [k["at_least_seconds"] for k in kernels]
+    known = None not in times
+    order = sorted(range(len(kernels)), key=lambda k: (-times[k], k)) if known else range(len(kernels))
+    whole = sum(times) if known else 0.0
+    least = briefly(times) if known else ["-"] * len(times)
+    lines = []
+    for number in order:
+        k = kernels[number]
+        layers = ", ".join(dict.fromkeys(layer(ops[op].name) for op in k["ops"]))
+        figures = (amount(k["flops"], operations), amount(k["bytes"], size), least[number],
+                   f"{times[number] / whole:.1%}" if whole else "-")  # fmt: skip
+        lines.append(
+            tag("tr", tag("td", str(number), class_="n"), tag("td", f"{k['engine']} {k['does']}", class_="whole"),
+                tag("td", "[" + ",".join(map(str, k["shape"])) + "]"), tag("td", counted(k["fused"])),
+                *(tag("td", text, class_="n") for text in figures), tag("td", layers))
+        )  # fmt: skip
+    numbers = ("kernel", "flops", "bytes", "at least", "share")
+    names = ("kernel", "engine", "over", "fused", *numbers[1:], "layers")
+    return tag("div", table(names, numbers, lines), class_="wide tall")
+
+
 def _table(lines: Sequence[Markup]) -> Markup:
-    names = ("name", "key", "ops", "inputs", "kernels", "size", "compile time", "last use")
-    return table(names, ("size", "compile time"), lines)
+    names = ("name", "key", "type", "work", "inputs", "kernels", "size", "compile time", "last use")
+    return tag("div", table(names, ("size", "compile time"), lines), class_="wide")
 
 
 def _line(row: Listed, drawn: set[str]) -> Markup:
@@ -119,8 +158,9 @@ def _line(row: Listed, drawn: set[str]) -> Markup:
         "tr",
         tag("td", name),
         tag("td", key, class_="key"),
-        tag("td", f"cannot be compiled: {of['failure']}" if "failure" in of else shortened(ops_text(row), 70)),
-        tag("td", shortened(tensors(of, "inputs"), 50)),
+        tag("td", of.get("precision", "")),
+        tag("td", f"cannot be compiled: {of['failure']}" if "failure" in of else shortened(worked(row), 70)),
+        tag("td", shortened(of.get("takes", ""), 50)),
         tag("td", ", ".join(f"{n} {engine}" for engine, n in kernels.items() if n), class_="whole"),
         tag("td", size(row.file_bytes), class_="n"),
         tag("td", duration(of["compile_seconds"]), class_="n"),
@@ -157,6 +197,7 @@ def _recipe(drawn: PicturedRecipe) -> Markup:
         tag("h2", of["name"], tag("small", f" {of['digest'][:KEY_DIGITS]}"), id=of["digest"][:KEY_DIGITS]),
         listed,
         figure(became, tag("div", graph.picture(kernels, ops, contents.edges(entry)), class_="tall")),
+        figure("The kernels" + (", the costliest first" if flops is not None else ""), _kernels(kernels, ops)),
     ]
     if memory is not None and memory.blocks:
         values = ", ".join(f"s{k} = {n}" for k, n in enumerate(drawn.sizes))
@@ -165,7 +206,7 @@ def _recipe(drawn: PicturedRecipe) -> Markup:
             f"The workspace over {memory.launches} kernel calls: {len(memory.blocks)} buffers in {size(memory.total)}, "
             f"at most {size(memory.peak)} alive at once (line).{drawn_for}"
         )
-        parts.append(figure(caption, plan.picture(memory)))
+        parts.append(figure(caption, tag("div", plan.picture(memory), class_="wide")))
     return tag("section", *parts)
 
 

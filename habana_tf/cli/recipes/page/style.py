@@ -2,9 +2,9 @@
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --quiet: #66717e; --paper: #fff; --panel: #f5f7f9; --rule: #dde3e9;
-  --mme: #7b4fc9; --tpc: #23835b; --blue: #2f6fc1; --good: #2f9e68; --bad: #cf4a4a; --sand: #c98a2b; }
+  --mme: #7b4fc9; --tpc: #23835b; --blue: #2f6fc1; --bad: #cf4a4a; --sand: #c98a2b; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e2e7ec; --quiet: #98a3af; --paper: #14191f; --panel: #1d242c;
-  --rule: #323c47; --mme: #a583e8; --tpc: #4db58a; --blue: #6aa5ee; --good: #4db984; --bad: #e87474; --sand:
+  --rule: #323c47; --mme: #a583e8; --tpc: #4db58a; --blue: #6aa5ee; --bad: #e87474; --sand:
   #dfae62; } }
 body { font: 14px/1.5 system-ui, "DejaVu Sans", sans-serif; color: var(--ink); background: var(--paper);
   max-width: 1180px; margin: 2rem auto; padding: 0 1rem; }
@@ -18,7 +18,9 @@ h2 small, .key { font: 12px ui-monospace, "DejaVu Sans Mono", monospace; color: 
 .charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(340px, 1fr)); gap: 1rem; }
 figure { margin: 0 0 1rem; background: var(--panel); border-radius: 8px; padding: .75rem; }
 figcaption { font-size: 12px; margin-bottom: .5rem; } .wide { overflow-x: auto; }
-.tall { max-height: 900px; overflow-y: auto; } @media print { .tall { max-height: none; } }
+@media print { .wide { overflow: visible; } details > * { display: block; } body { max-width: none; } }
+.tall { max-height: 900px; overflow: auto; } .tall svg, .wide svg { min-width: 760px; }
+@media print { .tall { max-height: none; overflow: visible; } .tall svg, .wide svg { min-width: 0; } }
 svg { max-width: 100%; height: auto; display: block; font: 11px "DejaVu Sans", system-ui, sans-serif; fill:
   var(--ink); }
 table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
@@ -31,7 +33,8 @@ a { color: var(--blue); text-decoration: none; } dl { display: grid; grid-templa
   margin: 0 0 1rem; font-size: 12.5px; } dd { margin: 0; overflow-wrap: anywhere; }
 summary { cursor: pointer; color: var(--quiet); padding: .5rem 0; }
 .grid { stroke: var(--rule); } .label { fill: var(--quiet); font-size: 10px; } .spent { fill: var(--sand); }
-.hit { fill: var(--good); } .miss { fill: var(--bad); } .area { fill: var(--blue); opacity: .15; }
+.hit { fill: var(--blue); } .miss { fill: var(--panel); stroke: var(--sand); stroke-width: 1.5; }
+.area { fill: var(--blue); opacity: .15; }
 .line { fill: none; stroke: var(--blue); stroke-width: 1.5; } .dot { fill: var(--blue); }
 .arc { fill: none; stroke: var(--quiet); opacity: .45; } .arc:hover { stroke: var(--blue); opacity: 1;
   stroke-width: 2; }

@@ -1,0 +1,181 @@
+"""`habana-tf top`: what the cards of this machine do while programs train: launches, recipes, memory, ranks.
+
+Everything is read from the state directory that `hl-smi` reads too (`hardware.telemetry`): nothing is asked of the
+programs. Rates are differences of two readings of the same process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from habana_tf.cli.output import CommandError, in_colour, print_json
+from habana_tf.reports.characters import columns, encoding_of
+from habana_tf.reports.table import Table
+from habana_tf.reports.units import size
+
+if TYPE_CHECKING:
+    from habana_tf.hardware.readings import Reading
+
+_RANKS = ("HABANA_SIM_RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+"""In the order in which `hardware.ranks` asks them."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A card. launches_per_second: of its process between two readings, None for a process that is new; recipes: that
+    it compiled since it began, and new_recipes of them since `top` began. memory in bytes, busy 0 to 1."""
+
+    card: int
+    chip: str
+    rank: int | None
+    pid: int | None
+    command: str
+    launches: int
+    launches_per_second: float | None
+    recipes: int
+    new_recipes: int
+    memory: int
+    memory_peak: int
+    memory_total: int
+    busy: float
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = """\
+examples:
+  habana-tf top                       until Ctrl-C
+  habana-tf top --once --json         two readings, a second apart
+
+A step of a training is one launch, or as many as placement_report() has clusters. A program whose shapes change
+compiles on and on: recompilation_report() in it says why.
+"""
+    parser.add_argument("--interval", type=_seconds, default=1.0, help="seconds between readings (default: 1)")
+    parser.add_argument("--once", action="store_true", help="print once, after one interval; so is a file or a pipe")
+    parser.add_argument("--json", action="store_true", help="print JSON, once")
+    parser.set_defaults(run=_top)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.05 <= value <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed: use seconds from 0.05 to 3600")
+    return value
+
+
+def _top(arguments: argparse.Namespace) -> int:
+    from habana_tf.hardware import readings
+    from habana_tf.hardware.cards import CardError
+    from habana_tf.hardware.machine import MachineError
+    from habana_tf.settings import SettingError
+
+    try:
+        first = before = readings.read_all()
+        began = time.monotonic()
+        if arguments.once or arguments.json or not sys.stdout.isatty():
+            time.sleep(arguments.interval)
+            made = rows(first, before, readings.read_all(), time.monotonic() - began)
+            if arguments.json:
+                print_json([asdict(row) for row in made])
+            else:
+                print(*table(made).lines(columns(200), encoding_of()), sep="\n")
+            return 0
+        with contextlib.suppress(KeyboardInterrupt):
+            _live(first, arguments.interval)
+    except MachineError as error:
+        raise CommandError(str(error), 1) from error
+    except (SettingError, CardError) as error:
+        raise CommandError(str(error), 2) from error
+    return 0
+
+
+def _live(first: list[Reading], interval: float) -> None:
+    """Redraws the table until Ctrl-C."""
+    from rich.console import Console
+    from rich.live import Live
+    from rich.text import Text
+
+    from habana_tf.hardware import readings
+
+    before: list[Reading] = []  # without an interval there is no rate
+    at = time.monotonic()
+    console = Console(no_color=not in_colour())
+    with Live(console=console, auto_refresh=False, screen=True) as live:
+        while True:
+            now, then = readings.read_all(), time.monotonic()
+            lines = table(rows(first, before, now, then - at)).lines(columns(80), encoding_of())
+            live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
+            before, at = now, then
+            time.sleep(interval)
+
+
+def rows(first: Sequence[Reading], before: Sequence[Reading], now: Sequence[Reading], seconds: float) -> list[Row]:
+    """One for each card. seconds: between `before` and `now`; first: when counting began."""
+    begun, earlier = _counts(first), _counts(before)
+    found = []
+    for reading in now:
+        holder = reading.holder
+        told = None if holder is None else holder.telemetry
+        pid = None if holder is None else holder.pid
+        key = (reading.card.module_id, pid)
+        launches, recipes = (0, 0) if told is None else (told.launches, told.recipes)
+        rate = None
+        if told is not None and key in earlier and seconds > 0:
+            rate = (launches - earlier[key][0]) / seconds
+        found.append(
+            Row(
+                reading.card.module_id, reading.chip.name, _rank(pid), pid, "" if told is None else told.command,
+                launches, rate, recipes, recipes - begun.get(key, (0, 0))[1], reading.process_memory,
+                0 if told is None else told.memory_peak, reading.memory_total, reading.utilization,
+            )
+        )  # fmt: skip
+    return found
+
+
+def _counts(readings: Sequence[Reading]) -> Mapping[tuple[int, int | None], tuple[int, int]]:
+    """(card, process) -> its launches and recipes."""
+    return {
+        (r.card.module_id, r.holder.pid): (r.holder.telemetry.launches, r.holder.telemetry.recipes)
+        for r in readings
+        if r.holder is not None and r.holder.telemetry is not None
+    }
+
+
+def _rank(pid: int | None) -> int | None:
+    """The rank that a launcher gave a process; None for one that has none, or is another user's."""
+    if not pid:
+        return None
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            given: dict[str, Any] = dict(
+                item.decode(errors="replace").split("=", 1) for item in file.read().split(b"\0") if b"=" in item
+            )
+    except OSError:
+        return None
+    return next((int(given[name]) for name in _RANKS if given.get(name, "").isdecimal()), None)
+
+
+def table(rows: Sequence[Row]) -> Table:
+    """The cards that are held, and how many are free."""
+    held = [row for row in rows if row.pid is not None]
+    cells = [
+        (
+            row.card, "-" if row.rank is None else row.rank,
+            "-" if row.launches_per_second is None else f"{row.launches_per_second:,.1f}",
+            f"{row.recipes:,}" + (f" (+{row.new_recipes})" if row.new_recipes else ""),
+            size(row.memory), size(row.memory_peak), f"{row.busy:.0%}", f"{row.pid} {row.command}".strip(),
+        )
+        for row in held
+    ]  # fmt: skip
+    names = [">card", ">rank", ">launches/s", ">recipes", ">memory", ">at most", ">busy", "process"]
+    free = [str(row.card) for row in rows if row.pid is None]
+    title = f"{len(held)} of {len(rows)} cards in use" + (f", free: {', '.join(free)}" if free else "")
+    return Table(names if cells else ["", ""], cells, title)
