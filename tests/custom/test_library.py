@@ -142,17 +142,17 @@ def test_a_library_with_a_kernel_that_is_refused_defines_none() -> None:
 
 def test_loaded_libraries_keep_no_file_open(tmp_path: Path) -> None:
     text = SOURCE.read_text()
-    for k in range(9):
+    for k in range(3):
         (tmp_path / "many.c").write_text(f"{text}\nint number_{k} = {k};\n")
         build([str(tmp_path / "many.c")], str(tmp_path / f"many{k}.so"))
     script = """
         import os, sys
         from habana_tf.ir import libraries
         before = sorted(os.listdir("/proc/self/fd"))
-        loaded = [libraries.load(f"{sys.argv[1]}/many{k}.so") for k in range(9)]
+        loaded = [libraries.load(f"{sys.argv[1]}/many{k}.so") for k in range(3)]
         assert sorted(os.listdir("/proc/self/fd")) == before
         runs = {library.kernels[0].run for library in loaded}
-        assert len(runs) == 9, "a library was taken for another one"
+        assert len(runs) == 3, "a library was taken for another one"
     """
     python(script, str(tmp_path))
 
