@@ -82,9 +82,10 @@ test-networks: $(VENV)/.installed ## Whole networks on HPU and on stock TensorFl
 # What depends on TensorFlow's release: loading, the device, the strategy, graphs, Keras 3, the demo.
 # The longest first, so that none runs alone in the end.
 LATEST_TESTS := tests/keras_coverage tests/tensorflow_changes tests/distribute tests/examples tests/device \
-	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_control_flow.py \
+	tests/test_ways_of_training.py tests/test_training.py tests/test_loader.py tests/test_loading_order.py \
+	tests/test_control_flow.py \
 	tests/test_random_programs.py tests/graph/test_end_to_end.py tests/graph/test_explain.py tests/graph/test_cpu_updates.py \
-	tests/graph/test_updates_in_place.py \
+	tests/graph/test_updates_in_place.py tests/graph/test_updates_beside_readers.py \
 	tests/tensorflow_facts/test_stand_ins.py tests/test_aliases.py tests/habana_frameworks tests/custom \
 	tests/card tests/dry_run tests/keras_callbacks tests/tensorflow_clusters tests/test_tensorflow_c.py
 

@@ -18,7 +18,7 @@ import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,8 @@ class Finder:
         found = find_spec(real)
         if found is None:
             return None
-        spec = ModuleSpec(name, _Loader(found), origin=found.origin)  # type: ignore[arg-type]  # a loader by its methods
+        loader: Any = _Loader(found)  # one by its methods
+        spec = ModuleSpec(name, loader, origin=found.origin)
         spec.submodule_search_locations = found.submodule_search_locations
         spec.has_location = found.has_location
         return spec
@@ -87,8 +88,8 @@ class _Loader:
 
     def get_code(self, name: str) -> CodeType | None:
         """What `python -m` runs."""
-        loader = self._real.loader
-        code: CodeType | None = loader.get_code(self._real.name)  # type: ignore[union-attr]  # a file's has it
+        loader: Any = self._real.loader  # a file's, which has its code
+        code: CodeType | None = loader.get_code(self._real.name)
         return code
 
 

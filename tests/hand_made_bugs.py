@@ -43,7 +43,7 @@ BUGS = [
         "habana_tf/graph/bf16.py",
         "(Why.ALLOWED, Why.CONDITIONAL, Why.STRICT, Why.FORCED)",
         "(Why.ALLOWED, Why.CONDITIONAL, Why.FORCED)",
-        "tests/graph/test_bf16.py",
+        "tests/graph/test_bf16.py tests/graph/test_bf16_lists.py",
     ),
     Bug(
         "habana_tf/cluster/ranges.py",

@@ -68,6 +68,7 @@ NEVER = {
         "tests/test_fuzz_programs.py does it"
     ),
     "build/fuzz/fuzz_programs 1000000 7": "tests/test_fuzz_programs.py does it with fewer",
+    "python -m tests.compiler.lying_recipes 500 7": "tests/compiler/test_lying_recipes.py does it",
     "make ir-record": "compiles all networks; tests/test_ir_digests.py has its parts",
     "make ir-compare": "compiles all networks; tests/test_ir_digests.py has its parts",
     "make horovod": "compiles Horovod, which takes minutes; CI does it before the tests",

@@ -2,62 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from tests.child import on_hpu
-
-X = np.random.default_rng(0).uniform(-1, 1, (6, 4, 5)).astype("f4")
-W = np.random.default_rng(1).uniform(-0.5, 0.5, (5, 5)).astype("f4")
-
-
-def compare(f: Callable[..., Any], *arrays: Any, launches: int | None = 6, gradients: bool = True) -> None:
-    """A function and its gradients on both devices; all of a second call in at most so many launches and ops of
-    TensorFlow's own (on lists), if there is a number."""
-    from habana_tf._native import _bridge
-
-    def run(device: str) -> list[Any]:
-        with tf.device(device):
-            inputs = [tf.constant(a) for a in arrays]
-
-            @tf.function
-            def step(*xs: tf.Tensor) -> list[tf.Tensor]:
-                with tf.GradientTape() as tape:
-                    tape.watch(xs)
-                    results = tf.nest.flatten(f(*xs))
-                    loss = tf.add_n([tf.reduce_sum(tf.cast(r, tf.float32) ** 2) for r in results])
-                if not gradients:
-                    return results
-                found = tape.gradient(loss, [x for x in xs if x.dtype.is_floating])
-                return [*results, *(tf.convert_to_tensor(g) for g in found if g is not None)]
-
-            step(*inputs)
-            before = _bridge.counters()
-            out = [r.numpy() for r in step(*inputs)]
-            if device == "/HPU:0" and launches is not None:
-                after = _bridge.counters()
-                assert sum(after[k] - before[k] for k in ("launches", "stock_ops")) <= launches
-            return out
-
-    expected, got = run("/CPU:0"), run("/HPU:0")
-    assert len(expected) == len(got)
-    for e, g in zip(expected, got, strict=True):
-        np.testing.assert_allclose(g, e, rtol=1e-4, atol=1e-5 * max(1.0, float(np.abs(e).max(initial=0.0))))
-
-
-def written(x: tf.Tensor, body: Callable[..., Any], steps: Any, size: int = 6) -> tf.Tensor:
-    """The elements that iterations write, from those they read."""
-    xs, ys = tf.TensorArray(tf.float32, size).unstack(x), tf.TensorArray(tf.float32, size)
-    state = tf.zeros_like(x[0])
-
-    def one(i: tf.Tensor, s: tf.Tensor, ys: tf.TensorArray) -> Any:
-        y, s = body(xs.read(i), s)
-        return i + 1, s, ys.write(i, y)
-
-    return tf.while_loop(lambda i, *_: i < steps, one, (0, state, ys))[2].stack()
+from tests.loop_cases import W, X, compare, written
 
 
 @on_hpu
@@ -88,63 +39,6 @@ def test_a_loop_as_long_as_another_ends_by_data_is_not_part_of_it() -> None:
 
     compare(f, X, W, launches=None, gradients=False)
     compare(f, X / 2, W, launches=None, gradients=False)
-
-
-@on_hpu
-def test_sizes_that_a_loop_computes_beside_other_work() -> None:
-    """Of arrays, of lists, of what is given, of floating-point numbers: no lowering counts through these."""
-    lengths = np.array([1, 3, 2], "i4")
-
-    def left(first: Any, step: Callable[[Any, Any], Any], use: Callable[[Any, Any], Any]) -> Callable[..., Any]:
-        def f(x: tf.Tensor, w: tf.Tensor, given: tf.Tensor) -> Any:
-            begin = first(given) if callable(first) else tf.constant(first)
-            s, m = tf.while_loop(
-                lambda i, *_: i < 3, lambda i, s, m: (i + 1, tf.tanh(s @ w), step(i, (m, given))), (0, x[0], begin)
-            )[1:]
-            return use(s, m)
-
-        return f
-
-    def rows(s: tf.Tensor, m: tf.Tensor) -> tf.Tensor:
-        return s[:m]
-
-    cases = [
-        left(0, lambda i, v: tf.maximum(v[0], v[1][i]), rows),
-        left(0, lambda i, v: tf.maximum(v[0], tf.reduce_max(v[1])), rows),
-        left(0, lambda i, v: tf.maximum(v[0], tf.constant([1, 3, 2])[i]), rows),
-        left([2, 10], lambda i, v: tf.reverse(v[0], [0]), tf.reshape),
-        left(lambda given: given[:2] * [2, 0] + [0, 10], lambda i, v: tf.reverse(v[0], [0]), tf.reshape),
-        left([1, 0], lambda i, v: tf.gather(v[0], [1, 0]), tf.transpose),
-        left(0.0, lambda i, v: v[0] + 1.0, lambda s, m: s[: tf.cast(m, tf.int32)]),
-    ]
-    for case in cases:
-        compare(case, X, W, lengths, launches=None)
-        compare(case, X, W, lengths, launches=None, gradients=False)
-
-
-@on_hpu
-def test_sizes_of_any_input_that_a_loop_carries() -> None:
-    """One recipe serves all sizes: what the loop leaves is a size again, and its body may compute with it."""
-    import habana_tf
-
-    def f(x: tf.Tensor, w: tf.Tensor) -> tf.Tensor:
-        def body(i: tf.Tensor, s: tf.Tensor, m: tf.Tensor) -> Any:
-            return i + 1, tf.tanh(s @ w) + tf.cast(m, tf.float32), tf.shape(s)[0]
-
-        s, m = tf.while_loop(lambda i, *_: i < 3, body, (0, x, 7))[1:]
-        return tf.reshape(s, [5, m])
-
-    specs = [tf.TensorSpec((None, 5)), tf.TensorSpec((5, 5))]
-    on = {d: tf.function(lambda x, w: f(x, w), input_signature=specs) for d in ("/CPU:0", "/HPU:0")}
-    for rows in (4, 7, 3, 9, 12):
-        x = np.random.default_rng(rows).uniform(-1, 1, (rows, 5)).astype("f4")
-        got = []
-        for device, function in on.items():
-            with tf.device(device):
-                got.append(function(tf.constant(x), tf.constant(W)).numpy())
-        np.testing.assert_allclose(got[1], got[0], rtol=1e-5, atol=1e-5)
-    met = [m.recipe for c in habana_tf.recompilation_report().clusters for m in c.met if m.changed]
-    assert len(met) >= 4 and met.count("known") >= len(met) - 1
 
 
 @on_hpu
@@ -262,49 +156,6 @@ def test_ends_that_data_decide() -> None:
 
 
 @on_hpu
-def test_trip_counts_that_change() -> None:
-    with tf.device("/HPU:0"):
-
-        @tf.function
-        def f(x: tf.Tensor, n: tf.Tensor) -> tf.Tensor:
-            return tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, tf.tanh(s @ W + x[i])), (0, x[0]))[1]
-
-        for n in (3, 6, 0, 4):
-            want = X[0]
-            for t in range(n):
-                want = np.tanh(want @ W + X[t])
-            np.testing.assert_allclose(f(tf.constant(X), tf.constant(n)), want, rtol=1e-4, atol=1e-5)
-
-
-@on_hpu
-def test_a_length_that_may_differ_costs_no_recipe_each() -> None:
-    import habana_tf
-    from habana_tf.graph.reasons import Reason
-
-    layers = tf.keras.layers
-    model = tf.keras.Sequential(
-        [layers.Embedding(9, 8), layers.LSTM(8, return_sequences=True), layers.GRU(8), layers.Dense(3)]
-    )
-    model.compile("sgd", "mse")
-    counts = []
-    for length in range(5, 15):
-        model.train_on_batch(np.ones((4, length)), np.ones((4, 3)))
-        counts.append(habana_tf.recompilation_report().compiled)
-    assert counts[-1] == counts[4]
-    assert any(reason is Reason.LOOP_LENGTH for _, reason, _ in habana_tf.placement_report().totals)
-
-
-@on_hpu
-def test_very_many_iterations() -> None:
-    with tf.device("/HPU:0"):
-        for trips in (70_000, 3_000):
-            total = tf.function(
-                lambda x, n=trips: tf.while_loop(lambda i, s: i < n, lambda i, s: (i + 1, s + 1.0), (0, x))
-            )
-            assert float(total(tf.constant(0.0))[1]) == trips
-
-
-@on_hpu
 def test_a_tensor_that_grows_stays_a_loop() -> None:
     from habana_tf import placement_report
     from habana_tf.graph.reasons import Reason
@@ -360,28 +211,3 @@ def test_a_position_out_of_range_is_an_error() -> None:
             assert "out of bounds" in str(why)
         else:
             raise AssertionError("no error")
-
-
-@on_hpu
-def test_batches_whose_size_is_not_known() -> None:
-    """The last batch of an epoch is smaller: no size of a batch is known when the graph is made."""
-    from habana_tf._native import _bridge
-
-    layers = tf.keras.layers
-    x = np.random.default_rng(0).integers(0, 30, (20, 12))
-    losses = []
-    for device in ("/CPU:0", "/HPU:0"):
-        tf.keras.utils.set_random_seed(5)
-        with tf.device(device):
-            both = layers.Bidirectional(layers.LSTM(6, return_sequences=True))
-            model = tf.keras.Sequential(
-                [layers.Input((12,)), layers.Embedding(30, 8, mask_zero=True), both, layers.GRU(6), layers.Dense(4)]
-            )
-            model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-            before = _bridge.counters()["launches"]
-            found = model.fit(x, np.arange(20) % 4, batch_size=8, epochs=2, shuffle=False, verbose=0)
-            launches = _bridge.counters()["launches"] - before
-        losses.append(found.history["loss"])
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
-    assert launches < 6 * 12 * 3, launches  # of six steps with three layers: less than one in an iteration
-    assert _bridge.counters()["interpreted_launches"] == 0

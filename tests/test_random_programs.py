@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.child import on_hpu
+from tests.drawn_programs import Draw
 from tests.effort import THOROUGH
-from tests.random_programs import Draw, compare
+from tests.random_programs import compare
 
 
 @pytest.mark.part

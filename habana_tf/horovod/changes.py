@@ -43,7 +43,7 @@ def watched(name: str, in_use: bool) -> tuple[importlib.machinery.ModuleSpec | N
     spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None or not (in_use or habana_variables.asks_for_hpu()):
         return spec, in_use
-    loader = spec.loader
+    loader: Any = spec.loader
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:
@@ -51,7 +51,7 @@ def watched(name: str, in_use: bool) -> tuple[importlib.machinery.ModuleSpec | N
         adopt()
         _load()
 
-    loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one
+    loader.exec_module = exec_module
     return spec, True
 
 

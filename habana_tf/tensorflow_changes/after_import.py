@@ -7,6 +7,7 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
 
 def when_imported(name: str, change: Callable[[ModuleType], None]) -> None:
@@ -41,7 +42,8 @@ class _AfterImport(importlib.abc.MetaPathFinder):
         behind = [f for f in sys.meta_path[sys.meta_path.index(self) + 1 :] if hasattr(f, "find_spec")]
         spec = next((found for f in behind if (found := f.find_spec(fullname, path, target)) is not None), None)
         if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
+            loader: Any = spec.loader
+            execute = loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
                 execute(module)
@@ -49,5 +51,5 @@ class _AfterImport(importlib.abc.MetaPathFinder):
                     sys.meta_path.remove(self)
                     self.change(module)
 
-            spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one
+            loader.exec_module = exec_module
         return spec

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from habana_tf.cache.counters import Stats
+from habana_tf.cache.disk import Store
 from habana_tf.cache.entry import Entry
 from habana_tf.cache.key import Key
 
@@ -45,3 +48,28 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "deep" / "recipes"
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(path))
     return path
+
+
+@pytest.fixture
+def stats() -> Stats:
+    return Stats()
+
+
+@pytest.fixture
+def store(root: Path, stats: Stats) -> Store:
+    return Store(str(root), stats)
+
+
+@pytest.fixture
+def stored(store: Store, root: Path, entry: Entry) -> Path:
+    """The file of `entry`, just written."""
+    assert store.write(entry)
+    return next(root.rglob("*.recipe"))
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """The messages logged so far, however the package's logger was configured before."""
+    caplog.set_level(logging.WARNING, logger="habana_tf")
+    monkeypatch.setattr(logging.getLogger("habana_tf"), "propagate", True)
+    return lambda: [record.getMessage() for record in caplog.records]

@@ -1,7 +1,7 @@
 """What may happen to a cache that processes share: kills, deletion, a full disk, clocks, floods. No step fails for it.
 
 The fault table of docs/recipe-cache.md, as far as one process and one module cannot show it; damaged bytes are in
-`test_entry`, owners and links in `test_disk`.
+`test_entry`, owners and links in `test_disk_owners`.
 """
 
 from __future__ import annotations

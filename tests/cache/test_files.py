@@ -1,4 +1,4 @@
-"""File operations that expect other processes; `test_disk` and `test_faults` show them at work."""
+"""File operations that expect other processes; `test_disk_errors` and `test_faults` show them at work."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp, Ref
+from habana_tf.cluster.cluster import Arg, Cluster, ClusterOp
 from habana_tf.cluster.lowering_context import LoweringContext
 from habana_tf.ir.dtypes import DType, from_label
 from habana_tf.ir.primitives import Contraction, Node
@@ -27,7 +27,8 @@ class Call(ClusterOp):
     def lower(self, inputs: list[Node], context: LoweringContext) -> Sequence[Node]:
         """See `ClusterOp.lower`."""
         if self.op == "matmul":
-            return [context.b.contract(*inputs, Contraction((0, 1), (1, 2), (0, 2)))]
+            left, right = inputs
+            return [context.b.contract(left, right, Contraction((0, 1), (1, 2), (0, 2)))]
         return [context.b.map(self.op, *inputs)]
 
 
@@ -51,9 +52,9 @@ class Recorded(Cluster):
         return recorded(name, inputs, [(op, *map(tuple, refs)) for op, *refs in ops])
 
 
-def recorded(name: str, inputs: int, ops: Sequence[tuple[str | Ref, ...]]) -> Recorded:
+def recorded(name: str, inputs: int, ops: Sequence[tuple[Any, ...]]) -> Recorded:
     """The cluster of calls (function, its arguments ...), whose result is that of the last one."""
-    nodes = [Call(k, str(op), f"{name}/{op}_{k}", refs) for k, (op, *refs) in enumerate(ops)]  # type: ignore[arg-type]
+    nodes = [Call(k, str(op), f"{name}/{op}_{k}", tuple(refs)) for k, (op, *refs) in enumerate(ops)]
     args = [Arg(DType.F32, False, f"input {k}") for k in range(inputs)]
     result = [Arg(DType.F32, False, "result")]
     return Recorded(name, args, nodes, [(len(ops) - 1, 0)], result, [], json.dumps([name, inputs, ops]).encode())

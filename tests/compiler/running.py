@@ -12,7 +12,10 @@ from habana_tf.compiler.compile import compile_program
 from habana_tf.compiler.recipe import Recipe, bind
 from habana_tf.hardware.cpu import target
 from habana_tf.ir import interpreter
-from habana_tf.ir.primitives import Program
+from habana_tf.ir.primitives import Contraction, Program
+
+MATMUL = Contraction((0, 1), (1, 2), (0, 2))
+"""Rows by columns."""
 
 
 def compiled(program: Program, arrays: Sequence[Any], states: Sequence[Any] = ()) -> tuple[list[Any], Recipe]:

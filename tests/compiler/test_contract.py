@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from habana_tf.compiler.codegen import contract_results, contract_tiling, emit
+from habana_tf.compiler.codegen import contract_tiling
 from habana_tf.compiler.codegen.contract import emit_contract
 from habana_tf.compiler.codegen.contract_narrow import narrow_tiling
-from habana_tf.compiler.codegen.contract_point import PrefetchLine, StoreResult, SumVector
 from habana_tf.compiler.codegen.contract_tiles import plan
-from habana_tf.compiler.contraction import Canonical, ContractSpec, Operand, accepts_guards, canonical, guards_in_place
+from habana_tf.compiler.contraction import ContractSpec, Operand, accepts_guards, canonical, guards_in_place
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Isa, Target, host, target
 from habana_tf.ir.dtypes import DType
@@ -34,6 +32,7 @@ from tests.compiler.contraction_cases import (
     padded_depthwise,
     run,
 )
+from tests.compiler.point_cases import KINDS, named
 
 
 @settings(max_examples=60, deadline=None)
@@ -50,14 +49,6 @@ def test_any_label_of_symbolic_extent(case: Case, tgt: Target, data: st.DataObje
         case.check(tgt, symbol, compact=data.draw(st.booleans()))
     except Unfit:  # an inner label of the sum, or of partial sums
         assume(False)
-
-
-# What has the host's instructions differs from its own target in bf16 only.
-KINDS = [(d, t) for t in TARGETS for d in (F32, BF16) if d is BF16 or t is TARGETS[0] or t.isa < host().isa]
-
-
-def named(x: DType | Target) -> str:
-    return x.label if isinstance(x, DType) else f"{x.llvm_cpu}-{x.bf16_products}"
 
 
 @pytest.mark.parametrize(("dtype", "tgt"), KINDS, ids=named)
@@ -207,28 +198,6 @@ def test_many_of_few_columns_are_turned_over_in_one_square(columns: int, squares
     assert narrow_tiling(c, tgt, "rows").size == squares * tgt.lanes
 
 
-class Doubled(StoreResult):
-    """Stores the sums doubled so many times."""
-
-    def __init__(self, c: Canonical, times: int) -> None:
-        super().__init__(c, False)
-        self.times = times
-
-    def vector(self, fn: emit.Function, p: SumVector) -> Sequence[str]:
-        for _ in range(self.times):
-            p = replace(p, value=fn.op(f"fadd <{p.lanes} x float> {p.value}, {p.value}"))
-        return super().vector(fn, p)
-
-
-@pytest.mark.parametrize(("times", "written"), [(1, 16), (12, 1)])
-def test_a_long_epilogue_behind_a_square_is_in_a_loop(times: int, written: int) -> None:
-    """Written out for each of its rows it is more code than the sums."""
-    spec = matmul(16 * 15, 10, 64, ta=True).spec
-    tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
-    (call,) = emit_contract(spec, tgt, "kernel", Doubled(canonical(spec), times)).calls
-    assert call.ir.count("fadd") == times * written
-
-
 def test_what_never_runs_is_not_written() -> None:
     """Columns of ten elements have no block of sixteen to turn over, a sum over one step no pair."""
     tgt = Target(Isa.AVX512, False, "x86-64-v4", "")
@@ -313,68 +282,6 @@ def test_padding_that_must_be_in_memory() -> None:
     assert not accepts_guards(turned)
     with pytest.raises(ValueError, match="in memory"):
         emit_contract(turned, target(), "kernel")
-
-
-class ScaleAndBias:
-    """relu(sum * 2 + bias), stored twice: a checked use of everything a Point offers."""
-
-    buffers = ("bias", "first", "where")
-    sums = None
-
-    def __init__(self, spec: ContractSpec, bias: tuple[int, ...]) -> None:
-        self.spec, self.bias = spec, bias
-
-    def begin(self, fn: emit.Function, pointers: list[str]) -> None:
-        self.pointers = pointers
-
-    def lines(self, fn: emit.Function, p: SumVector) -> list[PrefetchLine]:
-        return [PrefetchLine(self.pointers[0], {label.key: 0 for label in p.tile.c.labels()})]
-
-    def vector(self, fn: emit.Function, p: SumVector) -> Sequence[str]:
-        assert p.lane_stride(self.bias) == 1
-        vector = f"<{p.lanes} x float>"
-        for lane in range(p.active):
-            x = fn.op(f"extractelement {vector} {p.value}, i32 {lane}")
-            b = fn.load("float", fn.offset(self.pointers[0], "float", p.offset(self.bias, lane)), 4)
-            y = fn.op(f"fadd float {fn.op(f'fmul float {x}, 2.0')}, {b}")
-            out = p.offset(self.spec.out.strides, lane)
-            fn.store("float", y, fn.offset(self.pointers[1], "float", out), 4)
-            code = "0"
-            for label, stride in enumerate(self.spec.out.strides):
-                if stride:
-                    index = fn.add(p.index(label), lane if stride == 1 else 0)
-                    code = fn.add(fn.mul(code, 100), index)
-            fn.store("i64", code, fn.offset(self.pointers[2], "i64", out), 8)
-        return ()
-
-
-@pytest.mark.parametrize("inline", [0, 1_000_000])
-@pytest.mark.parametrize("samples", [2, 16])
-def test_epilogue(samples: int, inline: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the sum in one piece and split; written out per vector and in a loop over the tile."""
-    monkeypatch.setattr(contract_results, "INLINE_EPILOGUE", inline)
-    monkeypatch.setattr(contract_results, "LONG_SUM_EPILOGUE", inline)
-    case = filter_gradient(samples, 28, 2, 18, 3)
-    bias = (0, 0, 0, 1, 0, 0, 0)
-    spec = ContractSpec(case.spec.extents, case.spec.a, case.spec.b, case.spec.out, (bias, case.spec.out.strides))
-    code = emit_contract(spec, target(), "kernel", ScaleAndBias(spec, bias))
-    assert code.plan is not None and (code.plan.chunks > 1) == (samples == 16)
-    b = np.arange(18, dtype=np.float32)
-    first, where = np.zeros((3, 3, 2, 18), np.float32), np.zeros((3, 3, 2, 18), np.int64)
-    run(code, target(), {"a": case.a, "b": case.b, "bias": b, "first": first, "where": where})
-    np.testing.assert_allclose(first, case.reference() * 2 + b, rtol=1e-4, atol=1e-3)
-    i = np.indices(where.shape)
-    np.testing.assert_array_equal(where, ((i[0] * 100 + i[1]) * 100 + i[2]) * 100 + i[3])
-
-
-def test_an_epilogue_over_merged_labels_must_be_named() -> None:
-    case = matmul(8, 8, 8)
-    code = case.check(target())
-    assert code.calls
-    conv = convolution(2, 6, 8, 12, 1, 1, 1).spec
-    per_image = (100, 0, 0, 1, 0, 0, 0)
-    with pytest.raises(ValueError, match="not affine"):
-        emit_contract(conv, target(), "kernel", ScaleAndBias(conv, per_image))
 
 
 def test_plans_share_work() -> None:

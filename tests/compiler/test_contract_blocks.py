@@ -29,7 +29,7 @@ from tests.compiler.contraction_cases import (
     padded_convolution,
     run,
 )
-from tests.compiler.test_contract import KINDS, named
+from tests.compiler.point_cases import KINDS, named
 
 NETWORKS = [
     "tall weights are packed",

@@ -13,11 +13,10 @@ from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware.cpu import target
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Contraction, Node, Op, Program
-from tests.compiler.running import check
+from habana_tf.ir.primitives import Node, Op, Program
+from tests.compiler.running import MATMUL, check
 
 F32 = DType.F32
-MATMUL = Contraction(a=(0, 1), b=(1, 2), out=(0, 2))
 
 
 @pytest.mark.parametrize("columns", [5, 32])

@@ -9,6 +9,7 @@ import pytest
 
 from habana_tf.compiler.packed_recipe import pack, unpack
 from habana_tf.ir import extent as ext
+from habana_tf.ir import interpreter
 from habana_tf.ir.builder import Builder, ShapeError
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Program, Rows
@@ -127,9 +128,9 @@ def test_products_without_rows_columns_or_terms(dtype: DType, terms: int) -> Non
         b = Builder()
         src = [b.input(shape, dtype) for shape in ((m, n), (8, m, k), factor)]
         program = Program(b.inputs, b.loop(loop, src))
-        check(program, [np.ones(inner.shape, dtype.numpy) for inner in program.inputs])  # type: ignore[arg-type]
+        check(program, [np.ones(interpreter.dims(inner), dtype.numpy) for inner in program.inputs])
         b = Builder()
         first = b.map("exp", b.contract(b.input((m, k), dtype), b.input(factor, dtype), product))
         last = b.contract(first, b.input((n, 24), dtype), Contraction((0, 1), (1, 2), (0, 2)))
         program = Program(b.inputs, [b.map("add", last, b.input((m, 24), dtype))])
-        check(program, [np.ones(inner.shape, dtype.numpy) for inner in program.inputs])  # type: ignore[arg-type]
+        check(program, [np.ones(interpreter.dims(inner), dtype.numpy) for inner in program.inputs])

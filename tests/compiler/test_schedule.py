@@ -13,7 +13,7 @@ from habana_tf.compiler.schedule import Schedule, schedule
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Loop, Node, Op, Program
-from tests.compiler.running import check
+from tests.compiler.running import MATMUL, check
 
 F = DType.F32
 
@@ -277,9 +277,6 @@ def test_random_graphs_compute_what_the_interpreter_computes(data: st.DataObject
     arrays = [rng.normal(size=[int(n) for n in i.shape]).astype(np.float32) for i in b.inputs]
     kept = [o for o in dict.fromkeys(outputs) if o.op is not Op.INPUT and o.dtype.is_float] or [pool[-1]]
     check(Program(b.inputs, kept), arrays, rtol=2e-3, atol=2e-3)
-
-
-MATMUL = Contraction((0, 1), (1, 2), (0, 2))
 
 
 def _products(trips: int, rows: int, dtype: DType = DType.F32, transposed: bool = False) -> Program:

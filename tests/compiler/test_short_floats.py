@@ -15,13 +15,12 @@ from habana_tf.compiler.schedule import schedule
 from habana_tf.hardware import cpu
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
-from habana_tf.ir.primitives import Contraction, Node, Op, Program
+from habana_tf.ir.primitives import Node, Op, Program
 from tests.child import on_hpu
-from tests.compiler.running import check, compiled
+from tests.compiler.running import MATMUL, check, compiled
 
 BF16, F32 = DType.BF16, DType.F32
 SHAPE = (16, 48)
-MATMUL = Contraction(a=(0, 1), b=(1, 2), out=(0, 2))
 
 
 def _product(b: Builder) -> Node:

@@ -34,7 +34,7 @@ from tests.compiler.contraction_cases import (
     run,
     to_bf16,
 )
-from tests.compiler.test_contract import ScaleAndBias
+from tests.compiler.point_cases import ScaleAndBias
 
 VECTORS = [t for t in TARGETS if t.isa >= Isa.AVX2]
 pytestmark = pytest.mark.skipif(not VECTORS, reason="a CPU with AVX2 or AVX-512 is wanted")

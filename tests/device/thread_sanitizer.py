@@ -52,7 +52,7 @@ ALLOWED = {
 
 def load_sanitized(build: Path) -> None:
     """Has the package take its native part from a build for the sanitizer."""
-    import habana_tf._native
+    native: Any = importlib.import_module("habana_tf._native")
 
     (file,) = (build / "native").glob("_bridge*.so")
     spec = importlib.util.spec_from_file_location("habana_tf._native._bridge", file)
@@ -60,7 +60,7 @@ def load_sanitized(build: Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    habana_tf._native._bridge = module  # type: ignore[attr-defined]
+    native._bridge = module
 
 
 def race(library: Path) -> None:

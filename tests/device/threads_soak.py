@@ -26,7 +26,7 @@ Case = tuple[Callable[[Any], Any], Callable[[np.ndarray], Any], list[np.ndarray]
 """What is called with a tensor, what NumPy makes of the same, and the inputs of which each call takes one."""
 
 
-def _vectors(*rows: list[int]) -> list[np.ndarray]:
+def _vectors(*rows: Any) -> list[np.ndarray]:
     return [np.array(row, np.int32) for row in rows]
 
 
@@ -49,7 +49,7 @@ CASES: dict[str, Case] = {
     "pad": (
         lambda n: tf.pad(VALUES, n),
         lambda n: np.pad(VALUES, n),
-        _vectors([[0, 1], [1, 0]], [[2, 0], [0, 1]], [[1, 1], [1, 1]]),  # type: ignore[list-item]
+        _vectors([[0, 1], [1, 0]], [[2, 0], [0, 1]], [[1, 1], [1, 1]]),
     ),
     "reshape": (
         lambda n: tf.reshape(VALUES, n),

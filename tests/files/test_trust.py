@@ -1,4 +1,4 @@
-"""What is opened is what was checked; `test_disk` shows the rules at work on a whole cache."""
+"""What is opened is what was checked; `test_disk_owners` shows the rules at work on a whole cache."""
 
 from __future__ import annotations
 

@@ -1,48 +1,21 @@
-"""The bf16 conversion, against TensorFlow on the CPU with the casts written by hand."""
+"""The bf16 conversion: which ops are converted and why, and that values are rounded where the casts are."""
 
 from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tensorflow.core.framework import graph_pb2
 
-from habana_tf.graph import bf16, bf16_config, pipeline, placement, report
+from habana_tf.graph import pipeline, report
 from habana_tf.graph.bf16 import Why
-from tests.child import on_hpu, python
-from tests.graph.harness import Item, build, cluster_ops, launches, read, run, v1, variable, view
-
-F32, BF16 = tf.float32, tf.bfloat16
-X = np.linspace(-1.1, 2.3, 12, dtype="f4").reshape(3, 4)
-FEED = {"x": X}
-
-
-def config(**lists: Any) -> bf16_config.Config:
-    return bf16_config.parse(json.dumps(lists), "test")
-
-
-def converted(graph: graph_pb2.GraphDef, cfg: bf16_config.Config) -> tuple[graph_pb2.GraphDef, bf16.Conversion]:
-    v = view(graph)
-    done = bf16.convert(v, placement.place(v), cfg)
-    return graph_pb2.GraphDef.FromString(v.write()), done
-
-
-def verdicts(graph: graph_pb2.GraphDef, cfg: bf16_config.Config) -> dict[str, Why]:
-    return {name: why for (name, _), why in converted(graph, cfg)[1].verdicts.items()}
-
-
-def x() -> tf.Tensor:
-    return v1.placeholder(F32, (3, 4), "x")
-
+from tests.graph.bf16_graphs import BF16, F32, FEED, X, config, converted, verdicts, x
+from tests.graph.harness import Item, build, cluster_ops, launches, read, run, v1, variable
 
 # --- values ---
 
@@ -66,92 +39,6 @@ def test_values_pass_rounded_between_converted_ops() -> None:
         "first": Why.ALLOWED, "relu": Why.CONDITIONAL, "second": Why.ALLOWED, "exp": Why.UNLISTED, "Sum": Why.UNLISTED,
         "add": Why.UNLISTED, "last": Why.UNLISTED,
     }  # fmt: skip
-
-
-UNARY: dict[str, Callable[..., tf.Tensor]] = {
-    "Relu": tf.nn.relu, "Tanh": tf.tanh, "Neg": tf.negative, "Square": tf.square,
-}  # fmt: skip
-BINARY: dict[str, Callable[..., tf.Tensor]] = {"AddV2": tf.add, "Mul": tf.multiply, "Maximum": tf.maximum}
-OPS = [*UNARY, *BINARY]
-STEP = st.tuples(st.sampled_from(OPS), st.integers(0, 30), st.integers(0, 30))
-LIST = st.lists(st.sampled_from(OPS), max_size=3, unique=True)
-NAMES = st.lists(st.integers(0, 12), max_size=2)
-
-
-def expected_bf16(steps: list[tuple[str, int, int]], cfg: dict[str, Any]) -> set[int]:
-    """Which steps are bf16, by trying the lists' definitions until nothing changes."""
-    keep = {pair[0] for pair in cfg["non_convertible_exceptions"]}
-    force = {pair[0] for pair in cfg["convertible_exceptions"]}
-    sources = [[a % (k + 1), b % (k + 1)] if op in BINARY else [a % (k + 1)] for k, (op, a, b) in enumerate(steps)]
-    out: set[int] = set()
-    while True:
-        before = set(out)
-        for k, (op, _, _) in enumerate(steps):
-            mine = [s - 1 in out for s in sources[k]]  # value 0 is the placeholder, value k + 1 is step k
-            users = [u in out for u in range(len(steps)) if k + 1 in sources[u]]
-            if f"n{k}" in keep:
-                continue
-            if (
-                op in cfg["allowlist"]
-                or f"n{k}" in force
-                or (op in cfg["conditional_list"] and any(mine + users))
-                or (op in cfg["strict_conditional_list"] and all(mine))
-            ):
-                out.add(k)
-        if out == before:
-            return out
-
-
-@given(st.lists(STEP, min_size=1, max_size=12), LIST, LIST, LIST, NAMES, NAMES, st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
-def test_any_graph_under_any_lists(
-    steps: list[tuple[str, int, int]], allow: list[str], conditional: list[str], strict: list[str], keep: list[int],
-    force: list[int], shuffle: Any,
-) -> None:  # fmt: skip
-    cfg = {
-        "allowlist": allow, "conditional_list": conditional, "strict_conditional_list": strict,
-        "non_convertible_exceptions": [[f"n{k}", ""] for k in keep],
-        "convertible_exceptions": [[f"n{k}", steps[k][0] if k < len(steps) else ""] for k in force],
-    }  # fmt: skip
-
-    def make() -> None:
-        values = [x()]
-        for k, (op, a, b) in enumerate(steps):
-            args = [values[a % len(values)], values[b % len(values)]] if op in BINARY else [values[a % len(values)]]
-            values.append((BINARY | UNARY)[op](*args, name=f"n{k}"))
-
-    graph = build(make)
-    out, done = converted(graph, config(**cfg))
-    inside = expected_bf16(steps, cfg)
-    assert {f"n{k}" for k in inside} == {n for (n, _), why in done.verdicts.items() if why.converted}
-
-    with tf.device("/CPU:0"):
-        values = [tf.constant(X)]
-        for k, (op, a, b) in enumerate(steps):
-            args = [values[i % len(values)] for i in ((a, b) if op in BINARY else (a,))]
-            values.append((BINARY | UNARY)[op](*[tf.cast(v, BF16 if k in inside else F32) for v in args]))
-    for n in out.node:
-        if n.op == "Cast":  # no detour between two bf16 ops
-            source = next(m for m in out.node if m.name == n.input[0])
-            assert source.op != "Cast"
-    # what leaves the graph is float32: fetch each step through an fp32 op of its own
-    for k in range(len(steps)):
-        fetch = out.node.add(name=f"f{k}", op="Cast", input=[f"n{k}"])
-        fetch.attr["SrcT"].type = (BF16 if k in inside else F32).as_datatype_enum
-        fetch.attr["DstT"].type = F32.as_datatype_enum
-    got, _ = run(out, [f"f{k}" for k in range(len(steps))], FEED)
-    for have, want in zip(got, values[1:], strict=True):
-        np.testing.assert_array_equal(have, tf.cast(want, F32).numpy())
-
-    # once more changes nothing, and the order of the nodes in the graph does not matter
-    _, second = converted(out, config(**cfg))
-    assert second.casts == 0 and not any(why.converted for (n, _), why in second.verdicts.items() if n[0] == "n")
-    mixed = graph_pb2.GraphDef()
-    nodes = list(graph.node)
-    shuffle.shuffle(nodes)
-    mixed.node.extend(nodes)
-    a, b = converted(graph, config(**cfg))[0], converted(mixed, config(**cfg))[0]
-    assert sorted(map(str, a.node)) == sorted(map(str, b.node))
 
 
 # --- what is not converted ---
@@ -338,110 +225,3 @@ def test_off_is_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TF_ENABLE_BF16_CONVERSION", raising=False)
     out = optimized(simple, Item(fetch=["last"]))
     assert cluster_ops(launches(out)[0]) == ["AddV2", "MatMul", "Tanh"]
-
-
-# --- on the device ---
-
-
-@on_hpu
-def test_functions_set_the_variable_at_any_time() -> None:
-    rng = np.random.default_rng(0)
-    a, w = rng.normal(size=(8, 16)).astype("f4"), rng.normal(size=(16, 4)).astype("f4")
-    v = tf.Variable(w)
-
-    def step(a: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_sum(tf.square(tf.nn.relu(tf.matmul(a, v))))
-        return loss, tape.gradient(loss, v)
-
-    plain = tf.function(step)(tf.constant(a))
-    os.environ["TF_BF16_CONVERSION"] = "basic"
-    try:
-        loss, gradient = tf.function(step)(tf.constant(a))
-    finally:
-        del os.environ["TF_BF16_CONVERSION"]
-    graph = report.placement_report().graphs[-1]
-    assert len(graph.launches) == 1 and graph.precision["MatMul", Why.ALLOWED] == 2
-
-    with tf.device("/CPU:0"):
-        low_a, low_w = tf.cast(a, BF16), tf.cast(w, BF16)
-        y = tf.cast(tf.matmul(low_a, low_w), F32)
-        z = tf.nn.relu(y)
-        upstream = tf.where(y > 0, 2 * z, 0.0)
-        expected = tf.cast(tf.matmul(low_a, tf.cast(upstream, BF16), transpose_a=True), F32)
-    # one unit in the last place of bf16 where sums of another order round apart
-    np.testing.assert_allclose(gradient.numpy(), expected.numpy(), rtol=2**-7, atol=2**-7 * np.abs(expected).max())
-    np.testing.assert_allclose(loss.numpy(), tf.reduce_sum(z * z).numpy(), rtol=1e-2)
-    difference = np.abs(gradient.numpy() - plain[1].numpy()).max()
-    assert 0 < difference < 0.05 * np.abs(plain[1].numpy()).max()
-
-
-@on_hpu
-def test_functions_opened_before_are_converted() -> None:
-    layer = tf.keras.layers.Conv2D(4, 3, groups=2)  # Keras calls a function for it, marked for XLA
-    layer.build((2, 5, 5, 6))
-    image = np.random.default_rng(0).normal(size=(2, 5, 5, 6)).astype("f4")
-    os.environ["TF_BF16_CONVERSION"] = "basic"
-    try:
-        got = tf.function(lambda a: layer(a))(tf.constant(image))
-    finally:
-        del os.environ["TF_BF16_CONVERSION"]
-    precision = report.placement_report().graphs[-1].precision
-    assert precision["Conv2D", Why.ALLOWED] == 1 and all(op != "PartitionedCall" for op, _ in precision)
-    with tf.device("/CPU:0"):
-        images, kernels = tf.split(tf.cast(image, BF16), 2, -1), tf.split(tf.cast(layer.kernel, BF16), 2, -1)
-        parts = [tf.nn.conv2d(i, k, 1, "VALID") for i, k in zip(images, kernels, strict=True)]
-    np.testing.assert_allclose(got.numpy(), tf.cast(tf.concat(parts, -1), F32).numpy(), rtol=2**-7, atol=2**-7)
-
-
-BAD = """
-    import numpy as np, tensorflow as tf, habana_tf
-    habana_tf.load_habana_module()
-    x = np.ones((3, 4), "f4")
-    np.testing.assert_array_equal(tf.function(lambda a: tf.matmul(a, a, transpose_b=True))(x), x @ x.T)
-"""
-
-
-def test_a_bad_file_is_said_and_the_program_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "lists.json").write_text('{"alow_list": []}')
-    done = python(BAD, imported=True, TF_BF16_CONVERSION=str(tmp_path / "lists.json"))
-    assert f"{tmp_path}/lists.json: unknown key 'alow_list'" in done.stderr
-
-
-TRAIN = """
-    import numpy as np, tensorflow as tf, habana_tf
-    habana_tf.load_habana_module()
-    tf.keras.utils.set_random_seed(1)
-    L = tf.keras.layers
-    model = tf.keras.Sequential([
-        L.Input((8, 8, 1)), L.Conv2D(16, 3), L.BatchNormalization(), L.ReLU(), L.MaxPooling2D(), L.Flatten(),
-        L.Dense(32, activation="tanh"), L.Dropout(0.1), L.Dense(10),
-    ])
-    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(tf.keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 10, 512)
-    x = (np.eye(64, dtype="f4")[y * 6] + 0.1 * rng.normal(size=(512, 64))).reshape(-1, 8, 8, 1).astype("f4")
-    history = model.fit(x, y, batch_size=64, epochs=4, verbose=0).history
-    graphs = [g for g in habana_tf.placement_report().graphs if any("Conv2D" in c.ops for c in g.launches)]
-    converted = sorted({op for g in graphs for (op, why), _ in g.precision.items() if why.converted})
-    assert all(v.dtype == "float32" for v in model.weights)
-    print([len(g.launches) for g in graphs], *converted)
-    print(history["loss"][0], history["loss"][-1], history["accuracy"][-1])
-"""
-
-
-def test_a_keras_model_trains_in_bf16_as_in_fp32() -> None:
-    results = {}
-    for choice in ("0", "full", "basic"):
-        clusters, numbers = python(TRAIN, imported=True, TF_BF16_CONVERSION=choice).stdout.splitlines()[-2:]
-        assert clusters.startswith("[1]")
-        results[choice] = (set(clusters.split()[1:]), [float(n) for n in numbers.split()])
-    assert results["0"][0] == set()
-    assert results["basic"][0] == {"Conv2D", "Conv2DBackpropFilter", "MatMul"}
-    assert {"Conv2D", "Relu", "MaxPoolGrad", "BiasAdd", "SparseSoftmaxCrossEntropyWithLogits"} <= results["full"][0]
-    plain = results["0"][1]
-    for choice in ("full", "basic"):
-        first, last, accuracy = results[choice][1]
-        assert abs(first - plain[0]) < 0.1 * plain[0] and last < 0.3 * first
-        assert accuracy > 0.95 and plain[2] > 0.95

@@ -55,7 +55,7 @@ def test_errors_have_habanas_codes() -> None:
     with pytest.raises(pyhlml.HLMLError, match="hlmlInit"):
         pyhlml.hlmlDeviceGetPowerUsage(card)
     with pytest.raises(AttributeError):
-        pyhlml.hlmlNothing  # noqa: B018  # it raises
+        _ = pyhlml.hlmlNothing
 
 
 def test_power_and_temperature_follow_utilization(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import threading
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 RECORD, LABEL = "IR_RECORD", "IR_LABEL"
@@ -22,13 +21,14 @@ def text_path(record: Path, digest: str) -> Path:
     return record / digest[:2] / f"{digest}.gz"
 
 
-def install(module: ModuleType) -> None:
+def install(module: Any) -> None:
     """Makes `compile_program` of the module `habana_tf.compiler.compile` note what it makes."""
     record = Path(os.environ[RECORD])
     current = threading.local()
-    compile_program, objects = module.compile_program, module.Objects
+    compile_program = module.compile_program
+    objects: Any = module.Objects
 
-    class Recorded(objects):  # type: ignore[misc, valid-type]
+    class Recorded(objects):
         """Keeps the text of every module."""
 
         def add(self, ir: str) -> None:
@@ -46,7 +46,7 @@ def install(module: ModuleType) -> None:
         _note(record, name, ir, _plan(recipe))
         return recipe
 
-    module.Objects, module.compile_program = Recorded, recorded  # type: ignore[attr-defined]
+    module.Objects, module.compile_program = Recorded, recorded
 
 
 def _plan(recipe: Any) -> str:

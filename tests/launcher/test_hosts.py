@@ -17,7 +17,7 @@ import pytest
 
 from tests.child import environment
 from tests.launcher.hosts import Host, hosts, needs_namespaces
-from tests.launcher.test_job import wait_for
+from tests.launcher.jobs import wait_for
 from tests.versions import needs_horovod, workers_fit
 
 pytestmark = needs_namespaces

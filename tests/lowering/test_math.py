@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import tensorflow as tf
+from elementwise import ACTIVATIONS, FLOATS, binary, raw, unary
 from harness import (
     BF16,
     F32,
@@ -32,20 +33,6 @@ from habana_tf.ir.interpreter import bind, run
 from habana_tf.lowering.table import lookup
 from habana_tf.tensorflow_clusters.any_shape import generalize
 
-raw = tf.raw_ops
-FLOATS = pytest.mark.parametrize("dtype", [F32, BF16], ids=["float32", "bfloat16"])
-INTS = [np.dtype(n) for n in ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")]
-SIGNED = [d for d in INTS if d.kind == "i"]
-
-
-def unary(name, **attrs):
-    """The op `name` as a callable; the argument's name is x, or features for activations."""
-    fn = getattr(raw, name)
-    argument = "features" if name in ACTIVATIONS else "x"
-    return lambda x: fn(**{argument: x}, **attrs)
-
-
-ACTIVATIONS = ["Softplus", "Softsign", "Elu", "Selu", "Relu", "Relu6", "LeakyRelu"]
 # Functions with their range of meaning; the rest of the line is drawn as well, where results are NaN or infinite.
 EVERYWHERE = ["Exp", "Expm1", "Sin", "Cos", "Atan", "Sinh", "Cosh", "Asinh", "Tanh", "Sigmoid", "Erf", "Erfc",
               "Floor", "Ceil", "Rint", "Round", "Neg", "Abs", "Square", "IsNan", "IsInf", "IsFinite", "Reciprocal",
@@ -74,19 +61,6 @@ def test_unary(name, dtype):
     compare()
 
 
-@pytest.mark.parametrize("name", ["Neg", "Abs", "Sign", "Square", "Relu", "Relu6"])
-@pytest.mark.parametrize("dtype", [np.dtype("int32"), np.dtype("int64")], ids=str)
-def test_unary_integers(name, dtype):
-    check(unary(name), np.array([-7, -1, 0, 1, 5, 9], dtype))
-
-
-def test_round_leaves_integers_alone():
-    """Not against TensorFlow: 2.21 rounds all integers to 0 on the CPU."""
-    x = np.array([-7, 0, 5], np.int32)
-    for outputs in evaluate(unary("Round"), x):
-        np.testing.assert_array_equal(outputs[0], x)
-
-
 @FLOATS
 def test_leaky_relu_slope(dtype):
     check(unary("LeakyRelu", alpha=0.3), np.array([-2, -0.0, 0, 3, np.inf, -np.inf], dtype))
@@ -95,11 +69,6 @@ def test_leaky_relu_slope(dtype):
 BINARY = ["AddV2", "Add", "Sub", "Mul", "RealDiv", "Div", "DivNoNan", "SquaredDifference", "Atan2", "Xdivy", "MulNoNan",
           "Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"]  # fmt: skip
 BINARY_FINITE = ["FloorDiv", "FloorMod", "Mod", "TruncateMod", "Maximum", "Minimum", "Xlogy", "Xlog1py"]
-
-
-def binary(name):
-    fn = getattr(raw, name)
-    return lambda x, y: fn(y=x, x=y) if name == "Atan2" else fn(x=x, y=y)
 
 
 @FLOATS
@@ -144,65 +113,6 @@ def test_pow(dtype):
 
     compare()
     check(binary("Pow"), np.array([-2, -2, 0, 0, 1, np.nan], dtype), np.array([3, 0.5, 0, -1, np.nan, 0], dtype))
-
-
-WRAPPING = ["AddV2", "Sub", "Mul", "Maximum", "Minimum", "Equal", "Less", "GreaterEqual", "NotEqual"]
-
-
-@pytest.mark.parametrize("dtype", INTS, ids=str)
-@pytest.mark.parametrize("name", WRAPPING)
-def test_binary_integers(name, dtype):
-    info = np.iinfo(dtype)
-    x = np.array([0, 1, info.max, info.min, info.max, 5], dtype)
-    y = np.array([3, 1, 1, info.max, info.max, 7], dtype)
-    check(binary(name), x, y)
-
-
-@pytest.mark.parametrize("name", ["FloorDiv", "FloorMod", "TruncateDiv", "TruncateMod", "Mod", "Div"])
-def test_integer_division(name):
-    x, y = np.array([7, -7, 7, -7, 0, 6], np.int32), np.array([2, 2, -2, -2, 5, -3], np.int32)
-    check(binary(name), x, y)
-    if name not in ("Mod", "TruncateMod"):
-        check(binary(name), np.abs(x).astype(np.uint8), np.abs(y).astype(np.uint8))
-
-
-def test_integer_powers():
-    check(binary("Pow"), np.array([2, -3, 0, 7], np.int32), np.array([10, 3, 0, 1], np.int32))
-    check(binary("Pow"), np.array([2, -3], np.int64), np.array([40, 3], np.int64))
-
-
-def test_integers_that_tensorflow_refuses():
-    """No division by zero and no negative exponent is an error: docs/ops.md says what they give."""
-    x, zero = np.int32([7, -7, 0]), np.int32([0, 0, 0])
-    for name in ("FloorDiv", "TruncateDiv", "FloorMod", "TruncateMod"):
-        for (got,) in evaluate(binary(name), x, zero):
-            np.testing.assert_array_equal(got, zero)
-    for (got,) in evaluate(binary("Pow"), np.int32([2, -6, 0, 1, -1, 3]), np.int32([-1, -2, -3, -1, -1, -2])):
-        assert got[:5].tolist() == [0, 0, 0, 1, -1]
-        assert int(got[5]) * 9 % 2**32 == 1
-
-
-@pytest.mark.parametrize("name", ["BitwiseAnd", "BitwiseOr", "BitwiseXor"])
-def test_bits(name):
-    for dtype in INTS:
-        check(binary(name), np.array([[0b1100], [0b0101]], dtype), np.array([0b1010, 0b0111], dtype))
-
-
-@pytest.mark.parametrize("name", ["LeftShift", "RightShift"])
-def test_shifts_clamp_the_amount(name):
-    for dtype in SIGNED:
-        check(binary(name), np.array([-8, 8, 1, 100], dtype), np.array([1, 2, 0, 3], dtype))
-    check(binary(name), np.array([-8, 8, -1], np.int32), np.array([40, -3, 31], np.int32))
-    check(binary(name), np.array([200, 8], np.uint8), np.array([1, 9], np.uint8))
-
-
-def test_logic():
-    a, b = np.array([[True], [False]]), np.array([True, False])
-    for name in ("LogicalAnd", "LogicalOr"):
-        check(binary(name), a, b)
-    check(unary("LogicalNot"), a)
-    check(unary("Invert"), np.array([0, 5, -1], np.int32))
-    check(binary("Equal"), a, b)
 
 
 def test_equality_of_shapes_that_do_not_broadcast():

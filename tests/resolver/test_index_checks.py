@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -173,10 +173,10 @@ def test_an_interpreted_launch_looks_too() -> None:
     from habana_tf.compiler.view_indices import Unfit
     from habana_tf.resolver import recipes
 
-    def unfit(*_: object, **__: object) -> None:
+    def unfit(*_: Any, **__: Any) -> NoReturn:
         raise Unfit("not today")
 
-    kept, recipes.compile_program = recipes.compile_program, unfit  # type: ignore[assignment]
+    kept, recipes.compile_program = recipes.compile_program, unfit
     forbids, os.environ["TF_CPU_RUNTIME_FALLBACK"] = os.environ.get("TF_CPU_RUNTIME_FALLBACK", ""), "allow"
     try:
         with told() as texts:

@@ -6,7 +6,6 @@ import gc
 import threading
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +14,20 @@ import pytest
 
 from habana_tf import cache
 from habana_tf._native import _bridge
-from habana_tf.cache import process_cache
 from habana_tf.cache.entry_head import FORMAT_VERSION
 from habana_tf.cache.key import Key
-from habana_tf.cache.recipe_cache import RecipeCache
 from habana_tf.compiler.recipe import Recipe
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.ir.dtypes import DType
-from habana_tf.resolver import provenance, ranged, recipes, recompilations
+from habana_tf.resolver import provenance, recipes
 from habana_tf.resolver.resolve import resolve
 from habana_tf.tensorflow_clusters.cluster import parse
 from tests.benchmarks.memory_curve import written
+from tests.resolver.resolving import forget
 
 SHAPES = [(6, 4), (4, 3), (3,)]
 DENSE = (("MatMul", 1), ("BiasAdd", 1), ("Relu", 0), ("Tanh", 0))
-
-
-@pytest.fixture(autouse=True)
-def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No recipe is known at the start of a test."""
-    _forget(monkeypatch)
-    yield
-    recipes.reset()
-
-
-def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    recipes.reset()
-    ranged.reset()
-    recompilations.reset()
-    monkeypatch.setattr(process_cache, "CACHE", RecipeCache())
+pytestmark = pytest.mark.usefixtures("fresh")
 
 
 def _made(code: int = 0) -> Recipe:
@@ -204,10 +188,10 @@ def test_a_recipe_of_another_version_is_a_miss(
     shelf = tmp_path / "recipes" / "v2" / old.parent.name
     shelf.mkdir(parents=True)
     old.rename(shelf / old.name)
-    _forget(monkeypatch)
+    forget(monkeypatch)
     _run(_program(written(DENSE), SHAPES), SHAPES)
     assert cache.stats().counts().compiled == 1
-    _forget(monkeypatch)
+    forget(monkeypatch)
     monkeypatch.setattr("habana_tf.resolver.keys.compiler_version", lambda: "another")
     _run(_program(written(DENSE), SHAPES), SHAPES)
     assert cache.stats().counts().compiled == 1

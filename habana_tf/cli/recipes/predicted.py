@@ -6,6 +6,7 @@ predicted has a reason instead.
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ def predictions(entry: Entry, sizes: Sequence[int]) -> tuple[dict[str, LaunchPre
         return {}, f"it depends on {', '.join(f's{k}' for k in range(wanted))}; pass --sizes to see it"
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # its start would stand between the lines of the answer
     try:
-        import tensorflow  # noqa: F401  # whether it can be
+        importlib.import_module("tensorflow")
     except ImportError as error:
         return {}, f"it takes TensorFlow, which cannot be imported: {error}"
     from habana_tf.card.clock.predicted import of_cluster

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 COMPILER = "habana_tf.compiler.compile"
 
@@ -25,7 +26,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         sys.meta_path.remove(self)
         spec = importlib.util.find_spec(fullname)
         assert spec is not None and spec.loader is not None
-        load = spec.loader.exec_module
+        loader: Any = spec.loader
+        load = loader.exec_module
 
         def load_and_change(module: ModuleType) -> None:
             from tests.ir_digests import recorder
@@ -33,7 +35,7 @@ class _Finder(importlib.abc.MetaPathFinder):
             load(module)
             recorder.install(module)
 
-        spec.loader.exec_module = load_and_change  # type: ignore[method-assign]
+        loader.exec_module = load_and_change
         return spec
 
 
