@@ -113,7 +113,7 @@ docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table, then builds t
 
 site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/site/index.html
 	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation stage build/site-pages
-	@PYTHONPATH=. NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs --quiet build --strict -f mkdocs.yml
+	@PYTHONPATH=. NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs build --strict -f mkdocs.yml
 	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation check build/site
 
 docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
