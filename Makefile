@@ -118,7 +118,7 @@ docs: $(VENV)/.tools ## Writes docs/ops.md anew from the op table, then builds t
 
 site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/site/index.html
 	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation stage build/site-pages
-	@PYTHONPATH=. NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs --quiet build --strict -f mkdocs.yml
+	@PYTHONPATH=. NO_MKDOCS_2_WARNING=true $(VENV)/bin/python -m mkdocs build --strict -f mkdocs.yml
 	@PYTHONPATH=. $(VENV)/bin/python -m tests.documentation check build/site
 
 programs: $(VENV)/.dev ## Writes down anew the programs whose recipes come with the package, after a change of a lowering

@@ -39,7 +39,7 @@ TAKEN_IN = {
 }
 """Exceptions that reach a user within another message, or not at all."""
 PYTHONS = {"AssertionError", "AttributeError", "FileNotFoundError", "ImportError", "IndexError", "KeyError", "OSError",
-           "TypeError", "ValueError"}  # fmt: skip
+           "SyntaxError", "TypeError", "ValueError"}  # fmt: skip
 OF_OUR_CODE = (
     "cache", "card/timeline", "cluster", "compiler", "custom/shapes", "custom/signature", "graph", "hardware/chips",
     "hardware/calibration", "ir", "launcher/agent", "lowering", "resolver", "settings", "tensorflow_changes/keras2",

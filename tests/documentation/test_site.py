@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -101,3 +103,26 @@ def test_the_reference_has_every_public_name() -> None:
     predict = pages["reference/api/prediction.md"].split("## predict\n")[1].split("\n## ")[0]
     for argument in ("chip: ", "cards: int = 1", "precision: "):
         assert argument in predict, argument
+
+
+@pytest.mark.rest
+@pytest.mark.skipif(not (stage.ROOT / "build/site").exists(), reason="not built: make site")
+@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium on this machine")
+@pytest.mark.parametrize(
+    "words, page",
+    [
+        ("not worth a launch", "concepts/launch.html"),
+        ("compiled again", "guides/changing-shapes.html"),
+        ("TF_CLUSTER_VARIABLES", "coming-from-habana.html"),
+        ("exports habana_kernels", "reference/messages.html"),
+    ],
+)
+def test_the_search_works_for_a_site_in_a_folder(words: str, page: str, tmp_path: Path) -> None:
+    """The first page that it finds, in a browser to which no server answers."""
+    address = f"{(stage.ROOT / 'build/site/index.html').as_uri()}?q={words.replace(' ', '+')}"
+    options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom",
+               "--virtual-time-budget=20000", "--host-resolver-rules=MAP * ~NOTFOUND"]  # fmt: skip
+    done = subprocess.run(["chromium", *options, address], capture_output=True, text=True, timeout=120, check=True)
+    found = done.stdout.split("md-search-result__list", 1)[1]
+    first = re.search(r'href="[^"]*/build/site/([^"?#]+)', found)
+    assert first and first[1] == page, found[:2000]
