@@ -55,7 +55,7 @@ class Report(ABC):
         return self.text(columns(otherwise=WIDTH), encoding_of())
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}: {self.summary()}>"
+        return printable(f"<{type(self).__name__}: {self.summary()}>", encoding_of())
 
     def _repr_html_(self) -> str:
         """For a notebook: texts and tables in the page's own style."""

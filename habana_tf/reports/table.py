@@ -70,8 +70,10 @@ class Table:
         """The table as HTML in the page's own style; all text is text."""
         from html import escape  # takes longer to import than a command that prints a table
 
-        align = [' style="text-align:right"' if right else ' style="text-align:left"' for right in self.right]
-        title = f'<caption style="text-align:left">{escape(self.title)}</caption>' if self.title else ""
+        cell = "padding:.1em .6em;vertical-align:top;text-align:"
+        align = [f' style="{cell}right;white-space:nowrap"' if r else f' style="{cell}left"' for r in self.right]
+        above = "text-align:left;font-weight:bold;padding:.6em 0 .2em;caption-side:top"
+        title = f'<caption style="{above}">{escape(self.title)}</caption>' if self.title else ""
         head = "".join(f"<th{a}>{escape(c)}</th>" for c, a in zip(self.columns, align, strict=True))
         cells = (
             "".join(f"<td{a}>{escape(printable(c))}</td>" for c, a in zip(row, align, strict=True)) for row in self.rows

@@ -114,10 +114,19 @@ def ops_text(row: Listed) -> str:
 
 
 def worked(row: Listed) -> str:
-    """Conv2D 61 %, MatMul 30 %: the ops that are most of the work; where that is not known, how many there are."""
+    """Conv2D 61%, MatMul 30%: the ops that are most of the work; where that is not known, how many there are."""
     work = header(row).get("work")
     ranked = sorted(work.items(), key=lambda item: (-item[1], item[0])) if isinstance(work, dict) else []
-    return ", ".join(f"{op} {share} %" for op, share in ranked) or ops_text(row)
+    return ", ".join(f"{op} {share}%" for op, share in ranked) or ops_text(row)
+
+
+_SHORT_TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+
+
+def precision(row: Listed) -> str:
+    """fp32, bf16; empty where it is not known."""
+    label = header(row).get("precision", "")
+    return _SHORT_TYPES.get(label, label)
 
 
 def tensors(of: Any, which: str) -> str:
@@ -126,9 +135,13 @@ def tensors(of: Any, which: str) -> str:
 
 
 def shortened(text: str, limit: int = 60) -> str:
-    """Lists in a table line end where they get long; `show` has them whole."""
+    """Lists in a table line end where they get long, behind an item, the first one at least; `show` has them whole."""
     more = ", ..."
-    return text if len(text) <= limit else text[: limit - len(more)].rsplit(", ", 1)[0] + more
+    first, *others = text.split(", ", 1)
+    if len(text) <= limit or not others:
+        return text
+    kept = text[: limit - len(more)].rsplit(", ", 1)[0]
+    return (kept if len(kept) > len(first) else first) + more
 
 
 def plain(value: object) -> str:

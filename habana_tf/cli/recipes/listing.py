@@ -17,6 +17,7 @@ from habana_tf.cli.recipes.common import (
     header,
     op_count,
     opened,
+    precision,
     rows_of,
     shortened,
     worked,
@@ -86,7 +87,7 @@ def _list(arguments: argparse.Namespace) -> int:
             folded.append(row)
     if folded:
         lines.append(_folded_line(folded))
-    print_table(["name", "key", "in", "type", "work", "inputs", ">size", ">compiled in", "last use"], lines)
+    print_table(["name", "key", "in", "type", "work", "inputs", ">size", ">compiled", "last use"], lines)
     total, seconds = sum(row.file_bytes for row in good), sum(header(row)["compile_seconds"] for row in good)
     of = "" if len(good) == len(every) else f" of {len(every)}"
     print(f"\n{len(good)}{of} recipes, {size(total)}, compiled in {duration(seconds)}, in {escaped(reader.root)}")
@@ -127,8 +128,8 @@ def _line(row: Listed) -> list[str]:
     return [
         Styled(of["name"], "red" if failed else "cyan"),
         of["digest"][:KEY_DIGITS],
-        shortened(", ".join(_scopes(row)), 24),
-        of.get("precision", ""),
+        shortened(", ".join(_scopes(row)), 18),
+        precision(row),
         Styled("cannot be compiled", "red") if failed else shortened(worked(row), 48),
         shortened(of.get("takes", ""), 40),
         size(row.file_bytes),
@@ -149,7 +150,7 @@ def _folded_line(rows: list[Listed]) -> list[str]:
         "",
         "",
         "",
-        shortened(", ".join(names), 48),
+        shortened(", ".join(names), 24),
         "",
         size(sum(row.file_bytes for row in rows)),
         duration(sum(header(row)["compile_seconds"] for row in rows)),

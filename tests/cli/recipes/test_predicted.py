@@ -109,7 +109,7 @@ def test_a_listing_says_type_work_and_batch(made: tuple[Path, dict[str, float]],
         assert head["precision"] == "float32"
         assert max(head["work"], key=head["work"].get) == "MatMul" and sum(head["work"].values()) <= 101
     (line,) = [line for line in run("recipes", "list", "--path", str(root)).out.splitlines() if "[48,32]" in line]
-    assert "float32" in line and "MatMul " in line and " %" in line
+    assert "fp32" in line and "MatMul " in line and "%" in line
 
 
 def test_a_value_that_fixes_a_shape_keeps_its_type() -> None:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any
 from habana_tf.cache import Counts, Entry, Listed
 from habana_tf.cli.output import moment
 from habana_tf.cli.recipes import contents
-from habana_tf.cli.recipes.common import KEY_DIGITS, header, op_count, ops_text, plain, shortened, tensors, worked
+from habana_tf.cli.recipes.common import (
+    KEY_DIGITS,
+    header,
+    op_count,
+    ops_text,
+    plain,
+    precision,
+    shortened,
+    tensors,
+    worked,
+)
 from habana_tf.cli.recipes.page import charts, graph, plan
 from habana_tf.cli.recipes.page.markup import Markup, document, figure, joined, table, tag, tiles
 from habana_tf.cli.recipes.page.style import STYLE
@@ -158,7 +168,7 @@ def _line(row: Listed, drawn: set[str]) -> Markup:
         "tr",
         tag("td", name),
         tag("td", key, class_="key"),
-        tag("td", of.get("precision", "")),
+        tag("td", precision(row)),
         tag("td", f"cannot be compiled: {of['failure']}" if "failure" in of else shortened(worked(row), 70)),
         tag("td", shortened(of.get("takes", ""), 50)),
         tag("td", ", ".join(f"{n} {engine}" for engine, n in kernels.items() if n), class_="whole"),
