@@ -141,7 +141,7 @@ def _run(rank: dict[str, Any], environment: dict[str, str]) -> int:
     if code and not told.is_set():
         for sentence in others.lost():
             print(escaped(sentence), file=sys.stderr)
-    return code if code >= 0 else 128 - code
+    return processes.exit_code(code)
 
 
 def cores(part: int, parts: int) -> list[int]:

@@ -77,5 +77,4 @@ def _watch(agent: int, ended: int, grace: float) -> int:
         os.kill(agent, signal.SIGKILL)
     _, status = os.waitpid(agent, 0)
     processes.clear()
-    code = os.waitstatus_to_exitcode(status)
-    return code if code >= 0 else 128 - code
+    return processes.exit_code(os.waitstatus_to_exitcode(status))

@@ -167,7 +167,7 @@ class Job:
             code = each.agent.poll()
             if code is None or each.ended is not None:
                 continue
-            code = code if code >= 0 else 128 - code
+            code = processes.exit_code(code)
             each.ended = code, time.monotonic() - self._start
             if code and self._stopping is None:
                 left = sum(other.ended is None for other in self._running)

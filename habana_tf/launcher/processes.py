@@ -45,6 +45,11 @@ def signal_all(number: int) -> None:
             os.kill(process, number)
 
 
+def exit_code(code: int) -> int:
+    """A process's exit code as a shell tells it: 128 and the number of the signal that ended it."""
+    return code if code >= 0 else 128 - code
+
+
 def below() -> list[int]:
     """The descendants of this process, those that have ended and are not collected too."""
     children: dict[int, list[int]] = {}
