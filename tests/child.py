@@ -50,15 +50,18 @@ def environment(**extra: str) -> dict[str, str]:
 
 
 def python(
-    script: str, *arguments: str, check: bool = True, imported: bool = False, timeout: float = 600, **extra: str
-) -> subprocess.CompletedProcess[str]:
+    script: str, *arguments: str, check: bool = True, imported: bool = False, hpu: bool | None = None,
+    timeout: float = 600, **extra: str,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """Runs a script in a process of its own; with `check`, a failure shows what it printed.
 
-    imported: a process that finds TensorFlow imported, which saves seconds.
+    imported: a process that finds TensorFlow imported, and with `hpu` what loading HPU imports, which saves seconds.
+    hpu: if it is None, whether the script names the package.
     """
     words = ["-c", textwrap.dedent(script), *arguments]
     if imported:
-        done = forked.run(words, environment(**extra), timeout)
+        hpu = "habana" in script if hpu is None else hpu
+        done = forked.run(words, environment(**extra), timeout, hpu=hpu)
     else:
         done = subprocess.run(
             [sys.executable, *words], env=environment(**extra), text=True, capture_output=True, timeout=timeout

@@ -8,7 +8,8 @@ programs that load HPU: a copy of the first that has imported what they import, 
     child = Child(["script.py", "--epochs", "2"], env)   # what would stand behind `python`; -c and -m work as well
     child.wait(timeout=300)
 
-Not for tests of what happens before, during or without the import, or of what a process is called.
+Not for tests of what happens before, during or without the import, or of what a process is called; with what HPU
+imports neither for tests of the history of the recipe cache, which only the process that imported it writes.
 """
 
 from __future__ import annotations
@@ -97,11 +98,12 @@ class Child:
 
 
 def run(
-    arguments: Sequence[str], env: Mapping[str, str], timeout: float, cwd: str | os.PathLike[str] | None = None
-) -> subprocess.CompletedProcess[str]:
+    arguments: Sequence[str], env: Mapping[str, str], timeout: float, cwd: str | os.PathLike[str] | None = None,
+    hpu: bool = False,
+) -> subprocess.CompletedProcess[str]:  # fmt: skip
     """Runs a program to its end and returns what it printed. Raises subprocess.TimeoutExpired and kills it."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        child = Child(arguments, env, cwd, stdout=out.fileno(), stderr=err.fileno())
+        child = Child(arguments, env, cwd, stdout=out.fileno(), stderr=err.fileno(), hpu=hpu)
         try:
             code = child.wait(timeout)
         finally:

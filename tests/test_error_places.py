@@ -36,7 +36,7 @@ OUTSIDE = (
 
 @pytest.fixture(scope="module")
 def cases(request: pytest.FixtureRequest) -> dict[str, list[dict[str, str]]]:
-    done = forked.run([str(SCRIPT), *chosen(request, "name")], environment(), timeout=600)
+    done = forked.run([str(SCRIPT), *chosen(request, "name")], environment(), timeout=600, hpu=True)
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, list[dict[str, str]]] = json.loads(done.stdout.splitlines()[-1])
     return found

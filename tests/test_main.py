@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests import forked
 from tests.child import environment
 
 SCRIPT = """
@@ -38,7 +39,7 @@ def test_module_runs_with_hpu(tmp_path: Path) -> None:
     (tmp_path / "helper_beside_the_script.py").write_text("")
     lines = "import sys, tensorflow as tf\nprint(sys.argv[1:], __name__, tf.identity(tf.constant(1.0)).device[-5:])\n"
     (tmp_path / "some_module.py").write_text(lines)
-    done = run("-m", "some_module", "a", cwd=tmp_path)
+    done = forked.run(["-m", "habana_tf", "-m", "some_module", "a"], environment(), 300, tmp_path, hpu=True)
     assert done.stdout.splitlines()[-1] == "['a'] __main__ HPU:0", done.stderr
 
 

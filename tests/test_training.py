@@ -29,7 +29,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, np.nda
 
 def _run(path: Path, device: str, extra: dict[str, str]) -> dict[str, np.ndarray]:
     script = Path(__file__).with_name("training_run.py")
-    done = forked.run([str(script), device, str(STEPS), f"{path}.npz"], environment(**extra), timeout=300)
+    words = [str(script), device, str(STEPS), f"{path}.npz"]
+    done = forked.run(words, environment(**extra), timeout=300, hpu=device == "hpu")
     assert done.returncode == 0, done.stderr[-4000:]
     with np.load(f"{path}.npz") as saved:
         return dict(saved)

@@ -57,7 +57,8 @@ START = """
 def run(script: str, hpu: bool, folder: Path | None = None) -> dict[str, Any]:
     """What a script shows. `folder` is FOLDER in the script."""
     start = textwrap.dedent(START.format(hpu=hpu, folder=str(folder)))
-    return json.loads(python(start + textwrap.dedent(script), imported=True, timeout=300).stdout.splitlines()[-1])
+    done = python(start + textwrap.dedent(script), imported=True, hpu=hpu, timeout=300)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def equal(ours: Any, stock: Any) -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.benchmarks import bench
 from tests.child import environment
 
@@ -130,8 +129,8 @@ def test_help_names_every_model(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("device", ["hpu", pytest.param("default", marks=pytest.mark.rest)])
 def test_worker_measures_every_step(device: str) -> None:
-    command = [sys.executable, str(bench.WORKER), "--model", "mlp", "--device", device, "--threads", "1"]
-    done = subprocess.run([*command, "--steps", "11"], env=environment(), capture_output=True, text=True, timeout=200)
+    command = [str(bench.WORKER), "--model", "mlp", "--device", device, "--threads", "1", "--steps", "11"]
+    done = forked.run(command, environment(), 200, hpu=device == "hpu")
     assert done.returncode == 0, done.stderr[-4000:]
     result = json.loads(done.stdout.splitlines()[-1])
     assert len(result["steps"]) == 8  # ten between eleven ends, of which a fifth warms up

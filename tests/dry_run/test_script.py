@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
+from tests.child import environment
 
 SCRIPT = """
 import sys
@@ -25,8 +27,7 @@ open("trained", "w").close()
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "habana_tf.cli", "predict", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
+    return forked.run(["-m", "habana_tf.cli", "predict", *words], environment(), 500, folder, hpu=True)
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ def train(
     env = environment(HABANA_SIM_CARDS="4", **variables)
     words = [str(EXAMPLES / program), *(() if cache is None else ("--recipe_cache", cache)), *arguments]
     if cards == 1:
-        done = forked.run(words, env, 300)
+        done = forked.run(words, env, 300, hpu=True)
     else:
         tool = Path(sys.executable).parent / "habana-tf"
         env["PATH"] = f"{tool.parent}{os.pathsep}{env['PATH']}"

@@ -18,7 +18,7 @@ needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C com
 
 
 def run(program: Path, *arguments: str, **variables: str) -> str:
-    done = forked.run([str(program), *arguments], environment(**variables), 300)
+    done = forked.run([str(program), *arguments], environment(**variables), 300, hpu=True)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
 

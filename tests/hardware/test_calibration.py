@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +10,7 @@ import pytest
 
 from habana_tf.hardware import calibration, cpu
 from habana_tf.hardware.calibration import Answer, bf16_products, cpu_model, directory
+from tests.child import python
 
 
 @pytest.fixture(autouse=True)
@@ -122,21 +121,25 @@ def test_the_measurement_gives_the_same_answer_again() -> None:
         assert each.rates is not None and min(each.rates.values()) > 1e8
 
 
-def test_loading_measures_nothing(tmp_path: Path) -> None:
+def test_loading_measures_nothing() -> None:
     """Nor does work in fp32: only what has bf16 asks."""
-    code = (
-        "import habana_tf; habana_tf.load_habana_module()\n"
-        "import tensorflow as tf\n"
-        "from habana_tf.hardware import calibration\n"
-        "def product(dtype):\n"
-        "    with tf.device('/HPU:0'):\n"
-        "        return tf.matmul(tf.ones([64, 64], dtype), tf.ones([64, 64], dtype))\n"
-        "asked = []\n"
-        "calibration.measure = lambda *target: asked.append(target) or calibration.Answer('widen', 'a test')\n"
-        "product(tf.float32); assert not asked\n"
-        "found = product(tf.bfloat16); assert (tf.cast(found, tf.float32).numpy() == 64).all()\n"
-        "print(len(asked), calibration.bf16_products.__name__)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[0] == str(int(cpu.target().multiplies_bf16_pairs)), done.stdout
+    code = """
+        import habana_tf
+        habana_tf.load_habana_module()
+        import tensorflow as tf
+        from habana_tf.hardware import calibration
+
+        def product(dtype):
+            with tf.device("/HPU:0"):
+                return tf.matmul(tf.ones([64, 64], dtype), tf.ones([64, 64], dtype))
+
+        asked = []
+        calibration.measure = lambda *target: asked.append(target) or calibration.Answer("widen", "a test")
+        product(tf.float32)
+        assert not asked
+        found = product(tf.bfloat16)
+        assert (tf.cast(found, tf.float32).numpy() == 64).all()
+        print(len(asked))
+    """
+    done = python(code, imported=True)
+    assert done.stdout.split() == [str(int(cpu.target().multiplies_bf16_pairs))]

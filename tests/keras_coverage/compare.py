@@ -43,7 +43,8 @@ def _ran(*cases: str) -> tuple[Ran, Ran] | str:
         paths = [str(Path(folder) / f"{device}.npz") for device in ("hpu", "stock")]
         ran = []
         for device, path in zip(("hpu", "stock"), paths, strict=True):
-            done = forked.run(["-m", "tests.keras_coverage.run", device, path, *cases], environment(), timeout=600)
+            words = ["-m", "tests.keras_coverage.run", device, path, *cases]
+            done = forked.run(words, environment(), timeout=600, hpu=device == "hpu")
             if done.returncode != 0:
                 return f"exit code {done.returncode}: {done.stderr[-3000:]}"
             with np.load(path) as stored:

@@ -30,7 +30,8 @@ needs_them = pytest.mark.skipif(
 def hits(script: str, **settings: str) -> dict[str, dict[str, int]]:
     """How the recipes of the eager ops of a script came."""
     more = "\nimport json; print(json.dumps(habana_tf.recompilation_report().one_op))"
-    done = python("import tensorflow as tf, habana_tf\nhabana_tf.load_habana_module()\n" + script + more, **settings)
+    load = "import tensorflow as tf, habana_tf\nhabana_tf.load_habana_module()\n"
+    done = python(load + script + more, imported=True, **settings)
     found: dict[str, dict[str, int]] = json.loads(done.stdout.splitlines()[-1])
     return found
 

@@ -36,6 +36,7 @@ def test_a_forked_child_gets_an_error_that_says_spawn() -> None:
                 os.sys.stdout.flush()
                 os._exit(0)
             assert os.waitpid(pid, 0)[1] == 0, name
-        """
+        """,
+        imported=True,
     )
     assert done.stdout.splitlines() == ["op True", "constant True", "numpy True", "function True", "cpu is fine"]

@@ -209,6 +209,7 @@ with tf.device("/CPU:0"):
     print(f(x).device.rsplit("/", 1)[1])
 print(f.experimental_get_tracing_count())
 """,
+        imported=True,
         HABANA_SIM_LOG="info",
     )
     assert done.stdout.splitlines()[-3:] == ["device:HPU:0 [2.0, 4.0]", "device:CPU:0", "2"]

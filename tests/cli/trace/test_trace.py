@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import forked
 from tests.child import environment
 from tests.versions import needs_horovod, workers_fit
 
@@ -205,11 +206,8 @@ def test_wrong_usage(words: list[str], said: str) -> None:
 
 @pytest.mark.slow
 def test_habana_profile_needs_no_command(program: str, tmp_path: Path) -> None:
-    words = [sys.executable, program, "0"]
     for value, files in (("profile_api_light", 0), ("1", 1)):
-        done = subprocess.run(
-            words, env=environment(HABANA_PROFILE=value), cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
+        done = forked.run([program, "0"], environment(HABANA_PROFILE=value), 300, tmp_path, hpu=True)
         assert done.returncode == 0, done.stderr
         written = list(tmp_path.glob("default_profiling_*.json"))
         assert len(written) == files

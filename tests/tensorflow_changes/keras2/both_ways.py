@@ -34,7 +34,7 @@ def both_ways(cases: Mapping[str, Case], seen: Callable[[Case], dict[str, Any]],
 
 def of_script(script: Path, names: Sequence[str] = ()) -> Seen:
     """What such a script prints."""
-    done = forked.run([str(script), *names], environment(), timeout=600)
+    done = forked.run([str(script), *names], environment(), timeout=600, hpu=True)
     assert done.returncode == 0, done.stderr[-4000:]
     found: Seen = json.loads(done.stdout.splitlines()[-1])
     return found

@@ -71,7 +71,7 @@ def runs(request: pytest.FixtureRequest) -> dict[bool, dict[str, Any]]:
     """Losses of eight steps, weights behind them, and launches of one and of three steps, per model that is tested."""
     names = chosen(request, "name")
     scripts = {hpu: SCRIPT.format(hpu=hpu, steps=STEPS, names=names) for hpu in (True, False)}
-    done = {hpu: python(script, imported=True, timeout=400) for hpu, script in scripts.items()}
+    done = {hpu: python(script, imported=True, hpu=hpu, timeout=400) for hpu, script in scripts.items()}
     return {hpu: json.loads(d.stdout.splitlines()[-1]) for hpu, d in done.items()}
 
 
