@@ -87,7 +87,7 @@ def test_an_update_that_cannot_be_called_is_left_to_keras() -> None:
             called.append(gradient)
             raise RuntimeError("it does not work")
 
-        updates._Update.values = fail
+        updates._VariableUpdate.values = fail
         x = np.arange(12, dtype=np.float32).reshape(3, 4)
         model = tf.keras.Sequential([tf.keras.layers.Dense(2, kernel_initializer="ones", input_shape=(4,))])
         model.compile(tf.keras.optimizers.SGD(0.5), lambda y, out: tf.reduce_sum(out))

@@ -183,8 +183,8 @@ def seen(case: Callable[[], Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    counted(updates._Update, "__init__", "traced")
-    counted(updates._Update, "values", "called")
+    counted(updates._VariableUpdate, "__init__", "traced")
+    counted(updates._VariableUpdate, "values", "called")
     both_ways(CASES, seen, sys.argv[1:])
 
 
