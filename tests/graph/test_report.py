@@ -4,12 +4,13 @@ import json
 import logging
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import tensorflow as tf
 
 from habana_tf.graph import pipeline, report
-from habana_tf.graph.census import Kind
+from habana_tf.graph.census import Kind, readable, running
 from habana_tf.graph.reasons import REMEDIES, Reason
 from tests.child import python
 from tests.graph.harness import Item, build, v1
@@ -119,6 +120,16 @@ def test_each_reason_has_one_remedy_and_it_is_said_once() -> None:
     assert text.count(REMEDIES[Reason.NO_ROW][:30]) == 1
 
 
+def test_the_function_is_found_among_the_callers() -> None:
+    """TensorFlow's AtomicFunction, in a file of that name, calls what calls the pass."""
+    source = "class Called:\n    name = b'__inference_train_step_298'\n    def call_flat(self, f):\n        return f()"
+    names: dict[str, Any] = {}
+    exec(compile(source, "somewhere/atomic_function.py", "exec"), names)
+    assert names["Called"]().call_flat(running) == "train_step" and running() == ""
+    assert readable("__forward_my_call_12_grad") == "my_call" and readable("main") == "main"
+
+
+@pytest.mark.rest
 def test_a_graph_has_its_function_s_name_and_ops_their_layers() -> None:
     done = python(
         """

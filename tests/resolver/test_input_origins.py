@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from habana_tf.cluster.cluster import Arg
+from habana_tf.ir.dtypes import DType
+from habana_tf.resolver.input_origins import origins
 from tests.child import python
 
 
+def test_from_names_and_from_the_first_op_that_takes_it() -> None:
+    names = ("images", "IteratorGetNext", "IteratorGetNext:1", "cluster_1:3", "net/dense/kernel", "unused:1")
+    inputs = [Arg(DType.F32, False, name, variable="kernel" in name) for name in names]
+    takers = [(0, "net/conv/Conv2D"), (1, "net/conv/Conv2D"), (2, "gradient_tape/loss/Sub/Neg"),
+              (3, "net/dense/MatMul"), (4, "net/dense/MatMul"), (1, "later/Relu")]  # fmt: skip
+    nodes = [SimpleNamespace(name=name, inputs=[(-1, k), (0, 0)]) for k, name in takers]
+    cluster: Any = SimpleNamespace(inputs=inputs, nodes=nodes)
+    assert origins(cluster) == [
+        "", "item 0 of the dataset, into net/conv", "item 1 of the dataset, into loss/Sub", "into net/dense", "", "",
+    ]  # fmt: skip
+
+
+@pytest.mark.rest
 def test_of_a_function_and_of_fit_and_what_a_card_would_compile() -> None:
     done = python(
         """

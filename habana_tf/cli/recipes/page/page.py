@@ -146,7 +146,7 @@ def _kernels(kernels: Sequence[dict[str, Any]], ops: Sequence[contents.ClusterOp
                    f"{times[number] / whole:.1%}" if whole else "-")  # fmt: skip
         lines.append(
             tag("tr", tag("td", str(number), class_="n"), tag("td", f"{k['engine']} {k['does']}", class_="whole"),
-                tag("td", "[" + ",".join(map(str, k["shape"])) + "]"), tag("td", counted(k["fused"])),
+                tag("td", "[" + ",".join(map(str, k["shape"])) + "]"), tag("td", counted(k["fused"]), class_="prose"),
                 *(tag("td", text, class_="n") for text in figures), tag("td", layers))
         )  # fmt: skip
     numbers = ("kernel", "flops", "bytes", "at least", "share")
@@ -207,7 +207,10 @@ def _recipe(drawn: PicturedRecipe) -> Markup:
         tag("h2", of["name"], tag("small", f" {of['digest'][:KEY_DIGITS]}"), id=of["digest"][:KEY_DIGITS]),
         listed,
         figure(became, tag("div", graph.picture(kernels, ops, contents.edges(entry)), class_="tall")),
-        figure("The kernels" + (", the costliest first" if flops is not None else ""), _kernels(kernels, ops)),
+        figure(
+            "The kernels, " + ("the costliest first" if flops is not None else "in the order of their calls"),
+            _kernels(kernels, ops),
+        ),
     ]
     if memory is not None and memory.blocks:
         values = ", ".join(f"s{k} = {n}" for k, n in enumerate(drawn.sizes))

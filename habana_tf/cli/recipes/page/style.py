@@ -26,7 +26,7 @@ svg { max-width: 100%; height: auto; display: block; font: 11px "DejaVu Sans", s
 table { border-collapse: collapse; width: 100%; font-size: 12.5px; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--rule); vertical-align: top; }
 th { color: var(--quiet); font-weight: 500; } .n { text-align: right; } .n, .whole { white-space: nowrap; }
-.bad td { color:
+.prose { min-width: 9rem; } .bad td { color:
   var(--bad); }
 a { color: var(--blue); text-decoration: none; } dl { display: grid; grid-template-columns: 6rem 1fr; gap: .2rem
   .8rem;
