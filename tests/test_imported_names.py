@@ -6,6 +6,7 @@ Some of these programs are run by no test, and a private name is often used wher
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -50,7 +51,8 @@ def _missing(file: Path) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             module = modules[node.value.id]
-            if node.attr.startswith("_") and not node.attr.startswith("__") and node.attr not in _names(module):
+            private = re.fullmatch("_[a-zA-Z]\\w*[^_]", node.attr)
+            if private and node.attr not in _names(module):
                 yield f"{file.relative_to(ROOT)}:{node.lineno}: {module.relative_to(ROOT)} has no {node.attr}"
 
 
