@@ -19,6 +19,7 @@ from hypothesis.internal.conjecture import providers
 from tests import installation
 
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+os.environ.pop("COLUMNS", None)  # pytest-xdist sets it in its workers; what a test prints has the width of a file
 os.environ["TF_CPU_RUNTIME_FALLBACK"] = "forbid"
 """A cluster that cannot be compiled fails its test, also in child processes, but for tests of what runs it then."""
 

@@ -202,7 +202,7 @@ def _called(form: OpCall) -> Request:
 
 def main() -> int:
     text = paragraphs()
-    PROGRAMS.write_text(text)
+    PROGRAMS.write_text(text, encoding="utf-8")
     print(f"{PROGRAMS}: {text.count(chr(10) * 2) + 1} programs")
     return 0
 

@@ -99,7 +99,7 @@ def test_products_in_one_part(name: str) -> None:
 def test_products_of_packed_operands_in_one_part(name: str) -> None:
     case = CASES[name](F32)
     cut = whole(block_plan(canonical(case.spec), target()))
-    assert check(case, target(), cut=cut).plan == cut
+    assert check(case, target(), cut=cut).plan == replace(cut, masks_halves=target().masks_halves)
 
 
 @pytest.mark.rest

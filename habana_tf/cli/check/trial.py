@@ -24,7 +24,7 @@ _WORST = 1e-5
 def main() -> None:
     """Runs the stages. Each gets what the ones before have left in `kept`; after one that failed only Horovod, which
     needs TensorFlow alone, is still tried."""
-    answers = os.fdopen(os.dup(1), "w")
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
     def say(**answer: Any) -> None:
