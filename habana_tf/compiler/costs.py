@@ -1,5 +1,8 @@
-"""What the compiler weighs against each other: sizes and costs of the CPU that runs kernels, of one or two that were
-measured unless a reason says otherwise. Those of products are in `product_costs`.
+"""What the compiler weighs against each other: sizes and costs of the CPU that runs kernels. Those of products are in
+`product_costs`.
+
+A number was measured, on one or two CPUs, where its reason says how much something takes or gains. The others were
+chosen: how often a call is cut, from what on something counts as often, how long code may get.
 
 Numbers of a format or of an algorithm (fields of an object file, points of a filter) are no costs and stay where they
 are used; which instructions a CPU has, and how many registers, a `Target` says.
