@@ -37,6 +37,7 @@ PROGRAMS = (
 LATER = {
     "make demo": "builds and installs first; takes two trainings",
     "make lint": "reads the whole source twice, and is a step of CI of its own",
+    "habana-tf check": "tests/cli/check runs it, and what it is made of",
     "make dev": "builds, and puts the sources in the place of the wheel",
     ".venv/bin/pytest tests/lowering/test_reduction.py -k l2_loss": "tests within a test, on those sources",
     ".venv/bin/pytest tests/tensorflow_clusters/test_refusals.py tests/lowering/test_named.py "
@@ -235,6 +236,7 @@ def follow(page: str, folder: Path) -> str:
     return shell("\n".join(re.findall(r"^```sh\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)), folder)
 
 
+@pytest.mark.rest
 def test_the_page_on_placement(folder: Path) -> None:
     """It finds the node that it looks for, and explains every reason."""
     assert "\nSum total reads Cast Const\n" in follow("placement.md", folder)

@@ -12,6 +12,7 @@ import pytest
 SCRIPT = Path(__file__).with_name("single_ops.py")
 
 
+@pytest.mark.rest
 def test_the_slowest_first(tmp_path: Path) -> None:
     file = tmp_path / "ops.json"
     command = [sys.executable, str(SCRIPT), "--ops", "roll", "one channel", "--threads", "1", "--json", str(file)]

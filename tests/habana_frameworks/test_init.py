@@ -69,8 +69,8 @@ STARS = """
 
     KERAS_3 = int(getattr(tf.keras, "__version__", "2").split(".")[0]) >= 3
     inner = ("__main__", "_native", "card", "cli", "cluster", "compiler", "dry_run", "files", "graph",
-             "horovod", "ir", "keras_callbacks", "launcher", "log", "lowering", "resolver", "runtime_hooks",
-             "tensorflow_changes", "tensorflow_clusters", "tensorflow_facts")
+             "horovod", "ir", "keras_callbacks", "launcher", "log", "lowering", "reports", "resolver",
+             "runtime_hooks", "tensorflow_changes", "tensorflow_clusters", "tensorflow_facts")
     parts = ("cache.", "custom.", "distribute.", "hardware.", "settings.")
     names = [name for _, name in modules.ALL if name.split(".")[0] not in inner and not name.startswith(parts)]
     names += aliases.ELSEWHERE
