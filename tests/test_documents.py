@@ -45,15 +45,15 @@ LATER = {
     'make test ARGS="-k pooling"': "tests within a test",
     "make test ARGS=tests/ir": "tests within a test",
     "make programs": "writes a list that tests/resolver/test_packaged.py compares with what the lowerings make",
-    "python -m release.notes VERSION": "a version to fill in; tests/release/test_documents.py does it",
     "make docs": "writes docs/ops.md, which another test compares with the table, and builds the site",
-    "make site": "installs what builds it; a step of CI of its own",
     ".venv/bin/pytest tests/documentation": "tests within a test, on those sources",
     "make docs-values": "writes a table of docs/special-values.md, which another test compares with what is computed",
     "make bench ARGS=--help": "builds and installs first",
     "habana-tf predict examples/train_digits.py": "tests/dry_run/test_script.py predicts a smaller script",
 }
 NEVER = {
+    "python -m release.notes VERSION": "a version to fill in; tests/release/test_documents.py does it",
+    "make site": "installs what builds it; a step of CI of its own",
     "make test": "this test is in it",
     "make test-latest": "all tests again; CI runs it",
     "make test-networks": "hours; CI runs a quarter each day",

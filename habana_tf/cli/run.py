@@ -23,8 +23,9 @@ examples:
   habana-tf run -n 8 --nodes host1,host2 --print a.py  the commands, to be run by other means
   habana-tf run -n 8 --nodes host1,host2 --export WANDB_API_KEY train.py      one more variable goes to the other hosts
 
-Ranks on this host get the first visible cards that are free. Where there are too few, and where the card of a rank on
-another host is held, the job is refused before a program starts.
+Ranks on this host get the first visible cards that are free; where there are too few, the job is refused before a
+program starts, also if the program would use none. On other hosts a rank whose card is held is not started, and the
+job ends.
 
 Each line of output has its rank in front; progress bars are drawn for rank 0 only. When a rank fails, the others are
 stopped and its exit code is returned. Interrupts and other signals go to all ranks; a second interrupt ends them, a
@@ -102,7 +103,8 @@ def _run(arguments: argparse.Namespace) -> int:
         python=arguments.python,
         export=tuple(dict.fromkeys(arguments.export)),
     )
-    cards, passed_over = ((), "") if arguments.print or job.hosts else _free_cards(job.count)
+    here = job.hosts in ((), (plan.LOCAL,))
+    cards, passed_over = _free_cards(job.count) if here and not arguments.print else ((), "")
     with contextlib.ExitStack() as held:
         try:
             if arguments.print:
@@ -122,7 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise CommandError(f"--log-dir: {where} cannot be written to: {error.strerror}", 1) from error
         held.callback(console.close)
         if cards:
-            console.say(f"cards {','.join(map(str, cards))} ({passed_over})")
+            console.say(f"cards {','.join(map(str, cards[: job.count]))} ({passed_over})")
         stay = carried.left_here(job.export) if job.hosts else []
         if stay:
             console.say(f"not sent to other hosts: {', '.join(stay)} (--export NAME sends a variable)")

@@ -35,6 +35,8 @@ class Comparison(Report):
         return [row.to_dict() for row in self.rows]
 
     def summary(self) -> str:
+        if not self.rows:
+            return "no predictions"
         best = self.best()
         return f"{len(self.rows)} predictions, best {best.examples_per_second:,.0f} examples/s on {best.chip}"
 

@@ -1,8 +1,9 @@
 """Counts what became of every node of a graph: a sum that closes, for the placement report.
 
-A graph is counted before the pass changes it. Behind the pass each of those nodes is of one kind: in a cluster, on HPU
+A graph is counted before the pass changes it, but for conds that the shapes decide: of these only the branch that runs
+is there. Behind the pass each of those nodes is of one kind: in a cluster, on HPU
 by itself, on the CPU, or none that computes: a constant, an access to a variable, the graph's rim. What the pass
-replaced (a `ResourceApplyAdam` by arithmetic) or dropped (a branch that never runs) counts as rewritten.
+replaced (a `ResourceApplyAdam` by arithmetic) or dropped counts as rewritten.
 
     272 nodes  =  143 in clusters + 2 alone + 1 on the CPU + 62 constants + 54 variables + 6 rim + 4 rewritten
 """
@@ -64,7 +65,7 @@ def _kind(node: Node, op: str, placement: Placement, inside: set[Node]) -> Kind:
     reason = placement.reasons.get(node)
     if reason is not None and (node.alive or op != "Const"):
         return Kind.CPU if of_the_host(node, reason) else Kind.ALONE
-    if device_type(node.device) == "CPU":
+    if device_type(node.device) != "HPU":
         return Kind.CPU_IDLE if op in BOUNDARY | VARIABLE_IO | {"Const", "NoOp"} else Kind.CPU
     if op == "Const":  # those that only clusters use went into them
         return Kind.CONSTANT

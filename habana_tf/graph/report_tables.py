@@ -55,7 +55,7 @@ def refused(rows: Iterable[Mapping[str, Any]], title: str) -> list[str | Table]:
     out: list[str | Table] = []
     for device, where in (("CPU", "on the CPU"), ("HPU", "on HPU by themselves")):
         rows_there = [
-            (r["op"], r["count"], few(r["layers"], "", 3), r["text"]) for r in listed if r["device"] == device
+            (r["op"], r["count"], few(r["layers"], "", 3).rstrip(), r["text"]) for r in listed if r["device"] == device
         ]
         if rows_there:
             out.append(Table(["op", ">count", "layers", "reason"], rows_there, f"{title} {where}"))

@@ -13,14 +13,17 @@ from habana_tf.hardware.cards import Card, CardError, choice, visible_cards
 
 
 def choose(count: int) -> tuple[tuple[int, ...], str]:
-    """(module ids, which are passed over) for `count` ranks on this host; nothing and "" where the first visible ones
-    are free, which ranks take by themselves.
+    """(module ids, which are passed over) for ranks on this host: first those of `count` free cards, one for each rank,
+    then the other visible ones, for jobs that a rank starts; nothing and "" where the first visible ones are free: ranks
+    take them by themselves.
 
     Raises CardError when fewer are free, and what `hardware.cards.visible_cards` and `hardware.telemetry.holder` raise.
     """
     visible = visible_cards()
     module = settings.HLS_MODULE_ID.get()
     if module is not None:
+        if count > 1:
+            return (), ""  # which `plan` refuses, whatever is free
         visible = tuple(card for card in visible if card.module_id == module)
     held = {card.module_id: holder for card in visible if (holder := telemetry.holder(card.module_id))}
     free = [card.module_id for card in visible if card.module_id not in held]
@@ -30,7 +33,8 @@ def choose(count: int) -> tuple[tuple[int, ...], str]:
     if chosen == order[:count]:
         return (), ""
     passed_over = (module for module in order[: order.index(chosen[-1])] if module in held)
-    return tuple(chosen), "; ".join(f"card {module}: {claim.described(held[module])}" for module in passed_over)
+    others = [module for module in order if module not in chosen]
+    return (*chosen, *others), "; ".join(f"card {module}: {claim.described(held[module])}" for module in passed_over)
 
 
 def _too_few(count: int, visible: tuple[Card, ...], held: dict[int, telemetry.Holder]) -> list[str]:

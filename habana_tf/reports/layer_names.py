@@ -9,4 +9,4 @@ def layer(name: str) -> str:
     gradient_tape/sequential/conv2d/Conv2D/Conv2DBackpropFilter -> sequential/conv2d
     """
     path = [part for part in name.split("/") if part != "gradient_tape" and "PartitionedCall" not in part]
-    return "/".join(path[:2] if len(path) > 2 else path[:1])
+    return "/".join(path[:2] if len(path) > 2 else path[:1]) or name

@@ -53,7 +53,8 @@ def main() -> int:
     parser.add_argument("file", help="where the recipes go; replaced whole")
     options = parser.parse_args()
     begin = time.monotonic()
-    members = dict(compiled(program, name, kind) for kind, name, program in programs(PROGRAMS.read_text()))
+    text = PROGRAMS.read_text(encoding="utf-8")
+    members = dict(compiled(program, name, kind) for kind, name, program in programs(text))
     with ZipFile(options.file + ".tmp", "w", ZIP_DEFLATED) as out:
         for digest, data in sorted(members.items()):
             out.writestr(digest, data)

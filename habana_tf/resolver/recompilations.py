@@ -150,8 +150,10 @@ def history(
     """The history of a cluster; `key` is the same for equal clusters. origin: gives
     `where` and `scope` for a cluster that is new."""
     with _lock:
+        fresh = key not in _histories
+    where, scope = origin() if fresh else ((), "")
+    with _lock:
         if (known := _histories.get(key)) is None:
-            where, scope = origin()
             known = _histories[key] = History(name, ops, tuple(inputs), tuple(where), scope)
             if len(_histories) > MOST_CLUSTERS:
                 _histories.popitem(last=False)

@@ -35,7 +35,6 @@ WITH_SIZES = {"matrix_set_diag", "max_pool_gradient"}
 WITHOUT_A_CASE = {
     **dict.fromkeys(("Concat", "ConcatOffset", "CumulativeLogsumexp", "EuclideanNorm", "Mean", "Split"), "an axis"),
     **dict.fromkeys(("SegmentSumV2", "XlaDynamicSlice"), "TensorFlow has no CPU kernel to compare with"),
-    "MaxPoolGradGradV2": "as MaxPoolGradV2",
     "Multinomial": "as StatelessMultinomial, but for where its numbers come from",
     **dict.fromkeys(("StatefulUniform", "StatefulStandardNormalV2", "StatefulTruncatedNormal", "StatefulUniformInt",
                      "StatefulUniformFullInt"), "their stateless kinds are what TensorFlow's generators call"),

@@ -100,6 +100,16 @@ def test_a_card_that_does_not_exist_is_a_wrong_setting(
     assert "HABANA_VISIBLE_MODULES" in capfd.readouterr().err
 
 
+def test_one_module_for_several_ranks_is_a_wrong_setting(
+    tmp_path: Path, clean: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    clean.setenv("HABANA_SIM_STATE_DIR", child.machine())
+    clean.setenv("HLS_MODULE_ID", "3")
+    (tmp_path / "program.py").write_text("print('started')")
+    assert main(["run", "-n", "2", str(tmp_path / "program.py")]) == 2
+    assert "HLS_MODULE_ID would give the 2 ranks of a host the same card: unset it" in capfd.readouterr().err
+
+
 def test_a_rank_on_another_host_is_refused_there_before_its_program_starts(tmp_path: Path) -> None:
     """The other host is this one, through a shell that gives it another simulated machine."""
     shell = tmp_path / "shell"
@@ -117,5 +127,5 @@ def test_cards_are_chosen_in_the_order_in_which_they_are_visible(clean: pytest.M
     assert free_cards.choose(2) == ((), "")
     with held(machine, 2, 3):
         modules, passed_over = free_cards.choose(2)
-        assert modules == (5, 7) and passed_over.startswith("card 2: pid ") and "card 3" not in passed_over
+        assert modules == (5, 7, 2, 3) and passed_over.startswith("card 2: pid ") and "card 3" not in passed_over
         assert free_cards.choose(1) == ((), "")

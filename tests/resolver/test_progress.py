@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 import threading
 
 import pytest
@@ -49,3 +50,13 @@ def test_a_file_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress.shown("cluster_1"):
         assert not [t for t in threading.enumerate() if getattr(t, "_target", None) is progress._count]
     assert file.getvalue() == ""
+
+
+def test_a_closed_stream_stops_no_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    stream.close()
+    for stderr in (stream, None):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with progress.shown("cluster_1"):
+            compiled = True
+        assert compiled

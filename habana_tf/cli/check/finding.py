@@ -36,5 +36,5 @@ def tried(name: str, check: Check) -> Iterator[Finding]:
     except Exception as error:
         yield Finding(
             name, "problem", f"this check failed: {type(error).__name__}: {error}",
-            "Report it with the lines at the end, which say where this happened.",
+            "Report it with the lines at the end.",
         )  # fmt: skip

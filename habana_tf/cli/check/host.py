@@ -95,8 +95,11 @@ def memory() -> Iterator[Finding]:
         from habana_tf._native import _bridge
     except ImportError:
         return  # said above
+    try:
+        card = chip().hbm_bytes
+    except settings.SettingError:
+        return  # said above
     total, available = _bridge.host_memory()
-    card = chip().hbm_bytes
     installed = _installed()
     fact = f"{size(available)} free of {size(total)}"
     if total < installed:
@@ -172,6 +175,7 @@ _REMEDIES = {
     "free space": "Free some space on that disk, run `habana-tf recipes prune`, or use another folder.",
     "size": "Raise TF_RECIPE_CACHE_SIZE_MB, or the next program that writes there removes the oldest.",
     "mode": "Unset HABANA_SIM_CACHE_MODE.",
+    "signing key": "Mend the file that HABANA_SIM_CACHE_SIGNING_KEY names; until then no recipe is read or kept.",
 }
 """By the name of a check of `recipes doctor` that can fail."""
 

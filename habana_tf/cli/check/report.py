@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -85,11 +86,16 @@ def _without_places(text: str) -> str:
     """`text` with the names of variables for their values, where these name a place, and ~ for the user's folder."""
     for source in (setting.source() for setting in settings.declared() if setting.name not in _SHOWN):
         value = os.environ[source].strip() if source else ""
-        if "/" in value.strip("/"):
-            for spelled in (os.path.abspath(os.path.expanduser(value)), value):
-                text = text.replace(spelled, f"${source}")
-    home = os.path.expanduser("~")
-    return text.replace(home, "~") if len(home) > 1 else text
+        for spelled in (os.path.abspath(os.path.expanduser(value)), value) if value else ():
+            text = _replaced(spelled, f"${source}", text)
+    return _replaced(os.path.expanduser("~"), "~", text)
+
+
+def _replaced(place: str, name: str, text: str) -> str:
+    """`text` with a name for a place, alone or before what is below it. A single word is none, nor is the root."""
+    if "/" not in place or len(place) == 1:
+        return text
+    return re.sub(rf"{re.escape(place)}(?![\w.-])", lambda found: name, text)
 
 
 def _cpu_model() -> str:

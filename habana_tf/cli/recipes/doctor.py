@@ -81,8 +81,23 @@ def checks(health: Health) -> list[tuple[str, bool, str]]:
         ("size", health.used_bytes <= health.limit_bytes, f"{size(health.used_bytes)} of {size(health.limit_bytes)}"),
         ("format versions", True, versions or "none yet"),
         ("mode", mode != "off", mode),
-        ("signing key", True, settings.HABANA_SIM_CACHE_SIGNING_KEY.get() or "none: the owner decides"),
+        ("signing key", *_signing_key()),
     ]
+
+
+def _signing_key() -> tuple[bool, str]:
+    from habana_tf import settings
+    from habana_tf.cache.signature import SigningKey
+    from habana_tf.files.trust import Refused
+
+    path = settings.HABANA_SIM_CACHE_SIGNING_KEY.get()
+    if not path:
+        return True, "none: the owner decides"
+    try:
+        SigningKey.load(path, settings.HABANA_SIM_CACHE_OWNER.get())
+    except (OSError, Refused) as error:
+        return False, f"{path}: {error.strerror if isinstance(error, OSError) else error}"
+    return True, path
 
 
 def _unusable(found: tuple[tuple[str, str], ...]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -72,6 +73,23 @@ def test_places_are_named_by_their_variables_and_nothing_else_is_changed(monkeyp
     lines = report.bug_report([Finding("disk", "problem", text)], None)
     assert "TensorFlow 2.15.1: $TF_RECIPE_CACHE_PATH is full, ~/train.py," in " ".join(lines).replace("   ", " ")
     assert not any("secret" in line or "ada" in line for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    "value, text, told",
+    [
+        ("/recipes", "/recipes: mode: off", "$TF_RECIPE_CACHE_PATH: mode: off"),
+        ("recipes", "/srv/firm/recipes/v3 is full of recipes", "$TF_RECIPE_CACHE_PATH/v3 is full of recipes"),
+        ("/recipes", "/home/adam/x, /home/ada/x", "/home/adam/x, ~/x"),
+        ("/", "/ is full", "/ is full"),
+    ],
+)
+def test_a_place_is_a_whole_path(value: str, text: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "abspath", lambda path: os.path.normpath(os.path.join("/srv/firm", path)))
+    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("TF_RECIPE_CACHE_PATH", value)
+    lines = report.bug_report([Finding("disk", "note", text)], None)
+    assert f"note: disk: {told}" in lines, lines
 
 
 def test_a_check_that_fails_itself_is_a_finding() -> None:

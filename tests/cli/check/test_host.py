@@ -200,6 +200,25 @@ def test_a_cache_that_is_switched_off_is_a_note(folder: Path, monkeypatch: pytes
     assert finding.status == "note" and "HABANA_SIM_CACHE_MODE" in finding.remedy
 
 
+def test_a_signing_key_that_gives_none_is_a_problem(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = tmp_path / "key"
+    monkeypatch.setenv("HABANA_SIM_CACHE_SIGNING_KEY", str(key))
+    assert "No such file" in only(host.recipes()).fact
+    key.write_bytes(b"abc")
+    key.chmod(0o600)
+    finding = only(host.recipes())
+    assert finding.status == "problem" and "fewer than 16 bytes" in finding.fact and finding.remedy
+    key.write_bytes(b"0123456789abcdef")
+    assert only(host.recipes()).status == "ok"
+
+
+def test_a_wrong_chip_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HABANA_SIM_CHIP", "gaudi9")
+    assert list(host.memory()) == []
+
+
 def test_a_folder_that_is_not_there_yet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(folder / "a" / "b"))
     assert only(host.recipes()).status == "ok"
