@@ -14,8 +14,8 @@ from habana_tf.hardware.cards import Card, CardError, choice, visible_cards
 
 def choose(count: int) -> tuple[tuple[int, ...], str]:
     """(module ids, which are passed over) for ranks on this host: first those of `count` free cards, one for each rank,
-    then the other visible ones, for jobs that a rank starts. Nothing and "" where the first visible ones are free: those
-    ranks take by themselves.
+    then the other visible ones, for jobs that a rank starts. Nothing and "" where the first visible ones are free:
+    ranks take those by themselves.
 
     Raises CardError when fewer are free, and what `hardware.cards.visible_cards` and `hardware.telemetry.holder` raise.
     """
