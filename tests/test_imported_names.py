@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@cache
 def _file(module: str) -> Path | None:
     path = ROOT.joinpath(*module.split("."))
     return next(
@@ -22,10 +23,16 @@ def _file(module: str) -> Path | None:
 
 
 @cache
+def _nodes(file: Path) -> list[ast.AST]:
+    kept = ast.Import, ast.ImportFrom, ast.FunctionDef, ast.ClassDef, ast.Name, ast.Attribute
+    return [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, kept)]
+
+
+@cache
 def _names(file: Path) -> frozenset[str]:
     """What a module may define, anywhere in it; "__getattr__" if any name may be found there."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in _nodes(file):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -36,9 +43,8 @@ def _names(file: Path) -> frozenset[str]:
 
 
 def _missing(file: Path) -> Iterator[str]:
-    tree = ast.parse(file.read_text())
     modules: dict[str, Path] = {}
-    for node in ast.walk(tree):
+    for node in _nodes(file):
         source = _file(node.module) if isinstance(node, ast.ImportFrom) and node.module else None
         if source is None or "__getattr__" in _names(source):
             continue
@@ -48,7 +54,7 @@ def _missing(file: Path) -> Iterator[str]:
                 modules[alias.asname or alias.name] = module
             elif alias.name not in _names(source) and not (source.parent / alias.name).is_dir() and alias.name != "*":
                 yield f"{file.relative_to(ROOT)}:{node.lineno}: {node.module} has no {alias.name}"
-    for node in ast.walk(tree):
+    for node in _nodes(file):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
             module = modules[node.value.id]
             private = re.fullmatch("_[a-zA-Z]\\w*[^_]", node.attr)
