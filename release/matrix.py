@@ -97,8 +97,9 @@ def run(wheels: list[Path], minutes: float) -> int:
         line = tried(found[release], wheel.resolve(), tensorflow, oldest)
         print(f"TensorFlow {tensorflow}, Python {release}: {line} ({time.monotonic() - begin:.0f} s)", flush=True)
         page = PAGE.read_text()
-        results = read(page) | {(tensorflow, release): line}
-        PAGE.write_text(re.sub(re.escape(HEAD) + r"(\|.*\n)*", lambda _: table(results), page))  # noqa: B023
+        found_table = re.search(re.escape(HEAD) + r"(\|.*\n)*", page)
+        assert found_table is not None, f"{PAGE} has no table of what was tried"
+        PAGE.write_text(page.replace(found_table[0], table(read(page) | {(tensorflow, release): line})))
     return 0
 
 

@@ -61,8 +61,8 @@ def _others() -> list[dict[str, object]]:
     rows: list[dict[str, object]] = [
         {"name": name, "value": os.environ.get(name), "read_by": None, "why": why} for name, why in sorted(vain.items())
     ]
-    for name, who in habana_variables.read_by_others().items():
-        rows.append({"name": name, "value": os.environ.get(name), "read_by": who, "why": None})
+    for name, reader in habana_variables.read_by_others().items():
+        rows.append({"name": name, "value": os.environ.get(name), "read_by": reader, "why": None})
     return rows
 
 

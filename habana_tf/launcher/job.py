@@ -248,8 +248,8 @@ def _ending(each: _Running) -> str:
     """How a rank ended, in words."""
     assert each.ended is not None
     code, seconds = each.ended
-    who = escaped(each.rank.describe()) + (f" (process {each.agent.pid})" if each.rank.host == LOCAL else "")
-    return f"{who} {_meaning(code, each.rank.host != LOCAL)} after {seconds:.1f} s"
+    rank = escaped(each.rank.describe()) + (f" (process {each.agent.pid})" if each.rank.host == LOCAL else "")
+    return f"{rank} {_meaning(code, each.rank.host != LOCAL)} after {seconds:.1f} s"
 
 
 def _meaning(code: int, remote: bool) -> str:

@@ -138,7 +138,7 @@ def _kind(function: ast.expr, tree: ast.Module) -> str:
         return parts[-1]
     near = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == parts[-1] and n.returns]
     if near and len(parts) == 1 or parts[0] == "self" and near:
-        return ast.unparse(near[0].returns).split(".")[-1]  # type: ignore[arg-type]
+        return ast.unparse(near[0].returns).split(".")[-1]
     known = {"error": "LoweringError", "needs_number": "NeedsNumber"}
     return "CustomOpError" if parts[0] == "reader" else known.get(parts[-1], "")
 

@@ -38,7 +38,7 @@ def pages() -> list[str]:
 def programs() -> dict[str, str]:
     """Name to text, of all pages: a page may run another's."""
     blocks = [block for page in pages() for block in fences(page, "python")]
-    return {re.match(r"# (\S+\.py)\n", block)[1]: block for block in blocks if block.startswith("# ")}  # type: ignore[index]
+    return {re.match(r"# (\S+\.py)\n", block)[1]: block for block in blocks if block.startswith("# ")}
 
 
 def lines(page: str) -> list[tuple[str, str]]:

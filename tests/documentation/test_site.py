@@ -91,7 +91,7 @@ def test_tables_have_every_setting_variable_and_module() -> None:
 @pytest.mark.rest
 def test_the_reference_has_every_public_name() -> None:
     """What `habana_tf` offers at its top is on a page with its arguments, as functions and classes."""
-    pytest.importorskip("griffe")
+    pytest.importorskip("griffe", reason="it builds the site: make site")
     import habana_tf
 
     pages = api.pages()

@@ -14,8 +14,8 @@ import pytest
 from habana_tf import settings
 from habana_tf.settings.environment import SettingError
 
-yaml = pytest.importorskip("yaml")
-jsonschema = pytest.importorskip("jsonschema")
+yaml = pytest.importorskip("yaml", reason="PyYAML is in the extra `test`")
+jsonschema = pytest.importorskip("jsonschema", reason="it is in the extra `test`")
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "kubernetes" / "jobset.yaml"
 SCHEMA = json.loads((Path(__file__).parent / "jobset_schema.json").read_text())

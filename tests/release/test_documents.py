@@ -85,7 +85,7 @@ def test_the_container_is_built_of_what_there_is_and_runs_without_rights() -> No
 
 
 def test_ci_runs_what_there_is() -> None:
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is in the extra `test`")
     jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text())["jobs"]
     commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
     assert ".ci/run" in commands
@@ -97,7 +97,7 @@ def test_ci_runs_what_there_is() -> None:
 
 
 def test_forms_of_issues_can_be_read() -> None:
-    yaml = pytest.importorskip("yaml")
+    yaml = pytest.importorskip("yaml", reason="PyYAML is in the extra `test`")
     for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml"):
         form = yaml.safe_load(path.read_text())
         if path.stem != "config":

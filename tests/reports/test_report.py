@@ -76,7 +76,7 @@ def test_nothing_is_taken_for_html() -> None:
         def summary(self) -> str:
             return "<b>"
 
-        def shown(self) -> list[str]:  # type: ignore[override]
+        def shown(self) -> list[str]:
             return ["<b>one [bold]x[/bold]"]
 
         def to_dict(self) -> dict[str, int]:

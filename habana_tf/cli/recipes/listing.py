@@ -76,7 +76,7 @@ def _list(arguments: argparse.Namespace) -> int:
             }
         )
         return 0
-    # Who asks for an op or a name has chosen already.
+    # An op or a name that was asked for is a choice already.
     unfolded = arguments.all or arguments.op or arguments.name
     folded: list[Listed] = []
     lines = []
