@@ -28,7 +28,7 @@ INSTRUCTIONS: dict[str, float] = {
     ),
     **dict.fromkeys("div sqrt rsqrt floordiv floormod truncmod".split(), ROOT),
     **dict.fromkeys(("add", "sub", "mul"), FUSED),
-    **dict.fromkeys(("cast", "bitcast"), 0.0),
+    **dict.fromkeys(("cast", "bitcast", "stored"), 0.0),
 }
 """Of a scalar function on one vector; 1 for those that are not named."""
 

@@ -17,18 +17,19 @@ from typing import Any
 
 import numpy as np
 
+import habana_tf
 from habana_tf.card.model.cluster_time import work
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.parameters import FITTED, Parameters
 from habana_tf.card.model.step_time import step_time
-from habana_tf.dry_run.predict import foreseen
-from habana_tf.dry_run.traced import as_specs
+from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.weightless import without_values
 from habana_tf.hardware.chips import chip
 from tests.card.model.networks import NETWORKS
 from tests.card.model.published import ROWS, Row
 
 DOCS = Path(__file__).parents[3] / "docs"
+CHIPS, CARDS = ("gaudi", "gaudi2", "gaudi3"), (1, 8, 32, 256)
 
 LOWEST, HIGHEST = Parameters(0.0, 0.1, 5e-6, 0.005), Parameters(0.6, 1.0, 15e-6, 0.02)
 """What a card may have, see docs/fidelity.md: a fit to few rows must not go where no card is."""
@@ -36,12 +37,16 @@ HALVINGS = 8
 
 
 @functools.cache
-def launches(network: str, batch: int) -> tuple[Lowered, ...]:
-    """What a training step of a network launches."""
+def one_card(network: str, batch: int) -> Prediction:
+    """What `habana_tf.predict` tells a user for one Gaudi."""
     with without_values():
         model = NETWORKS[network].build()
-    _, found = foreseen(model, as_specs(NETWORKS[network].inputs(batch)), "bf16", None)
-    return tuple(found.launches)
+    return habana_tf.predict(model, *NETWORKS[network].inputs(batch), chip=CHIPS[0])
+
+
+def launches(network: str, batch: int) -> tuple[Lowered, ...]:
+    """What a training step of a network launches."""
+    return one_card(network, batch).launched
 
 
 @dataclass(frozen=True)
@@ -75,13 +80,27 @@ def measures(network: str, name: str, cards: int, batch: int) -> Measures:
     )
 
 
-def predicted(network: str, name: str, cards: int, batch: int, parameters: Parameters = FITTED) -> float:
-    """Examples per second of all cards."""
+ALL_CARDS = tuple(sorted({*CARDS, *(row.cards for row in ROWS)}))
+
+
+@functools.cache
+def public(network: str, batch: int) -> dict[tuple[str, int], Prediction]:
+    """What `habana_tf.compare` tells a user, by chip and cards."""
+    with without_values():
+        model = NETWORKS[network].build()
+    rows = habana_tf.compare(model, *NETWORKS[network].inputs(batch), chips=CHIPS, cards=ALL_CARDS)
+    return {(row.chip, row.cards): row for row in rows}
+
+
+def predicted(network: str, name: str, cards: int, batch: int, parameters: Parameters | None = None) -> float:
+    """Examples per second of all cards: with parameters that are tried, or else as a user is told."""
+    if parameters is None:
+        return public(network, batch)[name, cards].examples_per_second
     return batch * cards / measures(network, name, cards, batch).seconds(parameters, cards)
 
 
-def error(row: Row, parameters: Parameters = FITTED) -> float:
-    """How far the prediction is from the published figure, as a share of it."""
+def error(row: Row, parameters: Parameters | None = None) -> float:
+    """How far the prediction is from the published figure, as a share of it; parameters as for `predicted`."""
     return predicted(row.network, row.chip, row.cards, row.batch, parameters) / row.figure - 1
 
 
@@ -122,10 +141,9 @@ PREDICTED = (
     ("BERT-large-128", 64), ("BERT-large-512", 8), ("ViT-B/16-160", 128), ("ViT-B/16-224", 64), ("U-Net", 8),
 )  # fmt: skip
 """What is predicted without having been fitted to: the network, and examples per card."""
-CHIPS, CARDS = ("gaudi", "gaudi2", "gaudi3"), (1, 8, 32, 256)
 
 
-def published_table(best: Parameters = FITTED) -> list[str]:
+def published_table(best: Parameters | None = None) -> list[str]:
     """Published, predicted, and predicted by parameters that were fitted without the row."""
     lines = [
         "| network | chip | cards | batch | published | predicted | error | row left out |",
@@ -164,7 +182,7 @@ def predictions_table() -> list[str]:
     return lines
 
 
-def plot(best: Parameters = FITTED) -> str:
+def plot(best: Parameters | None = None) -> str:
     """Predicted against published throughput per card, both logarithmic, as SVG; the band is ten percent."""
     low, high, side, edge = math.log10(20), math.log10(8000), 360, 50
 

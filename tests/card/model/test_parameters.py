@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 
@@ -33,10 +34,40 @@ def test_published_rows_of_resnet50_and_what_the_fit_is_made_of() -> None:
 
     for row in ROWS:
         if row.network == "ResNet50":
-            assert abs(fidelity.error(row)) < WORST, row
+            assert abs(fidelity.error(row, FITTED)) < WORST, row
             step = step_time(chip(row.chip), fidelity.launches(row.network, row.batch), row.cards)
-            told = fidelity.predicted(row.network, row.chip, row.cards, row.batch)
+            told = fidelity.predicted(row.network, row.chip, row.cards, row.batch, FITTED)
             assert math.isclose(row.batch * row.cards / step.seconds, told, rel_tol=5e-3), row
+
+
+def figures(network: str, chip: str) -> list[str]:
+    """What `docs/fidelity.md` has for a network on 1, 8, 32 and 256 cards."""
+    lines = (Path(__file__).parents[3] / "docs" / "fidelity.md").read_text("utf-8").splitlines()
+    (cells,) = (row[4:-1] for line in lines if (row := [c.strip() for c in line.split("|")])[1:4:2] == [network, chip])
+    return cells
+
+
+@of_keras_2
+@on_hpu
+def test_the_page_has_what_a_user_is_told() -> None:
+    from tests.card.model import fidelity
+
+    told = fidelity.one_card("ResNet50", 256)
+    assert figures("ResNet50", told.chip)[0] == f"{told.examples_per_second:,.0f}"
+
+
+@pytest.mark.slow
+@pytest.mark.rest
+@of_keras_2
+@on_hpu
+def test_the_page_has_what_a_user_is_told_for_other_networks() -> None:
+    from tests.card.model import fidelity
+
+    for network, batch in fidelity.PREDICTED:
+        if network in ("EfficientNet-B0", "ViT-B/16-160"):  # those with most kernels and dropout
+            for name in fidelity.CHIPS:
+                found = [f"{fidelity.predicted(network, name, n, batch):,.0f}" for n in fidelity.CARDS]
+                assert figures(network, name) == found, (network, name)
 
 
 @pytest.mark.slow
@@ -49,4 +80,4 @@ def test_published_rows_of_bert() -> None:
 
     for row in ROWS:
         if row.network != "ResNet50":
-            assert abs(fidelity.error(row)) < WORST, row
+            assert abs(fidelity.error(row, FITTED)) < WORST, row

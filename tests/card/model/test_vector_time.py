@@ -49,8 +49,16 @@ def test_bf16_has_twice_as_many_in_a_vector_but_functions_are_fp32() -> None:
     assert instructions(chip("gaudi2"), function) == pytest.approx(10 * VECTORS)
 
 
-def test_changes_of_type_cost_nothing() -> None:
-    unit = kernel(lambda b, x, y: b.cast(x, DType.BF16))
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda b, x, y: b.cast(x, DType.BF16),
+        lambda b, x, y: b.map("stored", b.cast(x, DType.BF16)),  # what TensorFlow's Cast is lowered to
+        lambda b, x, y: b.map("bitcast", x, dtype=DType.I32),
+    ],
+)
+def test_changes_of_type_cost_nothing(make: Callable[[Builder, Node, Node], Node]) -> None:
+    unit = kernel(make)
     assert instructions(chip("gaudi2"), unit) == 0.0 and operations(unit) == 0
 
 
