@@ -33,8 +33,8 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_script_is_predicted_and_not_trained(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = run(tmp_path, "--chip", "gaudi", "--cards", "8", "--input-rate", "50", "--loaders", "2", "--json", "train.py",
-               "--fast")  # fmt: skip
+    fed = "--input-rate", "50", "--loaders", "2"
+    done = run(tmp_path, "--chip", "gaudi", "--cards", "8", *fed, "--json", "train.py", "--fast")
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert (data["chip"], data["cards"], data["batch"]) == ("gaudi", 8, 20)
