@@ -22,6 +22,7 @@ from habana_tf.version import __version__
 
 if TYPE_CHECKING:
     from habana_tf.card.clock.report import card_time_report as card_time_report
+    from habana_tf.card.model.host import Host as Host
     from habana_tf.custom.library import load_op_library as load_op_library
     from habana_tf.custom.op import custom_op as custom_op
     from habana_tf.dry_run.compare import compare as compare
@@ -51,6 +52,7 @@ _WHERE = {
     "explain": "graph.explain",
     "placement_report": "graph.report",
     "memory_report": "tensorflow_facts.memory",
+    "Host": "card.model.host",
     "predict": "dry_run.predict",
     "compare": "dry_run.compare",
     "recompilation_report": "resolver.recompilations",

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from habana_tf.card.model.host import Host
 from habana_tf.card.prediction.prediction import Prediction
+from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.predict import costed, foreseen, precision_why
 from habana_tf.dry_run.traced import as_specs, batch_of, with_batch
 from habana_tf.hardware.chips import chips as all_chips
@@ -49,8 +51,9 @@ class Comparison(Report):
 def compare(
     fn_or_model: Any, *inputs: Any, chips: Iterable[str] | None = None, batches: Iterable[int] = (),
     cards: Iterable[int] = (1,), precisions: Iterable[str] = ("bf16",), optimizer: Any = None,
+    host: Host | None = None, dataset: Any = None,
 ) -> Comparison:  # fmt: skip
-    """`predict` for every combination; arguments as there.
+    """`predict` for every combination; arguments as there. A dataset is measured once.
 
     chips: all three by default. batches: per card, by default the one of the inputs; others change the first size of
     every input that has that size now. Each batch and precision is traced once.
@@ -58,10 +61,13 @@ def compare(
     specs = as_specs(inputs)
     named = tuple(chips) if chips is not None else tuple(each.name for each in all_chips())
     counts = tuple(cards)
+    fed = fed_by(host, dataset, specs)
     rows: list[Prediction] = []
     for precision in precisions:
         for batch in tuple(batches) or (batch_of(specs),):
             _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer)
             why = precision_why(fn_or_model, precision)
-            rows += [costed(found, batch, chip, count, precision, why=why) for chip in named for count in counts]
+            rows += [
+                costed(found, batch, chip, count, precision, why=why, host=fed) for chip in named for count in counts
+            ]
     return Comparison(tuple(rows))

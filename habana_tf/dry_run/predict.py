@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from habana_tf import loader, settings
+from habana_tf.card.model.host import UNKNOWN, Host
 from habana_tf.card.model.step_time import step_time
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.foreseen import Foreseen, PredictionError, foresee
+from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.traced import as_specs, batch_of, traced
 from habana_tf.graph import bf16_config
 from habana_tf.hardware.chips import chip as chip_named
@@ -22,7 +24,7 @@ Habana's own models have none of them, and what Keras makes its GELU of."""
 
 def predict(
     fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
-    optimizer: Any = None, by_host: bool = False,
+    optimizer: Any = None, by_host: bool = False, host: Host | None = None, dataset: Any = None,
 ) -> Prediction:  # fmt: skip
     """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
     makes an optimizer's and metrics' variables from, and nothing large stays allocated.
@@ -39,6 +41,10 @@ def predict(
     not compiled, or gets no y, trains on a loss of ours: cross entropy where an output's last axis has several
     entries, else the mean of squares; without an optimizer by momentum. by_host: cards of different boxes talk over
     the hosts' network instead of their own ports.
+    host: what the hosts' input pipeline and Python take (`habana_tf.Host`); without it no step waits for them, and the
+    prediction says how many examples per second it must be given. dataset: batches as `fit` takes them, whose speed is
+    measured on this machine, for three seconds, and taken for that of a whole host, or for that of one process if
+    host has `loaders`.
 
     Loads HPU (`load_habana_module`) if that was not done: TensorFlow says then what runs on it. The model's weights
     may be anywhere, and are not touched.
@@ -51,7 +57,8 @@ def predict(
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
     specs = as_specs(inputs)
     batch, found = foreseen(fn_or_model, specs, precision, optimizer)
-    return costed(found, batch, known.name, cards, precision, by_host, precision_why(fn_or_model, precision))
+    why = precision_why(fn_or_model, precision)
+    return costed(found, batch, known.name, cards, precision, by_host, why, fed_by(host, dataset, specs))
 
 
 def precision_why(fn_or_model: Any, precision: str) -> str:
@@ -82,11 +89,12 @@ def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer
 
 def costed(
     found: Foreseen, batch: int, chip: str, cards: int, precision: str, by_host: bool = False, why: str = "",
+    host: Host = UNKNOWN,
 ) -> Prediction:  # fmt: skip
     """The prediction for the launches and host ops of a step."""
     copied = found.fed + sum(h.nbytes for h in found.host)
     step = step_time(chip_named(chip), found.launches, cards, copied, by_host)
-    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host), why)
+    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host), why, host)
 
 
 def _precision(precision: str) -> AbstractContextManager[None]:

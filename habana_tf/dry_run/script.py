@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from habana_tf.card.model.host import Host
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.foreseen import PredictionError
 from habana_tf.dry_run.predict import predict
@@ -31,8 +32,9 @@ class _Reached(BaseException):
 
 
 def predict_script(
-    path: str, arguments: Sequence[str] = (), chip: str | None = None, cards: int = 1, precision: str = "bf16"
-) -> Prediction:
+    path: str, arguments: Sequence[str] = (), chip: str | None = None, cards: int = 1, precision: str = "bf16",
+    host: Host | None = None,
+) -> Prediction:  # fmt: skip
     """The prediction of the first training step of a script that calls `fit`; arguments as for `predict`.
 
     path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`.
@@ -45,7 +47,7 @@ def predict_script(
         with _fit(_reach):
             runpy.run_path(path, run_name="__main__")
     except _Reached as reached:
-        return predict(reached.model, *reached.data, chip=chip, cards=cards, precision=precision)
+        return predict(reached.model, *reached.data, chip=chip, cards=cards, precision=precision, host=host)
     except SystemExit as ended:
         raise PredictionError(f"{path} ended with {ended.code!r} before it called fit") from ended
     finally:

@@ -33,10 +33,12 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.slow
 def test_a_script_is_predicted_and_not_trained(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
-    done = run(tmp_path, "--chip", "gaudi", "--cards", "8", "--json", "train.py", "--fast")
+    fed = "--input-rate", "50", "--loaders", "2"
+    done = run(tmp_path, "--chip", "gaudi", "--cards", "8", *fed, "--json", "train.py", "--fast")
     assert done.returncode == 0, done.stderr
     data = json.loads(done.stdout)
     assert (data["chip"], data["cards"], data["batch"]) == ("gaudi", 8, 20)
+    assert data["input_bound"] and data["examples_per_second"] == 8 * 2 * 50
     assert "arguments ['--fast']" in done.stderr and "caught" not in done.stderr
     assert not (tmp_path / "trained").exists()
 
@@ -50,3 +52,5 @@ def test_a_script_that_never_trains_is_said_to(tmp_path: Path) -> None:
     done = run(tmp_path, "scripts/look.py")
     assert done.returncode == 1 and "ended without calling fit" in done.stderr, done.stderr
     assert run(tmp_path, "nothing.py").returncode == 2
+    done = run(tmp_path, "--loaders", "2", "scripts/look.py")
+    assert done.returncode == 2 and "--loaders needs --input-rate" in done.stderr

@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from habana_tf.card.model.growth import largest
+from habana_tf.card.model.host import UNKNOWN, Host
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.memory import Peak
 from habana_tf.card.model.step_time import StepTime
 from habana_tf.card.prediction.layers import Layer, layers
+from habana_tf.card.prediction.limits import Limits, limits
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
 
@@ -40,6 +42,8 @@ class Prediction(Report):
     host: tuple[HostOp, ...] = field(repr=False)
     precision_why: str = ""
     """Why it is this precision, and what the program itself computes in."""
+    fed_by: Host = UNKNOWN
+    """What the hosts give to the cards."""
 
     @property
     def chip(self) -> str:
@@ -51,12 +55,27 @@ class Prediction(Report):
 
     @property
     def step_seconds(self) -> float:
-        return self.step.seconds
+        return self.limits.seconds
+
+    @cached_property
+    def limits(self) -> Limits:
+        """What the step waits for: the cards, the input pipeline or Python."""
+        return limits(self.step, self.batch, self.fed_by)
+
+    @property
+    def bound(self) -> str:
+        """What a step waits for most: compute, memory, launch, network, waiting for cards, PCIe, input or Python."""
+        return self.limits.bound
+
+    @property
+    def input_bound(self) -> bool:
+        """Whether the input pipeline gives fewer examples than the cards could take."""
+        return self.limits.input_bound
 
     @property
     def examples_per_second(self) -> float:
         """Of all cards together."""
-        return self.batch * self.cards / self.step.seconds if self.step.seconds else 0.0
+        return self.batch * self.cards / self.step_seconds if self.step_seconds else 0.0
 
     @property
     def launches(self) -> int:
@@ -98,7 +117,7 @@ class Prediction(Report):
     def engines(self) -> dict[str, float]:
         """Share of the step in which each is at work: MME, TPC, HBM (what products and kernels read and write), DMA
         (copies between host and card), network."""
-        whole = self.step.seconds or 1.0
+        whole = self.step_seconds or 1.0
         units = self.step.units
         return {
             "MME": sum(u.busy for u in units if u.unit.product) / whole,
@@ -112,11 +131,12 @@ class Prediction(Report):
     def mme_utilisation(self) -> float:
         """Operations of products, of those that the matrix engines could do in bf16 in the time of the step."""
         flops = sum(u.flops for u in self.step.units)
-        return flops / (self.step.chip.peak_bf16_flops * self.step.seconds) if self.step.seconds else 0.0
+        return flops / (self.step.chip.peak_bf16_flops * self.step_seconds) if self.step_seconds else 0.0
 
     @cached_property
     def parts(self) -> dict[str, float]:
-        """The step's seconds: products, kernels, less what is hidden, the network alone, waiting for other cards."""
+        """The step's seconds: products, kernels, less what is hidden, the network alone, waiting for other cards, and
+        for the host."""
         return {
             "products (MME)": sum(c.matrix for c in self.step.clusters),
             "kernels (TPC)": sum(c.vector for c in self.step.clusters),
@@ -124,6 +144,7 @@ class Prediction(Report):
             "network alone": self.step.network_alone,
             "waiting for cards": self.step.waiting,
             "feeding": self.step.seconds - self.step.launches - self.step.network_alone - self.step.waiting,
+            "waiting for the host": self.step_seconds - self.step.seconds,
         }
 
     @cached_property
@@ -144,7 +165,9 @@ class Prediction(Report):
     @property
     def not_counted(self) -> list[str]:
         """What a real step has besides, and `step_seconds` has not."""
-        out = ["the host's own work: its input pipeline, Python, and compiling recipes before the first step"]
+        own = ["its input pipeline"] if self.fed_by.input_rate is None else []
+        own += [] if self.fed_by.python_seconds else ["Python"]
+        out = [f"the host's own work: {', '.join([*own, 'compiling recipes before the first step'])}"]
         if self.host:
             out.append(f"the time of {len(self.host)} ops on the CPU; their copies to and from the card are counted")
         return out
@@ -155,6 +178,8 @@ class Prediction(Report):
         out = []
         if not self.fits:
             out.append(f"a batch of {self.largest_batch()} at most fits the card's HBM")
+        if not self.fed_by.prefetch and self.step_seconds > self.step.seconds:
+            out.append("loading the next batch while the card computes (tf.data: prefetch)")
         large = [row for row in self.host_ops if row["nbytes"] > 1 << 20]
         if large:
             out.append(f"ops on the CPU, which wait for the card's results: {', '.join(row['op'] for row in large)}")
@@ -163,10 +188,13 @@ class Prediction(Report):
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        first = "chip cards batch precision precision_why step_seconds examples_per_second hbm_bytes fits".split()
+        first = "chip cards batch precision precision_why step_seconds examples_per_second bound input_bound".split()
+        first += ["hbm_bytes", "fits"]
         then = "launches mme_utilisation engines parts memory".split()
         return {
             **{name: getattr(self, name) for name in first},
+            "limits": self.limits.to_dict(),
+            "host": asdict(self.fed_by),
             "largest_batch": self.largest_batch(),
             "peak": None if self.peak is None else asdict(self.peak),
             "hbm_over_step": self.hbm_over_step,

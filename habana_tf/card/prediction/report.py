@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from habana_tf.card.prediction.limits import said
 from habana_tf.reports.bar import bar
 from habana_tf.reports.table import Table
 from habana_tf.reports.units import brief, briefly, size
@@ -28,7 +29,7 @@ def summary(p: Any) -> str:
 
 def shown(p: Any) -> list[str | Table]:
     """What `print` shows of a Prediction."""
-    lines = [summary(p)]
+    lines = [summary(p), *said(p.limits, p.fed_by)]
     if p.precision_why:
         lines.append(f"{p.precision}: {p.precision_why}")
     parts = {name: s for name, s in p.parts.items() if abs(s) >= LEAST * p.step_seconds and s}
