@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from habana_tf.card.model.host import Host
+from habana_tf.card.model.parameters import LATEST
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.predict import costed, foreseen, precision_why
@@ -51,7 +52,7 @@ class Comparison(Report):
 def compare(
     fn_or_model: Any, *inputs: Any, chips: Iterable[str] | None = None, batches: Iterable[int] = (),
     cards: Iterable[int] = (1,), precisions: Iterable[str] = ("bf16",), optimizer: Any = None,
-    host: Host | None = None, dataset: Any = None,
+    host: Host | None = None, dataset: Any = None, release: str = LATEST, accumulate: int = 1,
 ) -> Comparison:  # fmt: skip
     """`predict` for every combination; arguments as there. A dataset is measured once.
 
@@ -68,6 +69,8 @@ def compare(
             _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer)
             why = precision_why(fn_or_model, precision)
             rows += [
-                costed(found, batch, chip, count, precision, why=why, host=fed) for chip in named for count in counts
+                costed(found, batch, chip, count, precision, why, fed, release=release, accumulate=accumulate)
+                for chip in named
+                for count in counts
             ]
     return Comparison(tuple(rows))

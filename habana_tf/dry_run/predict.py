@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from habana_tf import loader, settings
 from habana_tf.card.model.host import UNKNOWN, Host
+from habana_tf.card.model.parameters import FITTED, LATEST, check_release
 from habana_tf.card.model.step_time import step_time
 from habana_tf.card.prediction.prediction import Prediction
 from habana_tf.dry_run.foreseen import Foreseen, PredictionError, foresee
 from habana_tf.dry_run.input_rate import fed_by
 from habana_tf.dry_run.traced import as_specs, batch_of, traced
 from habana_tf.graph import bf16_config
+from habana_tf.hardware.boxes import box as box_named
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.resolver.garbage_collection import held
 
@@ -24,7 +27,8 @@ Habana's own models have none of them, and what Keras makes its GELU of."""
 
 def predict(
     fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
-    optimizer: Any = None, by_host: bool = False, host: Host | None = None, dataset: Any = None,
+    optimizer: Any = None, host: Host | None = None, dataset: Any = None, box: str | None = None,
+    release: str = LATEST, accumulate: int = 1,
 ) -> Prediction:  # fmt: skip
     """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
     makes an optimizer's and metrics' variables from, and nothing large stays allocated.
@@ -39,8 +43,10 @@ def predict(
     it is set), or "fp32". A model with a policy of mixed precision is what its policy says in both.
     optimizer: Keras' name of one, or an object, instead of the compiled one; "momentum" is SGD with it. A model that is
     not compiled, or gets no y, trains on a loss of ours: cross entropy where an output's last axis has several
-    entries, else the mean of squares; without an optimizer by momentum. by_host: cards of different boxes talk over
-    the hosts' network instead of their own ports.
+    entries, else the mean of squares; without an optimizer by momentum. What an optimizer computes stays in fp32.
+    box: the machine that the cards are in, by name (`habana_tf.hardware.boxes`): HLS-1, HLS-1H or DL1 for Gaudi,
+    HLS-Gaudi2, HLB-325 for Gaudi3. release: of Habana's software, "1.0" to "1.14" and later; early ones had slower
+    kernels. accumulate: micro-batches of a step, each of `batch` examples, whose gradients are summed before the update.
     host: what the hosts' input pipeline and Python take (`habana_tf.Host`); without it no step waits for them, and the
     prediction says how many examples per second it must be given. dataset: batches as `fit` takes them, whose speed is
     measured on this machine, for three seconds, and taken for that of a whole host, or for that of one process if
@@ -58,7 +64,8 @@ def predict(
     specs = as_specs(inputs)
     batch, found = foreseen(fn_or_model, specs, precision, optimizer)
     why = precision_why(fn_or_model, precision)
-    return costed(found, batch, known.name, cards, precision, by_host, why, fed_by(host, dataset, specs))
+    fed = fed_by(host, dataset, specs)
+    return costed(found, batch, known.name, cards, precision, why, fed, box, release, accumulate)
 
 
 def precision_why(fn_or_model: Any, precision: str) -> str:
@@ -83,21 +90,29 @@ def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer
     if not specs:
         raise PredictionError("predict(model, x, y): give the inputs, as arrays, tf.TensorSpecs or shapes")
     loader.load_habana_module()
-    with _precision(precision), held:  # tracing makes objects by the hundred thousand, hardly any of them garbage
+    name = _name(optimizer if optimizer is not None else getattr(fn_or_model, "optimizer", None))
+    with _precision(precision, name), held:  # tracing makes objects by the hundred thousand, hardly any of them garbage
         return batch_of(specs), foresee(traced(fn_or_model, specs, optimizer))
 
 
 def costed(
-    found: Foreseen, batch: int, chip: str, cards: int, precision: str, by_host: bool = False, why: str = "",
-    host: Host = UNKNOWN,
+    found: Foreseen, batch: int, chip: str, cards: int, precision: str, why: str = "", host: Host = UNKNOWN,
+    box: str | None = None, release: str = LATEST, accumulate: int = 1,
 ) -> Prediction:  # fmt: skip
-    """The prediction for the launches and host ops of a step."""
+    """The prediction for the launches and host ops of a step; arguments as for `predict`.
+
+    Raises ValueError for a box of another chip, a release that is none, or no micro-batch."""
+    if accumulate < 1:
+        raise ValueError(f"accumulate={accumulate} is not allowed: a step has at least one micro-batch")
+    known = chip_named(chip)
     copied = found.fed + sum(h.nbytes for h in found.host)
-    step = step_time(chip_named(chip), found.launches, cards, copied, by_host)
-    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host), why, host)
+    step = step_time(
+        known, found.launches, cards, copied, box_named(known, box), FITTED.at(check_release(release)), accumulate
+    )
+    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host), why, host, release, accumulate)
 
 
-def _precision(precision: str) -> AbstractContextManager[None]:
+def _precision(precision: str, optimizer: str) -> AbstractContextManager[None]:
     if precision == "fp32":
         return bf16_config.using(None)
     if precision != "bf16":
@@ -105,4 +120,10 @@ def _precision(precision: str) -> AbstractContextManager[None]:
     if settings.TF_BF16_CONVERSION.get() != "off":
         return nullcontext()
     full = bf16_config.built_in("full")
-    return bf16_config.using(replace(full, source="predict", allow=full.allow | PRODUCTS))
+    keep = bf16_config.Rule(re.compile(rf"(.*/)?{re.escape(optimizer)}/(?!gradients/).*"), "")
+    return bf16_config.using(replace(full, source="predict", allow=full.allow | PRODUCTS, keep=(*full.keep, keep)))
+
+
+def _name(optimizer: Any) -> str:
+    """The scope that the ops of a Keras optimizer are in; of something else a name that no op has."""
+    return getattr(optimizer, "_name", None) or getattr(optimizer, "name", None) or "no optimizer"

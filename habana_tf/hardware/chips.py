@@ -3,7 +3,7 @@
 Sources, per field: HAL is Habana's open graph compiler (`hal_reader/gaudi{1,2,3}/hal.h`, MIT); SMI
 is the `hl-smi` output of real machines; PRESS is Intel's published data.
 
-Invariants: sizes are bytes, clocks hertz, bandwidths bytes per second; nothing here is tuned or guessed.
+Invariants: sizes are bytes, clocks hertz, bandwidths bytes per second; nothing here is fitted to throughput.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ from habana_tf import settings
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 _MHZ, _GB, _TERA = 10**6, 10**9, 10**12
+
+MEMORY_SHARE = 0.85
+"""Of a memory's peak that a program gets: the efficiency that HAL counts with for the HBM of Gaudi2 and Gaudi3 (it writes
+the product in GiB/s), taken for all memories of all chips."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +32,6 @@ class Chip:
     """Name of the card (SMI)."""
     hbm_bytes: int
     """Device memory as `hl-smi` reports it (SMI: 32768, 98304 and 131072 MiB)."""
-    hbm_bandwidth: int
-    """Effective bandwidth used by Habana's cost model, not the peak (HAL)."""
     published_hbm_bandwidth: int
     """Peak bandwidth of the device memory (PRESS: 1, 2.45 and 3.67 TB/s)."""
     published_mme_flops: int | None
@@ -39,6 +41,8 @@ class Chip:
     """Peak of the vector processors in bf16 (PRESS: 28.7 TFLOPS for Gaudi3); None where none was published."""
     sram_bytes: int
     """On-chip memory (HAL)."""
+    sram_bandwidth: int
+    """Peak bandwidth of the on-chip memory (HAL: 1,045 and 6,554 GB/s; PRESS: 19.2 TB/s for Gaudi3)."""
     sram_reserved_bytes: int
     """Part of the SRAM kept for collectives (HAL); zero where the HAL has none."""
     mme_macs_per_cycle_bf16: int
@@ -52,13 +56,13 @@ class Chip:
     """Into how many parts the arrays may split the sum of one product, or a batch of products, each on arrays of its
     own (HAL: the concurrency of Gaudi2; on Gaudi two small products of a batch share them, and no sum is split)."""
     mme_clock: int
-    """Clock of the matrix engines (HAL; PRESS for Gaudi3, whose published peak needs 1750 MHz)."""
+    """Clock of the matrix engines (HAL; Gaudi3's cards report 1,600 MHz too, its published peak would need 1,750)."""
     tpc_engines: int
     """Vector processors (HAL)."""
     tpc_vector_bytes: int
     """Width of one vector (HAL)."""
     tpc_clock: int
-    """Chip clock used by the cost model for vector work (HAL)."""
+    """Clock of the vector processors (HAL for Gaudi; as Gaudi2's and Gaudi3's cards report it)."""
     cache_line_bytes: int
     """Alignment that memory accesses should have (HAL)."""
     power_cap_watts: int
@@ -80,6 +84,16 @@ class Chip:
     are taken for Gaudi3; for Gaudi the last three are)."""
 
     @property
+    def hbm_bandwidth(self) -> int:
+        """Of the device memory as a program sees it, bytes per second."""
+        return round(MEMORY_SHARE * self.published_hbm_bandwidth)
+
+    @property
+    def sram_read_bandwidth(self) -> int:
+        """Of the on-chip memory as the matrix engines see it, bytes per second."""
+        return round(MEMORY_SHARE * self.sram_bandwidth)
+
+    @property
     def peak_bf16_flops(self) -> float:
         """Peak bf16 matrix throughput, floating-point operations per second."""
         return 2.0 * self.mme_macs_per_cycle_bf16 * self.mme_clock
@@ -91,11 +105,11 @@ _CHIPS = (
         device_type="GAUDI",
         product="HL-205",
         hbm_bytes=32 * _GIB,
-        hbm_bandwidth=950 * _GB,
         published_hbm_bandwidth=1000 * _GB,
         published_mme_flops=None,
         published_tpc_flops=None,
         sram_bytes=20 * _MIB,
+        sram_bandwidth=1045 * _GB,
         sram_reserved_bytes=320 * _KIB,
         mme_macs_per_cycle_bf16=4 * 64 * 64,
         mme_min_cycles=128,
@@ -120,11 +134,11 @@ _CHIPS = (
         device_type="GAUDI2",
         product="HL-225",
         hbm_bytes=96 * _GIB,
-        hbm_bandwidth=1945 * _GB,
         published_hbm_bandwidth=2450 * _GB,
         published_mme_flops=432 * _TERA,
         published_tpc_flops=None,
         sram_bytes=48 * _MIB,
+        sram_bandwidth=6554 * _GB,
         sram_reserved_bytes=320 * _KIB,
         mme_macs_per_cycle_bf16=2 * 256 * 256,
         mme_min_cycles=256,
@@ -133,7 +147,7 @@ _CHIPS = (
         mme_clock=1650 * _MHZ,
         tpc_engines=24,
         tpc_vector_bytes=256,
-        tpc_clock=2000 * _MHZ,
+        tpc_clock=1800 * _MHZ,
         cache_line_bytes=128,
         power_cap_watts=600,
         idle_watts=74,
@@ -149,20 +163,20 @@ _CHIPS = (
         device_type="GAUDI3",
         product="HL-325L",
         hbm_bytes=128 * _GIB,
-        hbm_bandwidth=2918 * _GB,
         published_hbm_bandwidth=3670 * _GB,
         published_mme_flops=1835 * _TERA,
         published_tpc_flops=287 * _TERA // 10,
         sram_bytes=96 * _MIB,
+        sram_bandwidth=19_200 * _GB,
         sram_reserved_bytes=0,
         mme_macs_per_cycle_bf16=8 * 256 * 256,
         mme_min_cycles=512,
         mme_least_side=128,
         mme_splits=8,
-        mme_clock=1750 * _MHZ,
+        mme_clock=1600 * _MHZ,
         tpc_engines=64,
         tpc_vector_bytes=256,
-        tpc_clock=2000 * _MHZ,
+        tpc_clock=1600 * _MHZ,
         cache_line_bytes=256,
         power_cap_watts=850,
         idle_watts=226,

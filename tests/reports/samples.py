@@ -13,6 +13,7 @@ from habana_tf.graph.explain import Explanation
 from habana_tf.graph.launch_nodes import LaunchNode
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.report import GraphRecord, PlacementReport
+from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from habana_tf.reports.report import Report
 from habana_tf.resolver.memory import LaunchMemory, MemoryReport
@@ -45,7 +46,7 @@ def recompilations() -> RecompilationReport:
 
 def prediction() -> Prediction:
     memory = {"weights": 2 << 30, "activations": 6 << 30, "gradients": 0}
-    step = StepTime(chip("gaudi2"), 8, [], 0.1, 0.01, 0.004, 0.002, 0.0, memory)
+    step = StepTime(chip("gaudi2"), 8, box(chip("gaudi2")), [], 0.1, 0.01, 0.004, 0.002, 0.0, memory)
     return Prediction(32, "bf16", step, (), (HostOp("Unique", "größe/層_1", 1 << 21),), "asked for")
 
 

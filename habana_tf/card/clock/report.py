@@ -11,7 +11,6 @@ with predicted times when it is asked.
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import Counter
 from dataclasses import asdict, dataclass, field
@@ -20,10 +19,11 @@ from typing import Any
 
 from habana_tf.card.clock import predicted
 from habana_tf.card.clock.counted import LaunchCounts, Launches, now, since_loading
-from habana_tf.card.model.network import exposed_seconds, sum_seconds
+from habana_tf.card.model.network import exposed_seconds, slowest, sum_seconds
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.graph.report import placement_report
 from habana_tf.hardware import device_state, ranks
+from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import Chip
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.reports.report import Report
@@ -198,16 +198,18 @@ def of(counted: LaunchCounts, chip: Chip, cards: int) -> CardTimeReport:
     )
     c = Counter(counted.counters)
     if c["sums"]:  # a sum of the average size takes the average time
-        sums = c["sums"] * sum_seconds(chip, c["sum_bytes"] // c["sums"], cards, FITTED.launch)
+        sums = c["sums"] * sum_seconds(chip, box(chip), c["sum_bytes"] // c["sums"], cards, FITTED.launch)
     else:  # not summed by us, or not at all: what the gradients of these launches would take
-        alone = {k: exposed_seconds(chip, e.time.gradients, cards, FITTED.launch)[1] for k, e in known.items()}
+        alone = {
+            k: exposed_seconds(chip, box(chip), e.time.gradients, cards, FITTED.launch)[1] for k, e in known.items()
+        }
         sums = sum(alone[p.number] * p.launches for p in counted.programs.values())
     return CardTimeReport(
         chip.name,
         cards,
         tuple(recipes),
         sums,
-        whole * FITTED.skew * math.log2(cards),
+        whole * FITTED.skew * slowest(cards),
         c["host_copy_bytes"] / chip.pcie_bandwidth + 2 * c["card_copy_bytes"] / chip.hbm_bandwidth,
         counted.window,
         tuple(_between(counted)),

@@ -1,7 +1,12 @@
 """How long a card takes for one lowered cluster, engine by engine.
 
-    seconds of a unit     the longer of its engine's work and its HBM traffic, and the pause between two launches
-    seconds of a cluster  MME units + TPC units - a share of the shorter of the two, which overlaps with the longer
+    a cluster   the longest of MME, TPC and HBM, each with all of its work
+              + what is not hidden of the second longest
+              + a pause for each unit
+    a unit      the same of its engine and its HBM traffic
+
+MME, TPC and HBM work side by side: traffic for the next units is on its way while an engine computes. The sum of the
+units is therefore more than the cluster; `hidden` is the difference.
 
 Where the order of units matters (when gradients are ready, what is in memory), it is the order of the longest path.
 """
@@ -9,6 +14,7 @@ Where the order of units matters (when gradients are ready, what is in memory), 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -42,17 +48,17 @@ class UnitTime:
     def bound(self) -> str:
         """What bounds it: MME, TPC, memory or launch."""
         longest = max(self.busy, self.memory)
-        if self.seconds - longest > longest:
+        if self.seconds - self.busy - self.memory > longest:
             return "launch"
         return self.engine if self.busy >= self.memory else "memory"
 
 
 @dataclass(frozen=True)
 class ClusterTime:
-    """A cluster on a chip. hidden: seconds of one engine's work behind the other's."""
+    """A cluster on a chip. seconds: of all of it."""
 
     units: list[UnitTime]
-    hidden: float
+    seconds: float
 
     @cached_property
     def matrix(self) -> float:
@@ -63,8 +69,9 @@ class ClusterTime:
         return sum(u.seconds for u in self.units if not u.unit.product)
 
     @property
-    def seconds(self) -> float:
-        return self.matrix + self.vector - self.hidden
+    def hidden(self) -> float:
+        """Seconds of units behind the work of others."""
+        return self.matrix + self.vector - self.seconds
 
     @cached_property
     def finished(self) -> list[float]:
@@ -113,9 +120,19 @@ def _work(chip: Chip, unit: Unit, bundle: int, hbm_bytes: int) -> UnitWork:
 def cluster_time(chip: Chip, program: Program, results: frozenset[Node], parameters: Parameters) -> ClusterTime:
     """The time of one launch of a lowered cluster; arguments as for `work`."""
     timed = [_timed(chip, w, parameters) for w in work(chip, program, results)]
-    matrix = sum(t.seconds for t in timed if t.unit.product)
-    vector = sum(t.seconds for t in timed if not t.unit.product)
-    return ClusterTime(timed, parameters.hidden * min(matrix, vector))
+    return ClusterTime(timed, together(timed, parameters))
+
+
+def together(units: Sequence[UnitTime], parameters: Parameters) -> float:
+    """Seconds of units whose engines and memory work side by side."""
+    matrix = sum(u.busy for u in units if u.unit.product)
+    vector = sum(u.busy for u in units if not u.unit.product)
+    return _overlapped(matrix, vector, sum(u.memory for u in units), parameters) + parameters.launch * len(units)
+
+
+def _overlapped(matrix: float, vector: float, memory: float, parameters: Parameters) -> float:
+    _, second, longest = sorted((matrix, vector, memory))
+    return longest + (1 - parameters.hidden) * second
 
 
 def _timed(chip: Chip, w: UnitWork, parameters: Parameters) -> UnitTime:
@@ -125,7 +142,7 @@ def _timed(chip: Chip, w: UnitWork, parameters: Parameters) -> UnitTime:
     else:
         busy = w.engine if w.unit.product else w.engine / parameters.tpc_rate
     memory = w.hbm_bytes / chip.hbm_bandwidth
-    seconds = max(busy, memory) + parameters.launch
+    seconds = _overlapped(busy, 0.0, memory, parameters) + parameters.launch
     return UnitTime(w.unit, w.bundle, busy, memory, seconds, w.hbm_bytes, flops, w.matrix)
 
 

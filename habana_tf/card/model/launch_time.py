@@ -7,7 +7,7 @@ from typing import Any
 
 from habana_tf.card.model.cluster_time import ClusterTime, cluster_time
 from habana_tf.card.model.lowered import Lowered, lowered
-from habana_tf.card.model.parameters import FITTED
+from habana_tf.card.model.parameters import LATEST_FITTED
 from habana_tf.cluster.cluster import Cluster
 from habana_tf.hardware.chips import Chip
 
@@ -20,4 +20,4 @@ def launch_time(
     shapes, values: of its inputs; of values those that fix a shape. Raises what `cluster.lower.lower` raises.
     """
     made = lowered(cluster, shapes, values)
-    return made, cluster_time(chip, made.program, frozenset(made.made.values()), FITTED)
+    return made, cluster_time(chip, made.program, frozenset(made.made.values()), LATEST_FITTED)

@@ -2,6 +2,10 @@
 
     cycles = tiles of rows x tiles of columns x batch x max(common dimension, roll-up)
 
+or longer where the SRAM cannot give the operands so fast: each tile reads its rows and its columns once for each step of
+the common dimension. Gaudi's arrays of 128 x 128 take 0.92 TB/s of a memory that gives 0.89; those of Gaudi2 and Gaudi3
+are fed in time. Results are written over ports of their own.
+
 Every CONTRACT is brought to rows x columns x common dimension. A convolution has a row per position and sums over
 kernel and channels; the gradient of its filter has a row per weight of a filter and sums over positions. The arrays are
 arranged in the way that is fastest for the product, and may split its sum or its batch where the chip can. Groups of a
@@ -57,7 +61,7 @@ class ArrayMapping:
 
 @dataclass(frozen=True)
 class MatrixTime:
-    """seconds: of the MME alone, operands in reach. used: share of the multiply-adds it could have done meanwhile."""
+    """seconds: of the MME alone, operands in SRAM. used: share of the multiply-adds it could have done meanwhile."""
 
     seconds: float
     used: float
@@ -105,17 +109,19 @@ def matrix_time(chip: Chip, p: Product) -> MatrixTime:
         for tile, rest in _tiles(chip, p.in_bytes):
             for split in _powers(min(rest, chip.mme_splits)):
                 together = max(1, rest // split)
-                tiles = -(-rows // tile[0]) * -(-columns // tile[1]) * -(-batch // together)
-                cycles = tiles * max(common / split, roll_up)
-                if best is None or cycles < best[0]:
-                    best = cycles, ArrayMapping(tile, together, split, packed)
+                mapping = ArrayMapping(tile, together, split, packed)
+                places = -(-rows // tile[0]) * -(-columns // tile[1])
+                cycles = places * -(-batch // together) * max(common / split, roll_up)
+                sides = min(rows, tile[0]) + min(columns, tile[1])
+                read = batch * places * sides * common * p.in_bytes
+                seconds = max(cycles / chip.mme_clock, read / chip.sram_read_bandwidth) * _unaligned(chip, p, mapping)
+                if best is None or seconds < best[0]:
+                    best = seconds, mapping
     assert best is not None
-    cycles, mapping = best
-    factor = _unaligned(chip, p, mapping)
-    seconds = cycles * factor / chip.mme_clock
+    seconds, mapping = best
     peak = chip.mme_macs_per_cycle_bf16 * BF16_BYTES**2 / p.in_bytes**2
-    used = p.flops / 2 / (peak * cycles * factor) if cycles else 0.0
-    return MatrixTime(seconds, used, factor == 1, mapping)
+    used = p.flops / 2 / (peak * chip.mme_clock * seconds) if seconds else 0.0
+    return MatrixTime(seconds, used, _unaligned(chip, p, mapping) == 1, mapping)
 
 
 def _tiles(chip: Chip, in_bytes: int) -> Iterator[tuple[tuple[int, int], int]]:

@@ -1,25 +1,59 @@
-"""The four numbers of the model that no data sheet has, fitted to the published rows in `docs/fidelity.md`.
+"""The numbers of the model that no data sheet has, fitted to published rows: see `docs/fidelity.md`.
 
 Everything else that the model knows of a chip is in `hardware.chips`, with its source.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Parameters:
-    """Four, for every chip, network and number of cards."""
+    """Five, for every chip, network and number of cards."""
 
     hidden: float
-    """Share of the shorter of MME and TPC work that is done while the other engine works."""
+    """Share that is hidden behind the busiest of MME, TPC and HBM, of the work of the second busiest."""
     tpc_rate: float
-    """Vector instructions that a TPC issues per cycle, on average: one at most."""
+    """Vector instructions that a TPC issues per cycle with release 1.10 and later, on average: one at most."""
+    early: float
+    """How much longer kernels of the TPC took in release 1.0, as a share; by 1.10 that was gone."""
     launch: float
-    """Seconds that an engine stands still between two pieces of work."""
+    """Seconds between two pieces of work of an engine."""
     skew: float
-    """Share of a step that cards wait for each other, for each doubling of their number."""
+    """Standard deviation of a card's step, as a share of it. Cards wait for the slowest of them."""
+
+    def at(self, release: str) -> Parameters:
+        """The parameters of a release: its kernels' rate."""
+        return replace(self, tpc_rate=self.tpc_rate / (1 + self.early * (1 - _age(release))), early=0.0)
 
 
-FITTED = Parameters(hidden=0.505, tpc_rate=0.42, launch=6.5e-6, skew=0.0147)
+LATEST = "1.14"
+"""The release that a prediction stands for if none is named: the last with TensorFlow."""
+OLDEST, SETTLED = 0, 10
+"""Minor numbers of the first release, and of the one whose kernels later ones did not improve on."""
+
+
+def check_release(release: str) -> str:
+    """The release. Raises ValueError if it is no number of one: "1.4", "1.10.0"."""
+    if not re.fullmatch(r"\d+\.\d+(\.\d+)*", release):
+        raise ValueError(f"release={release!r}: give that of Habana's software, such as '1.4' or '1.10.0'")
+    return release
+
+
+def _age(release: str) -> float:
+    """0 for release 1.0 and before, 1 for 1.10 and after it."""
+    major, minor = map(int, release.split(".")[:2])
+    if major != 1:
+        return float(major > 1)
+    return min(1.0, (minor - OLDEST) / (SETTLED - OLDEST))
+
+
+FITTED = Parameters(hidden=0.858, tpc_rate=0.58, early=0.37, launch=8.1e-6, skew=0.030)
+
+LATEST_FITTED = FITTED.at(LATEST)
+"""Those of the release that a prediction stands for."""
+
+SPREAD = 0.15
+"""Nine of ten published rows are within this share of the prediction by parameters fitted without their group."""

@@ -2,35 +2,41 @@
 
 seconds   launches, one after the other
         + the network, for as long as it works after the last gradient
-        + a share of the launches for each doubling of the cards, which wait for the slowest
+        + a share of the launches that grows with the cards, which wait for the slowest
 or the time to feed the card over PCIe, if that is longer
+
+A step of several micro-batches launches all of it but the update of the variables for each, and adds the gradients to
+their sums after each: it reads both and writes one. The sums cross the network when the last is there.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from habana_tf.card.model.cluster_time import ClusterTime, UnitTime, cluster_time
+from habana_tf.card.model.cluster_time import ClusterTime, UnitTime, cluster_time, together
 from habana_tf.card.model.growth import Growth, growth
 from habana_tf.card.model.kernels import nbytes
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.memory import CATEGORIES, Peak, hbm_by_category, peak
-from habana_tf.card.model.network import exposed_seconds
-from habana_tf.card.model.parameters import FITTED
+from habana_tf.card.model.network import exposed_seconds, slowest
+from habana_tf.card.model.parameters import LATEST_FITTED, Parameters
 from habana_tf.card.model.roles import Roles, roles
+from habana_tf.hardware.boxes import Box
+from habana_tf.hardware.boxes import box as usual_box
 from habana_tf.hardware.chips import Chip
+from habana_tf.ir.primitives import Node
 
 
 @dataclass(frozen=True)
 class StepTime:
     """A step. Seconds: of all launches together, of the network at work and of it alone, of waiting for other cards, of
-    copies between host and card. memory: bytes of HBM by category. growth: of each launch, with the batch; peaks: what
+    copies between host and card. memory: bytes of HBM by category. summed_bytes: of gradients. growth: of each launch, with the batch; peaks: what
     holds most of each launch's HBM."""
 
     chip: Chip
     cards: int
+    box: Box
     clusters: list[ClusterTime]
     launches: float
     network: float
@@ -38,6 +44,7 @@ class StepTime:
     waiting: float
     copies: float
     memory: dict[str, int]
+    summed_bytes: int = 0
     growth: tuple[Growth, ...] = ()
     peaks: tuple[Peak, ...] = ()
 
@@ -55,19 +62,23 @@ class StepTime:
 
 
 def step_time(
-    chip: Chip, launches: Sequence[Lowered], cards: int = 1, copied: int = 0, by_host: bool = False
-) -> StepTime:
+    chip: Chip, launches: Sequence[Lowered], cards: int = 1, copied: int = 0, box: Box | None = None,
+    parameters: Parameters = LATEST_FITTED, accumulate: int = 1,
+) -> StepTime:  # fmt: skip
     """The step that launches these clusters in order, on so many cards each.
 
-    copied: bytes that cross PCIe in a step. by_host: see `network.sum_seconds`.
+    copied: bytes that cross PCIe in a step. box: by default the chip's usual one. accumulate: micro-batches of a step.
     """
+    box = box or usual_box(chip)
     clusters, ready, grown, peaks = [], [], [], []
     memory = dict.fromkeys(CATEGORIES, 0)
-    start = 0.0
+    start, summed_bytes = 0.0, 0
     for lowered in launches:
-        time = cluster_time(chip, lowered.program, frozenset(lowered.made.values()), FITTED)
+        time = cluster_time(chip, lowered.program, frozenset(lowered.made.values()), parameters)
         found = roles(lowered, [u.unit for u in time.units])
-        ready += gradient_times(time, found, start)
+        gradients = gradient_times(time, found, start)
+        gradient_bytes = sum(bytes_ for _, bytes_ in gradients)
+        summed_bytes += gradient_bytes
         for category, bytes_ in hbm_by_category(chip, lowered, time, found).items():
             kept = category in ("weights", "optimizer", "inputs", "activations")
             memory[category] = memory[category] + bytes_ if kept else max(memory[category], bytes_)
@@ -75,21 +86,32 @@ def step_time(
         grown.append(growth(chip, lowered, time))
         peaks.append(peak(chip, lowered, time))
         start += time.seconds
-    busy, alone = exposed_seconds(chip, ready, cards, FITTED.launch, by_host)
-    waiting = start * FITTED.skew * math.log2(cards)
+        if accumulate > 1:
+            memory["gradients"] += gradient_bytes
+            once = together(updates(lowered, time, found), parameters)
+            start += (accumulate - 1) * (time.seconds - once) + accumulate * 3 * gradient_bytes / chip.hbm_bandwidth
+            gradients = [(start - once, bytes_) for _, bytes_ in gradients]
+        ready += gradients
+    busy, alone = exposed_seconds(chip, box, ready, cards, parameters.launch)
+    waiting = start * parameters.skew * slowest(cards)
     return StepTime(
-        chip,
-        cards,
-        clusters,
-        start,
-        busy,
-        alone,
-        waiting,
-        copied / chip.pcie_bandwidth,
-        memory,
-        tuple(grown),
-        tuple(peaks),
-    )
+        chip, cards, box, clusters, start, busy, alone, waiting, accumulate * copied / chip.pcie_bandwidth, memory,
+        summed_bytes, tuple(grown), tuple(peaks),
+    )  # fmt: skip
+
+
+def updates(lowered: Lowered, time: ClusterTime, found: Roles) -> list[UnitTime]:
+    """The units that compute new values of variables from gradients: they read state of the optimizer, or only what
+    such units make, and variables."""
+    variables = {lowered.made[-1, k] for k, arg in enumerate(lowered.cluster.inputs) if arg.variable}
+    inside: set[Node] = set()
+    out = []
+    for u in time.units:
+        loads = set(u.unit.loads)
+        if not u.unit.product and (loads & found.state or (loads & inside and loads <= inside | variables)):
+            out.append(u)
+            inside.update(u.unit.results)
+    return out
 
 
 def gradient_times(time: ClusterTime, found: Roles, start: float) -> list[tuple[float, int]]:

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from habana_tf.card.model.host import Host
-from habana_tf.card.model.network import BOX
 from habana_tf.card.model.step_time import StepTime
 
 UNITS = {"MME": "compute", "TPC": "compute"}
@@ -44,7 +43,7 @@ class Limits:
 
 def limits(step: StepTime, batch: int, host: Host) -> Limits:
     """The limits of a step whose cards are fed by such hosts. batch: examples of one step on one card."""
-    here = min(step.cards, BOX)
+    here = min(step.cards, step.box.cards)
     card = step.seconds
     loading = host.input_seconds(batch, here)
     known = {card_bound(step): card, "Python": host.python_seconds}

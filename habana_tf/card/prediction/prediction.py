@@ -11,6 +11,7 @@ from habana_tf.card.model.growth import largest
 from habana_tf.card.model.host import UNKNOWN, Host
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.memory import Peak
+from habana_tf.card.model.parameters import LATEST, SPREAD
 from habana_tf.card.model.step_time import StepTime
 from habana_tf.card.prediction.layers import Layer, layers
 from habana_tf.card.prediction.limits import Limits, limits
@@ -29,7 +30,8 @@ class HostOp:
 
 @dataclass(frozen=True, repr=False)
 class Prediction(Report):
-    """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip.
+    """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip, in each of
+    `accumulate` micro-batches.
 
     print(it) shows tables; a notebook shows them too. `layers` are sorted, the costliest first. Times are seconds,
     sizes bytes.
@@ -44,6 +46,10 @@ class Prediction(Report):
     """Why it is this precision, and what the program itself computes in."""
     fed_by: Host = UNKNOWN
     """What the hosts give to the cards."""
+    release: str = LATEST
+    """Of Habana's software, that the prediction stands for."""
+    accumulate: int = 1
+    """Micro-batches of a step."""
 
     @property
     def chip(self) -> str:
@@ -60,7 +66,7 @@ class Prediction(Report):
     @cached_property
     def limits(self) -> Limits:
         """What the step waits for: the cards, the input pipeline or Python."""
-        return limits(self.step, self.batch, self.fed_by)
+        return limits(self.step, self.batch * self.accumulate, self.fed_by)
 
     @property
     def bound(self) -> str:
@@ -75,7 +81,13 @@ class Prediction(Report):
     @property
     def examples_per_second(self) -> float:
         """Of all cards together."""
-        return self.batch * self.cards / self.step_seconds if self.step_seconds else 0.0
+        return self.batch * self.accumulate * self.cards / self.step_seconds if self.step_seconds else 0.0
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """Examples per second that a run may get: nine of ten published rows lie within `SPREAD` of a prediction that
+        was made without them (docs/fidelity.md)."""
+        return self.examples_per_second / (1 + SPREAD), self.examples_per_second * (1 + SPREAD)
 
     @property
     def launches(self) -> int:
@@ -188,7 +200,8 @@ class Prediction(Report):
         return out
 
     def to_dict(self) -> dict[str, Any]:
-        first = "chip cards batch precision precision_why step_seconds examples_per_second bound input_bound".split()
+        first = "chip cards batch accumulate release precision precision_why step_seconds examples_per_second".split()
+        first += "range bound input_bound".split()
         first += ["hbm_bytes", "fits"]
         then = "launches mme_utilisation engines parts memory".split()
         return {

@@ -22,14 +22,16 @@ FEW = 3
 
 def summary(p: Any) -> str:
     return (
-        f"{p.cards} x {p.chip}, batch {p.batch} each, {p.precision}: {brief(p.step_seconds)} a step, "
+        f"{p.cards} x {p.chip}, batch {f'{p.accumulate} x ' if p.accumulate > 1 else ''}{p.batch} each, {p.precision}: {brief(p.step_seconds)} a step, "
         f"{p.examples_per_second:,.0f} examples/s"
     )
 
 
 def shown(p: Any) -> list[str | Table]:
     """What `print` shows of a Prediction."""
-    lines = [summary(p), *said(p.limits, p.fed_by)]
+    low, high = p.range
+    lines = [summary(p), f"with release {p.release}, in {p.step.box.name}; nine of ten runs: {low:,.0f} to {high:,.0f}"]
+    lines += said(p.limits, p.fed_by)
     if p.precision_why:
         lines.append(f"{p.precision}: {p.precision_why}")
     parts = {name: s for name, s in p.parts.items() if abs(s) >= LEAST * p.step_seconds and s}

@@ -18,7 +18,7 @@ from habana_tf.card.model.kernels import nbytes, through_views
 from habana_tf.card.model.launch_time import launch_time
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.occupancy import in_use
-from habana_tf.card.model.parameters import FITTED
+from habana_tf.card.model.parameters import LATEST_FITTED
 from habana_tf.card.model.vector_time import operations
 from habana_tf.card.timeline.intervals import Bundle, CardLaunch, Interval, LaunchResult, unpredicted
 from habana_tf.cluster.cluster import Cluster
@@ -96,11 +96,11 @@ def _results(lowered: Lowered, time: ClusterTime, on: EngineSchedule) -> tuple[L
 
 def basis(chip: Chip) -> str:
     """What the predictions rest on, as a sentence for people."""
+    p = LATEST_FITTED
     return (
-        f"Products take the time of {chip.name}'s matrix engines, or of their bytes at {chip.hbm_bandwidth / 1e12:g} "
-        f"TB/s if that is longer, kernels that of its vector processors; of the shorter of both "
-        f"{FITTED.hidden * 100:g}% is hidden, and each piece of work begins {FITTED.launch * 1e6:g} µs after the last "
-        "(docs/fidelity.md)."
+        f"A launch takes the longest of what {chip.name}'s matrix engines, vector processors and memory (at "
+        f"{chip.hbm_bandwidth / 1e12:.3g} TB/s) need for all of it, {1 - p.hidden:.0%} of the second longest, and "
+        f"{p.launch * 1e6:.2g} µs for each piece of work (docs/fidelity.md)."
     )
 
 

@@ -26,6 +26,7 @@ from typing import Any
 from habana_tf.card.model.network import FUSION_BYTES, sum_seconds
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.timeline.record import EventKind
+from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import Chip, chip
 
 IN, OUT, WIRE = "DMA to the card", "DMA from the card", "NIC"
@@ -115,7 +116,7 @@ class _CardClock:
         for k, (at, nbytes) in enumerate(ready):
             waiting, count = waiting + nbytes, count + 1
             if waiting >= FUSION_BYTES or k == len(ready) - 1:
-                seconds = sum_seconds(self.on, waiting, self.cards, FITTED.launch)
+                seconds = sum_seconds(self.on, box(self.on), waiting, self.cards, FITTED.launch)
                 name = f"sum of {count} tensor{'s' if count > 1 else ''} over {self.cards} cards"
                 together = yield _Meeting(max(at, self.free.get(WIRE, 0.0)))
                 made = self._transfer(WIRE, together, seconds, name, waiting)

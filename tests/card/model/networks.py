@@ -1,8 +1,8 @@
 """The networks whose published throughput predictions are held against, each built as Habana's references train it.
 
 They are Keras models in fp32 without weights from anywhere; how they are trained (optimizer, loss) is compiled in. A
-`Published` row says with what batch, and on how many cards. Sizes are those of the papers; the sources of figures are
-in `published.py`.
+row of `published.csv` says with what batch, and on how many cards. Sizes are those of the papers. Transformers are in
+`transformers.py`.
 """
 
 from __future__ import annotations
@@ -118,111 +118,6 @@ def efficientnet_b0() -> tf.keras.Model:
     return _classifier(tf.keras.applications.EfficientNetB0(weights=None, classifier_activation=None))
 
 
-class _Added(layers.Layer):
-    """A learned tensor added to all examples."""
-
-    def build(self, shape: Any) -> None:
-        self.added = self.add_weight("added", shape[1:], initializer="zeros")
-
-    def call(self, x: Any) -> Any:
-        return x + tf.cast(self.added, x.dtype)
-
-
-def _attention(x: Any, heads: int, width: int, dropout: float) -> Any:
-    return layers.MultiHeadAttention(heads, width // heads, dropout=dropout)(x, x)
-
-
-def _vit(side: int) -> tf.keras.Model:
-    """ViT-B/16: 12 layers of 768, 12 heads, normalization before; the classes are read from the mean."""
-    inputs = layers.Input((side, side, 3))
-    x = layers.Reshape(((side // 16) ** 2, 768))(layers.Conv2D(768, 16, 16)(inputs))
-    x = layers.Dropout(0.1)(_Added()(layers.ZeroPadding1D((1, 0))(x)))
-    for _ in range(12):
-        y = _attention(layers.LayerNormalization(epsilon=1e-6)(x), 12, 768, 0.0)
-        x = layers.Add()([x, layers.Dropout(0.1)(y)])
-        y = layers.Dense(3072, activation="gelu")(layers.LayerNormalization(epsilon=1e-6)(x))
-        y = layers.Dense(768)(layers.Dropout(0.1)(y))
-        x = layers.Add()([x, layers.Dropout(0.1)(y)])
-    x = layers.LayerNormalization(epsilon=1e-6)(x)[:, 0]
-    return _classifier(tf.keras.Model(inputs, layers.Dense(1000)(x)))
-
-
-class _Embedding(layers.Layer):
-    """Words, segments and positions of BERT; words can be asked for as scores too."""
-
-    def __init__(self, words: int, width: int, length: int) -> None:
-        super().__init__()
-        self.sizes = words, width, length
-
-    def build(self, shape: Any) -> None:
-        words, width, length = self.sizes
-        self.words = self.add_weight("words", (words, width), initializer="zeros")
-        self.segments = self.add_weight("segments", (2, width), initializer="zeros")
-        self.positions = self.add_weight("positions", (length, width), initializer="zeros")
-
-    def call(self, ids: Any) -> Any:
-        words, segments = ids
-        x = tf.gather(self.words, words) + tf.one_hot(segments, 2) @ self.segments
-        return x + self.positions
-
-
-class _Scores(layers.Layer):
-    """Words by their likeness to the embedding's."""
-
-    def __init__(self, embedding: _Embedding) -> None:
-        super().__init__()
-        self.embedding = embedding
-
-    def build(self, shape: Any) -> None:
-        self.bias = self.add_weight("bias", (self.embedding.sizes[0],), initializer="zeros")
-
-    def call(self, x: Any) -> Any:
-        y = tf.matmul(tf.reshape(x, (-1, self.embedding.sizes[1])), self.embedding.words, transpose_b=True) + self.bias
-        return tf.reshape(y, (-1, x.shape[1], self.embedding.sizes[0]))
-
-
-class _At(layers.Layer):
-    """The rows at some positions."""
-
-    def call(self, x: Any) -> Any:
-        rows, at = x
-        return tf.gather(rows, at, batch_dims=1)
-
-
-def _bert_large(length: int, masked: int) -> Callable[[], tf.keras.Model]:
-    """BERT-large's pre-training: 24 layers of 1,024, 16 heads, 30,522 words, so many masked words predicted, and
-    whether the second sentence follows."""
-
-    def build() -> tf.keras.Model:
-        words, segments, mask = (layers.Input((length,), dtype="int32") for _ in range(3))
-        at = layers.Input((masked,), dtype="int32")
-        embedding = _Embedding(30522, 1024, length)
-        x = layers.Dropout(0.1)(layers.LayerNormalization(epsilon=1e-12)(embedding([words, segments])))
-        seen = tf.cast(mask, tf.bool)[:, None, :]
-        for _ in range(24):
-            y = layers.MultiHeadAttention(16, 64, dropout=0.1)(x, x, attention_mask=seen)
-            x = layers.LayerNormalization(epsilon=1e-12)(layers.Add()([x, layers.Dropout(0.1)(y)]))
-            y = layers.Dropout(0.1)(layers.Dense(1024)(layers.Dense(4096, activation="gelu")(x)))
-            x = layers.LayerNormalization(epsilon=1e-12)(layers.Add()([x, y]))
-        y = layers.LayerNormalization(epsilon=1e-12)(layers.Dense(1024, activation="gelu")(_At()([x, at])))
-        follows = layers.Dense(2)(layers.Dense(1024, activation="tanh")(x[:, 0]))
-        model = tf.keras.Model([words, segments, mask, at], [_Scores(embedding)(y), follows])
-        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(tf.keras.optimizers.legacy.Adam(1e-4), [loss, loss])
-        return model
-
-    return build
-
-
-def _sentences(length: int, masked: int) -> Callable[[int], Inputs]:
-    def specs(batch: int) -> Inputs:
-        one = tf.TensorSpec((batch, length), tf.int32)
-        words = tf.TensorSpec((batch, masked), tf.int32)
-        return (one, one, one, words), (words, tf.TensorSpec((batch,), tf.int32))
-
-    return specs
-
-
 def unet() -> tf.keras.Model:
     """U-Net as in its paper, 64 channels first, on 512 pixels of one channel with padding; two classes per pixel."""
 
@@ -248,14 +143,51 @@ def _masks(batch: int) -> Inputs:
     return tf.TensorSpec((batch, 512, 512, 1)), tf.TensorSpec((batch, 512, 512), tf.int32)
 
 
+class _InstanceNorm(layers.Layer):
+    def build(self, shape: Any) -> None:
+        self.scale = self.add_weight("scale", (shape[-1],), initializer="ones")
+        self.shift = self.add_weight("shift", (shape[-1],), initializer="zeros")
+
+    def call(self, x: Any) -> Any:
+        mean, variance = tf.nn.moments(x, [1, 2, 3], keepdims=True)
+        return (x - mean) * tf.math.rsqrt(variance + 1e-5) * self.scale + self.shift
+
+
+def _volumes(channels: int, classes: int, slope: float) -> Network:
+    """U-Net on volumes of 128 x 128 x 128: two convolutions at each of six sizes, 32 to 320 channels wide."""
+    widths = (32, 64, 128, 256, 320, 320)
+
+    def block(x: Any, width: int, stride: int = 1) -> Any:
+        for step in (stride, 1):
+            x = _InstanceNorm()(layers.Conv3D(width, 3, step, "same", use_bias=False)(x))
+            x = layers.LeakyReLU(slope)(x) if slope else layers.ReLU()(x)
+        return x
+
+    def build() -> tf.keras.Model:
+        x = inputs = layers.Input((128, 128, 128, channels))
+        skips = []
+        for width in widths:
+            x = block(x, width, 2 if skips else 1)
+            skips.append(x)
+        for width, skip in zip(widths[-2::-1], skips[-2::-1], strict=True):
+            x = layers.Conv3DTranspose(width, 2, 2, use_bias=False)(x)
+            x = block(layers.Concatenate()([x, skip]), width)
+        return _classifier(tf.keras.Model(inputs, layers.Conv3D(classes, 1)(x)))
+
+    def specs(batch: int) -> Inputs:
+        whole = (batch, 128, 128, 128)
+        return tf.TensorSpec((*whole, channels)), tf.TensorSpec(whole, tf.int32)
+
+    return Network(build, specs)
+
+
 NETWORKS = {
     "ResNet50": Network(resnet50, _images(224)),
     "ResNeXt101-32x4d": Network(resnext101, _images(224)),
     "SSD-ResNet34": Network(ssd_resnet34, _detection),
     "EfficientNet-B0": Network(efficientnet_b0, _images(224)),
-    "BERT-large-128": Network(_bert_large(128, 20), _sentences(128, 20)),
-    "BERT-large-512": Network(_bert_large(512, 80), _sentences(512, 80)),
-    "ViT-B/16-160": Network(lambda: _vit(160), _images(160)),
-    "ViT-B/16-224": Network(lambda: _vit(224), _images(224)),
     "U-Net": Network(unet, _masks),
+    "U-Net3D": _volumes(1, 3, 0.0),
+    "nnU-Net": _volumes(4, 4, 0.01),
 }
+"""U-Net3D is MLPerf's, nnU-Net NVIDIA's for tumours of the brain (four kinds of scans, three kinds of tissue)."""

@@ -16,7 +16,7 @@ from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Contraction, Node, Program
 from tests.cluster.recorded import Recorded
 
-PLAIN = Parameters(hidden=0.5, tpc_rate=1.0, launch=0.0, skew=0.0)
+PLAIN = Parameters(hidden=0.5, tpc_rate=1.0, early=0.0, launch=0.0, skew=0.0)
 """Half of the shorter engine's work hidden, vector processors at their peak, no pauses."""
 MATMUL = Contraction((0, 1), (1, 2), (0, 2))
 MIB = 1 << 20

@@ -9,14 +9,14 @@ import pytest
 from habana_tf.card.model.cluster_time import ClusterTime, cluster_time
 from habana_tf.card.model.lowered import Lowered
 from habana_tf.card.model.parameters import Parameters
-from habana_tf.hardware.chips import chip
+from habana_tf.hardware.chips import chip, chips
 from habana_tf.ir.builder import Builder
 from habana_tf.ir.dtypes import DType
 from habana_tf.ir.primitives import Loop, Program
 from tests.card.model.programs import MATMUL, MIB, PLAIN, cluster, product_and_relu
 
-MACS, MME_CLOCK, HBM = 131_072, 1.65e9, 1.945e12
-TPC = 24 * 2e9
+MACS, MME_CLOCK, HBM = 131_072, 1.65e9, 0.85 * 2.45e12
+TPC = 24 * 1.8e9
 """Vector instructions per second of all vector processors at their peak."""
 
 
@@ -31,21 +31,37 @@ def test_a_product_and_what_follows_it() -> None:
     assert product.memory == pytest.approx(10 * MIB / HBM) and product.flops == 2 * 4096 * 1024 * 1024
     assert kernel.busy == pytest.approx(8 * MIB / 256 / TPC) and kernel.memory == pytest.approx(8 * MIB / HBM)
     assert (product.engine, product.bound) == ("MME", "MME") and (kernel.engine, kernel.bound) == ("TPC", "memory")
-    assert (product.seconds, kernel.seconds) == (product.busy, kernel.memory)
-    assert found.hidden == pytest.approx(kernel.memory / 2)
-    assert found.seconds == pytest.approx(product.busy + kernel.memory / 2)
+    assert product.seconds == pytest.approx(product.busy + product.memory / 2)
+    assert kernel.seconds == pytest.approx(kernel.memory + kernel.busy / 2)
+    memory = product.memory + kernel.memory
+    assert product.busy > memory > kernel.busy, "MME, then HBM, half of which is hidden, then TPC, which is"
+    assert found.seconds == pytest.approx(product.busy + memory / 2)
+    assert found.hidden == pytest.approx(product.seconds + kernel.seconds - found.seconds)
     assert product.bundle == kernel.bundle == 0
 
 
 def test_parameters_do_what_their_names_say() -> None:
     lowered = product_and_relu()
     best = timed(lowered)
-    assert timed(lowered, replace(PLAIN, hidden=0.0)).seconds == pytest.approx(best.matrix + best.vector)
+    matrix, memory = best.units[0].busy, sum(u.memory for u in best.units)
+    assert timed(lowered, replace(PLAIN, hidden=0.0)).seconds == pytest.approx(matrix + memory)
+    assert timed(lowered, replace(PLAIN, hidden=1.0)).seconds == pytest.approx(max(matrix, memory))
     slow = timed(lowered, replace(PLAIN, tpc_rate=0.01))
-    assert slow.units[1].seconds == pytest.approx(100 * best.units[1].busy) and slow.units[1].bound == "TPC"
+    assert slow.units[1].busy == pytest.approx(100 * best.units[1].busy) and slow.units[1].bound == "TPC"
     late = timed(lowered, replace(PLAIN, launch=1e-3))
     assert [u.seconds for u in late.units] == pytest.approx([1e-3 + u.seconds for u in best.units])
-    assert {u.bound for u in late.units} == {"launch"}
+    assert {u.bound for u in late.units} == {"launch"} and late.seconds == pytest.approx(best.seconds + 2e-3)
+
+
+def test_the_units_of_a_cluster_are_never_less_than_it() -> None:
+    """Whatever of MME, TPC and HBM takes the longest."""
+    lowered = product_and_relu()
+    for hidden in (0.0, 0.5, 1.0):
+        for rate in (1.0, 0.1, 0.01):
+            for each in chips():
+                results = frozenset(lowered.made.values())
+                found = cluster_time(each, lowered.program, results, replace(PLAIN, hidden=hidden, tpc_rate=rate))
+                assert found.hidden >= -1e-12, (hidden, rate, each.name)
 
 
 def test_units_are_done_in_the_order_of_the_longest_path() -> None:

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from habana_tf.card.model.parameters import FITTED, Parameters
+from habana_tf.card.model.parameters import FITTED, LATEST, LATEST_FITTED, SPREAD, Parameters, check_release
 from tests.child import on_hpu
 from tests.versions import KERAS_3
 
 of_keras_2 = pytest.mark.skipif(
     KERAS_3, reason="the networks are written for Keras 2, whose legacy optimizers they train with"
 )
-WORST = 0.07
-"""The largest error of a row in docs/fidelity.md is under this."""
+PAGE = Path(__file__).parents[3] / "docs" / "fidelity.md"
+WORST, MEAN = 0.20, 0.08
+"""Errors of rows that the model stands for."""
 
 
 def test_there_are_six_at_most_and_each_is_possible() -> None:
@@ -24,60 +25,68 @@ def test_there_are_six_at_most_and_each_is_possible() -> None:
     assert 0 <= FITTED.hidden <= 1 and 0 < FITTED.tpc_rate <= 1 and FITTED.launch >= 0 and FITTED.skew >= 0
 
 
-@of_keras_2
-@on_hpu
-def test_published_rows_of_resnet50_and_what_the_fit_is_made_of() -> None:
-    from habana_tf.card.model.step_time import step_time
-    from habana_tf.hardware.chips import chip
-    from tests.card.model import fidelity
-    from tests.card.model.published import ROWS
+def test_a_release_changes_the_rate_of_kernels() -> None:
+    rates = [FITTED.at(release).tpc_rate for release in ("0.14", "1.0", "1.5.1", "1.10", "1.21", "2.0")]
+    assert rates[0] == rates[1] == pytest.approx(FITTED.tpc_rate / (1 + FITTED.early))
+    assert rates[2] == pytest.approx(FITTED.tpc_rate / (1 + FITTED.early / 2))
+    assert rates[3:] == [FITTED.tpc_rate] * 3 and FITTED.at(LATEST) == LATEST_FITTED
 
-    for row in ROWS:
-        if row.network == "ResNet50":
-            assert abs(fidelity.error(row, FITTED)) < WORST, row
-            step = step_time(chip(row.chip), fidelity.launches(row.network, row.batch), row.cards)
-            told = fidelity.predicted(row.network, row.chip, row.cards, row.batch, FITTED)
-            assert math.isclose(row.batch * row.cards / step.seconds, told, rel_tol=5e-3), row
+
+@pytest.mark.parametrize("wrong", ["", "latest", "1", "v1.4", "1.x"])
+def test_what_is_no_release_is_refused(wrong: str) -> None:
+    with pytest.raises(ValueError, match="give that of Habana's software"):
+        check_release(wrong)
+
+
+def test_the_page_s_errors_are_as_good_as_is_asked() -> None:
+    """The table of the page, which other tests hold to what is predicted."""
+    cells = [[c.strip() for c in line.split("|")] for line in PAGE.read_text("utf-8").splitlines()]
+    (everything,) = (c for c in cells if c[1:2] == ["all that the model stands for"])
+    mean, worst, left_out = (abs(float(everything[k].rstrip("%"))) / 100 for k in (3, 4, 5))
+    assert mean < MEAN and left_out < MEAN and worst < WORST
+    rows = [abs(float(c[9].rstrip("%"))) / 100 for c in cells if len(c) == 11 and c[4].isdigit() and c[6][:1].isdigit()]
+    assert len(rows) == 47
+    assert sum(error <= SPREAD for error in rows) >= 0.9 * (47 - 6), "what `range` says of nine of ten"
 
 
 def figures(network: str, chip: str) -> list[str]:
     """What `docs/fidelity.md` has for a network on 1, 8, 32 and 256 cards."""
-    lines = (Path(__file__).parents[3] / "docs" / "fidelity.md").read_text("utf-8").splitlines()
-    (cells,) = (row[4:-1] for line in lines if (row := [c.strip() for c in line.split("|")])[1:4:2] == [network, chip])
+    lines = PAGE.read_text("utf-8").splitlines()
+    (cells,) = (row[4:-1] for line in lines if (row := [c.strip() for c in line.split("|")])[1:4:2] == [network, chip]
+                and len(row) == 9)  # fmt: skip
     return cells
 
 
 @of_keras_2
 @on_hpu
-def test_the_page_has_what_a_user_is_told() -> None:
-    from tests.card.model import fidelity
-
-    told = fidelity.one_card("ResNet50", 256)
-    assert figures("ResNet50", told.chip)[0] == f"{told.examples_per_second:,.0f}"
-
-
-@pytest.mark.slow
-@pytest.mark.rest
-@of_keras_2
-@on_hpu
-def test_the_page_has_what_a_user_is_told_for_other_networks() -> None:
-    from tests.card.model import fidelity
-
-    for network, batch in fidelity.PREDICTED:
-        if network in ("EfficientNet-B0", "ViT-B/16-160"):  # those with most kernels and dropout
-            for name in fidelity.CHIPS:
-                found = [f"{fidelity.predicted(network, name, n, batch):,.0f}" for n in fidelity.CARDS]
-                assert figures(network, name) == found, (network, name)
-
-
-@pytest.mark.slow
-@pytest.mark.rest
-@of_keras_2
-@on_hpu
-def test_published_rows_of_bert() -> None:
+def test_published_rows_of_resnet50_and_what_the_fit_is_made_of() -> None:
     from tests.card.model import fidelity
     from tests.card.model.published import ROWS
 
-    for row in ROWS:
-        if row.network != "ResNet50":
-            assert abs(fidelity.error(row, FITTED)) < WORST, row
+    rows = [row for row in ROWS if row.network == "ResNet50"]
+    assert all(abs(fidelity.error(row)) < WORST for row in rows)
+    for row in (rows[0], rows[-1]):
+        told = fidelity.predicted(row)
+        assert math.isclose(told.examples_per_second / row.figure - 1, fidelity.error(row), abs_tol=5e-3), row
+    one = fidelity.told("ResNet50", 256)
+    assert figures("ResNet50", one.chip)[0] == f"{one.examples_per_second:,.0f}"
+
+
+@pytest.mark.slow
+@pytest.mark.rest
+@of_keras_2
+@on_hpu
+def test_published_rows_of_transformers_of_base_size_and_what_a_user_is_told_of_others() -> None:
+    import habana_tf
+    from tests.card.model import fidelity
+    from tests.card.model.fidelity_page import CARDS, CHIPS
+    from tests.card.model.published import FITTED_ROWS
+    from tests.card.model.transformers import ALL
+
+    for row in FITTED_ROWS:
+        if row.group in ("fine-tuning, base", "ViT"):
+            assert abs(fidelity.error(row)) < WORST, row
+    found = habana_tf.compare(ALL["EfficientNet-B0"].build(), *ALL["EfficientNet-B0"].inputs(256), cards=CARDS)
+    for name in CHIPS:
+        speeds = [f"{row.examples_per_second:,.0f}" for row in found.rows if row.chip == name]
+        assert figures("EfficientNet-B0", name) == speeds, name

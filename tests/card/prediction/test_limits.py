@@ -28,7 +28,7 @@ def test_a_slow_input_bounds_the_step_and_the_cure_is_said() -> None:
     assert found.parts["waiting for the host"] == pytest.approx(2.5 * CARD)
     assert found.limits.pipelines_needed == 4
     assert found.limits.fed_examples_per_second == pytest.approx(NEEDED) and found.limits.fed_bound == "compute"
-    _, line, cure, *_ = found.text(120).splitlines()
+    _, _, line, cure, *_ = found.text(120).splitlines()
     assert line == "bound by input: each host gives 690 examples/s (given) and its cards could take 2,415"
     assert cure == "would help: 4 such pipelines on each host; then 2,415 examples/s, bound by compute"
 

@@ -10,6 +10,7 @@ from habana_tf.card.model.step_time import StepTime
 from habana_tf.card.prediction.layers import Layer
 from habana_tf.card.prediction.prediction import HostOp, Prediction
 from habana_tf.card.prediction.report import help_lines
+from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from habana_tf.reports.units import size
 
@@ -20,7 +21,7 @@ MEMORY = {"weights": 2 * GB, "optimizer": 4 * GB, "gradients": 2 * GB, "activati
 
 def prediction(cards: int = 8, copies: float = 0.0, host: tuple[HostOp, ...] = ()) -> Prediction:
     """100 ms of launches, 4 ms of network that is waited for, 2 ms of waiting for cards."""
-    step = StepTime(chip("gaudi2"), cards, [], 0.100, 0.010, 0.004, 0.002, copies, dict(MEMORY))
+    step = StepTime(chip("gaudi2"), cards, box(chip("gaudi2")), [], 0.100, 0.010, 0.004, 0.002, copies, dict(MEMORY))
     return Prediction(32, "bf16", step, (), host)
 
 

@@ -10,6 +10,7 @@ import pytest
 from habana_tf.card.model.network import sum_seconds
 from habana_tf.card.model.parameters import FITTED
 from habana_tf.card.timeline.card_clock import IN, OUT, WIRE, Launched, Transfer, bundle_rows, clocks, unpredicted
+from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from tests.card.timeline.parts import part
 
@@ -48,7 +49,7 @@ def test_what_a_launch_is_fed_is_fetched_while_the_last_one_works() -> None:
 
 
 def test_copies_from_the_card_hold_nobody_up_and_those_on_it_do() -> None:
-    found = spans(events((LAUNCH, 7), (FROM_CARD, 480_000), (LAUNCH, 7), (FROM_CARD, 32_000), (ON_CARD, 1_945_000),
+    found = spans(events((LAUNCH, 7), (FROM_CARD, 480_000), (LAUNCH, 7), (FROM_CARD, 32_000), (ON_CARD, 2_082_500),
                          (LAUNCH, 7)))  # fmt: skip
     assert [(row, round(at * 1e6, 6), round(seconds * 1e6, 6)) for row, at, seconds in found] == [
         ("launch", 0, 3), (OUT, 3, 15), ("launch", 3, 3), (OUT, 18, 1), (OUT, 19, 2), ("launch", 21, 3)]  # fmt: skip
@@ -86,7 +87,7 @@ def test_large_sums_go_in_several_buffers_one_after_the_other() -> None:
     made = events((LAUNCH, 7), *[(SUM, 40 << 20)] * 4, size=8)
     found = [x for x in walk(made) if isinstance(x, Transfer)]
     assert [x.nbytes >> 20 for x in found] == [80, 80]
-    each = sum_seconds(chip("gaudi2"), 80 << 20, 8, FITTED.launch)
+    each = sum_seconds(chip("gaudi2"), box(chip("gaudi2")), 80 << 20, 8, FITTED.launch)
     assert [x.at for x in found] == [pytest.approx(3e-6), pytest.approx(3e-6 + each)]
 
 
