@@ -2,9 +2,10 @@
 
     cycles = tiles of rows x tiles of columns x batch x max(common dimension, roll-up)
 
-or longer where the SRAM cannot give the operands so fast: each tile reads its rows and its columns once for each step of
-the common dimension. Gaudi's arrays of 128 x 128 take 0.92 TB/s of a memory that gives 0.89; those of Gaudi2 and Gaudi3
-are fed in time. Results are written over ports of their own.
+or longer where the SRAM cannot give the operands so fast: each tile reads its rows and its columns once for each step
+of the common dimension. Of arrangements of the arrays with as few cycles that of the fewest columns is taken, as in
+the order of Habana's `mme_geometry.h`: on Gaudi 256 x 64, which reads 1.15 TB/s of a memory that gives 0.89. The arrays
+of Gaudi2 and Gaudi3 are fed in time. Results are written over ports of their own.
 
 Every CONTRACT is brought to rows x columns x common dimension. A convolution has a row per position and sums over
 kernel and channels; the gradient of its filter has a row per weight of a filter and sums over positions. The arrays are
@@ -100,7 +101,7 @@ def _row_bytes(n: Node) -> int:
 @functools.lru_cache(maxsize=4096)
 def matrix_time(chip: Chip, p: Product) -> MatrixTime:
     """The time of a product under the arrangement that is fastest for it."""
-    best: tuple[float, ArrayMapping] | None = None
+    best: tuple[float, float, ArrayMapping] | None = None
     roll_up = chip.mme_min_cycles * p.out_bytes // BF16_BYTES * BF16_BYTES**2 // p.in_bytes**2
     for packed in (groups for groups in _powers(p.batch) if p.batch % groups == 0):
         rows, columns, common, batch = p.rows, p.columns * packed, p.common * packed, p.batch // packed
@@ -110,26 +111,26 @@ def matrix_time(chip: Chip, p: Product) -> MatrixTime:
             for split in _powers(min(rest, chip.mme_splits)):
                 together = max(1, rest // split)
                 mapping = ArrayMapping(tile, together, split, packed)
-                places = -(-rows // tile[0]) * -(-columns // tile[1])
-                cycles = places * -(-batch // together) * max(common / split, roll_up)
-                sides = min(rows, tile[0]) + min(columns, tile[1])
-                read = batch * places * sides * common * p.in_bytes
-                seconds = max(cycles / chip.mme_clock, read / chip.sram_read_bandwidth) * _unaligned(chip, p, mapping)
-                if best is None or seconds < best[0]:
-                    best = seconds, mapping
+                places, fetched = -(-rows // tile[0]) * -(-columns // tile[1]), _unaligned(chip, p, mapping)
+                cycles = places * -(-batch // together) * max(common / split, roll_up) * fetched
+                if best is None or cycles < best[0]:
+                    sides = min(rows, tile[0]) + min(columns, tile[1])
+                    best = cycles, batch * places * sides * common * p.in_bytes * fetched, mapping
     assert best is not None
-    seconds, mapping = best
+    cycles, read, mapping = best
+    seconds = max(cycles / chip.mme_clock, read / chip.sram_read_bandwidth)
     peak = chip.mme_macs_per_cycle_bf16 * BF16_BYTES**2 / p.in_bytes**2
     used = p.flops / 2 / (peak * chip.mme_clock * seconds) if seconds else 0.0
     return MatrixTime(seconds, used, _unaligned(chip, p, mapping) == 1, mapping)
 
 
 def _tiles(chip: Chip, in_bytes: int) -> Iterator[tuple[tuple[int, int], int]]:
-    """Arrangements of the arrays for elements of so many bytes: (rows, columns), and how many such tiles there are."""
+    """Arrangements of the arrays for elements of so many bytes: (rows, columns), and how many such tiles there are,
+    the fewest columns first."""
     shrink = in_bytes / BF16_BYTES
     area = chip.mme_macs_per_cycle_bf16
-    for rows in _powers(area // chip.mme_least_side, chip.mme_least_side):
-        for columns in _powers(area // rows, chip.mme_least_side):
+    for columns in _powers(area // chip.mme_least_side, chip.mme_least_side):
+        for rows in _powers(area // columns, chip.mme_least_side):
             rest = area // (rows * columns)
             if rest <= max(chip.mme_splits, 2):
                 yield (max(1, int(rows / shrink)), max(1, int(columns / shrink))), rest

@@ -31,7 +31,7 @@ from tests.card.model.transformers import ALL
 LOWEST = Parameters(hidden=0.5, tpc_rate=0.2, early=0.0, launch=1e-6, skew=0.0)
 HIGHEST = Parameters(hidden=1.0, tpc_rate=1.0, early=1.0, launch=15e-6, skew=0.06)
 """What a card may have, see docs/fidelity.md: a fit must not go where no card is."""
-HALVINGS = 8
+HALVINGS = 7
 
 
 @functools.cache
