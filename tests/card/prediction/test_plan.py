@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from habana_tf.card.prediction.plan import Plan
+from habana_tf.card.prediction.plan import WATTS, Plan
+from habana_tf.hardware.chips import chips
 from tests.reports.samples import plan
 
 
@@ -37,6 +38,12 @@ def test_for_people_and_for_programs() -> None:
     data = found.to_dict()
     assert data["rows"][0]["kwh"] == found.rows[0].kwh and data["rows"][1]["accumulation"] == 2
     assert len(found) == 2 and next(iter(found)) is found.best()
+
+
+def test_every_chip_has_its_power() -> None:
+    """TDP is no less than what an idle card draws, nor than the limit that its firmware reports."""
+    assert WATTS.keys() == {chip.name for chip in chips()}
+    assert all(WATTS[chip.name] >= chip.power_cap_watts > chip.idle_watts for chip in chips())
 
 
 def test_nothing_reaches_it() -> None:
