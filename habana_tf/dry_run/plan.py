@@ -61,9 +61,9 @@ def plan(
     fed = fed_by(host, dataset, specs)
     rows: list[tuple[PlanRow, _Job]] = []
     left_out = []
-    for precision in precisions:
+    for asked, precision in _precisions(fn_or_model, precisions):
         for batch in sizes:
-            _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer)
+            _, found = foreseen(fn_or_model, with_batch(specs, batch), asked, optimizer)
             for each in named:
                 job = _Job(each, found, batch, precision, fed, wanted, host_watts)
                 row = _fewest(job, global_batch, most_cards)
@@ -95,6 +95,14 @@ def _scaling(
                 if not global_batch % (cards * other.batch)]  # fmt: skip
         out += sorted(ways, key=lambda row: -row.examples_per_second)[:1]
     return tuple(out)
+
+
+def _precisions(fn_or_model: Any, precisions: Iterable[str]) -> list[tuple[str, str]]:
+    """(what is asked of `foreseen`, what rows call it): a policy of mixed precision decides, whatever is asked for."""
+    policy = getattr(getattr(fn_or_model, "dtype_policy", None), "name", "float32")
+    if policy.startswith("mixed_"):
+        return [("bf16", policy)]
+    return [(precision, precision) for precision in precisions]
 
 
 def _check(batches: tuple[int, ...], global_batch: int | None, most_cards: int, host_watts: float) -> None:

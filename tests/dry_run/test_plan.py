@@ -25,15 +25,14 @@ def test_rows_are_predictions_and_no_fewer_cards_would_do() -> None:
     from habana_tf.dry_run.plan import COUNTS
 
     model = perceptron()
-    every = habana_tf.compare(model, (4096, 512), cards=COUNTS[:20])
-    (one,) = (p for p in every if (p.chip, p.cards) == ("gaudi2", 1))
-    rate = 20 * one.examples_per_second
+    rate = 20 * habana_tf.predict(model, (4096, 512), chip="gaudi2").examples_per_second
     found = habana_tf.plan(model, (4096, 512), target=f"{rate:.3f} examples/s", precisions=["bf16"])
     assert {row.chip for row in found} == {"gaudi", "gaudi2", "gaudi3"}
     assert [r.cards for r in found] == sorted(r.cards for r in found)
+    before = {row.cards: COUNTS[COUNTS.index(row.cards) - 1] for row in found}
+    every = habana_tf.compare(model, (4096, 512), cards={*before, *before.values()})
     for row in found:
-        before = COUNTS[COUNTS.index(row.cards) - 1]
-        told = {p.cards: p for p in every if p.chip == row.chip and p.cards in (row.cards, before)}
+        told = {p.cards: p for p in every if p.chip == row.chip and p.cards in (row.cards, before[row.cards])}
         assert row.examples_per_second == pytest.approx(told[row.cards].examples_per_second) and row.accumulation == 1
         assert row.hbm_bytes == told[row.cards].hbm_bytes
         assert told[row.cards].examples_per_second >= rate > min(p.examples_per_second for p in told.values())
@@ -103,6 +102,20 @@ def test_hosts_that_give_too_little_take_more_boxes_and_the_cure_is_said() -> No
     assert found.best().watts == 24 * 900 + 3 * 1000
     assert "such pipelines on each host" in " ".join(str(found).split())
     assert json.loads(found.to_json())["rows"][0]["limits"]["input_bound"] is True
+
+
+@on_hpu
+def test_a_policy_of_mixed_precision_decides_alone() -> None:
+    import habana_tf
+
+    before = tf.keras.mixed_precision.global_policy()
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    try:
+        model = perceptron()
+    finally:
+        tf.keras.mixed_precision.set_global_policy(before)
+    found = habana_tf.plan(model, (64, 512), target="1 examples/s", chips=["gaudi2"])
+    assert [row.precision for row in found] == ["mixed_bfloat16"]
 
 
 @on_hpu
