@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from habana_tf.custom.library import load_op_library as load_op_library
     from habana_tf.custom.op import custom_op as custom_op
     from habana_tf.dry_run.compare import compare as compare
+    from habana_tf.dry_run.plan import plan as plan
     from habana_tf.dry_run.predict import predict as predict
     from habana_tf.graph.explain import explain as explain
     from habana_tf.graph.report import placement_report as placement_report
@@ -55,6 +56,7 @@ _WHERE = {
     "Host": "card.model.host",
     "predict": "dry_run.predict",
     "compare": "dry_run.compare",
+    "plan": "dry_run.plan",
     "recompilation_report": "resolver.recompilations",
 }
 _MODULES = {"bf16_config", "cache", "custom", "distribute", "hardware", "loader", "settings", *_aliases.HABANAS}

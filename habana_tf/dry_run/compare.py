@@ -46,7 +46,14 @@ class Comparison(Report):
     def shown(self) -> list[str | Table]:
         from habana_tf.card.prediction.report import comparison
 
-        return [comparison(self.rows)]
+        waiting = [row for row in self.rows if row.input_bound]
+        notes = [
+            f"input-bound: {row.cards} x {row.chip}, batch {row.batch}, {row.precision}; "
+            f"{row.limits.fed_examples_per_second:,.0f} examples/s with an input that gives "
+            f"{row.limits.needed_input_rate:,.0f} to each host"
+            for row in waiting
+        ]
+        return [comparison(self.rows), *notes]
 
 
 def compare(

@@ -39,6 +39,12 @@ def predict_script(
 
     path: the script; arguments: its own. Raises PredictionError when it ends before it calls `fit`.
     """
+    model, data = model_and_batch(path, arguments)
+    return predict(model, *data, chip=chip, cards=cards, precision=precision, host=host)
+
+
+def model_and_batch(path: str, arguments: Sequence[str] = ()) -> tuple[Any, tuple[Any, ...]]:
+    """The model that a script calls `fit` of first, and one batch of what it gives it, as specs."""
     load_habana_module()
     before, places = list(sys.argv), list(sys.path)
     sys.argv = [path, *arguments]
@@ -47,7 +53,7 @@ def predict_script(
         with _fit(_reach):
             runpy.run_path(path, run_name="__main__")
     except _Reached as reached:
-        return predict(reached.model, *reached.data, chip=chip, cards=cards, precision=precision, host=host)
+        return reached.model, reached.data
     except SystemExit as ended:
         raise PredictionError(f"{path} ended with {ended.code!r} before it called fit") from ended
     finally:

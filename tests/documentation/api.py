@@ -21,6 +21,7 @@ PAGES = {
                 "habana_tf.tensorflow_facts.memory:memory_report "
                 "habana_tf.card.clock.report:card_time_report"),
     "prediction": ("Prediction", "habana_tf.dry_run.predict:predict habana_tf.dry_run.compare:compare "
+                   "habana_tf.dry_run.plan:plan "
                    "habana_tf.card.model.host:Host"),
     "callbacks": ("Keras callbacks", "habana_tf.keras_callbacks.card_time:CardTimeCallback "
                   "habana_tf.keras_callbacks.recipe_logger:RecipeLogger"),

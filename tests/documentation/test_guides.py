@@ -20,7 +20,10 @@ from tests import forked
 from tests.child import environment
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-ELSEWHERE = {"habana-tf predict digits.py": "tests/dry_run/test_script.py predicts a script"}
+ELSEWHERE = {
+    "habana-tf predict digits.py": "tests/dry_run/test_script.py predicts a script",
+    'habana-tf plan --target "1 hour" --dataset-size 60000 --epochs 12 digits.py': "tests/dry_run/test_plan.py",
+}
 FENCE = r"^```{}\n(.*?)^```$"
 pytestmark = pytest.mark.skipif(not DOCS.exists(), reason="not in a source tree")
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from habana_tf.card.model.host import Host
 from habana_tf.dry_run.compare import Comparison
 from tests.card.prediction.test_report import GB, prediction
 from tests.child import on_hpu
@@ -23,6 +25,15 @@ def test_a_line_for_each_and_plain_data() -> None:
     assert len(shown) == 2 and "2,415" in shown[1]
     assert [row["cards"] for row in rows.to_dict()] == [1, 8]
     assert "2,415" in rows._repr_html_()
+
+
+def test_rows_that_wait_for_their_input_say_so() -> None:
+    """A host gives 2,000 examples a second; eight cards in a box could take 2,415, one 302."""
+    rows = Comparison(tuple(replace(prediction(cards), fed_by=Host(2000)) for cards in (1, 8)))
+    assert rows.text(200).splitlines()[-1] == (
+        "input-bound: 8 x gaudi2, batch 32, bf16; 2,415 examples/s with an input that gives 2,415 to each host"
+    )
+    assert str(rows).count("input-bound") == 1 and "2,000" in str(rows)
 
 
 @on_hpu

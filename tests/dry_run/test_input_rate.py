@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from habana_tf.card.model.host import UNKNOWN, Host
 from habana_tf.dry_run import input_rate as measured
-from habana_tf.dry_run.foreseen import PredictionError
+from habana_tf.dry_run.foreseen import Foreseen, PredictionError
 from habana_tf.dry_run.input_rate import fed_by, input_rate
 from tests.child import on_hpu
 
@@ -98,6 +98,21 @@ def test_one_source_of_the_rate_only(monkeypatch: pytest.MonkeyPatch) -> None:
         fed_by(Host(5), [], specs)
     with pytest.raises(PredictionError, match="3 loaders of unknown speed"):
         fed_by(Host(loaders=3), None, specs)
+
+
+@pytest.mark.rest
+@on_hpu
+def test_a_published_row_that_waits_for_its_loader_is_told_from_one_that_does_not() -> None:
+    """ViT-B/16 by Optimum Habana 1.11, one loader for each card: eight Gaudi2s reach 917 images/s each, so that is what
+    a loader gives. One Gaudi2 reached 932 (batches of 96), one Gaudi 359.6 (64); lowered once, for 64."""
+    from habana_tf.dry_run.predict import costed
+    from tests.card.model.fidelity import launches
+
+    found = Foreseen(list(launches("ViT-B/16-224", 64)))
+    waits, computes = (costed(found, 64, chip, 1, "bf16", host=Host(917, loaders=1)) for chip in ("gaudi2", "gaudi"))
+    assert waits.input_bound and waits.examples_per_second == pytest.approx(932, rel=0.03)
+    assert waits.limits.pipelines_needed == 2 and waits.limits.fed_examples_per_second > 1.2 * 932
+    assert not computes.input_bound and computes.examples_per_second == pytest.approx(359.6, rel=0.2)
 
 
 @on_hpu

@@ -30,6 +30,10 @@ def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return forked.run(["-m", "habana_tf.cli", "predict", *words], environment(), 500, folder, hpu=True)
 
 
+def planned(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return forked.run(["-m", "habana_tf.cli", "plan", *words], environment(), 500, folder, hpu=True)
+
+
 @pytest.mark.slow
 def test_a_script_is_predicted_and_not_trained(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from habana_tf.card.clock.counted import LaunchCounts
 from habana_tf.card.clock.report import Between, CardTimeReport, LaunchedRecipe
+from habana_tf.card.model.host import Host
 from habana_tf.card.model.step_time import StepTime
+from habana_tf.card.prediction.limits import limits
+from habana_tf.card.prediction.plan import Plan, PlanRow
 from habana_tf.card.prediction.prediction import HostOp, Prediction
+from habana_tf.card.prediction.target import target
 from habana_tf.cluster.signature import Signature
 from habana_tf.dry_run.compare import Comparison
 from habana_tf.graph.census import Kind
@@ -50,6 +56,19 @@ def prediction() -> Prediction:
     return Prediction(32, "bf16", step, (), (HostOp("Unique", "größe/層_1", 1 << 21),), "asked for")
 
 
+def plan() -> Plan:
+    """30,000,000 examples by 8 cards in 106 ms for 32 each, and by 16 that accumulate and wait for their input."""
+    wanted = target("8 hours", 1_000_000, 30)
+    step = prediction().step
+    fed = limits(step, 32, Host())
+    slow = limits(replace(step, cards=16), 64, Host(1000))
+    rows = (
+        PlanRow(32, 1, "bf16", step, fed, wanted, 4800),
+        PlanRow(32, 2, "fp32", replace(step, cards=16), slow, wanted, 9600),
+    )
+    return Plan(wanted, rows, ("gaudi, batch 32, fp32: needs 40.0 GiB of 32.0 GiB: a batch of 16 at most fits",), rows)
+
+
 def card_time() -> CardTimeReport:
     recipes = tuple(
         LaunchedRecipe(k, CLUSTER, "186 ops, Adam, sparse_categorical_crossentropy", ((64, 28), ()), 8, 0.5, each, 0.4,
@@ -70,4 +89,5 @@ def every() -> list[Report]:
     return [
         placement(), Explanation({"call": placement(), "train step": placement()}), recompilations(), prediction(),
         Comparison((prediction(), prediction())), card_time(), memory(),
+        plan(),
     ]  # fmt: skip

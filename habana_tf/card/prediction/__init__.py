@@ -1,1 +1,1 @@
-"""The answer to `predict()`: time, memory and costliest layers of one step, as data and as tables."""
+"""The answers to `predict()` and `plan()`: time, memory, bounds and costliest layers of a step, cards for a target."""

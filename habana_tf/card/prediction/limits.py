@@ -81,11 +81,12 @@ def said(found: Limits, host: Host) -> list[str]:
     after = f"then {found.fed_examples_per_second:,.0f} examples/s, bound by {found.fed_bound}"
     return [
         f"bound by input: each host gives {rate:,.0f} examples/s ({host.source}) and its cards could take {needed}",
-        f"would help: {_pipelines(found, host)}{ahead}; {after}",
+        f"would help: {pipelines(found, host)}{ahead}; {after}",
     ]
 
 
-def _pipelines(found: Limits, host: Host) -> str:
+def pipelines(found: Limits, host: Host) -> str:
+    """How many of them would do, in words."""
     count = found.pipelines_needed or 1
     if host.loaders is None:
         return f"{count} such pipelines on each host"
