@@ -54,6 +54,8 @@ def resolve(cluster: Cluster, signature: Sequence[TensorMet], in_use: int = 0) -
     signature: per input (number of the element type, shape, value or None). in_use: bytes of the card that are given
     out now, for the memory report. Raises LoweringError for arguments that an op refuses, in the front end's words.
     """
+    from habana_tf._native import _bridge
+
     start = time.perf_counter()
     request = Request.met(cluster, signature)
     alone = len(cluster.nodes) == 1 and not cluster.nodes[0].is_loop
@@ -69,6 +71,8 @@ def resolve(cluster: Cluster, signature: Sequence[TensorMet], in_use: int = 0) -
         found = _Resolved(otherwise(request, why), "interpreted")
     took = time.perf_counter() - start
     found.count(took)
+    if found.how == "cache":
+        _bridge.count_hit()
     programs.remember(found.bound, request, found.recipe, found.dims, found.how, took)
     if found.recipe is not None:
         plan = memory.plan_of(request, found.recipe, found.dims, found.bound, in_use)
