@@ -1,11 +1,12 @@
 """The moment at which a launch needs most of its workspace, and what is in it then: by category, and by layer.
 
-    activations   what the forward pass made and a later kernel reads
+    activations   what a kernel of the forward pass made and a later kernel reads, in the backward pass or before it
     gradients     what the backward pass made and a later kernel reads: of activations, and of weights where the update
                   is a kernel of its own (where it is the epilogue of a product, a gradient is never in memory)
-    workspace     what the kernel at work writes, or reads for the last time; and what the plan leaves empty
+    workspace     what one kernel has for itself, what an update makes, and what the plan leaves empty
 
-A kernel is of the backward pass where TensorFlow's tape or `tf.gradients` has named one of its ops.
+A kernel is of the backward pass where TensorFlow's tape or `tf.gradients` has named one of its ops; those that follow
+the first of these and are none belong to updates.
 """
 
 from __future__ import annotations
@@ -47,15 +48,17 @@ def launch_peak(made: Made) -> LaunchPeak:
         return LaunchPeak()
     at = max(range(calls), key=curve.__getitem__)
     names = _names(made, calls)
+    backward = {call for call in range(calls) if any(map(_is_backward, names[call]))}
+    begin = min(backward, default=calls)
     parts: Counter[str] = Counter()
     layers: Counter[str] = Counter()
     for b, n in sizes:
         if not b.first <= at <= b.last:
             continue
-        if at in (b.first, b.last):
+        if b.first == b.last or (b.first > begin and b.first not in backward):
             category = "workspace"
         else:
-            category = "gradients" if any(map(_is_backward, names[b.first])) else "activations"
+            category = "gradients" if b.first in backward else "activations"
         parts[category] += n
         layers[_maker(names[b.first])] += n
     return LaunchPeak(_last(names[at]), dict(parts), dict(layers.most_common()), curve)

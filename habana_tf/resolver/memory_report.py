@@ -92,7 +92,12 @@ class MemoryReport(Report):
         owners = ", ".join(f"{name} {size(n)}" for name, n in most)
         more = f" and {len(found.layers) - _FEW} more" if len(found.layers) > _FEW else ""
         lines = [f"the peak is in {where}" + (f"; its workspace is of {owners}{more}" if owners else "")]
-        return [*lines, f"its workspace over the launch: {bar(found.curve)}"] if any(found.curve) else lines
+        if any(found.curve):
+            lines.append(f"its workspace over the launch: {bar(found.curve)}")
+        rounded = self.peak - self.owner.reached
+        if rounded > self.peak // 20:
+            lines.append(f"the allocator had given out {size(rounded)} more than was asked for; it rounds up")
+        return lines
 
 
 def _row(x: LaunchMemory) -> dict[str, Any]:
