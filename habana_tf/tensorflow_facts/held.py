@@ -30,8 +30,11 @@ def held() -> dict[str, int]:
             tensors[id(each)] = each
         elif issubclass(kind, BaseResourceVariable):
             variables[id(each)] = each
-        elif known.setdefault(kind, _is_optimizer(kind)):
-            optimizers.append(each)
+        else:
+            if kind not in known:
+                known[kind] = _is_optimizer(kind)
+            if known[kind]:
+                optimizers.append(each)
     of_optimizer = {id(handle) for x in optimizers for v in _variables(x) if (handle := _handle(v)) is not None}
     out = {"weights": 0, "optimizer": 0, "other variables": 0}
     counted = set()
