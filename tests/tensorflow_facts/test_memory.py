@@ -103,6 +103,29 @@ def test_keras_fit() -> None:
 
 
 @on_hpu
+def test_what_another_launch_of_the_step_made_is_an_activation() -> None:
+    import tensorflow as tf
+
+    rows, columns = 4096, 256
+    w = tf.Variable(tf.ones((8, columns)))
+
+    @tf.function
+    def step(x: Any) -> None:
+        with tf.GradientTape() as tape:
+            hidden = tf.tanh(x @ w)
+            _, order = tf.unique(tf.cast(hidden[:, 0], tf.int32))  # on the CPU, between two launches
+            loss = tf.reduce_sum(hidden * tf.cast(order, tf.float32)[:, None])
+        w.assign_sub(1e-3 * tape.gradient(loss, w))
+
+    tf.config.experimental.reset_memory_stats("HPU:0")
+    step(tf.ones((rows, 8)))
+    report = habana_tf.memory_report()
+    assert report.owner is not None and report.owner.updates == 8 * columns * 4
+    assert report.owner.made >= rows * columns * 4 <= report.at_peak["activations"]
+    assert sum(report.at_peak.values()) == report.peak >= report.owner.reached
+
+
+@on_hpu
 def test_other_variables_and_tensors_are_told_apart() -> None:
     import tensorflow as tf
 
