@@ -51,7 +51,7 @@ WITH_HOROVOD := $(if $(HAS_TWO),$(if $(FOUND_HOROVOD),$(VENV)/.horovod))
 # The Model Garden is 220 MB: `make garden` and CI have it, in a directory of its own that only its tests import from.
 WITH_GARDEN := $(if $(HAS_TWO),$(if $(or $(CI),$(wildcard $(VENV)/.garden)),$(VENV)/.garden))
 
-.PHONY: help demo dev test test-all test-latest test-networks bench dist sanitize docs site docs-values programs lint lint-ruff \
+.PHONY: help demo dev test test-all test-latest test-networks bench dist sanitize docs site docs-reports docs-values programs lint lint-ruff \
 	lint-mypy lint-imports lint-clang format ir-record ir-compare horovod garden clean distclean
 
 help: ## What can be made
@@ -123,6 +123,9 @@ site: $(VENV)/.tools $(VENV)/.docs ## Builds the documentation site: open build/
 
 programs: $(VENV)/.dev ## Writes down anew the programs whose recipes come with the package, after a change of a lowering
 	@$(QUIET) $(VENV)/bin/python -m habana_tf.tensorflow_clusters.packaged_programs
+
+docs-reports: $(VENV)/.dev ## Writes docs/reports.md anew: every report as it is printed, of a program that is run for it
+	$(VENV)/bin/python -m tests.documentation.printed
 
 docs-values: $(VENV)/.dev ## Writes the last table of docs/special-values.md anew, which takes minutes
 	$(VENV)/bin/python tests/lowering/special_table.py --write

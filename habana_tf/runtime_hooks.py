@@ -90,8 +90,9 @@ def resolve(data: bytes, signature: list[tuple[int, tuple[int, ...], bytes | Non
     """The program that runs a cluster on inputs of these types, shapes and values."""
     from habana_tf.resolver import resolve as resolver
     from habana_tf.tensorflow_clusters.cluster import parsed
+    from habana_tf.tensorflow_facts import memory
 
-    return resolver.resolve(parsed(data), signature)
+    return resolver.resolve(parsed(data), signature, memory.given_out())
 
 
 def optimize(graph: bytes, item: GraphItem) -> bytes | None:

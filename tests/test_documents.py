@@ -47,6 +47,7 @@ LATER = {
     "make programs": "writes a list that tests/resolver/test_packaged.py compares with what the lowerings make",
     "make docs": "writes docs/ops.md, which another test compares with the table, and builds the site",
     ".venv/bin/pytest tests/documentation": "tests within a test, on those sources",
+    "make docs-reports": "writes a page that tests/documentation/test_printed.py compares with what is printed",
     "make docs-values": "writes a table of docs/special-values.md, which another test compares with what is computed",
     "make bench ARGS=--help": "builds and installs first",
     "habana-tf predict examples/train_digits.py": "tests/dry_run/test_script.py predicts a smaller script",

@@ -11,7 +11,8 @@ from typing import Any
 
 from habana_tf.cache.key import Key, canonical, understood, whole
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
+"""Another one for every change of what an entry has, a new field of its head included: a version reads its own only."""
 PREFIX_BYTES = 48
 _DIGEST_AT = 16
 MOST_HEAD_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""The journal of a cache directory, one line per event: `<root>/v3/journal.jsonl`.
+"""The journal of a cache directory, one line per event: `<root>/v4/journal.jsonl`.
 
 One line of JSON per event:
     t  when, seconds since the epoch          e  what (`EVENTS`)

@@ -1,9 +1,9 @@
 """Reads a cache directory: its settings, its files, and which of them are trusted.
 
-    <root>/v3/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
-    <root>/v3/locks                           one byte per key, locked while a recipe is compiled
-    <root>/v3/quarantine/                     the last damaged entries, for whoever wants to know why
-    <root>/v3/journal.jsonl                   what happened (`journal`)
+    <root>/v4/<kk>/<name>-<sha256>.recipe     kk = first two digits of the key's SHA-256
+    <root>/v4/locks                           one byte per key, locked while a recipe is compiled
+    <root>/v4/quarantine/                     the last damaged entries, for whoever wants to know why
+    <root>/v4/journal.jsonl                   what happened (`journal`)
 
 Nothing stays open between calls, so the directory may be deleted at any time and comes back.
 

@@ -4,8 +4,8 @@ One module per command; each has `declare`, which gives a parser its arguments a
 returns the exit code. A module is imported when its command is chosen (`lazy_parsers`), and imports what it needs
 when it runs, so that a command that only looks is there at once.
 
-Exit codes: 0 done; 1 what was asked for is not there, damaged or refused; 2 wrong usage or a wrong setting. `run`
-returns what the first rank that failed returned.
+Exit codes: 0 done; 1 what was asked for is not there, damaged or refused; 2 wrong usage or a wrong setting; 130 ended
+by Ctrl-C. `run` returns what the first rank that failed returned.
 """
 
 from __future__ import annotations
@@ -53,15 +53,20 @@ examples:
   habana-tf settings
   eval "$(habana-tf completion bash)"
 
-exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting
+exit codes: 0 done; 1 not there, damaged or refused; 2 wrong usage or setting;
+            130 ended by Ctrl-C
 """
+
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the number of the signal."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command; `arguments` are those of the process by default. Returns the exit code."""
     never_fail(sys.stdout, sys.stderr)
-    chosen = parser().parse_args(arguments)
     try:
+        chosen = parser().parse_args(arguments)
         if not getattr(chosen, "in_any_environment", False):
             _check_environment()
         code: int = chosen.run(chosen)
@@ -70,6 +75,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CommandError as error:
         print(*map(escaped, (f"habana-tf: {error}", *error.more)), sep="\n", file=sys.stderr)
         return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except BrokenPipeError:
         # The reader has seen enough (`| head`); nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

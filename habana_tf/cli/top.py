@@ -1,4 +1,4 @@
-"""`habana-tf top`: what the cards of this machine do while programs train: launches, recipes, memory, ranks.
+"""`habana-tf top`: what the cards of this machine do while programs train: steps, launches, recipes, memory, ranks.
 
 Everything is read from the state directory that `hl-smi` reads too (`hardware.telemetry`): nothing is asked of the
 programs. Rates are differences of two readings of the same process.
@@ -21,6 +21,7 @@ from habana_tf.reports.units import size
 
 if TYPE_CHECKING:
     from habana_tf.hardware.readings import Reading
+    from habana_tf.hardware.telemetry import Telemetry
 
 _RANKS = ("HABANA_SIM_RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 """In the order in which `hardware.ranks` asks them."""
@@ -28,8 +29,9 @@ _RANKS = ("HABANA_SIM_RANK", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
 
 @dataclass(frozen=True)
 class Row:
-    """A card. launches_per_second: of its process between two readings, None for a process that is new; recipes: that
-    it compiled since it began, and new_recipes of them since `top` began. memory in bytes, busy 0 to 1."""
+    """A card. *_per_second: of its process between two readings, None for a process that is new; recipes: that it
+    compiled since it began, and new_recipes of them since `top` began; recompiled: of `recipes`, those for other sizes
+    or values; cache_hits: recipes that the recipe cache had. memory in bytes, busy 0 to 1."""
 
     card: int
     chip: str
@@ -38,8 +40,12 @@ class Row:
     command: str
     launches: int
     launches_per_second: float | None
+    steps: int
+    steps_per_second: float | None
     recipes: int
     new_recipes: int
+    recompiled: int
+    cache_hits: int
     memory: int
     memory_peak: int
     memory_total: int
@@ -52,8 +58,21 @@ examples:
   habana-tf top                       until Ctrl-C
   habana-tf top --once --json         two readings, a second apart
 
-A step of a training is one launch, or as many as placement_report() has clusters. A program whose shapes change
-compiles on and on: recompilation_report() in it says why.
+columns:
+  steps/s      steps of a training: how often the launch that updates variables
+               was repeated; of several such launches in a step one counts.
+               Batches of Keras' evaluate and predict count as well, because they
+               update counters. Eager loops have none, which is shown as -
+  launches/s   programs run, of eager ops too
+  compiled     recipes; in parentheses those since `top` began
+  again        of these, for other sizes or values of what had a recipe: if they
+               go on, recompilation_report() in the program says why
+  cache        recipes that the cache had (TF_RECIPE_CACHE_PATH), of all that the
+               program asked it for: the others had to be compiled
+  memory       HBM that the process has taken, and the most of it
+  busy         part of the last second in which a launch ran
+
+A narrow terminal has fewer columns, and --json all of them.
 """
     parser.add_argument("--interval", type=_seconds, default=1.0, help="seconds between readings (default: 1)")
     parser.add_argument("--once", action="store_true", help="print once, after one interval; so is a file or a pipe")
@@ -86,7 +105,7 @@ def _top(arguments: argparse.Namespace) -> int:
             if arguments.json:
                 print_json([asdict(row) for row in made])
             else:
-                print(*table(made).lines(columns(200), encoding_of()), sep="\n")
+                print(*lines(made, columns(200), encoding_of()), sep="\n")
             return 0
         with contextlib.suppress(KeyboardInterrupt):
             _live(first, arguments.interval)
@@ -111,8 +130,8 @@ def _live(first: list[Reading], interval: float) -> None:
     with Live(console=console, auto_refresh=False, screen=True) as live:
         while True:
             now, then = readings.read_all(), time.monotonic()
-            lines = table(rows(first, before, now, then - at)).lines(columns(80), encoding_of())
-            live.update(Text("\n".join(lines), no_wrap=True), refresh=True)
+            shown = lines(rows(first, before, now, then - at), columns(80), encoding_of())
+            live.update(Text("\n".join(shown), no_wrap=True), refresh=True)
             before, at = now, then
             time.sleep(interval)
 
@@ -126,24 +145,29 @@ def rows(first: Sequence[Reading], before: Sequence[Reading], now: Sequence[Read
         told = None if holder is None else holder.telemetry
         pid = None if holder is None else holder.pid
         key = (reading.card.module_id, pid)
-        launches, recipes = (0, 0) if told is None else (told.launches, told.recipes)
-        rate = None
-        if told is not None and key in earlier and seconds > 0:
-            rate = (launches - earlier[key][0]) / seconds
+        launches, steps, recipes = (0, 0, 0) if told is None else _counted(told)
+        known = earlier.get(key) if told is not None and seconds > 0 else None
         found.append(
             Row(
                 reading.card.module_id, reading.chip.name, _rank(pid), pid, "" if told is None else told.command,
-                launches, rate, recipes, recipes - begun.get(key, (0, 0))[1], reading.process_memory,
+                launches, None if known is None else (launches - known[0]) / seconds,
+                steps, None if known is None else (steps - known[1]) / seconds,
+                recipes, recipes - begun.get(key, (0, 0, 0))[2],
+                0 if told is None else told.recompiled, 0 if told is None else told.hits, reading.process_memory,
                 0 if told is None else told.memory_peak, reading.memory_total, reading.utilization,
             )
         )  # fmt: skip
     return found
 
 
-def _counts(readings: Sequence[Reading]) -> Mapping[tuple[int, int | None], tuple[int, int]]:
-    """(card, process) -> its launches and recipes."""
+def _counted(told: Telemetry) -> tuple[int, int, int]:
+    return told.launches, told.steps, told.recipes
+
+
+def _counts(readings: Sequence[Reading]) -> Mapping[tuple[int, int | None], tuple[int, int, int]]:
+    """(card, process) -> its launches, steps and recipes."""
     return {
-        (r.card.module_id, r.holder.pid): (r.holder.telemetry.launches, r.holder.telemetry.recipes)
+        (r.card.module_id, r.holder.pid): _counted(r.holder.telemetry)
         for r in readings
         if r.holder is not None and r.holder.telemetry is not None
     }
@@ -163,19 +187,39 @@ def _rank(pid: int | None) -> int | None:
     return next((int(given[name]) for name in _RANKS if given.get(name, "").isdecimal()), None)
 
 
-def table(rows: Sequence[Row]) -> Table:
-    """The cards that are held, and how many are free."""
+def _rate(each: float | None) -> str:
+    return "-" if each is None else f"{each:,.1f}"
+
+
+_LEFT_OUT = ("at most", "launches/s", "rank", "again")
+"""Columns that go where a terminal has no room for all, in this order; the others fit into 80 columns."""
+
+
+def lines(rows: Sequence[Row], columns: int, encoding: str | None = None) -> list[str]:
+    """The cards that are held, and how many are free, in so many columns."""
+    for count in range(len(_LEFT_OUT) + 1):
+        out = table(rows, _LEFT_OUT[:count]).lines(columns, encoding)
+        if len(out) < 2 or out[1].startswith("card"):
+            break
+    return out
+
+
+def table(rows: Sequence[Row], left_out: Sequence[str] = ()) -> Table:
+    """The same as a table without some of its columns."""
     held = [row for row in rows if row.pid is not None]
     cells = [
-        (
-            row.card, "-" if row.rank is None else row.rank,
-            "-" if row.launches_per_second is None else f"{row.launches_per_second:,.1f}",
-            f"{row.recipes:,}" + (f" (+{row.new_recipes})" if row.new_recipes else ""),
-            size(row.memory), size(row.memory_peak), f"{row.busy:.0%}", f"{row.pid} {row.command}".strip(),
-        )
+        {
+            ">card": row.card, ">rank": "-" if row.rank is None else row.rank,
+            ">steps/s": _rate(row.steps_per_second if row.steps else None),
+            ">launches/s": _rate(row.launches_per_second),
+            ">compiled": f"{row.recipes:,}" + (f" (+{row.new_recipes})" if row.new_recipes else ""),
+            ">again": f"{row.recompiled:,}", ">cache": f"{row.cache_hits:,} of {row.cache_hits + row.recipes:,}",
+            ">memory": size(row.memory), ">at most": size(row.memory_peak), ">busy": f"{row.busy:.0%}",
+            "process": f"{row.pid} {row.command}".strip(),
+        }
         for row in held
     ]  # fmt: skip
-    names = [">card", ">rank", ">launches/s", ">recipes", ">memory", ">at most", ">busy", "process"]
+    names = [name for name in (cells[0] if cells else ()) if name.removeprefix(">") not in left_out]
     free = [str(row.card) for row in rows if row.pid is None]
     title = f"{len(held)} of {len(rows)} cards in use" + (f", free: {', '.join(free)}" if free else "")
-    return Table(names if cells else ["", ""], cells, title)
+    return Table(names or ["", ""], [[str(row[name]) for name in names] for row in cells], title)

@@ -19,14 +19,14 @@ from habana_tf.files.escaped import escaped
 from habana_tf.hardware import machine
 
 _PAGE = 4096
-_VERSION = 1
+_VERSION = 2
 _WINDOW = 100_000_000
 _WINDOWS = 16
 _FLOCK = struct.Struct("hhqqi0q")
 _SECOND = 1_000_000_000
 
 
-_RECORD = struct.Struct(f"<Q11q32s384s{_WINDOWS}Q")
+_RECORD = struct.Struct(f"<Q13q32s384s{_WINDOWS}Q")
 """CardRecord of kernels/runtime/card.h."""
 
 
@@ -35,8 +35,11 @@ class Telemetry:
     """The telemetry of a card's holder.
 
     since: seconds since the epoch; chip: its name as in HABANA_SIM_CHIP; memory, memory_peak and hbm_bytes: bytes of
-    HBM its allocator has taken, the most of it, and the capacity; launches and recipes: counts since the process
-    began; busy: seconds during which at least one launch ran; utilization: the part of the last second, 0 to 1.
+    HBM its allocator has taken, the most of it, and the capacity; launches, steps, recipes, recompiled, hits: counts
+    since the process began, of launches, of repetitions of what updates variables (CountUpdate in
+    kernels/runtime/card.h), of recipes that were compiled, of these for other sizes or values of a cluster, and of
+    recipes that the recipe cache had; busy: seconds during which at least one launch ran; utilization: the part of
+    the last second, 0 to 1.
     """
 
     since: float
@@ -46,7 +49,10 @@ class Telemetry:
     memory: int
     memory_peak: int
     launches: int
+    steps: int
     recipes: int
+    recompiled: int
+    hits: int
     busy: float
     utilization: float
 
@@ -97,8 +103,8 @@ def _lock_owner(descriptor: int, module_id: int) -> int | None:
 def _telemetry(data: bytes, pid: int, now: int) -> Telemetry | None:
     if len(data) < _RECORD.size:
         return None
-    version, publisher, claimed_at, hbm_bytes, memory, peak, launches, recipes, *rest = _RECORD.unpack_from(data)
-    busy, active, busy_since, _, chip, command, *windows = rest
+    version, publisher, claimed_at, hbm_bytes, memory, peak, launches, steps, *rest = _RECORD.unpack_from(data)
+    recipes, recompiled, hits, busy, active, busy_since, chip, command, *windows = rest
     if version != _VERSION or (pid and publisher != pid):
         return None
     running = max(0, now - busy_since) if active > 0 else 0
@@ -110,7 +116,10 @@ def _telemetry(data: bytes, pid: int, now: int) -> Telemetry | None:
         memory=memory,
         memory_peak=peak,
         launches=launches,
+        steps=steps,
         recipes=recipes,
+        recompiled=recompiled,
+        hits=hits,
         busy=(busy + running) / _SECOND,
         utilization=_utilization(windows, running, now),
     )

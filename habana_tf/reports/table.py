@@ -11,6 +11,7 @@ Not laid out by rich, which takes half a second for two hundred lines, longer th
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from habana_tf.files.escaped import escaped
@@ -20,6 +21,8 @@ GAP, NARROW = "   ", "  "
 _READABLE = 20
 """Columns of prose are not made narrower than this."""
 _INDENT = "    "
+_BREAK = re.compile(r"(?<!\d) | (?!(?:B|KiB|MiB|GiB|ns|µs|us|ms|s|min|h)\b)")
+"""Blanks where a line may end: none between a number and its unit."""
 
 Paint = Callable[[str, str], str]
 
@@ -97,7 +100,7 @@ def wrapped(text: str, most: int, indent: str = "") -> list[str]:
         bare = part.lstrip(" ")
         line = part[: len(part) - len(bare)]
         empty = True
-        for word in bare.split(" "):
+        for word in _BREAK.split(bare):
             if not empty and width(line) + 1 + width(word) > most:
                 lines.append(line)
                 line = indent + word

@@ -1,24 +1,30 @@
-"""Reports the card's memory: the figures of the framework's allocator, and the exact bytes of each launch's plan.
+"""What each launch needs of the card's memory, exactly, by the plan that it was bound with.
 
-An allocator rounds sizes up and knows nothing of what a launch needs inside. A launch that updates variables writes
-their new values beside the old ones, where the framework swaps the buffers only afterwards; a card would write in
-place. So each launch has two peaks: what this host needs, and what the card would.
+A launch that updates variables writes their new values beside the old ones where its recipe cannot write over them; a
+card would always write in place. So each launch has two peaks: what this host needs, and what the card would.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import OrderedDict
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from habana_tf.reports.report import Report
-from habana_tf.reports.table import Table
-from habana_tf.reports.units import size
+from habana_tf.ir import extent as ext
+
+if TYPE_CHECKING:
+    from habana_tf._native._bridge import Program as Bound
+    from habana_tf.compiler.recipe import Recipe
+    from habana_tf.resolver.request import Request
 
 _lock = threading.Lock()
 _plans: OrderedDict[str, OrderedDict[tuple[int, int, int], LaunchMemory]] = OrderedDict()
 """Per cluster, the one met last at the end, its last plans by bytes of inputs, outputs and workspace."""
+_one_op: dict[str, LaunchMemory] = {}
+"""Per kind of op that runs by itself, the plan with the highest peak."""
 MOST_CLUSTERS, MOST_PLANS = 4096, 8
 
 
@@ -26,7 +32,10 @@ MOST_CLUSTERS, MOST_PLANS = 4096, 8
 class LaunchMemory:
     """One cluster on given shapes, in bytes. updates: the part of `outputs` that replaces variables.
 
-    alive: most of the workspace in use at one moment; workspace: what is set aside for it.
+    alive: most of the workspace in use at one moment; workspace: what is set aside for it. fed: the part of `inputs`
+    that is no variable; made: the part of `fed` that other launches made. in_place: the part of `updates` that is
+    written over the old values. program: its number, see `programs.find`. before: of the whole card, what was given out
+    when it was first launched.
     """
 
     name: str
@@ -35,11 +44,26 @@ class LaunchMemory:
     updates: int
     workspace: int
     alive: int
+    fed: int = 0
+    made: int = 0
+    in_place: int = 0
+    program: int = 0
+    before: int = 0
+
+    @property
+    def adds(self) -> int:
+        """Bytes that a launch takes here."""
+        return self.outputs - self.in_place + self.workspace
+
+    @property
+    def reached(self) -> int:
+        """Bytes of the whole card that were given out while it was first launched."""
+        return self.before + self.adds
 
     @property
     def host_peak(self) -> int:
         """Bytes needed here while it runs."""
-        return self.inputs + self.outputs + self.workspace
+        return self.inputs + self.adds
 
     @property
     def card_peak(self) -> int:
@@ -47,30 +71,22 @@ class LaunchMemory:
         return self.inputs + self.outputs - self.updates + self.alive
 
 
-@dataclass(frozen=True, repr=False)
-class MemoryReport(Report):
-    """hbm: bytes of the card. current and peak: what the framework's allocator has given out. launches: exact
-    plans, of each cluster the last few."""
+def plan_of(request: Request, recipe: Recipe, dims: Sequence[int], bound: Bound, before: int) -> LaunchMemory:
+    """The plan of a launch that was bound; an op by itself is called by its kind."""
+    from habana_tf._native import _bridge
 
-    hbm: int
-    current: int
-    peak: int
-    launches: tuple[LaunchMemory, ...]
-
-    def summary(self) -> str:
-        return f"HPU:0, {size(self.current)} in use, {size(self.peak)} at most, of {size(self.hbm)}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """{hbm, current, peak, launches: [{name, inputs, ..., host_peak, card_peak}]}, all in bytes."""
-        rows = [{**asdict(x), "host_peak": x.host_peak, "card_peak": x.card_peak} for x in self.launches]
-        return {"hbm": self.hbm, "current": self.current, "peak": self.peak, "launches": rows}
-
-    def shown(self) -> list[str | Table]:
-        columns = ["launch", ">inputs", ">outputs", ">workspace", ">peak here", ">on a card"]
-        rows = [
-            (x.name, *map(size, (x.inputs, x.outputs, x.workspace, x.host_peak, x.card_peak))) for x in self.launches
-        ]
-        return [self.summary(), *([Table(columns, rows)] if rows else [])]
+    cluster = request.cluster
+    sizes = [math.prod(s) * a.dtype.bytes for a, s in zip(cluster.inputs, request.shapes, strict=True)]
+    outputs = [ext.evaluate(ext.product(s), list(dims)) * d.bytes for d, s in recipe.outputs]
+    fed = [(a, n) for a, n in zip(cluster.inputs, sizes, strict=True) if not a.variable and not a.host]
+    _, total, alive = recipe.workspace(dims)
+    return LaunchMemory(
+        cluster.name if len(cluster.nodes) > 1 else cluster.nodes[0].op, sum(sizes), sum(outputs),
+        updates=sum(n for n, a in zip(outputs, cluster.results, strict=True) if a.variable),
+        workspace=total, alive=alive, fed=sum(n for _, n in fed),
+        made=sum(n for a, n in fed if a.name.startswith("cluster_")),
+        in_place=sum(outputs[k] for _, k in recipe.in_place), program=_bridge.program_number(bound), before=before,
+    )  # fmt: skip
 
 
 def record(plan: LaunchMemory) -> None:
@@ -81,6 +97,13 @@ def record(plan: LaunchMemory) -> None:
         _last(known, (plan.inputs, plan.outputs, plan.workspace), plan, MOST_PLANS)
 
 
+def record_one_op(plan: LaunchMemory) -> None:
+    """Notes the plan of an op that runs by itself, where it reached more than others of its kind."""
+    with _lock:
+        if (known := _one_op.get(plan.name)) is None or known.reached < plan.reached:
+            _one_op[plan.name] = plan
+
+
 def _last(table: OrderedDict[Any, Any], key: object, value: object, most: int) -> None:
     """Puts an item at the end of a table that keeps its last ones."""
     table[key] = value
@@ -89,10 +112,13 @@ def _last(table: OrderedDict[Any, Any], key: object, value: object, most: int) -
         table.popitem(last=False)
 
 
-def report(current: int, peak: int) -> MemoryReport:
-    """The memory of this process's card. current, peak: bytes, of the framework's allocator."""
-    from habana_tf.hardware.chips import chip
-
+def launches() -> tuple[LaunchMemory, ...]:
+    """The plans of clusters, of each the last few."""
     with _lock:
-        launches = tuple(plan for known in _plans.values() for plan in known.values())
-    return MemoryReport(chip().hbm_bytes, current, peak, launches)
+        return tuple(plan for known in _plans.values() for plan in known.values())
+
+
+def one_op() -> tuple[LaunchMemory, ...]:
+    """Of each kind of op that ran by itself the plan that reached most."""
+    with _lock:
+        return tuple(_one_op.values())

@@ -170,6 +170,9 @@ def record(known: History, met: Met) -> None:
         known.met.append(met)
         del known.met[:-MOST_MET]
     if met.recipe == "compiled" and met.changed:
+        from habana_tf._native import _bridge
+
+        _bridge.count_recompiled()
         first, more = met.changed[0], len(met.changed) - 1
         text = f"{known.name} met a new shape, {first}" + (f" and {more} more" if more else "")
         scope = "for every size it may take" if met.range else "for this shape"

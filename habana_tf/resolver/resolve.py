@@ -9,7 +9,6 @@ otherwise (`fallback`).
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from habana_tf.cluster.signature import Signature
 from habana_tf.compiler.recipe import Recipe, TooLarge
 from habana_tf.compiler.view_indices import Unfit
 from habana_tf.hardware.cpu import Target, target
-from habana_tf.ir import extent as ext
 from habana_tf.resolver import memory, programs, recipes
 from habana_tf.resolver.by_value import had_enough, run_on_cpu
 from habana_tf.resolver.fallback import FallbackForbidden, interpreted, otherwise
@@ -50,16 +48,18 @@ class _Resolved:
     dims: Sequence[int] = ()
 
 
-def resolve(cluster: Cluster, signature: Sequence[TensorMet]) -> Bound:
+def resolve(cluster: Cluster, signature: Sequence[TensorMet], in_use: int = 0) -> Bound:
     """The runtime's program for a cluster on inputs of this signature.
 
-    signature: per input (number of the element type, shape, value or None). Raises LoweringError for arguments that
-    an op refuses, in the front end's words.
+    signature: per input (number of the element type, shape, value or None). in_use: bytes of the card that are given
+    out now, for the memory report. Raises LoweringError for arguments that an op refuses, in the front end's words.
     """
+    from habana_tf._native import _bridge
+
     start = time.perf_counter()
     request = Request.met(cluster, signature)
+    alone = len(cluster.nodes) == 1 and not cluster.nodes[0].is_loop
     try:
-        alone = len(cluster.nodes) == 1 and not cluster.nodes[0].is_loop
         look = _one_op if alone else _several_ops
         try:
             found = look(request, target())
@@ -71,7 +71,12 @@ def resolve(cluster: Cluster, signature: Sequence[TensorMet]) -> Bound:
         found = _Resolved(otherwise(request, why), "interpreted")
     took = time.perf_counter() - start
     found.count(took)
+    if found.how == "cache":
+        _bridge.count_hit()
     programs.remember(found.bound, request, found.recipe, found.dims, found.how, took)
+    if found.recipe is not None:
+        plan = memory.plan_of(request, found.recipe, found.dims, found.bound, in_use)
+        (memory.record_one_op if alone else memory.record)(plan)
     return found.bound
 
 
@@ -106,24 +111,12 @@ def _several_ops(request: Request, goal: Target) -> _Resolved:
             recipe, how = recipe_of(key, request, request.program, goal)
         except Unfit as why:
             return resolved(interpreted(request, why), "interpreted", str(why))
-    bound = bind_recipe(recipe, dims, None, request, goal)
-    memory.record(_plan(request, recipe, dims))
-    return resolved(bound, how, reason, recipe, dims)
+    return resolved(bind_recipe(recipe, dims, None, request, goal), how, reason, recipe, dims)
 
 
 def _origin(request: Request) -> tuple[list[str], str]:
     """Where a cluster's inputs come from, and the scopes that most of its ops are of."""
     return origins(request.cluster), ", ".join([*request.scopes()][:2])
-
-
-def _plan(request: Request, recipe: Recipe, dims: list[int]) -> memory.LaunchMemory:
-    """The exact bytes of a launch."""
-    cluster = request.cluster
-    inputs = [math.prod(s) * a.dtype.bytes for a, s in zip(cluster.inputs, request.shapes, strict=True)]
-    outputs = [ext.evaluate(ext.product(s), dims) * d.bytes for d, s in recipe.outputs]
-    updates = sum(n for n, a in zip(outputs, cluster.results, strict=True) if a.variable)
-    _, total, alive = recipe.workspace(dims)
-    return memory.LaunchMemory(cluster.name, sum(inputs), sum(outputs), updates, total, alive)
 
 
 def _one_op(request: Request, goal: Target) -> _Resolved:

@@ -109,6 +109,8 @@ void DefineCard(nb::module_& m) {
   m.def("claim_card", &ClaimCard);
   m.def("held_card", &HeldCard);
   m.def("count_recipe", [] { Published().recipes.fetch_add(1, std::memory_order_relaxed); });
+  m.def("count_recompiled", [] { Published().recompiled.fetch_add(1, std::memory_order_relaxed); });
+  m.def("count_hit", [] { Published().hits.fetch_add(1, std::memory_order_relaxed); });
 }
 
 void DefineExchange(nb::module_& m) {

@@ -6,6 +6,7 @@
 
 #include "plugin/executor.h"
 #include "plugin/updating.h"
+#include "runtime/card.h"
 
 namespace habana {
 
@@ -225,9 +226,12 @@ Status Launch(LaunchKernel* kernel, bool in_place, Tensors* tensors, Execution* 
     }
     HABANA_RETURN_IF_ERROR(execution->ToOutput(k, static_cast<int>(k), candidates, count));
   }
-  if (program.body != nullptr && !variables->empty())
+  if (program.body != nullptr && !variables->empty()) {
+    CountUpdate(reinterpret_cast<uintptr_t>(kernel));
     return RunInterpreted(*kernel, tensors, variables.get(), execution);
+  }
   HABANA_RETURN_IF_ERROR(execution->Run());
+  if (!variables->empty()) CountUpdate(reinterpret_cast<uintptr_t>(kernel));
   return variables->Keep();
 }
 

@@ -19,7 +19,7 @@
 namespace habana {
 
 constexpr int64_t kRecordBytes = 4096;
-constexpr uint64_t kRecordVersion = 1;
+constexpr uint64_t kRecordVersion = 2;
 constexpr int64_t kWindowNanoseconds = 100'000'000;
 constexpr int kWindows = 16;
 
@@ -32,11 +32,13 @@ struct CardRecord {
   std::atomic<int64_t> memory{0};       // simulated HBM this process has taken, bytes
   std::atomic<int64_t> memory_peak{0};  // the most of it so far
   std::atomic<int64_t> launches{0};
+  std::atomic<int64_t> steps{0};       // see CountUpdate
   std::atomic<int64_t> recipes{0};     // compiled by this process, not loaded
+  std::atomic<int64_t> recompiled{0};  // of these, for other sizes or values of a cluster that had a recipe
+  std::atomic<int64_t> hits{0};        // recipes that the cache had when they were asked for
   std::atomic<int64_t> busy{0};        // nanoseconds during which at least one launch ran, up to the last end
   std::atomic<int64_t> active{0};      // launches running now
   std::atomic<int64_t> busy_since{0};  // CLOCK_MONOTONIC, nanoseconds; of use while active > 0
-  int64_t reserved = 0;
   char chip[32] = {};
   char command[384] = {};
   // Busy nanoseconds of the last windows: (window number mod 2^32) << 32 | nanoseconds.
@@ -84,5 +86,10 @@ HABANA_EXPORT void PublishMemory(int64_t bytes);
 // One launch, from its start to its end, in nanoseconds of CLOCK_MONOTONIC. Both get the same record.
 HABANA_EXPORT void PublishStart(CardRecord& record, int64_t now);
 HABANA_EXPORT void PublishEnd(CardRecord& record, int64_t now);
+
+// A launch has updated variables; `by` stands for its node of the graph. A step is a repetition of one such
+// launch, whichever others it has: one that comes in between, such as metrics, counts once the one that was
+// counted so far is left out. Eager ops are not counted: each updates one variable of a step.
+HABANA_EXPORT void CountUpdate(uint64_t by);
 
 }  // namespace habana

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from habana_tf.cache.entry import Entry, decode, decode_start, encode
-from habana_tf.cache.entry_head import PREFIX_BYTES, EntryError, head_end
+from habana_tf.cache.entry_head import FORMAT_VERSION, HEAD, PREFIX_BYTES, EntryError, head_end
 
 
 def test_round_trip(entry: Entry) -> None:
@@ -152,7 +152,7 @@ def test_a_header_that_lies_about_sizes_is_noticed(entry: Entry, part: int, fiel
 
 
 _FIELDS = ["name", "digest", "created", "compile_seconds", "parts"]
-_SHOWN = ["ops", "scopes", "takes"]
+_SHOWN = ["ops", "precision", "scopes", "takes", "work"]
 
 
 @pytest.mark.parametrize("value", [None, [], {}, -1, "x", 1 << 70, [[]], [{}]], ids=str)
@@ -182,12 +182,18 @@ def test_a_missing_field_is_noticed(entry: Entry, field: str) -> None:
         decode(_forged(encode(entry), lambda head: head.pop(field)))
 
 
-@pytest.mark.parametrize(("version", "message"), [(2, "format version 2"), (4, "format version 4")])
+@pytest.mark.parametrize(("version", "message"), [(3, "format version 3"), (5, "format version 5")])
 def test_other_format_versions_are_named(entry: Entry, version: int, message: str) -> None:
     data = bytearray(encode(entry))
     data[8:12] = struct.pack("<I", version)
     with pytest.raises(EntryError, match=message):
         decode(bytes(data))
+
+
+def test_what_an_entry_has_belongs_to_a_format_version() -> None:
+    """A version takes heads with exactly these fields, so another field is another version."""
+    fields = "compile_seconds created digest failure name ops parts precision scopes signature takes work"
+    assert (FORMAT_VERSION, " ".join(sorted(HEAD))) == (4, fields), "raise FORMAT_VERSION, then this list"
 
 
 def test_another_file_is_not_a_recipe() -> None:

@@ -61,7 +61,7 @@ def test_errors_have_habanas_codes() -> None:
 def test_power_and_temperature_follow_utilization(monkeypatch: pytest.MonkeyPatch) -> None:
     from habana_tf.hardware import telemetry
 
-    told = telemetry.Telemetry(0.0, "gaudi2", "python", 96 << 30, 1 << 30, 1 << 30, 1, 1, 1.0, 0.5)
+    told = telemetry.Telemetry(0.0, "gaudi2", "python", 96 << 30, 1 << 30, 1 << 30, 1, 1, 1, 0, 0, 1.0, 0.5)
     monkeypatch.setattr(telemetry, "holder", lambda module: telemetry.Holder(module, 1, told))
     card = pyhlml.hlmlDeviceGetHandleByIndex(0)
     assert pyhlml.hlmlDeviceGetUtilizationRates(card) == 50

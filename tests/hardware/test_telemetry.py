@@ -35,6 +35,12 @@ def test_memory_launches_and_recipes_are_those_of_the_holder() -> None:
     f = tf.function(lambda a: tf.nn.relu(a @ a) + 1.0)
     for _ in range(5):
         f(x)
+    f(x[:100, :100])
+    w, total = tf.Variable(x), tf.Variable(0.0)
+    step = tf.function(lambda a: w.assign_sub(1e-3 * (a @ w)))
+    metric = tf.function(lambda a: total.assign_add(tf.reduce_sum(tf.abs(a))))
+    for _ in range(9):
+        step(x), metric(x)
     known = tf.config.experimental.get_memory_info("HPU:0")
     counts = _bridge.counters()
     from habana_tf import cache
@@ -56,7 +62,8 @@ def test_memory_launches_and_recipes_are_those_of_the_holder() -> None:
         assert told["chip"] == "gaudi3" and told["hbm_bytes"] == 128 << 30
         assert peak <= told["memory"] == told["memory_peak"] == device_bytes
         assert told["launches"] == launches >= 6
-        assert told["recipes"] == compiled > 0
+        assert told["recipes"] == compiled > 0 and told["recompiled"] == 1 and told["hits"] == 0
+        assert told["steps"] == 9, "of the two launches that update variables one counts"
         assert 0 < told["busy"] < 60 and 0 <= told["utilization"] <= 1
     finally:
         worker.kill()
@@ -139,8 +146,8 @@ def test_windows_add_up_to_the_exact_busy_time_but_for_the_oldest(now: int, span
 
 def test_a_page_of_another_version_or_process_is_not_believed() -> None:
     page = bytearray(4096)
-    page[0:8], page[8:16] = (1).to_bytes(8, "little"), (77).to_bytes(8, "little")
+    page[0:8], page[8:16] = (2).to_bytes(8, "little"), (77).to_bytes(8, "little")
     assert telemetry._telemetry(bytes(page), 77, 0) is not None
     assert telemetry._telemetry(bytes(page), 78, 0) is None
-    assert telemetry._telemetry(b"\2" + bytes(page[1:]), 77, 0) is None
+    assert telemetry._telemetry(b"\1" + bytes(page[1:]), 77, 0) is None
     assert telemetry._telemetry(bytes(page[:100]), 77, 0) is None

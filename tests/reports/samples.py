@@ -22,7 +22,9 @@ from habana_tf.graph.report import GraphRecord, PlacementReport
 from habana_tf.hardware.boxes import box
 from habana_tf.hardware.chips import chip
 from habana_tf.reports.report import Report
-from habana_tf.resolver.memory import LaunchMemory, MemoryReport
+from habana_tf.resolver.launch_peak import LaunchPeak
+from habana_tf.resolver.memory import LaunchMemory
+from habana_tf.resolver.memory_report import REST, MemoryReport
 from habana_tf.resolver.recompilations import History, Met, RecompilationReport
 
 CLUSTER = "cluster_83a24122f71a"
@@ -81,8 +83,15 @@ def card_time() -> CardTimeReport:
 
 
 def memory() -> MemoryReport:
-    plans = (LaunchMemory(CLUSTER, 10 << 20, 6 << 20, 5 << 20, 4 << 20, 3 << 20),)
-    return MemoryReport(96 << 30, 3 << 20, 7 << 20, plans)
+    plan = LaunchMemory(CLUSTER, 10 << 20, 6 << 20, 5 << 20, 4 << 20, 3 << 20, 2 << 20, 0, 5 << 20, 7, 8 << 20)
+    layers = {"größe/层_1": 2 << 20, "sparse_categorical_crossentropy": 1 << 20}
+    parts = {"activations": 2 << 20, "gradients": 1 << 20}
+    inside = LaunchPeak("gradient_tape/größe/layer/MatMul", parts, layers, (1, 5, 3 << 20, 4))
+    now = {"weights": 3 << 20, "optimizer": 6 << 20, "tensors": 1 << 20, REST: 4000}
+    at_peak = {"weights": 3 << 20, "optimizer": 6 << 20, **inside.parts, "inputs": 2 << 20, REST: 1 << 20}
+    return MemoryReport(
+        96 << 30, sum(now.values()), sum(at_peak.values()), now, at_peak, plan, inside, (plan,) * 14
+    )  # fmt: skip
 
 
 def every() -> list[Report]:

@@ -1,4 +1,4 @@
-"""The memory report: TensorFlow's figures beside the plan's, for people and as JSON."""
+"""What a launch needs of the card's memory, by its plan."""
 
 from __future__ import annotations
 
@@ -8,29 +8,25 @@ from collections import OrderedDict
 import pytest
 
 from habana_tf.resolver import memory
-from habana_tf.resolver.memory import LaunchMemory, MemoryReport
-from habana_tf.tensorflow_facts.memory import memory_report
+from habana_tf.resolver.memory import LaunchMemory
 from tests.child import python
 
 MIB = 1 << 20
 
 
-def test_a_card_updates_variables_in_place_and_this_host_does_not() -> None:
+def test_a_card_updates_variables_in_place_and_this_host_only_some() -> None:
     plan = LaunchMemory("step", inputs=10 * MIB, outputs=6 * MIB, updates=5 * MIB, workspace=4 * MIB, alive=3 * MIB)
     assert (plan.host_peak, plan.card_peak) == (20 * MIB, 14 * MIB)
+    plan = LaunchMemory("step", 10 * MIB, 6 * MIB, 5 * MIB, 4 * MIB, 3 * MIB, in_place=5 * MIB, before=30 * MIB)
+    assert (plan.host_peak, plan.card_peak, plan.reached) == (15 * MIB, 14 * MIB, 35 * MIB)
 
 
-def test_it_prints_and_is_json() -> None:
-    report = MemoryReport(96 << 30, 3 * MIB, 7 * MIB, (LaunchMemory("step", MIB, MIB, 0, MIB, MIB),))
-    assert "96.0 GiB" in str(report) and "step" in str(report)
-    known = json.loads(report.to_json())
-    assert known["launches"][0]["card_peak"] == 3 * MIB and known["peak"] == 7 * MIB
-
-
-def test_without_the_device_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("habana_tf.tensorflow_facts.memory.is_loaded", lambda: False)
-    with pytest.raises(RuntimeError, match="load_habana_module"):
-        memory_report()
+def test_of_an_op_by_itself_the_highest_plan_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "_one_op", {})
+    for before in (1, 7, 3):
+        memory.record_one_op(LaunchMemory("MatMul", 1, 1, 0, 1, 1, before=before))
+    memory.record_one_op(LaunchMemory("Relu", 1, 1, 0, 0, 0))
+    assert [(x.name, x.reached) for x in memory.one_op()] == [("MatMul", 9), ("Relu", 1)]
 
 
 def test_a_plan_is_noted_once_per_shape(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,7 +185,7 @@ def test_a_recipe_of_another_version_is_a_miss(
     monkeypatch.setenv("TF_RECIPE_CACHE_PATH", str(tmp_path / "recipes"))
     _program(written(DENSE), SHAPES)
     (old,) = tmp_path.rglob("*.recipe")
-    shelf = tmp_path / "recipes" / "v2" / old.parent.name
+    shelf = tmp_path / "recipes" / "v3" / old.parent.name
     shelf.mkdir(parents=True)
     old.rename(shelf / old.name)
     forget(monkeypatch)
@@ -195,7 +195,7 @@ def test_a_recipe_of_another_version_is_a_miss(
     monkeypatch.setattr("habana_tf.resolver.keys.compiler_version", lambda: "another")
     _run(_program(written(DENSE), SHAPES), SHAPES)
     assert cache.stats().counts().compiled == 1
-    assert FORMAT_VERSION == 3 and not caplog.text
+    assert FORMAT_VERSION == 4 and not caplog.text
 
 
 def test_a_program_runs_on_when_its_recipe_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""How findings are printed, within 80 columns, and the lines to paste into a bug report.
+"""How findings are printed, within 80 columns but for a longer word (a path), and the lines to paste into a bug report.
 
 Those lines have versions, this machine's CPU and memory, and which of habana_tf's own variables are set: no other
 variable, no command line, and of values none that names a host, a file with a key or a folder of the user's.
@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import sys
-import textwrap
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,7 +16,8 @@ from habana_tf import settings
 from habana_tf.cli.check.finding import Finding
 from habana_tf.cli.machine import PACKAGES, version
 from habana_tf.cli.output import painted
-from habana_tf.files.escaped import escaped
+from habana_tf.reports.characters import encoding_of
+from habana_tf.reports.table import printable, wrapped
 from habana_tf.reports.units import size
 from habana_tf.version import __version__
 
@@ -37,7 +36,7 @@ _SHOWN = ("HABANA_SIM_CHIP HABANA_SIM_CARDS HABANA_VISIBLE_MODULES HLS_MODULE_ID
 
 
 def line(finding: Finding) -> str:
-    """A finding with its remedy, in lines of at most 80 columns."""
+    """A finding with its remedy, in lines of 80 columns; a longer path is not broken."""
     mark, style = _MARKS[finding.status]
     indent = " " * (_MARK + _NAME)
     first = f"{mark:<{_MARK}}{finding.name:<{_NAME - 1}} "
@@ -48,10 +47,9 @@ def line(finding: Finding) -> str:
 
 
 def _filled(text: str, first: str, indent: str) -> str:
-    """`text` in lines; what the terminal's encoding does not have is written as Python writes it."""
-    encoding = sys.stdout.encoding or "ascii"
-    shown = escaped(text, keep="\n").encode(encoding, "backslashreplace").decode(encoding)
-    return textwrap.fill(shown, _WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+    """`text` in lines behind `first`, a longer word by itself; lines of its own it has none."""
+    shown = " ".join(printable(text, encoding_of()).split())
+    return "\n".join(wrapped(first + shown, _WIDTH, indent))
 
 
 def bug_report(findings: Sequence[Finding], cpu: dict[str, Any] | None) -> list[str]:
