@@ -43,9 +43,10 @@ def _ops(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([asdict(entry) for entry in found])
     else:
-        print_table(["op", "element types", "notes"], [(e.op, catalog.short(rows()[e.op]), "; ".join(e.notes))
-                                                       for e in found])  # fmt: skip
-        print(f"\n{len(found)} ops")
+        print_table(["op", "element types", "real card", "notes"], [
+            (e.op, catalog.short(rows()[e.op]), e.real_card, "; ".join(e.notes)) for e in found
+        ])  # fmt: skip
+        print(f"\n{len(found)} ops. real card: whether it is known to have run there (docs/placement.md)")
     return 0
 
 

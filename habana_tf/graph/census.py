@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import FrameType
@@ -39,6 +39,9 @@ class Kind(Enum):
 
 
 OFF_CARD = (Kind.CPU, Kind.CPU_IDLE)
+_COMPUTING = (Kind.CLUSTER, Kind.ALONE, Kind.REWRITTEN)
+_IDLE = BOUNDARY | VARIABLE_IO | {"NoOp", "Const"}
+"""Ops that compute nothing: the rim of a graph, accesses to variables, constants."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,27 @@ class Census:
     def of(cls, view: View) -> Census:
         return cls(tuple((node, node.op) for node in view.alive()))
 
-    def kinds(self, placement: Placement, members: Iterable[Node], casts: int) -> dict[Kind, int]:
-        """How many nodes are of which kind; only those that there are. members: the nodes of all clusters."""
+    def counted(self, placement: Placement, members: Iterable[Node]) -> Counter[tuple[Kind, str]]:
+        """How many nodes of which op are of which kind. members: the nodes of all clusters."""
         inside = set(members)
-        counts = Counter(_kind(node, op, placement, inside) for node, op in self.nodes)
-        counts[Kind.CAST] += casts
-        return {kind: counts[kind] for kind in Kind if counts[kind]}
+        return Counter((_kind(node, op, placement, inside), op) for node, op in self.nodes)
+
+
+def by_kind(counted: Mapping[tuple[Kind, str], int], casts: int) -> dict[Kind, int]:
+    """How many nodes are of which kind; only those that there are. casts: those that the bf16 conversion added."""
+    counts = Counter({Kind.CAST: casts})
+    for (kind, _), n in counted.items():
+        counts[kind] += n
+    return {kind: counts[kind] for kind in Kind if counts[kind]}
+
+
+def computing(counted: Mapping[tuple[Kind, str], int]) -> dict[str, int]:
+    """The program's ops that HPU computes, with what the pass replaced: op -> how many."""
+    counts: Counter[str] = Counter()
+    for (kind, op), n in counted.items():
+        if kind in _COMPUTING and op not in _IDLE:
+            counts[op] += n
+    return dict(counts)
 
 
 def _kind(node: Node, op: str, placement: Placement, inside: set[Node]) -> Kind:
@@ -66,7 +84,7 @@ def _kind(node: Node, op: str, placement: Placement, inside: set[Node]) -> Kind:
     if reason is not None and (node.alive or op != "Const"):
         return Kind.CPU if of_the_host(node, reason) else Kind.ALONE
     if device_type(node.device) != "HPU":
-        return Kind.CPU_IDLE if op in BOUNDARY | VARIABLE_IO | {"Const", "NoOp"} else Kind.CPU
+        return Kind.CPU_IDLE if op in _IDLE else Kind.CPU
     if op == "Const":  # those that only clusters use went into them
         return Kind.CONSTANT
     if not node.alive or node.op != op:

@@ -113,6 +113,40 @@ def test_what_became_of_the_nodes_is_a_sum_that_closes() -> None:
     assert report.placement_report().to_dict()["graphs"][0]["kinds"]["cpu"] == 1
 
 
+def test_what_a_real_card_ran_is_told_from_what_only_runs_here() -> None:
+    def step() -> None:
+        x = v1.placeholder(tf.float32, (2, 2), "x")
+        y = tf.math.erf(tf.abs(x)) + tf.tanh(tf.tanh(x))
+        v1.py_func(lambda a: a, [y], tf.float32, name="seen")
+
+    for _ in range(2):
+        pipeline.optimize(build(step).SerializeToString(), Item())
+    got = report.placement_report()
+    rows = {(row["op"], row["device"]): (row["count"], row["real_card"]) for row in got.to_dict()["real_card"]}
+    assert rows["Abs", "HPU"] == (2, "HPU") and rows["Tanh", "HPU"] == (4, "HPU") and rows["AddV2", "HPU"] == (2, "HPU")
+    assert rows["Erf", "HPU"] == (2, "not known") and rows["PyFunc", "CPU"] == (2, "CPU")
+    assert not {"Const", "Placeholder", "NoOp"} & {op for op, _ in rows}
+    text = got.text(1000)
+    assert text.count("On a real card") == 1 and "4 kinds of op on HPU here, 3 are known to have run there." in text
+    assert "no list that we have names them: Erf." in text
+    assert "On a real card" in got._repr_html_()
+
+
+def test_what_is_only_lacking_here_is_said() -> None:
+    refused = {("CombinedNonMaxSuppression", Reason.NO_ROW, True): 1, ("Mul", Reason.DTYPE, True): 1}
+    got = report.PlacementReport.of([report.GraphRecord(2, 0, 0, (), refused, 0.0)])
+    assert "On the CPU here, known to have run on a real card: CombinedNonMaxSuppression." in got.text(1000)
+    (seen,) = {row["real_card"] for row in got.to_dict()["real_card"]}
+    assert seen == "HPU", "Mul of another element type is listed, and not called lacking"
+
+
+def test_ops_of_graphs_that_are_forgotten_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MOST_GRAPHS", 1)
+    for op in ("Abs", "Abs", "Erf"):
+        report.remember(report.GraphRecord(1, 1, 1, (), {}, 0.0, ops={op: 1}))
+    assert report.placement_report().ops == {"Abs": 2, "Erf": 1}
+
+
 def test_each_reason_has_one_remedy_and_it_is_said_once() -> None:
     assert set(REMEDIES) == set(Reason) and all(REMEDIES.values())
     refused = {(f"Op{k}", Reason.NO_ROW, True): 1 for k in range(5)}
