@@ -59,3 +59,4 @@ def test_of_a_function_and_of_fit_and_what_a_card_would_compile() -> None:
     met = sum(sum(c["recipes"].values()) for c in report["clusters"])
     met += sum(sum(counts.values()) for counts in report["one_op"].values())
     assert report["recipes_on_a_card"] == met > report["recipes_here"] > 0
+    assert 0 < report["seconds_on_a_card"][0] < report["seconds_on_a_card"][1]
