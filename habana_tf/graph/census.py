@@ -19,7 +19,7 @@ from enum import Enum
 from types import FrameType
 
 from habana_tf.graph.ops import device_type
-from habana_tf.graph.placement import BOUNDARY, VARIABLE_IO, Placement, of_the_host
+from habana_tf.graph.placement import BOUNDARY, VARIABLE_IO, Placement, needs_support, of_the_host
 from habana_tf.graph.view import Node, View
 
 
@@ -40,8 +40,6 @@ class Kind(Enum):
 
 OFF_CARD = (Kind.CPU, Kind.CPU_IDLE)
 _COMPUTING = (Kind.CLUSTER, Kind.ALONE, Kind.REWRITTEN)
-_IDLE = BOUNDARY | VARIABLE_IO | {"NoOp", "Const"}
-"""Ops that compute nothing: the rim of a graph, accesses to variables, constants."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +67,10 @@ def by_kind(counted: Mapping[tuple[Kind, str], int], casts: int) -> dict[Kind, i
 
 
 def computing(counted: Mapping[tuple[Kind, str], int]) -> dict[str, int]:
-    """The program's ops that HPU computes, with what the pass replaced: op -> how many."""
+    """The program's computation and control flow on HPU, with what the pass replaced: op -> how many."""
     counts: Counter[str] = Counter()
     for (kind, op), n in counted.items():
-        if kind in _COMPUTING and op not in _IDLE:
+        if kind in _COMPUTING and needs_support(op):
             counts[op] += n
     return dict(counts)
 
@@ -84,7 +82,7 @@ def _kind(node: Node, op: str, placement: Placement, inside: set[Node]) -> Kind:
     if reason is not None and (node.alive or op != "Const"):
         return Kind.CPU if of_the_host(node, reason) else Kind.ALONE
     if device_type(node.device) != "HPU":
-        return Kind.CPU_IDLE if op in _IDLE else Kind.CPU
+        return Kind.CPU_IDLE if op in BOUNDARY | VARIABLE_IO | {"Const", "NoOp"} else Kind.CPU
     if op == "Const":  # those that only clusters use went into them
         return Kind.CONSTANT
     if not node.alive or node.op != op:

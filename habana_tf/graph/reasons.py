@@ -46,7 +46,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.STRING: "work on strings in the input pipeline (tf.data), before the step",
     Reason.RESOURCE: "nothing for an iterator; tables belong into the input pipeline (tf.data)",
     Reason.VARIANT: "nothing for the lists of a loop; datasets and optionals belong outside the step",
-    Reason.CONTROL_FLOW: "tf.where instead of tf.cond, where both branches may be computed",
+    Reason.CONTROL_FLOW: "tf.where instead of tf.cond, where both branches may be computed; of a loop, see LoopCond",
     Reason.LOOP_BY_DATA: "a fixed number of iterations, with tf.where for those that are too many",
     Reason.LOOP_BRANCH: "tf.where inside the loop instead of branches",
     Reason.LOOP_EFFECT: "make random numbers and read variables before the loop",
