@@ -72,9 +72,9 @@ def _missing(arguments: argparse.Namespace) -> int:
         print_json([asdict(m) for m in found])
         return 0
     counted = uses()
-    columns = ["family", "op", ">networks", ">cases", "GPU", "lowering"]
+    columns = ["family", "op", ">networks", ">cases", "GPU", "real card", "lowering"]
     print_table(columns, [
-        (m.family, m.op, str(m.networks), str(m.cases), "yes" if m.gpu else "",
+        (m.family, m.op, str(m.networks), str(m.cases), "yes" if m.gpu else "", m.real_card,
          (m.module or "") + (" (new)" if m.new_module else "")) for m in found
     ])  # fmt: skip
     print(
@@ -82,7 +82,8 @@ def _missing(arguments: argparse.Namespace) -> int:
         f"networks, cases: how many have it in a training step, of {counted['networks']} networks and of "
         f"{counted['cases']} layers, losses, metrics, optimizers, schedules and activations of Keras "
         f"{counted['keras']}.\n"
-        "GPU: TensorFlow has it there. lowering: the module of habana_tf/lowering where it belongs."
+        "GPU: TensorFlow has it there. real card: whether it is known to have run there (docs/placement.md). lowering: "
+        "the module of habana_tf/lowering where it belongs."
     )
     return 0
 

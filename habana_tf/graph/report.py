@@ -17,13 +17,14 @@ from habana_tf.graph import portability, report_tables
 from habana_tf.graph.bf16 import Conversion, Why
 from habana_tf.graph.census import OFF_CARD, Census, Kind, by_kind, computing, running
 from habana_tf.graph.launch_nodes import LaunchNode
-from habana_tf.graph.placement import Placement, of_the_host
+from habana_tf.graph.placement import Placement, needs_support, of_the_host
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.report_tables import few, said
 from habana_tf.graph.view import Node
 from habana_tf.reports.layer_names import layer
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
+from habana_tf.resolver.recompilations import single_ops
 
 _log = logging.getLogger("habana_tf")
 Refusal = tuple[str, Reason, bool]
@@ -97,6 +98,7 @@ class PlacementReport(Report):
 
     graphs: the last ones; earlier: how many there were before, which are in `totals`, `precision` and `ops` too. eager:
     the ops that ran on the CPU outside graphs, and ops and clusters of HPU that were left to it, with the reason.
+    single: the ops that HPU ran one by one, eagerly above all.
     """
 
     graphs: tuple[GraphRecord, ...] = ()
@@ -105,6 +107,7 @@ class PlacementReport(Report):
     eager: dict[str, Reason] = field(default_factory=dict)
     earlier: int = 0
     ops: Counter[str] = field(default_factory=Counter)
+    single: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -112,11 +115,13 @@ class PlacementReport(Report):
         graphs: Iterable[GraphRecord],
         eager: dict[str, Reason] | None = None,
         before: PlacementReport | None = None,
+        single: tuple[str, ...] = (),
     ) -> PlacementReport:
         """The report on some graphs after those of another report, and on eager ops."""
         before = before or cls()
         totals, precision, ops = Counter(before.totals), Counter(before.precision), Counter(before.ops)
-        report = cls(tuple(graphs), totals, precision, eager or {}, before.earlier + len(before.graphs), ops)
+        earlier = before.earlier + len(before.graphs)
+        report = cls(tuple(graphs), totals, precision, eager or {}, earlier, ops, single)
         for g in report.graphs:
             report.totals.update(g.refused)
             report.precision.update(g.precision)
@@ -126,7 +131,8 @@ class PlacementReport(Report):
     def to_dict(self) -> dict[str, Any]:
         """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
         precision: [...]}], refused: [...], precision: [...], eager: [...], real_card: [{op, count, device, real_card,
-        lists}]}; device is where the op is here, real_card where it was with a real card: HPU, CPU or not known"""
+        lists}]}; device is where the op is here, real_card where it was with a real card: HPU, CPU or not known; its
+        count is 0 where it only ran outside graphs"""
         return {
             "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],
@@ -136,8 +142,13 @@ class PlacementReport(Report):
                 {"op": op, "device": "CPU", "reason": reason.name, "text": reason.value}
                 for op, reason in self.eager.items()
             ],
-            "real_card": portability.rows(self.ops, self.on_cpu()),
+            "real_card": portability.rows(self.on_hpu, self.on_cpu()),
         }
+
+    @property
+    def on_hpu(self) -> dict[str, int]:
+        """The ops that HPU computes: op -> how many nodes of graphs, 0 where it only ran outside graphs."""
+        return {**{op: 0 for op in self.single if needs_support(op)}, **self.ops}
 
     def on_cpu(self, *reasons: Reason) -> dict[str, int]:
         """The ops of graphs that the CPU computes, for any of these reasons or for all: op -> how many."""
@@ -168,7 +179,7 @@ class PlacementReport(Report):
             eager = [(op, reason.value) for op, reason in self.eager.items()]
             out.append(Table(["op", "reason"], eager, "On the CPU outside graphs"))
             out += report_tables.remedies(reason.name for reason in self.eager.values())
-        out += portability.shown(self.ops, self.on_cpu(Reason.NO_ROW))
+        out += portability.shown(self.on_hpu, self.on_cpu(Reason.NO_ROW))
         if self.precision:
             types = [(row["op"], row["count"], row["type"], row["text"]) for row in _precision(self.precision)]
             title = "Precision of fp32 ops under TF_BF16_CONVERSION"
@@ -262,7 +273,7 @@ def placement_report() -> PlacementReport:
 
     outside = eager.on_cpu()
     with _lock:
-        return PlacementReport.of(_records, outside, _before)
+        return PlacementReport.of(_records, outside, _before, single_ops())
 
 
 def reset() -> None:

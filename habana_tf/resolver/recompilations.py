@@ -187,6 +187,12 @@ def record_one_op(op: str, recipe: str) -> None:
         counts[recipe] = counts.get(recipe, 0) + 1
 
 
+def single_ops() -> tuple[str, ...]:
+    """The ops that ran on the device one by one, eagerly above all; by name."""
+    with _lock:
+        return tuple(sorted(_one_op))
+
+
 @dataclass(frozen=True, repr=False)
 class RecompilationReport(Report):
     """clusters: those of more than one op, the one met last at the end. one_op: per op how its recipes came.

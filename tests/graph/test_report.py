@@ -12,6 +12,7 @@ import tensorflow as tf
 from habana_tf.graph import pipeline, report
 from habana_tf.graph.census import Kind, readable, running
 from habana_tf.graph.reasons import REMEDIES, Reason
+from habana_tf.resolver.recompilations import record_one_op
 from tests.child import python
 from tests.graph.harness import Item, build, v1
 
@@ -68,7 +69,8 @@ def test_the_last_graphs_are_kept_and_all_are_counted(monkeypatch: pytest.Monkey
     assert data["earlier"] == 7 and [(r["op"], r["count"]) for r in data["refused"]] == [("Tanh", 45)]
     assert "the last graphs of 10" in str(got)
     report.reset()
-    assert report.placement_report() == report.PlacementReport(eager=report.placement_report().eager)
+    now = report.placement_report()
+    assert now == report.PlacementReport(eager=now.eager, single=now.single)
 
 
 def test_a_line_names_a_few_ops_and_clusters_and_counts_the_rest() -> None:
@@ -138,6 +140,17 @@ def test_what_is_only_lacking_here_is_said() -> None:
     assert "On the CPU here, known to have run on a real card: CombinedNonMaxSuppression." in got.text(1000)
     (seen,) = {row["real_card"] for row in got.to_dict()["real_card"]}
     assert seen == "HPU", "Mul of another element type is listed, and not called lacking"
+
+
+def test_ops_that_ran_eagerly_are_told_too() -> None:
+    got = report.PlacementReport.of(
+        [report.GraphRecord(1, 1, 1, (), {}, 0.0, ops={"Abs": 3})], single=("Abs", "Erf", "Fill", "Identity")
+    )
+    rows = {row["op"]: (row["count"], row["real_card"]) for row in got.to_dict()["real_card"]}
+    assert rows == {"Abs": (3, "HPU"), "Erf": (0, "not known"), "Fill": (0, "HPU")}
+    assert "of 3 kinds of op on HPU here, 2 are known to have run there." in got.text(1000)
+    record_one_op("Softplus", "compiled")
+    assert "Softplus" in report.placement_report().single
 
 
 def test_ops_of_graphs_that_are_forgotten_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
