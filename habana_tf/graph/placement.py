@@ -56,7 +56,7 @@ copies."""
 _BOOKKEEPING = STRUCTURAL | {"IdentityN", "_EagerConst", "Assert", "Shape", "ShapeN", "Size", "Rank", "Reshape",
                              "ExpandDims", "Squeeze", "EnsureShape", "PlaceholderWithDefault"}  # fmt: skip
 """Ops that compute nothing from the elements of tensors."""
-_NOT_HAD = (Reason.NO_ROW, Reason.DTYPE, Reason.STRING)
+_NOT_HAD = (Reason.NO_ROW, Reason.DTYPE, Reason.STRING, Reason.SIDE_EFFECT)
 """Reasons that say that HPU cannot run a node."""
 
 
@@ -176,7 +176,10 @@ def _refusal(node: Node) -> Reason | None:
     if row is None and RESOURCE in input_types(node) and has_kernel(node, "HPU") and not op.startswith("Hpu"):
         return Reason.NO_ROW  # on a variable, by TensorFlow's CPU kernel (`runtime_hooks.registrations`)
     if row is None:
-        return _kind(node) or (Reason.SIDE_EFFECT if known.stateful else Reason.NO_ROW)
+        kind = _kind(node)
+        if known.stateful and kind in (None, Reason.STRING):  # assertions and printing have texts
+            return Reason.SIDE_EFFECT
+        return kind or Reason.NO_ROW
     if known.stateful and not (row.stateful_random or row.updates or row.variables):
         return Reason.SIDE_EFFECT
     for name in known.type_attrs:

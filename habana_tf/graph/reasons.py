@@ -55,7 +55,7 @@ REMEDIES: dict[Reason, str] = {
     Reason.LOOP_LENGTH: _LOOP,
     Reason.LOOP_OP: _LOOP,
     Reason.CALL: "nothing: the called function has its own line",
-    Reason.SIDE_EFFECT: "keep tf.print, tf.py_function and the like out of the step",
+    Reason.SIDE_EFFECT: "keep tf.print, assertions, tf.py_function and the like out of the step",
     Reason.UNKNOWN: "load the library that defines it (habana_tf.load_op_library)",
     Reason.PLACED_ON_CPU: "take the op out of tf.device('/CPU:0'), or out of a function that is traced under it",
     Reason.TYPE_OR_PROGRAM: "use a type of `habana-tf ops NAME`, or take the op out of tf.device('/CPU:0')",

@@ -69,6 +69,19 @@ def test_what_a_device_has_to_have(op: str, expected: bool) -> None:
     assert placement.needs_support(op) is expected
 
 
+def test_printing_and_assertions_are_effects_though_they_have_texts() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        text = tf.strings.as_string(x, name="text")
+        tf.raw_ops.PrintV2(input=tf.strings.reduce_join(text), name="print")
+        tf.raw_ops.Assert(condition=v1.placeholder(tf.bool, (), "p"), data=["wrong"], name="assert")
+        tf.raw_ops.WriteFile(filename="f", contents="c", name="file")
+
+    got, _ = reasons(make, cpu=("text", "print", "file"))
+    assert got["print"] is got["assert"] is got["file"] is Reason.SIDE_EFFECT
+    assert got["text"] is Reason.STRING
+
+
 def test_float64_has_its_reason_and_int64_indices_stay() -> None:
     """TensorFlow's placer has put what has no kernel on the CPU already."""
 
