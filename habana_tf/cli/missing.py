@@ -22,6 +22,7 @@ from typing import Any
 
 from habana_tf.cli.families import module_of
 from habana_tf.ir.dtypes import DType
+from habana_tf.lowering.real_card_ops import known
 from habana_tf.lowering.table import FAMILIES, rows
 from habana_tf.tensorflow_facts import opdefs
 
@@ -30,7 +31,7 @@ from habana_tf.tensorflow_facts import opdefs
 class Missing:
     """One op. family: TensorFlow's; module: of `habana_tf/lowering`, where its lowering would be, or None where no rule
     knows; new_module: it is not there yet; networks, cases: of Keras, that have it in a step; gpu: TensorFlow has it
-    there."""
+    there; real_card: where the op ran with a real card (HPU, CPU, not known)."""
 
     op: str
     family: str
@@ -39,6 +40,7 @@ class Missing:
     networks: int
     cases: int
     gpu: bool
+    real_card: str
 
 
 def uses() -> dict[str, Any]:
@@ -78,7 +80,7 @@ def missing(tell: Callable[[str], None] = lambda text: None) -> list[Missing]:
         networks, cases = counts.get(op, (0, 0))
         module = module_of(op, family)
         new = module is not None and module not in FAMILIES
-        found.append(Missing(op, family, module, new, networks, cases, "GPU" in devices))
+        found.append(Missing(op, family, module, new, networks, cases, "GPU" in devices, known(op).where.value))
     return sorted(found, key=lambda m: (-m.networks, -m.cases, not m.gpu, m.family, m.op))
 
 

@@ -43,9 +43,10 @@ def _ops(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print_json([asdict(entry) for entry in found])
     else:
-        print_table(["op", "element types", "notes"], [(e.op, catalog.short(rows()[e.op]), "; ".join(e.notes))
-                                                       for e in found])  # fmt: skip
-        print(f"\n{len(found)} ops")
+        print_table(["op", "element types", "real card", "notes"], [
+            (e.op, catalog.short(rows()[e.op]), e.real_card, "; ".join(e.notes)) for e in found
+        ])  # fmt: skip
+        print(f"\n{len(found)} ops. real card: whether it is known to have run there (docs/placement.md)")
     return 0
 
 
@@ -71,9 +72,9 @@ def _missing(arguments: argparse.Namespace) -> int:
         print_json([asdict(m) for m in found])
         return 0
     counted = uses()
-    columns = ["family", "op", ">networks", ">cases", "GPU", "lowering"]
+    columns = ["family", "op", ">networks", ">cases", "GPU", "real card", "lowering"]
     print_table(columns, [
-        (m.family, m.op, str(m.networks), str(m.cases), "yes" if m.gpu else "",
+        (m.family, m.op, str(m.networks), str(m.cases), "yes" if m.gpu else "", m.real_card,
          (m.module or "") + (" (new)" if m.new_module else "")) for m in found
     ])  # fmt: skip
     print(
@@ -81,7 +82,8 @@ def _missing(arguments: argparse.Namespace) -> int:
         f"networks, cases: how many have it in a training step, of {counted['networks']} networks and of "
         f"{counted['cases']} layers, losses, metrics, optimizers, schedules and activations of Keras "
         f"{counted['keras']}.\n"
-        "GPU: TensorFlow has it there. lowering: the module of habana_tf/lowering where it belongs."
+        "GPU: TensorFlow has it there. real card: whether it is known to have run there (docs/placement.md). lowering: "
+        "the module of habana_tf/lowering where it belongs."
     )
     return 0
 

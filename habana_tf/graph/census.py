@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from types import FrameType
 
 from habana_tf.graph.ops import device_type
-from habana_tf.graph.placement import BOUNDARY, VARIABLE_IO, Placement, of_the_host
+from habana_tf.graph.placement import BOUNDARY, VARIABLE_IO, Placement, needs_support, of_the_host
 from habana_tf.graph.view import Node, View
 
 
@@ -39,6 +39,7 @@ class Kind(Enum):
 
 
 OFF_CARD = (Kind.CPU, Kind.CPU_IDLE)
+_COMPUTING = (Kind.CLUSTER, Kind.ALONE, Kind.REWRITTEN)
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,27 @@ class Census:
     def of(cls, view: View) -> Census:
         return cls(tuple((node, node.op) for node in view.alive()))
 
-    def kinds(self, placement: Placement, members: Iterable[Node], casts: int) -> dict[Kind, int]:
-        """How many nodes are of which kind; only those that there are. members: the nodes of all clusters."""
+    def counted(self, placement: Placement, members: Iterable[Node]) -> Counter[tuple[Kind, str]]:
+        """How many nodes of which op are of which kind. members: the nodes of all clusters."""
         inside = set(members)
-        counts = Counter(_kind(node, op, placement, inside) for node, op in self.nodes)
-        counts[Kind.CAST] += casts
-        return {kind: counts[kind] for kind in Kind if counts[kind]}
+        return Counter((_kind(node, op, placement, inside), op) for node, op in self.nodes)
+
+
+def by_kind(counted: Mapping[tuple[Kind, str], int], casts: int) -> dict[Kind, int]:
+    """How many nodes are of which kind; only those that there are. casts: those that the bf16 conversion added."""
+    counts = Counter({Kind.CAST: casts})
+    for (kind, _), n in counted.items():
+        counts[kind] += n
+    return {kind: counts[kind] for kind in Kind if counts[kind]}
+
+
+def computing(counted: Mapping[tuple[Kind, str], int]) -> dict[str, int]:
+    """The program's computation and control flow on HPU, with what the pass replaced: op -> how many."""
+    counts: Counter[str] = Counter()
+    for (kind, op), n in counted.items():
+        if kind in _COMPUTING and needs_support(op):
+            counts[op] += n
+    return dict(counts)
 
 
 def _kind(node: Node, op: str, placement: Placement, inside: set[Node]) -> Kind:

@@ -69,9 +69,11 @@ def _lacking(op: str) -> Reason:
         return Reason.DTYPE
     known = facts(op)
     types = {argument.type for argument in (*known.inputs, *known.outputs)} if known is not None else set()
-    of_types = {STRING: Reason.STRING, RESOURCE: Reason.RESOURCE, VARIANT: Reason.VARIANT}
-    otherwise = Reason.SIDE_EFFECT if known is not None and known.stateful else Reason.NO_ROW
-    return next((reason for kind, reason in of_types.items() if kind in types), otherwise)
+    if VARIANT in types or RESOURCE in types:
+        return Reason.VARIANT if VARIANT in types else Reason.RESOURCE
+    if known is not None and known.stateful:  # assertions and printing have texts
+        return Reason.SIDE_EFFECT
+    return Reason.STRING if STRING in types else Reason.NO_ROW
 
 
 def _why(op: str, device: str) -> Reason | None:

@@ -10,6 +10,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from habana_tf.graph import portability
+from habana_tf.graph.reasons import Reason
 from habana_tf.graph.rehearsal import RehearsalError, rehearse
 from habana_tf.graph.report import GraphRecord, PlacementReport, refused_rows
 from habana_tf.graph.report_tables import refused
@@ -72,7 +74,9 @@ class Explanation(Report):
             title = f"{name}: {self._counts(name)}"
             rows = [r for r in refused_rows(part.totals, part.layers) if r["device"] == "CPU"]
             out += refused(rows, f"{title}; ops") if rows else [f"{title}; nothing on the CPU"]
-        return [*out, BESIDES]
+        here = {op for part in self.parts.values() for op in part.ops}
+        lacking = {op for part in self.parts.values() for op in part.on_cpu(Reason.NO_ROW)}
+        return [*out, *portability.shown(here, lacking), BESIDES]
 
 
 def explain(fn_or_model: Any, *inputs: Any) -> Explanation:

@@ -45,8 +45,8 @@ from habana_tf.lowering.row import Row
 from habana_tf.lowering.table import lookup
 
 BOUNDARY = frozenset({"_Arg", "_Retval", "_DeviceArg", "_DeviceRetval", "Placeholder", "HpuLaunch"})
-_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient", "If", "While",
-                    "StatelessIf", "StatelessWhile", "Case", "StatelessCase", "For", "_If", "_While"})  # fmt: skip
+_BRANCHES = frozenset({"If", "While", "StatelessIf", "StatelessWhile", "Case", "StatelessCase", "For", "_If", "_While"})
+_CALLS = _BRANCHES | {"PartitionedCall", "StatefulPartitionedCall", "RemoteCall", "SymbolicGradient"}
 VARIABLE_IO = frozenset({"VarHandleOp", "ReadVariableOp", "AssignVariableOp", "VarIsInitializedOp",
                           "DestroyResourceOp", "_VarHandlesOp", "DisableCopyOnRead"})  # fmt: skip
 _NEUTRAL = BOUNDARY | VARIABLE_IO | {"NoOp", "Const"}
@@ -56,7 +56,7 @@ copies."""
 _BOOKKEEPING = STRUCTURAL | {"IdentityN", "_EagerConst", "Assert", "Shape", "ShapeN", "Size", "Rank", "Reshape",
                              "ExpandDims", "Squeeze", "EnsureShape", "PlaceholderWithDefault"}  # fmt: skip
 """Ops that compute nothing from the elements of tensors."""
-_NOT_HAD = (Reason.NO_ROW, Reason.DTYPE, Reason.STRING)
+_NOT_HAD = (Reason.NO_ROW, Reason.DTYPE, Reason.STRING, Reason.SIDE_EFFECT)
 """Reasons that say that HPU cannot run a node."""
 
 
@@ -176,7 +176,10 @@ def _refusal(node: Node) -> Reason | None:
     if row is None and RESOURCE in input_types(node) and has_kernel(node, "HPU") and not op.startswith("Hpu"):
         return Reason.NO_ROW  # on a variable, by TensorFlow's CPU kernel (`runtime_hooks.registrations`)
     if row is None:
-        return _kind(node) or (Reason.SIDE_EFFECT if known.stateful else Reason.NO_ROW)
+        kind = _kind(node)
+        if known.stateful and kind in (None, Reason.STRING):  # assertions and printing have texts
+            return Reason.SIDE_EFFECT
+        return kind or Reason.NO_ROW
     if known.stateful and not (row.stateful_random or row.updates or row.variables):
         return Reason.SIDE_EFFECT
     for name in known.type_attrs:
@@ -214,6 +217,8 @@ def _off_device(node: Node) -> Reason | None:
     if node.op in _NEUTRAL:
         return None
     reason = _refusal(node)
+    if reason is None and node.op in _BOOKKEEPING and all(device_type(s.device) != "HPU" for s, _ in node.inputs):
+        return Reason.TRIVIAL  # of what is in host memory: the shape of what an iterator gives
     return Reason.PLACED_ON_CPU if reason is None else reason
 
 
@@ -265,6 +270,13 @@ def of_the_host(node: Node, reason: Reason) -> bool:
 def computes(op: str) -> bool:
     """Whether an op computes from the elements of tensors."""
     return op not in _NEUTRAL | _BOOKKEEPING | CONTROL_FLOW | _CALLS
+
+
+def needs_support(op: str) -> bool:
+    """Whether an op is one that a device has or has not: computation and control flow. Function calls and tensor lists
+    are TensorFlow's own on every device."""
+    own = op.startswith(("TensorList", "EmptyTensorList"))
+    return op in CONTROL_FLOW | _BRANCHES or (computes(op) and not own)
 
 
 def _move(node: Node, placement: Placement) -> None:

@@ -13,17 +13,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from habana_tf.graph import report_tables
+from habana_tf.graph import portability, report_tables
 from habana_tf.graph.bf16 import Conversion, Why
-from habana_tf.graph.census import OFF_CARD, Census, Kind, running
+from habana_tf.graph.census import OFF_CARD, Census, Kind, by_kind, computing, running
 from habana_tf.graph.launch_nodes import LaunchNode
-from habana_tf.graph.placement import Placement, of_the_host
+from habana_tf.graph.placement import Placement, needs_support, of_the_host
 from habana_tf.graph.reasons import Reason
 from habana_tf.graph.report_tables import few, said
 from habana_tf.graph.view import Node
 from habana_tf.reports.layer_names import layer
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
+from habana_tf.resolver.recompilations import single_ops
 
 _log = logging.getLogger("habana_tf")
 Refusal = tuple[str, Reason, bool]
@@ -46,7 +47,8 @@ class GraphRecord:
     refused: (op, reason, on the CPU) -> how many; an op that TensorFlow runs in host memory is on the CPU, whatever
     the device it is given. seconds: what the pass took. precision: with the bf16 conversion on,
     (op, why it is bf16 or fp32) -> how many. function: its name in the program, as far as it is known. kinds: what
-    became of the nodes, which are all in it. layers: those of refused ops, the first ones.
+    became of the nodes, which are all in it. layers: those of refused ops, the first ones. ops: the program's ops that
+    HPU computes, op -> how many, before the pass changed them.
     """
 
     nodes: int
@@ -59,6 +61,7 @@ class GraphRecord:
     function: str = ""
     kinds: dict[Kind, int] = field(default_factory=dict)
     layers: dict[Refusal, tuple[str, ...]] = field(default_factory=dict)
+    ops: dict[str, int] = field(default_factory=dict)
 
     @property
     def called(self) -> str:
@@ -93,8 +96,9 @@ class GraphRecord:
 class PlacementReport(Report):
     """The graphs that were optimized in this process. `print(report)` shows tables; a notebook shows them too.
 
-    graphs: the last ones; earlier: how many there were before, which are in `totals` and `precision` too. eager: the
-    ops that ran on the CPU outside graphs, and ops and clusters of HPU that were left to it, with the reason.
+    graphs: the last ones; earlier: how many there were before, which are in `totals`, `precision` and `ops` too. eager:
+    the ops that ran on the CPU outside graphs, and ops and clusters of HPU that were left to it, with the reason.
+    single: the ops that HPU ran one by one, eagerly above all.
     """
 
     graphs: tuple[GraphRecord, ...] = ()
@@ -102,6 +106,8 @@ class PlacementReport(Report):
     precision: Counter[tuple[str, Why]] = field(default_factory=Counter)
     eager: dict[str, Reason] = field(default_factory=dict)
     earlier: int = 0
+    ops: Counter[str] = field(default_factory=Counter)
+    single: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -109,19 +115,24 @@ class PlacementReport(Report):
         graphs: Iterable[GraphRecord],
         eager: dict[str, Reason] | None = None,
         before: PlacementReport | None = None,
+        single: tuple[str, ...] = (),
     ) -> PlacementReport:
         """The report on some graphs after those of another report, and on eager ops."""
         before = before or cls()
-        totals, precision = Counter(before.totals), Counter(before.precision)
-        report = cls(tuple(graphs), totals, precision, eager or {}, before.earlier + len(before.graphs))
+        totals, precision, ops = Counter(before.totals), Counter(before.precision), Counter(before.ops)
+        earlier = before.earlier + len(before.graphs)
+        report = cls(tuple(graphs), totals, precision, eager or {}, earlier, ops, single)
         for g in report.graphs:
             report.totals.update(g.refused)
             report.precision.update(g.precision)
+            report.ops.update(g.ops)
         return report
 
     def to_dict(self) -> dict[str, Any]:
         """{earlier, graphs: [{function, nodes, on_hpu, in_launches, kinds, seconds, launches: [...], refused: [...],
-        precision: [...]}], refused: [...], precision: [...], eager: [...]}"""
+        precision: [...]}], refused: [...], precision: [...], eager: [...], real_card: [{op, count, device, real_card,
+        lists}]}; device is where the op is here, real_card where it was with a real card: HPU, CPU or not known; its
+        count is 0 where it only ran outside graphs"""
         return {
             "earlier": self.earlier,
             "graphs": [_graph(g) for g in self.graphs],
@@ -131,7 +142,21 @@ class PlacementReport(Report):
                 {"op": op, "device": "CPU", "reason": reason.name, "text": reason.value}
                 for op, reason in self.eager.items()
             ],
+            "real_card": portability.rows(self.on_hpu, self.on_cpu()),
         }
+
+    @property
+    def on_hpu(self) -> dict[str, int]:
+        """The ops that HPU computes: op -> how many nodes of graphs, 0 where it only ran outside graphs."""
+        return {**{op: 0 for op in self.single if needs_support(op)}, **self.ops}
+
+    def on_cpu(self, *reasons: Reason) -> dict[str, int]:
+        """The ops of graphs that the CPU computes, for any of these reasons or for all: op -> how many."""
+        counts: Counter[str] = Counter()
+        for (op, reason, cpu), n in self.totals.items():
+            if cpu and (not reasons or reason in reasons):
+                counts[op] += n
+        return dict(counts)
 
     @property
     def layers(self) -> dict[Refusal, tuple[str, ...]]:
@@ -154,6 +179,7 @@ class PlacementReport(Report):
             eager = [(op, reason.value) for op, reason in self.eager.items()]
             out.append(Table(["op", "reason"], eager, "On the CPU outside graphs"))
             out += report_tables.remedies(reason.name for reason in self.eager.values())
+        out += portability.shown(self.on_hpu, self.on_cpu(Reason.NO_ROW))
         if self.precision:
             types = [(row["op"], row["count"], row["type"], row["text"]) for row in _precision(self.precision)]
             title = "Precision of fp32 ops under TF_BF16_CONVERSION"
@@ -221,10 +247,12 @@ def describe(
                 known[layer(node.name)] = None
     in_launches = sum(sum(launch.ops.values()) for launch in launches)
     casts, precision = (conversion.casts, conversion.counts()) if conversion is not None else (0, {})
-    kinds = before.kinds(placement, members, casts)
+    counted = before.counted(placement, members)
+    kinds = by_kind(counted, casts)
     return GraphRecord(
         sum(kinds.values()), report_tables.on_card(kinds), in_launches, tuple(launches), dict(refused), seconds,
         precision, running(), kinds, {refusal: tuple(names) for refusal, names in layers.items()},
+        computing(counted),
     )  # fmt: skip
 
 
@@ -245,7 +273,7 @@ def placement_report() -> PlacementReport:
 
     outside = eager.on_cpu()
     with _lock:
-        return PlacementReport.of(_records, outside, _before)
+        return PlacementReport.of(_records, outside, _before, single_ops())
 
 
 def reset() -> None:

@@ -20,8 +20,10 @@ def few(names: Sequence[str], of: str, most: int = 4) -> str:
     return ", ".join(names[:most]) + (f" and {more} more {of}" if more > 0 else "")
 
 
-def graphs(records: Sequence[Any], earlier: int) -> list[Table]:
+def graphs(records: Sequence[Any], earlier: int) -> list[str | Table]:
     """What the nodes of each graph became, and the clusters."""
+    if not records:
+        return ["HPU placement: no graph has run, only eager ops if any."]
     of = f", the last graphs of {earlier + len(records):,}" if earlier else ""
     rows = [(g.called, g.nodes, g.on_hpu, f"{g.seconds * 1e3:.0f} ms", said(g.kinds)) for g in records[-MOST_ROWS:]]
     columns = ["function", ">nodes", ">on HPU", ">pass", "the nodes are"]
@@ -30,7 +32,7 @@ def graphs(records: Sequence[Any], earlier: int) -> list[Table]:
         for g in records[-MOST_ROWS:] for launch in g.launches
     ]  # fmt: skip
     more = [(f"and {len(clusters) - MOST_ROWS} more", *[""] * 5)] if len(clusters) > MOST_ROWS else []
-    tables = [Table(columns, rows, f"HPU placement{of}")]
+    tables: list[str | Table] = [Table(columns, rows, f"HPU placement{of}")]
     if clusters:
         names = ["cluster", "function", ">ops", ">inputs", ">outputs", ">updates"]
         tables.append(Table(names, [*clusters[:MOST_ROWS], *more], "Clusters"))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from habana_tf.ir.dtypes import DType
+from habana_tf.lowering.real_card_ops import known
 from habana_tf.lowering.row import ALL, FLOATS, INTS, NUMERIC, Row
 from habana_tf.lowering.table import rows
 
@@ -72,20 +73,26 @@ have their new values when it fails by this error.
 
 ## Ops
 
-This page is made by `make docs` from the op table (`habana_tf/lowering`); `habana-tf ops` prints the same.
+This page is made by `make docs` from the op table (`habana_tf/lowering`); `habana-tf ops` prints the same. The third
+column says whether the op is known to have run on a real card: *HPU*, on the card; *CPU*, beside it or not at all; *not
+known*, no list that we have names it. It is about names, not about element types:
+[placement.md](placement.md#would-it-run-on-a-real-card) has the lists.
 
-| op | element types | notes |
-|---|---|---|
+| op | element types | real card | notes |
+|---|---|---|---|
 """
 
 
 @dataclass(frozen=True)
 class OpEntry:
-    """One op. types: names of element types per type attribute; notes: sentences."""
+    """One op. types: names of element types per type attribute; notes: sentences; real_card: where it ran with a real
+    card (HPU, CPU, not known), and lists what says so."""
 
     op: str
     types: dict[str, tuple[str, ...]]
     notes: tuple[str, ...]
+    real_card: str
+    lists: tuple[str, ...]
 
 
 def entries() -> list[OpEntry]:
@@ -94,7 +101,8 @@ def entries() -> list[OpEntry]:
     for name in sorted(rows(), key=str.lower):
         row = rows()[name]
         types = {attr: tuple(names(allowed)) for attr, allowed in row.types.items()}
-        made.append(OpEntry(name, types, tuple(_notes(row))))
+        real = known(name)
+        made.append(OpEntry(name, types, tuple(_notes(row)), real.where.value, real.lists))
     return made
 
 
@@ -132,7 +140,8 @@ def markdown() -> str:
     """The page `docs/ops.md`."""
     groups = "\n".join(f"- *{word}*: {', '.join(names(types))}" for types, word in reversed(_GROUPS.items()))
     lines = [
-        f"| {entry.op} | {short(rows()[entry.op]) or 'those of its inputs'} | {'; '.join(entry.notes)} |"
+        f"| {entry.op} | {short(rows()[entry.op]) or 'those of its inputs'} | {entry.real_card} "
+        f"| {'; '.join(entry.notes)} |"
         for entry in entries()
     ]
     return _HEAD.format(count=len(lines), groups=groups) + "\n".join(lines) + "\n"

@@ -31,6 +31,14 @@ def duration(seconds: float) -> str:
     return f"{minutes:.1f} min" if minutes < 120 else f"{minutes / 60:.1f} h"
 
 
+def between(least: float, most: float) -> str:
+    """A band of time spans, as roughly as it is known: about 0.4 to 4.8 s, about 1.2 to 14 min."""
+    units = (("ms", 1e3, 1.0), ("s", 1.0, 90.0), ("min", 1 / 60, 5400.0), ("h", 1 / 3600, float("inf")))
+    unit, factor = next((unit, factor) for unit, factor, end in units if most < end)
+    low, high = (f"{float(f'{seconds * factor:.2g}'):g}" for seconds in (least, most))
+    return f"about {low} {unit}" if low == high else f"about {low} to {high} {unit}"
+
+
 Units = tuple[tuple[str, float], ...]
 """Names with what a number is multiplied with, the smallest unit first."""
 

@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Any
 
 from habana_tf.reports.table import Table
-from habana_tf.reports.units import duration
+from habana_tf.reports.units import between, duration
+from habana_tf.resolver.real_card_compilation import seconds
 
 MOST_CHANGES = 4
 """Changed sizes of a signature that are shown."""
@@ -17,8 +18,8 @@ MOST_CLUSTERS = 20
 def shown(report: Any) -> list[str | Table]:
     """What `print` shows of a RecompilationReport."""
     out: list[str | Table] = [
-        f"Recompilations: {report.shape_sets:,} shape sets were met. Recipes here: {report.recipes:,}. A card, which"
-        f" has no recipes for ranges of sizes unless asked, compiles one for each set: {report.shape_sets:,}."
+        f"Recompilations: {report.shape_sets:,} shape sets were met. Recipes here: {report.recipes:,}.",
+        _there(report),
     ]
     if (hidden := len(report.clusters) - MOST_CLUSTERS) > 0:
         out.append(f"{hidden:,} clusters that were met before these are left out; to_dict() has them")
@@ -29,6 +30,19 @@ def shown(report: Any) -> list[str | Table]:
         counts.update(each)
     out.append(f"Single ops: {len(report.one_op)} kinds; signatures by recipe: {counted(counts) or 'none'}.")
     return out
+
+
+def _there(report: Any) -> str:
+    """How many recipes a real card compiles for the same run, and how long that may take."""
+    every, of = report.shape_sets, sum(c.counts.total() for c in report.clusters)
+    text = "A real card compiles one for each set, fewer where it has recipes for ranges of sizes: at most "
+    text += f"{every:,} recipe{'' if every == 1 else 's'}"
+    if not of:
+        return text + "."
+    one = of == 1
+    which = ", which" if of == every else "; that of clusters" if one else f"; the {of:,} of clusters"
+    took = between(*report.seconds_on_a_card)
+    return f"{text}{which} {'takes' if one else 'take'} {took} (docs/recompilations.md)."
 
 
 def _cluster(c: Any) -> list[str | Table]:
@@ -42,6 +56,7 @@ def _cluster(c: Any) -> list[str | Table]:
         scope = f"a range, here {sizes}" if sizes else m.reason or "these shapes"
         rows.append((what, m.recipe, duration(m.seconds), scope))
     title = f"{c.name}, {c.ops} ops" + (f", in {c.scope}" if c.scope else "")
+    title += f"; a recipe takes a real card {between(*seconds(c.ops))}"
     advice = [f"would help: {text}" for text in c.remedies()]
     return [Table(["what changed", "recipe", ">took", "recipe for"], rows, title), *advice]
 

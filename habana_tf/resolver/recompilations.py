@@ -25,6 +25,9 @@ from typing import Any
 from habana_tf.cluster.signature import Number, Signature, Slot
 from habana_tf.reports.report import Report
 from habana_tf.reports.table import Table
+from habana_tf.reports.units import between
+from habana_tf.resolver import real_card_compilation
+from habana_tf.resolver.real_card_compilation import Band
 from habana_tf.resolver.remedies import remedies
 
 log = logging.getLogger("habana_tf")
@@ -187,6 +190,12 @@ def record_one_op(op: str, recipe: str) -> None:
         counts[recipe] = counts.get(recipe, 0) + 1
 
 
+def single_ops() -> tuple[str, ...]:
+    """The ops that ran on the device one by one, eagerly above all; by name."""
+    with _lock:
+        return tuple(sorted(_one_op))
+
+
 @dataclass(frozen=True, repr=False)
 class RecompilationReport(Report):
     """clusters: those of more than one op, the one met last at the end. one_op: per op how its recipes came.
@@ -205,7 +214,7 @@ class RecompilationReport(Report):
     @property
     def shape_sets(self) -> int:
         """Sets of input shapes (and of values that fix a shape) that were met, over all clusters and single ops. A
-        card has one recipe for each: it has none for a range of sizes unless asked."""
+        real card compiles one recipe for each, fewer where it has recipes for ranges of sizes."""
         return sum(c.counts.total() for c in self.clusters) + sum(
             sum(counts.values()) for counts in self.one_op.values()
         )
@@ -216,21 +225,31 @@ class RecompilationReport(Report):
         every = (*(c.counts for c in self.clusters), *self.one_op.values())
         return sum(n for counts in every for how, n in counts.items() if how in OWN_RECIPE)
 
+    @property
+    def seconds_on_a_card(self) -> Band:
+        """What a real card may take to compile the recipes of all clusters; nothing is published of single ops."""
+        each = [real_card_compilation.seconds(c.ops, c.counts.total()) for c in self.clusters]
+        return sum(least for least, _ in each), sum(most for _, most in each)
+
     def summary(self) -> str:
-        return f"{self.shape_sets:,} shape sets, {self.recipes:,} recipes here; a card would have {self.shape_sets:,}"
+        there = f"a real card: at most {self.shape_sets:,}"
+        there += f", {between(*self.seconds_on_a_card)}" if self.clusters else ""
+        return f"{self.shape_sets:,} shape sets, {self.recipes:,} recipes here; {there}"
 
     def to_dict(self) -> dict[str, Any]:
-        """{clusters: [{name, ops, recipes: {recipe: count}, earlier, remedies, signatures: [{changed: [{input, where,
-        axis, value, from, to}], recipe, ms, range, reason}]}], one_op: {op: {recipe: count}}, recipes_here,
-        recipes_on_a_card}; of the signatures the last, and `earlier` is how many there were before those."""
+        """{clusters: [{name, ops, recipes: {recipe: count}, earlier, remedies, seconds_on_a_card, signatures:
+        [{changed: [{input, where, axis, value, from, to}], recipe, ms, range, reason}]}], one_op: {op: {recipe:
+        count}}, recipes_here, recipes_on_a_card, seconds_on_a_card}; of the signatures the last, and `earlier` is how
+        many there were before those. seconds_on_a_card: [least, most] to compile, of a cluster for one recipe."""
         clusters = [
             {"name": c.name, "ops": c.ops, "recipes": dict(sorted(c.counts.items())), "earlier": c.earlier,
-             "remedies": c.remedies(), "signatures": [_signature(m) for m in c.met]}
+             "remedies": c.remedies(), "seconds_on_a_card": list(real_card_compilation.seconds(c.ops)),
+             "signatures": [_signature(m) for m in c.met]}
             for c in self.clusters
         ]  # fmt: skip
         return {
             "clusters": clusters, "one_op": self.one_op, "recipes_here": self.recipes,
-            "recipes_on_a_card": self.shape_sets,
+            "recipes_on_a_card": self.shape_sets, "seconds_on_a_card": list(self.seconds_on_a_card),
         }  # fmt: skip
 
     def shown(self) -> list[str | Table]:

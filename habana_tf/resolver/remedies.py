@@ -31,11 +31,11 @@ def remedies(signatures: Sequence[Signature], called: Sequence[str], fed: Sequen
     causes = sorted(patterns.values(), key=len, reverse=True)
     for changing in causes:
         left = _left(same, changing)
-        saves = f": a card compiles {left} instead of {len(same)}" if left < len(same) else ""
+        saves = f": a real card compiles {left} instead of {len(same)}" if left < len(same) else ""
         lines.append(_line(same, changing, called, fed) + saves)
     if len(causes) > 1:
         left = _left(same, [k for cause in causes for k in cause])
-        lines.append(f"all of these: a card compiles {left} instead of {len(same)}")
+        lines.append(f"all of these: a real card compiles {left} instead of {len(same)}")
     return lines
 
 

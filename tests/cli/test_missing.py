@@ -20,6 +20,8 @@ def test_what_is_listed_runs_on_the_cpu_and_has_no_row(run: Callable[..., Any]) 
     assert not listed.keys() & rows().keys()
     assert all(hasattr(tf.raw_ops, op) for op in listed)
     assert listed["Svd"]["family"] == "linalg" and listed["Svd"]["module"] == "linalg"
+    assert listed["Betainc"]["real_card"] == "not known"
+    assert listed["CombinedNonMaxSuppression"]["real_card"] == "HPU"
     assert listed["Betainc"]["module"] == "special" and not listed["Betainc"]["new_module"]
     assert all(entry["new_module"] == (entry["module"] is not None and entry["module"] not in FAMILIES)
                for entry in listed.values())  # fmt: skip

@@ -71,6 +71,7 @@ def test_an_op_that_is_pinned_to_hpu_and_lacks_a_kernel_there_fails_with_our_rea
         "StringJoin (works on strings)": [lambda: tf.strings.join([words, words]), lambda: join(words)],
         "ReadFile (works on strings)": [lambda: tf.io.read_file("/dev/null")],
         "Timestamp (has an effect outside the graph)": [tf.raw_ops.Timestamp],
+        "WriteFile (has an effect outside the graph)": [lambda: tf.io.write_file("/dev/null", "text")],
     }
     tf.config.set_soft_device_placement(False)
     try:

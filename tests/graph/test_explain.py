@@ -66,6 +66,9 @@ def test_a_function_is_explained_as_it_runs() -> None:
     data = json.loads(told.to_json())["function"]
     assert data["clusters"] == told.clusters() and len(data["graphs"]) == 1
     assert "Betainc" in str(told) and "HPU has no such op" in str(told)
+    assert str(told).count("On a real card") == 1
+    places = {row["op"]: (row["device"], row["real_card"]) for row in data["real_card"]}
+    assert places["MatMul"] == ("HPU", "HPU") and places["Betainc"] == ("CPU", "not known")
 
 
 @on_hpu

@@ -48,6 +48,40 @@ def test_candidates_and_reasons() -> None:
     assert got["x"] is None and got["v"] is None and got["r"] is None
 
 
+def test_the_shape_of_what_is_in_host_memory_is_nothing_to_mend() -> None:
+    def make() -> None:
+        host, card = v1.placeholder(tf.float32, (None,), "host"), v1.placeholder(tf.float32, (None,), "card")
+        tf.shape(host, name="size")
+        tf.reshape(card, [-1], name="fetched")
+        tf.nn.relu(host, name="work")
+
+    got, _ = reasons(make, cpu=("host", "size", "fetched", "work", "fetched/shape"))
+    assert got["size"] is Reason.TRIVIAL
+    assert got["fetched"] is got["work"] is Reason.PLACED_ON_CPU, "a copy from the card, and work"
+
+
+@pytest.mark.parametrize(
+    ("op", "expected"),
+    [("Erf", True), ("While", True), ("Switch", True), ("Reshape", False), ("Identity", False), ("Const", False),
+     ("StatefulPartitionedCall", False), ("TensorListStack", False), ("ReadVariableOp", False), ("Assert", False)],
+)  # fmt: skip
+def test_what_a_device_has_to_have(op: str, expected: bool) -> None:
+    assert placement.needs_support(op) is expected
+
+
+def test_printing_and_assertions_are_effects_though_they_have_texts() -> None:
+    def make() -> None:
+        x = v1.placeholder(tf.float32, (2,), "x")
+        text = tf.strings.as_string(x, name="text")
+        tf.raw_ops.PrintV2(input=tf.strings.reduce_join(text), name="print")
+        tf.raw_ops.Assert(condition=v1.placeholder(tf.bool, (), "p"), data=["wrong"], name="assert")
+        tf.raw_ops.WriteFile(filename="f", contents="c", name="file")
+
+    got, _ = reasons(make, cpu=("text", "print", "file"))
+    assert got["print"] is got["assert"] is got["file"] is Reason.SIDE_EFFECT
+    assert got["text"] is Reason.STRING
+
+
 def test_float64_has_its_reason_and_int64_indices_stay() -> None:
     """TensorFlow's placer has put what has no kernel on the CPU already."""
 

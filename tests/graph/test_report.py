@@ -12,6 +12,7 @@ import tensorflow as tf
 from habana_tf.graph import pipeline, report
 from habana_tf.graph.census import Kind, readable, running
 from habana_tf.graph.reasons import REMEDIES, Reason
+from habana_tf.resolver.recompilations import record_one_op
 from tests.child import python
 from tests.graph.harness import Item, build, v1
 
@@ -68,7 +69,8 @@ def test_the_last_graphs_are_kept_and_all_are_counted(monkeypatch: pytest.Monkey
     assert data["earlier"] == 7 and [(r["op"], r["count"]) for r in data["refused"]] == [("Tanh", 45)]
     assert "the last graphs of 10" in str(got)
     report.reset()
-    assert report.placement_report() == report.PlacementReport(eager=report.placement_report().eager)
+    now = report.placement_report()
+    assert now == report.PlacementReport(eager=now.eager, single=now.single)
 
 
 def test_a_line_names_a_few_ops_and_clusters_and_counts_the_rest() -> None:
@@ -111,6 +113,52 @@ def test_what_became_of_the_nodes_is_a_sum_that_closes() -> None:
     counts = re.findall(r"(\d+)(?:,|$)", report.placement_report().text(1000).splitlines()[3])
     assert sum(map(int, counts)) == total, "all of it is printed"
     assert report.placement_report().to_dict()["graphs"][0]["kinds"]["cpu"] == 1
+
+
+def test_what_a_real_card_ran_is_told_from_what_only_runs_here() -> None:
+    def step() -> None:
+        x = v1.placeholder(tf.float32, (2, 2), "x")
+        y = tf.math.erf(tf.abs(x)) + tf.tanh(tf.tanh(x))
+        v1.py_func(lambda a: a, [y], tf.float32, name="seen")
+
+    for _ in range(2):
+        pipeline.optimize(build(step).SerializeToString(), Item())
+    got = report.placement_report()
+    rows = {(row["op"], row["device"]): (row["count"], row["real_card"]) for row in got.to_dict()["real_card"]}
+    assert rows["Abs", "HPU"] == (2, "HPU") and rows["Tanh", "HPU"] == (4, "HPU") and rows["AddV2", "HPU"] == (2, "HPU")
+    assert rows["Erf", "HPU"] == (2, "not known") and rows["PyFunc", "CPU"] == (2, "CPU")
+    assert not {"Const", "Placeholder", "NoOp"} & {op for op, _ in rows}
+    text = got.text(1000)
+    assert text.count("On a real card") == 1 and "4 kinds of op on HPU here, 3 are known to have run there." in text
+    assert "no list that we have names them: Erf." in text
+    assert "On a real card" in got._repr_html_()
+
+
+def test_what_is_only_lacking_here_is_said() -> None:
+    refused = {("CombinedNonMaxSuppression", Reason.NO_ROW, True): 1, ("Mul", Reason.DTYPE, True): 1}
+    got = report.PlacementReport.of([report.GraphRecord(2, 0, 0, (), refused, 0.0)])
+    assert "On the CPU here, known to have run on a real card: CombinedNonMaxSuppression." in got.text(1000)
+    (seen,) = {row["real_card"] for row in got.to_dict()["real_card"]}
+    assert seen == "HPU", "Mul of another element type is listed, and not called lacking"
+
+
+def test_ops_that_ran_eagerly_are_told_too() -> None:
+    got = report.PlacementReport.of(
+        [report.GraphRecord(1, 1, 1, (), {}, 0.0, ops={"Abs": 3})], single=("Abs", "Erf", "Fill", "Identity")
+    )
+    rows = {row["op"]: (row["count"], row["real_card"]) for row in got.to_dict()["real_card"]}
+    assert rows == {"Abs": (3, "HPU"), "Erf": (0, "not known"), "Fill": (0, "HPU")}
+    assert "of 3 kinds of op on HPU here, 2 are known to have run there." in got.text(1000)
+    assert report.PlacementReport(single=("Abs",)).text(99).startswith("HPU placement: no graph has run")
+    record_one_op("Softplus", "compiled")
+    assert "Softplus" in report.placement_report().single
+
+
+def test_ops_of_graphs_that_are_forgotten_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "MOST_GRAPHS", 1)
+    for op in ("Abs", "Abs", "Erf"):
+        report.remember(report.GraphRecord(1, 1, 1, (), {}, 0.0, ops={op: 1}))
+    assert report.placement_report().ops == {"Abs": 2, "Erf": 1}
 
 
 def test_each_reason_has_one_remedy_and_it_is_said_once() -> None:

@@ -36,8 +36,9 @@ def placement() -> PlacementReport:
     kinds = {Kind.CLUSTER: 137, Kind.ALONE: 2, Kind.CONSTANT: 43, Kind.RIM: 29, Kind.REWRITTEN: 59, Kind.CPU: 2}
     refused = {("Unique", Reason.NO_ROW, True): 2, ("Identity", Reason.TRIVIAL, False): 2}
     layers = {("Unique", Reason.NO_ROW, True): ("größe/層_1", "sparse_categorical_crossentropy")}
+    ops = {"AddV2": 100, "MatMul": 43, "Erf": 1, "ResourceApplyKerasMomentum": 26, "Switch": 2}
     launch = LaunchNode(CLUSTER, CLUSTER, {"AddV2": 100, "MatMul": 43}, 29, 28, 26)
-    graph = GraphRecord(272, 270, 143, (launch,), refused, 0.02, {}, "train_function", kinds, layers)
+    graph = GraphRecord(272, 270, 143, (launch,), refused, 0.02, {}, "train_function", kinds, layers, ops)
     return PlacementReport.of([graph] * 3, {"Qr": Reason.NO_ROW})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from habana_tf.reports.units import brief, briefly, duration, operations, size
+from habana_tf.reports.units import between, brief, briefly, duration, operations, size
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,18 @@ def test_sizes(number: int, text: str) -> None:
 )
 def test_durations(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "text"),
+    [
+        (0.003, 0.05, "about 3 to 50 ms"), (0.0001, 1.0, "about 0.0001 to 1 s"), (4.02, 48.24, "about 4 to 48 s"),
+        (72, 840, "about 1.2 to 14 min"), (9.6, 160, "about 0.16 to 2.7 min"), (6000, 1e6, "about 1.7 to 280 h"),
+        (2.0, 2.01, "about 2 s"), (0.0, 0.0, "about 0 ms"),
+    ],
+)  # fmt: skip
+def test_bands(least: float, most: float, text: str) -> None:
+    assert between(least, most) == text
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,8 @@ def test_of_a_function_and_of_fit_and_what_a_card_would_compile() -> None:
     assert any(where.startswith("item 1 of the dataset") for _, where in of_fit)
     assert {c["where"] for c in changed if c["input"] == "images"} == {""}
     (own,) = [c for c in report["clusters"] if any("images" in text for text in c["remedies"])]
-    assert own["remedies"][0].endswith("a card compiles 1 instead of 4"), "7, 9, 11 and 13 rows"
+    assert own["remedies"][0].endswith("a real card compiles 1 instead of 4"), "7, 9, 11 and 13 rows"
     met = sum(sum(c["recipes"].values()) for c in report["clusters"])
     met += sum(sum(counts.values()) for counts in report["one_op"].values())
     assert report["recipes_on_a_card"] == met > report["recipes_here"] > 0
+    assert 0 < report["seconds_on_a_card"][0] < report["seconds_on_a_card"][1]
