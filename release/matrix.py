@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -90,7 +91,7 @@ def run(wheels: list[Path], minutes: float) -> int:
     end, found = time.monotonic() + 60 * minutes, pythons()
     for tensorflow, release in pairs() if minutes else ():
         tag = f"-cp{release.replace('.', '')}-"
-        wheel = next((each for each in wheels if tag in each.name), None)
+        wheel = next((each for each in wheels if tag in each.name and platform.machine() in each.name), None)
         if time.monotonic() > end or wheel is None or release not in found:
             continue
         begin, oldest = time.monotonic(), (tensorflow, release) == pairs()[0]
