@@ -207,7 +207,8 @@ def test_what_never_runs_is_not_written() -> None:
     for case in (*columns, matmul(9, 40, 1, dtype=BF16)):
         code = emit_contract(case.spec, tgt, "kernel")
         assert all("icmp sgt i64 0, 0" not in call.ir for call in code.calls)
-        case.check(tgt)
+        if Isa.AVX512 in host().instruction_sets:
+            case.check(tgt)
 
 
 @pytest.mark.parametrize("tgt", TARGETS, ids=named)

@@ -6,12 +6,13 @@ Whether its numbers are right is seen where it runs: these tests themselves, und
 from __future__ import annotations
 
 import ctypes
+import platform
 import re
 
 import pytest
 
 from habana_tf.compiler.codegen.generate import generate
-from habana_tf.compiler.codegen.machine import assembly
+from habana_tf.compiler.codegen.machine import Loaded, assembly
 from habana_tf.compiler.codegen.objects import split
 from habana_tf.compiler.compile import compile_program, prepared
 from habana_tf.compiler.recipe import Recipe
@@ -56,6 +57,14 @@ def test_each_listed_program_has_code_for_its_kind_of_cpu(kind: Target, program:
 
 
 NEON = common_targets()[2]
+
+
+def test_code_for_another_architecture_is_not_loaded() -> None:
+    """LLVM's linker would end the process, or the processor would."""
+    for kind in common_targets():
+        if kind.architecture != platform.machine():
+            with pytest.raises(ValueError, match=f"code for {kind.architecture} does not run on this machine"):
+                Loaded([], [], kind)
 
 
 @pytest.mark.parametrize("dtype", [DType.F32, DType.BF16])

@@ -102,7 +102,7 @@ class Loaded:
     """Object files linked into this process; unloaded with this object.
 
     functions: those whose addresses are needed. imports: addresses of functions that the code calls, other than those
-    of the C library.
+    of the C library. Raises ValueError where they are for another architecture.
     """
 
     def __init__(
@@ -112,6 +112,8 @@ class Loaded:
         target: Target,
         imports: Mapping[str, int] | None = None,
     ) -> None:
+        if target.triple is not None:
+            raise ValueError(f"code for {target.architecture} does not run on this machine: compile it again here")
         with _LOCK:
             builder = _binding().JITLibraryBuilder()
             for code in objects:
