@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,7 @@ def test_what_a_virtual_machine_masks_is_masked_in_the_target() -> None:
 
 def test_tiles_need_the_systems_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: dict.fromkeys(AMX, True))
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     for allowed in (True, False):
         monkeypatch.setattr(cpu, "_tiles_allowed", lambda allowed=allowed: allowed)
         found = cpu.host.__wrapped__()
