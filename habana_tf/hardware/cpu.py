@@ -60,6 +60,8 @@ _REQUIRED: dict[Isa, frozenset[str]] = {
 _LEVELS = {Isa.PORTABLE: "x86-64", Isa.AVX2: "x86-64-v3", Isa.AVX512: "x86-64-v4", Isa.NEON: "generic"}
 _WIDE = frozenset({Isa.AVX512, Isa.AMX})
 """Those with vectors of 64 bytes, and masks for the lanes of all."""
+_MASKED = _WIDE | {Isa.AVX2}
+"""Those that load and store some lanes of a vector, and store one past the caches."""
 
 
 class IsaError(RuntimeError):
@@ -178,7 +180,7 @@ class Target:
     @property
     def masked_memory(self) -> bool:
         """Whether some lanes of a vector are loaded or stored in one instruction; elsewhere each lane is a branch."""
-        return self.vector_bytes > 16
+        return self.isa in _MASKED
 
     @property
     def masks_halves(self) -> bool:
@@ -195,7 +197,7 @@ class Target:
     def stores_past_caches(self) -> bool:
         """Whether a vector can be stored without its line of memory being read before: by a non-temporal store, after
         which the function ends with a fence of x86 (see `emit.Function`)."""
-        return self.vector_bytes > 16
+        return self.isa in _MASKED
 
     @property
     def rounds_to_bf16(self) -> bool:
