@@ -19,16 +19,18 @@ NEEDED = (
     "habana_frameworks/tensorflow/include/habana_kernel.h", "habana_tf_horovod.pth", "_habana_tf_horovod.py",
 )  # fmt: skip
 SOURCES = (
-    "CMakeLists.txt", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "kernels/tensorflow_c/kernels.h",
-    "kernels/plugin/kernels.cc", "habana_tf/resolver/packaged_programs.txt",
+    "CMakeLists.txt", "cmake/aarch64.cmake", "pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md",
+    "kernels/tensorflow_c/kernels.h", "kernels/plugin/kernels.cc", "habana_tf/resolver/packaged_programs.txt",
     "habana_tf/horovod/startup/habana_tf_horovod.pth",
 )  # fmt: skip
 UNWANTED = re.compile(r"(^|/)(\.git|\.venv[^/]*|__pycache__|build|dist|\.[a-z]+_cache|\.hypothesis)/|\.(pyc|o|log)$")
 TOP = {"habana_tf", "habana_frameworks", "habana_tf_horovod.pth", "_habana_tf_horovod.py"}
 """What a wheel may put into site-packages, beside its own .dist-info."""
 LIBRARIES = re.compile(r"habana_tf/_native/(lib\w+|_bridge\.[\w.-]+)\.so$")
-RECIPES = 400
-"""The least number of recipes that come with a wheel (see docs/recipe-cache.md)."""
+RECIPES = {"x86_64": 400, "aarch64": 190}
+"""The least number of recipes that come with a wheel, by architecture (see docs/recipe-cache.md)."""
+ELF_MACHINES = {62: "x86_64", 183: "aarch64"}
+"""What ELF's header calls an architecture, in its bytes 18 and 19."""
 
 
 def faults(archive: Path) -> list[str]:
@@ -54,18 +56,21 @@ def _of_wheel(wheel: Path) -> list[str]:
         if recipes in names:
             with archive.open(recipes) as inner, ZipFile(inner) as opened:
                 packed = len(opened.namelist())
+        libraries = {each: _machine(archive.read(each)) for each in names if ".so" in each}
+    tags = {f"{python}-{abi}-{each}" for each in platform.split(".")}
+    architecture = "aarch64" if platform.endswith("aarch64") else "x86_64"
     wrong = [f"{each} is not in it" for each in NEEDED if each not in names]
     wrong += [f"{each} does not belong into it" for each in names if UNWANTED.search(each)]
     wrong += [f"{each} is put beside the package" for each in sorted({n.split("/")[0] for n in names} - {*TOP, info})]
     if not any(each.startswith(f"{info}/") and each.endswith("LICENSE") for each in names):
         wrong.append("the licence is not in it")
-    libraries = [each for each in names if ".so" in each]
     wrong += [f"{each} is a library of others" for each in libraries if not LIBRARIES.search(each)]
+    wrong += [f"{each} is for {found}" for each, found in libraries.items() if found not in platform]
+    wrong += [f"{each} is not found by Python" for each in libraries if "_bridge" in each and architecture not in each]
     if len(libraries) != 3:
-        wrong.append(f"three libraries are wanted, not {libraries}")
-    if packed < RECIPES:
-        wrong.append(f"{packed} recipes are in it, not {RECIPES}")
-    tags = {f"{python}-{abi}-{each}" for each in platform.split(".")}
+        wrong.append(f"three libraries are wanted, not {list(libraries)}")
+    if packed < RECIPES[architecture]:
+        wrong.append(f"{packed} recipes are in it, not {RECIPES[architecture]}")
     if set(about.get_all("Tag") or ()) != tags:
         wrong.append(f"its tags are {about.get_all('Tag')}, and its name says {sorted(tags)}")
     if about["Root-Is-Purelib"] != "false" or python != abi or not python.startswith("cp3"):
@@ -73,6 +78,12 @@ def _of_wheel(wheel: Path) -> list[str]:
     if metadata["Version"] != version:
         wrong.append(f"it says that it is {metadata['Version']}")
     return wrong
+
+
+def _machine(library: bytes) -> str:
+    """The architecture of an ELF file."""
+    number = int.from_bytes(library[18:20], "little")
+    return ELF_MACHINES.get(number, "no architecture that is known") if library[:4] == b"\x7fELF" else "no machine"
 
 
 def main(paths: list[str]) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def tried(python: Path, wheel: Path, tensorflow: str, oldest: bool) -> str:
 
     oldest: with the oldest dependencies that pyproject.toml allows.
     """
+    package = "tensorflow-cpu" if platform.machine() == "x86_64" else "tensorflow"  # the smaller one
     hidden = ("PYTHON", "VIRTUAL_ENV", "TF_", "HABANA_", "HLS_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     environment |= {"TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONNOUSERSITE": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -61,7 +63,7 @@ def tried(python: Path, wheel: Path, tensorflow: str, oldest: bool) -> str:
         program = [inside, ROOT / "examples" / "train_digits.py", "--epochs", "4"]
         for command in (
             [python, "-m", "venv", Path(folder, "environment")],
-            [inside, "-m", "pip", "install", "-q", *least, wheel, f"tensorflow-cpu=={tensorflow}", "scikit-learn"],
+            [inside, "-m", "pip", "install", "-q", *least, wheel, f"{package}=={tensorflow}", "scikit-learn"],
             program,
         ):
             done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=1200)
@@ -90,7 +92,7 @@ def run(wheels: list[Path], minutes: float) -> int:
     end, found = time.monotonic() + 60 * minutes, pythons()
     for tensorflow, release in pairs() if minutes else ():
         tag = f"-cp{release.replace('.', '')}-"
-        wheel = next((each for each in wheels if tag in each.name), None)
+        wheel = next((each for each in wheels if tag in each.name and platform.machine() in each.name), None)
         if time.monotonic() > end or wheel is None or release not in found:
             continue
         begin, oldest = time.monotonic(), (tensorflow, release) == pairs()[0]

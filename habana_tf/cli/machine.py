@@ -9,7 +9,7 @@ from habana_tf.cli.output import CommandError, print_json, print_table
 from habana_tf.reports.units import size
 from habana_tf.version import __version__
 
-PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "llvmlite", "numpy", "horovod")
+PACKAGES = ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws", "keras", "llvmlite", "numpy", "horovod")
 
 _PRODUCTS = {"dot": "dot: pairs by one instruction", "widen": "widen: made fp32 first"}
 

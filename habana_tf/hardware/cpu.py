@@ -14,10 +14,11 @@ the faster one is measured (`calibration`), and only when it is needed.
 from __future__ import annotations
 
 import functools
+import itertools
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from enum import IntEnum
+from enum import Enum
 from typing import Literal
 
 from habana_tf import settings
@@ -27,27 +28,40 @@ BF16_PART = "target.bf16_products"
 """The part of the recipe key that says how products in bf16 are computed; only keys of programs with bf16 have it."""
 
 
-class Isa(IntEnum):
-    """Instruction sets in rising order; each one includes those before it."""
+class Isa(Enum):
+    """Instruction sets."""
 
-    PORTABLE = 0
-    """Whatever every CPU of this architecture has (SSE2, NEON)."""
-    AVX2 = 1
+    PORTABLE = "portable"
+    """Vectors of 16 bytes and nothing else that would not be on every CPU; products may be rounded before they are
+    added."""
+    AVX2 = "avx2"
     """AVX2 with FMA."""
-    AVX512 = 2
+    AVX512 = "avx512"
     """AVX-512 F, BW, DQ and VL."""
-    AMX = 3
+    AMX = "amx"
     """AMX tiles with bf16 products, beside AVX-512."""
+    NEON = "neon"
+    """Advanced SIMD with its 32 registers and FMA."""
 
 
+ARCHITECTURES: Mapping[str, tuple[Isa, ...]] = {
+    "x86_64": (Isa.PORTABLE, Isa.AVX2, Isa.AVX512, Isa.AMX),
+    "aarch64": (Isa.PORTABLE, Isa.NEON),
+}
+"""By the name of an architecture (`platform.machine`) its instruction sets; each includes those before it."""
 _REQUIRED: dict[Isa, frozenset[str]] = {
     Isa.PORTABLE: frozenset(),
     Isa.AVX2: frozenset({"avx", "avx2", "fma", "f16c", "bmi", "bmi2", "lzcnt", "movbe"}),
     Isa.AVX512: frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
     Isa.AMX: frozenset({"amx-tile", "amx-bf16"}),
+    Isa.NEON: frozenset(),  # all of Linux on AArch64 assumes it
 }
 # LLVM's names of the x86-64 micro-architecture levels have exactly the features required above.
-_LEVELS = {Isa.PORTABLE: "x86-64", Isa.AVX2: "x86-64-v3", Isa.AVX512: "x86-64-v4"}
+_LEVELS = {Isa.PORTABLE: "x86-64", Isa.AVX2: "x86-64-v3", Isa.AVX512: "x86-64-v4", Isa.NEON: "generic"}
+_WIDE = frozenset({Isa.AVX512, Isa.AMX})
+"""Those with vectors of 64 bytes, and masks for the lanes of all."""
+_MASKED = _WIDE | {Isa.AVX2}
+"""Those that load and store some lanes of a vector, and store one past the caches."""
 
 
 class IsaError(RuntimeError):
@@ -65,14 +79,15 @@ class Host:
     """Features LLVM knows and this CPU has not; a virtual machine may lack what its CPU's name implies."""
 
     @property
+    def instruction_sets(self) -> tuple[Isa, ...]:
+        """Those of this CPU, the best one last."""
+        known = ARCHITECTURES.get(self.architecture, (Isa.PORTABLE,))
+        return tuple(itertools.takewhile(lambda isa: _REQUIRED[isa] <= self.features, known))
+
+    @property
     def isa(self) -> Isa:
         """The best instruction set of this CPU."""
-        best = Isa.PORTABLE
-        for isa in Isa:
-            if not _REQUIRED[isa] <= self.features:
-                break
-            best = isa
-        return best
+        return self.instruction_sets[-1]
 
 
 @dataclass(frozen=True)
@@ -89,6 +104,7 @@ _TILES: dict[Isa, Mapping[int, int]] = {
     Isa.AVX2: {1: 10, 2: 6, 3: 4},
     Isa.AVX512: {1: 24, 2: 14, 3: 9, 4: 6},
     Isa.AMX: {1: 24, 2: 14, 3: 9, 4: 6},
+    Isa.NEON: {1: 24, 2: 14, 3: 9, 4: 6},
 }
 
 
@@ -122,12 +138,23 @@ class Target:
     @property
     def instructions(self) -> str:
         """The name of the instruction set, for people and the key."""
-        return self.isa.name.lower()
+        return self.isa.value
+
+    @property
+    def architecture(self) -> str:
+        """That of the CPUs that have these instructions. Portable code is for the architecture of this machine."""
+        found = [name for name, sets in ARCHITECTURES.items() if self.isa in sets]
+        return found[0] if len(found) == 1 else platform.machine()
+
+    @property
+    def triple(self) -> str | None:
+        """LLVM's name of the architecture where it is another machine's: a wheel's recipes may be. None: this one's."""
+        return None if self.architecture == platform.machine() else f"{self.architecture}-unknown-linux-gnu"
 
     @property
     def vector_bytes(self) -> int:
         """Bytes of the widest vector register."""
-        return {Isa.PORTABLE: 16, Isa.AVX2: 32, Isa.AVX512: 64, Isa.AMX: 64}[self.isa]
+        return 64 if self.isa in _WIDE else 32 if self.isa is Isa.AVX2 else 16
 
     @property
     def lanes(self) -> int:
@@ -137,7 +164,7 @@ class Target:
     @property
     def vector_registers(self) -> int:
         """How many of them there are."""
-        return 32 if self.isa >= Isa.AVX512 else 16
+        return 32 if self.isa in _WIDE or self.isa is Isa.NEON else 16
 
     @property
     def register_tiles(self) -> Mapping[int, int]:
@@ -153,12 +180,12 @@ class Target:
     @property
     def masked_memory(self) -> bool:
         """Whether some lanes of a vector are loaded or stored in one instruction; elsewhere each lane is a branch."""
-        return self.isa is not Isa.PORTABLE
+        return self.isa in _MASKED
 
     @property
     def masks_halves(self) -> bool:
         """The same of lanes of 16 bits."""
-        return self.isa >= Isa.AVX512
+        return self.isa in _WIDE
 
     @property
     def widens_in_copies(self) -> bool:
@@ -168,8 +195,9 @@ class Target:
 
     @property
     def stores_past_caches(self) -> bool:
-        """Whether a vector can be stored without its line of memory being read before (x86: non-temporal stores)."""
-        return self.isa is not Isa.PORTABLE
+        """Whether a vector can be stored without its line of memory being read before: by a non-temporal store, after
+        which the function ends with a fence of x86 (see `emit.Function`)."""
+        return self.isa in _MASKED
 
     @property
     def rounds_to_bf16(self) -> bool:
@@ -203,16 +231,17 @@ class Target:
 
     def common(self) -> Target | None:
         """What all CPUs of this kind have, of `common_targets`; None where it is of none of these kinds."""
-        return None if self.isa < Isa.AVX2 else _of_level(min(self.isa, Isa.AVX512))
+        wanted = Isa.AVX512 if self.isa is Isa.AMX else self.isa
+        return next((kind for kind in common_targets() if kind.isa is wanted), None)
 
 
 def common_targets() -> tuple[Target, ...]:
-    """The kinds of CPU that there are most of: x86-64 with AVX2, and with AVX-512."""
-    return _of_level(Isa.AVX2), _of_level(Isa.AVX512)
+    """The kinds of CPU that there are most of: x86-64 with AVX2, and with AVX-512, and AArch64."""
+    return _of_level(Isa.AVX2), _of_level(Isa.AVX512), _of_level(Isa.NEON)
 
 
 def _of_level(isa: Isa, bf16: bool = False) -> Target:
-    """Any x86-64 CPU with these instructions."""
+    """Any CPU with these instructions."""
     extra = "-prefer-256-bit" if isa is Isa.AVX512 else ""
     return Target(isa, bf16, _LEVELS[isa], f"{extra},+avx512bf16" if bf16 else extra)
 
@@ -266,18 +295,26 @@ def _capped(cpu: Host, wanted: str) -> Target:
     """The target for `cpu` under a value of HABANA_SIM_ISA. Raises IsaError."""
     if wanted == "auto":
         return _native(cpu)
-    isa = Isa[wanted.upper()]
-    if isa > cpu.isa:
-        missing = sorted(feature for level in Isa if level <= isa for feature in _REQUIRED[level] - cpu.features)
+    isa = Isa(wanted)
+    if isa not in cpu.instruction_sets:
         raise IsaError(
-            f"HABANA_SIM_ISA={wanted}, but this CPU ({cpu.name}) lacks {', '.join(missing)}: "
-            f"use auto, or at most {cpu.isa.name.lower()}"
+            f"HABANA_SIM_ISA={wanted}, but this CPU ({cpu.name}) {_missing(cpu, isa)}: "
+            f"use auto, or at most {cpu.isa.value}"
         )
     if isa is cpu.isa and isa is not Isa.PORTABLE:
         return _native(cpu)
-    if cpu.architecture not in ("x86_64", "AMD64"):
+    if cpu.architecture != "x86_64":
         return Target(isa, False, "generic", "")
     return _of_level(isa, bf16=isa is Isa.AVX512 and "avx512bf16" in cpu.features)
+
+
+def _missing(cpu: Host, isa: Isa) -> str:
+    """Why a CPU has not these instructions."""
+    known = ARCHITECTURES.get(cpu.architecture, ())
+    if isa not in known:
+        return f"is of {cpu.architecture}, which has no {isa.value}"
+    needed = frozenset[str]().union(*(_REQUIRED[level] for level in known[: known.index(isa) + 1]))
+    return f"lacks {', '.join(sorted(needed - cpu.features))}"
 
 
 def _native(cpu: Host) -> Target:
@@ -285,7 +322,7 @@ def _native(cpu: Host) -> Target:
     isa = cpu.isa
     features = [f"+{feature}" for feature in sorted(cpu.features)]
     features += [f"-{feature}" for feature in sorted(cpu.lacks)]
-    if isa >= Isa.AVX512:
+    if isa in _WIDE:
         features.append("-prefer-256-bit")
-    bf16 = isa >= Isa.AVX512 and "avx512bf16" in cpu.features
+    bf16 = isa in _WIDE and "avx512bf16" in cpu.features
     return Target(isa, bf16, cpu.name, ",".join(features))

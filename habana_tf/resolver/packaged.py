@@ -1,9 +1,10 @@
 """Looks recipes up that come with the package: of eager ops, over all shapes, per kind of CPU.
 
 The first calls of a model in eager mode meet some ten ops that every model has. Compiling each takes some milliseconds,
-longer than computing it; so what does not depend on shapes is compiled when the package is built (`pack_recipes`), for
-x86-64 with AVX2 and with AVX-512 as any such CPU has it. Such a recipe is found by its program, the sources that made
-it and the settings: where one of them is another, it is not taken, and the op is compiled as any other.
+longer than computing it; so what does not depend on shapes is compiled when the package is built (`pack_recipes`): for
+x86-64 with AVX2 and with AVX-512 as any such CPU has it, or for AArch64. Such a recipe is found by its program, the
+sources that made it and the settings: where one of them is another, it is not taken, and the op is compiled as any
+other.
 
     recipes.zip      a member per recipe, called by its key's digest: an entry as in the recipe cache
 

@@ -56,7 +56,7 @@ HABANA_SIM_BF16_VERBOSE = Setting(
 # --- the graph compiler ---
 
 HABANA_SIM_ISA = Setting(
-    "HABANA_SIM_ISA", "auto", kind.choice("auto", "portable", "avx2", "avx512", "amx"),
+    "HABANA_SIM_ISA", "auto", kind.choice("auto", "portable", "avx2", "avx512", "amx", "neon"),
     "Instructions that compiled kernels may use; auto is the best this host CPU has.",
 )
 HABANA_SIM_BF16_PRODUCTS = Setting(

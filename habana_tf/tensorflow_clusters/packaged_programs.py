@@ -161,10 +161,15 @@ def _products() -> Iterator[OpCall]:
         yield lambda x, y, e=equation: raw.Einsum(inputs=[x, y], equation=e), (ones(*left), ones(*right))
 
 
-def named_program(form: OpCall, kind: Target) -> tuple[str, Program]:
-    """(name of the recipe, program) of a form on a kind of CPU."""
-    found = one_op(_called(form), kind)
-    return found.source.cluster.nodes[0].op, found.program
+def named_programs(form: OpCall) -> Iterator[tuple[Target, str, Program]]:
+    """(kind of CPU, name of the recipe, program) of a form. A kind that computes it for these sizes only, as products
+    without masked memory, has none where the program of another kind is over all sizes."""
+    met = _called(form)
+    found = [(kind, one_op(met, kind)) for kind in common_targets()]
+    over_sizes = any(each.dims for _, each in found)
+    for kind, each in found:
+        if each.dims or not over_sizes:
+            yield kind, each.source.cluster.nodes[0].op, each.program
 
 
 def paragraphs() -> str:
@@ -172,8 +177,7 @@ def paragraphs() -> str:
     met: dict[tuple[str, str], list[str]] = {}
     names: dict[tuple[str, str], str] = {}
     for form in forms():
-        for kind in common_targets():
-            name, program = named_program(form, kind)
+        for kind, name, program in named_programs(form):
             text = program_text(program)
             name = names.setdefault((kind.instructions, text), name)
             kinds = met.setdefault((name, text), [])

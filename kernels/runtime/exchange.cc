@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "runtime/exchange_segment.h"
+#include "runtime/processor.h"
 #include "runtime/sums.h"
 
 namespace habana {
@@ -146,7 +147,7 @@ class Exchange {
   Status Await(std::atomic<uint32_t>* word, uint32_t wanted, int rank, double timeout) {
     for (int spin = 0; spin < kSpins; ++spin) {
       if (Reached(word->load(std::memory_order_acquire), wanted)) return {};
-      __builtin_ia32_pause();
+      Pause();
     }
     const auto begin = Clock::now();
     for (;;) {

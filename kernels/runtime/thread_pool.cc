@@ -14,11 +14,8 @@
 #include <thread>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
 #include "runtime/callbacks.h"
+#include "runtime/processor.h"
 
 namespace habana {
 
@@ -37,14 +34,6 @@ constexpr auto kSpinInLaunch = std::chrono::microseconds(200);
 constexpr auto kSpinAfterLaunch = std::chrono::microseconds(50);
 // How long a caller looks whether the others are done before it sleeps.
 constexpr auto kSpinForOthers = std::chrono::microseconds(500);
-
-void Pause() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 // Processors that the container's quota pays for (cgroup version 2, then 1); 0 without a quota.
 int ProcessorsOfQuota() {
@@ -314,29 +303,7 @@ int PoolLease::Run(KernelFn fn, char** buffers, const int64_t* dims, int64_t gri
   return static_cast<int>(std::min(threads, parts));
 }
 
-#if defined(__x86_64__)
-
-FloatMode::FloatMode() : saved_(_mm_getcsr()) {
-  // Flush-to-zero (bit 15), denormals-are-zero (bit 6), rounding mode nearest (bits 13 and 14 clear).
-  _mm_setcsr((static_cast<unsigned>(saved_) | 0x8040u) & ~0x6000u);
-}
-FloatMode::~FloatMode() { _mm_setcsr(static_cast<unsigned>(saved_)); }
-
-#elif defined(__aarch64__)
-
-FloatMode::FloatMode() {
-  asm volatile("mrs %0, fpcr" : "=r"(saved_));
-  // Flush-to-zero (bit 24), rounding mode nearest (bits 22 and 23 clear).
-  const uint64_t mode = (saved_ | (1ull << 24)) & ~(3ull << 22);
-  asm volatile("msr fpcr, %0" : : "r"(mode));
-}
-FloatMode::~FloatMode() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
-
-#else
-
-FloatMode::FloatMode() : saved_(0) {}
-FloatMode::~FloatMode() { static_cast<void>(saved_); }
-
-#endif
+FloatMode::FloatMode() : saved_(FloatControl()) { SetFloatControl(WithoutDenormals(saved_)); }
+FloatMode::~FloatMode() { SetFloatControl(saved_); }
 
 }  // namespace habana

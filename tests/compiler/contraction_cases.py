@@ -29,7 +29,9 @@ def targets() -> list[Target]:
     if target().multiplies_bf16_pairs:
         found = [replace(target(), products="dot"), replace(target(), products="widen")]
     if host().architecture == "x86_64":
-        found += [Target(isa, False, name, "") for isa, name in levels.items() if isa <= host().isa]
+        found += [Target(isa, False, name, "") for isa, name in levels.items() if isa in host().instruction_sets]
+    elif host().isa is not Isa.PORTABLE:
+        found.append(Target(Isa.PORTABLE, False, "generic", ""))
     return found
 
 

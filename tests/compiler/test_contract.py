@@ -95,7 +95,9 @@ def test_rows_computed_twice_are_the_same_twice(rows: int, dtype: DType) -> None
         matmul(rows, 40, 70, dtype=dtype).check(tgt, compact=True)
 
 
-@pytest.mark.skipif(host().isa < Isa.AVX512, reason="how many panels there are depends on the width of vectors")
+@pytest.mark.skipif(
+    Isa.AVX512 not in host().instruction_sets, reason="how many panels there are depends on the width of vectors"
+)
 @pytest.mark.parametrize(("columns", "copied"), [(32, False), (64, False), (256, True)])
 def test_bf16_that_few_columns_read_is_not_copied_first(columns: int, copied: bool) -> None:
     """Each of them widens it anew, which is less work than a copy in fp32."""
@@ -105,7 +107,7 @@ def test_bf16_that_few_columns_read_is_not_copied_first(columns: int, copied: bo
     assert ["kernel_spread"] * copied == [call.name for call in code.calls if call.name == "kernel_spread"]
 
 
-@pytest.mark.skipif(host().isa < Isa.AVX2, reason="this CPU has no AVX2")
+@pytest.mark.skipif(Isa.AVX2 not in host().instruction_sets, reason="this CPU has no AVX2")
 @pytest.mark.parametrize(("case", "a", "b"), [
     (matmul(128, 512, 784, dtype=BF16), "a copy", "a copy"),
     (matmul(25600, 96, 16, dtype=BF16), "a copy", "a copy"),
@@ -205,7 +207,8 @@ def test_what_never_runs_is_not_written() -> None:
     for case in (*columns, matmul(9, 40, 1, dtype=BF16)):
         code = emit_contract(case.spec, tgt, "kernel")
         assert all("icmp sgt i64 0, 0" not in call.ir for call in code.calls)
-        case.check(tgt)
+        if Isa.AVX512 in host().instruction_sets:
+            case.check(tgt)
 
 
 @pytest.mark.parametrize("tgt", TARGETS, ids=named)

@@ -50,7 +50,7 @@ def _run(make: Callable[[Builder], Node], see: Callable[[Builder, Node], Node]) 
 @pytest.fixture(params=["auto", "avx2", "portable"])
 def any_isa(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an instruction that rounds, and without; with masks for lanes of 16 bits, and without."""
-    if request.param == "avx2" and cpu.host().isa < cpu.Isa.AVX2:
+    if request.param == "avx2" and cpu.Isa.AVX2 not in cpu.host().instruction_sets:
         pytest.skip("this CPU has no AVX2")
     monkeypatch.setenv("HABANA_SIM_ISA", request.param)
 

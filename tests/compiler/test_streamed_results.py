@@ -18,7 +18,7 @@ from tests.compiler.running import check
 F32, BF16 = DType.F32, DType.BF16
 PRODUCT = Contraction((0, 1), (1, 2), (0, 2))
 PORTABLE = Target(Isa.PORTABLE, False, "x86-64", "")
-AVX2, AVX512 = common_targets()
+AVX2, AVX512, NEON = common_targets()
 
 
 def _text(program: Program, target: Target = AVX512) -> str:

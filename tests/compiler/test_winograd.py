@@ -36,7 +36,7 @@ from tests.compiler.contraction_cases import (
 )
 from tests.compiler.point_cases import ScaleAndBias
 
-VECTORS = [t for t in TARGETS if t.isa >= Isa.AVX2]
+VECTORS = [t for t in TARGETS if t.vector_bytes >= 32]
 pytestmark = pytest.mark.skipif(not VECTORS, reason="a CPU with AVX2 or AVX-512 is wanted")
 
 

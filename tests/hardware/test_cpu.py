@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import platform
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,6 +25,9 @@ SAPPHIRE = Host("x86_64", "sapphirerapids", AMX)
 MASKED = Host("x86_64", "sapphirerapids", V3, AMX - V3)
 TILES_ONLY = Host("x86_64", "sapphirerapids", V3 | {"amx-tile", "amx-bf16"})
 GRAVITON = Host("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
+UNREAD = Host("aarch64", "generic", frozenset(), frozenset({"sve"}))
+"""Where /proc/cpuinfo says nothing that LLVM knows, as under an emulator."""
+OTHER = Host("riscv64", "generic-rv64", frozenset({"v"}))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +40,9 @@ GRAVITON = Host("aarch64", "neoverse-v1", frozenset({"neon", "sve"}))
         (SAPPHIRE, Isa.AMX, True),
         (MASKED, Isa.AVX2, False),
         (TILES_ONLY, Isa.AVX2, False),
-        (GRAVITON, Isa.PORTABLE, False),
+        (GRAVITON, Isa.NEON, False),
+        (UNREAD, Isa.NEON, False),
+        (OTHER, Isa.PORTABLE, False),
     ],
 )
 def test_auto_takes_the_best(monkeypatch: pytest.MonkeyPatch, cpu: Host, isa: Isa, bf16: bool) -> None:
@@ -51,6 +57,7 @@ def test_what_a_virtual_machine_masks_is_masked_in_the_target() -> None:
 
 def test_tiles_need_the_systems_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: dict.fromkeys(AMX, True))
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     for allowed in (True, False):
         monkeypatch.setattr(cpu, "_tiles_allowed", lambda allowed=allowed: allowed)
         found = cpu.host.__wrapped__()
@@ -78,13 +85,14 @@ def test_the_setting_caps(monkeypatch: pytest.MonkeyPatch, setting: str, cpu_nam
 def test_portable_means_the_same_on_every_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HABANA_SIM_ISA", "portable")
     assert target(OLD) == target(SAPPHIRE)
-    assert target(GRAVITON).llvm_cpu == "generic"
+    assert (target(GRAVITON).llvm_cpu, target(GRAVITON).isa) == ("generic", Isa.PORTABLE)
 
 
 @pytest.mark.parametrize(
     ("setting", "cpu", "missing"),
-    [("amx", SKYLAKE, "amx-bf16, amx-tile"), ("avx512", HASWELL, "avx512f"), ("avx2", GRAVITON, "avx2")],
-)
+    [("amx", SKYLAKE, "amx-bf16, amx-tile"), ("avx512", HASWELL, "avx512f"),
+     ("avx2", GRAVITON, "aarch64, which has no avx2"), ("neon", ZEN, "x86_64, which has no neon")],
+)  # fmt: skip
 def test_more_than_the_host_has_is_an_error(
     monkeypatch: pytest.MonkeyPatch, setting: str, cpu: Host, missing: str
 ) -> None:
@@ -96,7 +104,7 @@ def test_more_than_the_host_has_is_an_error(
 @pytest.mark.parametrize(
     ("cpu", "vector_bytes", "tile", "pairs", "engine"),
     [(OLD, 16, 5, False, None), (HASWELL, 32, 6, False, None), (SKYLAKE, 64, 14, False, None),
-     (ZEN, 64, 14, True, None), (SAPPHIRE, 64, 14, True, TileEngine(16, 64))],
+     (ZEN, 64, 14, True, None), (GRAVITON, 16, 14, False, None), (SAPPHIRE, 64, 14, True, TileEngine(16, 64))],
     ids=lambda x: x.name if isinstance(x, Host) else "",
 )  # fmt: skip
 def test_capabilities(
@@ -106,7 +114,9 @@ def test_capabilities(
     chosen = target(cpu)
     assert (chosen.vector_bytes, chosen.lanes, chosen.register_tiles[2]) == (vector_bytes, vector_bytes // 4, tile)
     assert (chosen.multiplies_bf16_pairs, chosen.rounds_to_bf16, chosen.tile_engine) == (pairs, pairs, engine)
-    assert chosen.masked_memory == (vector_bytes > 16)
+    assert chosen.masked_memory == chosen.stores_past_caches == (vector_bytes > 16)
+    assert chosen.vector_registers == (16 if cpu in (OLD, HASWELL) else 32)
+    assert chosen.architecture == cpu.architecture or cpu is OLD  # portable code is for this machine
     assert chosen.widens_in_copies == (vector_bytes == 32)
     assert chosen.strided_rows == (1.5 if cpu in (HASWELL, SKYLAKE, SAPPHIRE) else 1.0)
 
@@ -143,7 +153,7 @@ def test_dot_products_that_a_cpu_has_not_are_an_error(monkeypatch: pytest.Monkey
 def test_instruction_sets_are_named_in_one_file_only() -> None:
     """All others ask a target what it can do."""
     package = Path(habana_tf.__file__).parent
-    sets = {isa.name.lower() for isa in Isa} - {"portable"}
+    sets = {isa.value for isa in Isa} - {"portable"}
     for path in package.rglob("*.py"):
         if path == package / "hardware" / "cpu.py":
             continue
@@ -161,8 +171,8 @@ def test_instruction_sets_are_named_in_one_file_only() -> None:
 def test_llvm_accepts_every_target_of_this_host(monkeypatch: pytest.MonkeyPatch) -> None:
     binding.initialize_native_target()
     triple = binding.Target.from_default_triple()
-    for isa in Isa:
-        if isa <= host().isa:
-            monkeypatch.setenv("HABANA_SIM_ISA", isa.name.lower())
-            chosen = target()
-            triple.create_target_machine(cpu=chosen.llvm_cpu, features=chosen.llvm_features)
+    for isa in host().instruction_sets:
+        monkeypatch.setenv("HABANA_SIM_ISA", isa.value)
+        chosen = target()
+        assert chosen.triple is None
+        triple.create_target_machine(cpu=chosen.llvm_cpu, features=chosen.llvm_features)

@@ -14,6 +14,7 @@ from release.archives import NEEDED, RECIPES, SOURCES, faults, main
 
 NAME = "habana_tf-0.1.0-cp311-cp311-manylinux_2_27_x86_64.manylinux_2_28_x86_64.whl"
 BRIDGE = "habana_tf/_native/_bridge.cpython-311-x86_64-linux-gnu.so"
+PLUGIN = "habana_tf/_native/libhabana_plugin.so"
 TAGS = "Tag: cp311-cp311-manylinux_2_27_x86_64\nTag: cp311-cp311-manylinux_2_28_x86_64\n"
 
 
@@ -26,12 +27,17 @@ def recipes(count: int) -> bytes:
     return held.getvalue()
 
 
+def elf(machine: int) -> bytes:
+    """The first bytes of a library; ELF calls x86-64 62, and AArch64 183."""
+    return b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little")
+
+
 def wheel(folder: Path, leave_out: str = "", name: str = NAME, **more: bytes) -> Path:
     """A wheel with all that is wanted, but for one file; more: other contents, by name."""
     info = "habana_tf-0.1.0.dist-info"
     content: dict[str, bytes] = {
-        **dict.fromkeys((*NEEDED, BRIDGE), b""),
-        "habana_tf/resolver/recipes.zip": recipes(RECIPES),
+        **{path: elf(62) if ".so" in path else b"" for path in (*NEEDED, BRIDGE)},
+        "habana_tf/resolver/recipes.zip": recipes(RECIPES["x86_64"]),
         f"{info}/WHEEL": f"Root-Is-Purelib: false\n{TAGS}".encode(),
         f"{info}/METADATA": b"Name: habana-tf\nVersion: 0.1.0\n",
         f"{info}/licenses/LICENSE": b"",
@@ -61,7 +67,9 @@ def test_what_a_wheel_lacks_is_named(name: str, tmp_path: Path) -> None:
         ({"tests/test_x.py": b""}, "tests is put beside the package"),
         ({"habana_tf/__pycache__/loader.cpython-311.pyc": b""}, "does not belong into it"),
         ({"habana_tf.libs/libtensorflow_framework-0a1b.so.2": b""}, "is a library of others"),
-        ({"habana_tf/resolver/recipes.zip": recipes(RECIPES - 1)}, f"{RECIPES - 1} recipes are in it"),
+        ({"habana_tf/resolver/recipes.zip": recipes(399)}, "399 recipes are in it, not 400"),
+        ({PLUGIN: elf(183)}, f"{PLUGIN} is for aarch64"),
+        ({PLUGIN: b"no library"}, f"{PLUGIN} is for no machine"),
         (
             {"habana_tf-0.1.0.dist-info/WHEEL": b"Root-Is-Purelib: false\nTag: cp311-cp311-linux_x86_64\n"},
             "its tags are",
@@ -76,6 +84,18 @@ def test_what_is_wrong_with_a_wheel_is_said(
     path = wheel(tmp_path, **more)
     assert said in "; ".join(faults(path))
     assert main([str(path)]) == 1 and said in capsys.readouterr().out
+
+
+def test_a_wheel_for_aarch64_is_wholly_for_it(tmp_path: Path) -> None:
+    name = "habana_tf-0.1.0-cp311-cp311-manylinux_2_35_aarch64.whl"
+    bridge = BRIDGE.replace("x86_64", "aarch64")
+    content = {path: elf(183) for path in (*NEEDED, bridge) if ".so" in path} | {
+        "habana_tf/resolver/recipes.zip": recipes(RECIPES["aarch64"]),
+        "habana_tf-0.1.0.dist-info/WHEEL": b"Root-Is-Purelib: false\nTag: cp311-cp311-manylinux_2_35_aarch64\n",
+    }
+    assert faults(wheel(tmp_path, BRIDGE, name, **content)) == []
+    misnamed = {path: data for path, data in content.items() if path != bridge} | {BRIDGE: elf(183)}
+    assert faults(wheel(tmp_path, "", name, **misnamed)) == [f"{BRIDGE} is not found by Python"]
 
 
 def test_an_archive_has_all_sources_and_nothing_else(tmp_path: Path) -> None:

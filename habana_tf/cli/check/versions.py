@@ -27,9 +27,13 @@ _MPI_OF = {b"40": "Open MPI", b"12": "MPICH"}
 """Whose `libmpi.so.N` it is. Intel MPI is an MPICH by its library and by its variables."""
 
 
+_WHEELS = ("tensorflow", "tensorflow-cpu", "tensorflow-cpu-aws")
+"""Those that have TensorFlow in them; the last one is for AArch64, where `tensorflow` 2.15 has nothing but its name."""
+
+
 def tensorflow_version() -> str | None:
-    """Of the wheel `tensorflow`, or of `tensorflow-cpu`."""
-    return version("tensorflow") or version("tensorflow-cpu")
+    """Of whichever of its wheels is installed."""
+    return next(filter(None, map(version, _WHEELS)), None)
 
 
 def release(number: str) -> tuple[int, ...]:
@@ -52,18 +56,19 @@ def tensorflow() -> Iterator[Finding]:
     from habana_tf.loader import TESTED
 
     first, last = (".".join(map(str, bound)) for bound in TESTED)
-    wheel, cpu = version("tensorflow"), version("tensorflow-cpu")
-    found = wheel or cpu
+    wheels = {name: number for name in _WHEELS if (number := version(name))}
+    found = tensorflow_version()
     if found is None:
         range_ = f"tensorflow>={first},<{TESTED[1][0]}.{TESTED[1][1] + 1}"
         yield Finding(
             "TensorFlow", "problem", f"not installed in {sys.executable}", f"Run: pip install '{range_}'",
             public="not installed",
         )  # fmt: skip
-    elif wheel and cpu and wheel != cpu:
+    elif len(set(wheels.values())) > 1:
+        named = " and ".join(f"{name} {number}" for name, number in wheels.items())
         yield Finding(
-            "TensorFlow", "problem", f"tensorflow {wheel} and tensorflow-cpu {cpu} are installed over each other",
-            "Run pip uninstall tensorflow tensorflow-cpu, then install one of them.",
+            "TensorFlow", "problem", f"{named} are installed over each other",
+            f"Run pip uninstall {' '.join(wheels)}, then install one of them.",
         )  # fmt: skip
     elif not TESTED[0] <= release(found) <= TESTED[1]:
         yield Finding(

@@ -56,6 +56,8 @@ class EmittedLoop:
 
 
 _FENCE = "llvm.x86.sse.sfence"
+"""Ends a function that stored past the caches, which targets of x86 do (`Target.stores_past_caches`): other threads may
+see such a store after the flag that says it is there."""
 
 
 class Function:

@@ -45,9 +45,17 @@ def prepare() -> None:
 
 
 @functools.cache
-def _machine(cpu: str, features: str) -> Any:
-    """LLVM's target machine, cached: parsing its two hundred features takes a millisecond."""
-    return _binding().Target.from_default_triple().create_target_machine(
+def _machine(cpu: str, features: str, triple: str | None) -> Any:
+    """LLVM's target machine, cached: parsing its two hundred features takes a millisecond. triple: of another
+    architecture than this machine's (see `Target.triple`)."""
+    binding = _binding()
+    if triple is None:
+        found = binding.Target.from_default_triple()
+    else:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+        found = binding.Target.from_triple(triple)
+    return found.create_target_machine(
         cpu=cpu, features=features, opt=2, reloc="pic", codemodel="default", jit=True
     )  # fmt: skip
 
@@ -60,19 +68,19 @@ def _module(ir: str) -> Any:
 
 def compile_ir(ir: str, target: Target) -> bytes:
     """Object code of a module."""
-    return emit_object(ir, target.llvm_cpu, target.llvm_features)
+    return emit_object(ir, target.llvm_cpu, target.llvm_features, target.triple)
 
 
-def emit_object(ir: str, cpu: str, features: str) -> bytes:
-    """Object code of a module, by LLVM's names of CPU and features."""
+def emit_object(ir: str, cpu: str, features: str, triple: str | None) -> bytes:
+    """Object code of a module, by LLVM's names of CPU, features and architecture."""
     with _LOCK:
-        return bytes(_machine(cpu, features).emit_object(_module(ir)))
+        return bytes(_machine(cpu, features, triple).emit_object(_module(ir)))
 
 
 def assembly(ir: str, target: Target) -> str:
     """The assembly of a module, for reports."""
     with _LOCK:
-        return str(_machine(target.llvm_cpu, target.llvm_features).emit_assembly(_module(ir)))
+        return str(_machine(target.llvm_cpu, target.llvm_features, target.triple).emit_assembly(_module(ir)))
 
 
 @functools.lru_cache(maxsize=1)
@@ -82,7 +90,9 @@ def _linker(target: Target, generation: int) -> Any:
 
     A linker keeps nine kilobytes of each library that was unloaded. So every `_GENERATION` libraries have a linker of
     their own, which is freed with the last of them."""
-    return _binding().create_lljit_compiler(_machine(target.llvm_cpu, target.llvm_features), use_jit_link=True)
+    return _binding().create_lljit_compiler(
+        _machine(target.llvm_cpu, target.llvm_features, target.triple), use_jit_link=True
+    )
 
 
 _numbers = itertools.count()
@@ -92,7 +102,7 @@ class Loaded:
     """Object files linked into this process; unloaded with this object.
 
     functions: those whose addresses are needed. imports: addresses of functions that the code calls, other than those
-    of the C library.
+    of the C library. Raises ValueError where they are for another architecture.
     """
 
     def __init__(
@@ -102,6 +112,8 @@ class Loaded:
         target: Target,
         imports: Mapping[str, int] | None = None,
     ) -> None:
+        if target.triple is not None:
+            raise ValueError(f"code for {target.architecture} does not run on this machine: compile it again here")
         with _LOCK:
             builder = _binding().JITLibraryBuilder()
             for code in objects:

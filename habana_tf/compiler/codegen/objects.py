@@ -84,7 +84,9 @@ class Worker:
         """Object code of a module. Raises WorkerFailed."""
         process, data = self._process, ir.encode()
         assert process.stdin is not None and process.stdout is not None
-        head = {"cpu": target.llvm_cpu, "features": target.llvm_features, "bytes": len(data)}
+        head = {
+            "cpu": target.llvm_cpu, "features": target.llvm_features, "triple": target.triple, "bytes": len(data)
+        }  # fmt: skip
         try:
             process.stdin.write(json.dumps(head).encode() + b"\n" + data)
             process.stdin.flush()

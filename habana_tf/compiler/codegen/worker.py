@@ -3,7 +3,8 @@
 It imports LLVM but not TensorFlow, and is spawned, not forked. It reads requests from stdin and writes answers to
 stdout:
 
-    {"cpu": ..., "features": ..., "bytes": n}  n bytes of LLVM IR    ->    {"bytes": n, "error": null}  n bytes
+    {"cpu": ..., "features": ..., "triple": ..., "bytes": n}  n bytes of LLVM IR
+        ->    {"bytes": n, "error": null}  n bytes
 
 each header on a line of its own, after an initial empty line that says that it is ready. It ends at the end of stdin,
 or after `IDLE` seconds without a request.
@@ -37,7 +38,7 @@ def main() -> None:
         request = json.loads(line)
         ir = requests.read(request["bytes"]).decode()
         try:
-            code, error = emit_object(ir, request["cpu"], request["features"]), None
+            code, error = emit_object(ir, request["cpu"], request["features"], request["triple"]), None
         except Exception as why:
             code, error = b"", f"{type(why).__name__}: {why}"
         answers.write(json.dumps({"bytes": len(code), "error": error}).encode() + b"\n" + code)

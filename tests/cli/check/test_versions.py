@@ -64,7 +64,19 @@ def test_tensorflow_is_of_a_tested_release(installed: Install, number: str, stat
 
 def test_two_wheels_of_tensorflow_are_a_problem(installed: Install) -> None:
     installed(tensorflow="2.15.1", tensorflow_cpu="2.16.1")
-    assert "over each other" in only(versions.tensorflow()).fact
+    finding = only(versions.tensorflow())
+    assert "tensorflow 2.15.1 and tensorflow-cpu 2.16.1 are installed over each other" in finding.fact
+    assert "pip uninstall tensorflow tensorflow-cpu, then" in finding.remedy
+
+
+@pytest.mark.parametrize("names", [("tensorflow", "tensorflow_cpu_aws"), ("tensorflow_cpu_aws",)], ids=len)
+def test_on_aarch64_another_wheel_has_tensorflow_in_it(
+    names: tuple[str, ...], installed: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site-packages")])
+    installed(**dict.fromkeys(names, "2.15.1"))
+    finding = only(versions.tensorflow())
+    assert (finding.status, finding.fact) == ("ok", "2.15.1")
 
 
 def test_no_tensorflow_is_a_problem_with_the_command_that_mends_it(monkeypatch: pytest.MonkeyPatch) -> None:
