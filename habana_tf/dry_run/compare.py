@@ -48,7 +48,7 @@ class Comparison(Report):
 
 def compare(
     fn_or_model: Any, *inputs: Any, chips: Iterable[str] | None = None, batches: Iterable[int] = (),
-    cards: Iterable[int] = (1,), precisions: Iterable[str] = ("bf16",), optimizer: Any = None,
+    cards: Iterable[int] = (1,), precisions: Iterable[str] = ("bf16",), optimizer: Any = None, resident: Any = None,
 ) -> Comparison:  # fmt: skip
     """`predict` for every combination; arguments as there.
 
@@ -63,5 +63,9 @@ def compare(
         for batch in tuple(batches) or (batch_of(specs),):
             _, found = foreseen(fn_or_model, with_batch(specs, batch), precision, optimizer)
             why = precision_why(fn_or_model, precision)
-            rows += [costed(found, batch, chip, count, precision, why=why) for chip in named for count in counts]
+            rows += [
+                costed(found, batch, chip, count, precision, why=why, resident=resident)
+                for chip in named
+                for count in counts
+            ]
     return Comparison(tuple(rows))

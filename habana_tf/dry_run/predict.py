@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
 from habana_tf import loader, settings
 from habana_tf.card.model.step_time import step_time
-from habana_tf.card.prediction.prediction import Prediction
+from habana_tf.card.prediction.prediction import Prediction, Transfer
 from habana_tf.dry_run.foreseen import Foreseen, PredictionError, foresee
-from habana_tf.dry_run.traced import as_specs, batch_of, traced
+from habana_tf.dry_run.resident import argument_names, resident_names
+from habana_tf.dry_run.traced import as_specs, batch_of, examples_of, traced, unpacked
 from habana_tf.graph import bf16_config
 from habana_tf.hardware.chips import chip as chip_named
 from habana_tf.resolver.garbage_collection import held
@@ -22,7 +24,7 @@ Habana's own models have none of them, and what Keras makes its GELU of."""
 
 def predict(
     fn_or_model: Any, *inputs: Any, chip: str | None = None, cards: int = 1, precision: str = "bf16",
-    optimizer: Any = None, by_host: bool = False,
+    optimizer: Any = None, by_host: bool = False, resident: Any = None,
 ) -> Prediction:  # fmt: skip
     """The time and memory of one step on real cards; nothing is executed but the zeros that Keras
     makes an optimizer's and metrics' variables from, and nothing large stays allocated.
@@ -38,20 +40,26 @@ def predict(
     optimizer: Keras' name of one, or an object, instead of the compiled one; "momentum" is SGD with it. A model that is
     not compiled, or gets no y, trains on a loss of ours: cross entropy where an output's last axis has several
     entries, else the mean of squares; without an optimizer by momentum. by_host: cards of different boxes talk over
-    the hosts' network instead of their own ports.
+    the hosts' network instead of their own ports. resident: arguments that are on the card already; all others cross
+    PCIe in each step. A name ("params", or "batch/ids" in a nest), a number, several of these, or True for all;
+    `pcie` of the result has the names.
 
     Loads HPU (`load_habana_module`) if that was not done: TensorFlow says then what runs on it. The model's weights
     may be anywhere, and are not touched.
 
-    Raises PredictionError for inputs that leave a size open, and ValueError for an unknown chip, precision or number
-    of cards.
+    A size that depends on values (how many ids differ) counts as the most that it can be, and `assumed` of the result
+    says so. Where an input's value is such a size (a length), give it as an array: its values count.
+
+    Raises PredictionError for inputs that leave a size open, and ValueError for an unknown chip, precision, argument or
+    number of cards.
     """
     known = chip_named(chip)
     if cards < 1:
         raise ValueError(f"cards={cards} is not allowed: use at least one card")
     specs = as_specs(inputs)
-    batch, found = foreseen(fn_or_model, specs, precision, optimizer)
-    return costed(found, batch, known.name, cards, precision, by_host, precision_why(fn_or_model, precision))
+    batch, found = foreseen(fn_or_model, specs, precision, optimizer, examples_of(inputs))
+    why = precision_why(fn_or_model, precision)
+    return costed(found, batch, known.name, cards, precision, by_host, why, resident)
 
 
 def precision_why(fn_or_model: Any, precision: str) -> str:
@@ -67,7 +75,9 @@ def precision_why(fn_or_model: Any, precision: str) -> str:
     return "products and the ops next to them, as on a Gaudi; the program itself computes in fp32 (precision='fp32')"
 
 
-def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer: Any) -> tuple[int, Foreseen]:
+def foreseen(
+    fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer: Any, examples: Sequence[Any | None] = (),
+) -> tuple[int, Foreseen]:  # fmt: skip
     """What a step would launch, and its batch: all that does not depend on the chip or the cards."""
     import tensorflow as tf
 
@@ -77,16 +87,34 @@ def foreseen(fn_or_model: Any, specs: tuple[Any, ...], precision: str, optimizer
         raise PredictionError("predict(model, x, y): give the inputs, as arrays, tf.TensorSpecs or shapes")
     loader.load_habana_module()
     with _precision(precision), held:  # tracing makes objects by the hundred thousand, hardly any of them garbage
-        return batch_of(specs), foresee(traced(fn_or_model, specs, optimizer))
+        batch, specs = batch_of(specs), unpacked(specs)
+        found = foresee(traced(fn_or_model, specs, optimizer), examples)
+    names = argument_names(fn_or_model, specs)
+    shown = dict(zip(found.arguments, names, strict=False))
+    found.arguments, found.fed = names, {shown.get(name, name): n for name, n in found.fed.items()}
+    return batch, found
 
 
 def costed(
     found: Foreseen, batch: int, chip: str, cards: int, precision: str, by_host: bool = False, why: str = "",
+    resident: Any = None,
 ) -> Prediction:  # fmt: skip
     """The prediction for the launches and host ops of a step."""
-    copied = found.fed + sum(h.nbytes for h in found.host)
-    step = step_time(chip_named(chip), found.launches, cards, copied, by_host)
-    return Prediction(batch, precision, step, tuple(found.launches), tuple(found.host), why)
+    stays = resident_names(resident, found.arguments)
+    fed = [Transfer(name, "card", n) for name, n in found.fed.items() if name not in stays]
+    moved = (*fed, *found.transfers)
+    step = step_time(chip_named(chip), found.launches, cards, sum(t.nbytes for t in moved), by_host)
+    return Prediction(
+        batch, precision, step, tuple(found.launches), tuple(found.host), why, moved,
+        tuple(name for name in found.arguments if name in stays), _assumed(found),
+    )  # fmt: skip
+
+
+def _assumed(found: Foreseen) -> tuple[str, ...]:
+    bounds = [
+        f"the size of {b.op} {b.name!r} depends on values: {list(b.shape)}, the most it can be" for b in found.bounds
+    ]
+    return (*bounds, *(f"the loop of {name!r} is run by the host: one iteration is counted" for name in found.loops))
 
 
 def _precision(precision: str) -> AbstractContextManager[None]:

@@ -14,6 +14,8 @@ from typing import Any
 from habana_tf.dry_run.foreseen import PredictionError
 from habana_tf.dry_run.weightless import without_values
 
+EXAMPLE = 65536
+"""Elements of an input up to which its values are looked at where they fix a size."""
 MOMENTUM = 0.9
 """Of the optimizer that "momentum" names, and that is taken where nothing is asked for."""
 
@@ -43,6 +45,26 @@ def _spec(x: Any) -> Any:
     raise PredictionError(f"an input of type {type(x).__name__}: give arrays, tensors, tf.TensorSpecs or shapes")
 
 
+def examples_of(inputs: tuple[Any, ...]) -> list[Any | None]:
+    """The values of small integer arrays and tensors among the inputs, as NumPy arrays; None for each other tensor.
+    One per spec of `as_specs`, in TensorFlow's order."""
+    return [value for x in inputs for value in _examples(x)]
+
+
+def _examples(x: Any) -> list[Any | None]:
+    import numpy as np
+    import tensorflow as tf
+
+    if isinstance(x, dict):
+        return examples_of(tuple(x[key] for key in sorted(x)))
+    if isinstance(x, (tuple, list)) and not all(isinstance(n, int) for n in x):
+        return examples_of(tuple(x))
+    if isinstance(x, (np.ndarray, np.generic)) or (tf.is_tensor(x) and hasattr(x, "numpy")):
+        small = np.prod(x.shape) <= EXAMPLE and tf.as_dtype(x.dtype).is_integer
+        return [np.asarray(x) if small else None]
+    return [None for _ in tf.nest.flatten(_spec(x))]
+
+
 def batch_of(specs: tuple[Any, ...]) -> int:
     """Examples in one step: the first size of the first input that has one."""
     import tensorflow as tf
@@ -70,12 +92,15 @@ def with_batch(specs: tuple[Any, ...], batch: int) -> tuple[Any, ...]:
     return out
 
 
+def unpacked(specs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, where one element of a dataset has all of them."""
+    return specs[0] if len(specs) == 1 and isinstance(specs[0], tuple) else specs
+
+
 def traced(fn_or_model: Any, specs: tuple[Any, ...], optimizer: Any) -> Any:
     """The ConcreteFunction of a function, or of a model's training step."""
     import tensorflow as tf
 
-    if len(specs) == 1 and isinstance(specs[0], tuple):  # of a dataset
-        (specs,) = specs
     if isinstance(fn_or_model, tf.keras.Model):
         return _training_step(fn_or_model, specs, optimizer)
     if hasattr(fn_or_model, "captured_inputs"):

@@ -25,6 +25,15 @@ class HostOp:
     nbytes: int
 
 
+@dataclass(frozen=True)
+class Transfer:
+    """A tensor that crosses PCIe in each step. name: the argument's, or the op's on the CPU; to: "card" or "host"."""
+
+    name: str
+    to: str
+    nbytes: int
+
+
 @dataclass(frozen=True, repr=False)
 class Prediction(Report):
     """Of one step of a function or a training step, `batch` examples on each of `cards` cards of a chip.
@@ -40,6 +49,11 @@ class Prediction(Report):
     host: tuple[HostOp, ...] = field(repr=False)
     precision_why: str = ""
     """Why it is this precision, and what the program itself computes in."""
+    transfers: tuple[Transfer, ...] = field(default=(), repr=False)
+    resident: tuple[str, ...] = ()
+    """Arguments that are on the card already, as the caller says."""
+    assumed: tuple[str, ...] = ()
+    """Sizes and numbers that depend on values, and what is counted for them."""
 
     @property
     def chip(self) -> str:
@@ -132,6 +146,13 @@ class Prediction(Report):
         return layers(self.step, self.launched)
 
     @property
+    def pcie(self) -> list[dict[str, Any]]:
+        """What crosses PCIe in each step, the largest first: {name, to, nbytes, seconds}. The step takes at least the
+        sum of the seconds; up to that they are hidden behind the launches."""
+        ordered = sorted(self.transfers, key=lambda t: (-t.nbytes, t.name))
+        return [{**asdict(t), "seconds": t.nbytes / self.step.chip.pcie_bandwidth} for t in ordered]
+
+    @property
     def host_ops(self) -> list[dict[str, Any]]:
         """Ops that would run on the CPU: {op, count, nbytes}. Their copies are in the step; their own time is not: it
         depends on the host."""
@@ -158,6 +179,9 @@ class Prediction(Report):
         large = [row for row in self.host_ops if row["nbytes"] > 1 << 20]
         if large:
             out.append(f"ops on the CPU, which wait for the card's results: {', '.join(row['op'] for row in large)}")
+        if self.parts["feeding"] > 0:
+            fed = ", ".join(t["name"] for t in self.pcie[:3])
+            out.append(f"less over PCIe, which the step waits for: {fed}; resident= names what is on the card already")
         if self.launches > 1:
             out.append(f"one cluster instead of {self.launches}: see habana_tf.explain() for what stands between them")
         return out
@@ -172,7 +196,8 @@ class Prediction(Report):
             "hbm_over_step": self.hbm_over_step,
             **{name: getattr(self, name) for name in then},
             "layers": [layer.to_dict() for layer in self.layers],
-            **{name: getattr(self, name) for name in ("host_ops", "not_counted", "advice")},
+            "resident": [*self.resident],
+            **{name: getattr(self, name) for name in ("pcie", "host_ops", "assumed", "not_counted", "advice")},
         }
 
     def summary(self) -> str:
