@@ -10,6 +10,7 @@ Invariant: an unknown is None; nothing is guessed, and nothing fails.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -95,10 +96,10 @@ class Scratch:
 
         extents = [d.size for d in proto.tensor_shape.dim]
         try:
-            value = tensor_util.MakeNdarray(proto) if 0 not in extents else None
+            value = tensor_util.MakeNdarray(proto) if 0 < math.prod(extents) <= LARGEST else None
         except (TypeError, ValueError):
             value = None
-        if value is None or value.size > LARGEST:
+        if value is None:
             self.placeholder(ref, tf_type, tuple(extents))
         else:
             self.know(ref, value)
