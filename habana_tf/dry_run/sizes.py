@@ -29,8 +29,11 @@ from habana_tf.ir.dtypes import from_number
 from habana_tf.ir.primitives import Program
 from habana_tf.tensorflow_clusters.attributes import plain
 
-NOT_BUILT = frozenset("VarHandleOp NoOp Enter Exit NextIteration LoopCond Merge Switch".split())
-"""Ops of which the scratch graph has the shapes alone."""
+NOT_BUILT = frozenset(
+    "Placeholder VarHandleOp ReadVariableOp AssignVariableOp NoOp "
+    "Enter Exit NextIteration LoopCond Merge Switch".split()
+)
+"""Ops of which the scratch graph has the shapes alone, where another op needs them."""
 
 
 @dataclass(frozen=True)
@@ -220,9 +223,8 @@ class Sizes:
             elif node.op == "VariableShape" and node.inputs[0] in self.variables:
                 dtype = from_number(types[0])
                 self._scratch.know((node, 0), np.array(self.variables[node.inputs[0]], dtype.numpy if dtype else None))
-            elif node in self._launches or node.op in NOT_BUILT or node.op in BOUNDS:
-                for k, tf_type in enumerate(types):
-                    if not self._scratch.has((node, k)):
-                        self._scratch.placeholder((node, k), tf_type, shapes[k])
-            else:
+            elif node not in self._launches and node.op not in NOT_BUILT and node.op not in BOUNDS:
+                for ref in node.inputs:
+                    if not self._scratch.has(ref):
+                        self._scratch.placeholder(ref, output_types(ref[0])[ref[1]], self.known.get(ref))
                 self._scratch.op(node, shapes)

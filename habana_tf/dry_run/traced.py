@@ -7,12 +7,12 @@ axis has several entries, else the mean of squares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from habana_tf.dry_run.foreseen import PredictionError
-from habana_tf.dry_run.weightless import without_values
+from habana_tf.dry_run.weightless import Zeros, without_values
 
 EXAMPLE = 65536
 """Elements of an input up to which its values are looked at where they fix a size."""
@@ -176,7 +176,20 @@ def _make_state(optimizer: Any, weights: list[Any]) -> None:
         _ = optimizer.iterations
         optimizer._create_all_weights(weights)
     else:
+        if hasattr(optimizer, "add_variable_from_reference"):
+            optimizer.add_variable_from_reference = _without_zeros(optimizer.add_variable_from_reference)
         optimizer.build(weights)
+
+
+def _without_zeros(add: Callable[..., Any]) -> Callable[..., Any]:
+    """Keras 2's way to make an optimizer's variable, without the zeros of its size that it would begin with."""
+
+    def made(model_variable: Any, variable_name: str, shape: Any = None, initial_value: Any = None) -> Any:
+        if initial_value is None and model_variable.shape.rank is not None:
+            initial_value = Zeros(model_variable.shape if shape is None else shape, model_variable.dtype)
+        return add(model_variable, variable_name, shape, initial_value)
+
+    return made
 
 
 def _make_metrics(model: Any, specs: tuple[Any, ...]) -> None:
