@@ -114,7 +114,7 @@ def _graph(view: View, sizes: Sizes, out: Foreseen, called: bool) -> None:
                     out.transfers.append(Transfer(node.name, "host", nbytes_))
             continue
         out.launches.append(launch)
-        sizes.launched(node, launch.program)
+        sizes.launched(node, launch)
         _feeds(node, launch, out, called)
 
 

@@ -31,7 +31,8 @@ def predict(
 
     fn_or_model: a function, which is predicted as it is, or a Keras model, whose training step is: forward, loss,
     gradients, the optimizer's update, and with several cards the sum of gradients. inputs: the function's arguments, or
-    x and y as for `fit`, for one card: arrays, tensors, `tf.TensorSpec`s, shapes (of fp32), or one `tf.data.Dataset`.
+    x and y as for `fit`, for one card: arrays, tensors, `tf.TensorSpec`s, shapes (of fp32), or one `tf.data.Dataset`,
+    whose first element is read where it does not know its sizes. Numbers, texts and None are constants of a function.
     All sizes must be known, the batch too.
 
     chip: "gaudi", "gaudi2" or "gaudi3", by default what HABANA_SIM_CHIP says. cards: 1, or several, eight to a box.
@@ -112,7 +113,10 @@ def costed(
 
 def _assumed(found: Foreseen) -> tuple[str, ...]:
     bounds = [
-        f"the size of {b.op} {b.name!r} depends on values: {list(b.shape)}, the most it can be" for b in found.bounds
+        f"random numbers of {b.name!r} fix a size: {list(b.shape)}, one draw"
+        if b.drawn
+        else f"the size of {b.op} {b.name!r} depends on values: {list(b.shape)}, the most it can be"
+        for b in dict.fromkeys(found.bounds)
     ]
     return (*bounds, *(f"the loop of {name!r} is run by the host: one iteration is counted" for name in found.loops))
 

@@ -29,7 +29,9 @@ def argument_names(fn_or_model: Any, specs: tuple[Any, ...]) -> list[str]:
         first = _parameters(getattr(fn_or_model, "python_function", fn_or_model), len(specs))
     found = []
     for name, spec in zip(first, specs, strict=False):
-        for path, _ in nest.flatten_with_joined_string_paths(spec):
+        for path, leaf in nest.flatten_with_joined_string_paths(spec):
+            if not isinstance(leaf, tf.TensorSpec):
+                continue  # a constant of the function
             found.append(f"{name}/{path}" if path else name)
     return found
 

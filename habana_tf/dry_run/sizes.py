@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from habana_tf.card.model.lowered import Lowered
 from habana_tf.dry_run.list_elements import TAKEN, ListElements
 from habana_tf.graph.inference import LARGEST, Scratch
 from habana_tf.graph.ops import attr, output_types
@@ -26,7 +27,8 @@ from habana_tf.graph.view import Node, Ref
 from habana_tf.ir import extent as ext
 from habana_tf.ir.constant_folding import constant
 from habana_tf.ir.dtypes import from_number
-from habana_tf.ir.primitives import Program
+from habana_tf.ir.interpreter import dims
+from habana_tf.ir.primitives import Op, postorder
 from habana_tf.tensorflow_clusters.attributes import plain
 
 NOT_BUILT = frozenset(
@@ -34,16 +36,19 @@ NOT_BUILT = frozenset(
     "Enter Exit NextIteration LoopCond Merge Switch".split()
 )
 """Ops of which the scratch graph has the shapes alone, where another op needs them."""
+STATES = (3, 6)
+"""Elements of a random state: in a variable of tf.random.Generator (Philox), and as launches get it."""
 
 
 @dataclass(frozen=True)
 class Bound:
     """An op whose result is as large as its values say, and the most that it can be, which is counted. op: its type;
-    name: the node's; shape: of its first result whose size is bounded."""
+    name: the node's; shape: of its first result whose size is bounded. drawn: one draw of random numbers."""
 
     op: str
     name: str
     shape: tuple[int, ...]
+    drawn: bool = False
 
 
 Shapes = Sequence[Shape]
@@ -135,7 +140,7 @@ class Sizes:
         """Numbers for unknown extents that have a name."""
         self._scratch = Scratch()
         self._lists = ListElements(self.shape)
-        self._launches: dict[Node, Program] = {}
+        self._launches: dict[Node, Lowered] = {}
         self._waiting: list[Node] = []
         """Nodes that the scratch graph does not have yet: it is needed for few graphs."""
 
@@ -154,14 +159,29 @@ class Sizes:
         if ref in self._values:
             return self._values[ref]
         if node in self._launches:
-            return constant(self._launches[node].outputs[output], {})
+            return self._of_launch(node, output)
         self._build()
         return self._scratch.value(ref)
 
-    def launched(self, node: Node, program: Program) -> None:
+    def _of_launch(self, node: Node, output: int) -> Any | None:
+        """A value that a launch computes from constants and random numbers: one draw of them."""
+        launch = self._launches[node]
+        made = launch.program.outputs[output]
+        data = {launch.made[-1, k] for k, arg in enumerate(launch.cluster.inputs) if not arg.variable}
+        nodes = postorder([made], lambda n: n.src)
+        # Whatever a generator's state is, it is one that it may have.
+        states = {n: np.zeros(dims(n), n.dtype.numpy) for n in nodes if n.op is Op.INPUT and n.numel in STATES}
+        if data.intersection(nodes):
+            return None
+        value = constant(made, dict(states))
+        if value is not None and states:
+            self.bounds.append(Bound("random numbers", node.name, tuple(np.ravel(value).tolist()), drawn=True))
+        return value
+
+    def launched(self, node: Node, launch: Lowered) -> None:
         """Takes the sizes of a launch's results from its lowered program."""
-        self._launches[node] = program
-        for k, made in enumerate(program.outputs):
+        self._launches[node] = launch
+        for k, made in enumerate(launch.program.outputs):
             self.known[node, k] = tuple(map(ext.nominal, made.shape))
         self._waiting.append(node)
 
@@ -203,6 +223,8 @@ class Sizes:
             return [self.shape(node.inputs[0])] * 2
         if node.op in ("Enter", "Exit", "NextIteration"):
             return [self.shape(node.inputs[0])]
+        if node.op in ("LookupTableFind", "LookupTableFindV2"):  # a value for each key
+            return [self.shape(node.inputs[1])]
         if node.op in TAKEN:
             return [self._lists.taken(node, k) for k in range(self._count(node))]
         self._build()

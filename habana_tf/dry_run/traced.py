@@ -16,12 +16,15 @@ from habana_tf.dry_run.weightless import Zeros, without_values
 
 EXAMPLE = 65536
 """Elements of an input up to which its values are looked at where they fix a size."""
+CONSTANTS = (bool, int, float, str)
+"""Types of arguments that are constants of the function that is traced."""
 MOMENTUM = 0.9
 """Of the optimizer that "momentum" names, and that is taken where nothing is asked for."""
 
 
 def as_specs(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays, tensors, specs and shapes, in nests, as `tf.TensorSpec`s; a tuple of sizes is a shape of fp32."""
+    """Arrays, tensors, specs and shapes, in nests, as `tf.TensorSpec`s; a tuple of sizes is a shape of fp32. A
+    number by itself stays what it is."""
     return tuple(_spec(x) for x in inputs)
 
 
@@ -30,8 +33,11 @@ def _spec(x: Any) -> Any:
 
     if isinstance(x, tf.TensorSpec):
         return x
+    if x is None or isinstance(x, CONSTANTS):
+        return x
     if isinstance(x, tf.data.Dataset):
-        return x.element_spec
+        whole = all(spec.shape.is_fully_defined() for spec in tf.nest.flatten(x.element_spec))
+        return x.element_spec if whole else tf.nest.map_structure(_spec, next(iter(x.take(1))))
     if isinstance(x, tf.TensorShape):
         return tf.TensorSpec(x)
     if isinstance(x, dict):
@@ -62,7 +68,7 @@ def _examples(x: Any) -> list[Any | None]:
     if isinstance(x, (np.ndarray, np.generic)) or (tf.is_tensor(x) and hasattr(x, "numpy")):
         small = np.prod(x.shape) <= EXAMPLE and tf.as_dtype(x.dtype).is_integer
         return [np.asarray(x) if small else None]
-    return [None for _ in tf.nest.flatten(_spec(x))]
+    return [None for spec in tf.nest.flatten(_spec(x)) if isinstance(spec, tf.TensorSpec)]
 
 
 def batch_of(specs: tuple[Any, ...]) -> int:
@@ -70,7 +76,7 @@ def batch_of(specs: tuple[Any, ...]) -> int:
     import tensorflow as tf
 
     for spec in tf.nest.flatten(specs):
-        if spec.shape.rank:
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank:
             if spec.shape[0] is None:
                 raise PredictionError(f"{spec}: give a size for each axis, the batch too")
             return int(spec.shape[0])
@@ -84,7 +90,7 @@ def with_batch(specs: tuple[Any, ...], batch: int) -> tuple[Any, ...]:
     now = batch_of(specs)
 
     def changed(spec: Any) -> Any:
-        if spec.shape.rank and spec.shape[0] == now:
+        if isinstance(spec, tf.TensorSpec) and spec.shape.rank and spec.shape[0] == now:
             return tf.TensorSpec([batch, *spec.shape[1:]], spec.dtype, spec.name)
         return spec
 

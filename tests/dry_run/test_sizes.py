@@ -148,3 +148,28 @@ def test_a_loop_of_the_host_counts_once_and_says_so() -> None:
 
     found = habana_tf.predict(loop, (32, 32), tf.TensorSpec((), tf.int32))
     assert any("one iteration is counted" in text for text in found.assumed)
+
+
+@on_hpu
+def test_a_random_crop_counts_one_draw_and_a_lookup_has_its_keys_shape() -> None:
+    import habana_tf
+
+    def crop(x: Any) -> Any:
+        return tf.image.random_crop(x, (8, 24, 24, 3)) * 2.0
+
+    found = habana_tf.predict(crop, (8, 32, 32, 3))
+    assert tuple(found.launched[-1].program.outputs[0].shape) == (8, 24, 24, 3)
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1, 2], [3.0, 4.0]), 0.0)
+    found = habana_tf.predict(lambda i: table.lookup(i) * 2.0, tf.TensorSpec((8, 4), tf.int32))
+    assert tuple(found.launched[-1].program.outputs[0].shape) == (8, 4)
+
+
+@on_hpu
+def test_numbers_are_constants_and_a_dataset_may_have_an_open_batch() -> None:
+    import habana_tf
+
+    found = habana_tf.predict(lambda x, k, on=None: x * float(k) if on is None else x, (8, 16), 3, None)
+    assert [t["name"] for t in found.pcie] == ["x"] and found.batch == 8
+    data = tf.data.Dataset.from_tensor_slices((np.zeros((32, 16), "f4"), np.zeros(32, "i4"))).batch(8)
+    model = tf.keras.Sequential([layers.Input((16,)), layers.Dense(4)])
+    assert habana_tf.predict(model, data).batch == 8
